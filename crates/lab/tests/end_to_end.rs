@@ -1,4 +1,5 @@
-//! Whole runs. They take minutes and measure time, so they run one after the other, in one test.
+//! Whole runs. They take minutes and measure time. Most of them wait most of the time, so a few run beside each other; what
+//! did not hold so tries again alone, and what uses the whole machine is always alone.
 //!
 //! `two-uplinks` needs the carnet program beside the lab; the small scenarios here use a stand-in.
 
@@ -8,14 +9,24 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use common::{As, LAB, command, folder, obstacle, repository, said, skipped};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// One run at a time.
-static ONE: Mutex<()> = Mutex::new(());
+/// The machine. How many use it at a time is for `--test-threads`.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// For a run that is not disturbed by others.
+fn beside() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(|e| e.into_inner())
+}
+
+/// For a run that others would disturb, or that disturbs them.
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(|e| e.into_inner())
+}
 
 fn carnet() -> Option<PathBuf> {
     let file = Path::new(LAB).with_file_name("carnet");
@@ -23,15 +34,27 @@ fn carnet() -> Option<PathBuf> {
     works.then_some(file)
 }
 
-/// Runs a scenario until all its expectations hold, at most three times: they bound times, and a machine that is
-/// busy with something else may be late once. What is really broken is broken each time.
+/// How a scenario is run first.
+#[derive(Clone, Copy, PartialEq)]
+enum First {
+    /// Beside others.
+    Beside,
+    /// Alone.
+    Alone,
+}
+
+/// Runs a scenario until all its expectations hold, at most three times, after the first alone: they bound times, and a
+/// machine that is busy with something else may be late once. What is really broken is broken each time.
 fn holds(test: &str, scenario: &str, who: As) {
     holds_over(test, scenario, who, &["--path", "auto"]);
 }
 
 /// The same with options of the command line, one of the data paths for example.
 fn holds_over(test: &str, scenario: &str, who: As, options: &[&str]) {
-    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    holds_first(First::Beside, test, scenario, who, options);
+}
+
+fn holds_first(first: First, test: &str, scenario: &str, who: As, options: &[&str]) {
     let Some(carnet) = carnet() else {
         return skipped(test, "the carnet program is not built: cargo build -p carnet");
     };
@@ -41,6 +64,10 @@ fn holds_over(test: &str, scenario: &str, who: As, options: &[&str]) {
     let out = folder(test);
     let mut told = String::new();
     let held = (1..=3).any(|attempt| {
+        let (_beside, _alone) = match (attempt, first) {
+            (1, First::Beside) => (Some(beside()), None),
+            _ => (None, Some(alone())),
+        };
         let run = command(who, Path::new(LAB))
             .args(["run", scenario, "--quick"])
             .args(options)
@@ -222,7 +249,7 @@ fn a_crossing_with_signatures() {
 
 #[test]
 fn a_hundred_vehicles() {
-    holds("a_hundred_vehicles", "highway-100", As::Root);
+    holds_first(First::Alone, "a_hundred_vehicles", "highway-100", As::Root, &["--path", "auto"]);
 }
 
 /// Emulated links do what they are told: nodes without carnet, one probe over a wire, one over a link of 20 ms, and TCP
@@ -396,7 +423,7 @@ at_least = 60
 
 #[test]
 fn emulated_links_do_what_they_are_told() {
-    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    let _alone = alone();
     if !can_run_small("emulated_links") {
         return;
     }
@@ -465,7 +492,7 @@ fn can_run_small(test: &str) -> bool {
 
 #[test]
 fn a_station_that_dies_ends_the_run_with_its_last_words() {
-    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    let _beside = beside();
     if !can_run_small("a_station_that_dies") {
         return;
     }
@@ -479,7 +506,7 @@ fn a_station_that_dies_ends_the_run_with_its_last_words() {
 
 #[test]
 fn expectations_decide_the_exit_status() {
-    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    let _beside = beside();
     if !can_run_small("expectations_decide_the_exit_status") {
         return;
     }
@@ -497,7 +524,7 @@ fn expectations_decide_the_exit_status() {
 
 #[test]
 fn a_testbed_can_be_entered_and_nothing_of_it_stays() {
-    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    let _beside = beside();
     if !can_run_small("a_testbed_can_be_entered") {
         return;
     }
