@@ -36,10 +36,10 @@ use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
 use crate::fast_path::{self, FastPath, FastPathConfig, Path};
 use crate::netlink::{AddressInfo, Dirty, Heard, LinkInfo, Requests, RouteInfo, effective_metric};
-use crate::platform::KEEPING;
 use crate::offloads;
+use crate::platform::KEEPING;
 use crate::settings::{self, Set};
-use crate::undo::{ChangedSetting, AddedAddress, UndoFile};
+use crate::undo::{AddedAddress, ChangedSetting, UndoFile};
 
 /// The kernel's table of its own addresses.
 const TABLE_LOCAL: u32 = 255;

@@ -72,7 +72,8 @@ fn text(name: &str) -> Vec<u8> {
 
 /// The kernel has no such interface, or nobody to ask.
 fn is_missing(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::NotFound || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP))
+    error.kind() == ErrorKind::NotFound
+        || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP))
 }
 
 /// The names in one of the sets of an answer.

@@ -275,7 +275,8 @@ impl Host {
             text += &tc(&format!("filter show dev {name} ingress"));
             let features = self.output(&["ethtool", "-k", name]);
             let features = String::from_utf8_lossy(&features.stdout);
-            let gathers = features.lines().filter(|line| line.contains("gro") || line.contains("receive-offload"));
+            let gathers =
+                features.lines().filter(|line| line.contains("gro") || line.contains("receive-offload"));
             text.extend(gathers.flat_map(|line| [name, " ", line.trim(), "\n"]));
         }
         text + "== switches\n" + &self.run(switches)
