@@ -1,7 +1,8 @@
 //! The Cooperative Awareness Message (EN 302 637-2 V1.4.1 annex A; TS 103 900 has the same root).
 //!
 //! Transcribed from ETSI's ASN.1 module `CAM-PDU-Descriptions`, whose copyright notice stands in `LICENSE-ETSI`
-//! beside this crate. Left out: the extension containers of release 2, which are skipped.
+//! beside this crate. Left out: the extension containers of release 2, which are skipped: both releases have the same
+//! port and protocolVersion, and a station hears both.
 
 use crate::cdd::{
     AccelerationControl, CauseCode, CenDsrcTollingZone, ClosedLanes, Curvature, CurvatureCalculationMode,

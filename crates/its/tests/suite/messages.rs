@@ -362,3 +362,55 @@ fn a_glance_sees_what_the_message_says() {
     assert_eq!((glance.heading, glance.speed), (HeadingValue::UNAVAILABLE, SpeedValue::UNAVAILABLE));
     assert_eq!(glance.position.latitude, -338_123_457);
 }
+
+/// Messages of release 2 as asn1tools 0.169 writes them by the modules of TS 103 900 V2.1.1 and TS 103 831 V2.1.1: without any of
+/// its additions, and with extension containers, linked DENMs and linked IVIMs.
+const RELEASE_2_CAM: [&str; 2] = [
+    "0202010203041267405a581d7b0d914c1000c806470836db2c00384122b68402a08a40146361ff3080001dfff5800131ce00192f
+     ff5c00138e7000cb7ff86000ec73800660",
+    "0202010203041267c05a581d7b0d914c1000c806470836db2c00384122b68402a08a40146361ff3080001dfff5800131ce00192f
+     ff5c00138e7000cb7ff86000ec7380066012f100180810188a00004080c1014181c2024282c3034383c4044484c5054585c6064
+     686c7074787c8084888c9094989c0",
+];
+const RELEASE_2_DENM: [&str; 2] = [
+    "020101020304e7808101820100945f680b0f6517da02ce452c0ebd86c8a60800640323841b6d966004b03e70514bc04a00004015
+     fff5800131ce00192fff5c00138e7000cb086e",
+    "020101020304e7808101820100945f680b0f6517da02ce452c0ebd86c8a60800640323841b6d966004b03e70594bc04020f00000
+     000380041a00004015fff5800131ce00192fff5c00138e7000cb008390024800a00980086e",
+];
+
+/// Release 2 has the ports and the protocolVersion of release 1, and its messages begin as those do: a station hears both, and what
+/// it says itself is a message of either.
+#[test]
+fn messages_of_release_2_are_read_without_its_additions() {
+    let [plain, extended] = RELEASE_2_CAM.map(hex);
+    let cam = ca::receive(&extended).unwrap();
+    assert_eq!((&cam, &encode(&cam).unwrap()), (&ca::receive(&plain).unwrap(), &plain));
+    let parameters = &cam.cam.cam_parameters;
+    let position = parameters.basic_container.reference_position;
+    assert_eq!((position.latitude, position.longitude), (Latitude(488_375_000), Longitude(21_008_000)));
+    let HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) =
+        &parameters.high_frequency_container
+    else {
+        panic!("{parameters:?}")
+    };
+    assert_eq!((high.heading.heading_value, high.speed.speed_value), (HeadingValue(900), SpeedValue(1389)));
+    let Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(low)) =
+        &parameters.low_frequency_container
+    else {
+        panic!("{parameters:?}")
+    };
+    assert_eq!(low.path_history.0.len(), 3);
+    let glances = [&plain, &extended].map(|octets| Glance::of(octets).unwrap());
+    assert_eq!(glances[0].position, glances[1].position);
+
+    let [plain, extended] = RELEASE_2_DENM.map(hex);
+    let denm = decode::<Denm>(&extended).unwrap();
+    assert_eq!((&denm, &encode(&denm).unwrap()), (&decode::<Denm>(&plain).unwrap(), &plain));
+    let event = denm.denm.situation.as_ref().unwrap().event_type;
+    // CauseCodeChoice is written as causeCode and subCauseCode are.
+    assert_eq!((event.cause_code, event.sub_cause_code), (CauseCodeType(94), SubCauseCodeType(2)));
+    assert_eq!(denm.denm.management.action_id.sequence_number, SequenceNumber(513));
+    assert_eq!(denm.denm.management.validity_duration, ValidityDuration(300));
+    assert_eq!(denm.denm.location.unwrap().traces.0[0].0.len(), 2);
+}
