@@ -164,11 +164,11 @@ function dropPanel() {
 }
 
 function bindingPanel({ bindings }, filter) {
-  const heads = ["Home address", "State", "Care-of address", "#Identifier", "Mobile network", "#Left"];
+  const heads = ["Home address", "State", "Care-of address", "#There for", "#Identifier", "Mobile network", "#Left"];
   const all = list(bindings);
   const wanted = filter ? all.filter((binding) => JSON.stringify(binding).toLowerCase().includes(filter.toLowerCase())) : all;
   const rows = wanted.map((binding) => row(heads, el("code", null, binding.home_address), badge(binding.state),
-    known(binding.care_of_address, (address) => el("code", null, address)), known(binding.bid), addresses(binding.prefixes),
+    known(binding.care_of_address, (address) => el("code", null, address)), known(binding.stay_s, duration), known(binding.bid), addresses(binding.prefixes),
     `${duration(binding.remaining_s)} of ${duration(binding.lifetime_s)}`));
   return panel("bindings", all.some((binding) => binding.role === "home_agent") ? "Bindings: who is where" : "Bindings", all.length > 10 && el("p", null, el("label", { for: "filter" }, "Those with "), el("input", { id: "filter", type: "search", autocomplete: "off" }), ` ${wanted.length} of ${all.length}`),
     rows.length === 0 ? el("p", { class: "none" }, all.length ? "None has that." : "None.") : table("Bindings", heads, rows, "bindings-table"));

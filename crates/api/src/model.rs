@@ -182,6 +182,10 @@ pub struct Binding {
     /// The UDP port at the care-of address, when packets go there in UDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp_port: Option<u16>,
+    /// Seconds that it has been at this care-of address; `null` while there is none, or where that is not known: a home
+    /// agent's state is from a version that did not write it.
+    #[serde(default)]
+    pub stay_s: Option<u32>,
     /// Binding Identifier (RFC 5648), or `null` without one.
     pub bid: Option<u16>,
     /// Mobile network prefixes that go with it.

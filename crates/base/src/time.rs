@@ -132,6 +132,13 @@ impl Add<Duration> for WallTime {
     }
 }
 
+impl Sub<Duration> for WallTime {
+    type Output = WallTime;
+    fn sub(self, span: Duration) -> WallTime {
+        WallTime(self.0.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -109,6 +109,7 @@ pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
             home_address: binding.home_address,
             care_of_address: binding.care_of_address.map(Endpoint::address),
             udp_port: binding.care_of_address.and_then(Endpoint::port),
+            stay_s: binding.stay.map(seconds),
             bid: binding.bid,
             prefixes: binding.prefixes,
             state: binding.state.into(),

@@ -134,6 +134,7 @@ fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
                 (Some(address), Some(port)) => SocketAddr::new(address, port).to_string(),
                 (address, _) => or_nothing(address),
             },
+            or_nothing(binding.stay_s.map(long)),
             or_nothing(binding.bid),
             list(&binding.prefixes),
             words(&binding.state),
@@ -141,8 +142,10 @@ fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
             binding.sequence.to_string(),
         ]
     });
-    let columns = ["role", "home address", "care-of address", "bid", "prefixes", "state", "left", "sequence"];
-    lay_out("no bindings", &columns, rows.collect(), width)
+    let columns =
+        ["role", "home address", "care-of address", "for", "bid", "prefixes", "state", "left", "sequence"];
+    // The number says something to whoever looks at packets; for the others it may make room.
+    lay_out_without("sequence", "no bindings", &columns, rows.collect(), width)
 }
 
 fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
@@ -286,18 +289,35 @@ fn counters(counters: &Counters) -> String {
 
 /// Columns if they fit, blocks if they do not, `none` if there is nothing.
 fn lay_out(none: &str, columns: &[&str], rows: Vec<Vec<String>>, width: Option<usize>) -> String {
+    lay_out_without("", none, columns, rows, width)
+}
+
+/// The same; `spare`: a column that is left out where the others fit without it.
+fn lay_out_without(
+    spare: &str,
+    none: &str,
+    columns: &[&str],
+    rows: Vec<Vec<String>>,
+    width: Option<usize>,
+) -> String {
     if rows.is_empty() {
         return format!("{none}\n");
     }
-    let used: Vec<usize> =
+    let mut used: Vec<usize> =
         (0..columns.len()).filter(|column| rows.iter().any(|row| row[*column] != NOTHING)).collect();
     let mut out = String::new();
-    let widths: Vec<usize> = used
+    let mut widths: Vec<usize> = used
         .iter()
         .map(|column| rows.iter().map(|row| length(&row[*column])).chain([columns[*column].len()]).max())
         .map(Option::unwrap_or_default)
         .collect();
-    let total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+    let mut total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+    if let Some(at) = used.iter().position(|column| columns[*column] == spare)
+        && width.is_some_and(|width| (width + 1..=width + widths[at] + 2).contains(&total))
+    {
+        used.remove(at);
+        total -= widths.remove(at) + 2;
+    }
     if width.is_none_or(|width| total <= width) {
         let header: Vec<String> = columns.iter().map(|column| column.to_uppercase()).collect();
         for row in std::iter::once(&header).chain(&rows) {
@@ -349,6 +369,11 @@ fn span(seconds: f64) -> String {
     let first = units.iter().position(|(count, _)| *count > 0).unwrap_or(units.len() - 1);
     let parts: Vec<String> = units[first..].iter().map(|(count, unit)| format!("{count}{unit}")).collect();
     parts.join(" ")
+}
+
+/// Seconds in the two largest units of [`span`], which is as exact as a long time needs to be.
+fn long(seconds: u32) -> String {
+    span(f64::from(seconds)).split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
 /// Seconds since 1970 as `2026-11-21T09:41:00.123Z`.

@@ -98,6 +98,7 @@ fn bindings() -> Vec<StoredBinding> {
         sequence: Some(1),
         timestamp: None,
         registration: Some(StoredRegistration {
+            since: None,
             bid: None,
             priority: 0,
             care_of_address: address(0x2001_0dbb, number).into(),

@@ -54,6 +54,7 @@ fn home_agent(count: u32) -> Station {
             sequence: Some(1),
             timestamp: None,
             registration: Some(StoredRegistration {
+                since: None,
                 bid: None,
                 priority: 0,
                 care_of_address: care_of_address(index).into(),

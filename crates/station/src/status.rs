@@ -27,6 +27,8 @@ pub struct BindingStatus {
     pub home_address: Ipv6Addr,
     /// Care-of address; none while nothing is registered.
     pub care_of_address: Option<Endpoint>,
+    /// How long it has been there, where that is known.
+    pub stay: Option<Duration>,
     /// Binding Identifier, if there is one.
     pub bid: Option<u16>,
     /// Prefixes of the binding.
@@ -184,6 +186,7 @@ impl Station {
                 end: TunnelEnd::HomeAgent,
                 home_address: binding.home_address,
                 care_of_address: Some(binding.care_of_address),
+                stay: binding.stay.length(now),
                 bid: binding.bid,
                 prefixes: binding.prefixes.to_vec(),
                 state: "registered",
@@ -197,6 +200,7 @@ impl Station {
                 end: TunnelEnd::MobileRouter,
                 home_address: router.config().home_address,
                 care_of_address: registration.map(|r| r.care_of_address.into()),
+                stay: registration.map(|r| now.saturating_since(r.since)),
                 bid,
                 prefixes: router.config().prefixes.clone(),
                 state,

@@ -227,6 +227,23 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     assert_eq!(world.arrived, Vec::<Vec<u8>>::new(), "but not for ever");
 }
 
+/// Both ends know since when the router is where it is: refreshes do not count, moves do.
+#[test]
+fn both_ends_know_how_long_a_router_has_been_where_it_is() {
+    let stays = |world: &World| {
+        [&world.agent, &world.router]
+            .map(|end| end.binding_status(world.now)[0].stay.map(|stay| stay.as_secs()))
+    };
+    let world = World::new();
+    assert_eq!(world.router.binding_status(world.now)[0].stay, None, "nowhere yet");
+    let mut world = World::registered();
+    world.sleep(Duration::from_secs(200));
+    assert_eq!(stays(&world), [Some(200); 2]);
+    world.tell_router(Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
+    world.sleep(Duration::from_secs(7));
+    assert_eq!(stays(&world), [Some(7); 2]);
+}
+
 #[test]
 fn a_hard_cut_moves_traffic_at_once() {
     let mut world = World::registered();

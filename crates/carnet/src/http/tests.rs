@@ -61,6 +61,7 @@ fn binding() -> Binding {
         home_address: "2001:db8:1::1234".parse().expect("an address"),
         care_of_address: None,
         udp_port: None,
+        stay_s: Some(3),
         bid: None,
         prefixes: vec!["2001:db8:a::/64".parse().expect("a prefix")],
         state: "registered".into(),
@@ -116,7 +117,7 @@ async fn questions_are_answered_as_json() {
     assert_eq!(
         bench.client.get("/v1/bindings").await.expect("bindings"),
         json!([{"role": "home_agent", "home_address": "2001:db8:1::1234", "care_of_address": null,
-                "bid": null, "prefixes": ["2001:db8:a::/64"], "state": "registered", "lifetime_s": 60,
+                "stay_s": 3, "bid": null, "prefixes": ["2001:db8:a::/64"], "state": "registered", "lifetime_s": 60,
                 "remaining_s": 57, "sequence": 7}])
     );
     assert_eq!(bench.client.get("/v1/uplinks").await.expect("uplinks"), json!([]));

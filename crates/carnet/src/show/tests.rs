@@ -13,7 +13,7 @@ fn show(what: Table, answer: Value, width: Option<usize>) -> String {
 fn two_bindings() -> Value {
     json!([
         {"role": "home_agent", "home_address": "2001:db8:1::1234", "care_of_address": "2001:db8:f::7",
-         "bid": null, "prefixes": ["2001:db8:a::/64", "2001:db8:b::/64"], "state": "registered",
+         "stay_s": 93_784, "bid": null, "prefixes": ["2001:db8:a::/64", "2001:db8:b::/64"], "state": "registered",
          "lifetime_s": 60, "remaining_s": 57, "sequence": 7, "added_later": true},
         {"role": "home_agent", "home_address": "2001:db8:1::5", "care_of_address": null,
          "bid": null, "prefixes": [], "state": "at_home", "lifetime_s": 0, "remaining_s": 0,
@@ -24,13 +24,20 @@ fn two_bindings() -> Value {
 #[test]
 fn bindings_as_a_table() {
     let expected = "\
-HOME ADDRESS      CARE-OF ADDRESS  PREFIXES                         STATE       LEFT        SEQUENCE
-2001:db8:1::1234  2001:db8:f::7    2001:db8:a::/64 2001:db8:b::/64  registered  57 of 60 s  7
-2001:db8:1::5     -                -                                at home     0 of 0 s    65535
+HOME ADDRESS      CARE-OF ADDRESS  FOR    PREFIXES                         STATE       LEFT        SEQUENCE
+2001:db8:1::1234  2001:db8:f::7    1d 2h  2001:db8:a::/64 2001:db8:b::/64  registered  57 of 60 s  7
+2001:db8:1::5     -                -      -                                at home     0 of 0 s    65535
 ";
     assert_eq!(show(Table::Bindings, two_bindings(), None), expected);
-    // 100 columns are just enough.
-    assert_eq!(show(Table::Bindings, two_bindings(), Some(100)), expected);
+    // 107 columns are just enough; 97 are without the last one, which makes room for the others.
+    assert_eq!(show(Table::Bindings, two_bindings(), Some(107)), expected);
+    let narrow = "\
+HOME ADDRESS      CARE-OF ADDRESS  FOR    PREFIXES                         STATE       LEFT
+2001:db8:1::1234  2001:db8:f::7    1d 2h  2001:db8:a::/64 2001:db8:b::/64  registered  57 of 60 s
+2001:db8:1::5     -                -      -                                at home     0 of 0 s
+";
+    assert_eq!(show(Table::Bindings, two_bindings(), Some(106)), narrow);
+    assert_eq!(show(Table::Bindings, two_bindings(), Some(97)), narrow);
 }
 
 #[test]
@@ -38,6 +45,7 @@ fn bindings_on_a_narrow_terminal() {
     let expected = "\
 home address     2001:db8:1::1234
 care-of address  2001:db8:f::7
+for              1d 2h
 prefixes         2001:db8:a::/64 2001:db8:b::/64
 state            registered
 left             57 of 60 s
@@ -45,12 +53,13 @@ sequence         7
 
 home address     2001:db8:1::5
 care-of address  -
+for              -
 prefixes         -
 state            at home
 left             0 of 0 s
 sequence         65535
 ";
-    assert_eq!(show(Table::Bindings, two_bindings(), Some(99)), expected);
+    assert_eq!(show(Table::Bindings, two_bindings(), Some(96)), expected);
 }
 
 #[test]

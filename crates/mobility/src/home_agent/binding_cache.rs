@@ -35,6 +35,29 @@ pub enum BindingState {
     Valid,
 }
 
+/// For how long a binding has been at its care-of address.
+///
+/// Not a date: the clock on the wall may be set. Not only a [`Time`]: it begins anew with a restart, which bindings survive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stay {
+    /// When it came, or, where it is from the time before a restart, when that was.
+    pub from: Time,
+    /// How long it had been there by then; `None` where nobody knows.
+    pub before: Option<Duration>,
+}
+
+impl Stay {
+    /// One that begins.
+    pub fn begun(now: Time) -> Stay {
+        Stay { from: now, before: Some(Duration::ZERO) }
+    }
+
+    /// How long it has lasted, if that is known.
+    pub fn length(self, now: Time) -> Option<Duration> {
+        Some(self.before?.saturating_add(now.saturating_since(self.from)))
+    }
+}
+
 /// A binding cache entry that is a home registration.
 #[derive(Debug, Clone)]
 pub struct Binding {
@@ -46,6 +69,8 @@ pub struct Binding {
     pub priority: u8,
     /// The registered care-of address, as we see it: behind a NAT, the address and port that the NAT gives it.
     pub care_of_address: Endpoint,
+    /// Since when it has been there. Another port, which a NAT has chosen, is no other place.
+    pub stay: Stay,
     /// Our end, at which it was registered.
     pub agent: Endpoint,
     /// The R flag (RFC 3963 4.1).

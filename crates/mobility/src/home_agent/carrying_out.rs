@@ -7,7 +7,7 @@ use carnet_base::{Time, WallTime};
 use carnet_wire::mobility::status::Status;
 
 use super::answers::Answer;
-use super::binding_cache::{Binding, BindingState};
+use super::binding_cache::{Binding, BindingState, Stay};
 use super::flows::{self, FlowAnswers};
 use super::registration::{Registered, Registration, Verdict, judge};
 use super::request::Request;
@@ -215,6 +215,7 @@ impl HomeAgent {
             bid: registered.bid,
             priority: registered.priority,
             care_of_address: registered.ends.1,
+            stay: Stay::begun(now),
             agent: registered.ends.0,
             mobile_router: request.mobile_router,
             link_local: request.link_local,
@@ -240,8 +241,12 @@ impl HomeAgent {
                 events.push(Event::BindingRemoved { home_address, bid, reason });
             }
         }
-        for binding in self.new_bindings(now, request, registration, BindingState::Valid) {
+        for mut binding in self.new_bindings(now, request, registration, BindingState::Valid) {
             let old = self.cache.get(home_address, binding.bid).filter(|old| old.is_valid());
+            let address = binding.care_of_address.address();
+            if let Some(old) = old.filter(|old| old.care_of_address.address() == address) {
+                binding.stay = old.stay;
+            }
             let change = match old.map(Binding::ends) {
                 None => "created",
                 Some(ends) if ends != binding.ends() => {

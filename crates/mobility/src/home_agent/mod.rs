@@ -52,7 +52,7 @@ use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use carnet_wire::mobility::{BindingError, Message, message_type};
 use ipnet::Ipv6Net;
 
-pub use binding_cache::{Binding, BindingCache, BindingState, FormerPath, MAX_BINDINGS};
+pub use binding_cache::{Binding, BindingCache, BindingState, FormerPath, MAX_BINDINGS, Stay};
 use carrying_out::Tested;
 use drain::Drain;
 pub use drain::{DrainPhase, DrainStatus, Relay};

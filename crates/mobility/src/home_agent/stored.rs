@@ -10,7 +10,7 @@ use carnet_base::{Endpoint, Time, WallTime};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
-use super::binding_cache::{Binding, BindingState, MAX_BINDINGS};
+use super::binding_cache::{Binding, BindingState, MAX_BINDINGS, Stay};
 use super::care_of_address::is_acceptable;
 use super::drain::RELAY_LIFETIME;
 use super::registration::Replay;
@@ -57,6 +57,9 @@ pub struct StoredRegistration {
     pub priority: u8,
     /// Care-of address.
     pub care_of_address: Endpoint,
+    /// Since when it has been there. Earlier versions did not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<WallTime>,
     /// Our end; the home agent's IPv6 address where it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Endpoint>,
@@ -145,6 +148,7 @@ impl HomeAgent {
             bid: binding.bid,
             priority: binding.priority,
             care_of_address: binding.care_of_address,
+            since: binding.stay.length(now).map(|length| wall - length),
             agent: Some(binding.agent).filter(|agent| *agent != self.config.address),
             mobile_router: binding.mobile_router,
             link_local: binding.link_local,
@@ -205,6 +209,11 @@ impl HomeAgent {
                     bid: registration.bid,
                     priority: registration.priority,
                     care_of_address: registration.care_of_address,
+                    // A date that has yet to come says that the clock has been set: nobody knows.
+                    stay: Stay {
+                        from: now,
+                        before: registration.since.filter(|since| *since <= wall).map(|it| it.distance(wall)),
+                    },
                     agent,
                     mobile_router: registration.mobile_router,
                     link_local: registration.link_local,

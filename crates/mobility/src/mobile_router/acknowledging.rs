@@ -150,12 +150,14 @@ impl MobileRouter {
         let registration = Registration {
             uplink,
             care_of_address: member.care_of_address,
+            since: now,
             udp: self.takes_udp(uplink, member.care_of_address, acknowledgement),
             lifetime,
             expires: update.at + lifetime,
             sequence: update.sequence,
         };
         let binding = &mut self.bindings[member.binding];
+        let registration = registration.after(binding.registration.as_ref());
         let before = binding.registration.replace(registration);
         binding.priority = member.priority;
         self.setback = None;
@@ -369,6 +371,7 @@ impl MobileRouter {
             let registration = Registration {
                 uplink,
                 care_of_address,
+                since: now,
                 udp: self.takes_udp(uplink, care_of_address, acknowledgement),
                 lifetime,
                 expires: update.at + lifetime,

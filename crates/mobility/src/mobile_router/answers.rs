@@ -176,11 +176,13 @@ impl MobileRouter {
         let registration = Registration {
             uplink: exchange.uplink,
             care_of_address: sent.care_of_address,
+            since: now,
             udp: self.takes_udp(exchange.uplink, sent.care_of_address, acknowledgement),
             lifetime,
             expires: sent.at + lifetime,
             sequence: sent.sequence,
         };
+        let registration = registration.after(self.registration.as_ref());
         let before = self.registration.replace(registration);
         if let Some(before) = before
             && before.care_of_address != registration.care_of_address

@@ -141,6 +141,8 @@ pub struct Registration {
     pub uplink: usize,
     /// The care-of address that it has, as we see it: a NAT may have made another of it.
     pub care_of_address: IpAddr,
+    /// Since when this has been the registered one.
+    pub since: Time,
     /// Packets go in UDP: there is a NAT on the way, or one of the two wants it so (RFC 5555 4.2).
     pub udp: bool,
     /// Granted lifetime.
@@ -149,6 +151,16 @@ pub struct Registration {
     pub expires: Time,
     /// Sequence number of the acknowledged Binding Update.
     pub sequence: u16,
+}
+
+impl Registration {
+    /// The same as `before` with another lifetime, or a new one: with the time since when it has been where it is.
+    pub(super) fn after(self, before: Option<&Registration>) -> Registration {
+        let here = |other: &&Registration| {
+            (other.uplink, other.care_of_address) == (self.uplink, self.care_of_address)
+        };
+        Registration { since: before.filter(here).map_or(self.since, |before| before.since), ..self }
+    }
 }
 
 /// What to do about a refusal.

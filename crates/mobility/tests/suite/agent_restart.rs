@@ -1,6 +1,8 @@
 //! Home agent: what survives a restart.
 
-use carnet_base::Time;
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
 use carnet_mobility::home_agent::{HomeAgentConfig, StoredBinding};
 
 use crate::agent::{Agent, authenticated, config, node};
@@ -10,7 +12,7 @@ use crate::craft::*;
 fn restart(agent: &Agent, pause: f64, config: HomeAgentConfig) -> Agent {
     let stored = agent.machine.stored(agent.now, agent.wall());
     let mut next = Agent::new(config);
-    next.now = agent.now + std::time::Duration::from_secs_f64(pause);
+    next.now = agent.now + Duration::from_secs_f64(pause);
     let (now, wall) = (next.now, next.wall());
     next.machine.restore(now, wall, stored);
     assert!(next.drain().is_empty());
@@ -33,6 +35,53 @@ fn a_binding_comes_back_with_what_is_left_of_its_lifetime() {
     assert!(next.binding().is_some());
     next.wait(2.0);
     assert!(next.binding().is_none());
+}
+
+/// Since when a node is where it is, is kept through refreshes, begins with a move, and goes on over a restart.
+#[test]
+fn how_long_a_node_has_been_where_it_is_is_known_after_a_restart() {
+    let stay = |agent: &Agent| {
+        agent.binding().expect("bound").stay.length(agent.now).map(|length| length.as_secs_f64())
+    };
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1));
+    agent.wait(10.0);
+    agent.accept(&Update::explicit(2));
+    agent.wait(5.0);
+    assert_eq!(stay(&agent), Some(15.0));
+    agent.accept(&Update::explicit(3).from(OTHER_CARE_OF));
+    agent.wait(7.0);
+    assert_eq!(stay(&agent), Some(7.0));
+
+    // The monotonic clock begins anew with the machine, and the time while nothing ran counts.
+    let stored = agent.machine.stored(agent.now, agent.wall());
+    let after = |wall: WallTime, stored: Vec<StoredBinding>| {
+        let mut next = Agent::new(config());
+        next.now = Time::ZERO;
+        next.machine.restore(next.now, wall, stored);
+        next.drain();
+        next
+    };
+    let wall = agent.wall() + Duration::from_secs(20);
+    let mut next = after(wall, stored.clone());
+    assert_eq!(stay(&next), Some(27.0));
+    next.wait(3.0);
+    next.accept(&Update::explicit(4).from(OTHER_CARE_OF));
+    assert_eq!(stay(&next), Some(30.0));
+
+    // A clock that was set back says nothing, nor does a file of an earlier version; the next move does.
+    let set_back = after(WallTime::from_unix_nanos(1), stored.clone());
+    assert_eq!(stay(&set_back), None);
+    let mut earlier = stored;
+    earlier[0].registration.as_mut().expect("a plain binding").since = None;
+    let mut next = after(wall, earlier);
+    next.accept(&Update::explicit(4).from(OTHER_CARE_OF));
+    assert_eq!(stay(&next), None);
+    let again = next.machine.stored(next.now, wall);
+    assert_eq!(again[0].registration.as_ref().expect("a plain binding").since, None);
+    next.accept(&Update::explicit(5));
+    next.wait(1.0);
+    assert_eq!(stay(&next), Some(1.0));
 }
 
 /// Packets from the old care-of address are welcome for the rest of the grace, also after a reload.
@@ -101,7 +150,7 @@ fn a_shorter_limit_shortens_what_comes_back() {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(7).lifetime(150));
     let mut shorter = config();
-    shorter.max_lifetime = std::time::Duration::from_secs(60);
+    shorter.max_lifetime = Duration::from_secs(60);
     let mut next = restart(&agent, 1.0, shorter);
     next.wait(60.1);
     assert!(next.binding().is_none());
