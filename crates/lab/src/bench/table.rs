@@ -53,6 +53,9 @@ pub fn text(bench: &Bench) -> String {
         bench.load_before[2],
         if bench.quick { "; a quick run: short, few rounds" } else { "" }
     );
+    if !machine.mitigations.is_empty() {
+        let _ = writeln!(text, "Faults of the processor: {}.\n", machine.mitigated());
+    }
     for why in bench.machine.warning().iter().chain(&bench.disturbed) {
         let _ = writeln!(text, "**Not to be relied on: {why}.**\n");
     }

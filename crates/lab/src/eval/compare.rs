@@ -234,6 +234,13 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
     if (&old.machine.cpu, old.machine.cores) != (&new.machine.cpu, new.machine.cores) {
         notes.push(format!("other machines: {} and {}", old.machine.cpu, new.machine.cpu));
     }
+    if old.machine.mitigations != new.machine.mitigations {
+        notes.push(format!(
+            "other mitigations of the processor's faults: {} and {}",
+            old.machine.mitigated(),
+            new.machine.mitigated()
+        ));
+    }
     if old.subject != new.subject {
         notes.push(format!("different things were measured: {} and {}", old.subject.name, new.subject.name));
     }

@@ -236,6 +236,9 @@ fn tables(results: &Results) -> anyhow::Result<String> {
         results.load_before[0],
         results.subject.name
     );
+    if !m.mitigations.is_empty() {
+        let _ = write!(text, "\nFaults of the processor: {}.\n", m.mitigated());
+    }
     for warning in results.warnings() {
         let _ = write!(text, "\n**Not to be relied on: {warning}.**\n");
     }

@@ -280,6 +280,7 @@ fn machine(out: &mut String, results: &Results) {
         ("processor", m.processor()),
         ("memory", format!("{} MiB", m.memory_mib)),
         ("kernel", m.kernel.clone()),
+        ("faults of the processor", m.mitigated()),
         ("system", m.system.clone()),
         ("carnet", m.carnet.clone()),
         ("commit", m.commit.clone().unwrap_or_else(|| "unknown".into())),

@@ -255,6 +255,7 @@ fn machine(out: &mut String, r: &Results) {
         ("processor", m.processor()),
         ("memory", format!("{} GiB", number((m.memory_mib as f64 / 102.4).round() / 10.0))),
         ("kernel", m.kernel.clone()),
+        ("faults of the processor", m.mitigated()),
         ("system", m.system.clone()),
         ("carnet", m.carnet.clone()),
         ("commit", m.commit.clone().unwrap_or_else(|| "unknown".into())),
