@@ -109,13 +109,13 @@ mod tests {
     #[test]
     fn only_faults_that_the_processor_has_are_told() {
         let folder = std::env::temp_dir().join(format!("carnet-lab-machine-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(&folder).expect("a folder");
         for (name, said) in [
             ("spectre_v2", "Mitigation: Retpolines; STIBP: disabled; RSB filling\n"),
             ("meltdown", "Not affected\n"),
             ("spec_rstack_overflow", "Vulnerable: Safe RET, no microcode\n"),
         ] {
-            std::fs::write(folder.join(name), said).unwrap();
+            std::fs::write(folder.join(name), said).expect("a file");
         }
         assert_eq!(
             mitigations(&folder),
@@ -124,7 +124,7 @@ mod tests {
                 "spectre_v2: Mitigation: Retpolines"
             ]
         );
-        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).expect("it goes");
         assert_eq!(mitigations(&folder), [""; 0]);
     }
 }
