@@ -2,12 +2,15 @@
 //!
 //! `CLANG` names another clang than the first in `PATH`. The objects keep their BTF, which describes the maps,
 //! and lose their debug information (`.BTF.ext`, which a loader would keep in memory, too) and the names of jumps' ends where an
-//! `llvm-strip` is found. Then they are packed, to a third (`src/packed.rs`).
+//! `llvm-strip` is found. Then they are packed, to a third (`src/packed.rs`). Of `steering.bpf.c` the instructions are taken
+//! out of the object (`src/instructions.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
+#[path = "src/instructions.rs"]
+mod instructions;
 #[path = "src/packed.rs"]
 mod packed;
 
@@ -54,6 +57,12 @@ fn main() {
                 .status();
         }
         let octets = fs::read(&object).expect("clang has written it");
+        if source.ends_with("steering.bpf.c") {
+            let linked = instructions::linked(&octets, "socket", &instructions::STEERING_MAPS)
+                .unwrap_or_else(|| panic!("no instructions in {}", object.display()));
+            fs::write(object.with_extension("instructions"), linked).expect("the folder for results");
+            continue;
+        }
         fs::write(object.with_extension("packed"), packed::pack(&octets)).expect("the folder for results");
     }
 }

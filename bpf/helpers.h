@@ -77,6 +77,7 @@ static long (*bpf_skb_change_head)(struct __sk_buff *skb, __u32 length, __u64 fl
 	(void *)BPF_FUNC_skb_change_head;
 static long (*bpf_xdp_adjust_head)(struct xdp_md *xdp, int difference) = (void *)BPF_FUNC_xdp_adjust_head;
 static __u64 (*bpf_jiffies64)(void) = (void *)BPF_FUNC_jiffies64;
+static __u64 (*bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static __u64 (*bpf_ktime_get_coarse_ns)(void) = (void *)BPF_FUNC_ktime_get_coarse_ns;
 static __u32 (*bpf_get_smp_processor_id)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;

@@ -2,11 +2,21 @@
 //!
 //! The programs are C, in the folder of this crate: `tunnel_tc.bpf.c` and `tunnel_xdp.bpf.c` are the fast path
 //! of the tunnels (what they share is in `tunnel.h`), `geonet.bpf.c` that of IPv6 over GeoNetworking, `sink.bpf.c` counts and drops for the benchmarks,
-//! `source.bpf.c` helps to send. They use the kernel's user-space headers only, so one object fits every kernel. The programs are licensed `Dual
+//! `source.bpf.c` helps to send, `steering.bpf.c` chooses among the TUN device's queues and is no object, see [`STEERING`]. They use the kernel's user-space headers only, so one object fits every kernel. The programs are licensed `Dual
 //! MIT/GPL`, because some of the kernel's helpers are for GPL programs; this crate just carries the objects.
 #![forbid(unsafe_code)]
 
+// Linking is the build script's.
+mod instructions;
 mod packed;
+
+pub use instructions::STEERING_MAPS;
+
+/// The queue of the TUN device that a packet goes into, as a socket filter: the instructions alone, as the kernel takes them.
+/// It is so small, and runs at every station, that a loader would need more memory than all else: one reads all of the
+/// kernel's types. Where an instruction loads a map, its immediate value is a number in [`STEERING_MAPS`], for which the
+/// descriptor is to be put.
+pub const STEERING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steering.bpf.instructions"));
 
 /// An ELF object as it lies in the program.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +88,36 @@ mod tests {
             assert_eq!(&*unpacked, *object);
             assert_eq!(unpacked.as_ptr() as usize % 8, 0);
             assert!(packed.0.len() < object.len() * 2 / 3, "{} of {}", packed.0.len(), object.len());
+        }
+    }
+
+    #[test]
+    fn the_steering_programs_instructions_load_its_maps() {
+        let (instructions, rest) = STEERING.as_chunks::<8>();
+        assert!(rest.is_empty() && !instructions.is_empty());
+        assert_eq!(instructions.last().map(|last| last[0]), Some(0x95), "exit");
+        // BPF_LD | BPF_IMM | BPF_DW with BPF_PSEUDO_MAP_FD as its source.
+        let is_map = |it: &&[u8; 8]| {
+            it[0] == 0x18 && it[1] & if cfg!(target_endian = "little") { 0xf0 } else { 0x0f } != 0
+        };
+        let maps: Vec<u32> = instructions
+            .iter()
+            .filter(is_map)
+            .map(|it| u32::from_ne_bytes([it[4], it[5], it[6], it[7]]))
+            .collect();
+        for number in 0..STEERING_MAPS.len() as u32 {
+            assert!(maps.contains(&number), "{maps:?}");
+        }
+        assert!(maps.iter().all(|number| (*number as usize) < STEERING_MAPS.len()), "{maps:?}");
+    }
+
+    #[test]
+    fn no_other_object_is_linked() {
+        for (_, object) in ALL {
+            assert_eq!(instructions::linked(object, "no such section", &STEERING_MAPS), None);
+            for length in 0..object.len().min(200) {
+                assert_eq!(instructions::linked(&object[..length], "socket", &STEERING_MAPS), None);
+            }
         }
     }
 

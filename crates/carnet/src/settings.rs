@@ -38,7 +38,9 @@ pub fn platform(config: &Config) -> PlatformConfig {
             }
         }
     }
-    PlatformConfig { device_mtu: DEVICE_MTU, watched, undo_file: undo_file(config) }
+    // A router has its former care-of address for a while beside the present one.
+    let senders = 2 * nodes(config);
+    PlatformConfig { device_mtu: DEVICE_MTU, watched, senders, undo_file: undo_file(config) }
 }
 
 /// What of the config stands for nothing without this interface, in words. Of uplinks `show uplinks` tells, and they
@@ -126,8 +128,12 @@ pub fn fast_path(config: &Config, flow_label_key: u64) -> FastPathConfig {
         DataplanePath::Kernel => vec![Path::Kernel],
         DataplanePath::Tun => vec![Path::Tun],
     };
-    let nodes = config.home_agent.as_ref().map_or(0, |agent| agent.mobile_routers.len());
-    FastPathConfig { paths, flow_label_key, bindings: nodes.saturating_mul(2), ports: ports(config) }
+    FastPathConfig { paths, flow_label_key, bindings: 2 * nodes(config), ports: ports(config) }
+}
+
+/// Those that this station serves as a home agent.
+fn nodes(config: &Config) -> usize {
+    config.home_agent.as_ref().map_or(0, |agent| agent.mobile_routers.len())
 }
 
 /// What was missing for a data path that could not be had: rights, or else the kernel's consent.

@@ -39,6 +39,7 @@ use crate::netlink::{AddressInfo, Dirty, Heard, LinkInfo, Requests, RouteInfo, e
 use crate::offloads;
 use crate::platform::KEEPING;
 use crate::settings::{self, Set};
+use crate::tunnel::Known;
 use crate::undo::{AddedAddress, ChangedSetting, UndoFile};
 
 /// The kernel's table of its own addresses.
@@ -95,6 +96,8 @@ pub(crate) struct Installer {
     pub(crate) tunnel_index: u32,
     pub(crate) fast_path: FastPath,
     pub(crate) datagrams: Datagrams,
+    /// Whom the tunnel device knows, where it has several queues.
+    pub(crate) known: Option<Known>,
     /// Routes, rules or addresses were changed since the last commit.
     routing: bool,
     /// What of that the fast path wants to know.
@@ -123,6 +126,7 @@ impl Installer {
             tunnel_index,
             fast_path: FastPath::default(),
             datagrams: Datagrams::default(),
+            known: None,
             routing: false,
             heard: Heard::default(),
             broad: false,
@@ -276,6 +280,8 @@ impl Installer {
             // The TUN device carries every tunnel anyhow.
             Entry::Tunnel(tunnel) => {
                 self.fast_path.set(tunnel);
+                // One that it replaces has the same ends.
+                self.known.iter_mut().for_each(|known| known.add(tunnel, previous.is_none()));
                 Ok(Put::Done(0))
             }
             Entry::Socket(socket) => self.put_socket(socket),
@@ -393,6 +399,7 @@ impl Installer {
             Entry::Route(route) => self.requests.delete_route(route.table, route.destination, route.metric),
             Entry::Tunnel(tunnel) => {
                 self.fast_path.remove(tunnel);
+                self.known.iter_mut().for_each(|known| known.remove(tunnel));
                 Ok(())
             }
             Entry::Socket(socket) => {

@@ -15,6 +15,7 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 mod alarm;
+mod bpf_call;
 pub mod clock;
 mod counters;
 mod datagrams;
@@ -52,7 +53,7 @@ pub use memory::{give_back_code, give_back_memory};
 pub use observer::interface_exists;
 pub use platform::{Platform, PlatformConfig, PlatformEvent, WatchedInterface};
 pub use privileges::missing_for_bpf;
-pub use tunnel::{TunnelIo, TunnelReader, TunnelWriter};
+pub use tunnel::{Queue, TunnelIo, TunnelReader, TunnelWriter};
 
 /// The origin that carnet's routes and rules bear (`ip route show proto 135`): the Mobility Header's
 /// protocol number, which no routing daemon has claimed.

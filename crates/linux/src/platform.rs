@@ -37,9 +37,9 @@ fn boot() -> u64 {
     u64::from_str_radix(&digits, 16).unwrap_or_default()
 }
 
-/// Packets that may wait in the tunnel device until carnet reads them, some five milliseconds' worth: a TCP window
+/// Packets that may wait in each queue of the tunnel device until carnet reads them, some five milliseconds' worth: a TCP window
 /// of the kernel's default limit (`tcp_rmem`, 6 MB), so that one connection's burst does not overrun it.
-const QUEUE: u32 = 4000;
+pub(crate) const QUEUE: u32 = 4000;
 
 /// How often the fast path is asked what it has used, and the kernel is told which neighbours a fast path uses: more often than it would ask for one by itself
 /// (`base_reachable_time`).
@@ -55,6 +55,9 @@ pub struct PlatformConfig {
     pub device_mtu: u32,
     /// The links on which ICMPv6 is heard. They need not exist yet.
     pub watched: Vec<WatchedInterface>,
+    /// For so many other ends of tunnels the tunnel device keeps room in its queue for known senders; it does for 1024
+    /// anyhow.
+    pub senders: usize,
     /// Where it is written down what to put back after a crash. Its directory must exist.
     pub undo_file: PathBuf,
 }
@@ -139,20 +142,22 @@ impl Platform {
         }
         privileges::check()?;
         // From here on no other station can start in this namespace, and none is running.
-        let tunnel = TunnelIo::create()?;
+        let (tunnel, known) = TunnelIo::create(config.senders)?;
         let mut requests = Requests::open()?;
         let index = requests.link(TUNNEL_DEVICE)?.map(|link| link.index).ok_or_else(|| {
             Error::kernel(format!("look up {TUNNEL_DEVICE}"), io::Error::from_raw_os_error(libc::ENODEV))
         })?;
         let port = requests.port();
         let mut installer = Installer::open(requests, UndoFile::open(&config.undo_file), index)?;
+        installer.known = known;
         let monitor = Monitor::open(port)?;
         installer.requests.configure_tunnel(index, config.device_mtu, QUEUE)?;
         settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.setting_writes)?;
-        installer.requests.bring_up_tunnel(index)?;
+        // Before it is up, when it would get a discipline for each of the many queues that a device of several may have.
         if let Err(error) = installer.requests.take_at_once(index) {
             tracing::debug!("{error}: costs nothing but time");
         }
+        installer.requests.bring_up_tunnel(index)?;
         let mut platform = Platform {
             tunnel,
             installer,

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use carnet_linux::{DatagramWriter, Datagrams, Platform, TooBig, TunnelWriter, clock};
+use carnet_base::{Time, WallTime};
+use carnet_linux::{DatagramWriter, Datagrams, Platform, Queue, TooBig, TunnelReader, TunnelWriter, clock};
 use carnet_station::forwarding::forwarder::Verdict;
 use carnet_station::io::Input;
 
@@ -10,6 +11,9 @@ use super::Runner;
 
 /// Packets handled before anything else gets its turn.
 const BATCH: usize = 256;
+/// And control messages, of known senders and of strangers; of the latter for fractions of a millisecond, even where each has
+/// to be verified. More wait in their own queue of the tunnel device and keep nobody else from his turn.
+const CONTROL: [(Queue, usize); 2] = [(Queue::Known, BATCH), (Queue::Strangers, 32)];
 /// Packets that wake the station more often than this are let gather, see [`Runner::packets`].
 const FREQUENT: Duration = Duration::from_micros(50);
 
@@ -28,13 +32,18 @@ impl Runner {
         }
         let is_frequent = now.saturating_since(self.woken) < FREQUENT;
         self.woken = now;
-        let (mut count, mut has_yielded) = (0, false);
+        let (mut count, mut asked, mut has_yielded) = (0, 0, false);
         // What was read is handled: nothing may lie in the reader while the loop waits for the device.
         while let Some(reader) = self.reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst()) {
-            if reader.try_read(&mut self.buffer).is_err() {
+            if reader.try_read_from(Queue::Forwarded, &mut self.buffer).is_err() {
                 self.flush_and_hear();
                 if has_yielded || !is_frequent {
-                    return;
+                    break;
+                }
+                // Nobody is given the core while others wait here.
+                asked = self.control(now, wall);
+                if asked > 0 {
+                    break;
                 }
                 has_yielded = true;
                 std::thread::yield_now();
@@ -42,20 +51,49 @@ impl Runner {
             }
             has_yielded = false;
             count += 1;
-            if self.recorder.is_active() {
-                self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
-            }
-            if let (Some(platform), Some(writer)) = (&mut self.platform, &mut self.writer)
-                && platform.concerns_kernel(self.buffer.as_slice())
-            {
-                writer.write_in_place(&mut self.buffer);
-            }
-            let verdict = self.station.handle_packet(now, wall, &mut self.buffer);
-            self.pass_on(verdict);
+            self.packet(now, wall);
         }
-        self.flush_and_hear();
-        // Nor do the kernel's news, requests and signals.
-        tokio::task::yield_now().await;
+        let is_over = count < BATCH;
+        if asked == 0 {
+            asked = self.control(now, wall);
+        }
+        if !is_over || asked > 0 {
+            self.flush_and_hear();
+            // Nor do the kernel's news, requests and signals; and only who asks the kernel hears of packets that have come.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Reads control messages, and says how many.
+    fn control(&mut self, now: Time, wall: WallTime) -> usize {
+        let mut asked = 0;
+        for (queue, most) in CONTROL {
+            let mut count = 0;
+            while let Some(reader) = self.reader.as_mut().filter(|r| count < most || r.is_inside_burst()) {
+                if reader.try_read_from(queue, &mut self.buffer).is_err() {
+                    break;
+                }
+                count += 1;
+                self.packet(now, wall);
+            }
+            asked += count;
+        }
+        self.reader.iter_mut().for_each(TunnelReader::handled);
+        asked
+    }
+
+    /// Handles a packet of the tunnel device.
+    fn packet(&mut self, now: Time, wall: WallTime) {
+        if self.recorder.is_active() {
+            self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
+        }
+        if let (Some(platform), Some(writer)) = (&mut self.platform, &mut self.writer)
+            && platform.concerns_kernel(self.buffer.as_slice())
+        {
+            writer.write_in_place(&mut self.buffer);
+        }
+        let verdict = self.station.handle_packet(now, wall, &mut self.buffer);
+        self.pass_on(verdict);
     }
 
     /// Reads packets that came inside IPv4 or UDP until there are none or others have waited long enough.

@@ -39,6 +39,7 @@ mod replay;
 mod signals;
 mod size;
 mod start;
+mod strangers;
 mod support;
 mod theft;
 mod tunnels;

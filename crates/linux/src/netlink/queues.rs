@@ -11,7 +11,7 @@ use crate::error::Result;
 const ROOT: u32 = 0xffff_ffff;
 
 impl Requests {
-    /// Lets an interface that is up take packets at once: for one that has a queue of its own, where a discipline in
+    /// Lets an interface take packets at once: for one that has a queue of its own, where a discipline in
     /// front of it would never hold a packet, but cost each its lock.
     pub(crate) fn take_at_once(&mut self, index: u32) -> Result<()> {
         let mut message = TcMessage::default();

@@ -31,6 +31,49 @@ pub(crate) struct Abilities {
 
 /// Creates a device, down. It goes with its descriptor.
 pub(crate) fn create(name: &str, kind: Kind) -> Result<(OwnedFd, Abilities)> {
+    make(name, kind, libc::IFF_TUN_EXCL)
+}
+
+/// Creates a TUN device, down, with `N` queues more than one and the program that chooses among them. It goes with the last
+/// of their descriptors.
+pub(crate) fn create_steered<const N: usize>(
+    name: &str,
+    program: &OwnedFd,
+) -> Result<(OwnedFd, [OwnedFd; N], Abilities)> {
+    let (first, abilities) = make(name, Kind::Tun, libc::IFF_TUN_EXCL | libc::IFF_MULTI_QUEUE)?;
+    // Before there are several, so that the kernel never chooses by itself.
+    steer(&first, program)?;
+    let mut others = Vec::with_capacity(N);
+    for _ in 0..N {
+        let other = open()?;
+        attach(&other, name, Kind::Tun, abilities.has_header, libc::IFF_MULTI_QUEUE)?;
+        others.push(other);
+    }
+    let others = others.try_into().map_err(|_| Error::Busy { device: name.to_owned() })?;
+    Ok((first, others, abilities))
+}
+
+/// `TUNSETSTEERINGEBPF` (Linux 4.16): the device keeps the program, whatever becomes of the descriptor.
+fn steer(file: &impl AsRawFd, program: &OwnedFd) -> Result<()> {
+    let program: libc::c_int = program.as_raw_fd();
+    // SAFETY: the descriptors are open, and the kernel reads one `int` from `program`.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETSTEERINGEBPF as _, &raw const program) };
+    if result == 0 { Ok(()) } else { Err(Error::kernel("choose among queues", io::Error::last_os_error())) }
+}
+
+fn make(name: &str, kind: Kind, flags: libc::c_int) -> Result<(OwnedFd, Abilities)> {
+    let file = open()?;
+    let has_header = knows_header(&file);
+    attach(&file, name, kind, has_header, flags)?;
+    let kinds = if has_header { offload(&file) } else { Kinds::default() };
+    if !(kinds.tcp && kinds.udp) {
+        let missing = if kinds.tcp { "UDP" } else { "TCP and UDP" };
+        tracing::info!("this kernel's TUN device has no bursts of {missing}: packets go one by one");
+    }
+    Ok((file, Abilities { has_header, kinds }))
+}
+
+fn open() -> Result<OwnedFd> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -45,14 +88,7 @@ pub(crate) fn create(name: &str, kind: Kind) -> Result<(OwnedFd, Abilities)> {
             }
             _ => Error::kernel(format!("open {CLONE_DEVICE}"), answer),
         })?;
-    let has_header = knows_header(&file);
-    attach(&file, name, kind, has_header)?;
-    let kinds = if has_header { offload(&file) } else { Kinds::default() };
-    if !(kinds.tcp && kinds.udp) {
-        let missing = if kinds.tcp { "UDP" } else { "TCP and UDP" };
-        tracing::info!("this kernel's TUN device has no bursts of {missing}: packets go one by one");
-    }
-    Ok((OwnedFd::from(file), Abilities { has_header, kinds }))
+    Ok(OwnedFd::from(file))
 }
 
 /// `TUNGETFEATURES`: whether the driver knows virtio headers.
@@ -79,8 +115,8 @@ fn offload(file: &impl AsRawFd) -> Kinds {
     Kinds { tcp: set(tcp), udp: false }
 }
 
-/// `TUNSETIFF`: makes the device.
-fn attach(file: &impl AsRawFd, name: &str, kind: Kind, has_header: bool) -> Result<()> {
+/// `TUNSETIFF`: makes the device, or another queue of it.
+fn attach(file: &impl AsRawFd, name: &str, kind: Kind, has_header: bool, flags: libc::c_int) -> Result<()> {
     // SAFETY: `ifreq` is a plain C structure for which all zeros is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
@@ -88,7 +124,7 @@ fn attach(file: &impl AsRawFd, name: &str, kind: Kind, has_header: bool) -> Resu
     }
     let mode = if kind == Kind::Tap { libc::IFF_TAP } else { libc::IFF_TUN };
     let header = if has_header { libc::IFF_VNET_HDR } else { 0 };
-    request.ifr_ifru.ifru_flags = (mode | libc::IFF_NO_PI | libc::IFF_TUN_EXCL | header) as libc::c_short;
+    request.ifr_ifru.ifru_flags = (mode | libc::IFF_NO_PI | flags | header) as libc::c_short;
     // SAFETY: the descriptor is open, and `request` is a live `ifreq` that the kernel reads and writes.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
     if result == 0 {

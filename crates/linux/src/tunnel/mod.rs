@@ -10,21 +10,33 @@
 //! piece ([`TunnelWriter`], [`coalescing`]). Without it packets come and go one by one. What goes *into* a
 //! tunnel is always written packet by packet: virtio has no burst of IPv6 in IPv6.
 //!
-//! One queue. More of them (`IFF_MULTI_QUEUE`) would be read by the same thread, since one thread owns the
-//! station; and with two or more the kernel hashes each packet in either direction to choose among them. Measured
-//! on Linux 6.18 (64 flows, one core): 50 ns more for each packet routed into the device and for each written, of
-//! some 700 ns, and nothing gained by the reader.
+//! Three queues (`IFF_MULTI_QUEUE`), so that who asks for more than the station can work off does not crowd out what it
+//! forwards, nor strangers the ones it knows: packets of tunnels and for them are in the first, control messages (Mobility
+//! Header, Destination Options, fragments, ICMPv6 without echoes) from where tunnels end in the second, all others in the
+//! third ([`steering`], also for why messages of one source stay in order). A registration from a new care-of address therefore
+//! waits among the strangers', its renewals do not. All are read by the same thread, since one
+//! thread owns the station, a bounded number out of each in its turn (`run/packets.rs` of the program). What is written goes
+//! through the first.
+//!
+//! Without a program the kernel would hash each packet in either direction to choose among queues. Measured on Linux 6.18
+//! (64 flows, one core): 50 ns more for each packet routed into the device and for each written, of some 700 ns. With one
+//! it asks the program for what is routed into the device, and nobody for what is written. Where it allows none
+//! (before Linux 5.1, or without the right to load BPF programs) there is one queue.
 
 pub(crate) mod coalescing;
 pub(crate) mod device;
 mod reader;
 pub(crate) mod segmentation;
+mod steering;
 pub(crate) mod virtio;
 mod writer;
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 use tokio::io::Interest;
@@ -36,6 +48,8 @@ use crate::readable::watch;
 use coalescing::Kinds;
 use device::Abilities;
 pub use reader::TunnelReader;
+pub(crate) use steering::Known;
+use steering::Steering;
 pub use writer::TunnelWriter;
 
 /// A device that is deleted shows an error and nothing to read.
@@ -49,10 +63,35 @@ pub struct TunnelIo(Arc<Device>);
 #[derive(Debug)]
 struct Device {
     file: AsyncFd<OwnedFd>,
+    /// The other queues, where there are any.
+    control: Option<Control>,
     /// Each packet has a virtio header before it.
     has_header: bool,
     /// Bursts that the kernel takes.
     kinds: Kinds,
+}
+
+/// The queues of control messages.
+#[derive(Debug)]
+struct Control {
+    known: AsyncFd<OwnedFd>,
+    strangers: AsyncFd<OwnedFd>,
+    steering: Arc<Steering>,
+}
+
+/// The queues of the device, by their numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Queue {
+    /// What is forwarded; everything where the device has one queue.
+    Forwarded = 0,
+    /// Control messages of known senders.
+    Known = 1,
+    /// Control messages of everybody else.
+    Strangers = 2,
+}
+
+impl Queue {
+    const COUNT: u32 = 3;
 }
 
 impl TunnelIo {
@@ -61,20 +100,51 @@ impl TunnelIo {
     /// # Errors
     /// At once and every time when the device is gone.
     pub async fn readable(&self) -> io::Result<()> {
-        let guard = self.0.file.ready(READABLE).await?;
-        if guard.ready().is_error() { Err(io::Error::other(Error::tunnel_gone())) } else { Ok(()) }
+        let ready = async |file: &AsyncFd<OwnedFd>| {
+            let guard = file.ready(READABLE).await?;
+            if guard.ready().is_error() { Err(io::Error::other(Error::tunnel_gone())) } else { Ok(()) }
+        };
+        let Some(Control { known, strangers, .. }) = &self.0.control else {
+            return ready(&self.0.file).await;
+        };
+        let mut first = pin!(ready(&self.0.file));
+        let (mut second, mut third) = (pin!(ready(known)), pin!(ready(strangers)));
+        poll_fn(|cx| match first.as_mut().poll(cx) {
+            Poll::Pending => match second.as_mut().poll(cx) {
+                Poll::Pending => third.as_mut().poll(cx),
+                ready => ready,
+            },
+            ready => ready,
+        })
+        .await
     }
 
-    /// Reads whatever comes next, with its virtio header if the device has them.
-    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn file(&self, queue: Queue) -> Option<&AsyncFd<OwnedFd>> {
+        let control = self.0.control.as_ref();
+        match queue {
+            Queue::Forwarded => Some(&self.0.file),
+            Queue::Known => control.map(|it| &it.known),
+            Queue::Strangers => control.map(|it| &it.strangers),
+        }
+    }
+
+    /// Reads whatever comes next in a queue, with its virtio header if the device has them.
+    fn try_read(&self, queue: Queue, buffer: &mut [u8]) -> io::Result<usize> {
+        let file = self.file(queue).ok_or(io::ErrorKind::WouldBlock)?;
         let mut read = |fd: &OwnedFd| nix::unistd::read(fd, &mut *buffer).map_err(explain);
         // Not both at once: `try_io` knows no combinations.
-        match self.0.file.try_io(Interest::READABLE, &mut read) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.0.file.try_io(Interest::ERROR, read)
-            }
+        match file.try_io(Interest::READABLE, &mut read) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => file.try_io(Interest::ERROR, read),
             other => other,
         }
+    }
+
+    /// Whether there is nothing in a queue now, whatever the runtime has heard of it.
+    fn is_empty(&self, queue: Queue) -> bool {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        let Some(file) = self.file(queue) else { return true };
+        let mut asked = [PollFd::new(file.get_ref().as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut asked, PollTimeout::ZERO), Ok(0))
     }
 
     /// Hands one IPv6 packet to the kernel, which routes it.
@@ -92,13 +162,38 @@ impl TunnelIo {
         nix::unistd::write(self.0.file.get_ref(), frame).map_err(explain)
     }
 
-    /// Creates the device, down.
-    pub(crate) fn create() -> Result<TunnelIo> {
-        let (file, Abilities { has_header, kinds }) = device::create(TUNNEL_DEVICE, device::Kind::Tun)?;
-        let file =
-            watch(file).map_err(|e| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), e))?;
-        Ok(TunnelIo(Arc::new(Device { file, has_header, kinds })))
+    /// Creates the device, down, and says whom to tell which senders are known; there is room for so many.
+    pub(crate) fn create(senders: usize) -> Result<(TunnelIo, Option<Known>)> {
+        let watch =
+            |file| watch(file).map_err(|e| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), e));
+        let (file, control, Abilities { has_header, kinds }) = match create_steered(senders) {
+            Ok((file, [known, strangers], abilities, steering)) => {
+                let control = Control {
+                    known: watch(known)?,
+                    strangers: watch(strangers)?,
+                    steering: Arc::new(steering),
+                };
+                (file, Some(control), abilities)
+            }
+            Err(why) => {
+                tracing::debug!("{TUNNEL_DEVICE} has one queue: {why}");
+                let (file, abilities) = device::create(TUNNEL_DEVICE, device::Kind::Tun)?;
+                (file, None, abilities)
+            }
+        };
+        let known = control.as_ref().map(|control| Known::new(Arc::clone(&control.steering)));
+        Ok((TunnelIo(Arc::new(Device { file: watch(file)?, control, has_header, kinds })), known))
     }
+}
+
+/// Creates the device with three queues; or says in one line why it cannot be had.
+fn create_steered(
+    senders: usize,
+) -> std::result::Result<(OwnedFd, [OwnedFd; 2], Abilities, Steering), String> {
+    let steering = Steering::open(senders)?;
+    let (first, others, abilities) =
+        device::create_steered(TUNNEL_DEVICE, steering.program()).map_err(|error| error.to_string())?;
+    Ok((first, others, abilities, steering))
 }
 
 /// The descriptor outlives the device, and this is what it says then.

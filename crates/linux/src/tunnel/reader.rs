@@ -8,7 +8,9 @@ use std::io;
 use carnet_station::forwarding::packet::PacketBuffer;
 
 use super::segmentation::Segments;
-use super::{TunnelIo, virtio};
+use super::steering::{self, Progress};
+use super::{Queue, TunnelIo, virtio};
+use crate::platform;
 
 /// The largest packet, with a virtio header before it.
 const BUFFER: usize = virtio::LENGTH + 40 + 65_535;
@@ -23,12 +25,21 @@ pub struct TunnelReader {
     burst: Option<(usize, Segments)>,
     /// The last thing that was read was a burst.
     had_burst: bool,
+    /// Of the queues of control messages.
+    progress: [(Queue, Progress); 2],
 }
 
 impl TunnelReader {
     /// A reader of this device. There should be one only, or each gets a part of the packets.
     pub fn new(io: TunnelIo) -> Self {
-        TunnelReader { io, buffer: vec![0; BUFFER].into_boxed_slice(), burst: None, had_burst: false }
+        let progress = [Queue::Known, Queue::Strangers].map(|queue| (queue, Progress::new(steering::now())));
+        TunnelReader {
+            io,
+            buffer: vec![0; BUFFER].into_boxed_slice(),
+            burst: None,
+            had_burst: false,
+            progress,
+        }
     }
 
     /// Whether the next packet has been read already, so that [`TunnelIo::readable`] knows nothing of it.
@@ -36,13 +47,28 @@ impl TunnelReader {
         self.burst.is_some()
     }
 
-    /// Puts the next packet into `packet`; nothing for one that makes no sense with its virtio header.
+    /// Puts the next packet of any queue into `packet`; nothing for one that makes no sense with its virtio header.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] when there is none.
     pub fn try_read(&mut self, packet: &mut PacketBuffer) -> io::Result<()> {
+        let mut result = Err(io::ErrorKind::WouldBlock.into());
+        for queue in [Queue::Forwarded, Queue::Known, Queue::Strangers] {
+            result = self.try_read_from(queue, packet);
+            if !matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+                break;
+            }
+        }
+        result
+    }
+
+    /// The same with the next packet of one queue. What is left of a burst comes first, whichever queue it was in.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] when there is none.
+    pub fn try_read_from(&mut self, queue: Queue, packet: &mut PacketBuffer) -> io::Result<()> {
         if !self.io.0.has_header {
-            let length = self.io.try_read(packet.space())?;
+            let length = read(&self.io, &mut self.progress, queue, packet.space())?;
             packet.filled(length);
             return Ok(());
         }
@@ -59,7 +85,7 @@ impl TunnelReader {
                 }
             }
             if self.had_burst {
-                let length = self.io.try_read(&mut self.buffer)?;
+                let length = read(&self.io, &mut self.progress, queue, &mut self.buffer)?;
                 self.had_burst = false;
                 match take(self.buffer.get_mut(..length).unwrap_or_default()) {
                     Taken::Packet(from) => {
@@ -75,7 +101,7 @@ impl TunnelReader {
                 continue;
             }
             let frame = packet.space_with(virtio::LENGTH);
-            let length = self.io.try_read(frame)?;
+            let length = read(&self.io, &mut self.progress, queue, frame)?;
             let frame = frame.get_mut(..length).unwrap_or_default();
             match take(frame) {
                 Taken::Packet(from) => {
@@ -97,10 +123,34 @@ impl TunnelReader {
         }
     }
 
+    /// To be called now and then, when everything that has been read is handled: by this senders who have become known get
+    /// into their queue, and out of it.
+    pub fn handled(&mut self) {
+        let Some(control) = &self.io.0.control else { return };
+        let now = steering::now();
+        for (queue, progress) in &mut self.progress {
+            if let Some(before) = progress.look(now, platform::QUEUE, || self.io.is_empty(*queue)) {
+                control.steering.has_read(*queue, before);
+            }
+        }
+    }
+
     fn begin(&mut self, length: usize, segments: Segments) {
         self.burst = Some((length, segments));
         self.had_burst = true;
     }
+}
+
+/// Reads whatever comes next in a queue.
+fn read(
+    io: &TunnelIo,
+    progress: &mut [(Queue, Progress); 2],
+    queue: Queue,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    let length = io.try_read(queue, buffer)?;
+    progress.iter_mut().filter(|(of, _)| *of == queue).for_each(|(_, progress)| progress.read());
+    Ok(length)
 }
 
 /// What was read.

@@ -1,0 +1,104 @@
+//! The instructions of a program out of its ELF object, for who loads it with nothing but the system call.
+//!
+//! What a loader does at run time for programs of which more is needed, the build script does here: it finds the section
+//! and puts the number of each map where the program loads it. Left out is all that such a program has not: calls of its own
+//! functions, global data, types.
+
+/// The maps of the steering program; its instructions have their numbers.
+pub const STEERING_MAPS: [&str; 3] = ["KNOWN", "PLACES", "READ"];
+
+/// `SHT_SYMTAB`, `SHT_REL`.
+const SYMBOLS: u32 = 2;
+const RELOCATIONS: u32 = 9;
+/// `R_BPF_64_64`: an address of 64 bits, in two instructions.
+const ADDRESS: u64 = 1;
+/// `BPF_PSEUDO_MAP_FD`.
+const MAP: u8 = 1;
+/// `sizeof(Elf64_Sym)`, `sizeof(Elf64_Rel)`.
+const SYMBOL: usize = 24;
+const RELOCATION: usize = 16;
+
+struct Elf<'a> {
+    octets: &'a [u8],
+    is_little: bool,
+}
+
+struct Section {
+    name: usize,
+    kind: u32,
+    start: usize,
+    size: usize,
+    link: usize,
+    info: usize,
+}
+
+impl Elf<'_> {
+    fn number(&self, at: usize, length: usize) -> Option<u64> {
+        let octets = self.octets.get(at..at.checked_add(length)?)?.iter();
+        let join = |number: u64, octet: &u8| number << 8 | u64::from(*octet);
+        Some(if self.is_little { octets.rev().fold(0, join) } else { octets.fold(0, join) })
+    }
+
+    fn size(&self, at: usize) -> Option<usize> {
+        self.number(at, 8)?.try_into().ok()
+    }
+
+    fn sections(&self) -> Option<Vec<Section>> {
+        let start = self.size(40)?;
+        let (each, count) = (self.number(58, 2)? as usize, self.number(60, 2)? as usize);
+        (0..count)
+            .map(|number| {
+                let at = start.checked_add(number * each)?;
+                Some(Section {
+                    name: self.number(at, 4)? as usize,
+                    kind: self.number(at + 4, 4)? as u32,
+                    start: self.size(at + 24)?,
+                    size: self.size(at + 32)?,
+                    link: self.number(at + 40, 4)? as usize,
+                    info: self.number(at + 44, 4)? as usize,
+                })
+            })
+            .collect()
+    }
+
+    /// A name in a section of names.
+    fn name(&self, names: &Section, at: usize) -> Option<&[u8]> {
+        let from = self.octets.get(names.start.checked_add(at)?..names.start.checked_add(names.size)?)?;
+        from.split(|octet| *octet == 0).next()
+    }
+}
+
+/// The instructions in a section, with the number of each map in `maps` where its address is wanted; nothing where that is
+/// not all there is to it.
+#[allow(dead_code, reason = "the program has the result")]
+pub fn linked(object: &[u8], section: &str, maps: &[&str]) -> Option<Vec<u8>> {
+    // EI_CLASS is 64 bits; EI_DATA.
+    if !object.starts_with(b"\x7fELF\x02") {
+        return None;
+    }
+    let elf = Elf { octets: object, is_little: *object.get(5)? == 1 };
+    let sections = elf.sections()?;
+    let names = sections.get(elf.number(62, 2)? as usize)?;
+    let index = sections.iter().position(|it| elf.name(names, it.name) == Some(section.as_bytes()))?;
+    let found = &sections[index];
+    let mut code = object.get(found.start..found.start.checked_add(found.size)?)?.to_vec();
+    for relocations in sections.iter().filter(|it| it.kind == RELOCATIONS && it.info == index) {
+        let symbols = sections.get(relocations.link).filter(|it| it.kind == SYMBOLS)?;
+        let names = sections.get(symbols.link)?;
+        for at in (relocations.start..relocations.start.checked_add(relocations.size)?).step_by(RELOCATION) {
+            let (offset, info) = (elf.size(at)?, elf.number(at + 8, 8)?);
+            let symbol = symbols.start.checked_add((info >> 32) as usize * SYMBOL)?;
+            let name = elf.name(names, elf.number(symbol, 4)? as usize)?;
+            let number = maps.iter().position(|map| map.as_bytes() == name)? as u32;
+            let instruction = code.get_mut(offset..offset.checked_add(8)?)?;
+            if info & 0xffff_ffff != ADDRESS {
+                return None;
+            }
+            // The source register: which half of the octet that is depends on the order of bits.
+            instruction[1] |= if elf.is_little { MAP << 4 } else { MAP };
+            let immediate = if elf.is_little { number.to_le_bytes() } else { number.to_be_bytes() };
+            instruction[4..].copy_from_slice(&immediate);
+        }
+    }
+    Some(code)
+}

@@ -1,0 +1,232 @@
+//! `bpf(2)` without a loader: maps and programs that are so small that a loader would cost more than they do.
+//!
+//! One reads the kernel's types, which takes some megabytes. Of the system call there is here what the steering program of
+//! the TUN device needs ([`crate::tunnel`]); the fast paths have a loader.
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+// Of `enum bpf_cmd`.
+const MAP_CREATE: libc::c_long = 0;
+const MAP_LOOKUP_ELEM: libc::c_long = 1;
+const MAP_UPDATE_ELEM: libc::c_long = 2;
+const MAP_DELETE_ELEM: libc::c_long = 3;
+const PROG_LOAD: libc::c_long = 5;
+
+/// `BPF_MAP_TYPE_HASH`, whose entries are allocated as they come.
+pub(crate) const HASH: u32 = 1;
+/// `BPF_MAP_TYPE_ARRAY`.
+pub(crate) const ARRAY: u32 = 2;
+const BPF_F_NO_PREALLOC: u32 = 1;
+const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
+/// `BPF_ANY`: there may be one with this key or not.
+pub(crate) const ANY: u64 = 0;
+/// `BPF_NOEXIST`: there is to be none.
+pub(crate) const NEW: u64 = 1;
+
+/// Times that a program is handed to the kernel: it says EAGAIN where a signal came while it looked at it.
+const ATTEMPTS: u32 = 10;
+
+/// What is in a map: octets, all of which are written.
+///
+/// # Safety
+/// Every pattern of bits is a value, and there are no octets between the fields.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: they are.
+unsafe impl Plain for u32 {}
+// SAFETY: they are.
+unsafe impl Plain for u64 {}
+// SAFETY: they are.
+unsafe impl Plain for [u8; 16] {}
+
+/// A map in the kernel. It is there as long as its descriptor or a program that uses it.
+#[derive(Debug)]
+pub(crate) struct Map<K, V> {
+    fd: OwnedFd,
+    of: std::marker::PhantomData<fn(K) -> V>,
+}
+
+#[repr(C)]
+struct MapCreate {
+    kind: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+struct MapElement {
+    map: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+struct ProgLoad {
+    kind: u32,
+    count: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+}
+
+/// The system call; what it answers that is no error.
+///
+/// # Safety
+/// `attributes` are those of the command, and its addresses are of live memory of the sizes that the command reads and writes.
+pub(crate) unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_int> {
+    // SAFETY: the attributes live, and are as large as is said; for what they point to the caller vouches.
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<T>()) };
+    libc::c_int::try_from(result).ok().filter(|it| *it >= 0).ok_or_else(io::Error::last_os_error)
+}
+
+fn address<T: ?Sized>(of: *const T) -> u64 {
+    of.cast::<u8>() as usize as u64
+}
+
+/// A descriptor that the system call has answered.
+fn owned(fd: libc::c_int) -> OwnedFd {
+    // SAFETY: the kernel has just made it for this process (close-on-exec, as all that it makes here), and nobody else
+    // knows it.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+impl<K: Plain, V: Plain> Map<K, V> {
+    /// Makes a map of this kind, with room for so many.
+    pub(crate) fn create(kind: u32, max_entries: u32) -> io::Result<Map<K, V>> {
+        let mut attributes = MapCreate {
+            kind,
+            key_size: size_of::<K>() as u32,
+            value_size: size_of::<V>() as u32,
+            max_entries,
+            flags: if kind == HASH { BPF_F_NO_PREALLOC } else { 0 },
+        };
+        // SAFETY: they point nowhere.
+        let fd = unsafe { bpf(MAP_CREATE, &mut attributes) }?;
+        Ok(Map { fd: owned(fd), of: std::marker::PhantomData })
+    }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    fn element(&self, key: &K, value: u64, flags: u64) -> MapElement {
+        MapElement { map: self.fd.as_raw_fd() as u32, padding: 0, key: address(key), value, flags }
+    }
+
+    /// What is there under a key.
+    pub(crate) fn get(&self, key: &K) -> Option<V> {
+        let mut value = MaybeUninit::<V>::uninit();
+        let mut attributes = self.element(key, address(value.as_mut_ptr()), 0);
+        // SAFETY: the map's keys and values have the sizes of `K` and `V`; the one is read, the other written.
+        unsafe { bpf(MAP_LOOKUP_ELEM, &mut attributes) }.ok()?;
+        // SAFETY: the kernel has written all of it, and every pattern of bits is a value.
+        Some(unsafe { value.assume_init() })
+    }
+
+    /// Puts something there.
+    pub(crate) fn put(&self, key: &K, value: &V, flags: u64) -> io::Result<()> {
+        let mut attributes = self.element(key, address(value), flags);
+        // SAFETY: the map's keys and values have the sizes of `K` and `V`; both are read.
+        unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
+    }
+
+    /// Takes it away.
+    pub(crate) fn remove(&self, key: &K) -> io::Result<()> {
+        let mut attributes = self.element(key, 0, 0);
+        // SAFETY: the map's keys have the size of `K`; one is read.
+        unsafe { bpf(MAP_DELETE_ELEM, &mut attributes) }.map(drop)
+    }
+}
+
+/// Loads a socket filter: instructions whose maps are numbers in `maps` (`carnet_bpf::STEERING`).
+pub(crate) fn load_filter(instructions: &[u8], maps: &[&OwnedFd], license: &CStr) -> io::Result<OwnedFd> {
+    let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
+    let (given, rest) = instructions.as_chunks::<8>();
+    if !rest.is_empty() {
+        return Err(invalid());
+    }
+    // The kernel wants them where eight octets fit.
+    let mut linked: Vec<u64> = Vec::with_capacity(given.len());
+    for instruction in given {
+        let mut octets = *instruction;
+        // BPF_LD | BPF_IMM | BPF_DW; where a source register is named it is BPF_PSEUDO_MAP_FD.
+        if let [0x18, registers, _, _, immediate @ ..] = &mut octets
+            && *registers & if cfg!(target_endian = "little") { 0xf0 } else { 0x0f } != 0
+        {
+            let number = u32::from_ne_bytes(*immediate) as usize;
+            *immediate = maps.get(number).ok_or_else(invalid)?.as_raw_fd().to_ne_bytes();
+        }
+        linked.push(u64::from_ne_bytes(octets));
+    }
+    let mut attributes = ProgLoad {
+        kind: BPF_PROG_TYPE_SOCKET_FILTER,
+        count: linked.len() as u32,
+        instructions: address(linked.as_ptr()),
+        license: address(license.as_ptr()),
+        log_level: 0,
+        log_size: 0,
+        log: 0,
+    };
+    let mut answer = Err(invalid());
+    for _ in 0..ATTEMPTS {
+        // SAFETY: as many instructions are there as is said, and the licence ends with a zero; both are read.
+        answer = unsafe { bpf(PROG_LOAD, &mut attributes) };
+        if !matches!(&answer, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+            break;
+        }
+    }
+    answer.map(owned)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    const PROG_TEST_RUN: libc::c_long = 10;
+
+    #[repr(C)]
+    struct TestRun {
+        program: u32,
+        answer: u32,
+        size_in: u32,
+        size_out: u32,
+        data_in: u64,
+        data_out: u64,
+        repeat: u32,
+        duration: u32,
+    }
+
+    /// What a program answers to a frame.
+    pub(crate) fn run(program: &OwnedFd, frame: &[u8]) -> u32 {
+        let mut attributes = TestRun {
+            program: program.as_raw_fd() as u32,
+            answer: 0,
+            size_in: frame.len() as u32,
+            size_out: 0,
+            data_in: address(frame.as_ptr()),
+            data_out: 0,
+            repeat: 1,
+            duration: 0,
+        };
+        // SAFETY: the frame is as long as is said, and read; nothing is written but the attributes.
+        unsafe { bpf(PROG_TEST_RUN, &mut attributes) }.expect("the program runs");
+        attributes.answer
+    }
+
+    #[test]
+    fn nonsense_is_no_program() {
+        for instructions in [&[0x95, 0, 0][..], &[0x18, 0xff, 0, 0, 9, 0, 0, 0], &[0xff; 16]] {
+            assert!(load_filter(instructions, &[], c"GPL").is_err(), "{instructions:?}");
+        }
+    }
+}

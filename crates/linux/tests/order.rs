@@ -1,0 +1,112 @@
+//! Control messages of one sender come in the order in which he sent them, while the station gets to know him and while
+//! it forgets him; the tunnel device has them in other queues then.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+use common::*;
+
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use carnet_linux::{Queue, TunnelReader};
+use carnet_station::forwarding::desired::*;
+use carnet_station::forwarding::packet::PacketBuffer;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+const HOME_AGENT: &str = "2001:db8:1::1";
+const CARE_OF: &str = "2001:db8:f1::10";
+const OWN: &str = "2001:db8:f1::1";
+
+fn octets(address: &str) -> [u8; 16] {
+    address.parse::<Ipv6Addr>().unwrap().octets()
+}
+
+/// A message with a Mobility Header that bears a number.
+fn message(number: u32) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0, 0, 8, 135, 64];
+    packet.extend(octets(CARE_OF));
+    packet.extend(octets(HOME_AGENT));
+    packet.extend([59, 0, 99, 0]);
+    packet.extend(number.to_be_bytes());
+    packet
+}
+
+#[test]
+fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() {
+    in_namespace(|scratch| async move {
+        let peer = Peer::new();
+        peer.link("v0", "p0");
+        add_address("v0", &format!("{OWN}/64"));
+        peer.run(|| {
+            add_address("p0", &format!("{CARE_OF}/64"));
+            ip(&format!("-6 route add {HOME_AGENT} via {OWN}"));
+        });
+        set_sysctl("all/forwarding", "1");
+        let mut platform = scratch.open();
+        platform.apply(&set(route(TABLE_MAIN, &format!("{HOME_AGENT}/128"), 64, TUNNEL_DEVICE))).unwrap();
+        let tunnel = Entry::Tunnel(Arc::new(Tunnel {
+            end: TunnelEnd::HomeAgent,
+            home_address: "2001:db8:1::1234".parse().unwrap(),
+            bid: None,
+            local: HOME_AGENT.parse::<Ipv6Addr>().unwrap().into(),
+            remote: CARE_OF.parse::<Ipv6Addr>().unwrap().into(),
+            inner: Vec::new(),
+            transmit: true,
+            mtu: 1400,
+        }));
+
+        let io = platform.tunnel();
+        let mut reader = TunnelReader::new(io.clone());
+        let mut buffer = PacketBuffer::new();
+        let (mut sent, mut expected) = (0, 0);
+        // Which queue the latest message was in, and how often that was another one than before.
+        let (mut place, mut changes) = (Queue::Strangers, 0);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        for round in 0_u32.. {
+            // A crowd that is not read to its end; then a few, each after all before have been read.
+            let is_crowd = round % 60 < 15;
+            let count = if is_crowd { 20 } else { u32::from(round % 60 == 59) };
+            let (first, last) = (sent, sent + count);
+            peer.run(move || {
+                let raw = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::from(255))).unwrap();
+                raw.set_header_included_v6(true).unwrap();
+                let to = SockAddr::from(SocketAddrV6::new(HOME_AGENT.parse().unwrap(), 0, 0, 0));
+                for number in first..last {
+                    raw.send_to(&message(number), &to).unwrap();
+                }
+            });
+            sent = last;
+            match round % 120 {
+                5 => platform.apply(&set(tunnel.clone())).unwrap(),
+                65 => platform.apply(&remove(tunnel.clone())).unwrap(),
+                _ => {}
+            }
+            // The known ones first, as the station does it, and the other way round.
+            let mut queues = [Queue::Known, Queue::Strangers];
+            if round % 2 == 1 {
+                queues.reverse();
+            }
+            let _ = tokio::time::timeout(Duration::from_millis(25), io.readable()).await;
+            // What has come into a queue is known when the kernel has been asked.
+            tokio::task::yield_now().await;
+            for queue in queues {
+                let mut left = if is_crowd { 7 } else { u32::MAX };
+                while left > 0 && reader.try_read_from(queue, &mut buffer).is_ok() {
+                    left -= 1;
+                    let number = u32::from_be_bytes(*buffer.as_slice().last_chunk().unwrap());
+                    assert_eq!(number, expected, "round {round}, from {queue:?}");
+                    expected += 1;
+                    changes += u32::from(queue != place);
+                    place = queue;
+                }
+            }
+            reader.handled();
+            // Twice there and back again.
+            if changes >= 4 && expected == sent {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{changes} changes, {expected} of {sent}");
+        }
+    });
+}
