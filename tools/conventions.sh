@@ -17,7 +17,7 @@ done
 for manifest in crates/*/Cargo.toml; do
   grep -q '^\[lints\]' "$manifest" || complain "$manifest: expected [lints] workspace = true"
 done
-for crate in base wire mobility geonet its security station; do
+for crate in base wire mobility geonet its security fleet station; do
   [ -f "crates/$crate/clippy.toml" ] || complain "crates/$crate/clippy.toml: missing"
 done
 
@@ -36,6 +36,7 @@ may carnet-mobility carnet-base carnet-wire hmac sha1 ipnet serde thiserror
 may carnet-geonet carnet-base carnet-wire serde thiserror
 may carnet-its carnet-base carnet-geonet carnet-wire foldhash thiserror
 may carnet-security aws-lc-rs bp256 bp384 carnet-base carnet-geonet carnet-its carnet-wire ecdsa p256 p384 sha2 thiserror
+may carnet-fleet carnet-base serde serde_json
 may carnet-station carnet-base carnet-geonet carnet-its carnet-mobility carnet-security carnet-wire foldhash ipnet serde serde_json thiserror
 may carnet-api ipnet serde serde_json thiserror toml
 may carnet-settings carnet-api carnet-base carnet-geonet carnet-its carnet-mobility carnet-station carnet-wire serde serde_json thiserror

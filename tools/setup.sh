@@ -181,16 +181,20 @@ if [ "$purpose" = test ] && [ ! -e out/tools/eval/installed-1 ]; then
   out/tools/eval/bin/pip install --quiet --disable-pip-version-check 'mypy==2.4.1' 'setuptools>=68' wheel './eval[figures,schema]'
   touch out/tools/eval/installed-1
 fi
-# Of Prometheus the tool alone: its package would start a server.
-if [ "$purpose" = test ] && [ ! -e out/tools/promtool ] && ! command -v promtool >/dev/null 2>&1; then
-  echo "setup: unpacking promtool (19 MB) into out/tools"
+# One program of a Debian package, in out/tools: the packages of these would start servers.
+one_of() { # program package megabytes
+  [ "$purpose" = test ] && [ ! -e "out/tools/$1" ] && ! command -v "$1" >/dev/null 2>&1 || return 0
+  echo "setup: unpacking $1 ($3 MB) into out/tools"
   scratch=$(mktemp -d)
-  trap 'rm -rf "$scratch"' EXIT
-  (cd "$scratch" && apt-get download -q prometheus >/dev/null 2>&1) || {
-    echo "setup: cannot download Debian's package prometheus, of which promtool is (apt-get download prometheus)" >&2
+  (cd "$scratch" && apt-get download -q "$2" >/dev/null 2>&1) || {
+    rm -rf "$scratch"
+    echo "setup: cannot download Debian's package $2, of which $1 is (apt-get download $2)" >&2
     exit 1
   }
   mkdir -p out/tools
-  dpkg-deb --fsys-tarfile "$scratch"/prometheus_*.deb | tar -x -C "$scratch" ./usr/bin/promtool
-  mv "$scratch/usr/bin/promtool" out/tools/
-fi
+  dpkg-deb --fsys-tarfile "$scratch/$2"_*.deb | tar -x -C "$scratch" "./usr/bin/$1"
+  mv "$scratch/usr/bin/$1" out/tools/
+  rm -rf "$scratch"
+}
+one_of promtool prometheus 19
+one_of etcd etcd-server 7

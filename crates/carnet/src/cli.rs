@@ -57,6 +57,9 @@ Examples:
         /// What to log: a level, or targets with levels (default: RUST_LOG, else info).
         #[arg(long, value_name = "FILTER")]
         log: Option<String>,
+        /// Keep the state with who listens at this socket instead of in station.state_dir (carnet-fleet says so).
+        #[arg(long, value_name = "SOCKET", hide = true)]
+        store: Option<PathBuf>,
     },
     /// Look for mistakes in a config file.
     ///

@@ -43,9 +43,9 @@ use client::{Client, SOCKET_DIRECTORY};
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Check { config } => return check::check(&config),
-        Command::Run { config: path, log } => match Config::load(&path) {
+        Command::Run { config: path, log, store } => match Config::load(&path) {
             Ok(config) => match log::start(log.as_deref()) {
-                Ok(()) => run(config, &path),
+                Ok(()) => run(config, &path, store.as_deref()),
                 Err(error) => {
                     eprintln!("carnet: {error:#}");
                     return ExitCode::from(check::MISTAKE);
@@ -70,8 +70,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(config: Config, path: &Path) -> anyhow::Result<()> {
-    runtime()?.block_on(run::run(config, path))
+fn run(config: Config, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
+    runtime()?.block_on(run::run(config, path, store))
 }
 
 /// The commands that talk to a running station.

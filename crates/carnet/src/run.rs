@@ -36,7 +36,7 @@ use crate::facilities::Applications;
 use crate::geonet::{Geonet, next_event as next_geonet_event, until};
 use crate::record::{Header, Recorder};
 use crate::settings::security::{Furnished, furnish};
-use crate::state::{News, State, StateKey};
+use crate::state::{News, Place, State, StateKey};
 use crate::upper_tester::{self, UpperTester};
 use crate::{answers, http, settings};
 
@@ -56,7 +56,11 @@ const EVENTS: usize = 1024;
 ///
 /// # Errors
 /// When it cannot start, or the kernel's side breaks; whatever had been set up is removed before.
-pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
+pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
+    if let Some(store) = store {
+        // In its place: nothing is forgotten.
+        config.station.state_dir = store.parent().map(Path::to_owned);
+    }
     for warning in config.warnings() {
         warn!("{warning}");
     }
@@ -69,7 +73,8 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
     // Before the undo file beside it is touched: it would be that of the other station.
     http::is_stale(&config.station.socket)?;
     // Nor is anything made where the state cannot be used.
-    let (state, kept, warning) = State::open(config.station.state_dir.as_deref(), &config.station.name)?;
+    let (state, kept, warning) =
+        State::open(Place::of(store, config.station.state_dir.as_deref()), &config.station.name)?;
     if let Some(warning) = warning {
         warn!("{warning}");
     }
@@ -182,10 +187,7 @@ pub async fn run(config: Config, path: &Path) -> anyhow::Result<()> {
                     Err(error) => Err(error.into()),
                 }
             }
-            news = runner.state.news() => {
-                runner.persisted(news);
-                Ok(())
-            }
+            news = runner.state.news() => runner.persisted(news),
             (tester, message) = upper_tester::next_message(&mut runner.upper_tester) => {
                 runner.steer(tester, message);
                 Ok(())
@@ -402,7 +404,13 @@ impl Runner {
     }
 
     /// Sends what waited for the disk.
-    fn persisted(&mut self, news: News) {
+    ///
+    /// # Errors
+    /// When nothing will ever be kept any more.
+    fn persisted(&mut self, news: News) -> anyhow::Result<()> {
+        if let News::Lost(why) = news {
+            bail!(why);
+        }
         let (packets, told) = self.state.handle(news);
         for packet in packets {
             self.carry(packet);
@@ -411,6 +419,7 @@ impl Runner {
         if let Some(message) = told {
             self.report(&Event::Warning { message });
         }
+        Ok(())
     }
 
     /// Tells the station what has gone over these interfaces.

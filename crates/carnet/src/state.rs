@@ -1,4 +1,5 @@
-//! What survives a restart, and a crash: one [`journal`] for each station in `station.state_dir`.
+//! What survives a restart, and a crash: one [`journal`] for each station in `station.state_dir`, or what a [`remote`] store
+//! keeps where several machines may be the station.
 //!
 //! A thread writes it, so that packets do not wait for the disk. While it waits for the disk, the next changes gather,
 //! and go together: the more registrations there are, the more of them share one wait (group commit). A packet that
@@ -10,12 +11,13 @@
 //! says which is next (RFC 6275 11.7.3, status 135). On a flash disk a handover would otherwise wait for the disk.
 
 mod journal;
+mod remote;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::future::pending;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -27,7 +29,8 @@ use carnet_station::io::Output;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 pub use journal::Key as StateKey;
-use journal::{Change, Journal, Key};
+use journal::{Change, Found, Journal, Key};
+use remote::Remote;
 
 /// Between two attempts to write to a disk that takes nothing.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -47,6 +50,26 @@ pub enum News {
     Failing(String),
     /// Something to look at.
     Warning(String),
+    /// It never will be: the station has to end.
+    Lost(String),
+}
+
+/// Where the state is.
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'a> {
+    /// Nowhere: a restart begins anew.
+    Nowhere,
+    /// In a file of this directory.
+    Directory(&'a Path),
+    /// With who listens at this socket.
+    Store(&'a Path),
+}
+
+impl<'a> Place<'a> {
+    /// With the store, if there is one, else in the directory, if there is one.
+    pub fn of(store: Option<&'a Path>, directory: Option<&'a Path>) -> Place<'a> {
+        store.map(Place::Store).or(directory.map(Place::Directory)).unwrap_or(Place::Nowhere)
+    }
 }
 
 /// The changes that wait, and what waits for them. Without a directory nothing is kept, and nothing waits.
@@ -70,27 +93,34 @@ struct Queue {
 }
 
 impl State {
-    /// Opens the state of the station `name` in `directory`, which is created if it is missing, with what is in it and
-    /// what there is to say about it.
+    /// Opens the state of the station `name`, with what is in it and what there is to say about it. A directory is
+    /// created if it is missing.
     ///
     /// # Errors
     /// When it cannot be read, or not be understood: a station does not start with half of it.
-    pub fn open(
-        directory: Option<&Path>,
-        name: &str,
-    ) -> anyhow::Result<(State, PersistentState, Option<String>)> {
-        let Some(directory) = directory else { return Ok((State(None), PersistentState::default(), None)) };
-        fs::create_dir_all(directory)
-            .with_context(|| format!("cannot create station.state_dir {}", directory.display()))?;
-        let path = directory.join(format!("{name}.state"));
-        let old = directory.join(format!("{name}.json"));
-        let first = if path.exists() { Vec::new() } else { of_old_version(&old)? };
-        let (journal, found) = Journal::open(&path, &first)?;
-        // Otherwise it would come back when somebody removes the new one.
-        let _ = fs::remove_file(&old);
+    pub fn open(place: Place<'_>, name: &str) -> anyhow::Result<(State, PersistentState, Option<String>)> {
+        let (path, records, warning, medium) = match place {
+            Place::Nowhere => return Ok((State(None), PersistentState::default(), None)),
+            Place::Directory(directory) => {
+                let (path, journal, found) = open_journal(directory, name)?;
+                let torn = found.torn;
+                let warning = (torn > 0).then(|| {
+                    format!(
+                        "{}: the last {torn} octets are of a commit that a crash interrupted, and are cut off; nobody \
+                         was told of what was in it",
+                        path.display()
+                    )
+                });
+                (path, found.records, warning, Medium::File(journal))
+            }
+            Place::Store(socket) => {
+                let (remote, records) = Remote::open(socket)?;
+                (socket.to_owned(), records, None, Medium::Store(remote))
+            }
+        };
         let mut loaded = PersistentState::default();
         let mut nodes = Vec::new();
-        for (key, text) in found.records {
+        for (key, text) in records {
             let place = || format!("the state in {} cannot be used: {key}", path.display());
             match key {
                 Key::Own => loaded = serde_json::from_slice(text.as_bytes()).with_context(place)?,
@@ -99,20 +129,19 @@ impl State {
         }
         loaded.home_agent = nodes;
         sort_by_key(&mut loaded.home_agent, |node| node.home_address);
-        let torn = found.torn;
-        let warning = (torn > 0).then(|| {
-            format!(
-                "{}: the last {torn} octets are of a commit that a crash interrupted, and are cut off; nobody was told \
-                 of what was in it",
-                path.display()
-            )
-        });
         let (commits, to_write) = mpsc::sync_channel(1);
         let (tell, news) = unbounded_channel();
-        let writer = thread::Builder::new()
-            .name("state".into())
-            .spawn(move || write(journal, &to_write, &tell))
-            .context("cannot start the thread that writes the state")?;
+        let thread = || thread::Builder::new().name("state".into());
+        let writer = match medium {
+            Medium::File(journal) => thread().spawn(move || write(journal, &to_write, &tell)),
+            Medium::Store(remote) => {
+                let (there, back) = remote.split();
+                // It ends with the connection.
+                let hearing = thread().spawn(move || hear(back, &tell));
+                hearing.and_then(|_| thread().spawn(move || hand_over(there, &to_write)))
+            }
+        };
+        let writer = writer.context("cannot start the thread that writes the state")?;
         let queue = Queue {
             commits: Some(commits),
             news,
@@ -184,7 +213,7 @@ impl State {
                 );
                 return (Vec::new(), first.then_some(told));
             }
-            News::Warning(told) => return (Vec::new(), Some(told)),
+            News::Warning(told) | News::Lost(told) => return (Vec::new(), Some(told)),
             News::Written(number) => {
                 queue.writing = false;
                 let count = queue.held.iter().take_while(|(needs, _)| *needs <= number).count();
@@ -217,6 +246,25 @@ impl State {
         }
         packets
     }
+}
+
+/// What writes the state.
+enum Medium {
+    File(Journal),
+    Store(Remote),
+}
+
+/// Opens the file of a station.
+fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journal, Found)> {
+    fs::create_dir_all(directory)
+        .with_context(|| format!("cannot create station.state_dir {}", directory.display()))?;
+    let path = directory.join(format!("{name}.state"));
+    let old = directory.join(format!("{name}.json"));
+    let first = if path.exists() { Vec::new() } else { of_old_version(&old)? };
+    let (journal, found) = Journal::open(&path, &first)?;
+    // Otherwise it would come back when somebody removes the new one.
+    let _ = fs::remove_file(&old);
+    Ok((path, journal, found))
 }
 
 /// What an earlier version has left, one file written as a whole.
@@ -260,6 +308,29 @@ fn write(mut journal: Journal, commits: &mpsc::Receiver<(u64, Vec<Change>)>, tel
             let _ = tell.send(News::Warning(format!("the state cannot be written anew: {error:#}")));
             until_compaction = NOT_AT_ONCE;
         }
+    }
+}
+
+/// The same where another keeps it: commits are numbered from 1, and answered in their order.
+fn hand_over(mut there: remote::Commits, commits: &mpsc::Receiver<(u64, Vec<Change>)>) {
+    while let Ok((_, changes)) = commits.recv() {
+        if there.send(&changes).is_err() {
+            // Who reads the answers tells.
+            return;
+        }
+    }
+}
+
+/// Until there is nobody any more who answers.
+fn hear(mut back: remote::Answers, tell: &UnboundedSender<News>) {
+    for number in 1.. {
+        if let Err(error) = back.next() {
+            let _ = tell.send(News::Lost(format!(
+                "who keeps the state has gone, or another machine is this station now: {error}"
+            )));
+            return;
+        }
+        let _ = tell.send(News::Written(number));
     }
 }
 

@@ -18,7 +18,7 @@ fn text(state: &PersistentState) -> Option<String> {
 }
 
 fn open(directory: &Path) -> (State, PersistentState) {
-    let (state, loaded, warning) = State::open(Some(directory), "bus").expect("opens");
+    let (state, loaded, warning) = State::open(Place::Directory(directory), "bus").expect("opens");
     assert_eq!(warning, None);
     (state, loaded)
 }
@@ -92,7 +92,7 @@ async fn a_disk_that_takes_nothing_is_told_once() {
 
 #[tokio::test]
 async fn without_a_directory_nothing_is_kept_and_nothing_waits() {
-    let (mut state, loaded, _) = State::open(None, "bus").expect("opens");
+    let (mut state, loaded, _) = State::open(Place::Nowhere, "bus").expect("opens");
     assert_eq!((loaded, state.is_kept()), (PersistentState::default(), false));
     state.set(Key::Own, text(&own(1)));
     state.commit();
@@ -105,7 +105,7 @@ async fn what_an_earlier_version_has_left_is_taken_over_and_rubbish_is_refused()
     let scratch = Scratch::new();
     let old = scratch.path().join("bus.json");
     fs::write(&old, b"{\"mobile_router\": 5}").expect("writes");
-    let refused = State::open(Some(scratch.path()), "bus").expect_err("refused");
+    let refused = State::open(Place::Directory(scratch.path()), "bus").expect_err("refused");
     assert!(format!("{refused:#}").contains("bus.json cannot be used"), "{refused:#}");
     fs::write(&old, text(&own(7)).unwrap_or_default()).expect("writes");
     let (mut state, loaded) = open(scratch.path());
@@ -115,7 +115,41 @@ async fn what_an_earlier_version_has_left_is_taken_over_and_rubbish_is_refused()
     let path = scratch.path().join("bus.state");
     let octets = fs::read(&path).expect("a file");
     fs::write(&path, [&octets[..octets.len() - 20], b"@ 1 0"].concat()).expect("writes");
-    let (_, loaded, warning) = State::open(Some(scratch.path()), "bus").expect("opens");
+    let (_, loaded, warning) = State::open(Place::Directory(scratch.path()), "bus").expect("opens");
     assert_eq!(loaded, PersistentState::default());
     assert!(warning.is_some_and(|warning| warning.contains("a crash interrupted")), "told");
+}
+
+/// A store is told what changes, and packets wait for its answer; its end is the end of the station.
+#[tokio::test]
+async fn what_another_keeps_is_acknowledged_when_it_says_so() {
+    use std::io::{BufRead, BufReader, Write};
+    let scratch = Scratch::new();
+    let socket = scratch.path().join("store");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    let (answer, answers) = mpsc::channel();
+    let keeper = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("the station");
+        let text = serde_json::to_string(&("own", text(&own(7)))).expect("serialises");
+        writeln!(stream, "{text}\n").expect("it reads");
+        let mut lines = BufReader::new(stream.try_clone().expect("again")).lines();
+        let commit = lines.next().expect("a commit").expect("a line");
+        let () = answers.recv().expect("leave");
+        writeln!(stream).expect("it reads");
+        commit
+    });
+    let (mut state, loaded, warning) = State::open(Place::Store(&socket), "bus").expect("opens");
+    assert_eq!((loaded, warning), (own(7), None));
+    state.set(Key::Own, text(&own(8)));
+    state.hold(packet(1));
+    state.commit();
+    assert!(state.news().now_or_never().is_none());
+    answer.send(()).expect("the keeper");
+    let news = state.news().await;
+    assert_eq!(news, News::Written(1));
+    assert_eq!(state.handle(news), (vec![packet(1)], None));
+    let commit: Vec<(String, Option<String>)> =
+        serde_json::from_str(&keeper.join().expect("the keeper")).expect("JSON");
+    assert_eq!(commit, [("own".to_owned(), text(&own(8)))]);
+    assert!(matches!(state.news().await, News::Lost(_)));
 }

@@ -1,0 +1,181 @@
+//! A home agent's process: `carnet run`, which keeps its records here instead of on the disk.
+//!
+//! It is told where by `--store`, and says that it works as to systemd (`sd_notify`). The end of that connection is its
+//! end: so it is stopped, and so it ends when this program does, however that may be. It says no farewell then, for
+//! the home agent goes on elsewhere.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use carnet_fleet::Change;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixDatagram, UnixListener};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
+use tokio::time::timeout;
+
+/// How long it may take to remove what it has set up.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What there is to say of one.
+#[derive(Debug)]
+pub enum News {
+    /// It works.
+    Working,
+    /// It has records to store, by this number.
+    Commit(u64, Vec<Change>),
+    /// It is no more: why, and whether it was told to end.
+    Ended(String, bool),
+}
+
+/// How one is started.
+#[derive(Debug, Clone)]
+pub struct Recipe {
+    /// The carnet program.
+    pub program: PathBuf,
+    /// The home agent's config.
+    pub config: PathBuf,
+    /// Where its sockets go.
+    pub directory: PathBuf,
+    /// Of the seat.
+    pub name: String,
+}
+
+/// A process that runs, or is about to.
+#[derive(Debug)]
+pub struct Agent {
+    stop: Option<Sender<()>>,
+    written: UnboundedSender<()>,
+    /// What it says.
+    pub news: UnboundedReceiver<News>,
+}
+
+impl Agent {
+    /// Starts one with these records.
+    pub fn start(recipe: Recipe, records: BTreeMap<String, String>) -> Agent {
+        let (stop, stopped) = channel(1);
+        let (written, told) = unbounded_channel();
+        let (tell, news) = unbounded_channel();
+        tokio::spawn(async move {
+            let ended = live(recipe, records, stopped, told, &tell).await;
+            let (why, told) = ended.unwrap_or_else(|error| (format!("{error:#}"), false));
+            let _ = tell.send(News::Ended(why, told));
+        });
+        Agent { stop: Some(stop), written, news }
+    }
+
+    /// Tells it to end. [`News::Ended`] comes when it has.
+    pub fn stop(&mut self) {
+        self.stop = None;
+    }
+
+    /// Tells it that its oldest commit is stored.
+    pub fn written(&self) {
+        let _ = self.written.send(());
+    }
+}
+
+/// From its start to its end.
+async fn live(
+    recipe: Recipe,
+    records: BTreeMap<String, String>,
+    mut stopped: Receiver<()>,
+    mut told: UnboundedReceiver<()>,
+    tell: &UnboundedSender<News>,
+) -> anyhow::Result<(String, bool)> {
+    let [store, ready] =
+        ["store", "ready"].map(|kind| recipe.directory.join(format!("{}.{kind}", recipe.name)));
+    let listener = bound(&store, UnixListener::bind)?;
+    let readiness = bound(&ready, UnixDatagram::bind)?;
+    let mut child = Command::new(&recipe.program)
+        .args(["run", "--config"])
+        .arg(&recipe.config)
+        .arg("--store")
+        .arg(&store)
+        .env("NOTIFY_SOCKET", &ready)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("cannot start {}", recipe.program.display()))?;
+    let (mut commits, mut taken) = (0_u64, None::<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>);
+    let mut notice = [0; 256];
+    loop {
+        tokio::select! {
+            status = child.wait() => return Ok((of(status?), false)),
+            _ = stopped.recv() => {
+                drop((listener, taken));
+                return Ok((end(&mut child).await?, true));
+            }
+            Ok(length) = readiness.recv(&mut notice) => {
+                if notice[..length].split(|octet| *octet == b'\n').any(|line| line == b"READY=1") {
+                    let _ = tell.send(News::Working);
+                }
+            }
+            Ok((mut stream, _)) = listener.accept(), if taken.is_none() => {
+                let mut text = Vec::new();
+                for record in &records {
+                    serde_json::to_writer(&mut text, &record)?;
+                    text.push(b'\n');
+                }
+                text.push(b'\n');
+                // It reads all before it does anything else.
+                stream.write_all(&text).await.context("it does not take its records")?;
+                let (read, write) = stream.into_split();
+                taken = Some((BufReader::new(read).lines(), write));
+            }
+            line = next_line(&mut taken) => {
+                // Its end comes as that of the process.
+                let Some(line) = line? else {
+                    taken = None;
+                    continue;
+                };
+                let changes: Vec<Change> = serde_json::from_str(&line).context("what it commits is no JSON of ours")?;
+                commits += 1;
+                let _ = tell.send(News::Commit(commits, changes));
+            }
+            Some(()) = told.recv() => {
+                if let Some((_, stream)) = &mut taken {
+                    let _ = stream.write_all(b"\n").await;
+                }
+            }
+        }
+    }
+}
+
+/// The next line. Safe to cancel.
+async fn next_line(
+    taken: &mut Option<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>,
+) -> std::io::Result<Option<String>> {
+    match taken {
+        Some((lines, _)) => lines.next_line().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A socket in the place of one that a crash has left.
+fn bound<S>(path: &Path, bind: impl FnOnce(PathBuf) -> std::io::Result<S>) -> anyhow::Result<S> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => bind(path.to_owned()),
+    }
+    .with_context(|| format!("cannot listen at {}", path.display()))
+}
+
+/// Waits until it has ended, and removed what it has set up; it has been told to by the end of the connection.
+async fn end(child: &mut Child) -> anyhow::Result<String> {
+    if let Ok(status) = timeout(FAREWELL, child.wait()).await {
+        return Ok(of(status?));
+    }
+    child.kill().await?;
+    bail!("it did not end within {} s, and was killed", FAREWELL.as_secs())
+}
+
+fn of(status: ExitStatus) -> String {
+    status.to_string()
+}

@@ -1,0 +1,134 @@
+//! The config file of a member.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use carnet_fleet::SeatConfig;
+use serde::Deserialize;
+
+/// What is in the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// This member's name.
+    pub member: String,
+    /// The servers of etcd, as `http://HOST:PORT`.
+    pub store: Vec<String>,
+    /// Begins the names of all keys.
+    #[serde(default = "carnet")]
+    pub fleet: String,
+    /// Where sockets between this program and its home agents go.
+    #[serde(default = "run_directory")]
+    pub directory: PathBuf,
+    /// The carnet program.
+    #[serde(default = "carnet_program")]
+    pub program: PathBuf,
+    /// The times, if not the usual ones.
+    #[serde(default)]
+    pub times: Times,
+    /// The seat's name.
+    pub seat: String,
+    /// The home agent's config.
+    pub config: PathBuf,
+    /// The members that may have it, the one that is to have it first.
+    pub members: Vec<String>,
+}
+
+/// Times in milliseconds.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Times {
+    beat_ms: Option<u64>,
+    lease_ms: Option<u64>,
+    patience_ms: Option<u64>,
+    settled_ms: Option<u64>,
+}
+
+fn carnet() -> String {
+    "carnet".into()
+}
+
+fn run_directory() -> PathBuf {
+    "/run/carnet-fleet".into()
+}
+
+fn carnet_program() -> PathBuf {
+    "carnet".into()
+}
+
+/// Whether it can be part of a key, and of a file's name.
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text.chars().all(|one| one.is_ascii_alphanumeric() || "-_.".contains(one))
+        && !text.starts_with('.')
+}
+
+impl Config {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn load(path: &Path) -> anyhow::Result<Config> {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let mut config: Config = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        config.check().with_context(|| path.display().to_string())?;
+        let beside = path.parent().unwrap_or(Path::new("."));
+        config.config = beside.join(&config.config);
+        Ok(config)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        for name in [&self.member, &self.fleet, &self.seat].into_iter().chain(&self.members) {
+            ensure!(is_name(name), "{name:?}: expected letters, digits, '-', '_' and '.'");
+        }
+        self.servers()?;
+        ensure!(
+            self.members.contains(&self.member),
+            "members: expected {:?} among them, for that is this member",
+            self.member
+        );
+        for (index, member) in self.members.iter().enumerate() {
+            ensure!(!self.members[..index].contains(member), "members: {member:?} is there twice");
+        }
+        let times = self.seat();
+        ensure!(
+            times.beat >= Duration::from_millis(10) && times.lease >= times.beat * 4,
+            "times: expected a beat_ms of at least 10, and a lease_ms of at least four of them"
+        );
+        Ok(())
+    }
+
+    /// The servers, as `HOST:PORT`.
+    ///
+    /// # Errors
+    /// Which is none.
+    pub fn servers(&self) -> anyhow::Result<Vec<String>> {
+        ensure!(!self.store.is_empty(), "store: expected at least one server of etcd");
+        let server = |text: &String| {
+            text.strip_prefix("http://")
+                .map(|rest| rest.trim_end_matches('/'))
+                .filter(|rest| rest.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()))
+                .map(str::to_owned)
+                .with_context(|| format!("store: expected http://HOST:PORT, found {text:?}"))
+        };
+        self.store.iter().map(server).collect()
+    }
+
+    /// What the seat is told.
+    pub fn seat(&self) -> SeatConfig {
+        let mut seat = SeatConfig::new(&self.member, self.members.clone());
+        let set = |time: &mut Duration, ms: Option<u64>| {
+            if let Some(ms) = ms {
+                *time = Duration::from_millis(ms);
+            }
+        };
+        set(&mut seat.beat, self.times.beat_ms);
+        set(&mut seat.lease, self.times.lease_ms);
+        set(&mut seat.patience, self.times.patience_ms);
+        set(&mut seat.settled, self.times.settled_ms);
+        seat.margin = seat.margin.min(seat.lease / 4);
+        seat
+    }
+}

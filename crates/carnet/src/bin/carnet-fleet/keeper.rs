@@ -1,0 +1,317 @@
+//! A seat's keeper: does what [`Seat`] says, with the store and the home agent's process.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use carnet_base::Time;
+use carnet_fleet::{
+    Event, Key, Outcome, Output, RequestId, Revision, Role, Seat, SeatConfig, Snapshot, Transaction,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+use crate::agent::{self, Agent, Recipe};
+use crate::etcd::{Connection, Prefix, Server};
+
+/// Between two attempts to follow the store.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// What the store says.
+#[derive(Debug)]
+enum FromStore {
+    Outcome(RequestId, Outcome),
+    Snapshot(u64, Snapshot),
+    Events(u64, BTreeMap<Revision, Vec<Event>>),
+    Lost(u64, String),
+}
+
+/// Where a seat is kept.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The store.
+    pub servers: Vec<Server>,
+    /// Of the seat's keys.
+    pub prefix: Prefix,
+}
+
+/// What the home agent does here.
+#[derive(Debug)]
+enum Process {
+    None,
+    Runs(Agent),
+    /// It has been told to end; what the next one begins with, if there is to be one.
+    Ends(Agent, Option<BTreeMap<String, String>>),
+}
+
+/// A seat, and everything around it.
+pub struct Keeper {
+    name: String,
+    seat: Seat,
+    began: Instant,
+    place: Place,
+    recipe: Recipe,
+    transactions: UnboundedSender<(RequestId, Transaction)>,
+    store: UnboundedReceiver<FromStore>,
+    from_store: UnboundedSender<FromStore>,
+    following: Option<JoinHandle<()>>,
+    follows: u64,
+    blind: bool,
+    process: Process,
+    role: Role,
+    member: String,
+}
+
+impl Keeper {
+    /// A keeper that begins.
+    pub fn new(name: String, config: SeatConfig, process: u64, place: Place, recipe: Recipe) -> Keeper {
+        let (transactions, to_make) = unbounded_channel();
+        let (from_store, store) = unbounded_channel();
+        tokio::spawn(make(place.clone(), config.beat, to_make, from_store.clone()));
+        Keeper {
+            member: config.member.clone(),
+            seat: Seat::new(config, process, Time::ZERO),
+            name,
+            began: Instant::now(),
+            place,
+            recipe,
+            transactions,
+            store,
+            from_store,
+            following: None,
+            follows: 0,
+            blind: false,
+            process: Process::None,
+            role: Role::Blind,
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.began.elapsed()
+    }
+
+    /// Until it is told to end; then gives the seat up first, and returns when there is no process any more.
+    pub async fn run(mut self, mut end: tokio::sync::watch::Receiver<bool>) {
+        let mut ending = false;
+        loop {
+            self.carry_out();
+            if ending
+                && !matches!(self.seat.role(), Role::Owner | Role::Leaving)
+                && matches!(self.process, Process::None)
+            {
+                return;
+            }
+            let due = self.began + Duration::from_nanos(self.seat.next_timeout().as_nanos());
+            tokio::select! {
+                Some(news) = self.store.recv() => self.hear_store(news),
+                news = agent_news(&mut self.process) => self.hear_agent(news),
+                () = tokio::time::sleep_until(due.into()) => self.seat.handle_timeout(self.now()),
+                _ = end.changed(), if !ending => {
+                    ending = true;
+                    let now = self.now();
+                    self.seat.give_up(now, None);
+                }
+            }
+        }
+    }
+
+    fn hear_store(&mut self, news: FromStore) {
+        let now = self.now();
+        match news {
+            FromStore::Outcome(id, outcome) => self.seat.handle_outcome(now, id, outcome),
+            FromStore::Snapshot(follow, snapshot) if follow == self.follows => {
+                if std::mem::take(&mut self.blind) {
+                    info!("seat {}: the store can be reached again", self.name);
+                }
+                self.seat.handle_snapshot(now, snapshot);
+            }
+            FromStore::Events(follow, events) if follow == self.follows => {
+                for (revision, events) in events {
+                    self.seat.handle_events(now, revision, events);
+                }
+            }
+            FromStore::Lost(follow, why) if follow == self.follows => {
+                if !std::mem::replace(&mut self.blind, true) {
+                    warn!("seat {}: the store cannot be followed: {why}", self.name);
+                }
+                self.seat.handle_lost(now);
+            }
+            // Of one that was given up.
+            _ => {}
+        }
+    }
+
+    fn hear_agent(&mut self, news: agent::News) {
+        let now = self.now();
+        match news {
+            agent::News::Working => {
+                info!("seat {}: the home agent works", self.name);
+                self.seat.handle_working(now);
+            }
+            agent::News::Commit(number, changes) => self.seat.commit(now, number, changes),
+            agent::News::Ended(why, told) => match std::mem::replace(&mut self.process, Process::None) {
+                Process::Ends(_, next) => {
+                    if !told {
+                        warn!("seat {}: the home agent: {why}", self.name);
+                    }
+                    if let Some(records) = next {
+                        self.process = Process::Runs(Agent::start(self.recipe.clone(), records));
+                    }
+                }
+                _ => {
+                    warn!("seat {}: the home agent has ended: {why}", self.name);
+                    self.seat.handle_ended(now, &why);
+                }
+            },
+        }
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(output) = self.seat.poll_output() {
+            match output {
+                Output::Follow => self.follow(),
+                Output::Transact(id, transaction) => drop(self.transactions.send((id, transaction))),
+                Output::Hello(value) => {
+                    let (place, key) = (self.place.clone(), Key::Member(self.member.clone()));
+                    tokio::spawn(async move {
+                        // The next one tells the same.
+                        for server in &place.servers {
+                            let put = async {
+                                Connection::to(server).await?.put(&place.prefix, &key, &value).await
+                            };
+                            if matches!(timeout(Duration::from_secs(1), put).await, Ok(Ok(()))) {
+                                return;
+                            }
+                        }
+                    });
+                }
+                Output::Start(records) => {
+                    info!("seat {}: starts the home agent with {} records", self.name, records.len());
+                    self.process = match std::mem::replace(&mut self.process, Process::None) {
+                        Process::Ends(agent, _) => Process::Ends(agent, Some(records)),
+                        _ => Process::Runs(Agent::start(self.recipe.clone(), records)),
+                    };
+                }
+                Output::Stop(why) => {
+                    info!("seat {}: stops the home agent: {why}", self.name);
+                    self.process = match std::mem::replace(&mut self.process, Process::None) {
+                        Process::Runs(mut agent) => {
+                            agent.stop();
+                            Process::Ends(agent, None)
+                        }
+                        Process::Ends(agent, _) => Process::Ends(agent, None),
+                        Process::None => Process::None,
+                    };
+                }
+                Output::Written(_) => {
+                    if let Process::Runs(agent) = &self.process {
+                        agent.written();
+                    }
+                }
+                Output::Note(text) => info!("seat {}: {text}", self.name),
+            }
+        }
+        let role = self.seat.role();
+        if std::mem::replace(&mut self.role, role) != role {
+            let owner = self.seat.owner().unwrap_or("nobody");
+            info!("seat {}: {} now; {owner} has it", self.name, words(role));
+        }
+    }
+
+    fn follow(&mut self) {
+        if let Some(following) = self.following.take() {
+            following.abort();
+        }
+        let first = self.follows == 0;
+        self.follows += 1;
+        let (place, tell, number) = (self.place.clone(), self.from_store.clone(), self.follows);
+        self.following = Some(tokio::spawn(async move {
+            if !first {
+                sleep(AGAIN).await;
+            }
+            // Another one each time.
+            let server = &place.servers[number as usize % place.servers.len()];
+            let error = match follow(server, &place.prefix, number, &tell).await {
+                Ok(never) => match never {},
+                Err(error) => error,
+            };
+            let _ = tell.send(FromStore::Lost(number, format!("{error:#}")));
+        }));
+    }
+}
+
+fn words(role: Role) -> &'static str {
+    match role {
+        Role::Blind => "knows nothing",
+        Role::Waiting => "waits",
+        Role::Owner => "has the seat",
+        Role::Leaving => "gives the seat up",
+    }
+}
+
+async fn agent_news(process: &mut Process) -> agent::News {
+    match process {
+        Process::Runs(agent) | Process::Ends(agent, _) => match agent.news.recv().await {
+            Some(news) => news,
+            None => std::future::pending().await,
+        },
+        Process::None => std::future::pending().await,
+    }
+}
+
+/// Reads, then watches, for ever.
+async fn follow(
+    server: &Server,
+    prefix: &Prefix,
+    number: u64,
+    tell: &UnboundedSender<FromStore>,
+) -> anyhow::Result<std::convert::Infallible> {
+    let snapshot = Connection::to(server).await?.read(prefix).await?;
+    let known = snapshot.revision;
+    // The watch begins before anybody is told, so that nothing waits for it.
+    let mut watch = Connection::to(server).await?.watch(prefix, known).await?;
+    tell.send(FromStore::Snapshot(number, snapshot))?;
+    loop {
+        let changes = watch.next().await?;
+        tell.send(FromStore::Events(number, changes))?;
+    }
+}
+
+/// Makes one transaction after the other. The seat asks again for what takes too long: only the latest counts.
+async fn make(
+    place: Place,
+    patience: Duration,
+    mut to_make: UnboundedReceiver<(RequestId, Transaction)>,
+    tell: UnboundedSender<FromStore>,
+) {
+    let (mut connection, mut turn) = (None, 0);
+    while let Some(mut latest) = to_make.recv().await {
+        while let Ok(later) = to_make.try_recv() {
+            latest = later;
+        }
+        let (id, transaction) = latest;
+        let server = &place.servers[turn % place.servers.len()];
+        let attempt = async {
+            let mut open = match connection.take() {
+                Some(open) => open,
+                None => Connection::to(server).await.ok()?,
+            };
+            let (outcome, _) = open.transact(&place.prefix, &transaction).await;
+            (outcome != Outcome::Unknown).then_some((open, outcome))
+        };
+        let outcome = match timeout(patience, attempt).await.ok().flatten() {
+            Some((open, outcome)) => {
+                connection = Some(open);
+                outcome
+            }
+            None => {
+                turn += 1;
+                Outcome::Unknown
+            }
+        };
+        if tell.send(FromStore::Outcome(id, outcome)).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A member of a fleet of home agents.
+//!
+//! Several machines may be one home agent, a *seat*. Each runs this program, once for each seat, in a network namespace of its
+//! own, for there is one station in each; the one that has the seat runs `carnet run` with
+//! the home agent's config, and what that acknowledges is in etcd before. When it dies, another has the seat within a
+//! second, with all bindings: `carnet_fleet` says how, and why no two ever have it.
+//!
+//! * [`config`] is the file, [`keeper`] keeps a seat.
+//! * [`etcd`] speaks to the store, [`agent`] to the home agent's process.
+//!
+//! Left out: the routes to the home agent, which a routing daemon announces for whoever has it; TLS to etcd.
+#![forbid(unsafe_code)]
+
+mod agent;
+mod config;
+mod etcd;
+mod keeper;
+#[path = "../../log.rs"]
+mod log;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing::info;
+
+use agent::Recipe;
+use config::Config;
+use etcd::{Prefix, Server};
+use keeper::{Keeper, Place};
+
+/// A mistake in the config.
+const MISTAKE: u8 = 2;
+
+/// Keeps home agents running on whichever of several machines lives.
+#[derive(Debug, Parser)]
+#[command(name = "carnet-fleet", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Keep the seat of a config until SIGTERM or SIGINT; then others get it.
+    Run {
+        /// The config file; docs/fleet.md describes it.
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// What to log: a level, or targets with levels (default: RUST_LOG, else info).
+        #[arg(long, value_name = "FILTER")]
+        log: Option<String>,
+    },
+    /// Look for mistakes in a config file: exits 0 when there are none, else 2.
+    Check {
+        /// The config file.
+        config: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let refuse = |error: anyhow::Error, code: ExitCode| {
+        eprintln!("carnet-fleet: {error:#}");
+        code
+    };
+    let loaded = match Cli::parse().command {
+        Command::Check { config } => Config::load(&config).map(|_| None),
+        Command::Run { config, log } => {
+            Config::load(&config).and_then(|config| log::start(log.as_deref()).map(|()| Some(config)))
+        }
+    };
+    let config = match loaded {
+        Ok(Some(config)) => config,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(error) => return refuse(error, ExitCode::from(MISTAKE)),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.context("cannot start").and_then(|runtime| runtime.block_on(run(config))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => refuse(error, ExitCode::FAILURE),
+    }
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let directory = &config.directory;
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let servers: Vec<Server> = config.servers()?.into_iter().map(Server).collect();
+    let (end, ending) = watch::channel(false);
+    let place = Place { servers, prefix: Prefix::of(&config.fleet, &config.seat) };
+    let recipe = Recipe {
+        program: config.program.clone(),
+        config: config.config.clone(),
+        directory: directory.clone(),
+        name: config.seat.clone(),
+    };
+    let keeper = Keeper::new(config.seat.clone(), config.seat(), random()?, place, recipe);
+    let keeper = tokio::spawn(keeper.run(ending));
+    info!("member {} is up, for the seat {}", config.member, config.seat);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    info!("member {} stops, and gives its seat to others", config.member);
+    let _ = end.send(true);
+    keeper.await?;
+    Ok(())
+}
+
+/// 64 random bits.
+fn random() -> anyhow::Result<u64> {
+    let mut octets = [0; 8];
+    let mut file = std::fs::File::open("/dev/urandom").context("no random numbers")?;
+    std::io::Read::read_exact(&mut file, &mut octets)?;
+    Ok(u64::from_ne_bytes(octets))
+}

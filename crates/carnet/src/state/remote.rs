@@ -1,0 +1,96 @@
+//! Records that somebody else keeps: `carnet-fleet`, which starts this program with `--store SOCKET`.
+//!
+//! Lines of JSON over a UNIX socket. It begins with what there is, `["2001:db8:1::1234","{...}"]` for each record and then an
+//! empty line. Then each commit is a line, `[["own","{...}"],["2001:db8:1::5678",null]]`, and its answer an empty line when
+//! it is stored. The end of the connection is the end of the station: others may have its place.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+
+use super::journal::{Change, Key};
+
+/// The connection to who keeps them.
+#[derive(Debug)]
+pub struct Remote {
+    stream: UnixStream,
+    reader: BufReader<UnixStream>,
+}
+
+impl Remote {
+    /// Connects, and gets what there is.
+    ///
+    /// # Errors
+    /// When nobody is there, or what it says cannot be understood.
+    pub fn open(path: &Path) -> anyhow::Result<(Remote, Vec<(Key, String)>)> {
+        let connect = || {
+            let stream = UnixStream::connect(path)?;
+            let reader = BufReader::new(stream.try_clone()?);
+            io::Result::Ok(Remote { stream, reader })
+        };
+        let mut remote = connect().with_context(|| format!("cannot reach the store {}", path.display()))?;
+        let records = remote.records().with_context(|| format!("the store {}", path.display()))?;
+        Ok((remote, records))
+    }
+
+    fn records(&mut self) -> anyhow::Result<Vec<(Key, String)>> {
+        let (mut records, mut line) = (Vec::new(), String::new());
+        loop {
+            line.clear();
+            ensure!(self.reader.read_line(&mut line)? > 0, "it has ended before it has said what there is");
+            if line == "\n" {
+                return Ok(records);
+            }
+            let (key, record): (String, String) =
+                serde_json::from_str(&line).context("expected a key and a record")?;
+            records.push((key.parse()?, record));
+        }
+    }
+
+    /// What is written, and what comes back of it.
+    pub fn split(self) -> (Commits, Answers) {
+        (Commits(self.stream), Answers(self.reader))
+    }
+}
+
+/// The way there.
+#[derive(Debug)]
+pub struct Commits(UnixStream);
+
+impl Commits {
+    /// Has a commit stored: [`Answers::next`] tells when it is.
+    ///
+    /// # Errors
+    /// When nobody is there any more.
+    pub fn send(&mut self, changes: &[Change]) -> io::Result<()> {
+        let named: Vec<(String, &Option<String>)> =
+            changes.iter().map(|(key, record)| (key.to_string(), record)).collect();
+        let mut line = serde_json::to_vec(&named)?;
+        line.push(b'\n');
+        self.0.write_all(&line)
+    }
+}
+
+/// The way back.
+#[derive(Debug)]
+pub struct Answers(BufReader<UnixStream>);
+
+impl Answers {
+    /// Waits until the next commit is stored.
+    ///
+    /// # Errors
+    /// When none will be any more.
+    pub fn next(&mut self) -> io::Result<()> {
+        let mut answer = String::new();
+        match self.0.read_line(&mut answer)? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            _ if answer == "\n" => Ok(()),
+            _ => Err(io::Error::new(
+                ErrorKind::InvalidData,
+                format!("expected an empty line, found {answer:?}"),
+            )),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Two machines are one home agent, with etcd between them. A machine that dies loses its link, and the core its route to
+//! it; the route to the other is there already.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::hosts::{Host, possible, seconds, wait_for, wait_until};
+use crate::station::{PROGRAM, Station, carnet, with_path};
+use crate::testbed::{HOME_ADDRESS, Testbed};
+
+const FLEET: &str = env!("CARGO_BIN_EXE_carnet-fleet");
+const NAMES: [&str; 2] = ["anna", "bruno"];
+
+/// etcd, which `tools/setup.sh test` unpacks where the machine has none.
+fn etcd() -> Option<PathBuf> {
+    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/tools/etcd");
+    let tool = if unpacked.exists() { unpacked } else { "etcd".into() };
+    let found = Command::new(&tool).arg("--version").output().is_ok();
+    assert!(found || std::env::var("CARNET_REQUIRE_TOOLS").as_deref() != Ok("1"), "etcd is missing");
+    if !found {
+        println!("\nSKIPPED: etcd is missing (tools/setup.sh test)");
+    }
+    found.then_some(tool)
+}
+
+/// The testbed with a second machine for the home agent, and the store in the core.
+struct Fleet {
+    bed: Testbed,
+    other: Host,
+    store: Child,
+}
+
+impl Fleet {
+    fn new() -> Option<Fleet> {
+        if !possible() {
+            return None;
+        }
+        let etcd = etcd()?;
+        let (bed, other) = (Testbed::new(), Host::new());
+        bed.core.link("hb", &other, "ha0");
+        bed.core.batch(
+            "addr add 2001:db8:f4::1/64 dev hb
+             route add 2001:db8:1::/64 via 2001:db8:f4::2 metric 2048
+             route add 2001:db8:a::/64 via 2001:db8:f4::2 metric 2048",
+        );
+        other.batch(
+            "addr add 2001:db8:f4::2/64 dev ha0
+             route add default via 2001:db8:f4::1",
+        );
+        for host in [&other, &bed.core] {
+            host.settle();
+        }
+        let place = bed.scratch.path("etcd");
+        let url = "http://[2001:db8:c::1]:2379";
+        let line = format!(
+            "{} --data-dir {} --listen-client-urls {url} --advertise-client-urls {url} --listen-peer-urls \
+             http://[::1]:2380 --log-level error",
+            etcd.display(),
+            place.display()
+        );
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let store = bed.core.spawn(&words, |command| {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        });
+        Some(Fleet { bed, other, store })
+    }
+
+    fn host(&self, member: usize) -> &Host {
+        [&self.bed.agent, &self.other][member]
+    }
+
+    /// Starts a member; its home agent's socket tells whether it has the seat.
+    fn member(&self, member: usize) -> Member {
+        let name = NAMES[member];
+        let path = |kind: &str| self.bed.scratch.path(&format!("{name}{kind}"));
+        let agent = self.bed.agent_config().replace("agent.sock", &format!("{name}.sock"));
+        fs::write(path(".toml"), with_path(&agent).as_bytes()).expect("a config file");
+        let config = format!(
+            "member = '{name}'\nstore = ['http://[2001:db8:c::1]:2379']\ndirectory = '{}'\nprogram = '{PROGRAM}'\n\
+             seat = 'north'\nconfig = '{name}.toml'\nmembers = ['anna', 'bruno']\n",
+            path(".run").display()
+        );
+        fs::write(path(".fleet.toml"), config).expect("a config file");
+        let log = path(".log");
+        let words =
+            [FLEET, "run", "--config", path(".fleet.toml").to_str().expect("a path")].map(str::to_owned);
+        let output = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
+        let child = self.host(member).spawn(&words, move |command| {
+            command.env_remove("RUST_LOG").env_remove("NOTIFY_SOCKET");
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
+        });
+        Member { child, log, socket: path(".sock") }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        let _ = self.store.kill();
+        let _ = self.store.wait();
+    }
+}
+
+/// A member that runs.
+struct Member {
+    child: Child,
+    log: PathBuf,
+    socket: PathBuf,
+}
+
+impl Member {
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The bindings of its home agent, if it has one.
+    fn bindings(&self) -> Option<Vec<Value>> {
+        let socket = self.socket.to_str().expect("a path");
+        let output = carnet(&["show", "bindings", "--json", "--socket", socket]);
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("JSON"))
+    }
+
+    fn has_the_router(&self) -> bool {
+        self.bindings().is_some_and(|all| all.iter().any(|one| one["home_address"] == HOME_ADDRESS))
+    }
+
+    /// It dies, and its home agent with it: nothing is removed.
+    fn die(&mut self) {
+        let children = format!("/proc/{0}/task/{0}/children", self.pid());
+        let agents = fs::read_to_string(children).expect("the children");
+        // First the one that would start another.
+        kill(self.pid(), Signal::SIGKILL).expect("the member");
+        for agent in agents.split_whitespace() {
+            let _ = kill(Pid::from_raw(agent.parse().expect("a number")), Signal::SIGKILL);
+        }
+        self.child.wait().expect("the member");
+    }
+
+    fn terminate(&mut self) {
+        kill(self.pid(), Signal::SIGTERM).expect("the member");
+        let status = self.child.wait().expect("the member");
+        assert!(status.success(), "{status}\n{}", self.log());
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- end of the log {}\n{}", self.log.display(), self.log());
+        }
+    }
+}
+
+/// The one that is to have the seat has it, and the router is registered there.
+fn started(fleet: &Fleet) -> ([Member; 2], Station) {
+    let members = [0, 1].map(|member| {
+        let started = fleet.member(member);
+        if member == 0 {
+            wait_for("a home agent", seconds(30), || started.bindings());
+        }
+        started
+    });
+    let router = Station::start(&fleet.bed.router, &fleet.bed.router_config());
+    router.registered();
+    assert!(members[1].bindings().is_none(), "{}", members[1].log());
+    (members, router)
+}
+
+#[test]
+fn when_a_machine_dies_the_other_has_its_bindings() {
+    let Some(fleet) = Fleet::new() else { return };
+    let ([mut anna, bruno], router) = started(&fleet);
+    let sent = router.counter("nemo.bu.sent");
+    let echo = fleet.bed.echo(100);
+    echo.flows();
+    anna.die();
+    fleet.bed.core.ip("link set ha down");
+    wait_until("the other has the binding", seconds(20), || bruno.has_the_router());
+    // Nobody has registered there.
+    assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
+    echo.flows();
+    let report = echo.stop();
+    println!("the longest silence: {:?}", report.silence);
+}
+
+/// Without the store nothing new is acknowledged, but what is there goes on; with it, everything does.
+#[test]
+fn without_the_store_traffic_flows_and_registrations_wait() {
+    let Some(fleet) = Fleet::new() else { return };
+    let ([anna, _bruno], router) = started(&fleet);
+    let echo = fleet.bed.echo(50);
+    echo.flows();
+    let store = Pid::from_raw(fleet.store.id().cast_signed());
+    kill(store, Signal::SIGSTOP).expect("etcd");
+    wait_until("the store is missed", seconds(20), || anna.log().contains("the store cannot be"));
+    router.ask(&["handover", "wwan0"]);
+    echo.flows();
+    kill(store, Signal::SIGCONT).expect("etcd");
+    wait_until("the new care-of address", seconds(30), || {
+        anna.bindings().is_some_and(|all| all.iter().any(|one| one["care_of_address"] == "2001:db8:f2::10"))
+    });
+    echo.flows();
+    echo.stop();
+}
+
+/// Whoever stops on purpose hands over: its home agent goes when the other's works.
+#[test]
+fn a_member_that_stops_hands_its_seat_over() {
+    let Some(fleet) = Fleet::new() else { return };
+    let ([mut anna, bruno], _router) = started(&fleet);
+    anna.terminate();
+    assert!(bruno.has_the_router(), "{}\n{}", anna.log(), bruno.log());
+    assert!(!anna.socket.exists());
+    let log = anna.log();
+    assert!(log.contains("another member has the seat now"), "{log}");
+}
+
+/// A config that cannot be used is refused at once, and says where it is wrong.
+#[test]
+fn a_config_with_a_mistake_is_refused() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let good =
+        "member = 'anna'\nstore = ['http://[::1]:2379']\nseat = 'north'\nconfig = 'x'\nmembers = ['anna']\n";
+    let file = bed.scratch.path("fleet.toml");
+    let checked = |text: &str| {
+        fs::write(&file, text).expect("a config file");
+        let output = Command::new(FLEET).arg("check").arg(&file).output().expect("the program");
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    };
+    assert_eq!(checked(good), (Some(0), String::new()));
+    for (from, to, said) in [
+        ("http://[::1]:2379", "https://[::1]:2379", "expected http://HOST:PORT"),
+        ("members = ['anna']", "members = ['bruno']", "members: expected \"anna\""),
+        ("members = ['anna']", "members = ['anna', 'anna']", "is there twice"),
+        ("member = 'anna'", "member = 'an/na'", "expected letters"),
+        ("store", "stores", "unknown field `stores`"),
+        ("members = ['anna']", "members = ['anna']\n[times]\nlease_ms = 100", "lease_ms of at least four"),
+    ] {
+        let (status, text) = checked(&good.replacen(from, to, 1));
+        assert!(status == Some(2) && text.contains(said), "{to}: {status:?} {text}");
+    }
+}

@@ -1,0 +1,16 @@
+//! Several machines for one home agent: which of them it is, and what it has acknowledged, without I/O.
+//!
+//! A home agent, as mobile routers know it by its address, is a *seat*. The machines that may be it are its *members*:
+//! one has the seat, the others wait. What they share is a [`store`]: keys with revisions, changed by transactions that
+//! compare first, and watched in the order of the changes, as etcd has it (its KV and Watch services of version 3.4).
+//! [`seat`] decides.
+//!
+//! Left out: the store itself and the connection to it, which the runner has; how the routes to the home agent follow it
+//! (its prefixes are routes of the kernel, which a routing daemon announces).
+#![forbid(unsafe_code)]
+
+pub mod seat;
+pub mod store;
+
+pub use seat::{Output, Role, Seat, SeatConfig};
+pub use store::{Change, Event, Key, Outcome, RequestId, Revision, Snapshot, Token, Transaction};

@@ -1,0 +1,569 @@
+//! One member's view of a seat: whether it has it, when it takes it, and what of the home agent's records is stored.
+//!
+//! **One chain.** Whoever has the seat writes only by transactions that expect [`Key::Owner`] as its own last one left it,
+//! and each leaves it changed: one after the other, none twice. Who takes the seat does it by such a transaction, too. So
+//! from then on whatever the former owner still sends, however late, is refused by the store, and each change that was
+//! stored is before the change of owner: the next one has it. That holds whatever clocks and networks do. An
+//! acknowledgement to a mobile router waits for its transaction, so nothing that was acknowledged is lost, and no two
+//! members acknowledge for one seat.
+//!
+//! **One lease.** When the owner writes nothing else it writes its token each [`SeatConfig::beat`]. A member that has seen
+//! no change of it for [`SeatConfig::lease`] takes the seat, expecting the key as it saw it: if there was a change that it
+//! could not see, the store refuses. The owner's lease is counted from when it *sent* what the store has taken, and is
+//! shorter by [`SeatConfig::margin`], which is for clocks that run at unlike speeds. When it ends, [`Seat::holds`] ends:
+//! before another member's lease can begin.
+//!
+//! Without the store nobody acknowledges, and nobody takes over. The home agent goes on to forward for
+//! [`SeatConfig::patience`], for it is likelier that the store chooses a new leader than that another member is where
+//! this one cannot see it. Then it stops.
+//!
+//! A seat that is given up is free at once. It goes to the member named, or to whoever comes first; its home agent goes on
+//! to forward until the next one works, but no longer than [`SeatConfig::patience`], and acknowledges nothing meanwhile: mobile
+//! routers ask again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use carnet_base::Time;
+
+use crate::store::{
+    Change, Event, Key, Outcome, RequestId, Revision, Snapshot, Token, TokenState, Transaction,
+};
+
+/// Changes in one transaction; etcd takes 128 by default, and one is the owner's key.
+const MOST_CHANGES: usize = 100;
+/// How often a member that waits says so.
+const HELLO: Duration = Duration::from_secs(1);
+/// After so long without it, it is gone.
+const GONE: Duration = Duration::from_secs(3);
+
+/// What the operator says of a seat, and of this member.
+#[derive(Debug, Clone)]
+pub struct SeatConfig {
+    /// This member's name.
+    pub member: String,
+    /// All members, this one too, in the order in which they are to have the seat.
+    pub members: Vec<String>,
+    /// Between two signs of life of the owner, and the longest wait for the answer to a transaction.
+    pub beat: Duration,
+    /// Silence after which the seat is free.
+    pub lease: Duration,
+    /// By how much the owner's own lease is shorter.
+    pub margin: Duration,
+    /// How long a home agent forwards that has lost its lease.
+    pub patience: Duration,
+    /// How long a member that is to have the seat has to have been there before it is given it.
+    pub settled: Duration,
+    /// How long this member does not take the seat after its home agent has failed.
+    pub rest: Duration,
+}
+
+impl SeatConfig {
+    /// The times that fit a store whose members are a few milliseconds from each other.
+    pub fn new(member: impl Into<String>, members: Vec<String>) -> SeatConfig {
+        SeatConfig {
+            member: member.into(),
+            members,
+            beat: Duration::from_millis(100),
+            lease: Duration::from_millis(500),
+            margin: Duration::from_millis(100),
+            patience: Duration::from_secs(10),
+            settled: Duration::from_secs(30),
+            rest: Duration::from_secs(5),
+        }
+    }
+
+    /// How many members come before this one.
+    fn rank_of(&self, member: &str) -> usize {
+        self.members.iter().position(|one| one == member).unwrap_or(self.members.len())
+    }
+
+    /// For how long this member lets those before it go first.
+    fn courtesy(&self) -> Duration {
+        let rank = u32::try_from(self.rank_of(&self.member)).unwrap_or(u32::MAX);
+        (self.beat / 2).saturating_mul(rank)
+    }
+}
+
+/// What the runner is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Read all keys of the seat, and watch them from there: [`Seat::handle_snapshot`], then [`Seat::handle_events`]. Whatever
+    /// was watched before is of no interest.
+    Follow,
+    /// Send a transaction; [`Seat::handle_outcome`] tells what became of it.
+    Transact(RequestId, Transaction),
+    /// Say to the store that this member waits: its key and this value, without comparison or answer.
+    Hello(String),
+    /// Start the home agent with these records. [`Seat::handle_working`] tells when it works.
+    Start(BTreeMap<String, String>),
+    /// Stop it: why.
+    Stop(String),
+    /// A commit of the home agent's is stored.
+    Written(u64),
+    /// Something for the log.
+    Note(String),
+}
+
+/// What a member is at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It knows nothing yet, or has lost the store.
+    Blind,
+    /// It follows what another does, or waits for the seat.
+    Waiting,
+    /// It has the seat.
+    Owner,
+    /// It has given the seat up, and its home agent forwards until the next one works.
+    Leaving,
+}
+
+/// A transaction under way.
+#[derive(Debug)]
+struct Flight {
+    /// Of the last attempt.
+    id: RequestId,
+    /// Of the first.
+    first: RequestId,
+    transaction: Transaction,
+    /// When it was sent first. A later attempt may find that the first has been made.
+    sent: Time,
+    /// When it is sent again.
+    again: Time,
+    /// The commit that is whole with it.
+    completes: Option<u64>,
+}
+
+/// What the owner has besides.
+#[derive(Debug)]
+struct Hold {
+    /// Of [`Key::Owner`], as our last transaction left it.
+    revision: Revision,
+    /// Of the last one that took the seat or changed records.
+    written: Revision,
+    /// When the lease ends.
+    until: Time,
+    /// When the last transaction was sent.
+    beaten: Time,
+    /// Commits that wait, with the records that change.
+    commits: VecDeque<(u64, Vec<Change>)>,
+    working: bool,
+    /// Whether the seat is being given up, and to whom.
+    leaving: Option<Option<String>>,
+}
+
+/// How the home agent of this member is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Agent {
+    Stopped,
+    Runs,
+    /// It forwards until then.
+    Until(Time),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Seat {
+    config: SeatConfig,
+    process: u64,
+    count: u64,
+    next_request: RequestId,
+    records: BTreeMap<String, String>,
+    /// The store's revision up to which `records` and `owner` are known.
+    known: Option<Revision>,
+    /// The owner's key as it was last seen.
+    owner: (Revision, Option<Token>),
+    /// When it was seen to change.
+    heard: Time,
+    /// Others that wait: since when, and when heard last.
+    others: BTreeMap<String, (Time, Time)>,
+    hello: Time,
+    hold: Option<Hold>,
+    flight: Option<Flight>,
+    agent: Agent,
+    /// When this member may take the seat again.
+    rested: Time,
+    outputs: VecDeque<Output>,
+}
+
+impl Seat {
+    /// A member that begins. `process` is a number that no other process ever had or will have, as of 64 random bits.
+    pub fn new(config: SeatConfig, process: u64, now: Time) -> Seat {
+        Seat {
+            config,
+            process,
+            count: 0,
+            next_request: 1,
+            records: BTreeMap::new(),
+            known: None,
+            owner: (0, None),
+            heard: now,
+            others: BTreeMap::new(),
+            hello: now,
+            hold: None,
+            flight: None,
+            agent: Agent::Stopped,
+            rested: now,
+            outputs: VecDeque::from([Output::Follow]),
+        }
+    }
+
+    /// What to do next.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// What this member is.
+    pub fn role(&self) -> Role {
+        match (&self.hold, self.known) {
+            (Some(hold), _) if hold.leaving.is_none() => Role::Owner,
+            _ if self.agent != Agent::Stopped => Role::Leaving,
+            (_, Some(_)) => Role::Waiting,
+            (_, None) => Role::Blind,
+        }
+    }
+
+    /// Whether this member has the seat, and its lease lasts: no other has one then.
+    pub fn holds(&self, now: Time) -> bool {
+        self.hold.as_ref().is_some_and(|hold| now < hold.until)
+    }
+
+    /// Who has the seat, as far as is known here.
+    pub fn owner(&self) -> Option<&str> {
+        let token = self.owner.1.as_ref()?;
+        (!matches!(token.state, TokenState::Free(_))).then_some(token.member.as_str())
+    }
+
+    /// Takes all that the store has.
+    pub fn handle_snapshot(&mut self, now: Time, snapshot: Snapshot) {
+        self.records.clear();
+        self.others.clear();
+        let mut owner = (snapshot.owner, None);
+        for (key, value) in snapshot.values {
+            match key {
+                Key::Owner => owner.1 = Token::of(&value),
+                Key::Record(key) => drop(self.records.insert(key, value)),
+                // Whether it is there still its next one tells.
+                Key::Member(_) => {}
+            }
+        }
+        // Where nobody has it all begin now, the first of the list before the others.
+        if owner.0 != self.owner.0 || owner.0 == 0 {
+            self.heard = now;
+        }
+        self.owner = owner;
+        self.known = Some(snapshot.revision);
+        self.look(now);
+    }
+
+    /// Takes what the store has changed in one revision, after all before it.
+    pub fn handle_events(&mut self, now: Time, revision: Revision, events: Vec<Event>) {
+        // What was watched before a snapshot comes late.
+        if self.known.is_none_or(|known| revision <= known) {
+            return;
+        }
+        for event in events {
+            match (event.key, event.value) {
+                // The answer to a transaction may have been faster.
+                (Key::Owner, _) if revision < self.owner.0 => {}
+                (Key::Owner, value) => {
+                    self.owner =
+                        (if value.is_some() { revision } else { 0 }, value.as_deref().and_then(Token::of));
+                    self.heard = now;
+                }
+                (Key::Record(key), Some(value)) => drop(self.records.insert(key, value)),
+                (Key::Record(key), None) => drop(self.records.remove(&key)),
+                (Key::Member(name), Some(_)) if name != self.config.member => {
+                    let seen = self.others.entry(name).or_insert((now, now));
+                    if now.saturating_since(seen.1) > GONE {
+                        seen.0 = now;
+                    }
+                    seen.1 = now;
+                }
+                (Key::Member(_), _) => {}
+            }
+        }
+        self.known = Some(revision);
+        self.look(now);
+    }
+
+    /// Takes note that the store is no longer watched.
+    pub fn handle_lost(&mut self, _now: Time) {
+        self.known = None;
+        self.outputs.push_back(Output::Follow);
+    }
+
+    /// Takes note of what became of a transaction.
+    pub fn handle_outcome(&mut self, now: Time, id: RequestId, outcome: Outcome) {
+        let Some(flight) = self.flight.take_if(|flight| (flight.first..=flight.id).contains(&id)) else {
+            return;
+        };
+        match outcome {
+            Outcome::Done(revision) => self.done(now, flight, revision),
+            // An earlier attempt, of which nobody knew.
+            Outcome::Refused(revision, Some(token)) if token == flight.transaction.token => {
+                self.done(now, flight, revision);
+            }
+            Outcome::Refused(revision, token) => self.refused(now, revision, token),
+            Outcome::Unknown => self.flight = Some(flight),
+        }
+        self.look(now);
+    }
+
+    /// Takes changes of the home agent's records, all of which are stored when [`Output::Written`] names this number.
+    pub fn commit(&mut self, now: Time, number: u64, changes: Vec<Change>) {
+        // Who has lost the seat, or gives it up, writes nothing more, and what waits for it waits for ever.
+        if let Some(hold) = self.hold.as_mut().filter(|hold| hold.leaving.is_none()) {
+            hold.commits.push_back((number, changes));
+        }
+        self.look(now);
+    }
+
+    /// Takes note that the home agent works.
+    pub fn handle_working(&mut self, now: Time) {
+        if let Some(hold) = &mut self.hold {
+            hold.working = true;
+            hold.beaten = Time::ZERO;
+        }
+        self.look(now);
+    }
+
+    /// Takes note that the home agent has ended by itself. The seat is given up, and not taken for a while.
+    pub fn handle_ended(&mut self, now: Time, why: &str) {
+        if self.agent == Agent::Stopped {
+            return;
+        }
+        self.agent = Agent::Stopped;
+        self.rested = now + self.config.rest;
+        self.outputs.push_back(Output::Note(format!("the home agent has ended: {why}")));
+        if let Some(hold) = &mut self.hold {
+            hold.commits.clear();
+            hold.leaving = Some(None);
+        }
+        self.look(now);
+    }
+
+    /// Gives the seat to another member, or to whoever comes first. What has been committed is stored before.
+    pub fn give_up(&mut self, now: Time, to: Option<String>) {
+        if let Some(hold) = &mut self.hold {
+            hold.leaving = Some(to);
+        }
+        self.rested = now + self.config.rest;
+        self.look(now);
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub fn next_timeout(&self) -> Time {
+        let mut next = self.hello;
+        let mut at = |time: Time| next = next.min(time);
+        if let Some(flight) = &self.flight {
+            at(flight.again);
+        } else if let Some(hold) = &self.hold {
+            at(hold.beaten + self.config.beat);
+        } else if self.known.is_some() {
+            at(self.free_at());
+        }
+        if let Some(hold) = &self.hold
+            && self.agent == Agent::Runs
+        {
+            at(hold.until + self.config.patience);
+        }
+        if let Agent::Until(end) = self.agent {
+            at(end);
+        }
+        next
+    }
+
+    /// Lets time pass.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.look(now);
+    }
+
+    fn done(&mut self, now: Time, flight: Flight, revision: Revision) {
+        let until = flight.sent + self.config.lease.saturating_sub(self.config.margin);
+        // What came after it may have been seen already.
+        if revision > self.owner.0 {
+            self.owner = (revision, Some(flight.transaction.token.clone()));
+            self.heard = now;
+        }
+        if let TokenState::Free(_) = flight.transaction.token.state {
+            self.hold = None;
+            return;
+        }
+        let hold = self.hold.get_or_insert(Hold {
+            revision,
+            written: revision,
+            until,
+            beaten: flight.sent,
+            commits: VecDeque::new(),
+            working: false,
+            leaving: None,
+        });
+        hold.revision = revision;
+        if !flight.transaction.changes.is_empty() {
+            hold.written = revision;
+        }
+        hold.until = hold.until.max(until);
+        self.outputs.extend(flight.completes.map(Output::Written));
+    }
+
+    /// The chain has gone on without us.
+    fn refused(&mut self, now: Time, revision: Revision, token: Option<Token>) {
+        if revision > self.owner.0 {
+            self.owner = (revision, token);
+            self.heard = now;
+        }
+        // A store that refuses what it should not is not asked again at once.
+        self.rested = self.rested.max(now + self.config.beat);
+        if self.hold.take().is_some() {
+            let by = self.owner.1.as_ref().map_or("something else", |token| &token.member);
+            self.stop(format!("the seat has been taken by {by}"));
+        }
+    }
+
+    fn stop(&mut self, why: String) {
+        if self.agent != Agent::Stopped {
+            self.agent = Agent::Stopped;
+            self.outputs.push_back(Output::Stop(why));
+        }
+    }
+
+    /// When this member may take the seat.
+    fn free_at(&self) -> Time {
+        let courtesy = self.config.courtesy();
+        let silence = self.heard + self.config.lease + courtesy;
+        let at = match &self.owner {
+            (0, _) => self.heard + courtesy,
+            (_, Some(Token { state: TokenState::Free(Some(to)), .. })) if *to == self.config.member => {
+                self.heard
+            }
+            (_, Some(Token { state: TokenState::Free(None), .. })) => self.heard + courtesy,
+            // Also of a token that a later version wrote: it may be a sign of life.
+            _ => silence,
+        };
+        at.max(self.rested)
+    }
+
+    /// Does what there is to do: the one place where something is decided.
+    fn look(&mut self, now: Time) {
+        self.look_at_agent(now);
+        if now >= self.hello {
+            self.hello = now + HELLO;
+            if self.known.is_some() && self.hold.is_none() && now >= self.rested {
+                self.outputs.push_back(Output::Hello(self.process.to_string()));
+            }
+        }
+        if let Some(flight) = &mut self.flight {
+            if now >= flight.again {
+                flight.id = self.next_request;
+                self.next_request += 1;
+                flight.again = now + self.config.beat;
+                self.outputs.push_back(Output::Transact(flight.id, flight.transaction.clone()));
+            }
+            return;
+        }
+        if self.hold.is_some() {
+            self.go_on(now);
+        } else if self.known.is_some() && now >= self.free_at() {
+            let (revision, _) = self.owner;
+            self.transact(now, revision, TokenState::Starting, Vec::new(), None);
+        }
+    }
+
+    /// Starts and stops the home agent.
+    fn look_at_agent(&mut self, now: Time) {
+        if self.hold.is_some() && matches!(self.agent, Agent::Until(_)) {
+            // What it has may be out of date.
+            self.stop("the seat has come back".into());
+        }
+        let writing = self.flight.as_ref().is_some_and(|flight| !flight.transaction.changes.is_empty());
+        match (&mut self.hold, self.agent) {
+            (Some(hold), Agent::Stopped)
+                if hold.leaving.is_none()
+                    && now < hold.until
+                    && !writing
+                    && self.known.is_some_and(|known| known >= hold.written) =>
+            {
+                self.agent = Agent::Runs;
+                self.outputs.push_back(Output::Start(self.records.clone()));
+            }
+            (Some(hold), Agent::Runs) if now >= hold.until + self.config.patience => {
+                hold.working = false;
+                hold.commits.clear();
+                self.stop("the store has not been reached for too long".into());
+            }
+            (None, Agent::Runs) => self.agent = Agent::Until(now + self.config.patience),
+            (None, Agent::Until(end)) => {
+                let next_works =
+                    self.owner.1.as_ref().is_some_and(|token| {
+                        token.state == TokenState::Working && token.process != self.process
+                    });
+                if next_works {
+                    self.stop("another member has the seat now".into());
+                } else if now >= end {
+                    self.stop("the seat has been given up".into());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What the owner has to write.
+    fn go_on(&mut self, now: Time) {
+        let better = self.better(now);
+        let Some(hold) = &mut self.hold else { return };
+        if hold.leaving.is_none() && hold.working && hold.commits.is_empty() {
+            hold.leaving = better.map(Some);
+        }
+        let state = if hold.working { TokenState::Working } else { TokenState::Starting };
+        let revision = hold.revision;
+        if let Some((number, changes)) = hold.commits.front_mut() {
+            let rest = changes.split_off(changes.len().min(MOST_CHANGES));
+            let piece = std::mem::replace(changes, rest);
+            let completes = changes.is_empty().then_some(*number);
+            if completes.is_some() {
+                hold.commits.pop_front();
+            }
+            hold.beaten = now;
+            self.transact(now, revision, state, piece, completes);
+        } else if let Some(to) = &hold.leaving {
+            let state = TokenState::Free(to.clone());
+            // Another may have it before we know that it could.
+            hold.until = hold.until.min(now);
+            self.transact(now, revision, state, Vec::new(), None);
+        } else if now >= hold.beaten + self.config.beat {
+            hold.beaten = now;
+            self.transact(now, revision, state, Vec::new(), None);
+        }
+    }
+
+    /// A member that is to have the seat rather than this one, and has been there for a while.
+    fn better(&self, now: Time) -> Option<String> {
+        let rank = self.config.rank_of(&self.config.member);
+        self.config.members.iter().take(rank).find_map(|name| {
+            let (since, last) = self.others.get(name)?;
+            let is_there =
+                now.saturating_since(*last) < GONE && last.saturating_since(*since) >= self.config.settled;
+            is_there.then(|| name.clone())
+        })
+    }
+
+    fn transact(
+        &mut self,
+        now: Time,
+        expected: Revision,
+        state: TokenState,
+        changes: Vec<Change>,
+        completes: Option<u64>,
+    ) {
+        self.count += 1;
+        let token =
+            Token { member: self.config.member.clone(), process: self.process, count: self.count, state };
+        let transaction = Transaction { expected, token, changes };
+        let id = self.next_request;
+        self.next_request += 1;
+        self.outputs.push_back(Output::Transact(id, transaction.clone()));
+        self.flight =
+            Some(Flight { id, first: id, transaction, sent: now, again: now + self.config.beat, completes });
+    }
+}

@@ -1,0 +1,149 @@
+//! One thing that happens, and what comes of it.
+
+use std::time::Duration;
+
+use carnet_fleet::{Role, SeatConfig};
+
+use crate::world::World;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn usual(_: &mut SeatConfig) {}
+
+fn quickly_settled(config: &mut SeatConfig) {
+    config.settled = Duration::from_secs(5);
+}
+
+/// A world in which the first member has the seat and works.
+fn settled(seed: u64) -> World {
+    let mut world = World::new(seed, usual);
+    world.until(MINUTE, |world| world.working() == [0]).expect("somebody has the seat");
+    world.run(Duration::from_secs(3));
+    world
+}
+
+#[test]
+fn the_first_of_the_list_has_the_seat() {
+    for seed in 0..50 {
+        let world = settled(seed);
+        assert_eq!(
+            [0, 1, 2].map(|member| world.role(member).expect("there is one")),
+            [Role::Owner, Role::Waiting, Role::Waiting]
+        );
+        assert!(world.acknowledged.len() > 20);
+        assert_eq!(world.takeovers, 1);
+    }
+}
+
+#[test]
+fn a_member_that_dies_is_followed_within_a_second() {
+    for seed in 0..200 {
+        let mut world = settled(seed);
+        let acknowledged = world.acknowledged.clone();
+        world.kill(0, MINUTE);
+        let taken = world.until(MINUTE, |world| world.working() == [1]).expect("the second takes the seat");
+        assert!(taken < Duration::from_secs(1), "{taken:?}, seed {seed}");
+        world.run(Duration::from_secs(2));
+        assert!(acknowledged.iter().all(|(key, value)| world.acknowledged[key] >= *value));
+        assert!(world.acknowledged != acknowledged, "nothing was acknowledged since");
+    }
+}
+
+#[test]
+fn two_members_that_die_together_are_followed_by_the_third() {
+    let mut world = settled(1);
+    world.kill(0, MINUTE);
+    world.kill(1, MINUTE);
+    let taken = world.until(MINUTE, |world| world.working() == [2]).expect("the third takes the seat");
+    assert!(taken < Duration::from_secs(1), "{taken:?}");
+}
+
+#[test]
+fn a_seat_that_is_given_up_is_never_without_a_home_agent() {
+    for seed in 0..100 {
+        let mut world = settled(seed);
+        world.give_up(0, Some("carla"));
+        let given = world.until(MINUTE, |world| {
+            assert!(!world.working().is_empty(), "nobody works");
+            world.working() == [2]
+        });
+        assert!(given.expect("it is taken") < Duration::from_millis(400), "{given:?}, seed {seed}");
+    }
+}
+
+#[test]
+fn a_seat_that_is_given_to_nobody_goes_to_the_next_and_one_given_to_the_dead_too() {
+    let mut world = settled(1);
+    world.give_up(0, None);
+    world.until(MINUTE, |world| world.working() == [1]).expect("the next takes it");
+    world.kill(2, MINUTE);
+    world.give_up(1, Some("carla"));
+    // Its lease has to pass.
+    let taken = world.until(MINUTE, |world| world.working() == [0]).expect("the first takes it");
+    assert!(taken > Duration::from_millis(400), "{taken:?}");
+}
+
+#[test]
+fn without_the_store_the_home_agent_forwards_and_acknowledges_nothing() {
+    let mut world = settled(1);
+    for member in 0..3 {
+        world.cut(member, Duration::from_secs(4));
+    }
+    world.run(Duration::from_millis(100));
+    let acknowledged = world.acknowledged.clone();
+    world.run(Duration::from_millis(3800));
+    assert_eq!((world.working(), &world.acknowledged), (vec![0], &acknowledged));
+    // Who comes back first may take the seat, for nobody knows of the other.
+    world.run(Duration::from_secs(2));
+    assert_eq!(world.working().len(), 1);
+    assert_ne!(world.acknowledged, acknowledged);
+}
+
+#[test]
+fn without_the_store_for_long_the_home_agent_stops_and_comes_back() {
+    let mut world = settled(1);
+    for member in 0..3 {
+        world.cut(member, Duration::from_secs(30));
+    }
+    world.run(Duration::from_secs(9));
+    assert_eq!(world.working(), [0]);
+    world.run(Duration::from_secs(3));
+    assert!(world.working().is_empty());
+    world.until(MINUTE, |world| !world.working().is_empty()).expect("it comes back");
+}
+
+#[test]
+fn a_member_that_is_cut_off_is_followed_and_stops_when_it_learns_of_it() {
+    let mut world = settled(1);
+    world.cut(0, Duration::from_secs(3));
+    let taken = world.until(MINUTE, |world| world.working().contains(&1)).expect("the second takes the seat");
+    assert!(taken < Duration::from_secs(1), "{taken:?}");
+    // It forwards still, but acknowledges nothing: the world would see it.
+    assert_eq!(world.working(), [0, 1]);
+    world.until(Duration::from_secs(4), |world| world.working() == [1]).expect("the first stops");
+}
+
+#[test]
+fn a_home_agent_that_fails_is_followed_at_once_and_rests() {
+    let mut world = settled(1);
+    world.fail(0);
+    let taken = world.until(MINUTE, |world| world.working() == [1]).expect("the second takes the seat");
+    assert!(taken < Duration::from_millis(400), "{taken:?}");
+    world.run(Duration::from_secs(4));
+    assert_eq!(world.working(), [1]);
+}
+
+#[test]
+fn who_is_to_have_the_seat_gets_it_back_without_a_gap() {
+    let mut world = World::new(1, quickly_settled);
+    world.until(MINUTE, |world| world.working() == [0]).expect("somebody has the seat");
+    world.kill(0, Duration::from_secs(2));
+    world.until(MINUTE, |world| world.working() == [1]).expect("the second takes the seat");
+    world.run(Duration::from_secs(4));
+    assert_eq!(world.working(), [1], "before it has settled");
+    let back = world.until(MINUTE, |world| {
+        assert!(!world.working().is_empty(), "nobody works");
+        world.working() == [0]
+    });
+    back.expect("it gets it back");
+}
