@@ -5,9 +5,16 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{As, LAB, folder, obstacle, repository, said, skipped};
 use serde_json::Value;
+
+/// What measures has the machine for itself, as far as this file goes: beside another evaluation no packet may pass in time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The carnet program, unless the test cannot be made here.
 fn carnet(test: &str) -> Option<PathBuf> {
@@ -215,6 +222,7 @@ fn by_the_schema(test: &str, out: &Path) {
 #[test]
 fn carnet_is_evaluated() {
     let Some(carnet) = carnet("evaluation") else { return };
+    let _alone = alone();
     let out = folder("evaluation");
     let run = eval(&carnet, &out, &[]);
     let told = said(&run);
@@ -254,6 +262,7 @@ fn carnet_is_evaluated() {
 #[test]
 fn a_static_tunnel_is_evaluated_without_any_change() {
     let Some(carnet) = carnet("evaluation of commands") else { return };
+    let _alone = alone();
     let out = folder("evaluation-commands");
     let command = "eval/examples/static-tunnel";
     let papers = ["nemo-basic-support", "nemo-low-end"];
