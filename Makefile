@@ -117,6 +117,7 @@ fuzz:
 
 faults:
 	CARNET_DAYS=5000 $(FUZZ) --package carnet-mobility --test suite faults::
+	CARNET_SCHEDULES=3000 $(FUZZ) --package carnet-fleet --test suite faults::
 
 test-kernel:
 	@tools/setup.sh test-kernel

@@ -36,7 +36,7 @@ use crate::facilities::Applications;
 use crate::geonet::{Geonet, next_event as next_geonet_event, until};
 use crate::record::{Header, Recorder};
 use crate::settings::security::{Furnished, furnish};
-use crate::state::{News, Place, State, StateKey};
+use crate::state::{News, Opening, Place, State, StateKey};
 use crate::upper_tester::{self, UpperTester};
 use crate::{answers, http, settings};
 
@@ -73,11 +73,7 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
     // Before the undo file beside it is touched: it would be that of the other station.
     http::is_stale(&config.station.socket)?;
     // Nor is anything made where the state cannot be used.
-    let (state, kept, warning) =
-        State::open(Place::of(store, config.station.state_dir.as_deref()), &config.station.name)?;
-    if let Some(warning) = warning {
-        warn!("{warning}");
-    }
+    let opening = Opening::of(Place::of(store, config.station.state_dir.as_deref()), &config.station.name)?;
     if let Err(error) = geonet_path::remove_leftovers() {
         warn!("devices that an earlier run has left stay: {error}");
     }
@@ -98,8 +94,22 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
     let mut signals = Signals::open(sources.clone());
     let mut counted = settings::counted(&config);
     let mut counting = self::counting(&config);
-    let platform = open_platform(&config)?;
-    let mut runner = Runner::new(config, platform, geonet, (state, kept))?;
+    let mut platform = open_platform(&config)?;
+    let seed = Seed::Octets(clock::random().context("cannot get randomness from the kernel")?);
+    if let Some(platform) = &mut platform {
+        accelerate(platform, &config, Station::flow_label_key_of(Rng::from_seed(seed)))?;
+    }
+    // With a store this takes until the station is wanted: what takes long to prepare is done.
+    let opened = tokio::select! {
+        opened = tokio::task::spawn_blocking(|| State::open(opening)) => opened?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
+    let (state, kept, warning) = opened?;
+    if let Some(warning) = warning {
+        warn!("{warning}");
+    }
+    let mut runner = Runner::new(config, platform, geonet, seed, (state, kept))?;
     runner.upper_tester = upper_tester;
     runner.carry_out();
     runner.tell_mtu();
@@ -326,12 +336,13 @@ struct Runner {
 impl Runner {
     fn new(
         config: Config,
-        mut platform: Option<Platform>,
+        platform: Option<Platform>,
         geonet: Option<Geonet>,
+        seed: Seed,
         (state, kept): (State, PersistentState),
     ) -> anyhow::Result<Runner> {
         let header = Header {
-            seed: Seed::Octets(clock::random().context("cannot get randomness from the kernel")?),
+            seed,
             time: clock::now(),
             wall: clock::wall(),
             state: kept,
@@ -349,9 +360,6 @@ impl Runner {
         let mut station = Station::new(station_config, header.state, rng, header.time, header.wall);
         if let Some(entity) = security {
             station.secure(header.time, header.wall, entity);
-        }
-        if let Some(platform) = &mut platform {
-            accelerate(platform, &config, station.flow_label_key())?;
         }
         let mut runner = Runner {
             station,

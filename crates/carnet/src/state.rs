@@ -72,6 +72,42 @@ impl<'a> Place<'a> {
     }
 }
 
+/// What writes the state.
+#[derive(Debug)]
+enum Medium {
+    File(Journal),
+    Store(Remote),
+}
+
+/// The state's place, which can be reached.
+#[derive(Debug)]
+pub struct Opening {
+    path: PathBuf,
+    medium: Option<Medium>,
+    records: Vec<(Key, String)>,
+    torn: u64,
+}
+
+impl Opening {
+    /// Opens the file, or connects to the store.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn of(place: Place<'_>, name: &str) -> anyhow::Result<Opening> {
+        Ok(match place {
+            Place::Nowhere => Opening { path: PathBuf::new(), medium: None, records: Vec::new(), torn: 0 },
+            Place::Directory(directory) => {
+                let (path, journal, Found { records, torn }) = open_journal(directory, name)?;
+                Opening { path, medium: Some(Medium::File(journal)), records, torn }
+            }
+            Place::Store(socket) => {
+                let medium = Some(Medium::Store(Remote::open(socket)?));
+                Opening { path: socket.to_owned(), medium, records: Vec::new(), torn: 0 }
+            }
+        })
+    }
+}
+
 /// The changes that wait, and what waits for them. Without a directory nothing is kept, and nothing waits.
 #[derive(Debug)]
 pub struct State(Option<Queue>);
@@ -94,30 +130,27 @@ struct Queue {
 
 impl State {
     /// Opens the state of the station `name`, with what is in it and what there is to say about it. A directory is
-    /// created if it is missing.
+    /// created if it is missing. A store says when this station is wanted, and this waits for it.
     ///
     /// # Errors
     /// When it cannot be read, or not be understood: a station does not start with half of it.
-    pub fn open(place: Place<'_>, name: &str) -> anyhow::Result<(State, PersistentState, Option<String>)> {
-        let (path, records, warning, medium) = match place {
-            Place::Nowhere => return Ok((State(None), PersistentState::default(), None)),
-            Place::Directory(directory) => {
-                let (path, journal, found) = open_journal(directory, name)?;
-                let torn = found.torn;
-                let warning = (torn > 0).then(|| {
-                    format!(
-                        "{}: the last {torn} octets are of a commit that a crash interrupted, and are cut off; nobody \
-                         was told of what was in it",
-                        path.display()
-                    )
-                });
-                (path, found.records, warning, Medium::File(journal))
+    pub fn open(opening: Opening) -> anyhow::Result<(State, PersistentState, Option<String>)> {
+        let Opening { path, medium, records, torn } = opening;
+        let (medium, records) = match medium {
+            None => return Ok((State(None), PersistentState::default(), None)),
+            Some(Medium::Store(mut remote)) => {
+                let records = remote.records().with_context(|| format!("the store {}", path.display()))?;
+                (Medium::Store(remote), records)
             }
-            Place::Store(socket) => {
-                let (remote, records) = Remote::open(socket)?;
-                (socket.to_owned(), records, None, Medium::Store(remote))
-            }
+            Some(file) => (file, records),
         };
+        let warning = (torn > 0).then(|| {
+            format!(
+                "{}: the last {torn} octets are of a commit that a crash interrupted, and are cut off; nobody was told \
+                 of what was in it",
+                path.display()
+            )
+        });
         let mut loaded = PersistentState::default();
         let mut nodes = Vec::new();
         for (key, text) in records {
@@ -246,12 +279,6 @@ impl State {
         }
         packets
     }
-}
-
-/// What writes the state.
-enum Medium {
-    File(Journal),
-    Store(Remote),
 }
 
 /// Opens the file of a station.

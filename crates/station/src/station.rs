@@ -261,6 +261,12 @@ impl Station {
         self.forwarder.flow_label_key()
     }
 
+    /// The same of a station that will be made with this randomness: for a fast path that is there before it.
+    pub fn flow_label_key_of(mut rng: Rng) -> u64 {
+        // The first thing that `new` makes of it.
+        Forwarder::new(&mut rng).flow_label_key()
+    }
+
     /// All that is wanted from the data path now.
     pub fn desired_entries(&self) -> impl Iterator<Item = &Entry> {
         self.desired.entries()

@@ -1,6 +1,6 @@
 //! Records that somebody else keeps: `carnet-fleet`, which starts this program with `--store SOCKET`.
 //!
-//! Lines of JSON over a UNIX socket. It begins with what there is, `["2001:db8:1::1234","{...}"]` for each record and then an
+//! Lines of JSON over a UNIX socket. When this station is wanted it begins with what there is, `["2001:db8:1::1234","{...}"]` for each record and then an
 //! empty line. Then each commit is a line, `[["own","{...}"],["2001:db8:1::5678",null]]`, and its answer an empty line when
 //! it is stored. The end of the connection is the end of the station: others may have its place.
 
@@ -20,22 +20,24 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Connects, and gets what there is.
+    /// Connects.
     ///
     /// # Errors
-    /// When nobody is there, or what it says cannot be understood.
-    pub fn open(path: &Path) -> anyhow::Result<(Remote, Vec<(Key, String)>)> {
+    /// When nobody is there.
+    pub fn open(path: &Path) -> anyhow::Result<Remote> {
         let connect = || {
             let stream = UnixStream::connect(path)?;
             let reader = BufReader::new(stream.try_clone()?);
             io::Result::Ok(Remote { stream, reader })
         };
-        let mut remote = connect().with_context(|| format!("cannot reach the store {}", path.display()))?;
-        let records = remote.records().with_context(|| format!("the store {}", path.display()))?;
-        Ok((remote, records))
+        connect().with_context(|| format!("cannot reach the store {}", path.display()))
     }
 
-    fn records(&mut self) -> anyhow::Result<Vec<(Key, String)>> {
+    /// Waits for what there is: until this station is the one that is wanted.
+    ///
+    /// # Errors
+    /// When it never will be, or what is said cannot be understood.
+    pub fn records(&mut self) -> anyhow::Result<Vec<(Key, String)>> {
         let (mut records, mut line) = (Vec::new(), String::new());
         loop {
             line.clear();

@@ -17,8 +17,12 @@ fn text(state: &PersistentState) -> Option<String> {
     Some(serde_json::to_string(state).expect("serialises"))
 }
 
+fn opened(place: Place<'_>) -> anyhow::Result<(State, PersistentState, Option<String>)> {
+    State::open(Opening::of(place, "bus")?)
+}
+
 fn open(directory: &Path) -> (State, PersistentState) {
-    let (state, loaded, warning) = State::open(Place::Directory(directory), "bus").expect("opens");
+    let (state, loaded, warning) = opened(Place::Directory(directory)).expect("opens");
     assert_eq!(warning, None);
     (state, loaded)
 }
@@ -92,7 +96,7 @@ async fn a_disk_that_takes_nothing_is_told_once() {
 
 #[tokio::test]
 async fn without_a_directory_nothing_is_kept_and_nothing_waits() {
-    let (mut state, loaded, _) = State::open(Place::Nowhere, "bus").expect("opens");
+    let (mut state, loaded, _) = opened(Place::Nowhere).expect("opens");
     assert_eq!((loaded, state.is_kept()), (PersistentState::default(), false));
     state.set(Key::Own, text(&own(1)));
     state.commit();
@@ -105,7 +109,7 @@ async fn what_an_earlier_version_has_left_is_taken_over_and_rubbish_is_refused()
     let scratch = Scratch::new();
     let old = scratch.path().join("bus.json");
     fs::write(&old, b"{\"mobile_router\": 5}").expect("writes");
-    let refused = State::open(Place::Directory(scratch.path()), "bus").expect_err("refused");
+    let refused = opened(Place::Directory(scratch.path())).expect_err("refused");
     assert!(format!("{refused:#}").contains("bus.json cannot be used"), "{refused:#}");
     fs::write(&old, text(&own(7)).unwrap_or_default()).expect("writes");
     let (mut state, loaded) = open(scratch.path());
@@ -115,7 +119,7 @@ async fn what_an_earlier_version_has_left_is_taken_over_and_rubbish_is_refused()
     let path = scratch.path().join("bus.state");
     let octets = fs::read(&path).expect("a file");
     fs::write(&path, [&octets[..octets.len() - 20], b"@ 1 0"].concat()).expect("writes");
-    let (_, loaded, warning) = State::open(Place::Directory(scratch.path()), "bus").expect("opens");
+    let (_, loaded, warning) = opened(Place::Directory(scratch.path())).expect("opens");
     assert_eq!(loaded, PersistentState::default());
     assert!(warning.is_some_and(|warning| warning.contains("a crash interrupted")), "told");
 }
@@ -138,7 +142,7 @@ async fn what_another_keeps_is_acknowledged_when_it_says_so() {
         writeln!(stream).expect("it reads");
         commit
     });
-    let (mut state, loaded, warning) = State::open(Place::Store(&socket), "bus").expect("opens");
+    let (mut state, loaded, warning) = opened(Place::Store(&socket)).expect("opens");
     assert_eq!((loaded, warning), (own(7), None));
     state.set(Key::Own, text(&own(8)));
     state.hold(packet(1));

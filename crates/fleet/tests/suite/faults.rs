@@ -2,7 +2,7 @@
 //! home agents fail, seats are given up. The world checks after each step that no two members have the seat, and at each
 //! start that everything acknowledged is there.
 //!
-//! `CARNET_FLEET_SCHEDULES` says how many; `CARNET_FLEET_SEED` runs one.
+//! `CARNET_SCHEDULES`, when this is compiled, says how many; `CARNET_SEED` runs one.
 
 use std::time::Duration;
 
@@ -49,12 +49,11 @@ fn schedule(seed: u64) -> [u64; 3] {
 
 #[test]
 fn no_two_members_have_a_seat_and_nothing_acknowledged_is_lost() {
-    if let Ok(seed) = std::env::var("CARNET_FLEET_SEED") {
-        schedule(seed.parse().expect("a number"));
+    if let Some(seed) = option_env!("CARNET_SEED").and_then(|text| text.parse().ok()) {
+        schedule(seed);
         return;
     }
-    let count: u64 =
-        std::env::var("CARNET_FLEET_SCHEDULES").map_or(60, |count| count.parse().expect("a number"));
+    let count = option_env!("CARNET_SCHEDULES").and_then(|text| text.parse().ok()).unwrap_or(60);
     let mut total = [0; 3];
     for seed in 0..count {
         for (sum, one) in total.iter_mut().zip(schedule(seed)) {

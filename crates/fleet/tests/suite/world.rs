@@ -217,10 +217,8 @@ impl World {
             Next::Told(member, life, id, outcome) if self.alive(member, life) => {
                 self.with(member, |seat, now| seat.handle_outcome(now, id, outcome));
             }
-            Next::Hello(member, life, value) => {
-                if self.alive(member, life) {
-                    self.put(vec![(Key::Member(NAMES[member].into()), Some(value))]);
-                }
+            Next::Hello(member, life, value) if self.alive(member, life) => {
+                self.put(vec![(Key::Member(NAMES[member].into()), Some(value))]);
             }
             Next::Follow(member, watch) => {
                 let values = self.store.keys.iter().map(|(key, (_, value))| (key.clone(), value.clone()));

@@ -1,6 +1,7 @@
 //! A home agent's process: `carnet run`, which keeps its records here instead of on the disk.
 //!
-//! It is told where by `--store`, and says that it works as to systemd (`sd_notify`). The end of that connection is its
+//! It is started before it is wanted, and waits for its records: what takes long, as loading BPF programs, is done then.
+//! It is told where they are by `--store`, and says that it works as to systemd (`sd_notify`). The end of that connection is its
 //! end: so it is stopped, and so it ends when this program does, however that may be. It says no farewell then, for
 //! the home agent goes on elsewhere.
 
@@ -50,29 +51,36 @@ pub struct Recipe {
 /// A process that runs, or is about to.
 #[derive(Debug)]
 pub struct Agent {
-    stop: Option<Sender<()>>,
+    begin: Option<Sender<BTreeMap<String, String>>>,
     written: UnboundedSender<()>,
     /// What it says.
     pub news: UnboundedReceiver<News>,
 }
 
 impl Agent {
-    /// Starts one with these records.
-    pub fn start(recipe: Recipe, records: BTreeMap<String, String>) -> Agent {
-        let (stop, stopped) = channel(1);
+    /// Starts one that waits.
+    pub fn start(recipe: Recipe) -> Agent {
+        let (begin, begun) = channel(1);
         let (written, told) = unbounded_channel();
         let (tell, news) = unbounded_channel();
         tokio::spawn(async move {
-            let ended = live(recipe, records, stopped, told, &tell).await;
+            let ended = live(recipe, begun, told, &tell).await;
             let (why, told) = ended.unwrap_or_else(|error| (format!("{error:#}"), false));
             let _ = tell.send(News::Ended(why, told));
         });
-        Agent { stop: Some(stop), written, news }
+        Agent { begin: Some(begin), written, news }
+    }
+
+    /// Gives it its records: from now on it is the home agent. To be done once.
+    pub fn begin(&self, records: BTreeMap<String, String>) {
+        if let Some(begin) = &self.begin {
+            let _ = begin.try_send(records);
+        }
     }
 
     /// Tells it to end. [`News::Ended`] comes when it has.
     pub fn stop(&mut self) {
-        self.stop = None;
+        self.begin = None;
     }
 
     /// Tells it that its oldest commit is stored.
@@ -84,8 +92,7 @@ impl Agent {
 /// From its start to its end.
 async fn live(
     recipe: Recipe,
-    records: BTreeMap<String, String>,
-    mut stopped: Receiver<()>,
+    mut begun: Receiver<BTreeMap<String, String>>,
     mut told: UnboundedReceiver<()>,
     tell: &UnboundedSender<News>,
 ) -> anyhow::Result<(String, bool)> {
@@ -104,29 +111,30 @@ async fn live(
         .spawn()
         .with_context(|| format!("cannot start {}", recipe.program.display()))?;
     let (mut commits, mut taken) = (0_u64, None::<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>);
+    // Records for which it is not there yet.
+    let mut early = None;
     let mut notice = [0; 256];
     loop {
         tokio::select! {
             status = child.wait() => return Ok((of(status?), false)),
-            _ = stopped.recv() => {
-                drop((listener, taken));
-                return Ok((end(&mut child).await?, true));
-            }
+            records = begun.recv() => match (records, &mut taken) {
+                (Some(records), Some((_, stream))) => give(stream, &records).await?,
+                (Some(records), None) => early = Some(records),
+                (None, _) => {
+                    drop((listener, taken));
+                    return Ok((end(&mut child).await?, true));
+                }
+            },
             Ok(length) = readiness.recv(&mut notice) => {
                 if notice[..length].split(|octet| *octet == b'\n').any(|line| line == b"READY=1") {
                     let _ = tell.send(News::Working);
                 }
             }
-            Ok((mut stream, _)) = listener.accept(), if taken.is_none() => {
-                let mut text = Vec::new();
-                for record in &records {
-                    serde_json::to_writer(&mut text, &record)?;
-                    text.push(b'\n');
+            Ok((stream, _)) = listener.accept(), if taken.is_none() => {
+                let (read, mut write) = stream.into_split();
+                if let Some(records) = early.take() {
+                    give(&mut write, &records).await?;
                 }
-                text.push(b'\n');
-                // It reads all before it does anything else.
-                stream.write_all(&text).await.context("it does not take its records")?;
-                let (read, write) = stream.into_split();
                 taken = Some((BufReader::new(read).lines(), write));
             }
             line = next_line(&mut taken) => {
@@ -146,6 +154,17 @@ async fn live(
             }
         }
     }
+}
+
+/// Says what there is. It reads all before it does anything else.
+async fn give(stream: &mut OwnedWriteHalf, records: &BTreeMap<String, String>) -> anyhow::Result<()> {
+    let mut text = Vec::new();
+    for record in records {
+        serde_json::to_writer(&mut text, &record)?;
+        text.push(b'\n');
+    }
+    text.push(b'\n');
+    stream.write_all(&text).await.context("it does not take its records")
 }
 
 /// The next line. Safe to cancel.

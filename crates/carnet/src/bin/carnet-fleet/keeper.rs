@@ -15,6 +15,8 @@ use tracing::{info, warn};
 use crate::agent::{self, Agent, Recipe};
 use crate::etcd::{Connection, Prefix, Server};
 
+/// After a home agent that has ended by itself.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Between two attempts to follow the store.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -39,7 +41,10 @@ pub struct Place {
 /// What the home agent does here.
 #[derive(Debug)]
 enum Process {
-    None,
+    /// There is none until then; what it begins with, if it is wanted.
+    None(Instant, Option<BTreeMap<String, String>>),
+    /// It waits until it is wanted.
+    Waits(Agent),
     Runs(Agent),
     /// It has been told to end; what the next one begins with, if there is to be one.
     Ends(Agent, Option<BTreeMap<String, String>>),
@@ -82,7 +87,7 @@ impl Keeper {
             following: None,
             follows: 0,
             blind: false,
-            process: Process::None,
+            process: Process::None(Instant::now(), None),
             role: Role::Blind,
         }
     }
@@ -96,17 +101,24 @@ impl Keeper {
         let mut ending = false;
         loop {
             self.carry_out();
-            if ending
-                && !matches!(self.seat.role(), Role::Owner | Role::Leaving)
-                && matches!(self.process, Process::None)
-            {
-                return;
+            if ending && !matches!(self.seat.role(), Role::Owner | Role::Leaving) {
+                match &mut self.process {
+                    Process::None(..) => return,
+                    Process::Waits(_) => self.stop(),
+                    Process::Runs(_) | Process::Ends(..) => {}
+                }
             }
-            let due = self.began + Duration::from_nanos(self.seat.next_timeout().as_nanos());
+            let mut due = self.began + Duration::from_nanos(self.seat.next_timeout().as_nanos());
+            if let Process::None(from, _) = &self.process {
+                due = due.min(*from);
+            }
             tokio::select! {
                 Some(news) = self.store.recv() => self.hear_store(news),
                 news = agent_news(&mut self.process) => self.hear_agent(news),
-                () = tokio::time::sleep_until(due.into()) => self.seat.handle_timeout(self.now()),
+                () = tokio::time::sleep_until(due.into()) => {
+                    self.seat.handle_timeout(self.now());
+                    self.prepare();
+                }
                 _ = end.changed(), if !ending => {
                     ending = true;
                     let now = self.now();
@@ -114,6 +126,35 @@ impl Keeper {
                 }
             }
         }
+    }
+
+    /// Starts a home agent that waits, if it is time.
+    fn prepare(&mut self) {
+        if let Process::None(from, wanted) = &mut self.process
+            && *from <= Instant::now()
+        {
+            let (agent, wanted) = (Agent::start(self.recipe.clone()), wanted.take());
+            self.process = match wanted {
+                Some(records) => {
+                    agent.begin(records);
+                    Process::Runs(agent)
+                }
+                None => Process::Waits(agent),
+            };
+        }
+    }
+
+    /// Has the home agent end, whether it waits or works.
+    fn stop(&mut self) {
+        let nothing = Process::None(Instant::now(), None);
+        self.process = match std::mem::replace(&mut self.process, nothing) {
+            Process::Runs(mut agent) | Process::Waits(mut agent) => {
+                agent.stop();
+                Process::Ends(agent, None)
+            }
+            Process::Ends(agent, _) => Process::Ends(agent, None),
+            Process::None(from, _) => Process::None(from, None),
+        };
     }
 
     fn hear_store(&mut self, news: FromStore) {
@@ -150,20 +191,24 @@ impl Keeper {
                 self.seat.handle_working(now);
             }
             agent::News::Commit(number, changes) => self.seat.commit(now, number, changes),
-            agent::News::Ended(why, told) => match std::mem::replace(&mut self.process, Process::None) {
-                Process::Ends(_, next) => {
-                    if !told {
-                        warn!("seat {}: the home agent: {why}", self.name);
+            agent::News::Ended(why, told) => {
+                let nothing = Process::None(Instant::now() + PAUSE, None);
+                match std::mem::replace(&mut self.process, nothing) {
+                    Process::Ends(_, next) => {
+                        if !told {
+                            warn!("seat {}: the home agent: {why}", self.name);
+                        }
+                        self.process = Process::None(Instant::now(), next);
                     }
-                    if let Some(records) = next {
-                        self.process = Process::Runs(Agent::start(self.recipe.clone(), records));
+                    Process::Runs(_) => {
+                        warn!("seat {}: the home agent has ended: {why}", self.name);
+                        self.seat.handle_ended(now, &why);
+                    }
+                    Process::Waits(_) | Process::None(..) => {
+                        warn!("seat {}: a home agent that waits has ended: {why}", self.name);
                     }
                 }
-                _ => {
-                    warn!("seat {}: the home agent has ended: {why}", self.name);
-                    self.seat.handle_ended(now, &why);
-                }
-            },
+            }
         }
     }
 
@@ -188,21 +233,19 @@ impl Keeper {
                 }
                 Output::Start(records) => {
                     info!("seat {}: starts the home agent with {} records", self.name, records.len());
-                    self.process = match std::mem::replace(&mut self.process, Process::None) {
+                    let nothing = Process::None(Instant::now(), None);
+                    self.process = match std::mem::replace(&mut self.process, nothing) {
+                        Process::Waits(agent) | Process::Runs(agent) => {
+                            agent.begin(records);
+                            Process::Runs(agent)
+                        }
                         Process::Ends(agent, _) => Process::Ends(agent, Some(records)),
-                        _ => Process::Runs(Agent::start(self.recipe.clone(), records)),
+                        Process::None(from, _) => Process::None(from, Some(records)),
                     };
                 }
                 Output::Stop(why) => {
                     info!("seat {}: stops the home agent: {why}", self.name);
-                    self.process = match std::mem::replace(&mut self.process, Process::None) {
-                        Process::Runs(mut agent) => {
-                            agent.stop();
-                            Process::Ends(agent, None)
-                        }
-                        Process::Ends(agent, _) => Process::Ends(agent, None),
-                        Process::None => Process::None,
-                    };
+                    self.stop();
                 }
                 Output::Written(_) => {
                     if let Process::Runs(agent) = &self.process {
@@ -252,11 +295,13 @@ fn words(role: Role) -> &'static str {
 
 async fn agent_news(process: &mut Process) -> agent::News {
     match process {
-        Process::Runs(agent) | Process::Ends(agent, _) => match agent.news.recv().await {
-            Some(news) => news,
-            None => std::future::pending().await,
-        },
-        Process::None => std::future::pending().await,
+        Process::Waits(agent) | Process::Runs(agent) | Process::Ends(agent, _) => {
+            match agent.news.recv().await {
+                Some(news) => news,
+                None => std::future::pending().await,
+            }
+        }
+        Process::None(..) => std::future::pending().await,
     }
 }
 
