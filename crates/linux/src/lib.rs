@@ -41,6 +41,8 @@ mod settings;
 pub mod signal;
 mod tunnel;
 mod undo;
+#[cfg(panic = "abort")]
+mod unwinder;
 pub mod virtual_link;
 
 pub use alarm::Alarm;
