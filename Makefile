@@ -41,7 +41,7 @@ help:
 	@echo 'make test-book  every command, config and link of the pages (part of make test)'
 	@echo 'make deb     a Debian package in out/deb'
 	@echo 'make test-deb  that package in a clean Debian: installed, run, removed (needs root and debootstrap)'
-	@echo 'make test-openwrt  the package for OpenWrt in a root made of BusyBox: UCI, init script, hook (part of make test)'
+	@echo 'make test-openwrt  the package for OpenWrt in a root made of BusyBox: UCI, init script, hook (part of make test); size of its program'
 	@echo 'make container  an image for podman (or BUILDER=buildah), of the program linked with musl'
 	@echo 'make test-container  that image: built, run as a home agent, killed, stopped (needs root; make test does it with another build)'
 
@@ -86,6 +86,7 @@ test-eval:
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
+	$(CARGO) clippy --package carnet --no-default-features --features bpf,geonet,replay --quiet -- --deny warnings
 	$(CARGO) clippy --package carnet --no-default-features --quiet -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --workspace --no-deps --document-private-items --quiet
 	tools/conventions.sh
@@ -235,7 +236,7 @@ test-deb:
 test-openwrt:
 	@tools/setup.sh test
 	$(CARGO) build --bin carnet
-	$(CARNET_PYTHON) tools/test-openwrt target/debug/carnet
+	small=$$(tools/openwrt.sh) && $(CARNET_PYTHON) tools/test-openwrt target/debug/carnet "$$small"
 
 # Of another program: CONTAINER_ARGS=PROGRAM
 CONTAINER_ARGS ?=

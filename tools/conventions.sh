@@ -38,7 +38,7 @@ may carnet-its carnet-base carnet-geonet carnet-wire foldhash thiserror
 may carnet-security aws-lc-rs bp256 bp384 carnet-base carnet-geonet carnet-its carnet-wire ecdsa p256 p384 sha2 thiserror
 may carnet-fleet carnet-base serde serde_json
 may carnet-station carnet-base carnet-geonet carnet-its carnet-mobility carnet-security carnet-wire foldhash ipnet serde serde_json thiserror
-may carnet-api ipnet serde serde_json thiserror toml
+may carnet-api carnet-base ipnet serde serde_json thiserror toml
 may carnet-settings carnet-api carnet-base carnet-geonet carnet-its carnet-mobility carnet-station carnet-wire serde serde_json thiserror
 may carnet-sim-ffi carnet-api carnet-base carnet-geonet carnet-settings carnet-station serde_json
 

@@ -1,22 +1,34 @@
 //! What the linker may leave out of the program.
 //!
 //! - Relative relocations take 140 kB in a position-independent program; packed, next to nothing
-//!   (the dynamic loader has to know them: glibc 2.36, as in Debian 12).
+//!   (the dynamic loader has to know them: glibc 2.36, as in Debian 12; musl 1.2.4, as in OpenWrt 23.05).
 //! - Functions that have become the same octets are one (`--icf`, which only LLVM's linker has: rustc brings it for this
-//!   target). Nothing here compares addresses of functions.
+//!   target, and for musl by request). Nothing here compares addresses of functions.
 //! - Tables for unwinding take 600 kB, and nobody reads them where a panic aborts:
 //!   `discard-unwind-tables.ld`.
+
+use std::path::PathBuf;
+use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=discard-unwind-tables.ld");
     let cargo = |name: &str| std::env::var(name).unwrap_or_default();
-    if cargo("CARGO_CFG_TARGET_OS") != "linux" || cargo("CARGO_CFG_TARGET_ENV") != "gnu" {
+    let library = cargo("CARGO_CFG_TARGET_ENV");
+    if cargo("CARGO_CFG_TARGET_OS") != "linux" || !matches!(library.as_str(), "gnu" | "musl") {
         return;
     }
     println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     let chosen = std::env::var("RUSTC_LINKER").is_ok() || cargo("CARGO_ENCODED_RUSTFLAGS").contains("link");
     if cargo("TARGET") == "x86_64-unknown-linux-gnu" && cargo("HOST") == cargo("TARGET") && !chosen {
+        println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
+    }
+    if library == "musl"
+        && !chosen
+        && let Some(folder) = linker_of_llvm(&cargo("HOST"))
+    {
+        println!("cargo::rustc-link-arg-bins=-fuse-ld=lld");
+        println!("cargo::rustc-link-arg-bins=-B{}", folder.display());
         println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
     }
     // Cargo does not say what a panic does; "release" stands for all profiles derived from it.
@@ -27,4 +39,13 @@ fn main() {
             cargo("CARGO_MANIFEST_DIR")
         );
     }
+}
+
+/// Where rustc has the linker of LLVM by a name that C compilers look for.
+fn linker_of_llvm(host: &str) -> Option<PathBuf> {
+    let rustc = std::env::var_os("RUSTC")?;
+    let output = Command::new(rustc).args(["--print", "sysroot"]).output().ok()?;
+    let sysroot = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    let folder = sysroot.join("lib/rustlib").join(host).join("bin/gcc-ld");
+    folder.join("ld.lld").is_file().then_some(folder)
 }

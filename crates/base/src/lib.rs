@@ -8,6 +8,7 @@ mod endpoint;
 pub mod hex;
 mod limiter;
 mod link;
+pub mod parts;
 mod queue;
 mod rng;
 mod small_map;

@@ -73,6 +73,7 @@ Example:
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
+    #[cfg(feature = "replay")]
     /// Play a recording (`station.record`) again and print what the station did, as JSON lines.
     #[command(after_help = "\
 The same config and recording give the same outputs, to the octet. Nothing is sent anywhere.
@@ -183,6 +184,7 @@ Examples:
         #[command(flatten)]
         station: Station,
     },
+    #[cfg(feature = "geonet")]
     /// Set an area for GeoNetworking packets while the station runs, or remove it.
     #[command(after_help = "\
 Around a place, around this station or around another one, with which it moves. Whatever is sent to its IPv6
@@ -194,6 +196,7 @@ Examples:
   carnet area convoy --around 1400:0200:0000:000a --radius 200m
   carnet area near --remove")]
     Area(AreaCommand),
+    #[cfg(feature = "geonet")]
     /// Ask stations over GeoNetworking to answer: who they are, where, how many hops away and how fast.
     #[command(after_help = "\
 Stations that run carnet answer. The exit status is 1 when nobody does.
@@ -203,6 +206,7 @@ Examples:
   carnet gnping 02:00:00:00:00:0a --count 10     by MAC address
   carnet gnping area:crossing --timeout 500ms    everybody in an area that has a name")]
     Gnping(GnPing),
+    #[cfg(feature = "geonet")]
     /// Send one packet over GeoNetworking.
     #[command(after_help = "\
 guc goes to a station (--to), gac and gbc to an area (--area or --circle), tsb and shb to everybody.
@@ -214,6 +218,7 @@ Examples:
   carnet gnsend gac --circle 48.8375,2.1008,300 --scf --payload 0102
   carnet gnsend tsb --hops 3 --payload 0102")]
     Gnsend(GnSend),
+    #[cfg(feature = "geonet")]
     /// Print what GeoNetworking delivers to this station, one JSON line for each payload, until Ctrl-C.
     #[command(after_help = "\
 Examples:
@@ -222,6 +227,7 @@ Examples:
   carnet gnrecv --next-header btp-b
   carnet gnrecv | jq 'select(.type == \"gbc\") | .payload'")]
     Gnrecv(GnRecv),
+    #[cfg(feature = "geonet")]
     /// Tell others of an event on the road, or that it is over (DENM).
     #[command(after_help = "\
 Who is told keeps it on his map until it is over: `carnet show ldm`.

@@ -11,14 +11,14 @@ mod sending;
 use std::future::pending;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use carnet_api::address::{GnAddress, MacAddress, Octets};
 use carnet_api::config::{self, GeonetAddress};
 use carnet_api::model::{
     GeonetStatus, GnNextHeader, GnPacketType, GnPingEvent, GnPingRequest, GnReceived, GnStation, GnTarget,
     Location,
 };
-use carnet_base::{RateLimiter, Time, WallTime, sort_by_key};
+use carnet_base::{RateLimiter, Time, WallTime, parts, sort_by_key};
 use carnet_geonet::dcc::Gate;
 use carnet_geonet::location_table::{Entry, LocationTable};
 use carnet_geonet::{ReceivedFrame, Router};
@@ -83,6 +83,8 @@ pub enum GeonetEvent {
 /// Everything of a GeoNetworking router that is not the router itself.
 #[derive(Debug)]
 pub struct Geonet {
+    /// Without it there is none.
+    _part: parts::Geonet,
     link: FrameLink,
     /// Those of IPv6.
     pub interfaces: Interfaces,
@@ -117,6 +119,25 @@ pub struct Geonet {
 }
 
 impl Geonet {
+    /// One that may be there. (Asked where its type is known, unlike `Option::as_ref`: it tells the compiler that without
+    /// the part there is none.)
+    #[allow(clippy::match_as_ref)]
+    pub fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
+        match geonet {
+            Some(geonet) => Some(geonet),
+            None => None,
+        }
+    }
+
+    /// The same, to be changed.
+    #[allow(clippy::match_as_ref)]
+    pub fn of_mut(geonet: &mut Option<Geonet>) -> Option<&mut Geonet> {
+        match geonet {
+            Some(geonet) => Some(geonet),
+            None => None,
+        }
+    }
+
     /// Opens the link and the source of positions. `undo` is where it is written down what to put back, `wants` whether
     /// there shall be a fast path; `uplinks` are the mobile router's, of which an interface of IPv6 over GeoNetworking
     /// may be one; `facilities` is whether there are any.
@@ -130,6 +151,7 @@ impl Geonet {
         uplinks: Vec<String>,
         facilities: bool,
     ) -> anyhow::Result<Geonet> {
+        let Some(part) = parts::geonet() else { bail!("this program was built without GeoNetworking") };
         let seed = clock::random().context("cannot get randomness from the kernel")?;
         let seed = u64::from_ne_bytes(seed);
         let mid = match config.address {
@@ -171,6 +193,7 @@ impl Geonet {
             told: None,
             news: RateLimiter::new(NEWS, NEWS_INTERVAL),
             fast_path: FastPath::open(wants)?,
+            _part: part,
         };
         geonet.align(clock::now());
         Ok(geonet)
@@ -493,8 +516,10 @@ impl Geonet {
 /// [`Geonet::next_event`], or nothing for ever.
 pub async fn next_event(geonet: &mut Option<Geonet>) -> Result<GeonetEvent> {
     match geonet {
+        // What waits is made whether it is ever asked or not.
+        #[cfg(feature = "geonet")]
         Some(geonet) => geonet.next_event().await,
-        None => pending().await,
+        _ => pending().await,
     }
 }
 

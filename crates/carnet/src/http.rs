@@ -36,6 +36,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Router, middleware, serve as serve_http};
 use carnet_api::config::Http;
 use carnet_api::model::{ErrorBody, missed};
+use carnet_base::parts;
 use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -229,7 +230,11 @@ fn handle(method: MethodFilter, handler: Handler) -> MethodRouter<App> {
 }
 
 fn router(app: App) -> Router {
-    Router::new()
+    let mut router = Router::new();
+    if parts::geonet().is_some() {
+        router = router.merge(geonet::router()).merge(facilities::router());
+    }
+    router
         .route("/v1/status", get(|app, _| app.ask(Request::Status)))
         .route("/v1/bindings", get(|app, _| app.ask(Request::Bindings)))
         .route("/v1/uplinks", get(|app, _| app.ask(Request::Uplinks)))
@@ -257,8 +262,6 @@ fn router(app: App) -> Router {
             "/v1/signal",
             post(|app, body| app.tell(body, |signal, reply| Request::Signal { signal, reply })),
         )
-        .merge(geonet::router())
-        .merge(facilities::router())
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "no such path") })
         .method_not_allowed_fallback(|| async {
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know that method")

@@ -7,6 +7,8 @@
 //!   archive.
 
 #![forbid(unsafe_code)]
+// A small program has less to do with what is there.
+#![cfg_attr(not(all(feature = "geonet", feature = "replay")), allow(dead_code, unused_imports))]
 
 mod answers;
 mod check;
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
             },
             Err(errors) => return check::refuse(&errors),
         },
+        #[cfg(feature = "replay")]
         Command::Replay { config, recording } => match Config::load(&config) {
             Ok(config) => record::replay(&config, &recording, &mut io::stdout().lock()),
             Err(errors) => return check::refuse(&errors),
@@ -114,14 +117,21 @@ fn talk(command: Command) -> anyhow::Result<()> {
                     None => client::drain::revoke_all(&client).await,
                 }
             }
+            #[cfg(feature = "geonet")]
             Command::Area(command) => client::geonet::area(command).await,
+            #[cfg(feature = "geonet")]
             Command::Gnping(command) => client::geonet::ping(command).await,
+            #[cfg(feature = "geonet")]
             Command::Gnsend(command) => client::geonet::send(command).await,
+            #[cfg(feature = "geonet")]
             Command::Gnrecv(command) => client::geonet::receive(command).await,
+            #[cfg(feature = "geonet")]
             Command::Denm(command) => client::facilities::denm(command).await,
             Command::SupportBundle(command) => support::bundle(command).await,
             // Taken care of before there is a runtime.
-            Command::Run { .. } | Command::Check { .. } | Command::Replay { .. } => Ok(()),
+            Command::Run { .. } | Command::Check { .. } => Ok(()),
+            #[cfg(feature = "replay")]
+            Command::Replay { .. } => Ok(()),
         }
     })
 }

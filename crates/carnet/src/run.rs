@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use carnet_api::config::Config;
 use carnet_api::model;
-use carnet_base::{RateLimiter, Rng, Seed, Time};
+use carnet_base::{RateLimiter, Rng, Seed, Time, parts};
 use carnet_linux::signal::Signals;
 use carnet_linux::{
     Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, TunnelIo, TunnelReader,
@@ -116,7 +116,7 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
     runner.place_fast_path();
     // Config and state as they were read, and the first changes, are many times what is kept of them.
     carnet_linux::give_back_memory();
-    if let Some(why) = runner.geonet.as_mut().and_then(|geonet| geonet.interfaces.failure()) {
+    if let Some(why) = Geonet::of_mut(&mut runner.geonet).and_then(|geonet| geonet.interfaces.failure()) {
         runner.close().await;
         bail!("geonet.ipv6_interface cannot be had: {why}");
     }
@@ -363,7 +363,9 @@ impl Runner {
         }
         let mut runner = Runner {
             station,
-            applications: config.facilities.as_ref().map(|_| Applications::new(&config.station.name)),
+            applications: parts::geonet()
+                .filter(|_| config.facilities.is_some())
+                .map(|part| Applications::new(part, &config.station.name)),
             config,
             reader: platform.as_ref().map(|platform| TunnelReader::new(platform.tunnel())),
             writer: platform.as_ref().map(|platform| TunnelWriter::new(platform.tunnel())),
@@ -662,7 +664,7 @@ impl Runner {
             self.carry(packet);
         }
         self.flush();
-        if let Some(Err(error)) = self.geonet.as_mut().map(Geonet::close) {
+        if let Some(Err(error)) = Geonet::of_mut(&mut self.geonet).map(Geonet::close) {
             error!("{error}");
         }
         if let Some(Err(error)) = self.platform.map(Platform::close) {

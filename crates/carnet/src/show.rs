@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use carnet_api::model::{
     AnnouncedService, Area, Binding, Counters, Group, Location, Policy, Role, Route, Status, Tunnel, Uplink,
 };
+use carnet_base::parts;
 use serde_json::Value;
 
 use crate::cli::Table;
@@ -22,6 +23,14 @@ const NOTHING: &str = "-";
 
 /// Lays out the answer to `carnet show` for a terminal of `width` columns; `None`: any width will do.
 pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Result<String> {
+    use serde::de::Error;
+    let of_geonet = !matches!(
+        what,
+        Table::Bindings | Table::Uplinks | Table::Tunnels | Table::Routes | Table::Policies | Table::Counters
+    );
+    if of_geonet && parts::geonet().is_none() {
+        return Err(serde_json::Error::custom("this program was built without GeoNetworking"));
+    }
     Ok(match what {
         Table::Bindings => bindings(&serde_json::from_value::<Vec<Binding>>(answer)?, width),
         Table::Uplinks => uplinks(&serde_json::from_value::<Vec<Uplink>>(answer)?, width),

@@ -29,8 +29,9 @@
 use std::future::pending;
 use std::net::SocketAddr;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use carnet_api::config;
+use carnet_base::parts;
 use carnet_station::io::{Area, AreaShape, Delivered, GeonetRequest, GeonetTransport, Position};
 use carnet_wire::btp::{BtpA, BtpB};
 use carnet_wire::geonet::LongPositionVector;
@@ -212,6 +213,8 @@ fn indication(number: u8, payload: &[u8]) -> Option<Vec<u8>> {
 /// The port of the test system.
 #[derive(Debug)]
 pub struct UpperTester {
+    /// Without it there is none.
+    _part: parts::Geonet,
     socket: UdpSocket,
     /// Who is told of what is delivered: whoever spoke last.
     tester: Option<SocketAddr>,
@@ -226,10 +229,17 @@ impl UpperTester {
     /// # Errors
     /// When it cannot be had.
     pub async fn open(config: &config::Conformance) -> anyhow::Result<UpperTester> {
+        let Some(part) = parts::geonet() else { bail!("this program was built without GeoNetworking") };
         let socket = UdpSocket::bind(config.upper_tester)
             .await
             .with_context(|| format!("conformance.upper_tester: cannot listen at {}", config.upper_tester))?;
-        Ok(UpperTester { socket, tester: None, version: Version::default(), displacement: (0, 0) })
+        Ok(UpperTester {
+            _part: part,
+            socket,
+            tester: None,
+            version: Version::default(),
+            displacement: (0, 0),
+        })
     }
 
     /// Waits for a message. Safe to cancel.
@@ -325,8 +335,9 @@ pub fn moved(position: Position, north: i32, east: i32) -> Option<Position> {
 /// The next message, or nothing for ever. Safe to cancel.
 pub async fn next_message(upper_tester: &mut Option<UpperTester>) -> (SocketAddr, Message) {
     match upper_tester {
+        #[cfg(feature = "geonet")]
         Some(upper_tester) => upper_tester.receive().await,
-        None => pending().await,
+        _ => pending().await,
     }
 }
 

@@ -15,6 +15,7 @@ pub mod recording;
 use std::net::Ipv6Addr;
 
 use carnet_api::config::{self, Auth, Config, MultipleCareOf, Registration, Replay};
+use carnet_base::parts;
 use carnet_mobility::agents::{AgentAddress, AgentsConfig};
 use carnet_mobility::home_agent::{
     AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents, Peer,
@@ -106,7 +107,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         nesting: router.nesting,
         direct_networks: router.direct_routes.clone(),
     });
-    let geonet = config.geonet.as_ref().map(|geonet| {
+    let geonet = config.geonet.as_ref().filter(|_| parts::geonet().is_some()).map(|geonet| {
         let facilities = config
             .facilities
             .as_ref()

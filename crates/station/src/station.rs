@@ -14,7 +14,7 @@ mod path_mtus;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
 
-use carnet_base::{Interface, Rng, SmallMap, Time, WallTime, next_of};
+use carnet_base::{Interface, Rng, SmallMap, Time, WallTime, next_of, parts};
 use carnet_geonet::dcc::Gate;
 use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
 use carnet_geonet::multicast::MulticastProxy;
@@ -135,12 +135,12 @@ impl Station {
             dropped: BTreeMap::new(),
             rng,
         };
-        if let Some(settings) = config.geonet.clone() {
+        if let (Some(part), Some(settings)) = (parts::geonet(), config.geonet.clone()) {
             station.virtual_interfaces =
                 settings.ipv6.as_ref().map(Ipv6Config::interfaces).unwrap_or_default();
             let rng = Rng::new(station.rng.u64());
             match settings.address {
-                Some(address) => station.geonet = Some(Geonet::new(settings, address, rng)),
+                Some(address) => station.geonet = Some(Geonet::new(part, settings, address, rng)),
                 None => station.awaited = Some((settings, rng)),
             }
         }
@@ -177,22 +177,22 @@ impl Station {
 
     /// The GeoNetworking router, if the station is one.
     pub fn geonet(&self) -> Option<&carnet_geonet::Router> {
-        self.geonet.as_ref().map(Geonet::router)
+        Geonet::of(&self.geonet).map(Geonet::router)
     }
 
     /// The facilities above it, if the station has any.
     pub fn facilities(&self) -> Option<&Facilities> {
-        self.geonet.as_ref().and_then(Geonet::facilities)
+        Geonet::of(&self.geonet).and_then(Geonet::facilities)
     }
 
     /// The multicast proxy, if the station has one.
     pub fn multicast(&self) -> Option<&MulticastProxy> {
-        self.geonet.as_ref().and_then(Geonet::multicast)
+        Geonet::of(&self.geonet).and_then(Geonet::multicast)
     }
 
     /// The adaptation sublayer of IPv6 over GeoNetworking, if the station has one.
     pub fn ipv6_adaptation(&self) -> Option<&Adaptation> {
-        self.geonet.as_ref().and_then(Geonet::ipv6)
+        Geonet::of(&self.geonet).and_then(Geonet::ipv6)
     }
 
     /// The GeoNetworking router draws its sequence numbers from here from now on, as a fast path does. In a recording it
@@ -223,25 +223,25 @@ impl Station {
     }
 
     fn secured(&self) -> Option<&Secured> {
-        self.geonet.as_ref().and_then(Geonet::secured).or(self.awaited_security.as_ref())
+        Geonet::of(&self.geonet).and_then(Geonet::secured).or(self.awaited_security.as_ref())
     }
 
     /// The areas that were set at run time: name, what it is, when it ends, where it is now.
     pub fn geo_destinations(&self, now: Time) -> impl Iterator<Item = GeoDestination<'_>> {
-        self.geonet.iter().flat_map(move |geonet| geonet.geo_destinations(now))
+        Geonet::of(&self.geonet).into_iter().flat_map(move |geonet| geonet.geo_destinations(now))
     }
 
     pub(crate) fn ipv6_reordered(&self) -> Option<(u64, u64)> {
-        self.geonet.as_ref().and_then(Geonet::reordered)
+        Geonet::of(&self.geonet).and_then(Geonet::reordered)
     }
 
     /// The gate in front of the radio, where there is one.
     pub fn congestion(&self) -> Option<&Gate<Held>> {
-        self.geonet.as_ref().and_then(Geonet::gate)
+        Geonet::of(&self.geonet).and_then(Geonet::gate)
     }
 
     pub(crate) fn ipv6_acknowledgements(&self) -> Option<(u64, u64)> {
-        self.geonet.as_ref().and_then(Geonet::acknowledgements)
+        Geonet::of(&self.geonet).and_then(Geonet::acknowledgements)
     }
 
     /// Gives back the octets of an [`Output::Frame`] or [`Output::Ipv6`] that has been carried out, to be used again.
@@ -297,7 +297,7 @@ impl Station {
 
     /// When [`crate::io::Input::Timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let geonet = self.geonet.as_ref().and_then(Geonet::poll_timeout);
+        let geonet = Geonet::of(&self.geonet).and_then(Geonet::poll_timeout);
         let neighbours = self.neighbours().and_then(Mnpp::poll_timeout);
         self.mobility_timeout().into_iter().chain(geonet).chain(neighbours).min()
     }

@@ -15,6 +15,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use carnet_base::parts;
 use ipnet::Ipv6Net;
 use toml::de::DeTable;
 
@@ -166,6 +167,12 @@ impl Draft {
         let facilities = root.get("facilities");
         let security = root.get("security");
         let conformance = root.get("conformance");
+        let above = [&geonet, &facilities, &security, &conformance];
+        if parts::geonet().is_none() {
+            for value in above.into_iter().flatten() {
+                value.refuse("this program was built without GeoNetworking, expected no such table");
+            }
+        }
         Draft {
             has_role: [&home_agent, &mobile_router, &mobile_node, &geonet].iter().any(|role| role.is_some()),
             station: station.and_then(|value| read_station(&value.table(&schema::STATION)?)),
@@ -181,14 +188,16 @@ impl Draft {
                 .and_then(|(value, kind)| {
                     Some(MobileRouterDraft::read(&value.table(kind.section)?, kind, sink))
                 }),
-            geonet: geonet.and_then(|value| Some(GeonetDraft::read(&value.table(&schema::GEONET)?, sink))),
-            facilities: facilities.and_then(|value| {
+            geonet: parts::geonet().zip(geonet).and_then(|(part, value)| {
+                Some(GeonetDraft::read(part, &value.table(&schema::GEONET)?, sink))
+            }),
+            facilities: parts::geonet().and(facilities).and_then(|value| {
                 Some(FacilitiesDraft::read(value.at(), &value.table(&schema::FACILITIES)?))
             }),
-            security: security.and_then(|value| {
+            security: parts::geonet().and(security).and_then(|value| {
                 Some(SecurityDraft::read(value.at(), &value.table(&schema::SECURITY)?, sink))
             }),
-            conformance: conformance.and_then(|value| {
+            conformance: parts::geonet().and(conformance).and_then(|value| {
                 Some(ConformanceDraft::read(value.at(), &value.table(&schema::CONFORMANCE)?))
             }),
         }

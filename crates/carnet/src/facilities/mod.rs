@@ -15,6 +15,7 @@ pub mod words;
 use std::sync::Arc;
 
 use carnet_api::model::{ActionId, Triggered, Vehicle};
+use carnet_base::parts;
 use carnet_geonet::geodesy::Position;
 use carnet_its::cam::Cam;
 use carnet_its::denm::Denm;
@@ -62,6 +63,8 @@ impl Subscription {
 /// The applications of a station.
 #[derive(Debug)]
 pub struct Applications {
+    /// Without it there are none.
+    _part: parts::Geonet,
     messages: broadcast::Sender<Arc<Heard>>,
     /// Who says so, in messages for other gateways: the station's name.
     name: String,
@@ -74,8 +77,9 @@ pub struct Applications {
 }
 
 impl Applications {
-    pub fn new(name: &str) -> Applications {
+    pub fn new(part: parts::Geonet, name: &str) -> Applications {
         Applications {
+            _part: part,
             messages: broadcast::channel(MESSAGES).0,
             name: name.to_owned(),
             triggered: None,

@@ -18,14 +18,14 @@ use crate::upper_tester::Message;
 impl Runner {
     /// Lets the router know where the station is now, so that what it sends says so.
     pub(super) fn update_position(&mut self) {
-        let position = self.geonet.as_mut().and_then(|geonet| geonet.position_now(clock::now()));
+        let position = Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.position_now(clock::now()));
         if let Some(position) = position {
             self.move_to(position);
         }
     }
 
     fn tell_position(&mut self, now: Time) {
-        if let Some(position) = self.geonet.as_mut().and_then(|geonet| geonet.tell(now)) {
+        if let Some(position) = Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.tell(now)) {
             self.move_to(position);
         }
     }
@@ -48,7 +48,8 @@ impl Runner {
         match event {
             GeonetEvent::Link(LinkEvent::Frames) => self.frames(now, wall)?,
             GeonetEvent::Link(LinkEvent::Changed(state)) => {
-                let changed = self.geonet.as_mut().and_then(|geonet| geonet.link_changed(now, state));
+                let changed =
+                    Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.link_changed(now, state));
                 if let Some(address) = changed {
                     self.input(Input::GeonetAddress(address.0));
                     self.tell_position(now);
@@ -83,7 +84,7 @@ impl Runner {
             GeonetEvent::Report => {
                 self.tell_position(now);
                 self.place_fast_path();
-                if let Some(report) = self.geonet.as_mut().and_then(|geonet| geonet.report(now)) {
+                if let Some(report) = Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.report(now)) {
                     self.input(Input::GeonetReport(report));
                 }
             }
@@ -112,7 +113,8 @@ impl Runner {
         }
         // What is received may be answered.
         self.update_position();
-        let unacknowledged = self.geonet.as_mut().map_or(Ok(Vec::new()), Geonet::unacknowledged)?;
+        let unacknowledged =
+            Geonet::of_mut(&mut self.geonet).map_or(Ok(Vec::new()), Geonet::unacknowledged)?;
         for frame in unacknowledged {
             self.input(Input::Unacknowledged(frame));
         }
@@ -138,7 +140,9 @@ impl Runner {
             self.input(Input::Timeout);
         }
         self.update_position();
-        if let Some(octets) = self.geonet.as_mut().and_then(|geonet| geonet.new_backlog(&self.station)) {
+        if let Some(octets) =
+            Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.new_backlog(&self.station))
+        {
             self.input(Input::GeonetBacklog(octets));
         }
         let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return };
@@ -189,9 +193,9 @@ impl Runner {
     /// Puts the fast path of GeoNetworking where the interfaces are, and tells the station that there is one.
     pub(super) fn place_fast_path(&mut self) {
         let is_router = self.station.geonet().is_some();
-        let changed = self.geonet.as_mut().and_then(|geonet| geonet.place_fast_path(is_router));
+        let changed = Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.place_fast_path(is_router));
         if let Some(is) = changed {
-            let numbers = self.geonet.as_ref().and_then(Geonet::sequence_numbers);
+            let numbers = Geonet::of(&self.geonet).and_then(Geonet::sequence_numbers);
             if let Some(numbers) = numbers.filter(|_| is) {
                 self.station.share_sequence_numbers(numbers);
             }
@@ -203,7 +207,7 @@ impl Runner {
     pub(super) fn tell_mtu(&mut self) {
         // Only a router can be told.
         if self.station.geonet().is_some()
-            && let Some(mtu) = self.geonet.as_mut().and_then(Geonet::new_mtu)
+            && let Some(mtu) = Geonet::of_mut(&mut self.geonet).and_then(Geonet::new_mtu)
         {
             self.input(Input::GeonetMtu(mtu));
         }

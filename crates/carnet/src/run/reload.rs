@@ -52,7 +52,7 @@ impl Runner {
         if let Some(geonet) = &mut self.geonet {
             geonet.interfaces.set_uplinks(both);
         }
-        let gn_address = self.geonet.as_ref().and_then(Geonet::address);
+        let gn_address = Geonet::of(&self.geonet).and_then(Geonet::address);
         let station_config = settings::station(&config, gn_address);
         self.station.reconfigure(clock::now(), clock::wall(), station_config);
         self.persist(Kept::Own);

@@ -1,6 +1,7 @@
 //! What operators ask of a running station.
 
 use carnet_api::model::{DrainRequest, GnPingEvent, GnPingRequest, HandoverRequest, RevokeRequest};
+use carnet_base::{Time, parts};
 use carnet_geonet::Router;
 use carnet_linux::signal::PLAUSIBLE;
 use carnet_linux::{Platform, TunnelWriter, clock};
@@ -20,7 +21,7 @@ impl Runner {
         match request {
             Request::Status(reply) => {
                 let uptime = now.saturating_since(self.started);
-                let geonet = self.geonet.as_ref().map(|geonet| geonet.status(self.station.geonet()));
+                let geonet = Geonet::of(&self.geonet).map(|geonet| geonet.status(self.station.geonet()));
                 let _ = reply.send(answers::status(
                     &self.config,
                     self.platform.as_ref().map(Platform::path),
@@ -49,7 +50,7 @@ impl Runner {
                 let mut counters = answers::counters(&self.station, self.platform.as_ref());
                 let errors = self.writer.as_ref().map(TunnelWriter::errors);
                 counters.extend(errors.map(|errors| ("tunnel.write_errors".into(), errors)));
-                counters.extend(self.geonet.iter_mut().flat_map(Geonet::counters));
+                counters.extend(Geonet::of_mut(&mut self.geonet).into_iter().flat_map(Geonet::counters));
                 let _ = reply.send(counters);
             }
             Request::Handover { handover, reply } => {
@@ -80,6 +81,16 @@ impl Runner {
                 };
                 let _ = reply.send(result);
             }
+            other => {
+                if let Some(part) = parts::geonet() {
+                    self.request_of_geonet(part, now, other);
+                }
+            }
+        }
+    }
+
+    fn request_of_geonet(&mut self, _: parts::Geonet, now: Time, request: Request) {
+        match request {
             Request::Neighbours(reply) => {
                 let _ = reply
                     .send(self.ask_geonet(|geonet, router| geonet.locations(router, clock::wall(), true)));
@@ -152,13 +163,14 @@ impl Runner {
             }
             Request::GnReceive(reply) => {
                 let _ = reply.send(self.ask_geonet(|geonet, _| geonet.subscribe()));
-                self.geonet.iter_mut().for_each(Geonet::tell_listeners);
+                Geonet::of_mut(&mut self.geonet).into_iter().for_each(Geonet::tell_listeners);
             }
+            _ => tracing::error!("a request that nobody answers"),
         }
     }
 
     pub(super) fn ask_geonet<T>(&self, question: impl FnOnce(&Geonet, &Router) -> T) -> Answer<T> {
-        let geonet = self.geonet.as_ref().ok_or(answers::NO_GEONET)?;
+        let geonet = Geonet::of(&self.geonet).ok_or(answers::NO_GEONET)?;
         match self.station.geonet() {
             Some(router) => Ok(question(geonet, router)),
             None => Err(format!("this station waits for {}", geonet.awaited())),
@@ -166,10 +178,10 @@ impl Runner {
     }
 
     fn ping(&mut self, ping: &GnPingRequest) -> Answer<mpsc::Receiver<GnPingEvent>> {
-        let geonet = self.geonet.as_mut().ok_or(answers::NO_GEONET)?;
+        let geonet = Geonet::of_mut(&mut self.geonet).ok_or(answers::NO_GEONET)?;
         let (identifier, request, events) = geonet.ping(clock::now(), ping, &self.station)?;
         if let Err(refusal) = self.try_input(Input::Geonet(request)) {
-            self.geonet.iter_mut().for_each(|geonet| geonet.abandon(identifier));
+            Geonet::of_mut(&mut self.geonet).into_iter().for_each(|geonet| geonet.abandon(identifier));
             return Err(refusal);
         }
         Ok(events)

@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use carnet_base::parts;
 use serde_json::{Value, json};
 
 use super::Bundle;
@@ -70,7 +71,12 @@ const ASKED: [(&str, &[&str]); 12] = [
 pub(super) fn program() -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "features": { "security": cfg!(feature = "security") },
+        "features": {
+            "security": cfg!(feature = "security"),
+            "bpf": parts::bpf().is_some(),
+            "geonet": parts::geonet().is_some(),
+            "replay": cfg!(feature = "replay"),
+        },
         "architecture": std::env::consts::ARCH,
         "c_library": if cfg!(target_env = "musl") { "musl" } else { "gnu" },
     })

@@ -32,7 +32,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::task::Context;
 
-use carnet_base::{Endpoint, set_of};
+use carnet_base::{Endpoint, parts, set_of};
 use carnet_station::forwarding::desired::{self, TunnelEnd};
 use ipnet::Ipv6Net;
 
@@ -43,6 +43,9 @@ pub(crate) use kernel::is_ours;
 use policy::Routing;
 use programs::{Kind, Programs};
 use selection::{Selection, is_for_programs};
+
+/// Why there are no programs in such a program.
+const WITHOUT_BPF: &str = "this program was built without BPF programs";
 
 /// A way that packets take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,7 +216,7 @@ enum InUse {
     #[default]
     None,
     /// BPF programs.
-    Programs(Box<Programs>),
+    Programs(Box<Programs>, parts::Bpf),
     /// Tunnel devices.
     Kernel(Box<Kernel>),
 }
@@ -227,8 +230,11 @@ impl FastPath {
     ) -> (FastPath, Vec<(Path, String)>) {
         let mut obstacles = Vec::new();
         for path in &config.paths {
-            let programs =
-                |kind| Programs::open(kind, config, tunnel_device).map(|p| InUse::Programs(Box::new(p)));
+            let programs = |kind| {
+                let Some(part) = parts::bpf() else { return Err(WITHOUT_BPF.to_owned()) };
+                let programs = Programs::open(kind, config, tunnel_device)?;
+                Ok(InUse::Programs(Box::new(programs), part))
+            };
             let result = match path {
                 Path::Bpf => programs(Kind::Tc),
                 Path::Xdp => programs(Kind::Xdp),
@@ -238,7 +244,7 @@ impl FastPath {
             };
             match result {
                 Ok(kind) => {
-                    if matches!(kind, InUse::Programs(_))
+                    if matches!(kind, InUse::Programs(..))
                         && let Err(error) = settings::forward_ipv4_from(desired::TUNNEL_DEVICE)
                     {
                         tracing::debug!("what a home agent sends inside IPv4 takes the slow path: {error}");
@@ -260,7 +266,7 @@ impl FastPath {
     pub(crate) fn path(&self) -> Path {
         match &self.kind {
             InUse::None => Path::Tun,
-            InUse::Programs(programs) => programs.path(),
+            InUse::Programs(programs, _) => programs.path(),
             InUse::Kernel(_) => Path::Kernel,
         }
     }
@@ -269,7 +275,7 @@ impl FastPath {
     pub(crate) fn path_of(&self, local: Endpoint, remote: Endpoint) -> Path {
         let carries = match &self.kind {
             InUse::None => false,
-            InUse::Programs(programs) => programs.table.has((local, remote)),
+            InUse::Programs(programs, _) => programs.table.has((local, remote)),
             InUse::Kernel(kernel) => local.ipv6().zip(remote.ipv6()).is_some_and(|ends| kernel.carries(ends)),
         };
         if carries { self.path() } else { Path::Tun }
@@ -277,15 +283,15 @@ impl FastPath {
 
     /// Whether it takes what comes inside IPv4, packet by packet.
     pub(crate) fn takes_datagrams(&self) -> bool {
-        matches!(self.kind, InUse::Programs(_))
+        matches!(self.kind, InUse::Programs(..))
     }
 
     /// A tunnel is there, or is another than before.
     pub(crate) fn set(&mut self, tunnel: &Arc<desired::Tunnel>) {
         match &mut self.kind {
             InUse::None => return,
-            InUse::Programs(programs) if is_for_programs(tunnel) => return programs.table.set(tunnel),
-            InUse::Programs(_) => {}
+            InUse::Programs(programs, _) if is_for_programs(tunnel) => return programs.table.set(tunnel),
+            InUse::Programs(..) => {}
             InUse::Kernel(kernel) => {
                 if let Some(tunnel) = Tunnel::of(tunnel) {
                     return kernel.set(&tunnel);
@@ -300,8 +306,8 @@ impl FastPath {
     pub(crate) fn remove(&mut self, tunnel: &desired::Tunnel) {
         match &mut self.kind {
             InUse::None => return,
-            InUse::Programs(programs) if is_for_programs(tunnel) => return programs.remove(tunnel),
-            InUse::Programs(_) => {}
+            InUse::Programs(programs, _) if is_for_programs(tunnel) => return programs.remove(tunnel),
+            InUse::Programs(..) => {}
             InUse::Kernel(kernel) => {
                 if let Some(tunnel) = Tunnel::of(tunnel) {
                     return kernel.remove(&tunnel);
@@ -325,7 +331,7 @@ impl FastPath {
     }
 
     fn tell_socket(&mut self, local: Endpoint) {
-        let InUse::Programs(programs) = &mut self.kind else { return };
+        let InUse::Programs(programs, _) = &mut self.kind else { return };
         let mut indices =
             self.sockets.iter().filter(|(known, _)| known.local == local).map(|(_, index)| *index);
         // By which of several nobody can tell.
@@ -346,7 +352,7 @@ impl FastPath {
         let distributor = self.selection.distributor(binding);
         match &mut self.kind {
             InUse::None => {}
-            InUse::Programs(programs) => {
+            InUse::Programs(programs, _) => {
                 programs.table.hold(binding, others);
                 programs.table.distribute(binding, distributor.map(rules::rules));
             }
@@ -364,7 +370,7 @@ impl FastPath {
     ) -> Result<(), String> {
         let result = match &mut self.kind {
             InUse::None => Ok(()),
-            InUse::Programs(programs) => programs.commit(),
+            InUse::Programs(programs, _) => programs.commit(),
             InUse::Kernel(kernel) => kernel.commit(requests, slow),
         };
         if result.is_err() {
@@ -382,7 +388,7 @@ impl FastPath {
         heard: Heard,
         narrow: bool,
     ) -> Result<(), String> {
-        let InUse::Programs(programs) = &mut self.kind else { return Ok(()) };
+        let InUse::Programs(programs, _) = &mut self.kind else { return Ok(()) };
         let known = programs.are_crowded(&heard.crowded);
         let result = match narrow
             && known
@@ -403,7 +409,7 @@ impl FastPath {
     }
 
     fn learn_routing(&mut self, requests: &mut Requests) -> Result<(), String> {
-        let InUse::Programs(programs) = &mut self.kind else { return Ok(()) };
+        let InUse::Programs(programs, _) = &mut self.kind else { return Ok(()) };
         let result = self.routing.learn(programs, requests);
         if result.is_err() {
             self.kind = InUse::None;
@@ -421,7 +427,7 @@ impl FastPath {
     ) -> crate::error::Result<u64> {
         match &mut self.kind {
             InUse::Kernel(kernel) => kernel.note_lost(requests, dirty, links, addresses),
-            InUse::None | InUse::Programs(_) => Ok(0),
+            InUse::None | InUse::Programs(..) => Ok(0),
         }
     }
 
@@ -444,14 +450,14 @@ impl FastPath {
     pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         match &mut self.kind {
             InUse::None | InUse::Kernel(_) => Vec::new(),
-            InUse::Programs(programs) => programs.follow(links),
+            InUse::Programs(programs, _) => programs.follow(links),
         }
     }
 
     /// Follows what interfaces can do, in the task that waits for it; what could not be done comes back as from [`Self::follow`].
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Vec<String> {
         match &mut self.kind {
-            InUse::Programs(programs) => match programs.receivers.poll(cx) {
+            InUse::Programs(programs, _) => match programs.receivers.poll(cx) {
                 true => programs.follow_receivers(),
                 false => Vec::new(),
             },
@@ -463,7 +469,7 @@ impl FastPath {
     pub(crate) fn set_ports(&mut self, ports: Ports) {
         match &mut self.kind {
             InUse::None => {}
-            InUse::Programs(programs) => {
+            InUse::Programs(programs, _) => {
                 programs.ports = ports;
                 self.routing.doubt();
             }
@@ -474,7 +480,7 @@ impl FastPath {
     /// The ends of tunnels into which packets went since they were last named.
     pub(crate) fn used(&mut self) -> Vec<TunnelEnds> {
         match &mut self.kind {
-            InUse::Programs(programs) => programs.used(),
+            InUse::Programs(programs, _) => programs.used(),
             _ => Vec::new(),
         }
     }
@@ -482,7 +488,7 @@ impl FastPath {
     /// Where packets of new flows into the tunnel of a mobile router went since this was asked last, where it notes that.
     pub(crate) fn sought(&mut self) -> Vec<Ipv6Addr> {
         match &mut self.kind {
-            InUse::Programs(programs) => programs.sought(),
+            InUse::Programs(programs, _) => programs.sought(),
             InUse::None | InUse::Kernel(_) => Vec::new(),
         }
     }
@@ -491,7 +497,7 @@ impl FastPath {
     pub(crate) fn neighbours(&self, within: std::time::Duration) -> Vec<(u32, std::net::IpAddr)> {
         match &self.kind {
             InUse::None | InUse::Kernel(_) => Vec::new(),
-            InUse::Programs(programs) => programs.neighbours(within),
+            InUse::Programs(programs, _) => programs.neighbours(within),
         }
     }
 
@@ -499,7 +505,7 @@ impl FastPath {
     pub(crate) fn concerns(&mut self, packet: &[u8]) -> bool {
         match &mut self.kind {
             InUse::Kernel(kernel) => kernel.concerns(packet),
-            InUse::None | InUse::Programs(_) => false,
+            InUse::None | InUse::Programs(..) => false,
         }
     }
 
@@ -522,7 +528,7 @@ impl FastPath {
     pub(crate) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         match &self.kind {
             InUse::None => HashMap::new(),
-            InUse::Programs(programs) => programs.tunnel_traffic(),
+            InUse::Programs(programs, _) => programs.tunnel_traffic(),
             InUse::Kernel(kernel) => kernel.tunnel_traffic(),
         }
     }
@@ -531,7 +537,8 @@ impl FastPath {
     /// want to be told of all tunnels again and of the interfaces; meanwhile the slow path does their work. Returned
     /// is whether that is so.
     pub(crate) fn grow(&mut self, config: &FastPathConfig, tunnel_device: u32) -> Result<bool, String> {
-        let InUse::Programs(programs) = &self.kind else { return Ok(false) };
+        let InUse::Programs(programs, part) = &self.kind else { return Ok(false) };
+        let part = *part;
         if programs.has_room_for(config) {
             return Ok(false);
         }
@@ -540,7 +547,7 @@ impl FastPath {
         self.kind = InUse::None;
         let mut programs = Programs::open(kind, config, tunnel_device)?;
         self.routing.tell(&mut programs)?;
-        self.kind = InUse::Programs(Box::new(programs));
+        self.kind = InUse::Programs(Box::new(programs), part);
         let known: Vec<(Binding, bool)> = self.selection.bindings().collect();
         known.into_iter().for_each(|(binding, others)| self.hold(binding, others));
         let sockets: BTreeSet<Endpoint> = set_of(self.sockets.keys().map(|socket| socket.local));
@@ -552,7 +559,7 @@ impl FastPath {
     pub(crate) fn counters(&self) -> FastPathCounters {
         match &self.kind {
             InUse::None => FastPathCounters::default(),
-            InUse::Programs(programs) => programs.counters(),
+            InUse::Programs(programs, _) => programs.counters(),
             InUse::Kernel(kernel) => kernel.counters(),
         }
     }

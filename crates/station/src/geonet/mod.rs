@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use carnet_base::{RateLimiter, Rng, Time};
+use carnet_base::{RateLimiter, Rng, Time, parts};
 use carnet_geonet::geo_destinations::GeoDestinations;
 use carnet_geonet::ipv6_adaptation::in_order::InOrder;
 use carnet_geonet::ipv6_adaptation::patience::Patience;
@@ -58,6 +58,8 @@ pub struct GeonetSettings {
 /// The GeoNetworking part of a station.
 #[derive(Debug)]
 pub(crate) struct Geonet {
+    /// Without it there is none.
+    _part: parts::Geonet,
     router: Router,
     ipv6: Option<Adaptation>,
     multicast: Option<MulticastProxy>,
@@ -81,13 +83,33 @@ pub(crate) struct Geonet {
 }
 
 impl Geonet {
-    pub(crate) fn new(settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
+    /// One that may be there. (Asked where its type is known, unlike `Option::as_ref`: it tells the compiler that without
+    /// the part there is none.)
+    #[allow(clippy::match_as_ref)]
+    pub(crate) fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
+        match geonet {
+            Some(geonet) => Some(geonet),
+            None => None,
+        }
+    }
+
+    /// The same, to be changed.
+    #[allow(clippy::match_as_ref)]
+    pub(crate) fn of_mut(geonet: &mut Option<Geonet>) -> Option<&mut Geonet> {
+        match geonet {
+            Some(geonet) => Some(geonet),
+            None => None,
+        }
+    }
+
+    pub(crate) fn new(part: parts::Geonet, settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
         let GeonetSettings { mib, ipv6, multicast, facilities, dcc, .. } = settings;
         // Nothing is drawn for them, so that what was recorded without them is replayed.
         let seed = !rng.clone().u64();
         let reorder = ipv6.as_ref().filter(|config| config.reorder_wait > Duration::ZERO);
         let reorder = reorder.map(|config| (config.reorder_hold, config.reorder_rule, config.reorder_wait));
         let mut geonet = Geonet {
+            _part: part,
             address,
             router: Router::new(mib, address, rng),
             multicast: multicast.map(MulticastProxy::new),

@@ -31,6 +31,7 @@ use carnet_wire::nd::{self, NdOption, RouterAdvertisement};
 use ipnet::Ipv6Net;
 
 use super::Station;
+use crate::geonet::Geonet;
 use crate::geonet::neighbours::Around;
 
 /// Three solicitations at once, and one in so long.
@@ -231,7 +232,7 @@ impl Station {
     pub(super) fn seen_by_access(&mut self, now: Time, interface: &Interface) -> Option<Interface> {
         let others = self.has_other_uplink();
         let access = self.access.as_mut().filter(|access| access.interface == interface.name)?;
-        Some(access.handle_interface(now, interface, self.geonet.as_ref()?.router(), others))
+        Some(access.handle_interface(now, interface, Geonet::of(&self.geonet)?.router(), others))
     }
 
     /// The mobile router changes to another roadside unit when it is time.

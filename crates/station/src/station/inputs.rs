@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::slice;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Interface, LinkMessage, Time, WallTime};
+use carnet_base::{Endpoint, Interface, LinkMessage, Time, WallTime, parts};
 use carnet_geonet::ReceivedFrame;
 use carnet_geonet::ipv6_adaptation::HostFrame;
 use carnet_geonet::multicast::LanPacket;
@@ -367,20 +367,26 @@ impl Station {
                 (None, _) => Err("this station is no mobile router".into()),
             },
             Command::ResetGeonet => {
-                let geonet = self.geonet.as_mut().ok_or(NO_GEONET)?;
+                let geonet = Geonet::of_mut(&mut self.geonet).ok_or(NO_GEONET)?;
                 geonet.handle_reset(now);
                 Ok(())
             }
-            Command::SetArea(order) => self.geonet.as_mut().ok_or(NO_GEONET)?.handle_area_order(now, &order),
-            Command::RemoveArea { name } => {
-                self.geonet.as_mut().ok_or(NO_GEONET)?.handle_area_removal(now, &name)
+            Command::SetArea(order) => {
+                Geonet::of_mut(&mut self.geonet).ok_or(NO_GEONET)?.handle_area_order(now, &order)
             }
-            Command::ChangePseudonym => self.geonet.as_mut().ok_or(NO_GEONET)?.handle_pseudonym_change(now),
+            Command::RemoveArea { name } => {
+                Geonet::of_mut(&mut self.geonet).ok_or(NO_GEONET)?.handle_area_removal(now, &name)
+            }
+            Command::ChangePseudonym => {
+                Geonet::of_mut(&mut self.geonet).ok_or(NO_GEONET)?.handle_pseudonym_change(now)
+            }
             Command::LockPseudonym { for_s } => {
                 let span = Duration::from_secs(for_s.into());
-                self.geonet.as_mut().ok_or(NO_GEONET)?.handle_pseudonym_lock(now, span)
+                Geonet::of_mut(&mut self.geonet).ok_or(NO_GEONET)?.handle_pseudonym_lock(now, span)
             }
-            Command::Denm(order) => self.geonet.as_mut().ok_or(NO_GEONET)?.handle_denm_order(now, &order),
+            Command::Denm(order) => {
+                Geonet::of_mut(&mut self.geonet).ok_or(NO_GEONET)?.handle_denm_order(now, &order)
+            }
             Command::Drain { to, within_s } => {
                 let agent = self.agent.as_mut().ok_or(NO_HOME_AGENT)?;
                 agent.machine.handle_drain(now, wall, &to, Duration::from_secs(within_s.into()))
@@ -415,8 +421,8 @@ impl Station {
     fn handle_geonet_address(&mut self, now: Time, address: GnAddress) -> Result<(), String> {
         if let Some(geonet) = &mut self.geonet {
             geonet.handle_address(now, address);
-        } else if let Some((settings, rng)) = self.awaited.take() {
-            let mut geonet = Geonet::new(settings, address, rng);
+        } else if let (Some(part), Some((settings, rng))) = (parts::geonet(), self.awaited.take()) {
+            let mut geonet = Geonet::new(part, settings, address, rng);
             for (interface, addresses) in std::mem::take(&mut self.lan_addresses) {
                 geonet.handle_lan_addresses(now, &interface, &addresses);
             }

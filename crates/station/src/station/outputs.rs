@@ -71,7 +71,7 @@ impl Station {
             let ends = TunnelEnd::MobileRouter;
             let in_use = self.forwarder.tunnels().filter(|(tunnel, _)| tunnel.end == ends && tunnel.transmit);
             // Hosts shall not have to learn a smaller one when a vehicle is met.
-            let straight = self.neighbours.as_ref().and(self.geonet.as_ref()).and_then(Geonet::ipv6);
+            let straight = self.neighbours.as_ref().and(Geonet::of(&self.geonet)).and_then(Geonet::ipv6);
             let straight = straight.map(Adaptation::mtu);
             let in_use = in_use.map(|(tunnel, _)| tunnel.mtu).min();
             router.inform_advertisers(now, in_use, straight);

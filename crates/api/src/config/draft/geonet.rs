@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
+use carnet_base::parts;
 use ipnet::Ipv6Net;
 
 use super::super::errors::Sink;
@@ -32,6 +33,8 @@ const DEFAULT_QUERY_RESPONSE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// `[geonet]`
 pub(in crate::config) struct GeonetDraft {
+    /// Without it there is none.
+    _part: parts::Geonet,
     pub interface: Option<At<GeonetInterface>>,
     station_type: Option<StationType>,
     address: Option<GeonetAddress>,
@@ -88,7 +91,7 @@ pub(in crate::config) struct AreaDraft {
 }
 
 impl GeonetDraft {
-    pub(in crate::config) fn read(table: &Table<'_>, sink: &Sink<'_>) -> GeonetDraft {
+    pub(in crate::config) fn read(part: parts::Geonet, table: &Table<'_>, sink: &Sink<'_>) -> GeonetDraft {
         let interface = table.need("interface", values::LINK);
         let position = table.need("position", values::POSITION);
         let standards =
@@ -102,6 +105,7 @@ impl GeonetDraft {
         let max_area_size = mib.as_ref().map_or(Mib::default().max_area_size, |mib| mib.max_area_size);
         let areas = table.get("area").map(|value| value.tables(&schema::AREA));
         GeonetDraft {
+            _part: part,
             interface: interface.and_then(|value| value.parse(values::LINK, values::link)),
             station_type: word(table, "station_type", &StationType::NAMES),
             address: match table.get("address") {

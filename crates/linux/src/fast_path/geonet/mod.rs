@@ -19,7 +19,7 @@ use aya::maps::{HashMap as BpfHashMap, MapData, PerCpuArray};
 use aya::programs::SchedClassifier;
 use aya::programs::tc::TcAttachType;
 use aya::{Ebpf, EbpfLoader, Pod};
-use carnet_base::{Time, set_of};
+use carnet_base::{Time, parts, set_of};
 use carnet_station::geonet::fast_path::{Accelerate, General, Onward, Report, Sample, SequenceNumbers, Way};
 use carnet_wire::geonet::LongPositionVector;
 
@@ -154,6 +154,9 @@ impl GeonetPath {
     /// # Errors
     /// Why the kernel does not want them, in one line.
     pub fn open() -> std::result::Result<GeonetPath, String> {
+        if parts::bpf().is_none() {
+            return Err(super::WITHOUT_BPF.to_owned());
+        }
         let load = || EbpfLoader::new().load(&carnet_bpf::GEONET.unpack()).map_err(|error| told(&error));
         let mut ebpf = aside(load)?;
         for name in ["in", "out", "wrap"] {
