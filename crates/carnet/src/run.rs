@@ -29,7 +29,7 @@ use carnet_station::{PersistentState, Station};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, mpsc};
-use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, interval_at, sleep, timeout};
 use tracing::{error, info, warn};
 
 use crate::facilities::Applications;
@@ -42,6 +42,11 @@ use crate::{answers, http, settings};
 
 /// How long a stopping station waits for the home agent to acknowledge the de-registration.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How often a station that has little to do gives back what it does not need: code that a request, a reload or a registration
+/// has touched, with what lies around it.
+const REST: Duration = Duration::from_secs(10);
+/// It has little to do if packets woke it fewer times than this in between.
+const LITTLE: u32 = 100;
 /// So many failures of the kernel's side in a row are waited out, so long each, before the station gives up.
 const MAX_FAILURES: u32 = 20;
 const RECOVERY: Duration = Duration::from_millis(100);
@@ -139,10 +144,12 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
     let tunnel = runner.platform.as_ref().map(Platform::tunnel);
     let datagrams = runner.platform.as_ref().map(Platform::datagrams);
     let (mut failures, mut geonet_failures) = (0, 0);
+    let (mut resting, mut bursts) = (resting(), 0);
     let result = loop {
         let step = tokio::select! {
             ready = readable(tunnel.as_ref()) => match ready {
                 Ok(()) => {
+                    bursts += 1;
                     runner.packets().await;
                     Ok(())
                 }
@@ -150,6 +157,7 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
             },
             ready = datagrams_readable(datagrams.as_ref()) => match ready {
                 Ok(()) => {
+                    bursts += 1;
                     runner.datagrams().await;
                     Ok(())
                 }
@@ -183,6 +191,7 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
                 due.map_err(anyhow::Error::from)
             }
             event = next_geonet_event(&mut runner.geonet) => {
+                bursts += 1;
                 match event.and_then(|event| runner.geonet_event(event)) {
                     Ok(()) => {
                         geonet_failures = 0;
@@ -200,6 +209,13 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
             news = runner.state.news() => runner.persisted(news),
             (tester, message) = upper_tester::next_message(&mut runner.upper_tester) => {
                 runner.steer(tester, message);
+                Ok(())
+            }
+            _ = resting.tick() => {
+                if std::mem::take(&mut bursts) < LITTLE {
+                    carnet_linux::give_back_memory();
+                    carnet_linux::give_back_code();
+                }
                 Ok(())
             }
             Some(request) = inbox.recv() => {
@@ -250,6 +266,13 @@ fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
         }
     }
     Ok(None)
+}
+
+/// When it is looked at whether the station has little to do.
+fn resting() -> Interval {
+    let mut resting = interval_at(Instant::now() + REST, REST);
+    resting.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    resting
 }
 
 /// Waits for packets; for ever without a tunnel device.
