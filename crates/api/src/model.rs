@@ -88,6 +88,22 @@ pub struct Status {
     pub home_agent: Option<HomeAgentStatus>,
     /// The GeoNetworking router, where the station is one.
     pub geonet: Option<GeonetStatus>,
+    /// What holds the process; `null` with `station.sandbox = "off"`.
+    #[serde(default)]
+    pub sandbox: Option<Sandbox>,
+}
+
+/// What the process cannot do any more (`station.sandbox`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// The capabilities that it has kept, such as `CAP_NET_ADMIN`; all others are gone.
+    pub capabilities: Vec<String>,
+    /// Version (ABI) of Landlock, which keeps it from files and TCP ports; `null` where the kernel has none.
+    pub landlock: Option<u32>,
+    /// Whether its system calls are filtered.
+    pub seccomp: bool,
+    /// What does not hold, and why.
+    pub lacking: Vec<String>,
 }
 
 /// A job of a station.

@@ -7,6 +7,7 @@ use carnet_api::address::MacAddress;
 use carnet_api::config::Config;
 use carnet_api::model;
 use carnet_base::{Endpoint, Time, WallTime, map_of};
+use carnet_linux::sandbox::Held;
 use carnet_linux::{Path, Platform};
 use carnet_station::Station;
 use carnet_station::forwarding::desired::TunnelEnd;
@@ -25,6 +26,7 @@ pub fn status(
     path: Option<Path>,
     station: &Station,
     geonet: Option<model::GeonetStatus>,
+    sandbox: Option<&Held>,
     uptime: Duration,
     time: Time,
 ) -> model::Status {
@@ -85,6 +87,12 @@ pub fn status(
             bindings: now.home_agent_bindings.unwrap_or_default() as u64,
         }),
         geonet,
+        sandbox: sandbox.map(|held| model::Sandbox {
+            capabilities: held.capabilities.iter().map(|name| (*name).to_owned()).collect(),
+            landlock: held.landlock,
+            seccomp: held.seccomp,
+            lacking: held.lacking.clone(),
+        }),
     }
 }
 

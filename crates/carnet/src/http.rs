@@ -21,7 +21,7 @@ use std::convert::Infallible;
 use std::fs;
 use std::future::Future;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -37,6 +37,7 @@ use axum::{Router, middleware, serve as serve_http};
 use carnet_api::config::Http;
 use carnet_api::model::{ErrorBody, missed};
 use carnet_base::parts;
+use carnet_linux::with_umask;
 use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -190,12 +191,10 @@ fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
         fs::remove_file(path)
             .with_context(|| format!("cannot remove the stale socket {}", path.display()))?;
     }
-    let listener =
-        UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
+    let listener = with_umask(!SOCKET_MODE & 0o777, || UnixListener::bind(path))
+        .with_context(|| format!("cannot listen at {}", path.display()))?;
     let file = fs::symlink_metadata(path).with_context(|| format!("cannot see {}", path.display()))?;
     let socket = SocketFile { path: path.to_owned(), identity: Some((file.dev(), file.ino())) };
-    fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))
-        .with_context(|| format!("cannot set the mode of {}", path.display()))?;
     Ok((listener, socket))
 }
 

@@ -15,9 +15,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use carnet_api::config::Config;
+use carnet_api::config::{Config, Sandbox};
 use carnet_api::model;
 use carnet_base::{RateLimiter, Rng, Seed, Time, parts};
+use carnet_linux::sandbox::{self, Held, Plan, with_files_alone};
 use carnet_linux::signal::Signals;
 use carnet_linux::{
     Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, TunnelIo, TunnelReader,
@@ -77,11 +78,13 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
 
     // Before the undo file beside it is touched: it would be that of the other station.
     http::is_stale(&config.station.socket)?;
-    // Nor is anything made where the state cannot be used.
-    let opening = Opening::of(Place::of(store, config.station.state_dir.as_deref()), &config.station.name)?;
     if let Err(error) = geonet_path::remove_leftovers() {
         warn!("devices that an earlier run has left stay: {error}");
     }
+    // Before there are threads, and before anything comes from outside.
+    let (plan, sandbox) = confine(&config, path)?;
+    // Nor is anything made where the state cannot be used.
+    let opening = Opening::of(Place::of(store, config.station.state_dir.as_deref()), &config.station.name)?;
     let geonet = match &config.geonet {
         Some(geonet) => {
             let (wants, uplinks) = (settings::geonet_path(&config), settings::ports(&config).uplinks);
@@ -106,7 +109,10 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
     }
     // With a store this takes until the station is wanted: what takes long to prepare is done.
     let opened = tokio::select! {
-        opened = tokio::task::spawn_blocking(|| State::open(opening)) => opened?,
+        opened = tokio::task::spawn_blocking(|| {
+            with_files_alone();
+            State::open(opening)
+        }) => opened?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
@@ -116,6 +122,14 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
     }
     let mut runner = Runner::new(config, platform, geonet, seed, (state, kept))?;
     runner.upper_tester = upper_tester;
+    (runner.plan, runner.sandbox) = (plan, sandbox);
+    let data_path = runner.platform.as_ref().map(Platform::path);
+    if let Some(held) = &mut runner.sandbox
+        && (runner.plan.programs || runner.plan.steers)
+        && !settings::sandbox::loads_later(&runner.config, data_path)
+    {
+        held.settle();
+    }
     runner.carry_out();
     runner.tell_mtu();
     runner.place_fast_path();
@@ -136,6 +150,7 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
         }
     };
     info!("station {} is up, socket {}", runner.config.station.name, server.socket().display());
+    runner.tell_of_sandbox();
     runner.warn_of_missing_interfaces();
     // Only with systemd's NOTIFY_SOCKET in the environment; no harm without.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
@@ -253,6 +268,19 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
     result
 }
 
+/// Gives up what the station does not need; see [`carnet_linux::sandbox`].
+fn confine(config: &Config, path: &Path) -> anyhow::Result<(Plan, Option<Held>)> {
+    if config.station.sandbox == Sandbox::Off {
+        return Ok((Plan::default(), None));
+    }
+    let plan = settings::sandbox::plan(config, path);
+    let held = sandbox::enter(&plan);
+    if config.station.sandbox == Sandbox::Required && !held.lacking.is_empty() {
+        bail!("station.sandbox = \"required\" cannot be had: {}", held.lacking.join("; "));
+    }
+    Ok((plan, Some(held)))
+}
+
 /// The kernel's networking, where the station needs any. One that does GeoNetworking alone needs no tunnel device;
 /// it only removes what an earlier run with other tasks has left.
 fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
@@ -350,6 +378,9 @@ struct Runner {
     recorder: Recorder,
     events: broadcast::Sender<Value>,
     started: Time,
+    /// What the process was left with; `None` for all that it had.
+    sandbox: Option<Held>,
+    plan: Plan,
     buffer: PacketBuffer,
     /// Outputs of frames that are being received; empty otherwise.
     outputs: Vec<Output>,
@@ -402,6 +433,8 @@ impl Runner {
             recorder,
             events: broadcast::channel(EVENTS).0,
             started: header.time,
+            sandbox: None,
+            plan: Plan::default(),
             buffer: PacketBuffer::new(),
             outputs: Vec::new(),
             refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
@@ -467,6 +500,25 @@ impl Runner {
                 Some(Ok(None)) | None => {}
             }
         }
+    }
+
+    /// What the process has kept, once: what it lacks of the sandbox an operator may be able to change.
+    fn tell_of_sandbox(&self) {
+        let Some(held) = &self.sandbox else {
+            warn!("station.sandbox = \"off\": the process keeps whatever rights it was started with");
+            return;
+        };
+        for lacking in &held.lacking {
+            warn!("{lacking}");
+        }
+        for remark in &held.remarks {
+            info!("{remark}");
+        }
+        let capabilities =
+            if held.capabilities.is_empty() { "none".into() } else { held.capabilities.join(" ") };
+        let landlock = held.landlock.map_or("no Landlock".into(), |abi| format!("Landlock {abi}"));
+        let seccomp = if held.seccomp { "seccomp" } else { "no seccomp" };
+        info!("sandbox: capabilities {capabilities}; {landlock}; {seccomp}");
     }
 
     /// What the config names and the machine does not have is said: nothing else would tell.

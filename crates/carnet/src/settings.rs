@@ -1,6 +1,7 @@
 //! From the config file to what the platform wants to know; what the station wants to know is in `carnet_settings`.
 
 pub mod geonet;
+pub mod sandbox;
 pub mod security;
 
 use std::collections::BTreeSet;

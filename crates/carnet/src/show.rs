@@ -105,6 +105,17 @@ pub fn status(answer: Value) -> serde_json::Result<String> {
     for (name, value) in status.geonet.iter().flat_map(geonet::status) {
         line(name, value);
     }
+    if let Some(sandbox) = &status.sandbox {
+        let layers = [
+            sandbox.landlock.map(|abi| format!("landlock {abi}")),
+            sandbox.seccomp.then(|| "seccomp".to_owned()),
+        ];
+        line("sandbox", list(&layers.into_iter().flatten().collect::<Vec<_>>()));
+        line("  capabilities", list(&sandbox.capabilities));
+        for lacking in &sandbox.lacking {
+            line("  lacking", lacking.clone());
+        }
+    }
     Ok(out)
 }
 

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use carnet_base::sort_by_key;
+use carnet_linux::sandbox::with_files_alone;
 use carnet_station::PersistentState;
 use carnet_station::io::Output;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -166,7 +167,10 @@ impl State {
         let (tell, news) = unbounded_channel();
         let thread = || thread::Builder::new().name("state".into());
         let writer = match medium {
-            Medium::File(journal) => thread().spawn(move || write(journal, &to_write, &tell)),
+            Medium::File(journal) => thread().spawn(move || {
+                with_files_alone();
+                write(journal, &to_write, &tell)
+            }),
             Medium::Store(remote) => {
                 let (there, back) = remote.split();
                 // It ends with the connection.

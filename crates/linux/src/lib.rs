@@ -37,6 +37,7 @@ mod platform;
 pub mod position;
 mod privileges;
 mod readable;
+pub mod sandbox;
 mod settings;
 pub mod signal;
 mod tunnel;
@@ -55,6 +56,7 @@ pub use memory::{give_back_code, give_back_memory};
 pub use observer::interface_exists;
 pub use platform::{Platform, PlatformConfig, PlatformEvent, WatchedInterface};
 pub use privileges::missing_for_bpf;
+pub use sandbox::with_umask;
 pub use tunnel::{Queue, TunnelIo, TunnelReader, TunnelWriter};
 
 /// The origin that carnet's routes and rules bear (`ip route show proto 135`): the Mobility Header's

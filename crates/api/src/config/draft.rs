@@ -23,8 +23,8 @@ use super::errors::Sink;
 use super::reader::{At, Table, Value};
 use super::{
     AllowedRouter, Auth, Config, Dataplane, DataplanePath, Heartbeat, HomeAgent, Http, Key, MobileRouter,
-    MultipleCareOf, PeerAgent, Policy, Registration, Replay, SignalThresholds, Station, Uplink, VolumePeriod,
-    schema, values,
+    MultipleCareOf, PeerAgent, Policy, Registration, Replay, Sandbox, SignalThresholds, Station, Uplink,
+    VolumePeriod, schema, values,
 };
 
 pub(super) use conformance::ConformanceDraft;
@@ -255,12 +255,17 @@ fn read_station(table: &Table<'_>) -> Option<Station> {
     let state_dir = path(table.get("state_dir"));
     let record = path(table.get("record"));
     let http = read_http(table);
+    let words = [("auto", Sandbox::Auto), ("required", Sandbox::Required), ("off", Sandbox::Off)];
+    let sandbox = match table.get("sandbox") {
+        Some(value) => value.word(&words, &[]).map(|word| word.value),
+        None => Some(Sandbox::default()),
+    };
     let name = name?.value;
     let socket = match socket {
         Some(socket) => socket?.value,
         None => PathBuf::from(format!("/run/carnet/{name}.sock")),
     };
-    Some(Station { name, socket, state_dir: state_dir?, record: record?, http: http? })
+    Some(Station { name, socket, state_dir: state_dir?, record: record?, http: http?, sandbox: sandbox? })
 }
 
 /// `http` and what goes with it; the outer `None` means that they are wrong.

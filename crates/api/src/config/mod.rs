@@ -81,6 +81,20 @@ pub struct Station {
     pub record: Option<PathBuf>,
     /// Where the API is served over TCP, beside the socket.
     pub http: Option<Http>,
+    /// Whether the process gives up what it does not need.
+    pub sandbox: Sandbox,
+}
+
+/// `station.sandbox`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sandbox {
+    /// As far as the kernel can.
+    #[default]
+    Auto,
+    /// All of it, or the station does not start.
+    Required,
+    /// It does not.
+    Off,
 }
 
 /// `station.http`, `station.http_tokens` and `station.http_pages`

@@ -60,6 +60,7 @@ pub(super) const STATION: Section = Section {
         key("http", "address with a port", "none"),
         key("http_tokens", "path", "none"),
         key("http_pages", "path", "\"/usr/share/carnet/web\""),
+        key("sandbox", "\"auto\", \"required\" or \"off\"", "\"auto\""),
     ],
     later: &[],
 };

@@ -272,6 +272,7 @@ fn every_key_arrives() {
             state_dir: Some("/var/lib/carnet".into()),
             record: Some("bus-42.jsonl".into()),
             http: None,
+            sandbox: Sandbox::Auto,
         },
         dataplane: Dataplane { path: DataplanePath::Tun },
         home_agent: Some(HomeAgent {

@@ -6,6 +6,7 @@ mod page;
 mod tcp;
 
 use std::net::Ipv6Addr;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener as StdListener;
 
 use carnet_api::model::{Binding, Counters, HandoverRequest, Role, Status, event};
@@ -52,6 +53,7 @@ fn status() -> Status {
         mobile_router: None,
         home_agent: None,
         geonet: None,
+        sandbox: None,
     }
 }
 
@@ -112,7 +114,7 @@ async fn questions_are_answered_as_json() {
     assert_eq!(
         bench.client.get("/v1/status").await.expect("status"),
         json!({"name": "bus-42", "version": "0.1.0", "uptime_s": 1.5, "roles": ["home_agent"],
-               "dataplane": "tun", "mobile_router": null, "home_agent": null, "geonet": null})
+               "dataplane": "tun", "mobile_router": null, "home_agent": null, "geonet": null, "sandbox": null})
     );
     assert_eq!(
         bench.client.get("/v1/bindings").await.expect("bindings"),

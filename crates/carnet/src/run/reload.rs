@@ -18,6 +18,11 @@ impl Runner {
             Ok(config) => config,
             Err(errors) => {
                 error!("the config is not taken over: {errors}");
+                if self.sandbox.is_some() && errors.to_string().contains("Permission denied") {
+                    error!(
+                        "which files the station may read was settled when it started: a restart would help"
+                    );
+                }
                 return;
             }
         };
@@ -35,6 +40,13 @@ impl Runner {
         }
         if let Some((section, _)) = sections.iter().find(|(_, changed)| *changed) {
             error!("the config is not taken over: changes in {section} need a restart");
+            return;
+        }
+        let plan = settings::sandbox::plan(&config, path);
+        if self.sandbox.is_some()
+            && let Some(what) = settings::sandbox::beyond(&self.plan, &plan)
+        {
+            error!("the config is not taken over: the process has given up {what}; that needs a restart");
             return;
         }
         for warning in config.warnings() {

@@ -27,6 +27,7 @@ impl Runner {
                     self.platform.as_ref().map(Platform::path),
                     &self.station,
                     geonet,
+                    self.sandbox.as_ref(),
                     uptime,
                     now,
                 ));

@@ -225,6 +225,8 @@ fn status_of_a_station() {
                                   {"interface": "lan7", "state": "no_such_interface"}],
                           "moved_policies": {"voice": "wwan0"}},
         "home_agent": {"address": "2001:db8:2::1", "bindings": 3},
+        "sandbox": {"capabilities": ["CAP_NET_ADMIN", "CAP_NET_RAW"], "landlock": null, "seccomp": true,
+                    "lacking": ["no Landlock here"]},
     });
     assert_eq!(
         status(answer).expect("a status"),
@@ -244,6 +246,9 @@ mobile router     at home
   asked for       wwan0 for policy voice
 home agent        2001:db8:2::1
   bindings        3
+sandbox           seccomp
+  capabilities    CAP_NET_ADMIN CAP_NET_RAW
+  lacking         no Landlock here
 "
     );
 }

@@ -64,7 +64,7 @@ fn unknown_keys_and_keys_of_later_versions() {
             "record = ",
             "flavour = ",
             &[
-                "c.toml:6:1: unknown key `flavour` in [station], expected `name`, `socket`, `state_dir`, `record`, `http`, `http_tokens` or `http_pages`",
+                "c.toml:6:1: unknown key `flavour` in [station], expected `name`, `socket`, `state_dir`, `record`, `http`, `http_tokens`, `http_pages` or `sandbox`",
             ],
         ),
         (

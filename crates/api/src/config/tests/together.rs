@@ -193,7 +193,7 @@ fn whole_files() {
             &[
                 "c.toml:1:1: `station.name` is missing, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
                 "c.toml:1:1: the station has no job, expected [home_agent], [mobile_router], [mobile_node] or [geonet]",
-                "c.toml:2:1: unknown key `é` in [station], expected `name`, `socket`, `state_dir`, `record`, `http`, `http_tokens` or `http_pages`",
+                "c.toml:2:1: unknown key `é` in [station], expected `name`, `socket`, `state_dir`, `record`, `http`, `http_tokens`, `http_pages` or `sandbox`",
             ],
         ),
         (

@@ -1,0 +1,170 @@
+//! From the config to what the process may still do ([`carnet_linux::sandbox`]).
+//!
+//! Folders are allowed rather than the files in them, because files are replaced: by editors, by whoever hands configs out,
+//! by who measures signals. Where a folder is everybody's (`/etc`, a home) it is the file alone, and one that takes its
+//! place is not read before the next start.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use carnet_api::config::{Config, DataplanePath, GeonetInterface, PositionSource, disclose};
+use carnet_linux::sandbox::Plan;
+
+use super::{geonet_path, needs_platform, undo_file};
+use crate::geonet::Wants;
+
+/// Folders with files of everybody, among them what nobody else shall read.
+const SHARED: [&str; 9] = ["/", "/etc", "/root", "/home", "/var", "/usr", "/opt", "/srv", "/mnt"];
+
+/// What a station with this config, read from `file`, needs; folders that it writes to are made if they are missing.
+pub fn plan(config: &Config, file: &Path) -> Plan {
+    let (station, platform) = (&config.station, needs_platform(config));
+    let mut plan = Plan::default();
+
+    folder(&mut plan, file);
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let base = file.parent().unwrap_or(Path::new(""));
+    for secret in disclose(&text).map(|disclosed| disclosed.secret_files).unwrap_or_default() {
+        folder(&mut plan, &base.join(secret));
+    }
+    for uplink in config.mobile_router.iter().flat_map(|router| &router.uplinks) {
+        uplink.signal_file.iter().for_each(|file| folder(&mut plan, file));
+    }
+    if let Some(http) = &station.http {
+        whole(&mut plan, &http.pages);
+        http.tokens.iter().for_each(|file| folder(&mut plan, file));
+        plan.listens.push(http.address.port());
+    }
+    if let Some(security) = &config.security {
+        security.roots.iter().chain(&security.authorities).for_each(|file| folder(&mut plan, file));
+        security.tickets.iter().for_each(|tickets| whole(&mut plan, tickets));
+    }
+    own(&mut plan, station.socket.parent().unwrap_or(Path::new("")));
+    station.state_dir.iter().for_each(|directory| own(&mut plan, directory));
+    station.record.iter().filter_map(|file| file.parent()).for_each(|folder| own(&mut plan, folder));
+
+    if let Some(geonet) = &config.geonet {
+        match &geonet.position {
+            PositionSource::Gpsd { host, port, .. } => {
+                plan.connects.push(*port);
+                plan.names = host.parse::<IpAddr>().is_err();
+            }
+            PositionSource::Trace(file) => folder(&mut plan, file),
+            PositionSource::Fixed(_) => {}
+        }
+        match &geonet.interface {
+            GeonetInterface::Frames(_) => plan.network = true,
+            GeonetInterface::Udp(link) => plan.datagrams.push(link.local.port()),
+        }
+        let virtual_links = geonet.areas.iter().any(|area| area.ipv6_interface.is_some());
+        plan.network |= virtual_links || geonet.ipv6.is_some() || geonet.multicast.is_some();
+    }
+    plan.datagrams.extend(config.conformance.iter().map(|conformance| conformance.upper_tester.port()));
+    plan.network |= platform || undo_file(config).exists();
+    plan.packets = plan.network;
+    let accelerated = match config.dataplane.path {
+        DataplanePath::Auto | DataplanePath::Bpf | DataplanePath::Xdp => true,
+        DataplanePath::Kernel | DataplanePath::Tun => false,
+    };
+    plan.programs = platform && accelerated || geonet_path(config) != Wants::Never;
+    // The TUN device has a program, too.
+    plan.steers = platform;
+    plan
+}
+
+/// Whether BPF programs are loaded later, too, when interfaces come, now that this is the data path.
+pub fn loads_later(config: &Config, path: Option<carnet_linux::Path>) -> bool {
+    matches!(path, Some(carnet_linux::Path::Bpf | carnet_linux::Path::Xdp))
+        || geonet_path(config) != Wants::Never
+}
+
+/// What a process that has given up all but `old` lacks for `new`.
+pub fn beyond(old: &Plan, new: &Plan) -> Option<String> {
+    let inside = |path: &PathBuf| old.read.iter().chain(&old.write).any(|known| path.starts_with(known));
+    if let Some(path) = new.read.iter().find(|path| !inside(path)) {
+        return Some(format!("reading in {}", path.display()));
+    }
+    [(old.network, new.network, "changing the network"), (old.programs, new.programs, "BPF programs")]
+        .into_iter()
+        .find(|(old, new, _)| *new && !old)
+        .map(|(_, _, what)| what.to_owned())
+}
+
+/// A folder in which files are made.
+fn own(plan: &mut Plan, folder: &Path) {
+    // Whoever wants to write will say what is wrong with it.
+    let _ = fs::create_dir_all(folder);
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    plan.write.push(fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()));
+}
+
+/// A folder with all that is in it, by whatever name it really has; if there is none yet, the one in which it will be.
+fn whole(plan: &mut Plan, folder: &Path) {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let found = folder.ancestors().find_map(|ancestor| fs::canonicalize(ancestor).ok());
+    plan.read.extend(found.filter(|found| !is_shared(found)));
+}
+
+/// The folder of a file, and that of the file for which it stands.
+fn folder(plan: &mut Plan, file: &Path) {
+    plan.named.push(file.to_owned());
+    for name in [Some(file.to_owned()), fs::canonicalize(file).ok()].into_iter().flatten() {
+        let parent = match name.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        match fs::canonicalize(parent) {
+            Ok(parent) if is_shared(&parent) => plan.read.push(name),
+            Ok(parent) => plan.read.push(parent),
+            Err(_) => whole(plan, parent),
+        }
+    }
+}
+
+fn is_shared(folder: &Path) -> bool {
+    SHARED.iter().any(|shared| folder == Path::new(shared)) || folder.parent() == Some(Path::new("/home"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn folders_are_read_and_of_shared_ones_the_file() {
+        let scratch = Scratch::new();
+        let at = |name: &str| scratch.path().join(name);
+        fs::create_dir_all(at("real")).expect("a folder");
+        fs::write(at("real/a.toml"), "").expect("a file");
+        std::os::unix::fs::symlink(at("real/a.toml"), at("a.toml")).expect("a link");
+        let here = fs::canonicalize(scratch.path()).expect("a folder");
+
+        let read = |file: &Path| {
+            let mut plan = Plan::default();
+            folder(&mut plan, file);
+            plan.read
+        };
+        assert_eq!(read(&at("a.toml")), [here.clone(), here.join("real")]);
+        let of_system = read(Path::new("/etc/hostname"));
+        assert!(of_system.contains(&PathBuf::from("/etc/hostname")), "{of_system:?}");
+        assert!(!of_system.contains(&PathBuf::from("/etc")), "{of_system:?}");
+        // What comes later.
+        assert_eq!(read(&at("later/much/signal")), [here]);
+        assert_eq!(read(Path::new("/no/such/folder/signal")), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn what_is_beyond_a_plan() {
+        let old =
+            Plan { read: vec!["/a".into()], write: vec!["/b".into()], network: true, ..Plan::default() };
+        let reads = |path: &str| Plan { read: vec![path.into()], network: true, ..Plan::default() };
+        for path in ["/a", "/a/c/d", "/b/c"] {
+            assert_eq!(beyond(&old, &reads(path)), None);
+        }
+        assert_eq!(beyond(&old, &reads("/ab")).as_deref(), Some("reading in /ab"));
+        let programs = Plan { programs: true, ..old.clone() };
+        assert_eq!(beyond(&old, &programs).as_deref(), Some("BPF programs"));
+        assert_eq!(beyond(&programs, &old), None);
+    }
+}

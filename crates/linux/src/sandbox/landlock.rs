@@ -1,0 +1,217 @@
+//! Landlock (`landlock(7)`): of the files, TCP ports, signals and abstract sockets those that the plan names.
+//!
+//! Rules hang on what is there now. Folders rather than files are named, because files are replaced; and what is named of
+//! `/proc` is kept open, because the kernel makes its entries anew when it needs memory, and a rule would be about the
+//! entry of before.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use super::{Plan, checked};
+
+const CREATE_RULESET_VERSION: u32 = 1;
+const RULE_PATH_BENEATH: libc::c_int = 1;
+const RULE_NET_PORT: libc::c_int = 2;
+
+// `linux/landlock.h`
+const EXECUTE: u64 = 1;
+const WRITE_FILE: u64 = 1 << 1;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
+const REMOVE_FILE: u64 = 1 << 5;
+const MAKE_REG: u64 = 1 << 8;
+const MAKE_SOCK: u64 = 1 << 9;
+const REFER: u64 = 1 << 13;
+const TRUNCATE: u64 = 1 << 14;
+const IOCTL_DEV: u64 = 1 << 15;
+/// What the first version knows.
+const FIRST: u64 = (1 << 13) - 1;
+/// What a rule about something that is no folder may be about.
+const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
+const BIND_TCP: u64 = 1;
+const CONNECT_TCP: u64 = 1 << 1;
+const SCOPE_ABSTRACT_SOCKETS: u64 = 1;
+const SCOPE_SIGNALS: u64 = 1 << 1;
+
+const READ: u64 = READ_FILE | READ_DIR;
+const OVERWRITE: u64 = READ | WRITE_FILE | TRUNCATE;
+const OWN: u64 = OVERWRITE | REMOVE_FILE | MAKE_REG | MAKE_SOCK;
+const DEVICE: u64 = READ_FILE | WRITE_FILE | IOCTL_DEV;
+
+/// Read by the program and its libraries, whatever the config.
+const READABLE: [&str; 8] = [
+    "/proc/self",
+    "/proc/sys/kernel/random",
+    "/proc/sys/vm/overcommit_memory",
+    // How many processors there are: maps have a value for each.
+    "/sys/devices/system/cpu",
+    "/sys/kernel/btf",
+    "/proc/version",
+    "/proc/version_signature",
+    "/dev/urandom",
+];
+
+/// What looking up the name of a host reads (`getaddrinfo(3)`), among it libraries.
+const FOR_NAMES: [&str; 12] = [
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/nsswitch.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/etc/ld.so.cache",
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/run/systemd/machines",
+    "/etc/resolv.conf",
+];
+
+#[repr(C)]
+struct RulesetAttr {
+    files: u64,
+    net: u64,
+    scoped: u64,
+}
+
+#[repr(C, packed)]
+struct PathBeneath {
+    allowed: u64,
+    parent: libc::c_int,
+}
+
+#[repr(C)]
+struct NetPort {
+    allowed: u64,
+    port: u64,
+}
+
+/// Descriptors of what rules hang on, until the process ends.
+static PINNED: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// Rules that are not in force yet.
+#[derive(Debug)]
+pub(super) struct Ruleset {
+    ruleset: OwnedFd,
+    abi: u32,
+    files: u64,
+    pinned: Vec<File>,
+}
+
+/// The version that the kernel has; 0: none.
+pub fn version() -> u32 {
+    // SAFETY: with this flag the kernel looks at no structure.
+    let result = checked(unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<RulesetAttr>(),
+            0_usize,
+            CREATE_RULESET_VERSION,
+        )
+    });
+    result.ok().and_then(|abi| u32::try_from(abi).ok()).unwrap_or(0)
+}
+
+/// What an error means to an operator.
+pub(super) fn why(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::EOPNOTSUPP) => {
+            "files and ports are not restricted: this kernel has no Landlock (Linux 5.13, lsm=landlock)"
+                .into()
+        }
+        _ => format!("files and ports are not restricted: Landlock says {error}"),
+    }
+}
+
+impl Ruleset {
+    pub(super) fn new(plan: &Plan) -> io::Result<Ruleset> {
+        let abi = version();
+        let since = |version: u32, rights: u64| if abi >= version { rights } else { 0 };
+        let files = FIRST | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV);
+        // systemd's socket may be an abstract one.
+        let notified = std::env::var_os("NOTIFY_SOCKET");
+        let abstract_one = notified.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"));
+        let scoped = if abstract_one { SCOPE_SIGNALS } else { SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS };
+        let attr = RulesetAttr { files, net: since(4, BIND_TCP | CONNECT_TCP), scoped: since(6, scoped) };
+        // SAFETY: the kernel reads a structure of the length that it is told, which lives until the call has returned.
+        // What it does not know of it is zero, which it accepts.
+        let fd = checked(unsafe {
+            libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attr, size_of::<RulesetAttr>(), 0_u32)
+        })?;
+        let fd = i32::try_from(fd).map_err(io::Error::other)?;
+        // SAFETY: the kernel has just made it, and nobody else knows of it.
+        let ruleset = unsafe { OwnedFd::from_raw_fd(fd) };
+        let mut rules = Ruleset { ruleset, abi, files, pinned: Vec::new() };
+
+        for path in READABLE {
+            rules.allow(Path::new(path), READ)?;
+        }
+        for path in FOR_NAMES.into_iter().filter(|_| plan.names) {
+            rules.allow(Path::new(path), READ)?;
+        }
+        if plan.names {
+            rules.allow(&of_resolver(), READ)?;
+        }
+        if plan.network {
+            rules.allow(Path::new("/proc/sys/net"), OVERWRITE)?;
+            rules.allow(Path::new("/dev/net/tun"), DEVICE)?;
+        }
+        for path in &plan.read {
+            rules.allow(path, READ)?;
+        }
+        for path in &plan.write {
+            rules.allow(path, OWN)?;
+        }
+        if abi >= 4 {
+            let listens = plan.listens.iter().map(|port| (*port, BIND_TCP));
+            for (port, allowed) in listens.chain(plan.connects.iter().map(|port| (*port, CONNECT_TCP))) {
+                let rule = NetPort { allowed, port: port.into() };
+                rules.add(RULE_NET_PORT, (&raw const rule).cast())?;
+            }
+        }
+        Ok(rules)
+    }
+
+    /// A file, or a folder and all in it; what is not there is left out.
+    fn allow(&mut self, path: &Path, allowed: u64) -> io::Result<()> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let Ok(file) = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)
+        else {
+            return Ok(());
+        };
+        let rights = if file.metadata()?.is_dir() { allowed } else { allowed & OF_FILES };
+        let rule = PathBeneath { allowed: rights & self.files, parent: file.as_raw_fd() };
+        self.add(RULE_PATH_BENEATH, (&raw const rule).cast())?;
+        self.pinned.push(file);
+        Ok(())
+    }
+
+    fn add(&self, kind: libc::c_int, rule: *const libc::c_void) -> io::Result<()> {
+        // SAFETY: the kernel reads the rule, of the structure that its kind has; callers keep it until this returns.
+        checked(unsafe {
+            libc::syscall(libc::SYS_landlock_add_rule, self.ruleset.as_raw_fd(), kind, rule, 0_u32)
+        })
+        .map(drop)
+    }
+
+    /// Puts the rules in force and says which version they are of. `no_new_privs` has to be set.
+    pub(super) fn restrict(self) -> io::Result<u32> {
+        // SAFETY: it takes numbers only.
+        checked(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset.as_raw_fd(), 0_u32) })?;
+        PINNED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(self.pinned);
+        Ok(self.abi)
+    }
+}
+
+/// Where the resolver's configuration really lies: a folder in which it is replaced, unless that is `/etc`.
+fn of_resolver() -> PathBuf {
+    let file = std::fs::canonicalize("/etc/resolv.conf").unwrap_or_default();
+    match file.parent() {
+        Some(folder) if folder != Path::new("/etc") => folder.to_owned(),
+        _ => file,
+    }
+}

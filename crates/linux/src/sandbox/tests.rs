@@ -1,0 +1,455 @@
+//! What is forbidden is tried, in a process of its own each time: without any layer, where it has to succeed, under each
+//! layer alone, and under all of them. So it is seen who refuses it, and that it is the sandbox that does.
+
+#![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+
+use super::*;
+
+/// What happened to somebody who tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Done,
+    Refused(Errno),
+    Killed,
+}
+use End::{Done, Killed, Refused};
+
+const LAYERS: [&str; 3] = ["capabilities", "landlock", "seccomp"];
+
+const NO: End = Refused(Errno::EPERM);
+const CLOSED: End = Refused(Errno::EACCES);
+
+/// What is tried, and what becomes of it under each of the [`LAYERS`].
+const ATTEMPTS: [(&str, [End; 3]); 28] = [
+    // What the station may do.
+    ("read-named", [Done, Done, Done]),
+    ("replace-own", [Done, Done, Done]),
+    ("connect-named", [Done, Done, Done]),
+    ("new-thread", [Done, Done, Done]),
+    ("own-netlink", [Done, Done, Done]),
+    ("ask-of-socket", [Done, Done, Done]),
+    // And what not.
+    ("execute", [Done, CLOSED, Killed]),
+    ("fork", [Done, Done, NO]),
+    ("executable-memory", [Done, Done, NO]),
+    ("read-shadow", [Done, CLOSED, Done]),
+    ("read-other", [Done, CLOSED, Done]),
+    ("write-named", [Done, CLOSED, Done]),
+    ("create-elsewhere", [Done, CLOSED, Done]),
+    ("change-mode", [Done, Done, NO]),
+    ("set-hostname", [Done, CLOSED, Done]),
+    ("connect-other", [Done, CLOSED, Done]),
+    ("listen-other", [Done, CLOSED, Done]),
+    ("abstract-socket", [Done, NO, Done]),
+    ("signal", [Done, NO, NO]),
+    ("read-process", [NO, NO, Killed]),
+    ("trace", [NO, NO, Killed]),
+    ("mount", [NO, NO, Killed]),
+    ("new-namespace", [NO, Done, Killed]),
+    ("enter-namespace", [NO, Done, Killed]),
+    ("packet-socket", [NO, Done, NO]),
+    ("other-netlink", [Done, Done, NO]),
+    ("find-programs", [NO, Done, NO]),
+    ("load-module", [NO, Done, Killed]),
+];
+
+/// Which versions of Landlock know what an attempt is about.
+fn since(attempt: &str) -> u32 {
+    match attempt {
+        "connect-other" | "listen-other" => 4,
+        "abstract-socket" | "signal" => 6,
+        _ => 1,
+    }
+}
+
+/// A folder, two listeners and an abstract socket, of somebody who is not in a sandbox.
+struct Outside {
+    folder: PathBuf,
+    named: TcpListener,
+    other: TcpListener,
+    _hidden: UnixListener,
+}
+
+impl Outside {
+    fn new() -> Outside {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("carnet-sandbox-{}-{number}", std::process::id()));
+        for inside in ["read", "own", "other"] {
+            fs::create_dir_all(folder.join(inside)).unwrap();
+            fs::write(folder.join(inside).join("file"), "text").unwrap();
+        }
+        let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let hidden = SocketAddr::from_abstract_name(folder.as_os_str().as_encoded_bytes()).unwrap();
+        Outside {
+            folder,
+            named: listener(),
+            other: listener(),
+            _hidden: UnixListener::bind_addr(&hidden).unwrap(),
+        }
+    }
+
+    /// Has a new process try it.
+    fn attempt(&self, attempt: &str, layer: &str) -> End {
+        let ports = [&self.named, &self.other].map(|listener| listener.local_addr().unwrap().port());
+        let task = format!("{attempt} {layer} {} {} {}", ports[0], ports[1], self.folder.display());
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "sandbox::tests::one_attempt", "--nocapture", "--test-threads=1"])
+            .env(TASK, task)
+            .output()
+            .unwrap();
+        if output.status.signal() == Some(libc::SIGSYS) {
+            return Killed;
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
+        let result = said.split("RESULT=").nth(1).and_then(|rest| rest.split_whitespace().next());
+        match result.and_then(|number| number.parse().ok()) {
+            Some(0) => Done,
+            Some(errno) => Refused(Errno::from_raw(errno)),
+            None => panic!("{attempt} under {layer}: {}\n{said}{}", output.status, {
+                String::from_utf8_lossy(&output.stderr)
+            }),
+        }
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn what_is_forbidden_is_refused_by_whom_it_should() {
+    let root = nix::unistd::geteuid().is_root() && !capabilities::needs(&everything(), true).is_empty();
+    let filters = cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"));
+    if !root || landlock::version() == 0 || !filters {
+        let reason = "needs root, Landlock (Linux 5.13) and a list of system calls for this architecture";
+        assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1") || !filters, "{reason}");
+        println!("\nSKIPPED: {reason}");
+        return;
+    }
+    let outside = Outside::new();
+    for (attempt, expected) in ATTEMPTS {
+        if landlock::version() < since(attempt) {
+            println!("\nSKIPPED: {attempt}: Landlock {} is too old", landlock::version());
+            continue;
+        }
+        match outside.attempt(attempt, "nothing") {
+            Done => {}
+            // Nobody loads modules, or asks for programs, where there are none.
+            Refused(Errno::ENOSYS) => continue,
+            end => panic!("{attempt} without a sandbox: {end:?}"),
+        }
+        for (layer, end) in LAYERS.into_iter().zip(expected) {
+            assert_eq!(outside.attempt(attempt, layer), end, "{attempt} under {layer} alone");
+        }
+        let all = outside.attempt(attempt, "all");
+        assert_eq!(
+            all != Done,
+            expected.iter().any(|end| *end != Done),
+            "{attempt} under all layers: {all:?}"
+        );
+        assert_eq!(all == Killed, expected.contains(&Killed), "{attempt} under all layers: {all:?}");
+    }
+}
+
+/// A libc that finds a newer call missing takes an older one.
+#[test]
+fn calls_that_no_list_knows_are_as_on_an_older_kernel() {
+    if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) {
+        return;
+    }
+    let outside = Outside::new();
+    assert_eq!(outside.attempt("clone3", "nothing"), Refused(Errno::EINVAL));
+    for attempt in ["clone3", "call-of-the-future"] {
+        assert_eq!(outside.attempt(attempt, "seccomp"), Refused(Errno::ENOSYS), "{attempt}");
+    }
+}
+
+/// Who may load BPF programs may not any more once it is settled that there are none; nor may its other threads.
+#[test]
+fn what_is_settled_is_given_up() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("\nSKIPPED: needs root");
+        return;
+    }
+    let outside = Outside::new();
+    for attempt in ["make-map", "make-map-in-thread"] {
+        if outside.attempt(attempt, "programs") == Refused(Errno::ENOSYS) {
+            println!("\nSKIPPED: needs a kernel with BPF");
+            return;
+        }
+        assert_eq!(outside.attempt(attempt, "programs"), Done, "{attempt}");
+        assert_eq!(outside.attempt(attempt, "settled"), NO, "{attempt}");
+        assert_eq!(outside.attempt(attempt, "all"), NO, "{attempt}");
+    }
+}
+
+/// Files of others are used with a capability that is kept for them only.
+#[test]
+fn files_of_others_keep_the_right_to_them() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("\nSKIPPED: needs root");
+        return;
+    }
+    let outside = Outside::new();
+    let plan = |folder: &Path| Plan { write: vec![folder.to_owned()], ..Plan::default() };
+    let folder = outside.folder.join("own");
+    assert_eq!(capabilities::of_others(&plan(&folder)), None);
+    nix::unistd::chown(&folder, Some(12345.into()), Some(12345.into())).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(capabilities::of_others(&plan(&folder)), Some(folder.clone()));
+    let secret = outside.folder.join("read/file");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let named = Plan { named: vec![secret.clone()], ..Plan::default() };
+    assert_eq!(capabilities::of_others(&named), None);
+    nix::unistd::chown(&secret, Some(12345.into()), None).unwrap();
+    assert_eq!(capabilities::of_others(&named), Some(secret));
+    // The right was put aside for the look alone.
+    fs::write(folder.join("new"), "text").unwrap();
+    let names = |others| {
+        capabilities::needs(&plan(&folder), others).into_iter().map(|need| need.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(true), ["CAP_DAC_OVERRIDE"]);
+    assert_eq!(names(false), Vec::<&str>::new());
+}
+
+/// The page for operators has the same table.
+#[test]
+fn the_page_has_every_capability_and_why() {
+    let page = include_str!("../../../../docs/threats.md");
+    for need in &capabilities::NEEDS {
+        let row = format!("| `{}` |", need.name);
+        let row = page.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("{}", need.name));
+        assert!(row.contains(need.why), "{row}: expected {}", need.why);
+    }
+}
+
+fn everything() -> Plan {
+    Plan { network: true, packets: true, programs: true, ..Plan::default() }
+}
+
+/// What the process that tries is told: what, under which layer, with which ports and folder.
+const TASK: &str = "CARNET_SANDBOX_TASK";
+
+/// No test of its own: the process that tries.
+#[test]
+fn one_attempt() {
+    let Ok(task) = std::env::var(TASK) else { return };
+    let words: Vec<&str> = task.splitn(5, ' ').collect();
+    let [attempt, layer, named, other, folder] = words[..] else { panic!("{task}") };
+    let (named, other): (u16, u16) = (named.parse().unwrap(), other.parse().unwrap());
+    let folder = Path::new(folder);
+    let plan = Plan {
+        network: true,
+        programs: matches!(layer, "programs" | "settled"),
+        read: vec![folder.join("read")],
+        write: vec![folder.join("own")],
+        connects: vec![named],
+        ..Plan::default()
+    };
+    // A mount namespace in which nothing is seen outside; its descriptor is for whoever enters one.
+    if nix::unistd::geteuid().is_root() {
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        let nothing = None::<&str>;
+        mount(nothing, "/", nothing, MsFlags::MS_PRIVATE | MsFlags::MS_REC, nothing).unwrap();
+    }
+    let namespace = fs::File::open("/proc/thread-self/ns/uts").unwrap();
+
+    match layer {
+        "nothing" => {}
+        "capabilities" => {
+            capabilities::keep(&capabilities::needs(&plan, false)).unwrap();
+        }
+        "landlock" => {
+            control(libc::PR_SET_NO_NEW_PRIVS, 1).unwrap();
+            landlock::Ruleset::new(&plan).and_then(landlock::Ruleset::restrict).unwrap();
+        }
+        "seccomp" => {
+            control(libc::PR_SET_NO_NEW_PRIVS, 1).unwrap();
+            seccomp::restrict(&plan).unwrap();
+        }
+        "all" | "programs" | "settled" => {
+            let mut held = enter(&plan);
+            assert_eq!(held.lacking, Vec::<String>::new());
+            assert!(held.no_new_privileges && held.seccomp && held.landlock.is_some(), "{held:?}");
+            // One that is there before anything is settled, and tries it afterwards.
+            let (go, wait) = std::sync::mpsc::channel();
+            let thread = std::thread::spawn(move || wait.recv().map_or(Ok(()), |()| make_map()));
+            if layer == "settled" {
+                held.settle();
+                assert_eq!(held.lacking, Vec::<String>::new());
+                assert_eq!(held.capabilities, ["CAP_NET_ADMIN"]);
+            }
+            if attempt == "make-map-in-thread" {
+                go.send(()).unwrap();
+                told(&thread.join().unwrap());
+                return;
+            }
+        }
+        other => panic!("{other}"),
+    }
+    let result = attempt_of(attempt, folder, (named, other), &namespace);
+    told(&result);
+}
+
+fn told(result: &io::Result<()>) {
+    let number = match result {
+        Ok(()) => 0,
+        Err(error) => error.raw_os_error().unwrap_or_else(|| panic!("{error}")),
+    };
+    println!("RESULT={number} ");
+}
+
+fn attempt_of(
+    attempt: &str,
+    folder: &Path,
+    (named, other): (u16, u16),
+    namespace: &fs::File,
+) -> io::Result<()> {
+    let zero: libc::c_long = 0;
+    let call = |number: libc::c_long, arguments: [libc::c_long; 6]| {
+        let [a, b, c, d, e, f] = arguments;
+        // SAFETY: each call below gets numbers, null pointers, or pointers to what lives until it has returned.
+        checked(unsafe { libc::syscall(number, a, b, c, d, e, f) })
+    };
+    let parent = libc::c_long::from(nix::unistd::getppid().as_raw());
+    match attempt {
+        "read-named" => fs::read(folder.join("read/file")).map(drop),
+        "replace-own" => {
+            let new = folder.join("own/new");
+            fs::write(&new, "text")?;
+            fs::rename(&new, folder.join("own/file"))?;
+            UnixListener::bind(folder.join("own/socket"))?;
+            fs::remove_file(folder.join("own/socket"))
+        }
+        "connect-named" => TcpStream::connect(("127.0.0.1", named)).map(drop),
+        "new-thread" => std::thread::Builder::new().spawn(|| ())?.join().map_err(|_| ErrorKind::Other.into()),
+        "own-netlink" => socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE),
+        "ask-of-socket" => {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+            let mut octets: libc::c_int = 0;
+            // SAFETY: the kernel writes one integer to where the pointer leads.
+            let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut octets) };
+            checked(result.into()).map(drop)
+        }
+        "make-map" => make_map(),
+        "execute" => Err(Command::new("/bin/sh").args(["-c", "echo RESULT=0"]).exec()),
+        "fork" => match call(libc::SYS_clone, [libc::SIGCHLD.into(), 0, 0, 0, 0, 0])? {
+            // SAFETY: the new process ends at once.
+            0 => unsafe { libc::_exit(0) },
+            _ => Ok(()),
+        },
+        "executable-memory" => {
+            let (rights, kind) = (libc::PROT_READ | libc::PROT_EXEC, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            call(libc::SYS_mmap, [0, 4096, rights.into(), kind.into(), -1, 0]).map(drop)
+        }
+        "read-shadow" => fs::read("/etc/shadow").map(drop),
+        "read-other" => fs::read(folder.join("other/file")).map(drop),
+        "write-named" => fs::write(folder.join("read/file"), "text"),
+        "create-elsewhere" => fs::write(folder.join("other/new"), "text"),
+        "change-mode" => fs::set_permissions(folder.join("own/file"), fs::Permissions::from_mode(0o666)),
+        "set-hostname" => {
+            let file = "/proc/sys/kernel/hostname";
+            let mut name = [0_u8; 65];
+            // SAFETY: the kernel writes at most so many octets.
+            checked(unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) }.into())?;
+            let length = name.iter().position(|octet| *octet == 0).unwrap_or(64);
+            // The same name again.
+            fs::OpenOptions::new()
+                .write(true)
+                .open(file)
+                .and_then(|mut file| io::Write::write_all(&mut file, &name[..length]))
+        }
+        "connect-other" => TcpStream::connect(("127.0.0.1", other)).map(drop),
+        "listen-other" => TcpListener::bind("127.0.0.1:0").map(drop),
+        "abstract-socket" => {
+            let name = SocketAddr::from_abstract_name(folder.as_os_str().as_encoded_bytes())?;
+            UnixStream::connect_addr(&name).map(drop)
+        }
+        "signal" => call(libc::SYS_kill, [parent, 0, 0, 0, 0, 0]).map(drop),
+        "read-process" => {
+            let mut octets = [0_u8; 8];
+            let local = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
+            // The same program: what is here is mapped there, at another address. That it is not is no refusal.
+            let remote =
+                libc::iovec { iov_base: std::ptr::without_provenance_mut(4096), iov_len: octets.len() };
+            // SAFETY: both vectors live until the call has returned, and the kernel writes into `octets` alone.
+            let read = unsafe {
+                libc::syscall(
+                    libc::SYS_process_vm_readv,
+                    parent,
+                    &raw const local,
+                    1,
+                    &raw const remote,
+                    1,
+                    0,
+                )
+            };
+            match checked(read) {
+                Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Ok(()),
+                result => result.map(drop),
+            }
+        }
+        // As debuggers do it, without stopping the other.
+        "trace" => call(libc::SYS_ptrace, [libc::PTRACE_SEIZE.into(), parent, 0, 0, 0, 0]).map(drop),
+        "mount" => {
+            let nothing = None::<&str>;
+            Ok(mount(Some("tmpfs"), &folder.join("read"), Some("tmpfs"), MsFlags::empty(), nothing)?)
+        }
+        "new-namespace" => Ok(unshare(CloneFlags::CLONE_NEWNET)?),
+        "enter-namespace" => Ok(setns(namespace, CloneFlags::CLONE_NEWUTS)?),
+        "packet-socket" => socket(libc::AF_PACKET, libc::SOCK_DGRAM, 0),
+        "other-netlink" => socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_KOBJECT_UEVENT),
+        "find-programs" => {
+            const PROG_GET_NEXT_ID: libc::c_long = 11;
+            let mut attr = [0_u64; 16];
+            let attr = attr.as_mut_ptr() as libc::c_long;
+            match call(libc::SYS_bpf, [PROG_GET_NEXT_ID, attr, 128, 0, 0, 0]) {
+                // There are none.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+                result => result.map(drop),
+            }
+        }
+        "load-module" => match call(libc::SYS_init_module, [zero; 6]) {
+            // The kernel has looked at it.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOEXEC | libc::EFAULT)) => Ok(()),
+            result => result.map(drop),
+        },
+        "clone3" => call(libc::SYS_clone3, [zero; 6]).map(drop),
+        "call-of-the-future" => call(1000, [zero; 6]).map(drop),
+        other => panic!("{other}"),
+    }
+}
+
+/// An array of one number, for BPF programs.
+fn make_map() -> io::Result<()> {
+    const MAP_CREATE: libc::c_long = 0;
+    let mut attr = [0_u32; 32];
+    attr[..4].copy_from_slice(&[2, 4, 4, 1]);
+    // SAFETY: the kernel reads so many octets, which live until the call has returned.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attr.as_mut_ptr(), size_of_val(&attr)) };
+    checked(result).map(drop)
+}
+
+fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<()> {
+    // SAFETY: it takes numbers, and the descriptor ends with the process.
+    checked(unsafe { libc::socket(domain, kind, protocol) }.into()).map(drop)
+}
