@@ -37,6 +37,7 @@ mod radio;
 mod refresh;
 mod reload;
 mod replay;
+mod sandbox;
 mod signals;
 mod size;
 mod start;

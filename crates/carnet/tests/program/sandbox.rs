@@ -1,0 +1,494 @@
+//! What a running station can still do (`station.sandbox`), and what not.
+//!
+//! A debugger that may do anything stops the program and makes it call the kernel itself. So it is the very process that is
+//! asked, with all that it has given up; and the same calls of one that has given up nothing show that they are right.
+
+use std::fs;
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+use crate::hosts::{Host, Scratch, assert_same, possible, said, seconds, wait_until};
+use crate::station::{PROGRAM, Station};
+use crate::testbed::{CARE_OF, CORRESPONDENT, Testbed, with_station};
+
+/// `CAP_NET_ADMIN` and `CAP_NET_RAW`; `CAP_BPF` and `CAP_PERFMON`.
+const NETWORK: u64 = 1 << 12 | 1 << 13;
+const PROGRAMS: u64 = 1 << 39 | 1 << 38;
+
+fn on_path(config: &str, path: &str) -> String {
+    format!("{}\n[dataplane]\npath = '{path}'\n", with_station(config, "sandbox = 'required'"))
+}
+
+/// Whether all of it can be had here; if not, it is said.
+fn complete() -> bool {
+    let scratch = Scratch::new();
+    let host = Host::new();
+    let mut station = Station::start(&host, &agent(&scratch, "sandbox = 'auto'"));
+    let lacking = station.show("status")["sandbox"]["lacking"].to_string();
+    station.terminate();
+    if lacking != "[]" {
+        println!("\nSKIPPED: the kernel has not all of the sandbox: {lacking}");
+    }
+    lacking == "[]"
+}
+
+/// A home agent that needs no links.
+fn agent(scratch: &Scratch, line: &str) -> String {
+    let socket = scratch.path("agent.sock");
+    format!(
+        "[station]\nname = 'agent'\nsocket = '{}'\n{line}\n[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = \
+         '2001:db8:1::/64'\n[dataplane]\npath = 'tun'\n",
+        socket.display()
+    )
+}
+
+/// What all threads of a process are held to.
+fn rights(pid: i32) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a living process");
+    let status = threads.map(|thread| fs::read_to_string(thread.expect("a thread").path().join("status")));
+    let kept = ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:", "NoNewPrivs:", "Seccomp:"];
+    status
+        .map(|status| {
+            let status = status.expect("a status");
+            let lines = status.lines().filter(|line| kept.iter().any(|name| line.starts_with(name)));
+            lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+        })
+        .collect()
+}
+
+fn held(station: &Station, capabilities: u64) {
+    let none = 0;
+    let with = |capabilities: u64| {
+        format!(
+            "CapInh: {none:016x} CapPrm: {capabilities:016x} CapEff: {capabilities:016x} CapBnd: {none:016x} \
+             CapAmb: {none:016x} NoNewPrivs: 1 Seccomp: 2"
+        )
+    };
+    let rights = rights(station.pid());
+    assert_eq!(rights[0], with(capabilities));
+    // The threads that have opened the state and write it.
+    assert!(rights[1..].iter().all(|rights| *rights == with(0)), "{rights:#?}");
+    let sandbox = &station.show("status")["sandbox"];
+    assert_eq!((&sandbox["seccomp"], &sandbox["lacking"]), (&json!(true), &json!([])), "{sandbox}");
+    assert!(sandbox["landlock"].as_u64() > Some(0), "{sandbox}");
+    let text = sandbox["capabilities"].to_string();
+    assert_eq!(text.contains("CAP_BPF"), capabilities & PROGRAMS != 0, "{text}");
+}
+
+/// A mobile router and its home agent do all that they do.
+fn works(path: &str, capabilities: u64) {
+    let bed = Testbed::new();
+    let state = format!("state_dir = '{}'", bed.scratch.path("state").display());
+    let agent_config = with_station(&on_path(&bed.agent_config(), path), &state);
+    let router_config = with_station(&on_path(&bed.router_config(), path), &state);
+    let before = bed.agent.snapshot();
+    let mut agent = Station::start(&bed.agent, &agent_config);
+    let mut router = Station::start(&bed.router, &router_config);
+    router.registered();
+    let reaches = |what: &str| wait_until(what, seconds(10), || bed.host.pings(CORRESPONDENT));
+    reaches("packets pass");
+    held(&agent, capabilities);
+    held(&router, capabilities);
+
+    // Handover, uplinks that come and go, and configs that are replaced by others, as an editor does it.
+    let care_of = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
+    assert!(router.ask(&["handover", "wwan0"]).status.success());
+    wait_until("the other uplink", seconds(10), || care_of() == CARE_OF[1]);
+    assert!(router.ask(&["handover", "auto"]).status.success());
+    wait_until("the first uplink", seconds(10), || care_of() == CARE_OF[0]);
+    bed.router.ip("link del wlan0");
+    wait_until("the other uplink", seconds(10), || care_of() == CARE_OF[1]);
+    bed.add_uplink(0);
+    wait_until("the first uplink again", seconds(20), || care_of() == CARE_OF[0]);
+    let new = router.config.with_extension("new");
+    fs::write(&new, router_config.replace("priority = 10", "priority = 30")).expect("a config file");
+    fs::rename(&new, &router.config).expect("a config file");
+    router.signal(Signal::SIGHUP);
+    wait_until("the other uplink", seconds(10), || care_of() == CARE_OF[1]);
+    reaches("packets pass over the other uplink");
+
+    // A crash, and an end after which nothing is left.
+    agent.end_by(Signal::SIGKILL);
+    let mut agent = Station::start(&bed.agent, &agent_config);
+    reaches("packets pass after a crash");
+    held(&agent, capabilities);
+    router.terminate();
+    agent.terminate();
+    assert_same(&before, &bed.agent.snapshot(), "after the agent has ended");
+    for log in [agent.log(), router.log()] {
+        for word in ["Permission denied", "not permitted", "not implemented"] {
+            assert!(!log.contains(word), "{word} in\n{log}");
+        }
+    }
+}
+
+#[test]
+fn everything_works_with_what_is_left_on_the_path_tun() {
+    if possible() && complete() {
+        works("tun", NETWORK);
+    }
+}
+
+#[test]
+fn everything_works_with_what_is_left_on_the_path_bpf() {
+    if possible() && complete() {
+        works("bpf", NETWORK | PROGRAMS);
+    }
+}
+
+#[test]
+fn everything_works_with_what_is_left_on_the_path_xdp() {
+    if possible() && complete() {
+        works("xdp", NETWORK | PROGRAMS);
+    }
+}
+
+/// GeoNetworking inside UDP takes no rights at all.
+#[test]
+fn a_station_that_changes_nothing_of_the_network_keeps_no_capability() {
+    if !(possible() && complete()) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let config = format!(
+        "[station]\nname = 'car'\nsocket = '{}'\nsandbox = 'required'\n[geonet]\ninterface = 'udp:[::1]:8947,[::1]:8948'\n\
+         position = 'fixed:48.8375,2.1008'\n[dataplane]\npath = 'tun'\n",
+        scratch.path("car.sock").display()
+    );
+    let host = Host::new();
+    let mut station = Station::start(&host, &config);
+    held(&station, 0);
+    wait_until("beacons", seconds(20), || station.counter("geonet.sent") > 0);
+    station.terminate();
+}
+
+#[test]
+fn what_a_reload_needs_beyond_is_refused_and_nothing_changes() {
+    if !(possible() && complete()) {
+        return;
+    }
+    let bed = Testbed::new();
+    let elsewhere = Scratch::new();
+    let (_agent, mut router) = bed.start();
+    let file = format!("signal_file = '{}'", elsewhere.path("signal").display());
+    let uplink = "interface = 'wlan0'\n";
+    router.reload(&bed.router_config().replace(uplink, &format!("{uplink}{file}\n")));
+    assert!(router.log().contains("the process has given up reading in"), "{}", router.log());
+    assert!(router.lives() && router.state() == "registered");
+    // Beside the config it may.
+    let file = format!("signal_file = '{}'", bed.scratch.path("signal").display());
+    router.reload(&bed.router_config().replace(uplink, &format!("{uplink}{file}\n")));
+    fs::write(bed.scratch.path("signal"), "-61\n").expect("a signal");
+    wait_until("the signal", seconds(10), || router.show("uplinks").to_string().contains("-61"));
+}
+
+#[test]
+fn without_a_sandbox_it_keeps_what_it_had_and_says_so() {
+    if !possible() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let host = Host::new();
+    let mut station = Station::start(&host, &agent(&scratch, "sandbox = 'off'"));
+    let before = &rights(std::process::id().cast_signed())[0];
+    assert!(rights(station.pid()).iter().all(|rights| rights == before), "{before}");
+    assert_eq!(station.show("status")["sandbox"], json!(null));
+    assert!(station.log().contains("station.sandbox = \"off\""), "{}", station.log());
+    station.terminate();
+}
+
+/// Takes a system call from the program, as a container's filter may: its number, and the error in its place.
+const WITHOUT_CALL: &str = "
+import ctypes, os, struct, sys
+number, error = map(int, sys.argv[1:3])
+filter = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50000 | error), (6, 0, 0, 0x7fff0000)]
+filter = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in filter))
+program = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', 4, ctypes.addressof(filter)))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+os.execv(sys.argv[3], sys.argv[3:])
+";
+
+/// The words before the program that take a call from it; none, and it is said, where they are not to be had.
+fn without_call(number: i64, error: Errno) -> Option<Vec<String>> {
+    if cfg!(target_endian = "big") || Command::new("python3").arg("--version").output().is_err() {
+        println!("\nSKIPPED: needs python3");
+        return None;
+    }
+    let (number, error) = (number.to_string(), (error as i32).to_string());
+    Some(vec!["python3".into(), "-c".into(), WITHOUT_CALL.into(), number, error])
+}
+
+#[test]
+fn where_programs_are_not_to_be_had_the_right_to_them_goes() {
+    if !(possible() && complete()) {
+        return;
+    }
+    let Some(wrapper) = without_call(nix::libc::SYS_bpf, Errno::EPERM) else { return };
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    let (scratch, host) = (Scratch::new(), Host::new());
+    let config = agent(&scratch, "sandbox = 'required'").replace("'tun'", "'auto'");
+    let mut station = Station::start_as(&host, &config, &wrapper, PROGRAM);
+    assert_ne!(station.show("status")["dataplane"], json!("bpf"));
+    let rights = rights(station.pid());
+    assert!(rights[0].contains(&format!("CapPrm: {NETWORK:016x} CapEff: {NETWORK:016x} ")), "{rights:?}");
+    assert_eq!(station.show("status")["sandbox"]["capabilities"], json!(["CAP_NET_ADMIN", "CAP_NET_RAW"]));
+    station.terminate();
+}
+
+#[test]
+fn where_something_is_missing_auto_goes_on_and_required_does_not_start() {
+    if !(possible() && complete()) {
+        return;
+    }
+    let (scratch, host) = (Scratch::new(), Host::new());
+    let Some(wrapper) = without_call(nix::libc::SYS_landlock_create_ruleset, Errno::ENOSYS) else { return };
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    let mut station = Station::start_as(&host, &agent(&scratch, "sandbox = 'auto'"), &wrapper, PROGRAM);
+    let sandbox = &station.show("status")["sandbox"];
+    assert_eq!((&sandbox["landlock"], &sandbox["seccomp"]), (&json!(null), &json!(true)), "{sandbox}");
+    assert_eq!(station.log().matches("this kernel has no Landlock").count(), 1, "{}", station.log());
+    station.terminate();
+
+    let file = scratch.path("required.toml");
+    fs::write(&file, agent(&scratch, "sandbox = 'required'")).expect("a config file");
+    let path = file.to_str().expect("a path");
+    let output = host.output(&[&wrapper[..], &[PROGRAM, "run", "--config", path]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let text = "station.sandbox = \"required\" cannot be had: files and ports are not restricted";
+    assert!(said(&output).contains(text), "{}", said(&output));
+}
+
+/// Without `CAP_SETPCAP` the bounding set stays, and does not matter.
+#[test]
+fn root_without_setpcap_keeps_no_more() {
+    if !(possible() && complete()) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let wrapper = ["setpriv", "--bounding-set", "-setpcap", "--inh-caps", "-setpcap"];
+    let config = agent(&scratch, "sandbox = 'required'");
+    let host = Host::new();
+    let mut station = Station::start_as(&host, &config, &wrapper, PROGRAM);
+    let rights = rights(station.pid());
+    assert!(rights[0].contains(&format!("CapEff: {NETWORK:016x} ")), "{rights:?}");
+    station.terminate();
+}
+
+#[cfg(target_arch = "x86_64")]
+mod from_inside {
+    use nix::sys::ptrace;
+    use nix::sys::wait::{WaitStatus, waitpid};
+
+    use super::*;
+    use crate::hosts::wait_for;
+
+    /// A process that calls the kernel as it is told.
+    pub struct Puppet {
+        pid: Pid,
+        before: nix::libc::user_regs_struct,
+        /// Where there is an instruction that calls.
+        call: u64,
+        /// Memory below its stack that nobody uses meanwhile.
+        room: u64,
+    }
+
+    /// How a call ended.
+    #[derive(Debug, PartialEq, Eq)]
+    pub enum End {
+        Done(i64),
+        Refused(Errno),
+        Killed,
+    }
+
+    impl Puppet {
+        /// Stops a process that waits in the kernel.
+        pub fn new(pid: i32) -> Puppet {
+            let pid = Pid::from_raw(pid);
+            wait_for("it waits in the kernel, behind a `syscall`", seconds(10), || {
+                ptrace::attach(pid).expect("a debugger's rights");
+                waitpid(pid, None).expect("a child");
+                let before = ptrace::getregs(pid).expect("its registers");
+                let call = before.rip - 2;
+                let instruction = ptrace::read(pid, call as ptrace::AddressType).expect("its code");
+                if instruction & 0xffff != 0x050f {
+                    ptrace::detach(pid, None).expect("a process");
+                    return None;
+                }
+                Some(Puppet { pid, before, call, room: (before.rsp - 16384) & !7 })
+            })
+        }
+
+        /// Puts octets into its memory and says where.
+        pub fn put(&self, at: u64, octets: &[u8]) -> u64 {
+            let address = self.room + at;
+            for (word, octets) in (0..).zip(octets.chunks(8)) {
+                let mut value = [0; 8];
+                value[..octets.len()].copy_from_slice(octets);
+                let to = (address + word * 8) as ptrace::AddressType;
+                ptrace::write(self.pid, to, i64::from_ne_bytes(value)).expect("its memory");
+            }
+            address
+        }
+
+        pub fn call(&self, number: i64, arguments: [u64; 6]) -> End {
+            let mut registers = self.before;
+            [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] =
+                arguments;
+            registers.rax = number.cast_unsigned();
+            registers.rip = self.call;
+            // No call that the kernel would begin again.
+            registers.orig_rax = u64::MAX;
+            ptrace::setregs(self.pid, registers).expect("its registers");
+            loop {
+                ptrace::step(self.pid, None).expect("a step");
+                match waitpid(self.pid, None).expect("a child") {
+                    WaitStatus::Signaled(_, Signal::SIGSYS, _) => return End::Killed,
+                    WaitStatus::Stopped(_, Signal::SIGTRAP) => break,
+                    // A signal came before the step: of a process that it traces, say.
+                    WaitStatus::Stopped(..) => {}
+                    status => panic!("{status:?}"),
+                }
+            }
+            match ptrace::getregs(self.pid).expect("its registers").rax.cast_signed() {
+                error @ -4095..=-1 => End::Refused(Errno::from_raw(-error as i32)),
+                value => End::Done(value),
+            }
+        }
+
+        /// Lets it go on as if nothing had been.
+        pub fn release(self) {
+            ptrace::setregs(self.pid, self.before).expect("its registers");
+            ptrace::detach(self.pid, None).expect("a process");
+        }
+    }
+
+    const PROG_GET_NEXT_ID: u64 = 11;
+    /// `PTRACE_ATTACH`
+    const ATTACH: u64 = 16;
+
+    /// Calls that are answered with an error.
+    fn refused(puppet: &Puppet, elsewhere: &str) -> Vec<(&'static str, Errno, End)> {
+        use nix::libc::*;
+        let shadow = puppet.put(0, b"/etc/shadow\0");
+        let new = puppet.put(512, format!("{elsewhere}/new\0").as_bytes());
+        let room = puppet.put(1024, &[0; 128]);
+        let here = AT_FDCWD as i64 as u64;
+        let (flags, netlink) = ((O_CREAT | O_WRONLY) as u64, AF_NETLINK as u64);
+        let memory =
+            [0, 4096, (PROT_READ | PROT_EXEC) as u64, (MAP_PRIVATE | MAP_ANONYMOUS) as u64, u64::MAX, 0];
+        let parent = std::process::id().into();
+        [
+            ("read /etc/shadow", Errno::EACCES, SYS_openat, [here, shadow, 0, 0, 0, 0]),
+            ("write elsewhere", Errno::EACCES, SYS_openat, [here, new, flags, 0o600, 0, 0]),
+            ("hear of devices", Errno::EPERM, SYS_socket, [netlink, SOCK_RAW as u64, 15, 0, 0, 0]),
+            ("change a mode", Errno::EPERM, SYS_chmod, [new, 0o666, 0, 0, 0, 0]),
+            ("executable memory", Errno::EPERM, SYS_mmap, memory),
+            ("signal", Errno::EPERM, SYS_kill, [parent, 0, 0, 0, 0, 0]),
+            ("others' programs", Errno::EPERM, SYS_bpf, [PROG_GET_NEXT_ID, room, 128, 0, 0, 0]),
+        ]
+        .map(|(what, errno, number, arguments)| (what, errno, puppet.call(number, arguments)))
+        .into()
+    }
+
+    const DEADLY: usize = 7;
+
+    /// Calls that nothing in the program ever makes.
+    fn deadly(puppet: &Puppet, which: usize, elsewhere: &str, other: i32) -> (&'static str, End) {
+        use nix::libc::*;
+        let program = puppet.put(0, b"/bin/true\0");
+        let words = puppet.put(64, &[program.to_ne_bytes(), [0; 8]].concat());
+        let folder = puppet.put(512, format!("{elsewhere}\0").as_bytes());
+        let kind = puppet.put(1024, b"tmpfs\0");
+        let other = other as u64;
+        // The one that leaves nothing of the process is the last.
+        let calls: [_; DEADLY] = [
+            ("trace", SYS_ptrace, [ATTACH, other, 0, 0, 0, 0]),
+            ("read another's memory", SYS_process_vm_readv, [other, 0, 0, 0, 0, 0]),
+            ("mount", SYS_mount, [kind, folder, kind, 0, 0, 0]),
+            ("unmount", SYS_umount2, [folder, 0, 0, 0, 0, 0]),
+            ("new namespace", SYS_unshare, [CLONE_NEWUTS as u64, 0, 0, 0, 0, 0]),
+            ("keys", SYS_keyctl, [0, -3_i64 as u64, 1, 0, 0, 0]),
+            ("execute", SYS_execve, [program, words, 0, 0, 0, 0]),
+        ];
+        let (what, number, arguments) = calls[which];
+        (what, puppet.call(number, arguments))
+    }
+
+    #[test]
+    fn a_station_that_is_somebody_elses_gets_no_further() {
+        if !(possible() && complete()) {
+            return;
+        }
+        let (scratch, elsewhere, host) = (Scratch::new(), Scratch::new(), Host::new());
+        fs::create_dir_all(elsewhere.path("folder")).expect("a folder");
+        let folder = elsewhere.path("folder").display().to_string();
+        let mut victim = Command::new("sleep").arg("1000").spawn().expect("sleep");
+        let pid = victim.id().cast_signed();
+
+        // Who has given up nothing can do all of it.
+        let free = Station::start(&host, &agent(&scratch, "sandbox = 'off'"));
+        let puppet = Puppet::new(free.pid());
+        for (what, _, end) in refused(&puppet, &folder) {
+            // Where there are no programs there is no next one.
+            assert!(matches!(end, End::Done(_) | End::Refused(Errno::ENOENT)), "{what}: {end:?}");
+        }
+        fs::remove_file(elsewhere.path("folder").join("new")).expect("what was written elsewhere");
+        for which in 0..DEADLY {
+            let (what, end) = deadly(&puppet, which, &folder, pid);
+            assert!(matches!(end, End::Done(_)), "{what}: {end:?}");
+        }
+        drop(free);
+
+        // The program as it is.
+        let confined = agent(&scratch, "sandbox = 'required'");
+        let mut station = Station::start(&host, &confined);
+        let puppet = Puppet::new(station.pid());
+        for (what, errno, end) in refused(&puppet, &folder) {
+            assert_eq!(end, End::Refused(errno), "{what}");
+        }
+        puppet.release();
+        // And it has taken no harm.
+        assert!(station.ask(&["status"]).status.success());
+        station.terminate();
+        for which in 0..DEADLY {
+            let station = Station::start(&host, &confined);
+            let puppet = Puppet::new(station.pid());
+            let (what, end) = deadly(&puppet, which, &folder, pid);
+            assert_eq!(end, End::Killed, "{what}");
+            drop(station);
+        }
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        victim.wait().expect("a child");
+    }
+
+    /// BPF programs are for those data paths that are made of them.
+    #[test]
+    fn programs_are_loaded_by_those_who_need_them() {
+        if !(possible() && complete()) {
+            return;
+        }
+        for (path, may) in [("tun", false), ("bpf", true), ("xdp", true)] {
+            let scratch = Scratch::new();
+            let config = agent(&scratch, "sandbox = 'required'").replace("'tun'", &format!("'{path}'"));
+            let host = Host::new();
+            let mut station = Station::start(&host, &config);
+            let puppet = Puppet::new(station.pid());
+            // An array of one number.
+            let array: Vec<u8> = [2_u32, 4, 4, 1].iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let attr = puppet.put(0, &[array, vec![0; 112]].concat());
+            match puppet.call(nix::libc::SYS_bpf, [0, attr, 128, 0, 0, 0]) {
+                End::Done(_) => assert!(may, "{path}"),
+                end => assert!(!may && end == End::Refused(Errno::EPERM), "{path}: {end:?}"),
+            }
+            let next = puppet.call(nix::libc::SYS_bpf, [PROG_GET_NEXT_ID, attr, 128, 0, 0, 0]);
+            assert_eq!(next, End::Refused(Errno::EPERM), "{path}");
+            puppet.release();
+            station.terminate();
+        }
+    }
+}
