@@ -39,7 +39,7 @@ pub fn platform(config: &Config) -> PlatformConfig {
             }
         }
     }
-    // A router has its former care-of address for a while beside the present one.
+    // Home agents' alone. A router has its former care-of address for a while beside the present one.
     let senders = 2 * nodes(config);
     PlatformConfig { device_mtu: DEVICE_MTU, watched, senders, undo_file: undo_file(config) }
 }

@@ -55,8 +55,8 @@ pub struct PlatformConfig {
     pub device_mtu: u32,
     /// The links on which ICMPv6 is heard. They need not exist yet.
     pub watched: Vec<WatchedInterface>,
-    /// For so many other ends of tunnels the tunnel device keeps room in its queue for known senders; it does for 1024
-    /// anyhow.
+    /// Other ends of tunnels whose control messages the tunnel device keeps apart from those of strangers. Where there are
+    /// any to come it has room for 1024 at least; where there are none, one queue for everything.
     pub senders: usize,
     /// Where it is written down what to put back after a crash. Its directory must exist.
     pub undo_file: PathBuf,

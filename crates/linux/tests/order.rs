@@ -9,7 +9,7 @@ use std::net::{Ipv6Addr, SocketAddrV6};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use carnet_linux::{Queue, TunnelReader};
+use carnet_linux::{Platform, PlatformConfig, Queue, TunnelReader};
 use carnet_station::forwarding::desired::*;
 use carnet_station::forwarding::packet::PacketBuffer;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -43,7 +43,8 @@ fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() 
             ip(&format!("-6 route add {HOME_AGENT} via {OWN}"));
         });
         set_sysctl("all/forwarding", "1");
-        let mut platform = scratch.open();
+        let config = PlatformConfig { senders: 1, ..scratch.config() };
+        let mut platform = Platform::open(config).unwrap();
         platform.apply(&set(route(TABLE_MAIN, &format!("{HOME_AGENT}/128"), 64, TUNNEL_DEVICE))).unwrap();
         let tunnel = Entry::Tunnel(Arc::new(Tunnel {
             end: TunnelEnd::HomeAgent,
@@ -109,4 +110,16 @@ fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() 
             assert!(Instant::now() < deadline, "{changes} changes, {expected} of {sent}");
         }
     });
+}
+
+#[test]
+fn there_are_several_queues_only_where_somebody_is_to_be_known() {
+    for senders in [0, 1] {
+        in_namespace(move |scratch| async move {
+            let config = PlatformConfig { senders, ..scratch.config() };
+            let _platform = Platform::open(config).unwrap();
+            let shown = ip(&format!("-d link show {TUNNEL_DEVICE}"));
+            assert_eq!(shown.contains("multi_queue numqueues 3"), senders > 0, "{shown}");
+        });
+    }
 }

@@ -10,7 +10,10 @@
 //! piece ([`TunnelWriter`], [`coalescing`]). Without it packets come and go one by one. What goes *into* a
 //! tunnel is always written packet by packet: virtio has no burst of IPv6 in IPv6.
 //!
-//! Three queues (`IFF_MULTI_QUEUE`), so that who asks for more than the station can work off does not crowd out what it
+//! One queue at a mobile router: what its home agent sends through the tunnel comes right behind the acknowledgement that
+//! makes the tunnel, and is not to be read before it.
+//!
+//! Three queues (`IFF_MULTI_QUEUE`) at a home agent, where a router's data wait for its acknowledgement, so that who asks for more than the station can work off does not crowd out what it
 //! forwards, nor strangers the ones it knows: packets of tunnels and for them are in the first, control messages (Mobility
 //! Header, Destination Options, fragments, ICMPv6 without echoes) from where tunnels end in the second, all others in the
 //! third ([`steering`], also for why messages of one source stay in order). A registration from a new care-of address therefore
@@ -162,7 +165,7 @@ impl TunnelIo {
         nix::unistd::write(self.0.file.get_ref(), frame).map_err(explain)
     }
 
-    /// Creates the device, down, and says whom to tell which senders are known; there is room for so many.
+    /// Creates the device, down, and says whom to tell which senders are known, where it is to know so many.
     pub(crate) fn create(senders: usize) -> Result<(TunnelIo, Option<Known>)> {
         let watch =
             |file| watch(file).map_err(|e| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), e));
@@ -190,6 +193,9 @@ impl TunnelIo {
 fn create_steered(
     senders: usize,
 ) -> std::result::Result<(OwnedFd, [OwnedFd; 2], Abilities, Steering), String> {
+    if senders == 0 {
+        return Err("nobody is to be known".to_owned());
+    }
     let steering = Steering::open(senders)?;
     let (first, others, abilities) =
         device::create_steered(TUNNEL_DEVICE, steering.program()).map_err(|error| error.to_string())?;

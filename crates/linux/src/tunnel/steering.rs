@@ -1,10 +1,9 @@
 //! The program that chooses among the three queues of the TUN device (`bpf/steering.bpf.c`), and what it knows.
 //!
 //! What is forwarded is in the first, control messages of known senders in the second, those of everybody else in the
-//! third. Known are the other ends of the tunnels that there are: at a home agent the care-of addresses of its bindings, at a
-//! mobile router its home agent and whoever it has a direct route to. What the program knows belongs to descriptors of this
-//! process and to the device, and goes with these. A tunnel inside IPv4 comes by a socket, not by the device, and is not
-//! among them.
+//! third. Known are the other ends of the tunnels that there are, at a home agent the care-of addresses of its bindings. What
+//! the program knows belongs to descriptors of this process and to the device, and goes with these. A tunnel inside IPv4 comes
+//! by a socket, not by the device, and is not among them.
 //!
 //! # Order
 //!
