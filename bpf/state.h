@@ -88,9 +88,7 @@ struct binding {
 	__u32 accepted;
 	__u32 transmit;
 	__u32 slot;
-	__u32 version; /* see VERSIONS */
 	__u32 rules; /* see RULES, 0 for none */
-	__u32 zero;
 };
 
 /* Bits of `fields`: what a rule looks at. */
@@ -211,7 +209,9 @@ struct {
 	__type(value, struct rules);
 } RULES SEC(".maps");
 
-/* By slot: another number after each change of the binding, never that of another binding, 0 for none. */
+/* By slot, VERSIONS_MAX of them: another number after each change of a binding in one of the slots that share it, and what
+ * is remembered of these ends. With many bindings some share one so that all numbers stay in the processor's cache: a number
+ * for each would be one more access to memory for a packet. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 256);
@@ -253,6 +253,8 @@ const volatile __u32 TUNNEL_DEVICE = 0;
 const volatile __u64 FLOW_LABEL_KEY = 0;
 const volatile __u32 COUNTERS = 1;
 const volatile __u32 TRAFFIC_MAX = 1;
+/* A power of two; likewise. */
+const volatile __u32 VERSIONS_MAX = 1;
 /* Time is counted in ticks of the kernel (bpf_jiffies64): to read them is one instruction, where a clock is a call. How many
  * are a second is set before the programs are loaded. How long the kernel's word is remembered: a second. */
 const volatile __u32 SECOND = 100;
@@ -289,7 +291,7 @@ struct flow {
 	__u32 arrival; /* interface, perhaps with IN_TUNNEL */
 	__u32 protocol; /* perhaps with IN_FRAGMENTS */
 	__u32 slot;
-	__u32 version;
+	__u32 version; /* of VERSIONS, from before the binding was looked up */
 	__u32 counter; /* in TRAFFIC */
 	__be32 label; /* the outer flow label */
 	__u32 departure; /* interface */

@@ -69,6 +69,7 @@ struct plan {
 	__u32 ports;
 	__u32 generation; /* before anything was asked */
 	__u32 routes; /* likewise, at a home agent */
+	__u32 version; /* see VERSIONS: before the binding was looked up */
 	__u32 now; /* likewise, in ticks */
 	__u32 syn; /* whether it opens a TCP connection */
 	__u32 is_agents; /* encapsulation: at which end of the tunnel */
@@ -124,8 +125,17 @@ inline_always int is_special(const struct address *address)
 	return first == 0 && low(address) <= 1;
 }
 
+/* The version that what is remembered of a slot must have. */
+inline_always __u32 version_of(__u32 slot)
+{
+	__u32 index = slot & (VERSIONS_MAX - 1);
+	__u32 *version = bpf_map_lookup_elem(&VERSIONS, &index);
+
+	return version ? *version : 0;
+}
+
 /* The binding of the longest prefix that holds the address. Returns 0 where there is none. */
-static __attribute__((noinline)) struct binding *binding_of(const struct address *address, __u32 end)
+static __attribute__((noinline)) struct binding *binding_of(const struct address *address, __u32 end, __u32 *version)
 {
 	struct lengths *lengths = bpf_map_lookup_elem(&LENGTHS, &end);
 	struct prefix key;
@@ -154,8 +164,16 @@ static __attribute__((noinline)) struct binding *binding_of(const struct address
 			key.low = 0;
 		}
 		number = bpf_map_lookup_elem(&PREFIXES, &key);
-		if (number)
-			return bpf_map_lookup_elem(&BINDINGS, number);
+		if (number) {
+			__u32 slot = *number, nothing;
+
+			/* What is read of the binding is not older than its version: processors that read in any
+			 * order keep to that where the one needs the other. */
+			*version = nothing = version_of(slot);
+			asm volatile("%0 ^= %0" : "+r"(nothing));
+			slot += nothing;
+			return bpf_map_lookup_elem(&BINDINGS, &slot);
+		}
 	}
 	return 0;
 }
@@ -275,10 +293,7 @@ inline_always int is_remembered(const struct plan *plan, __u32 arrival)
 /* Whether the binding of a remembered flow is what it was. */
 inline_always int is_current(const struct flow *flow)
 {
-	__u32 slot = flow->slot;
-	__u32 *version = bpf_map_lookup_elem(&VERSIONS, &slot);
-
-	return version && *version == flow->version;
+	return version_of(flow->slot) == flow->version;
 }
 
 /* Where the packets of a binding's path are counted. */
@@ -305,7 +320,7 @@ inline_always void remember(struct plan *plan, const struct binding *binding, __
 	flow->generation = result == BPF_FIB_LKUP_RET_SUCCESS ? plan->generation : 0;
 	flow->asked = plan->now;
 	flow->slot = binding->slot;
-	flow->version = binding->version;
+	flow->version = plan->version;
 	flow->counter = counter(binding->slot, path);
 	flow->departure = route->ifindex;
 	flow->may_leave = MAY_LEAVE(route->ifindex, result);
@@ -331,14 +346,15 @@ inline_always struct binding *sender(__u32 roles, struct plan *plan)
 {
 	const struct ipv6 *inner = &plan->inner;
 	struct binding *binding = 0;
+	__u32 other;
 
 	if (roles & AGENT)
-		binding = binding_of(&inner->destination, HOME_AGENT);
+		binding = binding_of(&inner->destination, HOME_AGENT, &plan->version);
 	plan->is_agents = binding != 0;
 	if (!binding && (roles & ENCAPSULATE_FROM)) {
-		binding = binding_of(&inner->source, MOBILE_ROUTER);
+		binding = binding_of(&inner->source, MOBILE_ROUTER, &plan->version);
 		/* From one of the mobile network's links to another. */
-		if (binding && binding_of(&inner->destination, MOBILE_ROUTER))
+		if (binding && binding_of(&inner->destination, MOBILE_ROUTER, &other))
 			return 0;
 	}
 	return binding;
@@ -473,17 +489,19 @@ inline_always __u32 path_of(const struct binding *binding, const struct plan *pl
 }
 
 /* Whose packets come out of a tunnel, and whether at the home agent's end. 0 where the inner packet belongs to nobody. */
-inline_always struct binding *receiver(__u32 roles, const struct ipv6 *inner, int *is_agents)
+inline_always struct binding *receiver(__u32 roles, struct plan *plan, int *is_agents)
 {
+	const struct ipv6 *inner = &plan->inner;
+	__u32 other;
 	struct binding *binding = 0;
 
 	if (roles & AGENT)
-		binding = binding_of(&inner->source, HOME_AGENT);
+		binding = binding_of(&inner->source, HOME_AGENT, &plan->version);
 	*is_agents = binding != 0;
 	if (!binding && (roles & DECAPSULATE_CARE_OF)) {
-		binding = binding_of(&inner->destination, MOBILE_ROUTER);
+		binding = binding_of(&inner->destination, MOBILE_ROUTER, &plan->version);
 		/* Nobody outside sends from an address inside. */
-		if (binding && binding_of(&inner->source, MOBILE_ROUTER))
+		if (binding && binding_of(&inner->source, MOBILE_ROUTER, &other))
 			return 0;
 	}
 	return binding;
@@ -495,12 +513,12 @@ static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u3
 {
 	const struct ipv6 *inner = &plan->inner;
 	int is_agents = 0;
-	struct binding *binding = receiver(roles, inner, &is_agents);
+	struct binding *binding = receiver(roles, plan, &is_agents);
 	struct bpf_fib_lookup route;
 	__u32 path;
 	long result;
 
-	if (!binding && (roles & DECAPSULATE_CARE_OF) && binding_of(&inner->destination, MOBILE_ROUTER))
+	if (!binding && (roles & DECAPSULATE_CARE_OF) && binding_of(&inner->destination, MOBILE_ROUTER, &plan->version))
 		return PASS_INNER_SOURCE;
 	if (!binding)
 		return NOT_OURS;

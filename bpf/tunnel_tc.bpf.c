@@ -113,10 +113,12 @@ inline_always int prepend(struct __sk_buff *skb, struct plan *plan, __u32 link_h
 
 inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, struct plan *plan)
 {
-	__u32 length = look_inside(skb, plan, link_header + IPV6_HEADER);
-	__u32 packets, octets;
+	__u32 length, packets, octets;
 	enum outcome outcome;
 
+	if (roles & AGENT)
+		fetch_way(&plan->inner.destination);
+	length = look_inside(skb, plan, link_header + IPV6_HEADER);
 	if (!length)
 		return PASS;
 	outcome = plan_encapsulation(skb, roles, plan, length, skb->ingress_ifindex);
@@ -145,12 +147,13 @@ inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 
 inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, struct plan *plan)
 {
-	__u32 outside = plan->outside;
-	__u32 length = look_inside(skb, plan, link_header + outside_length(outside) + IPV6_HEADER);
-	__u32 packets, octets;
+	__u32 outside = plan->outside, length, packets, octets;
 	enum outcome outcome;
 	__s32 grown = 0;
 
+	if (roles & AGENT)
+		fetch_way(&plan->inner.source);
+	length = look_inside(skb, plan, link_header + outside_length(outside) + IPV6_HEADER);
 	if (!length)
 		return PASS;
 	outcome = plan_decapsulation(skb, roles, plan, length, skb->ingress_ifindex);

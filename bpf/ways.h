@@ -5,8 +5,8 @@
  *
  * A way is what the binding and the kernel said when they were asked last. It holds for every packet to the network,
  * whatever its source, ports or traffic class, so it is kept only while nothing in the kernel's routing looks at these:
- * carnet looks at rules and routes and says so in POLICY. It ends with ROUTES, with the version of the binding, and
- * after WAY_TICKS in any case. Where something that is longer than 64 bits is inside a /64 (a route, a prefix:
+ * carnet looks at rules and routes and says so in POLICY. It ends with ROUTES, with the version of the binding's slot,
+ * and after WAY_TICKS in any case. Where something that is longer than 64 bits is inside a /64 (a route, a prefix:
  * CROWDED), a way is that of a single address.
  *
  * Only tunnels in IPv6 have ways, of bindings that send everything by one of them; others are flows.
@@ -42,7 +42,7 @@ struct way {
 	struct address address; /* inside the mobile network */
 	struct address remote;
 	__u32 routes; /* see ROUTES */
-	__u32 version; /* of the binding */
+	__u32 version; /* see VERSIONS */
 	__u32 slot;
 	__u32 arrival; /* the interface that packets come in on */
 	__u32 asked; /* in ticks */
@@ -159,10 +159,16 @@ inline_always int is_recent(const struct way *way, const struct plan *plan)
 
 inline_always int is_valid(const struct way *way, const struct plan *plan)
 {
-	__u32 slot = way->slot;
-	__u32 *version = bpf_map_lookup_elem(&VERSIONS, &slot);
+	return version_of(way->slot) == way->version && is_recent(way, plan);
+}
 
-	return version && *version == way->version && is_recent(way, plan);
+/* Begins to fetch the way of an address: with many bindings it is in no cache, and there is something to do until it comes. */
+inline_always void fetch_way(const struct address *address)
+{
+	const volatile struct way *way = way_at(hash_of(address, 1), 0);
+
+	if (way)
+		(void)way->kind;
 }
 
 /* The way of an address, if one is remembered and holds. */
@@ -288,6 +294,16 @@ inline_always int may_be_special(const struct address *address)
 	return !high(address);
 }
 
+/* Begins to fetch the counters of a way: with many bindings they are in no cache, and nothing has to wait for them. */
+inline_always void fetch_counters(const struct way *way)
+{
+	__u32 index = bpf_get_smp_processor_id() * TRAFFIC_MAX + counter(way->slot, 0);
+	const volatile struct traffic *traffic = bpf_map_lookup_elem(&TRAFFIC, &index);
+
+	if (traffic)
+		(void)traffic->encapsulated_packets;
+}
+
 /* Sets the plan's flow to that of the way of the inner destination. Returns 0 where there is none. */
 inline_always int take_way(struct plan *plan, __u32 arrival)
 {
@@ -299,6 +315,7 @@ inline_always int take_way(struct plan *plan, __u32 arrival)
 
 	if (!way || !(way->kind & WAY_SENDS) || way->arrival != arrival)
 		return 0;
+	fetch_counters(way);
 	exit = exit_of(way, plan->routes);
 	flow = bpf_map_lookup_elem(&SCRATCH, &zero);
 	if (!exit || !flow || exit->generation != plan->generation || plan->now - exit->asked >= EXIT_TICKS)
@@ -340,6 +357,7 @@ inline_always int take_destination(struct plan *plan)
 	    !same(&flow->destination, &inner->destination) ||
 	    plan->now - flow->asked >= FLOW_TICKS)
 		return 0;
+	fetch_counters(way);
 	exit = exit_of(way, plan->routes);
 	if (!exit || !same(&exit->local, &plan->outer.ipv6.destination) || !same(&way->remote, &plan->outer.ipv6.source))
 		return 0;

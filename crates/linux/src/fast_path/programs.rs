@@ -62,6 +62,9 @@ const PREFIXES: u32 = 4;
 const GENERATION: &str = ".data.generation";
 const ROUTES: &str = ".data.routes";
 
+/// See VERSIONS in `bpf/state.h`: 64 kB. With 100,000 bindings a change of one makes the kernel be asked again about six.
+const VERSIONS_MAX: u32 = if cfg!(test) { 2 } else { 16_384 };
+
 /// Places for ways on each processor, for each binding: with half of them free a way is at the first place mostly.
 const WAYS: u32 = 2;
 /// Octets that all ways on all processors may take.
@@ -109,6 +112,8 @@ pub(crate) struct Programs {
     pub(super) table: Table,
     /// Number of times that what the programs remember was made void, and how often not because of neighbours only.
     generation: u32,
+    /// Likewise of bindings: the last number that a slot got.
+    version: u32,
     routes: u32,
     /// What the programs know of the kernel's routing.
     policy: Policy,
@@ -167,6 +172,7 @@ impl Programs {
         let ways = ways(config, slots, processors);
         let counters = if slots <= SLOTS_BY_PATH { PATHS as u32 } else { 1 };
         let traffic_max = slots * counters;
+        let versions = versions(slots);
         let seeks = u32::from(config.ports.direct);
         let second = clock::ticks_of_a_second();
         let object = match kind {
@@ -181,10 +187,11 @@ impl Programs {
                 .override_global("WAYS_MAX", &ways, true)
                 .override_global("COUNTERS", &counters, true)
                 .override_global("TRAFFIC_MAX", &traffic_max, true)
+                .override_global("VERSIONS_MAX", &versions, true)
                 .override_global("SEEKS", &seeks, true)
                 .override_global("SECOND", &second, true)
                 .map_max_entries("BINDINGS", slots)
-                .map_max_entries("VERSIONS", slots)
+                .map_max_entries("VERSIONS", versions)
                 .map_max_entries("TRAFFIC", traffic_max.saturating_mul(processors))
                 // Those that take the place of others are there before these go.
                 .map_max_entries("RULES", slots * 2)
@@ -202,6 +209,7 @@ impl Programs {
             tunnel_device,
             table: Table::new(slots, prefixes),
             generation: 0,
+            version: 0,
             routes: 0,
             policy: Policy::default(),
             crowded: BTreeSet::new(),
@@ -307,6 +315,13 @@ impl Programs {
         self.map_mut::<Array<_, u32>>(name)?.set(0, number, 0).map_err(|error| told(&error))
     }
 
+    /// What is remembered of a binding, and of those whose slots share its version, is void.
+    fn renew(&mut self, slot: u32) -> Result<(), String> {
+        self.version = self.version.wrapping_add(1).max(1);
+        let (index, version) = (slot % versions(self.slots), self.version);
+        self.map_mut::<Array<_, u32>>("VERSIONS")?.set(index, version, 0).map_err(|error| told(&error))
+    }
+
     /// What routes and rules look at. To be followed by [`Self::forget`] where that is more than it was.
     pub(super) fn set_policy(&mut self, policy: Policy) -> Result<(), String> {
         self.policy = policy;
@@ -346,7 +361,7 @@ impl Programs {
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS")
                     .insert(value.slot, value, 0)
                     .map_err(|error| told(&error))?;
-                open!(Array<&mut MapData, u32>, "VERSIONS").set(value.slot, value.version, 0)
+                return self.renew(value.slot);
             }
             Operation::SetPrefix(prefix, slot) => {
                 if prefix.length > 64 {
@@ -376,8 +391,11 @@ impl Programs {
                 }
             }
             Operation::RemoveBinding(slot) => {
-                open!(Array<&mut MapData, u32>, "VERSIONS").set(slot, 0, 0).map_err(|error| told(&error))?;
-                open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS").remove(&slot)
+                // In this order too: else somebody could remember it under the new version.
+                open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS")
+                    .remove(&slot)
+                    .map_err(|error| told(&error))?;
+                return self.renew(slot);
             }
         };
         result.map_err(|error| told(&error))
@@ -627,6 +645,11 @@ impl Drop for Programs {
 /// Room for so many bindings.
 fn slots(config: &FastPathConfig) -> u32 {
     u32::try_from(config.bindings).unwrap_or(u32::MAX / 8).max(SLOTS_MIN).next_power_of_two()
+}
+
+/// How many slots have a version of their own, a power of two as `slots` is.
+fn versions(slots: u32) -> u32 {
+    slots.min(VERSIONS_MAX)
 }
 
 /// Ways that a home agent remembers on each processor, a power of two; see `bpf/ways.h`. Where there are so few that

@@ -201,7 +201,7 @@ pub(crate) struct Table {
     next_slot: u32,
     /// Whose each slot is.
     names: Vec<Option<Name>>,
-    version: u32,
+    last_rules: u32,
     slots: u32,
     prefixes_max: usize,
     /// How many prefixes of each length there are, by end.
@@ -228,7 +228,7 @@ impl Table {
             free: VecDeque::new(),
             next_slot: 0,
             names: Vec::new(),
-            version: 0,
+            last_rules: 0,
             slots,
             prefixes_max: prefixes as usize,
             lengths: [BTreeMap::new(), BTreeMap::new()],
@@ -544,13 +544,12 @@ impl Table {
             (value.transmit, rules) = (0, None);
         }
         if is_new || !installed.is(&value) || rules.as_ref() != self.rules.get(&installed.rules) {
-            self.version = self.version.wrapping_add(1).max(1);
-            value.version = self.version;
             if self.rules.remove(&installed.rules).is_some() {
                 changes.former_rules.push(installed.rules);
             }
             if let Some(rules) = rules {
-                value.rules = self.version;
+                self.last_rules = self.last_rules.wrapping_add(1).max(1);
+                value.rules = self.last_rules;
                 self.rules.insert(value.rules, rules);
                 changes.rules.push(value.rules);
             }

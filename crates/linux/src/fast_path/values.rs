@@ -54,11 +54,8 @@ pub(crate) struct BindingValue {
     pub(crate) accepted: u32,
     pub(crate) transmit: u32,
     pub(crate) slot: u32,
-    /// Another one after each change, never that of another binding: what the programs remember ends with it.
-    pub(crate) version: u32,
     /// See `Operation::SetRules` in `table`.
     pub(crate) rules: u32,
-    pub(crate) zero: u32,
 }
 
 impl BindingValue {

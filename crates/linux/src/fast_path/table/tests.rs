@@ -20,10 +20,14 @@ struct Maps {
     lengths: [LengthsValue; 2],
     prefixes: HashMap<PrefixKey, u32>,
     bindings: HashMap<u32, BindingValue>,
-    versions: HashMap<u32, u32>,
+    /// Of slots that share them.
+    versions: [u32; VERSIONS],
     generation: u32,
     routes: u32,
 }
+
+/// Few, so that slots share them.
+const VERSIONS: usize = 2;
 
 /// One system call's worth of it.
 type Write = Box<dyn Fn(&mut Maps)>;
@@ -37,9 +41,7 @@ impl Maps {
                 Box::new(move |m| {
                     m.bindings.insert(value.slot, value);
                 }),
-                Box::new(move |m| {
-                    m.versions.insert(value.slot, value.version);
-                }),
+                Box::new(move |m| m.versions[value.slot as usize % VERSIONS] += 1),
             ],
             Operation::SetPrefix(prefix, slot) => vec![Box::new(move |m| {
                 m.prefixes.insert(prefix, slot);
@@ -49,11 +51,9 @@ impl Maps {
             })],
             Operation::RemoveBinding(slot) => vec![
                 Box::new(move |m| {
-                    m.versions.insert(slot, 0);
-                }),
-                Box::new(move |m| {
                     m.bindings.remove(&slot).expect("a binding that is removed is there");
                 }),
+                Box::new(move |m| m.versions[slot as usize % VERSIONS] += 1),
             ],
             Operation::Forget => vec![Box::new(|m| m.routes += 1), Box::new(|m| m.generation += 1)],
             Operation::ForgetFlows => vec![Box::new(|m| m.generation += 1)],
@@ -75,31 +75,40 @@ impl Maps {
     }
 
     fn is_empty(&self) -> bool {
-        self.lengths == <[LengthsValue; 2]>::default()
-            && self.prefixes.is_empty()
-            && self.bindings.is_empty()
-            && self.versions.values().all(|version| *version == 0)
+        self.lengths == <[LengthsValue; 2]>::default() && self.prefixes.is_empty() && self.bindings.is_empty()
     }
 }
 
 /// What a program remembers of flows, or of ways.
 #[derive(Debug)]
 struct Flows {
-    known: HashMap<(u32, Ipv6Addr), (BindingValue, u32)>,
+    known: HashMap<(u32, Ipv6Addr), Known>,
     number: fn(&Maps) -> u32,
 }
 
+/// A binding, and what has to be as it was when it was looked up.
+#[derive(Debug)]
+struct Known {
+    value: BindingValue,
+    number: u32,
+    version: u32,
+}
+
 impl Flows {
-    fn lookup(&mut self, maps: &Maps, end: u32, address: Ipv6Addr) -> Option<BindingValue> {
-        if let Some((value, generation)) = self.known.get(&(end, address))
-            && *generation == (self.number)(maps)
-            && maps.versions.get(&value.slot) == Some(&value.version)
+    /// As a program does that reads its numbers when the maps are as in `began`, and the binding a write later.
+    fn lookup(&mut self, began: &Maps, maps: &Maps, end: u32, address: Ipv6Addr) -> Option<BindingValue> {
+        let version = |value: &BindingValue| began.versions[value.slot as usize % VERSIONS];
+        let number = (self.number)(began);
+        if let Some(known) = self.known.get(&(end, address))
+            && known.number == number
+            && known.version == version(&known.value)
         {
-            return Some(*value);
+            return Some(known.value);
         }
-        let found = maps.lookup(end, address)?;
-        self.known.insert((end, address), (found, (self.number)(maps)));
-        Some(found)
+        let value = maps.lookup(end, address)?;
+        let version = version(&value);
+        self.known.insert((end, address), Known { value, number, version });
+        Some(value)
     }
 }
 
@@ -172,11 +181,10 @@ impl Wanted {
 struct Trial {
     table: Table,
     maps: Maps,
-    /// Flows and ways.
-    flows: [Flows; 2],
+    /// Flows and ways, each also of programs between whose reads there is a write.
+    flows: [Flows; 4],
     wanted: Wanted,
     committed: Wanted,
-    versions: BTreeMap<u32, BindingValue>,
     room: (u32, u32),
 }
 
@@ -188,10 +196,11 @@ impl Trial {
             flows: [
                 Flows { known: HashMap::new(), number: |maps| maps.generation },
                 Flows { known: HashMap::new(), number: |maps| maps.routes },
+                Flows { known: HashMap::new(), number: |maps| maps.generation },
+                Flows { known: HashMap::new(), number: |maps| maps.routes },
             ],
             wanted: Wanted::default(),
             committed: Wanted::default(),
-            versions: BTreeMap::new(),
             room: (slots, prefixes),
         }
     }
@@ -214,16 +223,19 @@ impl Trial {
         owner.is_some_and(|(_, name)| self.table.homeless.contains_key(name))
     }
 
-    fn check(&mut self, what: &str, meanwhile: bool) {
+    /// Asks what is found now, and by who has begun before the last write.
+    fn check(&mut self, began: &Maps, what: &str, meanwhile: bool) {
         let also_before = meanwhile;
         for end in 0..2 {
             for address in probes() {
                 let may_be_nothing = meanwhile || self.is_left_out(end, address);
                 let fresh = self.maps.lookup(end, address).map(Found::from);
+                let begins = [&self.maps, &self.maps, began, began];
                 let remembered = self
                     .flows
-                    .each_mut()
-                    .map(|flows| flows.lookup(&self.maps, end, address).map(Found::from));
+                    .iter_mut()
+                    .zip(begins)
+                    .map(|(flows, began)| flows.lookup(began, &self.maps, end, address).map(Found::from));
                 for found in [fresh].into_iter().chain(remembered) {
                     let right = (found.is_none() && may_be_nothing)
                         || self.wanted.allows(end, address, found.as_ref())
@@ -243,20 +255,19 @@ impl Trial {
         assert!(!self.table.is_dirty());
         for operation in &operations {
             for write in Maps::writes(*operation) {
+                let began = self.maps.clone();
                 write(&mut self.maps);
                 // Never more than there is room for, even for a moment.
                 assert!(self.maps.bindings.len() <= self.room.0 as usize, "{operations:?}");
                 assert!(self.maps.prefixes.len() <= self.room.1 as usize, "{operations:?}");
-                self.check(&format!("after {operation:?} of {operations:#?}"), true);
+                self.check(&began, &format!("after {operation:?} of {operations:#?}"), true);
             }
             if let Operation::SetBinding(value) = operation {
-                assert!(value.slot < self.room.0 && value.version != 0, "{value:?}");
-                let before = self.versions.insert(value.version, *value);
-                assert!(before.is_none(), "the same version as {before:?}: {value:?}");
+                assert!(value.slot < self.room.0, "{value:?}");
             }
         }
         let obstacle = self.table.obstacles().next();
-        self.check(&format!("after all of {operations:#?}, {obstacle:?}"), false);
+        self.check(&self.maps.clone(), &format!("after all of {operations:#?}, {obstacle:?}"), false);
         let prefixes = [0, 1].map(|end| self.wanted.prefixes(end));
         let lengths = prefixes
             .iter()
@@ -589,7 +600,7 @@ fn a_binding_without_room_gets_it_when_another_goes() {
 #[test]
 fn values_are_laid_out_as_in_the_programs() {
     assert_eq!(size_of::<PathValue>(), 40);
-    assert_eq!(size_of::<BindingValue>(), 4 * 40 + 4 * 4 + 6 * 4);
+    assert_eq!(size_of::<BindingValue>(), 4 * 40 + 4 * 4 + 4 * 4);
     assert_eq!(size_of::<PrefixKey>(), 24);
     assert_eq!(size_of::<LengthsValue>(), 4 + 16 * 4);
     assert_eq!(key(1, prefix("2001:db8:a::/64")).high, 0x2001_0db8_000a_0000);

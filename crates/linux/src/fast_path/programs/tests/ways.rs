@@ -257,6 +257,21 @@ fn changes_of_bindings_end_ways() {
             bench.enters(&fresh(super::bench::HOME_ADDRESS));
             assert!(is_remembered(bench, INSIDE));
         }
+        // Of two more one shares its version: that leaves a question to the kernel, and no more.
+        let mut third = other.clone();
+        third.home_address = address("2001:db8:1::4322");
+        third.inner = vec!["2001:db8:c::/64".parse().unwrap()];
+        let knows_again = |bench: &mut Bench| {
+            assert!(!is_remembered(bench, INSIDE));
+            assert_eq!((goes_to(bench, INSIDE), goes_to(bench, OTHER)), (first.clone(), first.clone()));
+            assert!(is_remembered(bench, INSIDE));
+        };
+        bench.set(other.clone());
+        bench.set(third.clone());
+        knows_again(bench);
+        bench.remove(&third);
+        bench.remove(&other);
+        knows_again(bench);
         // A handover.
         let old = bench.tunnel(0, false);
         bench.set(old);
