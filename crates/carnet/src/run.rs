@@ -474,10 +474,11 @@ impl Runner {
     /// # Errors
     /// When nothing will ever be kept any more.
     fn persisted(&mut self, news: News) -> anyhow::Result<()> {
-        if let News::Lost(why) = news {
-            bail!(why);
-        }
+        let lost = matches!(news, News::Lost(_));
         let (packets, told) = self.state.handle(news);
+        if lost {
+            bail!(told.unwrap_or_default());
+        }
         for packet in packets {
             self.carry(packet);
         }

@@ -217,7 +217,7 @@ impl State {
     /// Has the writer write what waits, if it has nothing to do; else it goes with the next ones.
     pub fn commit(&mut self) {
         let Some(queue) = &mut self.0 else { return };
-        if queue.writing || queue.waiting.is_empty() {
+        if queue.writing || queue.ended || queue.waiting.is_empty() {
             return;
         }
         let changes = std::mem::take(&mut queue.waiting).into_iter().collect();
@@ -250,7 +250,12 @@ impl State {
                 );
                 return (Vec::new(), first.then_some(told));
             }
-            News::Warning(told) | News::Lost(told) => return (Vec::new(), Some(told)),
+            News::Warning(told) => return (Vec::new(), Some(told)),
+            News::Lost(told) => {
+                // Nobody answers what is on its way, nor is anything sent after it: the end does not wait for that.
+                (queue.writing, queue.ended) = (false, true);
+                return (Vec::new(), Some(told));
+            }
             News::Written(number) => {
                 queue.writing = false;
                 let count = queue.held.iter().take_while(|(needs, _)| *needs <= number).count();

@@ -183,6 +183,8 @@ pub struct Seat {
     agent: Agent,
     /// When this member may take the seat again.
     rested: Time,
+    /// Whether it never will.
+    retired: bool,
     outputs: VecDeque<Output>,
 }
 
@@ -204,6 +206,7 @@ impl Seat {
             flight: None,
             agent: Agent::Stopped,
             rested: now,
+            retired: false,
             outputs: VecDeque::from([Output::Follow]),
         }
     }
@@ -352,6 +355,12 @@ impl Seat {
         self.look(now);
     }
 
+    /// Gives the seat to whoever comes first, and never takes it again: this member ends, however long that takes.
+    pub fn retire(&mut self, now: Time) {
+        self.retired = true;
+        self.give_up(now, None);
+    }
+
     /// When [`Self::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> Time {
         let mut next = self.hello;
@@ -360,7 +369,7 @@ impl Seat {
             at(flight.again);
         } else if let Some(hold) = &self.hold {
             at(hold.beaten + self.config.beat);
-        } else if self.known.is_some() {
+        } else if self.known.is_some() && !self.retired {
             at(self.free_at());
         }
         if let Some(hold) = &self.hold
@@ -397,7 +406,8 @@ impl Seat {
             beaten: flight.sent,
             commits: VecDeque::new(),
             working: false,
-            leaving: None,
+            // It was being taken when this member was told to end.
+            leaving: self.retired.then_some(None),
         });
         hold.revision = revision;
         if !flight.transaction.changes.is_empty() {
@@ -449,7 +459,7 @@ impl Seat {
         self.look_at_agent(now);
         if now >= self.hello {
             self.hello = now + HELLO;
-            if self.known.is_some() && self.hold.is_none() && now >= self.rested {
+            if self.known.is_some() && self.hold.is_none() && now >= self.rested && !self.retired {
                 self.outputs.push_back(Output::Hello(self.process.to_string()));
             }
         }
@@ -464,7 +474,7 @@ impl Seat {
         }
         if self.hold.is_some() {
             self.go_on(now);
-        } else if self.known.is_some() && now >= self.free_at() {
+        } else if self.known.is_some() && !self.retired && now >= self.free_at() {
             let (revision, _) = self.owner;
             self.transact(now, revision, TokenState::Starting, Vec::new(), None);
         }

@@ -157,3 +157,31 @@ async fn what_another_keeps_is_acknowledged_when_it_says_so() {
     assert_eq!(commit, [("own".to_owned(), text(&own(8)))]);
     assert!(matches!(state.news().await, News::Lost(_)));
 }
+
+/// A station whose store has gone ends at once, also with a commit under way and changes that wait: another machine has its place.
+#[tokio::test(start_paused = true)]
+async fn the_end_does_not_wait_for_a_store_that_has_gone() {
+    use std::io::Write;
+    let scratch = Scratch::new();
+    let socket = scratch.path().join("store");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    let (go, gone) = mpsc::channel();
+    let keeper = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("the station");
+        writeln!(stream).expect("it reads");
+        let () = gone.recv().expect("leave");
+    });
+    let (mut state, ..) = opened(Place::Store(&socket)).expect("opens");
+    state.set(Key::Own, text(&own(8)));
+    state.hold(packet(1));
+    state.commit();
+    state.set(Key::Own, text(&own(9)));
+    go.send(()).expect("the keeper");
+    keeper.join().expect("the keeper");
+    let lost = state.news().await;
+    assert!(matches!(lost, News::Lost(_)), "{lost:?}");
+    assert!(state.handle(lost).1.is_some());
+    let before = tokio::time::Instant::now();
+    assert_eq!(state.close().await, []);
+    assert_eq!(before.elapsed(), Duration::ZERO);
+}

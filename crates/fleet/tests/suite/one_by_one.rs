@@ -83,6 +83,21 @@ fn a_seat_that_is_given_to_nobody_goes_to_the_next_and_one_given_to_the_dead_too
     assert!(taken > Duration::from_millis(400), "{taken:?}");
 }
 
+/// However long it takes to end, and whether it has the seat then, waits, or is just taking it.
+#[test]
+fn a_member_that_is_told_to_end_never_takes_the_seat_again() {
+    for seed in 0..200 {
+        let mut world = settled(seed);
+        world.kill(0, MINUTE);
+        world.run(Duration::from_millis(5 * seed));
+        world.retire(1);
+        world.until(MINUTE, |world| world.working() == [2]).expect("the third takes the seat");
+        world.kill(2, MINUTE);
+        world.run(MINUTE / 2);
+        assert!(world.working().is_empty(), "seed {seed}: {:?}", world.working());
+    }
+}
+
 #[test]
 fn without_the_store_the_home_agent_forwards_and_acknowledges_nothing() {
     let mut world = settled(1);

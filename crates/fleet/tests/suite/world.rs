@@ -447,6 +447,11 @@ impl World {
         self.members[member].seat.as_ref().map(Seat::role)
     }
 
+    /// A member is told to end, and lives as long as its home agent takes to.
+    pub fn retire(&mut self, member: usize) {
+        self.with(member, |seat, now| seat.retire(now));
+    }
+
     /// Gives a seat up on purpose.
     pub fn give_up(&mut self, member: usize, to: Option<&str>) {
         let to = to.map(str::to_owned);

@@ -122,7 +122,7 @@ impl Keeper {
                 _ = end.changed(), if !ending => {
                     ending = true;
                     let now = self.now();
-                    self.seat.give_up(now, None);
+                    self.seat.retire(now);
                 }
             }
         }
