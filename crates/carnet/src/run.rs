@@ -108,14 +108,27 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
         accelerate(platform, &config, Station::flow_label_key_of(Rng::from_seed(seed)))?;
     }
     // With a store this takes until the station is wanted: what takes long to prepare is done.
+    let waits = opening.waits_with()?;
+    let mut opening = tokio::task::spawn_blocking(|| {
+        with_files_alone();
+        State::open(opening)
+    });
     let opened = tokio::select! {
-        opened = tokio::task::spawn_blocking(|| {
-            with_files_alone();
-            State::open(opening)
-        }) => opened?,
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
+        opened = &mut opening => Some(opened?),
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
     };
+    let Some(opened) = opened else {
+        // The thread that waits is waited for at the end.
+        if let Some(stream) = waits {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        if let Some(Err(error)) = platform.map(Platform::close) {
+            error!("{error}");
+        }
+        return Ok(());
+    };
+    drop(waits);
     let (state, kept, warning) = opened?;
     if let Some(warning) = warning {
         warn!("{warning}");

@@ -16,7 +16,8 @@ mod remote;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::future::pending;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread::{self, JoinHandle};
@@ -106,6 +107,19 @@ impl Opening {
                 Opening { path: socket.to_owned(), medium, records: Vec::new(), torn: 0 }
             }
         })
+    }
+}
+
+impl Opening {
+    /// What a store is waited for with, if there is one: shut down, the wait of [`State::open`] ends.
+    ///
+    /// # Errors
+    /// When there is no room for it.
+    pub fn waits_with(&self) -> io::Result<Option<UnixStream>> {
+        match &self.medium {
+            Some(Medium::Store(remote)) => remote.handle().map(Some),
+            _ => Ok(None),
+        }
     }
 }
 

@@ -33,6 +33,14 @@ impl Remote {
         connect().with_context(|| format!("cannot reach the store {}", path.display()))
     }
 
+    /// What ends the wait for it: a handle of the connection.
+    ///
+    /// # Errors
+    /// When there is no room for one.
+    pub fn handle(&self) -> io::Result<UnixStream> {
+        self.stream.try_clone()
+    }
+
     /// Waits for what there is: until this station is the one that is wanted.
     ///
     /// # Errors

@@ -225,6 +225,37 @@ fn a_member_that_stops_hands_its_seat_over() {
     assert!(log.contains("another member has the seat now"), "{log}");
 }
 
+/// One that waits for its records is told to end by somebody else than its keeper, who says nothing.
+#[test]
+fn a_home_agent_that_waits_ends_when_it_is_told_to() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let config = bed.scratch.path("agent.toml");
+    fs::write(&config, with_path(&bed.agent_config()).as_bytes()).expect("a config file");
+    let socket = bed.scratch.path("store");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    let words = [PROGRAM, "run", "--config", config.to_str().expect("a path"), "--store"];
+    let mut words = words.map(str::to_owned).to_vec();
+    words.push(socket.to_str().expect("a path").to_owned());
+    let mut child = bed.agent.spawn(&words, |command| {
+        command.stdin(Stdio::null());
+    });
+    let (_stream, _) = listener.accept().expect("the home agent");
+    let tasks = format!("/proc/{}/task", child.id());
+    let waits = || {
+        // A thread of its own reads.
+        let threads = fs::read_dir(&tasks).expect("the threads").count();
+        (threads > 1).then_some(())
+    };
+    wait_for("a home agent that waits", seconds(30), waits);
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).expect("the home agent");
+    wait_until("it has ended", seconds(30), || child.try_wait().expect("the home agent").is_some());
+    assert!(child.wait().expect("the home agent").success());
+    assert!(bed.agent.ip("-6 route show proto 135").is_empty());
+}
+
 /// A config that cannot be used is refused at once, and says where it is wrong.
 #[test]
 fn a_config_with_a_mistake_is_refused() {
