@@ -5,10 +5,10 @@
 # The simulator's parts come from PyPI, into a virtual environment of their own (CARNET_SIM_ENV, out/sim-env unless
 # given).
 #
-#   tools/setup.sh demo|evaluation|test|test-kernel|sim|sim-paper|book|container
+#   tools/setup.sh demo|takeover|evaluation|test|test-kernel|sim|sim-paper|book|container
 set -eu
 
-purpose=${1:?expected demo, evaluation, test, test-kernel, sim, sim-paper, book or container}
+purpose=${1:?expected demo, takeover, evaluation, test, test-kernel, sim, sim-paper, book or container}
 missing=
 
 need() { # COMMAND PACKAGE
@@ -183,7 +183,7 @@ if [ "$purpose" = test ] && [ ! -e out/tools/eval/installed-1 ]; then
 fi
 # One program of a Debian package, in out/tools: the packages of these would start servers.
 one_of() { # program package megabytes
-  [ "$purpose" = test ] && [ ! -e "out/tools/$1" ] && ! command -v "$1" >/dev/null 2>&1 || return 0
+  [ ! -e "out/tools/$1" ] && ! command -v "$1" >/dev/null 2>&1 || return 0
   echo "setup: unpacking $1 ($3 MB) into out/tools"
   scratch=$(mktemp -d)
   (cd "$scratch" && apt-get download -q "$2" >/dev/null 2>&1) || {
@@ -196,5 +196,5 @@ one_of() { # program package megabytes
   mv "$scratch/usr/bin/$1" out/tools/
   rm -rf "$scratch"
 }
-one_of promtool prometheus 19
-one_of etcd etcd-server 7
+case $purpose in test) one_of promtool prometheus 19 ;; esac
+case $purpose in test | takeover) one_of etcd etcd-server 7 ;; esac

@@ -112,6 +112,9 @@ enum Command {
         bench: PathBuf,
         /// The file to write.
         table: PathBuf,
+        /// Another bench.json, of which the takeovers and faults are taken.
+        #[arg(long, value_name = "BENCH")]
+        with: Vec<PathBuf>,
     },
     /// Measure what papers about mobile routers have measured, beside plain routing, and show it beside their figures.
     Eval(Box<eval::Args>),
@@ -260,8 +263,8 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
             bench::run(args, out, carnet)?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::BenchTable { bench, table } => {
-            write_file(table, bench::page(bench)?)?;
+        Command::BenchTable { bench, table, with } => {
+            write_file(table, bench::page(bench, with)?)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Eval(args) => {

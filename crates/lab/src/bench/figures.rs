@@ -51,6 +51,12 @@ pub struct Bench {
     /// A home agent under attack.
     #[serde(default)]
     pub attacks: Vec<AttackFigure>,
+    /// Machines that are home agents together, one of which dies.
+    #[serde(default)]
+    pub takeovers: Vec<TakeoverFigure>,
+    /// The same in a series of faults.
+    #[serde(default)]
+    pub faults: Vec<FaultsFigure>,
     /// How the targets fare.
     pub targets: Vec<Target>,
 }
@@ -410,6 +416,90 @@ pub struct AttackFigure {
     pub packets_lost: u64,
     /// Share of a core that the home agent ran.
     pub agent: f64,
+}
+
+/// Machines that are home agents together, each of which is killed in turn.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TakeoverFigure {
+    /// The way.
+    pub path: Path,
+    /// Routers.
+    pub routers: u32,
+    /// Home agents.
+    pub seats: usize,
+    /// Servers of etcd.
+    pub stores: usize,
+    /// Packets of all flows in a second.
+    pub packets: f64,
+    /// Between two packets of a flow, in milliseconds: no silence is shorter.
+    pub period_ms: f64,
+    /// How often a machine was killed.
+    pub kills: usize,
+    /// Flows through machines that were killed.
+    pub flows: u64,
+    /// Those of them that were silent for no longer than a second.
+    pub within_1s: u64,
+    /// And than two.
+    pub within_2s: u64,
+    /// The median of their silences, in milliseconds.
+    pub median_ms: f64,
+    /// The 99th percentile.
+    pub p99_ms: f64,
+    /// The longest.
+    pub longest_ms: f64,
+    /// The longest of flows through other machines.
+    pub others_ms: f64,
+    /// The longest when the machine gets its home agent back.
+    pub back_ms: f64,
+    /// Acknowledged bindings that the next machine does not have.
+    pub missing: u64,
+    /// How often two machines acknowledged for a home agent at a time.
+    pub two: u64,
+    /// Acknowledgements that were not as they have to be.
+    pub wrong: u64,
+}
+
+/// Machines that are home agents together, in a series of faults.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FaultsFigure {
+    /// The way.
+    pub path: Path,
+    /// Out of which the series is.
+    pub seed: u64,
+    /// Routers.
+    pub routers: u32,
+    /// Home agents.
+    pub seats: usize,
+    /// Servers of etcd.
+    pub stores: usize,
+    /// Faults.
+    pub faults: u32,
+    /// Their kinds, and how many of each.
+    pub kinds: Vec<(String, u64)>,
+    /// Acknowledgements.
+    pub acknowledged: u64,
+    /// Those that came from a former home agent, of updates that were sent before another acknowledged.
+    pub late: u64,
+    /// How often two machines acknowledged for a home agent at a time.
+    pub two: u64,
+    /// Acknowledgements that were not as they have to be.
+    pub wrong: u64,
+    /// How often another machine began to acknowledge for a home agent.
+    pub changes: u64,
+    /// How often a machine took a home agent's place, as they say; as often or more.
+    pub taken: u64,
+    /// Acknowledged bindings that were not there after a fault.
+    pub lost: u64,
+    /// Faults after which not all was well within half a minute.
+    pub broken: u64,
+    /// Packets of all flows.
+    pub packets: u64,
+    /// Those that two machines forwarded, to both of which they were sent.
+    pub doubled: u64,
+    /// The longest from a fault to such a packet, in milliseconds.
+    pub doubled_ms: f64,
+    /// The longest silence of a flow, with the time that the fault lasted.
+    pub longest_ms: f64,
 }
 
 /// What is aimed at, and how it fares.

@@ -37,7 +37,7 @@ const FRAME: usize = 2048;
 const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
 
 /// The first half of all mobile network prefixes, `2001:dba::/32`.
-const MOBILE: u64 = 0x2001_0dba;
+pub(super) const MOBILE: u64 = 0x2001_0dba;
 /// The first half of all care-of addresses, `2001:dbb::/32`.
 const CARE_OF: u64 = 0x2001_0dbb;
 

@@ -6,6 +6,7 @@
 //!   does so at a home agent with many bindings.
 //! * `registrations` lets very many routers register, which are a `fleet` whose octets are made by `updates`.
 //! * `attack` floods a home agent while routers register and packets pass.
+//! * `takeover` kills machines that are home agents together, and lets all else happen to them.
 //! * `tcp`, `rtt`, `cpu` and `handover` measure what their names say.
 //! * `figures` is what comes out, `table` shows it, `targets` says how it compares with what is aimed at.
 //!
@@ -31,6 +32,7 @@ pub mod rtt;
 pub mod sender;
 pub mod sink;
 pub mod table;
+mod takeover;
 mod targets;
 mod tcp;
 pub mod transfer;
@@ -79,6 +81,12 @@ pub struct Args {
     /// Numbers of routers that register, instead of the usual one.
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     routers: Vec<u32>,
+    /// Faults of machines that are home agents together, over each path, instead of the usual number; 0 for none.
+    #[arg(long, value_name = "NUMBER")]
+    faults: Option<u32>,
+    /// Out of which these faults are, as a run before said it; another each time if it is not given.
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
     /// Numbers of TCP streams between hosts whose MTU fits, and nothing else of TCP.
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u16).range(1..=128))]
     streams: Vec<u16>,
@@ -106,12 +114,14 @@ pub enum Part {
     Registrations,
     /// A home agent that is flooded.
     Attack,
+    /// Machines that are home agents together, and die; only when it is asked for.
+    Takeover,
 }
 
 impl Part {
     /// Whether it builds all that it needs by itself.
     fn is_alone(self) -> bool {
-        matches!(self, Part::Registrations | Part::Attack)
+        matches!(self, Part::Registrations | Part::Attack | Part::Takeover)
     }
 }
 
@@ -150,6 +160,20 @@ pub struct Effort {
     pub attack: u64,
     /// Frames of it in a second.
     pub attack_rate: f64,
+    /// Routers of machines that are home agents together.
+    pub carried: u32,
+    /// How often one of them is killed.
+    pub kills: usize,
+    /// The same in a series of faults, which takes longer.
+    pub troubled: u32,
+    /// Faults, over each path.
+    pub faults: u32,
+    /// Out of which they are.
+    pub seed: u64,
+    /// Home agents, each of which has another machine first.
+    pub seats: usize,
+    /// Servers of their store.
+    pub stores: usize,
 }
 
 impl Args {
@@ -165,6 +189,10 @@ impl Args {
         if !self.routers.is_empty() {
             effort.routers.clone_from(&self.routers);
         }
+        if let Some(faults) = self.faults {
+            effort.faults = faults;
+        }
+        effort.seed = self.seed.unwrap_or_else(|| clock::realtime() % 1_000_000);
         effort.streams = self.streams.iter().map(|streams| usize::from(*streams)).collect();
         if let Some(rounds) = self.rounds {
             (effort.rounds, effort.transfers) = (rounds.into(), rounds.into());
@@ -192,6 +220,13 @@ impl Args {
                 attack: 300 * MILLISECOND,
                 // What a build for tests bears as well.
                 attack_rate: 2000.0,
+                carried: 50,
+                kills: 1,
+                troubled: 50,
+                faults: 10,
+                seed: 0,
+                seats: 1,
+                stores: 1,
             };
         }
         if self.quick {
@@ -212,6 +247,13 @@ impl Args {
                 attacked: 1000,
                 attack: 2 * SECOND,
                 attack_rate: 200_000.0,
+                carried: 1000,
+                kills: 3,
+                troubled: 300,
+                faults: 20,
+                seed: 0,
+                seats: 3,
+                stores: 3,
             };
         }
         Effort {
@@ -231,11 +273,18 @@ impl Args {
             attacked: 1000,
             attack: 10 * SECOND,
             attack_rate: 200_000.0,
+            carried: 1000,
+            kills: 9,
+            troubled: 300,
+            faults: 200,
+            seed: 0,
+            seats: 3,
+            stores: 3,
         }
     }
 
     fn has(&self, part: Part) -> bool {
-        self.only.is_empty() || self.only.contains(&part)
+        (self.only.is_empty() && part != Part::Takeover) || self.only.contains(&part)
     }
 }
 
@@ -254,6 +303,15 @@ pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<(PathBuf, PathBuf)> {
         }
     }
     let carnet = tools::carnet(args.carnet.as_deref())?;
+    if args.has(Part::Takeover) {
+        let fleet = carnet.with_file_name("carnet-fleet");
+        if !fleet.is_file() {
+            bail!("missing: {}; cargo build --bin carnet-fleet", fleet.display());
+        }
+        if takeover::etcd().is_none() {
+            bail!("missing: etcd; install with: tools/setup.sh bench, or apt-get install etcd-server");
+        }
+    }
     std::fs::create_dir_all(args.out.join("logs"))
         .with_context(|| format!("cannot make {}", args.out.display()))?;
     let out = args.out.canonicalize()?;
@@ -298,6 +356,10 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     if args.has(Part::Attack) {
         bench.attacks = attack::measure(&alone, &effort, &programs, &cores)?;
     }
+    if args.has(Part::Takeover) {
+        console::step(&format!("the seed of all faults is {}", effort.seed));
+        (bench.takeovers, bench.faults) = takeover::measure(&alone, &effort, &programs, &cores)?;
+    }
     if args.has(Part::Packets) {
         bench.packets = packets::measure(&bed, &effort)?;
     }
@@ -332,14 +394,22 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The page of a `bench.json` for documentation.
-pub fn page(file: &std::path::Path) -> anyhow::Result<String> {
-    let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let bench: Bench =
-        serde_json::from_slice(&text).with_context(|| format!("{} is no bench.json", file.display()))?;
+/// The page of a `bench.json` for documentation, with what `bench --only takeover` has measured elsewhere.
+pub fn page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<String> {
+    let read = |file: &std::path::Path| -> anyhow::Result<Bench> {
+        let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("{} is no bench.json", file.display()))
+    };
+    let mut bench = read(file)?;
+    for file in with {
+        let other = read(file)?;
+        bench.takeovers.extend(other.takeovers);
+        bench.faults.extend(other.faults);
+    }
+    bench.targets = targets::judge(&bench);
     Ok(format!(
         "# How fast the data paths are\n\n\
-         Written by `make bench-figures` from what `make bench` measured.\n\n{}",
+         Written by `make bench-figures` from what `make bench` and `make bench-takeover` measured.\n\n{}",
         table::text(&bench)
     ))
 }

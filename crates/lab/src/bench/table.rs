@@ -73,6 +73,8 @@ pub fn text(bench: &Bench) -> String {
     bindings(&mut text, bench);
     registrations(&mut text, bench);
     attacks(&mut text, bench);
+    takeovers(&mut text, bench);
+    faults(&mut text, bench);
     targets(&mut text, bench);
     text
 }
@@ -404,6 +406,101 @@ fn attacks(text: &mut String, bench: &Bench) {
         "processor",
     ];
     *text += &rows(heading, cells);
+    text.push('\n');
+}
+
+fn takeovers(text: &mut String, bench: &Bench) {
+    let Some(first) = bench.takeovers.first() else { return };
+    let _ = writeln!(
+        text,
+        "Three machines that are home agents together (docs/fleet.md), with {} of etcd, a home agent each and a third of the \
+         routers. All that is on one of them is killed with `kill -9`, and started again; each in turn. A flow is the \
+         traffic of one router in one direction, a packet each {:.0} ms, and silent for the longest time without one. What \
+         a routing protocol takes is no part of it: packets are sent to all machines, and only one forwards them. `others` \
+         are flows through machines that live; `back` is the longest silence when the machine has its home agent again.\n",
+        if first.stores == 1 { "one server".to_owned() } else { format!("{} servers", first.stores) },
+        first.period_ms
+    );
+    let cells = bench.takeovers.iter().map(|one| {
+        let share = |count: u64| format!("{:.2} %", 100.0 * count as f64 / one.flows.max(1) as f64);
+        [
+            format!("{} {}", one.path.name(), one.routers),
+            format!("{:.0}", one.packets),
+            one.kills.to_string(),
+            one.flows.to_string(),
+            share(one.within_1s),
+            share(one.within_2s),
+            format!("{:.0}", one.median_ms),
+            format!("{:.0}", one.p99_ms),
+            format!("{:.0}", one.longest_ms),
+            format!("{:.0}", one.others_ms),
+            format!("{:.0}", one.back_ms),
+            format!("{}, {}, {}", one.missing, one.two, one.wrong),
+        ]
+    });
+    let heading = [
+        "path, routers",
+        "packets/s",
+        "kills",
+        "flows",
+        "within 1 s",
+        "within 2 s",
+        "median, ms",
+        "99 %",
+        "longest",
+        "others",
+        "back",
+        "bindings lost, two acknowledge, wrong",
+    ];
+    *text += &rows(heading, cells);
+    text.push('\n');
+}
+
+fn faults(text: &mut String, bench: &Bench) {
+    if bench.faults.is_empty() {
+        return;
+    }
+    *text += "The same machines in a series of random faults, each of which is healed after up to 2.5 s. Half of the routers keep silent from \
+              before a fault until all has been looked at; the others go on to register, at another care-of address each \
+              time. `late` are acknowledgements of a former home agent, of what was asked and stored before there was another. \
+              `forwarded by two`: a home agent that cannot reach etcd, or is stalled, goes on to forward what it has until it hears \
+              of the next one; packets are sent to both here, which no network does.\n\n";
+    let cells = bench.faults.iter().map(|one| {
+        [
+            format!("{} {}", one.path.name(), one.routers),
+            one.seed.to_string(),
+            one.faults.to_string(),
+            one.acknowledged.to_string(),
+            one.lost.to_string(),
+            one.two.to_string(),
+            one.late.to_string(),
+            one.wrong.to_string(),
+            format!("{} ({})", one.changes, one.taken),
+            one.broken.to_string(),
+            format!("{} of {}, {:.0} ms", one.doubled, one.packets, one.doubled_ms),
+            format!("{:.1}", one.longest_ms / 1e3),
+        ]
+    });
+    let heading = [
+        "path, routers",
+        "seed",
+        "faults",
+        "acknowledged",
+        "bindings lost",
+        "two acknowledge",
+        "late",
+        "wrong",
+        "changes (taken)",
+        "not well after 30 s",
+        "forwarded by two, up to",
+        "silence, s",
+    ];
+    *text += &rows(heading, cells);
+    text.push('\n');
+    for one in &bench.faults {
+        let kinds: Vec<String> = one.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        let _ = writeln!(text, "* {}: {}", one.path.name(), kinds.join(", "));
+    }
     text.push('\n');
 }
 

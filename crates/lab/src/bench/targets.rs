@@ -1,6 +1,8 @@
 //! What is aimed at, and how the figures compare. Nothing fails because of it: that depends on the machine.
 
-use super::figures::{AttackFigure, Bench, PacketFigure, RegistrationsFigure, Target};
+use super::figures::{
+    AttackFigure, Bench, FaultsFigure, PacketFigure, RegistrationsFigure, TakeoverFigure, Target,
+};
 use super::path::Path;
 
 /// A target about several figures, all of which have to reach it. `found` are what was measured and where; the worst
@@ -125,6 +127,8 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
     }
     targets.extend(registrations(bench));
     targets.extend(attacks(bench));
+    targets.extend(takeovers(bench));
+    targets.extend(faults(bench));
     targets
 }
 
@@ -139,6 +143,42 @@ fn attacks(bench: &Bench) -> [Target; 2] {
     [
         target("under attack: routers not registered within 1 s", "0", slow, |it| it == 0.0, false, ""),
         target("under attack: packets lost", "< 1 %", lost, |it| it < 1.0, false, " %"),
+    ]
+}
+
+/// Those about a machine that dies.
+fn takeovers(bench: &Bench) -> [Target; 3] {
+    let of = |value: fn(&TakeoverFigure) -> f64| {
+        let many = bench.takeovers.iter().filter(|one| one.routers >= 1000);
+        many.map(|one| (value(one), one.path.name().to_owned())).collect::<Vec<_>>()
+    };
+    let one = of(|one| share(one.within_1s, one.flows));
+    let two = of(|one| share(one.within_2s, one.flows));
+    let missing = of(|one| one.missing as f64);
+    fn share(count: u64, flows: u64) -> f64 {
+        100.0 * count as f64 / flows.max(1) as f64
+    }
+    let what = |text: &str| format!("one of three machines is killed, 1000 routers: {text}");
+    [
+        target(&what("flows again within 1 s"), ">= 99 %", one, |it| it >= 99.0, true, " %"),
+        target(&what("flows again within 2 s"), "all", two, |it| it >= 100.0, true, " %"),
+        target(&what("acknowledged bindings missing"), "0", missing, |it| it == 0.0, false, ""),
+    ]
+}
+
+/// Those about a series of faults.
+fn faults(bench: &Bench) -> [Target; 3] {
+    let of = |value: fn(&FaultsFigure) -> f64| {
+        let many = bench.faults.iter().filter(|one| one.faults >= 200);
+        many.map(|one| (value(one), one.path.name().to_owned())).collect::<Vec<_>>()
+    };
+    let what = |text: &str| format!("200 faults of three machines: {text}");
+    let (lost, two) = (of(|one| one.lost as f64), of(|one| one.two as f64));
+    let broken = of(|one| one.broken as f64);
+    [
+        target(&what("acknowledged bindings lost"), "0", lost, |it| it == 0.0, false, ""),
+        target(&what("two acknowledge for one home agent"), "0", two, |it| it == 0.0, false, ""),
+        target(&what("not well after half a minute"), "0", broken, |it| it == 0.0, false, ""),
     ]
 }
 

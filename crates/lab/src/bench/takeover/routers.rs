@@ -1,0 +1,597 @@
+//! The mobile routers, and hosts that speak with hosts in their networks: one sender with real octets.
+//!
+//! Each router has a flow in each direction, through the tunnel to its home agent and out of it. Whatever is sent, is sent to all
+//! members of the seat at once, as no network would do it: so it is seen who forwards and who acknowledges, all the time, and how
+//! long a routing protocol takes is not a part of it. What comes is known by the link it comes by.
+//!
+//! A router that moves is at another care-of address with each Binding Update, and which is told by its number.
+
+use std::collections::BTreeMap;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::Ipv6Addr;
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context, bail};
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::{RcvBufForce, SndBufForce};
+use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, sendmmsg, setsockopt};
+use socket2::{Protocol, Socket};
+
+use super::super::fleet::{MOBILE, identity};
+use super::super::packet::{Frame, IPV6, LINK, SMALLEST, UDP};
+use super::super::sender::{QdiscBypass, open};
+use super::super::updates::{KEY, Signer, acknowledgement, update};
+use super::super::world::{CN, inside};
+use super::world::{Machines, NET, address, hardware};
+use crate::clock::{self, MILLISECOND, SECOND, monotonic};
+use crate::isolate::{Interrupted, stopping};
+
+/// Frames of one call.
+const BATCH: usize = 64;
+/// Octets of the largest frame that comes.
+const FRAME: usize = 2048;
+const BUFFER: usize = 16 << 20;
+/// A router without an answer asks again after so long.
+const AGAIN: u64 = 300 * MILLISECOND;
+/// Units of four seconds that routers ask for.
+const LIFETIME: u16 = 600;
+/// A seat does not go to another member and back in less: a lease lasts half a second.
+const THERE_AND_BACK: u64 = 400 * MILLISECOND;
+/// Numbers of a flow that are remembered.
+const REMEMBERED: usize = 8;
+/// `SEQUENCE_OUT_OF_WINDOW` (RFC 6275 6.1.8).
+const OUT_OF_WINDOW: u8 = 135;
+const PROTOCOL_IPV6: u8 = 41;
+const PROTOCOL_UDP: u8 = 17;
+
+/// Sequence numbers are compared as RFC 6275 9.5.1 has it.
+pub fn not_older(one: u16, than: u16) -> bool {
+    one.wrapping_sub(than) < 0x8000
+}
+
+/// One direction of a router's traffic.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Flow {
+    /// When the last packet came.
+    pub heard: u64,
+    /// The longest time without one, since [`Routers::watch`].
+    pub silence: u64,
+    /// By which member the last one came.
+    pub member: usize,
+    /// Who forwarded which number.
+    seen: [(u32, usize); REMEMBERED],
+}
+
+#[derive(Debug)]
+struct Router {
+    seat: usize,
+    down: Frame,
+    up: [Frame; 2],
+    /// The number of the last update.
+    sent: u16,
+    acknowledged: Option<u16>,
+    /// Since when it waits, and when it asked last.
+    waits: Option<(u64, u64)>,
+    /// When each of the last numbers was sent, by its last four bits.
+    asked: [u64; 16],
+    flows: [Flow; 2],
+    /// To which care-of address the last packet went.
+    at: u16,
+}
+
+/// Who acknowledges for a seat.
+#[derive(Debug, Clone, Copy, Default)]
+struct Voice {
+    member: Option<usize>,
+    former: Option<usize>,
+    since: u64,
+}
+
+/// What was seen on the wire.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    /// Acknowledgements.
+    pub acknowledged: u64,
+    /// Those that came after another member had begun to acknowledge, of what was asked before.
+    pub late: u64,
+    /// How often two members acknowledged for a seat at a time.
+    pub two: u64,
+    /// Answers that were not as they have to be.
+    pub wrong: u64,
+    /// Packets sent, to each member.
+    pub packets: u64,
+    /// Packets that two members forwarded.
+    pub doubled: u64,
+    /// When the last of them came.
+    pub doubled_at: u64,
+    /// How often a seat's acknowledgements began to come from another member.
+    pub changes: u64,
+}
+
+/// A link of a member, and whether packets pass.
+struct Port {
+    socket: Socket,
+    member: usize,
+    hosts: bool,
+    open: bool,
+}
+
+/// The routers and their hosts.
+pub struct Routers {
+    ports: Vec<Port>,
+    /// The ports of a seat: to its members from routers, and from hosts.
+    of_seat: Vec<[Vec<usize>; 2]>,
+    agents: Vec<Ipv6Addr>,
+    signer: Signer,
+    routers: Vec<Router>,
+    voices: Vec<Voice>,
+    /// Nanoseconds between two packets of a flow.
+    pub period: u64,
+    /// Binding Updates in a second, of all routers together.
+    pub rate: f64,
+    /// Whether a router is elsewhere with each of them.
+    pub moves: bool,
+    /// Which routers keep silent: all whose number leaves this rest when divided by two.
+    pub silent: [bool; 2],
+    started: u64,
+    turn: u64,
+    asked: u64,
+    next: u32,
+    /// See there.
+    pub seen: Seen,
+    /// The first wrong answer, in words.
+    pub complaint: Option<String>,
+    buffer: Vec<u8>,
+}
+
+impl std::fmt::Debug for Routers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Routers").field("seen", &self.seen).finish_non_exhaustive()
+    }
+}
+
+/// Which of the two care-of addresses goes with a number.
+fn care_of(number: u32, sequence: u16, moves: bool) -> Ipv6Addr {
+    let last = if moves { sequence & 1 } else { 0 };
+    Ipv6Addr::from(u128::from(identity(number).care_of_address) + u128::from(last))
+}
+
+impl Routers {
+    /// So many of them, with packets of each flow this far apart.
+    pub fn new(machines: &Machines, number: u32, period: u64) -> anyhow::Result<Routers> {
+        let mut ports = Vec::new();
+        let mut of_seat = vec![[Vec::new(), Vec::new()]; machines.seats];
+        for (at, member) in machines.members.iter().enumerate() {
+            for (kind, hosts) in [('f', false), ('h', true)] {
+                let socket = inside(NET, || {
+                    let ipv6 = Protocol::from(i32::from((libc::ETH_P_IPV6 as u16).to_be()));
+                    let socket = open(&member.end(kind), Some(ipv6))?;
+                    setsockopt(&socket, SndBufForce, &BUFFER)?;
+                    setsockopt(&socket, RcvBufForce, &BUFFER)?;
+                    setsockopt(&socket, QdiscBypass, &true)?;
+                    socket.set_nonblocking(true)?;
+                    Ok(socket)
+                })
+                .with_context(|| format!("cannot open a packet socket at {}", member.end(kind)))?;
+                of_seat[member.seat][usize::from(hosts)].push(ports.len());
+                ports.push(Port { socket, member: at, hosts, open: true });
+            }
+        }
+        let agents = (0..machines.seats).map(|seat| address(seat).parse()).collect::<Result<Vec<_>, _>>()?;
+        let host: Ipv6Addr = CN.parse()?;
+        let routers = (0..number).map(|number| {
+            let (who, seat) = (identity(number), number as usize % machines.seats);
+            let node = Ipv6Addr::from(u128::from(who.prefix) << 64 | 2);
+            let [routers, hosts] = [false, true].map(hardware);
+            let up = |sequence| {
+                let outer = (care_of(number, sequence, true), agents[seat]);
+                Frame::new(routers, Some(outer), (node, host), SMALLEST)
+            };
+            Router {
+                seat,
+                down: Frame::new(hosts, None, (host, node), SMALLEST),
+                up: [up(0), up(1)],
+                sent: 0,
+                acknowledged: None,
+                waits: None,
+                asked: [0; 16],
+                flows: [Flow::default(); 2],
+                at: 0,
+            }
+        });
+        Ok(Routers {
+            routers: routers.collect(),
+            ports,
+            of_seat,
+            agents,
+            signer: Signer::new(&KEY)?,
+            voices: vec![Voice::default(); machines.seats],
+            period,
+            rate: 0.0,
+            moves: false,
+            silent: [false; 2],
+            started: monotonic(),
+            turn: 0,
+            asked: 0,
+            next: 0,
+            seen: Seen::default(),
+            complaint: None,
+            buffer: vec![0; BATCH * FRAME],
+        })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u32 {
+        self.routers.len() as u32
+    }
+
+    /// The flows of a seat.
+    pub fn flows(&self, seat: usize) -> impl Iterator<Item = &Flow> {
+        self.routers.iter().filter(move |router| router.seat == seat).flat_map(|router| &router.flows)
+    }
+
+    /// Silences are measured from now on.
+    pub fn watch(&mut self) {
+        for flow in self.routers.iter_mut().flat_map(|router| &mut router.flows) {
+            flow.silence = 0;
+        }
+    }
+
+    /// Silences up to now are complete, also those that go on.
+    pub fn complete(&mut self) {
+        let now = monotonic();
+        for flow in self.routers.iter_mut().flat_map(|router| &mut router.flows) {
+            flow.silence = flow.silence.max(now.saturating_sub(flow.heard));
+        }
+    }
+
+    /// Lets nothing pass between the network and a member, or everything again.
+    pub fn cut(&mut self, member: usize, open: bool) {
+        for port in self.ports.iter_mut().filter(|port| port.member == member) {
+            port.open = open;
+        }
+    }
+
+    /// Who has asked and has no answer.
+    pub fn waiting(&self) -> usize {
+        self.routers.iter().filter(|router| router.waits.is_some()).count()
+    }
+
+    /// All routers ask anew, with the next updates.
+    pub fn ask_all(&mut self) {
+        let (now, count) = (monotonic(), u64::from(self.len()));
+        for (number, router) in (0..).zip(&mut self.routers) {
+            // They are late already, each with its part of a tenth of a second.
+            let part = number * 100 * MILLISECOND / count;
+            router.waits.get_or_insert((now, (now + part).saturating_sub(AGAIN)));
+        }
+    }
+
+    /// Lets so much time pass.
+    pub fn pass(&mut self, time: u64) -> anyhow::Result<()> {
+        let until = monotonic() + time;
+        self.until(until, |_| false).map(drop)
+    }
+
+    /// Lets time pass until something is so; whether it was in time.
+    pub fn until(&mut self, end: u64, mut is_so: impl FnMut(&Self) -> bool) -> anyhow::Result<bool> {
+        loop {
+            let now = monotonic();
+            if is_so(self) {
+                return Ok(true);
+            }
+            if now >= end {
+                return Ok(false);
+            }
+            if stopping() {
+                return Err(Interrupted.into());
+            }
+            self.traffic(now)?;
+            self.ask(now)?;
+            let mut any = false;
+            for port in 0..self.ports.len() {
+                any |= self.hear(port)?;
+            }
+            if !any {
+                clock::sleep(MILLISECOND / 5);
+            }
+        }
+    }
+
+    /// Sends the packets that are due.
+    fn traffic(&mut self, now: u64) -> anyhow::Result<()> {
+        let count = self.routers.len() as u64;
+        let due = (u128::from(now - self.started) * u128::from(count) / u128::from(self.period)) as u64;
+        // What this is late with is not made up for beyond one round.
+        self.turn = self.turn.max(due.saturating_sub(count));
+        while self.turn < due {
+            let turns: Vec<u64> = (self.turn..due.min(self.turn + BATCH as u64)).collect();
+            self.turn += turns.len() as u64;
+            let mut numbers: Vec<Vec<usize>> = vec![Vec::new(); self.of_seat.len()];
+            for turn in turns {
+                let at = (turn % count) as usize;
+                let router = &mut self.routers[at];
+                let packet = (turn / count) as u32;
+                router.down.number(packet);
+                router.up.iter_mut().for_each(|frame| frame.number(packet));
+                numbers[router.seat].push(at);
+            }
+            for (seat, numbers) in numbers.iter().enumerate() {
+                self.seen.packets += 2 * numbers.len() as u64;
+                for hosts in [false, true] {
+                    let frames: Vec<&[u8]> =
+                        numbers.iter().map(|at| self.frame_of(*at, hosts).octets()).collect();
+                    self.send(seat, hosts, &frames)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next packet of a router.
+    fn frame_of(&self, at: usize, hosts: bool) -> &Frame {
+        let router = &self.routers[at];
+        if hosts {
+            return &router.down;
+        }
+        if !self.moves {
+            return &router.up[0];
+        }
+        // Where it does not know whether its home agent knows where it is, it tries both.
+        let sequence = match (router.acknowledged, router.waits) {
+            (Some(sequence), None) => sequence,
+            _ => (self.turn / self.routers.len() as u64) as u16,
+        };
+        &router.up[usize::from(sequence & 1)]
+    }
+
+    /// Sends frames to all members of a seat.
+    fn send(&self, seat: usize, hosts: bool, frames: &[&[u8]]) -> anyhow::Result<()> {
+        let slices: Vec<[IoSlice<'_>; 1]> = frames.iter().map(|frame| [IoSlice::new(frame)]).collect();
+        for port in &self.of_seat[seat][usize::from(hosts)] {
+            let port = &self.ports[*port];
+            if !port.open || slices.is_empty() {
+                continue;
+            }
+            let mut headers = MultiHeaders::<()>::preallocate(slices.len(), None);
+            let addresses = vec![None; slices.len()];
+            let fd = port.socket.as_raw_fd();
+            match sendmmsg(fd, &mut headers, slices.iter(), addresses, [], MsgFlags::MSG_DONTWAIT) {
+                // A link that is down takes nothing, nor one without room.
+                Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::ENETDOWN | Errno::ENXIO) => {}
+                Err(error) => bail!("sendmmsg: {error}"),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_silent(&self, number: u32) -> bool {
+        self.silent[number as usize & 1]
+    }
+
+    /// Sends the Binding Updates that are due.
+    fn ask(&mut self, now: u64) -> anyhow::Result<()> {
+        let due = ((now - self.started) as f64 * self.rate / 1e9) as u64;
+        self.asked = self.asked.max(due.saturating_sub(BATCH as u64));
+        while self.asked < due {
+            self.asked += 1;
+            let number = self.next;
+            self.next = (number + 1) % self.len();
+            if self.routers[number as usize].waits.is_none() && !self.is_silent(number) {
+                self.update(number, now)?;
+            }
+        }
+        for number in 0..self.len() {
+            let waits = self.routers[number as usize].waits;
+            if waits.is_some_and(|(_, asked)| now >= asked + AGAIN) && !self.is_silent(number) {
+                self.update(number, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A router asks, with the next number.
+    fn update(&mut self, number: u32, now: u64) -> anyhow::Result<()> {
+        let moves = self.moves;
+        let router = &mut self.routers[number as usize];
+        router.sent = router.sent.wrapping_add(1);
+        let sequence = router.sent;
+        router.asked[usize::from(sequence & 15)] = now;
+        router.waits = Some((router.waits.map_or(now, |(since, _)| since), now));
+        let seat = router.seat;
+        let mut who = identity(number);
+        who.care_of_address = care_of(number, sequence, moves);
+        let frame = update(hardware(false), self.agents[seat], who, sequence, LIFETIME, &self.signer);
+        self.send(seat, false, &[&frame])
+    }
+
+    /// Takes what there is at a port; whether there was something.
+    fn hear(&mut self, port: usize) -> anyhow::Result<bool> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = self.take(port, &mut buffer);
+        self.buffer = buffer;
+        result
+    }
+
+    fn take(&mut self, port: usize, buffer: &mut [u8]) -> anyhow::Result<bool> {
+        let mut any = false;
+        loop {
+            let lengths: Vec<usize> = {
+                let mut headers = MultiHeaders::<()>::preallocate(BATCH, None);
+                let mut slices: Vec<[IoSliceMut<'_>; 1]> =
+                    buffer.chunks_mut(FRAME).map(|chunk| [IoSliceMut::new(chunk)]).collect();
+                let fd = self.ports[port].socket.as_raw_fd();
+                match recvmmsg(fd, &mut headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None) {
+                    Ok(messages) => messages.map(|message| message.bytes).collect(),
+                    Err(Errno::EAGAIN | Errno::ENETDOWN) => return Ok(any),
+                    Err(error) => bail!("recvmmsg: {error}"),
+                }
+            };
+            any = true;
+            let Port { member, hosts, open, .. } = self.ports[port];
+            if open {
+                let now = monotonic();
+                for (frame, length) in buffer.chunks(FRAME).zip(&lengths) {
+                    self.frame(&frame[..*length], member, hosts, now);
+                }
+            }
+            if lengths.len() < BATCH {
+                return Ok(any);
+            }
+        }
+    }
+
+    /// Looks at what came by a member.
+    fn frame(&mut self, frame: &[u8], member: usize, hosts: bool, now: u64) {
+        let wide =
+            |at: usize| frame.get(at..at + 8).map(|it| u64::from_be_bytes(it.try_into().unwrap_or_default()));
+        let number_at =
+            |at: usize| frame.get(at..at + 4).map(|it| u32::from_be_bytes(it.try_into().unwrap_or_default()));
+        let protocol = frame.get(LINK + 6).copied();
+        // What a member has no use for, its kernel may send back as it came.
+        let (inner, address) = match (hosts, protocol) {
+            (false, Some(PROTOCOL_IPV6)) => (LINK + IPV6, LINK + IPV6 + 24),
+            (true, Some(PROTOCOL_UDP)) => (LINK, LINK + 8),
+            (false, _) => return self.answer(frame, member, now),
+            _ => return,
+        };
+        let (Some(prefix), Some(number)) = (wide(address), number_at(inner + IPV6 + UDP)) else { return };
+        let at = prefix as u32 as usize;
+        if prefix >> 32 != MOBILE || at >= self.routers.len() {
+            return;
+        }
+        let router = &mut self.routers[at];
+        if !hosts {
+            router.at = u16::from(frame[LINK + 39]) - 1;
+        }
+        let flow = &mut router.flows[usize::from(hosts)];
+        let seen = &mut flow.seen[number as usize % REMEMBERED];
+        if seen.0 == number && seen.1 != member && flow.heard > 0 {
+            self.seen.doubled += 1;
+            self.seen.doubled_at = now;
+            return;
+        }
+        *seen = (number, member);
+        if flow.heard > 0 {
+            flow.silence = flow.silence.max(now.saturating_sub(flow.heard));
+        }
+        (flow.heard, flow.member) = (now, member);
+    }
+
+    /// Looks at what may be an acknowledgement.
+    fn answer(&mut self, frame: &[u8], member: usize, now: u64) {
+        // By the address that it is from, which is a seat's.
+        let Some(source) = frame.get(LINK + 8..LINK + 24).and_then(|it| <[u8; 16]>::try_from(it).ok()) else {
+            return;
+        };
+        let Some(seat) = self.agents.iter().position(|agent| agent.octets() == source) else { return };
+        let found = match acknowledgement(frame, self.agents[seat], &self.signer) {
+            Ok(None) => return,
+            Ok(Some(found)) => found,
+            Err(error) => return self.wrong(format!("{error:#}")),
+        };
+        let number = (u128::from(found.home_address) & 0xffff_ffff) as u32;
+        let moves = self.moves;
+        let Some(router) = self.routers.get_mut(number as usize).filter(|router| router.seat == seat) else {
+            return self.wrong(format!("an acknowledgement is for {}", found.home_address));
+        };
+        let age = router.sent.wrapping_sub(found.sequence);
+        if found.status == OUT_OF_WINDOW && age < 16 {
+            // An attempt that another one has overtaken.
+            return;
+        }
+        let right =
+            found.status == 0 && age < 16 && found.care_of_address == care_of(number, found.sequence, moves);
+        if !right {
+            let sent = router.sent;
+            return self.wrong(format!("router {number}, whose last number is {sent}: {found:?}"));
+        }
+        let asked = router.asked[usize::from(found.sequence & 15)];
+        if router.acknowledged.is_none_or(|known| not_older(found.sequence, known)) {
+            router.acknowledged = Some(found.sequence);
+        }
+        if found.sequence == router.sent {
+            router.waits = None;
+        }
+        self.seen.acknowledged += 1;
+        let voice = &mut self.voices[seat];
+        if voice.member == Some(member) {
+            return;
+        }
+        if voice.member.is_some() && asked < voice.since {
+            self.seen.late += 1;
+            return;
+        }
+        if voice.former == Some(member) && now - voice.since < THERE_AND_BACK {
+            self.seen.two += 1;
+            let ago = (now - voice.since) / MILLISECOND;
+            self.complaint.get_or_insert(format!(
+                "seat {seat}: member {member} acknowledged to router {number} what was asked {} ms before; {:?} had begun \
+                 to {ago} ms before",
+                (now - asked) / MILLISECOND,
+                voice.member
+            ));
+        }
+        if voice.member.is_some() {
+            self.seen.changes += 1;
+        }
+        *voice = Voice { member: Some(member), former: voice.member, since: now };
+    }
+
+    fn wrong(&mut self, why: String) {
+        self.seen.wrong += 1;
+        self.complaint.get_or_insert(why);
+    }
+
+    /// Whether all flows of all seats have come within this time, each by one member.
+    pub fn flow(&self, within: u64) -> bool {
+        let now = monotonic();
+        let recent =
+            self.routers.iter().flat_map(|router| &router.flows).all(|flow| now - flow.heard < within);
+        recent && now.saturating_sub(self.seen.doubled_at) > within
+    }
+
+    /// How many flows have come within this time.
+    pub fn flowing(&self, within: u64) -> usize {
+        let now = monotonic();
+        self.routers.iter().flat_map(|router| &router.flows).filter(|flow| now - flow.heard < within).count()
+    }
+
+    /// Which acknowledged bindings of a seat a member does not have, by what it says and by where packets come.
+    pub fn missing(&self, seat: usize, member: usize, bindings: &[serde_json::Value]) -> Vec<String> {
+        let one = |binding: &serde_json::Value| -> Option<(Ipv6Addr, (Ipv6Addr, u16))> {
+            let address = |key: &str| binding[key].as_str()?.parse::<Ipv6Addr>().ok();
+            let sequence = u16::try_from(binding["sequence"].as_u64()?).ok()?;
+            Some((address("home_address")?, (address("care_of_address")?, sequence)))
+        };
+        let shown: BTreeMap<Ipv6Addr, (Ipv6Addr, u16)> = bindings.iter().filter_map(one).collect();
+        let mut missing = Vec::new();
+        for (at, router) in self.routers.iter().enumerate().filter(|(_, router)| router.seat == seat) {
+            let number = at as u32;
+            let Some(acknowledged) = router.acknowledged else { continue };
+            let known = shown.get(&identity(number).home_address);
+            let right = known.is_some_and(|(address, sequence)| {
+                not_older(*sequence, acknowledged)
+                    && not_older(router.sent, *sequence)
+                    && *address == care_of(number, *sequence, self.moves)
+                    && (!self.moves || router.at == *sequence & 1)
+                    && router.flows.iter().all(|flow| flow.member == member)
+            });
+            if !right {
+                missing.push(format!(
+                    "router {number}: acknowledged {acknowledged}, sent {}, the home agent has {known:?}; packets go to \
+                     {}, by members {:?}",
+                    router.sent,
+                    router.at,
+                    router.flows.map(|flow| flow.member)
+                ));
+            }
+        }
+        missing
+    }
+
+    /// Waits until all have an acknowledgement.
+    pub fn settle(&mut self, seconds: u64) -> anyhow::Result<bool> {
+        self.until(monotonic() + seconds * SECOND, |all| all.waiting() == 0)
+    }
+}

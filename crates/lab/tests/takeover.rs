@@ -1,0 +1,60 @@
+//! Three machines are one home agent, of 50 routers with traffic: one is killed, and then twenty things happen to them at random. How
+//! fast it goes is not judged here.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{As, LAB, folder, obstacle, repository, said, skipped};
+
+#[test]
+fn whatever_happens_no_binding_is_lost_and_no_two_acknowledge() {
+    let carnet = Path::new(LAB).with_file_name("carnet");
+    if !carnet.is_file() || !carnet.with_file_name("carnet-fleet").is_file() {
+        return skipped("takeover", "the carnet programs are not built: cargo build -p carnet");
+    }
+    if let Some(why) = obstacle(As::Root) {
+        return skipped("takeover", &why);
+    }
+    let there = repository().join("out/tools/etcd").is_file()
+        || Command::new("etcd").arg("--version").output().is_ok();
+    if !there {
+        return skipped("takeover", "etcd is missing (tools/setup.sh test)");
+    }
+    let out = folder("takeover");
+    let run = Command::new(LAB)
+        .args(["bench", "--smoke", "--only", "takeover", "--out"])
+        .arg(&out)
+        .arg("--carnet")
+        .arg(&carnet)
+        .output()
+        .expect("the lab starts");
+    // With the seed, and each fault.
+    let told = said(&run);
+    assert!(run.status.success(), "{told}");
+    let text = std::fs::read(out.join("bench.json")).expect("bench.json");
+    let bench: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let list = |key: &str| bench[key].as_array().expect("an array").clone();
+    assert_eq!((list("takeovers").len(), list("faults").len()), (2, 2), "{told}");
+    for one in list("takeovers") {
+        for (what, expected) in [("kills", 1), ("flows", 100), ("missing", 0), ("two", 0), ("wrong", 0)] {
+            assert_eq!(one[what], expected, "{what}: {one}\n{told}");
+        }
+    }
+    for one in list("faults") {
+        for (what, expected) in [("faults", 10), ("lost", 0), ("two", 0), ("wrong", 0), ("broken", 0)] {
+            assert_eq!(one[what], expected, "{what}: {one}\n{told}");
+        }
+        let count = |key: &str| one[key].as_u64().expect("a count");
+        assert!(count("acknowledged") > 100, "{one}\n{told}");
+        assert!(count("changes") <= count("taken"), "{one}\n{told}");
+    }
+    let page = out.join("bench.md");
+    let bench = out.join("bench.json");
+    let run = Command::new(LAB).arg("bench-table").args([&bench, &page]).arg("--with").arg(&bench).output();
+    assert!(run.expect("the lab starts").status.success());
+    let text = std::fs::read_to_string(&page).expect("bench.md");
+    assert_eq!(text.matches("| tun 50 ").count(), 4, "{text}");
+    std::fs::remove_dir_all(out).expect("remove");
+}
