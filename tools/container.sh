@@ -4,7 +4,8 @@
 #
 #   tools/container.sh [PROGRAM]
 #
-# takes that program instead of building one by musl; should it be linked dynamically, its libraries go in with it.
+# takes that program, and the carnet-fleet beside it, instead of building them by musl; should they be linked dynamically,
+# their libraries go in with them.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -27,10 +28,12 @@ trap 'rm -rf "$context"' EXIT
 umask 022
 tree=$context/root
 mkdir -p "$tree/usr/bin" "$tree/usr/share/carnet/web" "$tree/etc/carnet" "$tree/run/carnet" "$tree/var/lib/carnet"
+fleet=$(dirname "$program")/carnet-fleet
 install --mode 755 "$program" "$tree/usr/bin/carnet"
+install --mode 755 "$fleet" "$tree/usr/bin/carnet-fleet"
 install --mode 644 web/*.html web/*.css web/*.js web/*.svg "$tree/usr/share/carnet/web/"
 # A static program has none.
-for library in $(ldd "$program" 2>/dev/null | grep -o '/[^ ]*'); do
+for library in $(ldd "$program" "$fleet" 2>/dev/null | sed -n 's/^\t[^/]*\(\/[^ ]*\) .*/\1/p' | sort -u); do
   install -D --mode 755 "$library" "$tree$library"
 done
 # With the health check, for which the format of OCI has no place.

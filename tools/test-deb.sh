@@ -7,6 +7,9 @@ cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo "test-deb: as root, please" >&2; exit 1; }
 command -v debootstrap >/dev/null || { echo "test-deb: debootstrap is missing (apt-get install debootstrap)" >&2; exit 1; }
 
+etcd=$(command -v etcd || echo out/tools/etcd)
+[ -x "$etcd" ] || { echo "test-deb: etcd is missing (tools/setup.sh)" >&2; exit 1; }
+
 package=${1:-$(tools/deb.sh)}
 suite=${CARNET_DEBIAN:-bookworm}
 base=out/debian-$suite
@@ -14,7 +17,7 @@ space=carnet-deb-$$
 root=$(mktemp -d)
 stop() {
   [ -z "${device:-}" ] || chmod "$device" /dev/net/tun
-  [ -z "${station:-}" ] || kill "$station" 2>/dev/null || true
+  for process in ${station:-} ${store:-}; do kill "$process" 2>/dev/null || true; done
   ip netns del "$space" 2>/dev/null || true
   umount "$root/proc" "$root/dev" 2>/dev/null || true
   rm -rf "$root"
@@ -50,14 +53,23 @@ look >"$root/tmp/before"
 cp "$package" "$root/tmp/carnet.deb"
 inside apt-get install -y -qq /tmp/carnet.deb >"$root/tmp/apt" 2>&1 || { cat "$root/tmp/apt" >&2; exit 1; }
 say "installed: $(inside carnet --version)"
-inside systemd-analyze verify --man=no /usr/lib/systemd/system/carnet@.service
-inside systemd-analyze security --offline=true --threshold=30 --no-pager /usr/lib/systemd/system/carnet@.service | tail -n 1
-for page in carnet carnet-run carnet-show; do test -s "$root/usr/share/man/man1/$page.1.gz"; done
+for unit in carnet@.service carnet-fleet@.service; do
+  inside systemd-analyze verify --man=no "/usr/lib/systemd/system/$unit"
+  inside systemd-analyze security --offline=true --threshold=30 --no-pager "/usr/lib/systemd/system/$unit" | tail -n 1
+done
+for page in carnet carnet-run carnet-show carnet-fleet; do test -s "$root/usr/share/man/man1/$page.1.gz"; done
 inside bash -n /usr/share/bash-completion/completions/carnet
+inside bash -n /usr/share/bash-completion/completions/carnet-fleet
 for example in "$root"/usr/share/doc/carnet/examples/*.toml; do
   name=$(basename "$example")
   install --mode 640 --group "$(stat -c %g "$root/etc/carnet")" "$example" "$root/etc/carnet/$name"
-  inside carnet check --config "/etc/carnet/$name"
+done
+for example in "$root"/etc/carnet/*.toml; do
+  name=/etc/carnet/$(basename "$example")
+  case $name in
+    */fleet.toml) inside carnet-fleet check "$name" ;;
+    *) inside carnet check --config "$name" ;;
+  esac
 done
 say "the examples are good"
 
@@ -69,27 +81,40 @@ ip -n "$space" link add wlan0 type veth peer name net
 for link in eth0 lan wlan0 net; do ip -n "$space" link set "$link" up; done
 capabilities=$(sed -n 's/^AmbientCapabilities=//p' packaging/systemd/carnet@.service | tr 'A-Z' 'a-z' | sed 's/cap_/+/g; s/ /,/g')
 user=$(inside id -u carnet) group=$(inside id -g carnet)
-install -d -m 750 -o "$user" -g "$group" "$root/run/carnet" "$root/var/lib/carnet"
+install -d -m 750 -o "$user" -g "$group" "$root/run/carnet" "$root/run/carnet-fleet" "$root/var/lib/carnet"
 # udev gives it this mode.
 device=$(stat -c %a /dev/net/tun)
 chmod 666 /dev/net/tun
-nsenter --net="/run/netns/$space" chroot "$root" setpriv --reuid "$user" --regid "$group" --clear-groups \
-  --bounding-set "-all,$capabilities" --inh-caps "-all,$capabilities" --ambient-caps "-all,$capabilities" --no-new-privs \
-  carnet run --config /etc/carnet/bus-42.toml >"$root/tmp/log" 2>&1 &
-station=$!
-tries=0
-until inside carnet status >"$root/tmp/status" 2>&1; do
-  tries=$((tries + 1))
-  [ $tries -lt 100 ] && kill -0 "$station" 2>/dev/null || { cat "$root/tmp/log" "$root/tmp/status" >&2; exit 1; }
-  sleep 0.1
-done
-cat "$root/tmp/status"
-kill "$station"
-wait "$station" || { echo "test-deb: the station ended with status $?" >&2; exit 1; }
-station=
+serve() { # PROGRAM ARGUMENT...: until it answers, and ends as it should
+  nsenter --net="/run/netns/$space" chroot "$root" setpriv --reuid "$user" --regid "$group" --clear-groups \
+    --bounding-set "-all,$capabilities" --inh-caps "-all,$capabilities" --ambient-caps "-all,$capabilities" --no-new-privs \
+    "$@" >"$root/tmp/log" 2>&1 &
+  station=$!
+  tries=0
+  until inside carnet status >"$root/tmp/status" 2>&1; do
+    tries=$((tries + 1))
+    [ $tries -lt 100 ] && kill -0 "$station" 2>/dev/null || { cat "$root/tmp/log" "$root/tmp/status" >&2; exit 1; }
+    sleep 0.1
+  done
+  cat "$root/tmp/status"
+  kill "$station"
+  wait "$station" || { echo "test-deb: $1 ended with status $?" >&2; cat "$root/tmp/log" >&2; exit 1; }
+  station=
+}
+serve carnet run --config /etc/carnet/bus-42.toml
+say "a station has run as the user carnet"
+
+# A member of a fleet likewise, with etcd in place of three machines.
+nsenter --net="/run/netns/$space" "$etcd" --data-dir "$root/tmp/etcd" --log-level error &
+store=$!
+sed -i 's|^store = .*|store = ["http://127.0.0.1:2379"]|' "$root/etc/carnet/fleet.toml"
+serve carnet-fleet run --config /etc/carnet/fleet.toml
+kill "$store"
+wait "$store" || true
+store=
 chmod "$device" /dev/net/tun
 device=
-say "a station has run as the user carnet"
+say "a member of a fleet has run as the user carnet"
 
 rm "$root"/etc/carnet/*.toml
 inside apt-get purge -y -qq carnet >"$root/tmp/apt" 2>&1 || { cat "$root/tmp/apt" >&2; exit 1; }

@@ -1,4 +1,4 @@
-//! Writes the manual pages and the completions of shells, from the command line as it is: `manual DIRECTORY`.
+//! Writes the manual pages and the completions of shells, from the command lines as they are: `manual DIRECTORY`.
 //!
 //! Packages have them; the program itself need not carry what makes them.
 
@@ -11,6 +11,10 @@ use clap_complete::Shell;
 #[path = "../src/cli.rs"]
 #[allow(dead_code, reason = "the program uses the rest")]
 mod cli;
+
+#[path = "../src/bin/carnet-fleet/cli.rs"]
+#[allow(dead_code, reason = "the program uses the rest")]
+mod fleet;
 
 // What the command line takes its words from.
 #[path = "../src/facilities/words.rs"]
@@ -29,9 +33,11 @@ fn main() -> std::io::Result<()> {
     let (pages, completions) = (folder.join("man"), folder.join("completions"));
     fs::create_dir_all(&pages)?;
     fs::create_dir_all(&completions)?;
-    clap_mangen::generate_to(cli::Cli::command(), &pages)?;
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut cli::Cli::command(), "carnet", &completions)?;
+    for (name, mut command) in [("carnet", cli::Cli::command()), ("carnet-fleet", fleet::Cli::command())] {
+        clap_mangen::generate_to(command.clone(), &pages)?;
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            clap_complete::generate_to(shell, &mut command, name, &completions)?;
+        }
     }
     Ok(())
 }

@@ -275,15 +275,32 @@ fn the_examples_are_good() {
         let output = carnet(&["check", "--config", file.to_str().expect("a path")]);
         assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{name}");
     }
+    let north = root.join("packaging/examples/north.toml");
+    let output = carnet(&["check", "--config", north.to_str().expect("a path")]);
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "north.toml");
+    let output = Command::new(env!("CARGO_BIN_EXE_carnet-fleet"))
+        .arg("check")
+        .arg(root.join("packaging/examples/fleet.toml"))
+        .output()
+        .expect("carnet-fleet runs");
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "fleet.toml");
 }
 
-/// `packaging/systemd/carnet@.service` is one that systemd takes, and has the program do nothing but its work.
+/// The units are such that systemd takes them, and have the programs do nothing but their work.
 #[test]
-fn the_unit_file_is_sound() {
-    let unit = include_str!("../../../packaging/systemd/carnet@.service");
+fn the_unit_files_are_sound() {
+    for (name, unit) in [
+        ("carnet@.service", include_str!("../../../packaging/systemd/carnet@.service")),
+        ("carnet-fleet@.service", include_str!("../../../packaging/systemd/carnet-fleet@.service")),
+    ] {
+        is_sound(name, unit);
+    }
+}
+
+fn is_sound(name: &str, unit: &str) {
     let folder = std::env::temp_dir().join(format!("carnet-unit-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    let file = folder.join("carnet@.service");
+    let file = folder.join(name);
     let here = unit.replace("/usr/bin/carnet", env!("CARGO_BIN_EXE_carnet"));
     std::fs::write(&file, here).expect("a unit file");
     let analyze = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).arg(&file).output();

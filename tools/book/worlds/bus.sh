@@ -34,7 +34,7 @@ ip addr add 2001:db8:f2::2/64 dev wwan0
 ip route add default via 2001:db8:f1::1 dev wlan0 metric 10
 ip route add default via 2001:db8:f2::1 dev wwan0 metric 20
 
-cp "$TOP"/packaging/examples/*.toml /etc/carnet
+cp "$TOP"/packaging/examples/bus-42.toml "$TOP"/packaging/examples/home.toml /etc/carnet
 cat >>/etc/carnet/bus-42.toml <<'END'
 
 [geonet]

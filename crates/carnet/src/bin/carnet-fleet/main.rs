@@ -12,54 +12,29 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod cli;
 mod config;
 mod etcd;
 mod keeper;
 #[path = "../../log.rs"]
 mod log;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::info;
 
 use agent::Recipe;
+use cli::{Cli, Command};
 use config::Config;
 use etcd::{Prefix, Server};
 use keeper::{Keeper, Place};
 
 /// A mistake in the config.
 const MISTAKE: u8 = 2;
-
-/// Keeps home agents running on whichever of several machines lives.
-#[derive(Debug, Parser)]
-#[command(name = "carnet-fleet", version)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Keep the seat of a config until SIGTERM or SIGINT; then others get it.
-    Run {
-        /// The config file; docs/fleet.md describes it.
-        #[arg(long, value_name = "FILE")]
-        config: PathBuf,
-        /// What to log: a level, or targets with levels (default: RUST_LOG, else info).
-        #[arg(long, value_name = "FILTER")]
-        log: Option<String>,
-    },
-    /// Look for mistakes in a config file: exits 0 when there are none, else 2.
-    Check {
-        /// The config file.
-        config: PathBuf,
-    },
-}
 
 fn main() -> ExitCode {
     let refuse = |error: anyhow::Error, code: ExitCode| {
