@@ -94,7 +94,7 @@ impl Fleet {
             command.env_remove("RUST_LOG").env_remove("NOTIFY_SOCKET");
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
         });
-        Member { child, log, socket: path(".sock") }
+        Member { child, log, socket: path(".sock"), directory: path(".run") }
     }
 }
 
@@ -110,6 +110,8 @@ struct Member {
     child: Child,
     log: PathBuf,
     socket: PathBuf,
+    /// Of what the two programs say to each other.
+    directory: PathBuf,
 }
 
 impl Member {
@@ -221,6 +223,9 @@ fn a_member_that_stops_hands_its_seat_over() {
     anna.terminate();
     assert!(bruno.has_the_router(), "{}\n{}", anna.log(), bruno.log());
     assert!(!anna.socket.exists());
+    let left: Vec<_> =
+        fs::read_dir(&anna.directory).expect("its folder").flatten().map(|file| file.path()).collect();
+    assert!(left.is_empty(), "{left:?}");
     let log = anna.log();
     assert!(log.contains("another member has the seat now"), "{log}");
 }

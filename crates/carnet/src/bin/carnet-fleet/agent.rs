@@ -98,8 +98,8 @@ async fn live(
 ) -> anyhow::Result<(String, bool)> {
     let [store, ready] =
         ["store", "ready"].map(|kind| recipe.directory.join(format!("{}.{kind}", recipe.name)));
-    let listener = bound(&store, UnixListener::bind)?;
-    let readiness = bound(&ready, UnixDatagram::bind)?;
+    let (listener, _store) = bound(&store, UnixListener::bind)?;
+    let (readiness, _ready) = bound(&ready, UnixDatagram::bind)?;
     let mut child = Command::new(&recipe.program)
         .args(["run", "--config"])
         .arg(&recipe.config)
@@ -177,12 +177,22 @@ async fn next_line(
     }
 }
 
+/// A socket's name in the file system, which goes with this.
+struct Bound(PathBuf);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 /// A socket in the place of one that a crash has left.
-fn bound<S>(path: &Path, bind: impl FnOnce(PathBuf) -> std::io::Result<S>) -> anyhow::Result<S> {
+fn bound<S>(path: &Path, bind: impl FnOnce(PathBuf) -> std::io::Result<S>) -> anyhow::Result<(S, Bound)> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => bind(path.to_owned()),
     }
+    .map(|socket| (socket, Bound(path.to_owned())))
     .with_context(|| format!("cannot listen at {}", path.display()))
 }
 
