@@ -11,6 +11,7 @@ mod reload;
 mod requests;
 
 use std::future::pending;
+use std::net::Ipv6Addr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -102,6 +103,7 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
     let mut signals = Signals::open(sources.clone());
     let mut counted = settings::counted(&config);
     let mut counting = self::counting(&config);
+    warn_of_own_address(&config);
     let mut platform = open_platform(&config)?;
     let seed = Seed::Octets(clock::random().context("cannot get randomness from the kernel")?);
     if let Some(platform) = &mut platform {
@@ -307,6 +309,20 @@ fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
         }
     }
     Ok(None)
+}
+
+/// A warning where the kernel has the home agent's address itself: then Binding Updates are answered by the kernel, with a
+/// Parameter Problem for their Home Address option (RFC 8200 4.2), and never come by here.
+fn warn_of_own_address(config: &Config) {
+    let Some(agent) = &config.home_agent else { return };
+    let is_local = |address: Ipv6Addr| std::net::UdpSocket::bind((address, 0)).is_ok();
+    // Of 100::/64, which nobody has (RFC 6666): where even that may be bound to, this tells nothing.
+    if is_local(agent.address) && !is_local(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)) {
+        warn!(
+            "this machine has home_agent.address {} on an interface: nobody can register over IPv6 until it is taken off there",
+            agent.address
+        );
+    }
 }
 
 /// When it is looked at whether the station has little to do.

@@ -376,9 +376,10 @@ fn or_nothing<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), |value| value.to_string())
 }
 
-/// `at_home` as `at home`.
+/// `at_home` as `at home`. What comes behind a colon, keys of the config perhaps, stays as it is.
 fn words(state: &str) -> String {
-    state.replace('_', " ")
+    let (state, why) = state.split_at(state.find(':').unwrap_or(state.len()));
+    state.replace('_', " ") + why
 }
 
 /// Seconds as `3d 4h 5m 6s`, without the larger units that are zero.

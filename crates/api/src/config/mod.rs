@@ -495,6 +495,14 @@ impl Config {
                         .to_owned(),
                 );
             }
+            let known = std::iter::once(agent.home_prefix).chain(agent.home_network);
+            if !known.into_iter().any(|prefix| prefix.contains(&agent.address)) {
+                warnings.push(format!(
+                    "home_agent.address {}: neither in home_prefix nor in home_network; it has to be an address that \
+                     this machine has on no interface, and that is routed to it",
+                    agent.address
+                ));
+            }
             for peer in &agent.peers {
                 let known = std::iter::once(agent.home_prefix).chain(agent.home_network);
                 if !known.into_iter().any(|prefix| prefix.contains(&peer.address)) {

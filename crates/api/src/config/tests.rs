@@ -469,6 +469,9 @@ fn what_is_unwise_is_warned_about() {
     );
     let agent = "[station]\nname = 'a'\n[home_agent]\naddress = 'fd00::1'\nhome_prefix = 'fd00::/64'\n";
     assert_eq!(parse(agent).warnings(), ["no [[home_agent.mobile_router]]: nobody can register"]);
+    let elsewhere = agent.replace("'fd00::1'", "'fd01::1'");
+    let warnings = parse(&elsewhere).warnings();
+    assert!(warnings[1].starts_with("home_agent.address fd01::1: neither in home_prefix"), "{warnings:?}");
     let router = "[[home_agent.mobile_router]]\nhome_address = 'fd00::2'\n\
                   auth = { spi = 300, key = '000102030405060708090a0b0c0d0e0f' }\n";
     assert_eq!(

@@ -334,3 +334,11 @@ received          431
     assert!(text.contains("ticket            none: nothing is signed\nown tickets       5 now"), "{text}");
     assert!(text.contains("the last until -\n"), "{text}");
 }
+
+/// Of a state that names a key of the config, the key stays as it is written there.
+#[test]
+fn keys_keep_their_underscores() {
+    assert_eq!(words("no_answer"), "no answer");
+    let down = "down: IPv4 only, and mobile_router.home_agent_ipv4 is not set";
+    assert_eq!(words(down), down);
+}

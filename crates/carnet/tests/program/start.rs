@@ -182,3 +182,20 @@ fn it_runs_without_root_in_a_user_namespace_and_leaves_nothing_there() {
     assert!(!socket.exists() && !socket.with_extension("undo").exists());
     let _ = world.wait();
 }
+
+/// Binding Updates go to the kernel then, which nobody sees; so the start tells.
+#[test]
+fn a_home_agents_address_on_an_interface_is_told() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let warned =
+        |log: &str| log.contains("this machine has home_agent.address 2001:db8:1::1 on an interface");
+    let mut agent = Station::start(&bed.agent, &bed.agent_config());
+    assert!(!warned(&agent.log()), "{}", agent.log());
+    agent.terminate();
+    bed.agent.batch("addr add 2001:db8:1::1/128 dev lo");
+    let agent = Station::start(&bed.agent, &bed.agent_config());
+    assert!(warned(&agent.log()), "{}", agent.log());
+}
