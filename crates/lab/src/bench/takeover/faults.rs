@@ -159,6 +159,7 @@ impl Fault {
         let while_it_lasts = chance.between(600, 2500) * MILLISECOND;
         match self {
             Fault::Kill(members, which) => {
+                all.may_change();
                 for member in members {
                     machines.members[*member].signal(which.keeper, which.agent, Signal::SIGKILL);
                 }
@@ -180,6 +181,7 @@ impl Fault {
                 signal(machines, Signal::SIGCONT);
             }
             Fault::Stop(member) => {
+                all.may_change();
                 machines.members[*member].signal(true, false, Signal::SIGTERM);
                 let told = monotonic();
                 let name = machines.members[*member].name();

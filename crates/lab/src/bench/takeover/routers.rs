@@ -35,7 +35,8 @@ const BUFFER: usize = 16 << 20;
 const AGAIN: u64 = 300 * MILLISECOND;
 /// Units of four seconds that routers ask for.
 const LIFETIME: u16 = 600;
-/// A seat does not go to another member and back in less: a lease lasts half a second.
+/// A seat does not go to another member and back in less, unless its home agent is ended ([`Routers::may_change`]): a lease lasts half a
+/// second.
 const THERE_AND_BACK: u64 = 400 * MILLISECOND;
 /// Numbers of a flow that are remembered.
 const REMEMBERED: usize = 8;
@@ -536,6 +537,11 @@ impl Routers {
             self.seen.changes += 1;
         }
         *voice = Voice { member: Some(member), former: voice.member, since: now };
+    }
+
+    /// Home agents are about to be ended: who waits has their seats at once, also the one that had them last.
+    pub fn may_change(&mut self) {
+        self.voices.iter_mut().for_each(|voice| voice.former = None);
     }
 
     fn wrong(&mut self, why: String) {
