@@ -7,8 +7,8 @@ use carnet_its::cam::{
     BasicVehicleContainerLowFrequency, Cam, HighFrequencyContainer, LowFrequencyContainer,
 };
 use carnet_its::cdd::{
-    CauseCode, DeltaAltitude, DeltaLatitude, DeltaLongitude, DeltaReferencePosition, MessageId,
-    PathDeltaTime, PathHistory, PathPoint, ReferencePosition, StationId, StationType, Traces, cause,
+    CauseCode, CauseCodeType, DeltaAltitude, DeltaLatitude, DeltaLongitude, DeltaReferencePosition,
+    MessageId, PathDeltaTime, PathHistory, PathPoint, ReferencePosition, StationId, StationType, Traces,
 };
 use carnet_its::denm::{Denm, LocationContainer, SituationContainer};
 use carnet_its::ldm::Glance;
@@ -50,7 +50,7 @@ fn denm() -> Denm {
     denm.header.message_id = MessageId::DENM;
     denm.denm.management.event_position = ReferencePosition::at(488_375_000, 21_008_000);
     denm.denm.situation = Some(SituationContainer {
-        event_type: CauseCode { cause_code: cause::STATIONARY_VEHICLE, ..CauseCode::default() },
+        event_type: CauseCode { cause_code: CauseCodeType::STATIONARY_VEHICLE, ..CauseCode::default() },
         ..SituationContainer::default()
     });
     denm.denm.location =

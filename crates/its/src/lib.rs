@@ -18,6 +18,7 @@
 //! and of vulnerable road users, DCC beyond the interval that it gives.
 #![forbid(unsafe_code)]
 
+pub mod asn1;
 pub mod ca;
 pub mod cam;
 pub mod cdd;
@@ -27,6 +28,7 @@ mod drop_reason;
 pub mod facilities;
 mod io;
 pub mod ldm;
+pub mod release2;
 pub mod sa;
 pub mod sam;
 pub mod uper;

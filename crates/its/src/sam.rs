@@ -1,9 +1,8 @@
 //! The Service Announcement Message (EN 302 890-1; ISO/TS 16460): which services a station has, and how they are reached.
 //!
-//! On the air it is an ITS PDU header and then a message that Europe and America share: the `Sam` of ISO/TS 16460 is,
-//! bit by bit, the WAVE Service Advertisement of IEEE 1609.3 V3, whose `SrvAdvMsg` these types follow. ETSI's own module
-//! was not at hand; what differs between the texts that were (positions in the header, which one of them fills with a bit
-//! that the other has not, and counts from another longitude) is kept as octets and not understood.
+//! On the air it is an ITS PDU header and then the `Sam` of ISO/TS 16460 (2016), which is bit by bit the WAVE Service
+//! Advertisement of IEEE 1609.3 V3. ETSI's module `SAEM-PDU-Descriptions` has no more than these two components; those
+//! of ISO that it imports from may not be handed on, so their types are transcribed here.
 //!
 //! Elements of extension are kept as octets with their number, whatever they are, and written again as they came; those
 //! that matter here have a name in [`mod@reference`] and are read by the methods of [`Extensions`].
@@ -12,12 +11,18 @@
 
 use std::net::Ipv6Addr;
 
+use carnet_geonet::geodesy::Position;
+
 use crate::cdd::ItsPduHeader;
 use crate::uper::macros::{integers, sequences};
-use crate::uper::{Error, Reader, Uper, Writer, decode, encode};
+use crate::uper::{Error, Null, Reader, Uper, Writer, decode, encode};
 
 /// Numbers of elements of extension (RefExt).
 pub mod reference {
+    /// Where the advertiser is: [`super::Extensions::location`].
+    pub const LOCATION_2D: u8 = 5;
+    /// The same with an elevation.
+    pub const LOCATION_3D: u8 = 6;
     /// Who advertises, for people: [`super::Extensions::text`].
     pub const ADVERTISER_IDENTIFIER: u8 = 7;
     /// What a service says of itself.
@@ -141,20 +146,6 @@ sequences! {
     Extension { reference: RefExt, value: Open }
     /// A system service in its context.
     SystemServiceContext { its_aid: ItsAid, reference: RefExt, value: Open }
-}
-
-/// `NULL`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Null;
-
-impl Uper for Null {
-    const NAME: &'static str = "NULL";
-
-    fn decode(_: &mut Reader<'_>) -> Null {
-        Null
-    }
-
-    fn encode(&self, _: &mut Writer) {}
 }
 
 /// `VarLengthNumber` (ISO 17419): the ITS-AID of a service, in one to four octets.
@@ -306,6 +297,18 @@ impl ListOf<Extension> {
     /// An address: [`reference::IPV6_ADDRESS`].
     pub fn address(&self, reference: u8) -> Option<Ipv6Addr> {
         <[u8; 16]>::try_from(self.value(reference)?).ok().map(Ipv6Addr::from)
+    }
+
+    /// Where the advertiser is: [`reference::LOCATION_2D`], or what [`reference::LOCATION_3D`] has of it.
+    pub fn location(&self) -> Option<Position> {
+        let value = self.value(reference::LOCATION_2D).or_else(|| self.value(reference::LOCATION_3D))?;
+        let mut reader = Reader::new(value);
+        // A bit that fills.
+        reader.bit("Latitude");
+        let latitude = reader.ranged(-900_000_000, 900_000_001, "Latitude");
+        let longitude = reader.ranged(-1_800_000_000, 1_800_000_001, "Longitude");
+        let position = Position::new(latitude as i32, longitude as i32);
+        (reader.error().is_none() && position.is_on_earth()).then_some(position)
     }
 
     /// Octets behind their length: [`reference::PROVIDER_SERVICE_CONTEXT`], whose length has five bits behind three of

@@ -5,7 +5,7 @@
 //! another application needs none here: its own standard has its table, and its reader has to ask.
 
 use carnet_its::cam::{Cam, HighFrequencyContainer, SpecialVehicleContainer};
-use carnet_its::cdd::{EmergencyPriority, TrafficRule, cause};
+use carnet_its::cdd::{CauseCodeType, EmergencyPriority, TrafficRule};
 use carnet_its::denm::Denm;
 use carnet_its::uper;
 
@@ -98,30 +98,30 @@ fn cam_bits(cam: &Cam) -> u32 {
 
 fn denm_bits(denm: &Denm) -> u32 {
     let causes = [
-        cause::TRAFFIC_CONDITION,
-        cause::ACCIDENT,
-        cause::ROADWORKS,
-        cause::ADVERSE_WEATHER_ADHESION,
-        cause::HAZARDOUS_LOCATION_SURFACE_CONDITION,
-        cause::HAZARDOUS_LOCATION_OBSTACLE_ON_THE_ROAD,
-        cause::HAZARDOUS_LOCATION_ANIMAL_ON_THE_ROAD,
-        cause::HUMAN_PRESENCE_ON_THE_ROAD,
-        cause::WRONG_WAY_DRIVING,
-        cause::RESCUE_AND_RECOVERY_WORK_IN_PROGRESS,
-        cause::ADVERSE_WEATHER_EXTREME_CONDITION,
-        cause::ADVERSE_WEATHER_VISIBILITY,
-        cause::ADVERSE_WEATHER_PRECIPITATION,
-        cause::SLOW_VEHICLE,
-        cause::DANGEROUS_END_OF_QUEUE,
-        cause::VEHICLE_BREAKDOWN,
-        cause::POST_CRASH,
-        cause::HUMAN_PROBLEM,
-        cause::STATIONARY_VEHICLE,
-        cause::EMERGENCY_VEHICLE_APPROACHING,
-        cause::HAZARDOUS_LOCATION_DANGEROUS_CURVE,
-        cause::COLLISION_RISK,
-        cause::SIGNAL_VIOLATION,
-        cause::DANGEROUS_SITUATION,
+        CauseCodeType::TRAFFIC_CONDITION,
+        CauseCodeType::ACCIDENT,
+        CauseCodeType::ROADWORKS,
+        CauseCodeType::ADVERSE_WEATHER_CONDITION_ADHESION,
+        CauseCodeType::HAZARDOUS_LOCATION_SURFACE_CONDITION,
+        CauseCodeType::HAZARDOUS_LOCATION_OBSTACLE_ON_THE_ROAD,
+        CauseCodeType::HAZARDOUS_LOCATION_ANIMAL_ON_THE_ROAD,
+        CauseCodeType::HUMAN_PRESENCE_ON_THE_ROAD,
+        CauseCodeType::WRONG_WAY_DRIVING,
+        CauseCodeType::RESCUE_AND_RECOVERY_WORK_IN_PROGRESS,
+        CauseCodeType::ADVERSE_WEATHER_CONDITION_EXTREME_WEATHER_CONDITION,
+        CauseCodeType::ADVERSE_WEATHER_CONDITION_VISIBILITY,
+        CauseCodeType::ADVERSE_WEATHER_CONDITION_PRECIPITATION,
+        CauseCodeType::SLOW_VEHICLE,
+        CauseCodeType::DANGEROUS_END_OF_QUEUE,
+        CauseCodeType::VEHICLE_BREAKDOWN,
+        CauseCodeType::POST_CRASH,
+        CauseCodeType::HUMAN_PROBLEM,
+        CauseCodeType::STATIONARY_VEHICLE,
+        CauseCodeType::EMERGENCY_VEHICLE_APPROACHING,
+        CauseCodeType::HAZARDOUS_LOCATION_DANGEROUS_CURVE,
+        CauseCodeType::COLLISION_RISK,
+        CauseCodeType::SIGNAL_VIOLATION,
+        CauseCodeType::DANGEROUS_SITUATION,
     ];
     let Some(situation) = &denm.denm.situation else { return 0 };
     let cause = situation.event_type.cause_code;

@@ -87,17 +87,21 @@ macro_rules! enumerated {
     )*};
 }
 
-/// `ENUMERATED` with an extension marker: `Other` has the number of a later value among the additions, from 0.
+/// `ENUMERATED` with an extension marker: additions that are known stand in braces of their own, `Other` has the number
+/// of a later one among the additions, from 0.
 macro_rules! extensible_enumerated {
-    ($($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident),* $(,)? })*) => {$(
+    ($($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident),* $(,)? }
+       $({ $($later:ident),* $(,)? })?)*) => {$(
         $(#[$meta])*
         #[allow(missing_docs, reason = "named values of the standard")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-        pub enum $name { $($(#[$vmeta])* $variant,)* Other(u8) }
+        pub enum $name { $($(#[$vmeta])* $variant,)* $($($later,)*)? Other(u8) }
 
         impl $name {
-            /// Every value that this release knows, in the standard's order.
+            /// Every value that every release knows, in the standard's order.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
+            /// The additions that are known.
+            const ADDITIONS: &'static [$name] = &[$($($name::$later),*)?];
         }
 
         impl $crate::uper::Uper for $name {
@@ -105,20 +109,22 @@ macro_rules! extensible_enumerated {
 
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
                 if reader.bit(Self::NAME) {
-                    return $name::Other(reader.small_number(Self::NAME));
+                    let later = reader.small_number(Self::NAME);
+                    return Self::ADDITIONS.get(usize::from(later)).copied().unwrap_or($name::Other(later));
                 }
                 let found = reader.ranged(0, Self::ALL.len() as i64 - 1, Self::NAME);
                 Self::ALL.get(found as usize).copied().unwrap_or_default()
             }
 
             fn encode(&self, writer: &mut $crate::uper::Writer) {
-                if let $name::Other(later) = *self {
-                    writer.bits(1, 1);
-                    return writer.small_number(later, Self::NAME);
+                if let Some(index) = Self::ALL.iter().position(|value| value == self) {
+                    writer.bits(0, 1);
+                    return writer.ranged(index as i64, 0, Self::ALL.len() as i64 - 1, Self::NAME);
                 }
-                let index = Self::ALL.iter().position(|value| value == self).unwrap_or_default();
-                writer.bits(0, 1);
-                writer.ranged(index as i64, 0, Self::ALL.len() as i64 - 1, Self::NAME);
+                let known = Self::ADDITIONS.iter().position(|value| value == self);
+                let later = if let $name::Other(later) = *self { later } else { known.unwrap_or_default() as u8 };
+                writer.bits(1, 1);
+                writer.small_number(later, Self::NAME);
             }
         }
     )*};
@@ -164,74 +170,270 @@ macro_rules! bit_strings {
     )*};
 }
 
-/// `SEQUENCE`. A component is optional where its type is an `Option` (or has a DEFAULT, see `Uper::OPTIONAL`).
-macro_rules! sequences {
-    ($($(#[$meta:meta])* $name:ident { $($(#[$fmeta:meta])* $field:ident: $type:ty),* $(,)? })*) => {$(
-        $crate::uper::macros::sequences!(@one [$(#[$meta])*] $name false { $($(#[$fmeta])* $field: $type),* });
+/// `BIT STRING (SIZE (least..most))`; `[extensible]` is the extension marker.
+macro_rules! variable_bit_strings {
+    ($($(#[$meta:meta])* $name:ident($repr:ty) $least:literal ..= $most:literal $([$extensible:ident])?;)*) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct $name {
+            /// How many bits there are.
+            pub width: u8,
+            /// They, the first one as the most significant of the `width`.
+            pub bits: $repr,
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { width: $least, bits: 0 }
+            }
+        }
+
+        impl $crate::uper::Uper for $name {
+            const NAME: &'static str = stringify!($name);
+
+            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
+                let extensible = false $(|| $crate::uper::macros::extension_marker!($extensible))?;
+                let width = $crate::uper::macros::decode_count(reader, Self::NAME, ($least, $most), extensible);
+                let width = $crate::uper::macros::bit_count(reader, Self::NAME, width, <$repr>::BITS);
+                $name { width, bits: reader.bits(u32::from(width), Self::NAME) as $repr }
+            }
+
+            fn encode(&self, writer: &mut $crate::uper::Writer) {
+                let extensible = false $(|| $crate::uper::macros::extension_marker!($extensible))?;
+                let width = self.width;
+                $crate::uper::macros::encode_count(width.into(), writer, Self::NAME, ($least, $most), extensible);
+                let most = (1_i64 << width.min(<$repr>::BITS as u8)) - 1;
+                writer.ranged(self.bits as i64, 0, most, Self::NAME);
+            }
+        }
     )*};
-    (@one [$($meta:tt)*] $name:ident $extensible:literal { $($(#[$fmeta:meta])* $field:ident: $type:ty),* }) => {
+}
+
+/// `OCTET STRING (SIZE (least..most))`; `[extensible]` is the extension marker.
+macro_rules! octet_strings {
+    ($($(#[$meta:meta])* $name:ident $least:literal ..= $most:literal $([$extensible:ident])?;)*) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq, Default)]
+        pub struct $name(pub Vec<u8>);
+
+        impl $crate::uper::Uper for $name {
+            const NAME: &'static str = stringify!($name);
+
+            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
+                let extensible = false $(|| $crate::uper::macros::extension_marker!($extensible))?;
+                let count = $crate::uper::macros::decode_count(reader, Self::NAME, ($least, $most), extensible);
+                $name(reader.octets(count, Self::NAME))
+            }
+
+            fn encode(&self, writer: &mut $crate::uper::Writer) {
+                let extensible = false $(|| $crate::uper::macros::extension_marker!($extensible))?;
+                $crate::uper::macros::encode_count(self.0.len(), writer, Self::NAME, ($least, $most), extensible);
+                writer.octets(&self.0);
+            }
+        }
+    )*};
+}
+
+/// `SEQUENCE`. A component is optional where its type is an `Option`; `= value` is its DEFAULT.
+macro_rules! sequences {
+    ($($(#[$meta:meta])* $name:ident {
+        $($field:ident: $type:ty $(= $default:expr)?),* $(,)?
+    })*) => {$(
+        $crate::uper::macros::sequences!(@one [$(#[$meta])*] $name false
+            { $($field: $type $(= $default)?),* } {});
+    )*};
+    (@one [$($meta:tt)*] $name:ident $extensible:literal
+     { $($field:ident: $type:ty $(= $default:expr)?),* } { $($later:ident: $addition:ty),* }) => {
         $($meta)*
         #[allow(missing_docs, reason = "the components' names are the standard's; units stand at their types")]
-        #[derive(Debug, Clone, PartialEq, Eq, Default)]
-        pub struct $name { $($(#[$fmeta])* pub $field: $type),* }
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $name { $(pub $field: $type,)* $(pub $later: Option<$addition>,)* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name {
+                    $($field: $crate::uper::macros::component!(default $type $(= $default)?),)*
+                    $($later: None,)*
+                }
+            }
+        }
 
         impl $crate::uper::Uper for $name {
             const NAME: &'static str = stringify!($name);
 
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
                 let additions = $extensible && reader.bit(Self::NAME);
-                $(let $field = !<$type as $crate::uper::Uper>::OPTIONAL || reader.bit(Self::NAME);)*
-                let value = $name {
-                    $($field: <$type as $crate::uper::Uper>::decode_component(reader, $field)),*
+                $(let $field = $crate::uper::macros::component!(always $type $(= $default)?)
+                    || reader.bit(Self::NAME);)*
+                #[allow(unused_mut, reason = "there may be no additions")]
+                let mut value = $name {
+                    $($field: $crate::uper::macros::component!(decode reader $field $type $(= $default)?),)*
+                    $($later: None,)*
                 };
                 if additions {
-                    reader.skip_additions(Self::NAME);
+                    reader.additions(Self::NAME, &mut |_number, _reader| {
+                        let mut _place = 0;
+                        $(if _number == _place {
+                            value.$later = Some($crate::uper::Uper::decode(_reader));
+                        }
+                        _place += 1;)*
+                    });
                 }
                 value
             }
 
             fn encode(&self, writer: &mut $crate::uper::Writer) {
-                use $crate::uper::Uper;
+                let additions = false $(|| self.$later.is_some())*;
                 if $extensible {
-                    writer.bits(0, 1);
+                    writer.bits(u64::from(additions), 1);
                 }
-                $(if <$type as Uper>::OPTIONAL {
-                    writer.bits(u64::from(self.$field.is_present()), 1);
-                })*
-                $(if self.$field.is_present() {
-                    self.$field.encode(writer);
-                })*
+                $($crate::uper::macros::component!(preamble self writer $field $type $(= $default)?);)*
+                $($crate::uper::macros::component!(encode self writer $field $type $(= $default)?);)*
+                if additions {
+                    writer.additions(&[$(self.$later.is_some()),*], Self::NAME);
+                    $(if let Some(value) = &self.$later {
+                        writer.open_type(Self::NAME, &|writer| $crate::uper::Uper::encode(value, writer));
+                    })*
+                }
             }
         }
     };
 }
 
-/// `SEQUENCE` with an extension marker: additions of later releases are skipped.
+/// What there is to do about a component, with a DEFAULT and without.
+macro_rules! component {
+    (default $type:ty) => {
+        <$type>::default()
+    };
+    (default $type:ty = $default:expr) => {
+        $default
+    };
+    (always $type:ty) => {
+        !<$type as $crate::uper::Uper>::OPTIONAL
+    };
+    (always $type:ty = $default:expr) => {
+        false
+    };
+    (decode $reader:ident $present:ident $type:ty) => {
+        <$type as $crate::uper::Uper>::decode_component($reader, $present)
+    };
+    (decode $reader:ident $present:ident $type:ty = $default:expr) => {
+        if $present { <$type as $crate::uper::Uper>::decode($reader) } else { $default }
+    };
+    (preamble $self:ident $writer:ident $field:ident $type:ty) => {
+        if <$type as $crate::uper::Uper>::OPTIONAL {
+            $writer.bits(u64::from($crate::uper::Uper::is_present(&$self.$field)), 1);
+        }
+    };
+    (preamble $self:ident $writer:ident $field:ident $type:ty = $default:expr) => {
+        $writer.bits(u64::from($self.$field != $default), 1);
+    };
+    (encode $self:ident $writer:ident $field:ident $type:ty) => {
+        if $crate::uper::Uper::is_present(&$self.$field) {
+            $crate::uper::Uper::encode(&$self.$field, $writer);
+        }
+    };
+    (encode $self:ident $writer:ident $field:ident $type:ty = $default:expr) => {
+        if $self.$field != $default {
+            $crate::uper::Uper::encode(&$self.$field, $writer);
+        }
+    };
+}
+
+/// `SEQUENCE` with an extension marker: additions that are known stand in braces of their own, and each of them may be
+/// missing; those of later releases are skipped.
 macro_rules! extensible_sequences {
-    ($($(#[$meta:meta])* $name:ident { $($(#[$fmeta:meta])* $field:ident: $type:ty),* $(,)? })*) => {$(
-        $crate::uper::macros::sequences!(@one [$(#[$meta])*] $name true { $($(#[$fmeta])* $field: $type),* });
+    ($($(#[$meta:meta])* $name:ident {
+        $($field:ident: $type:ty $(= $default:expr)?),* $(,)?
+    } $({ $($later:ident: $addition:ty),* $(,)? })?)*) => {$(
+        $crate::uper::macros::sequences!(@one [$(#[$meta])*] $name true
+            { $($field: $type $(= $default)?),* } { $($($later: $addition),*)? });
     )*};
 }
 
-/// `CHOICE` with an extension marker: `Other` has an alternative of a later release as octets.
-macro_rules! extensible_choices {
-    ($($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident($type:ty)),* $(,)? })*) => {$(
+/// `CHOICE`. The default is the first alternative.
+macro_rules! choices {
+    ($($(#[$meta:meta])* $name:ident { $($variant:ident($type:ty)),* $(,)? })*) => {$(
         $(#[$meta])*
         #[allow(missing_docs, reason = "the alternatives' names are the standard's")]
+        #[allow(clippy::large_enum_variant, reason = "the alternatives are the standard's")]
         #[derive(Debug, Clone, PartialEq, Eq)]
-        pub enum $name { $($(#[$vmeta])* $variant($type),)* Other($crate::uper::OpenType) }
+        pub enum $name { $($variant($type)),* }
 
         impl $name {
-            /// How many alternatives this release knows.
             const COUNT: i64 = [$(stringify!($variant)),*].len() as i64;
         }
+
+        $crate::uper::macros::choices!(@default $name $($variant($type)),*);
+
+        impl $crate::uper::Uper for $name {
+            const NAME: &'static str = stringify!($name);
+
+            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
+                let found = reader.ranged(0, Self::COUNT - 1, Self::NAME);
+                let mut index = 0;
+                $(if found == index {
+                    return $name::$variant(<$type as $crate::uper::Uper>::decode(reader));
+                }
+                index += 1;)*
+                let _ = index;
+                // Not reached: the number is in its range.
+                $name::default()
+            }
+
+            fn encode(&self, writer: &mut $crate::uper::Writer) {
+                let mut index = 0;
+                $(#[allow(irrefutable_let_patterns, reason = "there may be one alternative")]
+                if let $name::$variant(value) = self {
+                    writer.ranged(index, 0, Self::COUNT - 1, Self::NAME);
+                    return $crate::uper::Uper::encode(value, writer);
+                }
+                index += 1;)*
+                let _ = index;
+            }
+        }
+    )*};
+    (@default $name:ident $variant:ident($type:ty) $(, $($rest:tt)*)?) => {
+        impl Default for $name {
+            fn default() -> Self {
+                $name::$variant(<$type>::default())
+            }
+        }
+    };
+}
+
+/// `CHOICE` with an extension marker: additions that are known stand in braces of their own, `Other` has an alternative
+/// of a later release as octets. The default is the first alternative.
+macro_rules! extensible_choices {
+    ($($(#[$meta:meta])* $name:ident { $($variant:ident($type:ty)),* $(,)? }
+       $({ $($later:ident($addition:ty)),* $(,)? })?)*) => {$(
+        $(#[$meta])*
+        #[allow(missing_docs, reason = "the alternatives' names are the standard's")]
+        #[allow(clippy::large_enum_variant, reason = "the alternatives are the standard's")]
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum $name { $($variant($type),)* $($($later($addition),)*)? Other($crate::uper::OpenType) }
+
+        impl $name {
+            /// How many alternatives every release knows.
+            const COUNT: i64 = [$(stringify!($variant)),*].len() as i64;
+        }
+
+        $crate::uper::macros::choices!(@default $name $($variant($type)),*);
 
         impl $crate::uper::Uper for $name {
             const NAME: &'static str = stringify!($name);
 
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
                 if reader.bit(Self::NAME) {
-                    return $name::Other($crate::uper::OpenType::decode(reader, Self::NAME));
+                    let index = reader.small_number(Self::NAME);
+                    let mut _place = 0;
+                    $($(if index == _place {
+                        let mut value = <$addition>::default();
+                        reader.open_type(Self::NAME, &mut |reader| value = $crate::uper::Uper::decode(reader));
+                        return $name::$later(value);
+                    }
+                    _place += 1;)*)?
+                    return $name::Other($crate::uper::OpenType::decode(reader, index, Self::NAME));
                 }
                 let found = reader.ranged(0, Self::COUNT - 1, Self::NAME);
                 let mut index = 0;
@@ -253,9 +455,58 @@ macro_rules! extensible_choices {
                 }
                 index += 1;)*
                 let _ = index;
+                writer.bits(1, 1);
+                let mut _place = 0;
+                $($(if let $name::$later(value) = self {
+                    writer.small_number(_place, Self::NAME);
+                    return writer.open_type(Self::NAME, &|writer| $crate::uper::Uper::encode(value, writer));
+                }
+                _place += 1;)*)?
                 if let $name::Other(other) = self {
-                    writer.bits(1, 1);
                     other.encode(writer, Self::NAME);
+                }
+            }
+        }
+    )*};
+}
+
+/// A number, and behind it as an open type a value whose type the number says (X.681). `Other` has one of which nothing
+/// is known as octets.
+macro_rules! numbered {
+    ($($(#[$meta:meta])* $name:ident($number:ty) { $($variant:ident($type:ty) = $value:literal),* $(,)? })*) => {$(
+        $(#[$meta])*
+        #[allow(missing_docs, reason = "the types' names are the standard's")]
+        #[allow(clippy::large_enum_variant, reason = "the types are the standard's")]
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum $name { $($variant($type),)* Other($number, Vec<u8>) }
+
+        $crate::uper::macros::choices!(@default $name $($variant($type)),*);
+
+        impl $crate::uper::Uper for $name {
+            const NAME: &'static str = stringify!($name);
+
+            fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
+                let number = <$number as $crate::uper::Uper>::decode(reader);
+                $(if number.0 == $value {
+                    let mut value = <$type>::default();
+                    reader.open_type(Self::NAME, &mut |reader| value = $crate::uper::Uper::decode(reader));
+                    return $name::$variant(value);
+                })*
+                let length = reader.length(Self::NAME);
+                $name::Other(number, reader.octets(length, Self::NAME))
+            }
+
+            fn encode(&self, writer: &mut $crate::uper::Writer) {
+                match self {
+                    $($name::$variant(value) => {
+                        $crate::uper::Uper::encode(&{ let mut number = <$number>::default(); number.0 = $value; number }, writer);
+                        writer.open_type(Self::NAME, &|writer| $crate::uper::Uper::encode(value, writer));
+                    })*
+                    $name::Other(number, octets) => {
+                        $crate::uper::Uper::encode(number, writer);
+                        writer.length(octets.len(), Self::NAME);
+                        writer.octets(octets);
+                    }
                 }
             }
         }
@@ -316,10 +567,12 @@ macro_rules! extension_marker {
 }
 
 pub(crate) use {
-    bit_strings, enumerated, extensible_choices, extensible_enumerated, extensible_sequences,
-    extension_marker, integers, lists, sequences, strings,
+    bit_strings, choices, component, enumerated, extensible_choices, extensible_enumerated,
+    extensible_sequences, extension_marker, integers, lists, numbered, octet_strings, sequences, strings,
+    variable_bit_strings,
 };
 
+pub(crate) use super::Null;
 use super::{Error, Reader, Uper, Writer, width};
 
 /// An INTEGER without bounds (X.691 13.2.4), at most eight octets of it; none outside `least..=most`.
@@ -358,7 +611,7 @@ pub(crate) fn encode_unconstrained(value: i64, writer: &mut Writer) {
 }
 
 /// A count within `least..=most`, or any below 16,384 where the size is extensible.
-fn decode_count(
+pub(crate) fn decode_count(
     reader: &mut Reader<'_>,
     what: &'static str,
     size: (usize, usize),
@@ -370,7 +623,7 @@ fn decode_count(
     reader.ranged(size.0 as i64, size.1 as i64, what) as usize
 }
 
-fn encode_count(
+pub(crate) fn encode_count(
     count: usize,
     writer: &mut Writer,
     what: &'static str,
@@ -387,6 +640,15 @@ fn encode_count(
     writer.ranged(i64::try_from(count).unwrap_or(i64::MAX), size.0 as i64, size.1 as i64, what);
 }
 
+/// How many bits there are, if so many have room.
+pub(crate) fn bit_count(reader: &mut Reader<'_>, what: &'static str, count: usize, room: u32) -> u8 {
+    if count <= room as usize {
+        return count as u8;
+    }
+    reader.fail(Error::OutOfRange { what, least: 0, most: room.into(), found: count as i64 });
+    0
+}
+
 pub(crate) fn decode_list<T: Uper>(
     reader: &mut Reader<'_>,
     what: &'static str,
@@ -394,8 +656,8 @@ pub(crate) fn decode_list<T: Uper>(
     extensible: bool,
 ) -> Vec<T> {
     let count = decode_count(reader, what, size, extensible);
-    // Room for what the size allows, and not for what a count beyond it claims.
-    let mut items = Vec::with_capacity(count.min(size.1));
+    // Room for what the size allows, and not for what a count beyond it claims; where many are allowed, for some.
+    let mut items = Vec::with_capacity(count.min(size.1).min(64));
     for _ in 0..count {
         items.push(T::decode(reader));
         if reader.error().is_some() {
@@ -423,6 +685,8 @@ pub(crate) enum Alphabet {
     Ia5,
     /// NumericString: space and digits, numbered from 0 in four bits.
     Numeric,
+    /// UTF8String: X.691 does not see its size, so that costs no bits and has to be looked at here.
+    Utf8,
 }
 
 impl Alphabet {
@@ -430,6 +694,7 @@ impl Alphabet {
         match self {
             Alphabet::Ia5 => 7,
             Alphabet::Numeric => 4,
+            Alphabet::Utf8 => 8,
         }
     }
 }
@@ -440,6 +705,9 @@ pub(crate) fn decode_string(
     size: (usize, usize),
     alphabet: Alphabet,
 ) -> String {
+    if alphabet == Alphabet::Utf8 {
+        return decode_utf8(reader, what, size);
+    }
     let count = decode_count(reader, what, size, false);
     let mut text = String::with_capacity(count);
     for _ in 0..count {
@@ -465,6 +733,13 @@ pub(crate) fn encode_string(
     size: (usize, usize),
     alphabet: Alphabet,
 ) {
+    if alphabet == Alphabet::Utf8 {
+        if let Some(error) = wrong_size(text, what, size) {
+            return writer.fail(error);
+        }
+        writer.length(text.len(), what);
+        return writer.octets(text.as_bytes());
+    }
     encode_count(text.len(), writer, what, size, false);
     for octet in text.bytes() {
         let code = match (alphabet, octet) {
@@ -475,4 +750,31 @@ pub(crate) fn encode_string(
         };
         writer.bits(u64::from(code), alphabet.width());
     }
+}
+
+/// Why a text is too short or too long.
+fn wrong_size(text: &str, what: &'static str, (least, most): (usize, usize)) -> Option<Error> {
+    let found = text.chars().count();
+    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    (!(least..=most).contains(&found)).then_some(Error::OutOfRange {
+        what,
+        least: number(least),
+        most: number(most),
+        found: number(found),
+    })
+}
+
+fn decode_utf8(reader: &mut Reader<'_>, what: &'static str, size: (usize, usize)) -> String {
+    let length = reader.length(what);
+    let octets = reader.octets(length, what);
+    let text = String::from_utf8(octets).unwrap_or_else(|error| {
+        let bad = error.utf8_error().valid_up_to();
+        let found = error.as_bytes().get(bad).copied().unwrap_or_default();
+        reader.fail(Error::Character { what, found });
+        String::new()
+    });
+    if let Some(error) = wrong_size(&text, what, size) {
+        reader.fail(error);
+    }
+    text
 }

@@ -1,12 +1,13 @@
 //! Unaligned Packed Encoding Rules (X.691), as far as the ITS messages need them.
 //!
 //! A type says how it is written by implementing [`Uper`]; `macros` has what turns a notation close to the ASN.1
-//! into types with that implementation. Why by hand and not generated: the messages use a small part of ASN.1, the
-//! program has to stay small, and a codec that knows its widths when it is compiled is several times as fast as a
-//! general one.
+//! into types with that implementation, and `cargo xtask gen-asn1` writes ETSI's modules in that notation. Why a codec of
+//! our own: the messages use a small part of ASN.1, the program has to stay small, and a codec that knows its widths
+//! when it is compiled is several times as fast as a general one.
 //!
 //! Extensions (X.691 clause 19.7 and following): what this release of a message does not know is skipped where it is
-//! an addition to a SEQUENCE, and kept as octets where it is an alternative of a CHOICE or a value of an ENUMERATED.
+//! an addition to a SEQUENCE, and kept as octets where it is an alternative of a CHOICE, or as its number where it is a
+//! value of an ENUMERATED.
 //! So a message of a later release is read, and a SEQUENCE loses its additions when it is written again.
 //!
 //! Nothing here believes a length: a list grows with the elements that were read, never with the number that was
@@ -127,6 +128,33 @@ impl Uper for bool {
     }
 }
 
+/// `INTEGER` without bounds; what has no room here is refused.
+impl Uper for i64 {
+    const NAME: &'static str = "INTEGER";
+
+    fn decode(reader: &mut Reader<'_>) -> Self {
+        macros::decode_unconstrained(reader, i64::MIN, i64::MAX, Self::NAME)
+    }
+
+    fn encode(&self, writer: &mut Writer) {
+        macros::encode_unconstrained(*self, writer);
+    }
+}
+
+/// `NULL`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Null;
+
+impl Uper for Null {
+    const NAME: &'static str = "NULL";
+
+    fn decode(_: &mut Reader<'_>) -> Null {
+        Null
+    }
+
+    fn encode(&self, _: &mut Writer) {}
+}
+
 /// An alternative of a CHOICE from a later release: its number among the additions, and its octets as they came.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenType {
@@ -137,9 +165,8 @@ pub struct OpenType {
 }
 
 impl OpenType {
-    /// Reads index and octets, behind an extension bit that is set.
-    pub(crate) fn decode(reader: &mut Reader<'_>, what: &'static str) -> OpenType {
-        let index = reader.small_number(what);
+    /// Reads the octets, behind an extension bit that is set and the index.
+    pub(crate) fn decode(reader: &mut Reader<'_>, index: u8, what: &'static str) -> OpenType {
         let length = reader.length(what);
         OpenType { index, octets: reader.octets(length, what) }
     }

@@ -11,6 +11,8 @@ pub struct Reader<'a> {
     octets: &'a [u8],
     /// The next bit.
     bit: usize,
+    /// Behind the last one.
+    end: usize,
     /// What was wrong first.
     error: Option<Error>,
 }
@@ -18,7 +20,7 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// A reader at the first bit.
     pub const fn new(octets: &'a [u8]) -> Reader<'a> {
-        Reader { octets, bit: 0, error: None }
+        Reader { octets, bit: 0, end: octets.len() * 8, error: None }
     }
 
     /// How many bits have been read.
@@ -28,7 +30,7 @@ impl<'a> Reader<'a> {
 
     /// How many are left.
     pub const fn remaining(&self) -> usize {
-        self.octets.len() * 8 - self.bit
+        self.end - self.bit
     }
 
     /// What was wrong first.
@@ -40,7 +42,7 @@ impl<'a> Reader<'a> {
     #[cold]
     pub(crate) fn fail(&mut self, error: Error) {
         self.error.get_or_insert(error);
-        self.bit = self.octets.len() * 8;
+        self.bit = self.end;
     }
 
     #[cold]
@@ -123,19 +125,35 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.bits(8, what) as u8).collect()
     }
 
-    /// Passes over the additions to a SEQUENCE that has some (X.691 19.7 to 19.9): how many there may be, which of
-    /// them are there, and each of those with its length.
+    /// Reads an open type (X.691 11.2): a length, and in so many octets what `inside` reads; what is left of them is
+    /// skipped.
     #[inline(never)]
-    pub fn skip_additions(&mut self, what: &'static str) {
+    pub fn open_type(&mut self, what: &'static str, inside: &mut dyn FnMut(&mut Reader<'_>)) {
+        let bits = self.length(what) * 8;
+        if bits > self.remaining() {
+            return self.truncated(what, bits);
+        }
+        let end = self.bit + bits;
+        let mut reader = Reader { octets: self.octets, bit: self.bit, end, error: None };
+        inside(&mut reader);
+        match reader.error {
+            Some(error) => self.fail(error),
+            None => self.bit = end,
+        }
+    }
+
+    /// Reads the additions to a SEQUENCE that has some (X.691 19.7 to 19.9): how many there may be, which of them are
+    /// there, and each of those as an open type. `known` is given the number of each, from 0; what it does not read is
+    /// skipped.
+    #[inline(never)]
+    pub fn additions(&mut self, what: &'static str, known: &mut dyn FnMut(u32, &mut Reader<'_>)) {
         let count = u32::from(self.small_number(what)) + 1;
-        let mut present = self.bits(count.min(32), what).count_ones();
-        present += self.bits(count.saturating_sub(32), what).count_ones();
-        for _ in 0..present {
-            let bits = self.length(what) * 8;
-            if bits > self.remaining() {
-                return self.truncated(what, bits);
+        let first = self.bits(count.min(32), what);
+        let present = first << count.saturating_sub(32) | self.bits(count.saturating_sub(32), what);
+        for number in 0..count {
+            if present >> (count - 1 - number) & 1 == 1 {
+                self.open_type(what, &mut |reader| known(number, reader));
             }
-            self.bit += bits;
         }
     }
 }

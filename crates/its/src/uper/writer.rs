@@ -71,6 +71,28 @@ impl Writer {
         }
     }
 
+    /// Writes an open type (X.691 11.2): what `inside` writes as whole octets, at least one, with their length.
+    #[inline(never)]
+    pub fn open_type(&mut self, what: &'static str, inside: &dyn Fn(&mut Writer)) {
+        let mut writer = Writer::default();
+        inside(&mut writer);
+        match writer.finish() {
+            Ok(octets) => {
+                let octets = if octets.is_empty() { vec![0] } else { octets };
+                self.length(octets.len(), what);
+                self.octets(&octets);
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Writes which additions to a SEQUENCE there are (X.691 19.7 and 19.8).
+    #[inline(never)]
+    pub fn additions(&mut self, present: &[bool], what: &'static str) {
+        self.small_number(u8::try_from(present.len() - 1).unwrap_or(u8::MAX), what);
+        present.iter().for_each(|present| self.bits(u64::from(*present), 1));
+    }
+
     /// The octets, the last one filled with zero bits.
     ///
     /// # Errors

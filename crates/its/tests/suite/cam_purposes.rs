@@ -44,7 +44,7 @@ impl Iut {
         let mut service = CaService::new(Parameters::default(), StationId(4711), station_type);
         service.set_active(at(0), true);
         let mut vehicle = BasicVehicleContainerHighFrequency::default();
-        vehicle.heading.heading_value = HeadingValue::NORTH;
+        vehicle.heading.heading_value = HeadingValue::WGS84_NORTH;
         vehicle.speed.speed_value = SpeedValue(1000);
         Iut {
             service,

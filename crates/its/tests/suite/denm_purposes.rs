@@ -9,7 +9,8 @@ use crate::support::{at, circle, place, reference};
 use carnet_geonet::Transport;
 use carnet_its::ItsDrop;
 use carnet_its::cdd::{
-    ActionId, CauseCode, MessageId, ProtocolVersion, SequenceNumber, StationId, SubCauseCodeType, cause,
+    ActionId, CauseCode, CauseCodeType, MessageId, ProtocolVersion, SequenceNumber, StationId,
+    SubCauseCodeType,
 };
 use carnet_its::den::EventRequest;
 use carnet_its::denm::{AlacarteContainer, Termination};
@@ -52,7 +53,8 @@ fn tc_den_evgn_bv_03() {
 #[test]
 fn tc_den_evgn_bv_04() {
     let (_, denm) = trigger(&mut station(), 0, &event());
-    let expected = CauseCode { cause_code: cause::STATIONARY_VEHICLE, sub_cause_code: SubCauseCodeType(2) };
+    let expected =
+        CauseCode { cause_code: CauseCodeType::STATIONARY_VEHICLE, sub_cause_code: SubCauseCodeType(2) };
     assert_eq!(denm.denm.situation.unwrap().event_type, expected);
 }
 

@@ -4,8 +4,8 @@ use crate::support::{at, circle, ms, now, place, reference, unpack};
 use carnet_base::Time;
 use carnet_its::ItsDrop;
 use carnet_its::cdd::{
-    ActionId, CauseCode, MessageId, RelevanceDistance, SequenceNumber, StationId, StationType,
-    SubCauseCodeType, TimestampIts, ValidityDuration, cause,
+    ActionId, CauseCode, CauseCodeType, MessageId, RelevanceDistance, SequenceNumber, StationId, StationType,
+    SubCauseCodeType, TimestampIts, ValidityDuration,
 };
 use carnet_its::den::{DenService, Event, EventRequest, Parameters};
 use carnet_its::denm::{Denm, SituationContainer, Termination};
@@ -31,7 +31,7 @@ pub fn event() -> EventRequest {
         relevance_distance: Some(RelevanceDistance::LessThan500m),
         situation: Some(SituationContainer {
             event_type: CauseCode {
-                cause_code: cause::STATIONARY_VEHICLE,
+                cause_code: CauseCodeType::STATIONARY_VEHICLE,
                 sub_cause_code: SubCauseCodeType(2),
             },
             ..SituationContainer::default()

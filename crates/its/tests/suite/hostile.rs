@@ -5,6 +5,7 @@ use carnet_its::cam::Cam;
 use carnet_its::cdd::{StationId, StationType};
 use carnet_its::denm::Denm;
 use carnet_its::ldm::Glance;
+use carnet_its::release2::{cam, cpm, denm, vam};
 use carnet_its::uper::{Uper, decode, encode};
 use carnet_its::{Facilities, facilities};
 use carnet_wire::btp::port;
@@ -13,6 +14,7 @@ use proptest::prelude::*;
 
 use crate::messages::{VANETZA, full_cam, full_denm};
 use crate::support::{at, circle, hex};
+use crate::vectors::vectors;
 
 /// What can be decoded can be encoded, and means the same again.
 fn comes_back<T: Uper + PartialEq + std::fmt::Debug>(octets: &[u8]) -> bool {
@@ -51,6 +53,23 @@ fn mutated_messages() {
         }
     }
     assert!(understood > 5000, "the test reaches the inside: {understood}");
+}
+
+/// Of release 2, in which there is more to be mutated.
+#[test]
+fn mutated_messages_of_release_2() {
+    let mut rng = Rng::new(3);
+    let messages: Vec<_> =
+        ["cam", "denm", "vam", "cpm"].into_iter().flat_map(vectors).map(|(octets, _)| octets).collect();
+    let mut understood = 0;
+    for round in 0..20_000 {
+        let octets = mutated(&mut rng, &messages[round % messages.len()]);
+        understood += usize::from(comes_back::<cam::Cam>(&octets));
+        understood += usize::from(comes_back::<denm::Denm>(&octets));
+        understood += usize::from(comes_back::<vam::Vam>(&octets));
+        understood += usize::from(comes_back::<cpm::CollectivePerceptionMessage>(&octets));
+    }
+    assert!(understood > 2000, "the test reaches the inside: {understood}");
 }
 
 #[test]

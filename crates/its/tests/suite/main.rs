@@ -12,3 +12,4 @@ mod messages;
 mod oracle_tshark;
 mod sam;
 mod support;
+mod vectors;

@@ -47,7 +47,7 @@ pub fn full_cam() -> Cam {
         },
         altitude: Altitude {
             altitude_value: AltitudeValue(-99_999),
-            altitude_confidence: AltitudeConfidence::Within200m,
+            altitude_confidence: AltitudeConfidence::Alt200_00,
         },
     };
     let vehicle = BasicVehicleContainerHighFrequency {
@@ -133,8 +133,8 @@ pub fn full_cam() -> Cam {
                             innerhard_shoulder_status: Some(HardShoulderStatus::Closed),
                             outerhard_shoulder_status: Some(HardShoulderStatus::AvailableForDriving),
                             driving_lane_status: Some(DrivingLaneStatus {
-                                lanes: 13,
-                                closed: 0b1_0101_0101_0101,
+                                width: 13,
+                                bits: 0b1_0101_0101_0101,
                             }),
                         }),
                     },
@@ -156,7 +156,7 @@ pub fn full_denm() -> Denm {
         },
         altitude: Altitude {
             altitude_value: AltitudeValue(800_000),
-            altitude_confidence: AltitudeConfidence::Within0m01,
+            altitude_confidence: AltitudeConfidence::Alt000_01,
         },
     };
     let cause =
@@ -215,7 +215,7 @@ pub fn full_denm() -> Denm {
                     heading_confidence: HeadingConfidence(12),
                 }),
                 traces: Traces(vec![path(2), path(0), path(1)]),
-                road_type: Some(RoadType::NonUrbanWithStructuralSeparation),
+                road_type: Some(RoadType::NonUrbanWithStructuralSeparationToOppositeLanes),
             }),
             alacarte: Some(AlacarteContainer {
                 lane_position: Some(LanePosition::OFF_THE_ROAD),
@@ -286,13 +286,13 @@ fn vanetza_is_understood_and_written_again() {
             panic!("{parameters:?}")
         };
         // As tshark reads it.
-        assert_eq!(vehicle.heading.heading_value, HeadingValue::NORTH);
+        assert_eq!(vehicle.heading.heading_value, HeadingValue::WGS84_NORTH);
         assert_eq!(vehicle.heading.heading_confidence, HeadingConfidence(10));
         assert_eq!(vehicle.speed.speed_value, SpeedValue::STANDSTILL);
         assert_eq!(vehicle.drive_direction, DriveDirection::Forward);
         assert_eq!(vehicle.vehicle_length.vehicle_length_value, VehicleLengthValue::UNAVAILABLE);
         assert_eq!(vehicle.curvature_calculation_mode, CurvatureCalculationMode::YawRateUsed);
-        assert_eq!(vehicle.yaw_rate.yaw_rate_confidence, YawRateConfidence::Within0_01);
+        assert_eq!(vehicle.yaw_rate.yaw_rate_confidence, YawRateConfidence::DegSec000_01);
         assert_eq!(parameters.low_frequency_container, None);
         let position = parameters.basic_container.reference_position;
         assert_eq!(position.altitude.altitude_value, AltitudeValue::UNAVAILABLE);
@@ -347,7 +347,7 @@ fn a_glance_sees_what_the_message_says() {
         HighFrequencyContainer::RsuContainerHighFrequency(RsuContainerHighFrequency {
             protected_communication_zones_rsu: Some(ProtectedCommunicationZonesRsu(vec![
                 ProtectedCommunicationZone {
-                    protected_zone_type: ProtectedZoneType::Other(0),
+                    protected_zone_type: ProtectedZoneType::TemporaryCenDsrcTolling,
                     expiry_time: Some(TimestampIts(1)),
                     protected_zone_latitude: Latitude(2),
                     protected_zone_longitude: Longitude(3),
@@ -365,14 +365,14 @@ fn a_glance_sees_what_the_message_says() {
 
 /// Messages of release 2 as asn1tools 0.169 writes them by the modules of TS 103 900 V2.1.1 and TS 103 831 V2.1.1: without any of
 /// its additions, and with extension containers, linked DENMs and linked IVIMs.
-const RELEASE_2_CAM: [&str; 2] = [
+pub const RELEASE_2_CAM: [&str; 2] = [
     "0202010203041267405a581d7b0d914c1000c806470836db2c00384122b68402a08a40146361ff3080001dfff5800131ce00192f
      ff5c00138e7000cb7ff86000ec73800660",
     "0202010203041267c05a581d7b0d914c1000c806470836db2c00384122b68402a08a40146361ff3080001dfff5800131ce00192f
      ff5c00138e7000cb7ff86000ec7380066012f100180810188a00004080c1014181c2024282c3034383c4044484c5054585c6064
      686c7074787c8084888c9094989c0",
 ];
-const RELEASE_2_DENM: [&str; 2] = [
+pub const RELEASE_2_DENM: [&str; 2] = [
     "020101020304e7808101820100945f680b0f6517da02ce452c0ebd86c8a60800640323841b6d966004b03e70514bc04a00004015
      fff5800131ce00192fff5c00138e7000cb086e",
     "020101020304e7808101820100945f680b0f6517da02ce452c0ebd86c8a60800640323841b6d966004b03e70594bc04020f00000

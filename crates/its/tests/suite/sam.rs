@@ -2,6 +2,7 @@
 //! in virtual time.
 
 use carnet_base::Rng;
+use carnet_geonet::geodesy::Position;
 use carnet_its::cdd::{ItsPduHeader, MessageId, ProtocolVersion, StationId};
 use carnet_its::sa::{Change, MOST_LEARNT, MOST_SERVICES, Parameters, SaService, Service};
 use carnet_its::sam::{
@@ -129,6 +130,26 @@ fn octets_of_another_compiler() {
         let message = saem(body);
         assert_eq!(message.to_octets(), Ok(octets.clone()), "{message:?}");
         assert_eq!(Saem::from_octets(&octets), Ok(message));
+    }
+}
+
+/// By pycrate from ISO's module ITSee. IEEE 1609.3 counts the longitude from -179.9999999 degrees, which nobody notices.
+#[test]
+fn an_advertiser_says_where_it_is() {
+    for (number, octets, expected) in [
+        (reference::LOCATION_2D, "52c0ebd86c8a6080", Some((488_375_000, 21_008_000))),
+        (reference::LOCATION_2D, "217d8e3f00000001", Some((-338_123_457, -1_799_999_999))),
+        (reference::LOCATION_3D, "52c0ebd86c8a6080107b", Some((488_375_000, 21_008_000))),
+        (reference::LOCATION_3D, "52c0ebd86c8a60", None),
+        (reference::LOCATION_2D, "ffffffffffffffff", None),
+        (reference::REPEAT_RATE, "52c0ebd86c8a6080", None),
+    ] {
+        let found = extensions(&[(number, &hex(octets))]).location();
+        assert_eq!(
+            found,
+            expected.map(|(latitude, longitude)| Position::new(latitude, longitude)),
+            "{octets}"
+        );
     }
 }
 

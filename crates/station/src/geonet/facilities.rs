@@ -230,7 +230,7 @@ impl Facilities {
             let axis = SemiAxisLength(radius.clamp(1, OUT_OF_RANGE) as u16);
             let ellipse = &mut reference.position_confidence_ellipse;
             (ellipse.semi_major_confidence, ellipse.semi_minor_confidence) = (axis, axis);
-            ellipse.semi_major_orientation = HeadingValue::NORTH;
+            ellipse.semi_major_orientation = HeadingValue::WGS84_NORTH;
         }
         if let Some(altitude) = self.quality.altitude_cm {
             reference.altitude.altitude_value =

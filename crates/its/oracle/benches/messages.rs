@@ -1,0 +1,58 @@
+//! CAMs per second on one core, to octets and back: carnet's codec, as small as the program has it, and that of c-its-parser,
+//! by turns.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use c_its_parser::standards::cam_1_4_1::cam_pdu_descriptions::CAM;
+use carnet_its::cam::Cam;
+use carnet_its::ldm::Glance;
+use carnet_its_oracle::cam;
+
+/// How often each is measured, and for how many messages each time.
+const ROUNDS: usize = 41;
+const MESSAGES: u32 = 20_000;
+
+/// Millions a second.
+fn rate(step: &dyn Fn()) -> f64 {
+    let begin = Instant::now();
+    (0..MESSAGES).for_each(|_| step());
+    f64::from(MESSAGES) / begin.elapsed().as_secs_f64() / 1e6
+}
+
+/// The medians, measured by turns.
+fn medians<const N: usize>(steps: [&dyn Fn(); N]) -> [f64; N] {
+    let mut rates = [(); N].map(|()| Vec::new());
+    for _ in 0..ROUNDS {
+        for (step, rates) in steps.iter().zip(&mut rates) {
+            rates.push(rate(*step));
+        }
+    }
+    rates.map(|mut rates| {
+        rates.sort_by(f64::total_cmp);
+        rates[ROUNDS / 2]
+    })
+}
+
+fn main() {
+    println!("M/s on one core             carnet  c-its-parser  ratio");
+    for (name, cam) in
+        [("CAM", cam(None)), ("CAM, 10 points", cam(Some(10))), ("CAM, 23 points", cam(Some(23)))]
+    {
+        let octets = cam.to_octets().expect("a CAM");
+        let theirs = CAM::decode_from_uper(&octets).expect("a CAM");
+        let shown = |what: &str, [ours, other]: [f64; 2]| {
+            println!("{:<26} {ours:>7.2} {other:>13.2} {:>6.1}", format!("{what} {name}"), ours / other);
+            assert!(ours >= other && ours >= 0.45, "at least as fast, and 450,000 a second");
+        };
+        let encode = || drop(black_box(black_box(&cam).to_octets()));
+        let other = || drop(black_box(black_box(&theirs).encode_to_uper()));
+        shown("encode", medians([&encode, &other]));
+        let decode = || drop(black_box(Cam::from_octets(black_box(&octets))));
+        let other = || drop(black_box(CAM::decode_from_uper(black_box(&octets))));
+        shown("decode", medians([&decode, &other]));
+        let [glance] = medians([&|| drop(black_box(Glance::of(black_box(&octets))))]);
+        println!("{:<26} {glance:>7.2}", format!("glance at {name}"));
+        assert!(glance >= 1.0, "the LDM: 1,000,000 a second");
+    }
+}

@@ -1,0 +1,21 @@
+//! The types of ETSI's ASN.1 modules, as `cargo xtask gen-asn1` writes them; here stands which there are.
+
+/// What everybody sends.
+pub mod release1 {
+    pub mod cam_pdu_descriptions;
+    pub mod denm_pdu_descriptions;
+    pub mod its_container;
+}
+
+/// The same with its additions, and messages that are new.
+pub mod release2 {
+    pub mod cam_pdu_descriptions;
+    pub mod cpm_originating_station_containers;
+    pub mod cpm_pdu_descriptions;
+    pub mod cpm_perceived_object_container;
+    pub mod cpm_perception_region_container;
+    pub mod cpm_sensor_information_container;
+    pub mod denm_pdu_description;
+    pub mod etsi_its_cdd;
+    pub mod vam_pdu_descriptions;
+}

@@ -1,0 +1,70 @@
+//! The Common Data Dictionary (TS 102 894-2 V1.3.1): what CAM and DENM are made of.
+//!
+//! The types are those of ETSI's module `ITS-Container`. Release 2 of the dictionary (V2.x) gave other names to some of
+//! these and added to them, but left their encoding: what is encoded here is valid in both, and messages of release 2
+//! are read without their additions. In full they are in [`crate::release2`].
+//!
+//! [`Default`] of a value is *unavailable* wherever the dictionary has that; so the default of a container is
+//! what a station sends that knows nothing.
+
+use carnet_base::WallTime;
+use carnet_geonet::geodesy::Position;
+use carnet_wire::geonet::Timestamp;
+
+pub use crate::asn1::release1::its_container::*;
+
+impl ReferencePosition {
+    /// The position at `latitude` and `longitude` (0.1 microdegree), with unknown altitude and confidence.
+    pub fn at(latitude: i32, longitude: i32) -> ReferencePosition {
+        ReferencePosition {
+            latitude: Latitude(latitude),
+            longitude: Longitude(longitude),
+            ..ReferencePosition::default()
+        }
+    }
+
+    /// The position for geodesy; `None` if it is unavailable.
+    pub fn position(&self) -> Option<Position> {
+        let position = Position::new(self.latitude.0, self.longitude.0);
+        position.is_on_earth().then_some(position)
+    }
+}
+
+impl RelevanceDistance {
+    /// The distance in metres; 10 km stands for everything beyond.
+    pub const fn metres(self) -> u16 {
+        match self {
+            RelevanceDistance::LessThan50m => 50,
+            RelevanceDistance::LessThan100m => 100,
+            RelevanceDistance::LessThan200m => 200,
+            RelevanceDistance::LessThan500m => 500,
+            RelevanceDistance::LessThan1000m => 1_000,
+            RelevanceDistance::LessThan5km => 5_000,
+            RelevanceDistance::LessThan10km | RelevanceDistance::Over10km => 10_000,
+        }
+    }
+}
+
+impl TimestampIts {
+    /// The timestamp of a date, counted as position vectors count (leap seconds included), but in full.
+    pub fn of(date: WallTime) -> TimestampIts {
+        let unix = date.as_unix_nanos() / 1_000_000;
+        let before = (Timestamp::EPOCH_UNIX_MILLISECONDS - 1000 * Timestamp::LEAP_SECONDS).unsigned_abs();
+        TimestampIts(unix.saturating_sub(before))
+    }
+
+    /// The time `span` later.
+    #[must_use]
+    pub fn later(self, span: std::time::Duration) -> TimestampIts {
+        TimestampIts(
+            self.0.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).min(Self::MOST),
+        )
+    }
+}
+
+impl ValidityDuration {
+    /// As a span.
+    pub const fn duration(self) -> std::time::Duration {
+        std::time::Duration::from_secs(self.0 as u64)
+    }
+}

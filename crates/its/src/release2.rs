@@ -1,0 +1,118 @@
+//! Messages of release 2, with what it added to those of release 1, and with those that are new.
+//!
+//! Nothing here is sent or acted on yet: the services read and write what both releases have ([`crate::cam`],
+//! [`crate::denm`]). The types are those of ETSI's modules.
+
+/// The Common Data Dictionary (TS 102 894-2 V2.4.1).
+pub mod cdd {
+    pub use crate::asn1::release2::etsi_its_cdd::*;
+}
+
+/// The Cooperative Awareness Message (TS 103 900 V2.3.1).
+pub mod cam {
+    pub use crate::asn1::release2::cam_pdu_descriptions::*;
+    use crate::uper::{Error, decode, encode};
+
+    impl Cam {
+        /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
+        ///
+        /// # Errors
+        /// Why the octets are none.
+        #[inline(never)]
+        pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
+            decode(octets)
+        }
+
+        /// The message's octets, compiled here likewise.
+        ///
+        /// # Errors
+        /// Which value does not fit.
+        #[inline(never)]
+        pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
+            encode(self)
+        }
+    }
+}
+
+/// The Decentralized Environmental Notification Message (TS 103 831 V2.3.1).
+pub mod denm {
+    pub use crate::asn1::release2::denm_pdu_description::*;
+    use crate::uper::{Error, decode, encode};
+
+    impl Denm {
+        /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
+        ///
+        /// # Errors
+        /// Why the octets are none.
+        #[inline(never)]
+        pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
+            decode(octets)
+        }
+
+        /// The message's octets, compiled here likewise.
+        ///
+        /// # Errors
+        /// Which value does not fit.
+        #[inline(never)]
+        pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
+            encode(self)
+        }
+    }
+}
+
+/// The Vulnerable road user Awareness Message (TS 103 300-3 V2.3.1).
+pub mod vam {
+    pub use crate::asn1::release2::vam_pdu_descriptions::*;
+    use crate::uper::{Error, decode, encode};
+
+    impl Vam {
+        /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
+        ///
+        /// # Errors
+        /// Why the octets are none.
+        #[inline(never)]
+        pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
+            decode(octets)
+        }
+
+        /// The message's octets, compiled here likewise.
+        ///
+        /// # Errors
+        /// Which value does not fit.
+        #[inline(never)]
+        pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
+            encode(self)
+        }
+    }
+}
+
+/// The Collective Perception Message (TS 103 324 V2.1.1).
+pub mod cpm {
+    pub use crate::asn1::release2::cpm_originating_station_containers::*;
+    pub use crate::asn1::release2::cpm_pdu_descriptions::*;
+    pub use crate::asn1::release2::{
+        cpm_perceived_object_container::*, cpm_perception_region_container::*,
+        cpm_sensor_information_container::*,
+    };
+    use crate::uper::{Error, decode, encode};
+
+    impl CollectivePerceptionMessage {
+        /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
+        ///
+        /// # Errors
+        /// Why the octets are none.
+        #[inline(never)]
+        pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
+            decode(octets)
+        }
+
+        /// The message's octets, compiled here likewise.
+        ///
+        /// # Errors
+        /// Which value does not fit.
+        #[inline(never)]
+        pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
+            encode(self)
+        }
+    }
+}

@@ -1,0 +1,508 @@
+//! From what rasn-compiler understood to what the unaligned packed encoding sees (X.691): each type with a name of its
+//! own, constraints as the least and the greatest value, additions apart from the root.
+//!
+//! Constraints that this encoding does not see are left out (X.691 9.3): those on components of a type, and those on
+//! the size of an UTF8String, which is kept for its own sake.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, bail};
+use rasn_compiler::prelude::ToplevelDefinition;
+use rasn_compiler::prelude::ir::*;
+
+use super::names::{constant, pascal, snake};
+
+/// A type with its name.
+pub struct Type {
+    pub name: String,
+    /// As the module has it.
+    pub asn1_name: String,
+    /// What the module says of it.
+    pub comment: String,
+    pub kind: Kind,
+    /// Whether a value can be copied as it is.
+    pub copy: bool,
+}
+
+/// Least, greatest, and whether there may be others.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    pub least: i128,
+    pub most: i128,
+    pub extensible: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Component {
+    pub name: String,
+    pub ty: String,
+    pub optional: bool,
+    /// Its DEFAULT, as an expression.
+    pub default: Option<String>,
+}
+
+pub enum Kind {
+    Alias(String),
+    Integer {
+        bounds: Bounds,
+        named: Vec<(String, i128)>,
+    },
+    Enumerated {
+        root: Vec<String>,
+        additions: Option<Vec<String>>,
+    },
+    BitString {
+        size: Bounds,
+        named: Vec<(String, i128)>,
+    },
+    OctetString {
+        size: Bounds,
+    },
+    Text {
+        alphabet: &'static str,
+        size: Bounds,
+    },
+    List {
+        item: String,
+        size: Bounds,
+    },
+    Sequence {
+        root: Vec<Component>,
+        additions: Option<Vec<Component>>,
+    },
+    Choice {
+        root: Vec<(String, String)>,
+        additions: Option<Vec<(String, String)>>,
+    },
+    /// A number, and the value of the type that an object set has for it.
+    Numbered {
+        number: String,
+        values: Vec<(i128, String)>,
+    },
+}
+
+/// The types of `module`.
+///
+/// # Errors
+/// What is not known here.
+pub fn lower(definitions: &[ToplevelDefinition], module: &str) -> anyhow::Result<Vec<Type>> {
+    let mut known = BTreeMap::new();
+    let mut own = Vec::new();
+    let mut values = BTreeMap::new();
+    let mut sets = BTreeMap::new();
+    for definition in definitions {
+        let header = match definition {
+            ToplevelDefinition::Type(it) => it.module_header.as_ref(),
+            _ => None,
+        };
+        match definition {
+            ToplevelDefinition::Type(it) => {
+                if header.is_some_and(|header| header.borrow().name == module) {
+                    own.push(it);
+                    known.insert(it.name.clone(), it);
+                } else {
+                    known.entry(it.name.clone()).or_insert(it);
+                }
+            }
+            ToplevelDefinition::Value(it) => {
+                values.insert(it.name.clone(), &it.value);
+            }
+            ToplevelDefinition::Object(it) => {
+                if let ASN1Information::ObjectSet(set) = &it.value {
+                    sets.insert(it.name.clone(), set);
+                }
+            }
+            _ => {}
+        }
+    }
+    let taken = known.keys().map(|name| pascal(name)).collect();
+    let mut lowering = Lowering { known, values, sets, taken, types: Vec::new() };
+    for definition in own {
+        lowering
+            .define(pascal(&definition.name), &definition.name, &definition.comments, &definition.ty, &[])
+            .with_context(|| definition.name.clone())?;
+    }
+    Ok(lowering.types)
+}
+
+struct Lowering<'a> {
+    /// Types by their names; of two that have the same name, the module's own.
+    known: BTreeMap<String, &'a ToplevelTypeDefinition>,
+    values: BTreeMap<String, &'a ASN1Value>,
+    sets: BTreeMap<String, &'a ObjectSet>,
+    /// Names that types in components may not get.
+    taken: BTreeSet<String>,
+    types: Vec<Type>,
+}
+
+impl<'a> Lowering<'a> {
+    /// Adds the type `name`, with `more` constraints from where it is used.
+    fn define(
+        &mut self,
+        name: String,
+        asn1_name: &str,
+        comment: &str,
+        ty: &ASN1Type,
+        more: &[&Constraint],
+    ) -> anyhow::Result<()> {
+        let constraints: Vec<&Constraint> =
+            ty.constraints().into_iter().flatten().chain(more.iter().copied()).collect();
+        let named = |values: &Option<Vec<DistinguishedValue>>| {
+            values.iter().flatten().map(|it| (constant(&it.name), it.value)).collect::<Vec<_>>()
+        };
+        let kind = match ty {
+            ASN1Type::Boolean(_) => Kind::Alias("bool".to_owned()),
+            ASN1Type::Null => Kind::Alias("Null".to_owned()),
+            ASN1Type::Integer(it) => Kind::Integer {
+                bounds: bounds(&constraints, false)?.context("an INTEGER without bounds")?,
+                named: named(&it.distinguished_values),
+            },
+            ASN1Type::BitString(it) => Kind::BitString {
+                size: bounds(&constraints, true)?.context("a BIT STRING of any size")?,
+                named: named(&it.distinguished_values),
+            },
+            ASN1Type::OctetString(_) => Kind::OctetString {
+                size: bounds(&constraints, true)?.context("an OCTET STRING of any size")?,
+            },
+            ASN1Type::CharacterString(it) => {
+                let alphabet = match it.ty {
+                    CharacterStringType::IA5String => "Ia5",
+                    CharacterStringType::NumericString => "Numeric",
+                    CharacterStringType::UTF8String => "Utf8",
+                    other => bail!("{other:?}"),
+                };
+                // What the codec reads at most, where there is no size.
+                let any = Bounds { least: 0, most: 16_383, extensible: false };
+                Kind::Text { alphabet, size: bounds(&constraints, true)?.unwrap_or(any) }
+            }
+            ASN1Type::Enumerated(it) => {
+                let count = it.extensible.unwrap_or(it.members.len());
+                let (root, additions) = it.members.split_at(count);
+                let mut root: Vec<_> = root.iter().collect();
+                // X.691 14.1: by value, not by place.
+                root.sort_by_key(|member| member.index);
+                Kind::Enumerated {
+                    root: root.iter().map(|it| pascal(&it.name)).collect(),
+                    additions: it.extensible.map(|_| additions.iter().map(|it| pascal(&it.name)).collect()),
+                }
+            }
+            ASN1Type::SequenceOf(it) => {
+                let item = self.component(&it.element_type, &[], &name, "Item")?;
+                let size = bounds(&constraints, true)?.context("a SEQUENCE OF any size")?;
+                Kind::List { item, size }
+            }
+            ASN1Type::Sequence(it) => match self.numbered(it)? {
+                Some(kind) => kind,
+                None => self.sequence(&name, it)?,
+            },
+            ASN1Type::Choice(it) => {
+                let count = it.extensible.unwrap_or(it.options.len());
+                let mut all = Vec::new();
+                for option in &it.options {
+                    let constraints: Vec<_> = option.constraints.iter().collect();
+                    all.push((
+                        pascal(&option.name),
+                        self.component(&option.ty, &constraints, &name, &option.name)?,
+                    ));
+                }
+                let additions = all.split_off(count);
+                Kind::Choice { root: all, additions: it.extensible.map(|_| additions) }
+            }
+            ASN1Type::ElsewhereDeclaredType(it) => {
+                if visible(&constraints)? {
+                    let base = self.base(&it.identifier)?;
+                    return self.define(name, asn1_name, comment, &base.ty, &constraints);
+                }
+                Kind::Alias(pascal(&it.identifier))
+            }
+            other => bail!("{} is not known here", other.as_str()),
+        };
+        let copy = self.is_copy(&kind);
+        self.types.push(Type {
+            name,
+            asn1_name: asn1_name.to_owned(),
+            comment: comment.to_owned(),
+            kind,
+            copy,
+        });
+        Ok(())
+    }
+
+    /// The type of a component, defined if it has none of its own.
+    fn component(
+        &mut self,
+        ty: &ASN1Type,
+        more: &[&Constraint],
+        parent: &str,
+        name: &str,
+    ) -> anyhow::Result<String> {
+        let constraints: Vec<&Constraint> =
+            ty.constraints().into_iter().flatten().chain(more.iter().copied()).collect();
+        match ty {
+            ASN1Type::Boolean(_) => return Ok("bool".to_owned()),
+            ASN1Type::Null => return Ok("Null".to_owned()),
+            ASN1Type::Integer(it) if it.distinguished_values.is_none() && constraints.is_empty() => {
+                return Ok("i64".to_owned());
+            }
+            ASN1Type::ElsewhereDeclaredType(it) => {
+                let base = self.base(&it.identifier)?;
+                let constrained = !matches!(base.ty, ASN1Type::Enumerated(_)) && visible(&constraints)?;
+                if !constrained {
+                    return Ok(pascal(&it.identifier));
+                }
+            }
+            _ => {}
+        }
+        let mut own = pascal(name);
+        if !self.taken.insert(own.clone()) {
+            own = format!("{parent}{own}");
+            if !self.taken.insert(own.clone()) {
+                bail!("{own} is taken");
+            }
+        }
+        let comment = format!("`{name}` of [`{parent}`].");
+        self.define(own.clone(), name, &comment, ty, more)?;
+        Ok(own)
+    }
+
+    fn sequence(&mut self, name: &str, it: &SequenceOrSet) -> anyhow::Result<Kind> {
+        // COMPONENTS OF, which ETSI has as the first of a SEQUENCE, rasn-compiler puts behind all others, and counts
+        // once more than there are components.
+        let mut members: Vec<&SequenceOrSetMember> = it.members.iter().collect();
+        let taken_over = self.taken_over(it)?;
+        let own = members.len() - taken_over;
+        members.rotate_left(own);
+        let count = it.extensible.map_or(members.len(), |count| count - it.components_of.len());
+        let mut all = Vec::new();
+        for member in members {
+            let constraints: Vec<_> = member.constraints.iter().collect();
+            // [[ ]] is a SEQUENCE of its own (X.691 19.9), which rasn-compiler names by its first component.
+            let group = member.name.strip_prefix("ext_group_").map(|first| format!("{first}Group"));
+            let ty = match &group {
+                Some(group) => {
+                    let own = format!("{name}{}", pascal(group));
+                    let comment = format!("Additions to [`{name}`].");
+                    self.define(own.clone(), group, &comment, &member.ty, &[])?;
+                    own
+                }
+                None => self.component(&member.ty, &constraints, name, &member.name)?,
+            };
+            let default = match &member.optionality {
+                Optionality::Default(value) => Some(self.expression(&member.ty, &ty, value)?),
+                _ => None,
+            };
+            all.push(Component {
+                name: snake(group.as_ref().unwrap_or(&member.name)),
+                ty,
+                optional: matches!(member.optionality, Optionality::Optional),
+                default,
+            });
+        }
+        let additions = all.split_off(count);
+        if additions.iter().any(|it| it.default.is_some()) {
+            bail!("an addition with a DEFAULT is not known here");
+        }
+        Ok(Kind::Sequence { root: all, additions: it.extensible.map(|_| additions) })
+    }
+
+    /// How many components COMPONENTS OF has brought.
+    fn taken_over(&self, it: &SequenceOrSet) -> anyhow::Result<usize> {
+        let mut count = 0;
+        for name in &it.components_of {
+            let ASN1Type::Sequence(base) = &self.base(name)?.ty else { bail!("COMPONENTS OF {name}") };
+            if !base.components_of.is_empty() {
+                bail!("COMPONENTS OF in COMPONENTS OF is not known here");
+            }
+            count += base.extensible.unwrap_or(base.members.len());
+        }
+        Ok(count)
+    }
+
+    /// A SEQUENCE of a number and a value whose type it says (X.681).
+    fn numbered(&self, it: &SequenceOrSet) -> anyhow::Result<Option<Kind>> {
+        let [number, value] = &it.members[..] else { return Ok(None) };
+        let ASN1Type::ObjectClassField(field) = &value.ty else { return Ok(None) };
+        let ASN1Type::ElsewhereDeclaredType(number) = &number.ty else { bail!("a number of another kind") };
+        let mut values = Vec::new();
+        for constraint in &field.constraints {
+            let Constraint::Table(table) = constraint else { continue };
+            for set in &table.object_set.values {
+                let ObjectSetValue::Reference(name) = set else { bail!("an object set in its place") };
+                let set = self.sets.get(name).context("an object set that is not there")?;
+                for object in &set.values {
+                    values.push(self.object(object)?);
+                }
+            }
+        }
+        Ok(Some(Kind::Numbered { number: pascal(&number.identifier), values }))
+    }
+
+    fn object(&self, object: &ObjectSetValue) -> anyhow::Result<(i128, String)> {
+        let ObjectSetValue::Inline(InformationObjectFields::DefaultSyntax(fields)) = object else {
+            bail!("an object of another kind")
+        };
+        let mut number = None;
+        let mut ty = None;
+        for field in fields {
+            match field {
+                InformationObjectField::FixedValueField(it) => number = self.number(&it.value),
+                InformationObjectField::TypeField(it) => {
+                    if let ASN1Type::ElsewhereDeclaredType(it) = &it.ty {
+                        ty = Some(pascal(&it.identifier));
+                    }
+                }
+                _ => {}
+            }
+        }
+        number.zip(ty).context("an object without a number or a type")
+    }
+
+    fn number(&self, value: &ASN1Value) -> Option<i128> {
+        match value {
+            ASN1Value::LinkedElsewhereDefinedValue { identifier, .. }
+            | ASN1Value::ElsewhereDeclaredValue { identifier, .. } => {
+                self.values.get(identifier).and_then(|value| self.number(value))
+            }
+            other => integer(other),
+        }
+    }
+
+    /// A DEFAULT in Rust; `ty` is the component's type.
+    fn expression(&self, declared: &ASN1Type, ty: &str, value: &ASN1Value) -> anyhow::Result<String> {
+        // An alias has no constructor.
+        let constructor = match declared {
+            ASN1Type::ElsewhereDeclaredType(it) if pascal(&it.identifier) == ty => {
+                pascal(&self.base(&it.identifier)?.name)
+            }
+            _ => ty.to_owned(),
+        };
+        match value {
+            ASN1Value::EnumeratedValue { enumerable, .. } => {
+                Ok(format!("{constructor}::{}", pascal(enumerable)))
+            }
+            ASN1Value::Boolean(value) => Ok(value.to_string()),
+            ASN1Value::LinkedNestedValue { value, .. } if matches!(**value, ASN1Value::Boolean(_)) => {
+                self.expression(declared, ty, value)
+            }
+            other => {
+                let number = self.number(other).with_context(|| format!("DEFAULT {other:?}"))?;
+                Ok(format!("{constructor}({})", super::notation::digits(number)))
+            }
+        }
+    }
+
+    /// The type of that name, behind names that are no more than another one.
+    fn base(&self, name: &str) -> anyhow::Result<&'a ToplevelTypeDefinition> {
+        let found = *self.known.get(name).with_context(|| format!("{name} is not there"))?;
+        match &found.ty {
+            ASN1Type::ElsewhereDeclaredType(it) if it.constraints.is_empty() => self.base(&it.identifier),
+            _ => Ok(found),
+        }
+    }
+
+    fn is_copy(&self, kind: &Kind) -> bool {
+        let named = |ty: &str| self.is_named_copy(ty);
+        match kind {
+            Kind::Alias(ty) => named(ty),
+            Kind::Integer { .. } | Kind::Enumerated { .. } | Kind::BitString { .. } => true,
+            Kind::Sequence { root, additions } => {
+                root.iter().chain(additions.iter().flatten()).all(|it| named(&it.ty))
+            }
+            // Of an unknown alternative there are octets.
+            Kind::Choice { root, additions: None } => root.iter().all(|(_, ty)| named(ty)),
+            _ => false,
+        }
+    }
+
+    fn is_named_copy(&self, name: &str) -> bool {
+        if matches!(name, "bool" | "i64" | "Null") {
+            return true;
+        }
+        if let Some(own) = self.types.iter().find(|it| it.name == name) {
+            return own.copy;
+        }
+        self.known.values().find(|it| pascal(&it.name) == name).is_some_and(|it| self.is_type_copy(&it.ty))
+    }
+
+    fn is_type_copy(&self, ty: &ASN1Type) -> bool {
+        match ty {
+            ASN1Type::Boolean(_)
+            | ASN1Type::Null
+            | ASN1Type::Integer(_)
+            | ASN1Type::Enumerated(_)
+            | ASN1Type::BitString(_) => true,
+            ASN1Type::ElsewhereDeclaredType(it) => self.is_named_copy(&pascal(&it.identifier)),
+            ASN1Type::Sequence(it) => it.members.iter().all(|it| self.is_type_copy(&it.ty)),
+            ASN1Type::Choice(it) => {
+                it.extensible.is_none() && it.options.iter().all(|it| self.is_type_copy(&it.ty))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether a constraint says something of values or of sizes.
+fn visible(constraints: &[&Constraint]) -> anyhow::Result<bool> {
+    Ok(bounds(constraints, false)?.is_some() || bounds(constraints, true)?.is_some())
+}
+
+/// All constraints together, on values or on sizes; the last one says whether there may be others (X.680 50.8).
+fn bounds(constraints: &[&Constraint], sizes: bool) -> anyhow::Result<Option<Bounds>> {
+    let mut all: Option<Bounds> = None;
+    for constraint in constraints {
+        let Constraint::Subtype(set) = constraint else { continue };
+        let Some(mut found) = set_bounds(&set.set, sizes)? else { continue };
+        found.extensible |= set.extensible;
+        all = Some(all.map_or(found, |all| intersection(all, found)));
+    }
+    Ok(all)
+}
+
+fn intersection(one: Bounds, other: Bounds) -> Bounds {
+    Bounds { least: one.least.max(other.least), most: one.most.min(other.most), extensible: other.extensible }
+}
+
+fn set_bounds(set: &ElementOrSetOperation, sizes: bool) -> anyhow::Result<Option<Bounds>> {
+    match set {
+        ElementOrSetOperation::Element(element) => element_bounds(element, sizes),
+        ElementOrSetOperation::SetOperation(it) => {
+            let one = element_bounds(&it.base, sizes)?;
+            let other = set_bounds(&it.operant, sizes)?;
+            Ok(match (&it.operator, one, other) {
+                (SetOperator::Union, Some(one), Some(other)) => Some(Bounds {
+                    least: one.least.min(other.least),
+                    most: one.most.max(other.most),
+                    extensible: one.extensible || other.extensible,
+                }),
+                // One that is not seen hides the other.
+                (SetOperator::Union, ..) => None,
+                (SetOperator::Intersection, Some(one), Some(other)) => Some(intersection(one, other)),
+                (SetOperator::Intersection, one, other) => one.or(other),
+                (SetOperator::Except, one, _) => one,
+            })
+        }
+    }
+}
+
+fn element_bounds(element: &SubtypeElements, sizes: bool) -> anyhow::Result<Option<Bounds>> {
+    Ok(match element {
+        SubtypeElements::SizeConstraint(inner) if sizes => set_bounds(inner, false)?,
+        SubtypeElements::SingleValue { value, extensible } if !sizes => {
+            integer(value).map(|value| Bounds { least: value, most: value, extensible: *extensible })
+        }
+        SubtypeElements::ValueRange { min, max, extensible } if !sizes => {
+            let bound = |value: &Option<ASN1Value>| value.as_ref().and_then(integer).context("MIN or MAX");
+            Some(Bounds { least: bound(min)?, most: bound(max)?, extensible: *extensible })
+        }
+        SubtypeElements::PermittedAlphabet(_) => bail!("FROM is not known here"),
+        _ => None,
+    })
+}
+
+fn integer(value: &ASN1Value) -> Option<i128> {
+    match value {
+        ASN1Value::Integer(value) | ASN1Value::LinkedIntValue { value, .. } => Some(*value),
+        ASN1Value::LinkedNestedValue { value, .. } => integer(value),
+        _ => None,
+    }
+}

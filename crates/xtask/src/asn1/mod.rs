@@ -1,0 +1,209 @@
+//! Message types from ETSI's ASN.1 modules.
+//!
+//! rasn-compiler reads and links the modules; what it understood of them is lowered ([`lower`]) to what the unaligned
+//! packed encoding (X.691) sees, and written in the notation of `crates/its/src/uper/macros.rs` ([`notation`]). Types
+//! of rasn itself are not used: its general codec takes several times as long, and a size that the program has not.
+//!
+//! Not known, and refused with a word: what ETSI's modules have no need of, among it SET, REAL, parameters, and size
+//! constraints with an extension marker on strings.
+
+mod lower;
+mod names;
+mod notation;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+use anyhow::{Context, bail, ensure};
+use rasn_compiler::prelude::*;
+
+/// Modules that are linked together, and which of them are written. Modules of different messages may have types of
+/// the same name, which rasn-compiler does not keep apart; so each message is linked for itself.
+struct Family {
+    folder: &'static str,
+    modules: &'static [&'static str],
+    written: &'static [Module],
+}
+
+/// A module that is written: its name, and where it was published.
+type Module = (&'static str, &'static str);
+
+const FAMILIES: &[Family] = &[
+    Family {
+        folder: "release1",
+        modules: &["ITS-Container", "CAM-PDU-Descriptions", "DENM-PDU-Descriptions"],
+        written: &[
+            ("ITS-Container", "TS 102 894-2 V1.3.1"),
+            ("CAM-PDU-Descriptions", "EN 302 637-2 V1.4.1"),
+            ("DENM-PDU-Descriptions", "EN 302 637-3 V1.3.1"),
+        ],
+    },
+    Family {
+        folder: "release2",
+        modules: &["ETSI-ITS-CDD", "CAM-PDU-Descriptions"],
+        written: &[("ETSI-ITS-CDD", "TS 102 894-2 V2.4.1"), ("CAM-PDU-Descriptions", "TS 103 900 V2.3.1")],
+    },
+    Family {
+        folder: "release2",
+        modules: &["ETSI-ITS-CDD", "DENM-PDU-Description"],
+        written: &[("DENM-PDU-Description", "TS 103 831 V2.3.1")],
+    },
+    Family {
+        folder: "release2",
+        modules: &["ETSI-ITS-CDD", "VAM-PDU-Descriptions"],
+        written: &[("VAM-PDU-Descriptions", "TS 103 300-3 V2.3.1")],
+    },
+    Family {
+        folder: "release2",
+        modules: &[
+            "ETSI-ITS-CDD",
+            "CPM-PDU-Descriptions",
+            "CPM-OriginatingStationContainers",
+            "CPM-PerceivedObjectContainer",
+            "CPM-PerceptionRegionContainer",
+            "CPM-SensorInformationContainer",
+        ],
+        written: &[
+            ("CPM-PDU-Descriptions", "TS 103 324 V2.1.1"),
+            ("CPM-OriginatingStationContainers", "TS 103 324 V2.1.1"),
+            ("CPM-PerceivedObjectContainer", "TS 103 324 V2.1.1"),
+            ("CPM-PerceptionRegionContainer", "TS 103 324 V2.1.1"),
+            ("CPM-SensorInformationContainer", "TS 103 324 V2.1.1"),
+        ],
+    },
+];
+
+/// Writes all files, or compares them.
+///
+/// # Errors
+/// What cannot be read or understood, or differs.
+pub fn generate(root: &Path, check: bool) -> anyhow::Result<()> {
+    let crate_root = root.join("crates/its");
+    let mut wrong = Vec::new();
+    for family in FAMILIES {
+        let definitions = link(&crate_root.join("asn1").join(family.folder), family.modules)?;
+        for (module, source) in family.written {
+            let types = lower::lower(&definitions, module).with_context(|| (*module).to_owned())?;
+            ensure!(!types.is_empty(), "{module} has no types");
+            let words = words(&crate_root.join("asn1").join(family.folder).join("words.txt"))?;
+            let head = notation::Head { module, source, folder: family.folder };
+            let imports = imports(&definitions, module);
+            let text = notation::write(&head, &types, &imports, &words);
+            let name = format!("src/asn1/{}/{}.rs", family.folder, names::snake(module));
+            let path = crate_root.join(&name);
+            if std::fs::read_to_string(&path).is_ok_and(|there| there == text) {
+                continue;
+            }
+            if check {
+                wrong.push(name);
+            } else {
+                std::fs::write(&path, text).with_context(|| name)?;
+            }
+        }
+    }
+    if !wrong.is_empty() {
+        bail!("run `cargo xtask gen-asn1`: its modules say otherwise than {}", wrong.join(", "));
+    }
+    Ok(())
+}
+
+/// The files of the modules that `module` imports from.
+fn imports(definitions: &[ToplevelDefinition], module: &str) -> Vec<String> {
+    let header = definitions.iter().find_map(|definition| match definition {
+        ToplevelDefinition::Type(it) => it.module_header.clone().filter(|it| it.borrow().name == module),
+        _ => None,
+    });
+    let Some(header) = header else { return Vec::new() };
+    let mut files: Vec<String> = header
+        .borrow()
+        .imports
+        .iter()
+        .map(|it| names::snake(&it.global_module_reference.module_reference))
+        .collect();
+    files.sort();
+    files.dedup();
+    files
+}
+
+/// What rasn-compiler understands of the modules.
+fn link(folder: &Path, modules: &[&str]) -> anyhow::Result<Vec<ToplevelDefinition>> {
+    let collected = Rc::new(RefCell::new(Vec::new()));
+    let texts = modules
+        .iter()
+        .map(|module| {
+            let path = folder.join(format!("{module}.asn"));
+            Ok(text(&std::fs::read(&path).with_context(|| path.display().to_string())?))
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let (first, rest) = texts.split_first().context("no modules")?;
+    let compiler = Compiler::<Collector, _>::new()
+        .with_backend(Collector(Rc::clone(&collected)))
+        .add_asn_literal(first.as_str());
+    let compiler = rest.iter().fold(compiler, |compiler, text| compiler.add_asn_literal(text.as_str()));
+    let result = compiler.compile_to_string().map_err(|error| anyhow::anyhow!("{error}"))?;
+    if let Some(warning) = result.warnings.first() {
+        bail!("{}: {warning}", folder.display());
+    }
+    Ok(collected.take())
+}
+
+/// Comments of some modules are in the encoding of Windows.
+fn text(octets: &[u8]) -> String {
+    String::from_utf8(octets.to_vec()).unwrap_or_else(|_| {
+        let letter = |octet: &u8| match octet {
+            0x91 | 0x92 => '\'',
+            0x93 | 0x94 => '"',
+            0x80..=0x9f => '-',
+            other => char::from(*other),
+        };
+        octets.iter().map(letter).collect()
+    })
+}
+
+/// What is said of a type, where the module says nothing: a line `Type: words` for each.
+fn words(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    if !path.exists() {
+        return Ok(BTreeMap::new());
+    }
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Ok(text
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, words)| (name.to_owned(), words.to_owned()))
+        .collect())
+}
+
+/// Keeps what was linked, and generates nothing.
+#[derive(Default)]
+struct Collector(Rc<RefCell<Vec<ToplevelDefinition>>>);
+
+impl Backend for Collector {
+    type Config = ();
+    const FILE_EXTENSION: &'static str = ".rs";
+
+    fn generate_module(
+        &mut self,
+        mut definitions: Vec<ToplevelDefinition>,
+    ) -> Result<GeneratedModule, GeneratorError> {
+        self.0.borrow_mut().append(&mut definitions);
+        Ok(GeneratedModule::empty())
+    }
+
+    fn generate(&self, _: ToplevelDefinition) -> Result<String, GeneratorError> {
+        Ok(String::new())
+    }
+
+    fn config(&self) -> &() {
+        &()
+    }
+
+    fn from_config((): ()) -> Self {
+        Collector::default()
+    }
+
+    fn new((): (), _: TaggingEnvironment, _: ExtensibilityEnvironment) -> Self {
+        Collector::default()
+    }
+}

@@ -1,0 +1,65 @@
+//! Names of ASN.1 in Rust's spelling.
+
+/// Names whose words cannot be told from their letters; in the first place as ASN.1 has them.
+const ODD: [(&str, &str); 9] = [
+    ("WMInumber", "WmiNumber"),
+    ("wMInumber", "wmiNumber"),
+    ("vDS", "vds"),
+    ("sGNSS", "Sgnss"),
+    ("dGNSS", "Dgnss"),
+    ("sGNSSplusDR", "SgnssPlusDr"),
+    ("dGNSSplusDR", "DgnssPlusDr"),
+    ("dR", "Dr"),
+    // As it is written in release 1.
+    ("aquaplannning", "aquaplaning"),
+];
+
+fn words(name: &str) -> Vec<String> {
+    let name = ODD.iter().find(|(odd, _)| *odd == name).map_or(name, |(_, right)| right);
+    let letters: Vec<char> = name.chars().collect();
+    let mut words = vec![String::new()];
+    for (place, letter) in letters.iter().enumerate() {
+        if matches!(letter, '-' | '_') {
+            words.push(String::new());
+            continue;
+        }
+        let before = place.checked_sub(1).and_then(|place| letters.get(place)).copied().unwrap_or('-');
+        let after = letters.get(place + 1).copied().unwrap_or('-');
+        let begins =
+            letter.is_uppercase() && (!before.is_uppercase() || after.is_lowercase()) && before != '-';
+        if begins {
+            words.push(String::new());
+        }
+        words.last_mut().expect("there is one").extend(letter.to_lowercase());
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// `speedValue`, `RSUContainer`, `alt-000-01` as a type or a variant: `SpeedValue`, `RsuContainer`, `Alt000_01`.
+pub fn pascal(name: &str) -> String {
+    words(name).iter().fold(String::new(), |mut all, word| {
+        let digit = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_digit());
+        if digit(all.chars().last()) && digit(word.chars().next()) {
+            all.push('_');
+        }
+        let mut letters = word.chars();
+        all.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        all.push_str(letters.as_str());
+        all
+    })
+}
+
+/// As a component.
+pub fn snake(name: &str) -> String {
+    let name = words(name).join("_");
+    if ["type", "final", "move", "ref", "use", "match", "static", "where"].contains(&name.as_str()) {
+        return format!("r#{name}");
+    }
+    name
+}
+
+/// As a constant.
+pub fn constant(name: &str) -> String {
+    words(name).join("_").to_uppercase()
+}

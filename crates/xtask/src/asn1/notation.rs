@@ -1,0 +1,311 @@
+//! Types in the notation of `crates/its/src/uper/macros.rs`, as rustfmt leaves it (it does not look into macros).
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::lower::{Bounds, Component, Kind, Type};
+
+/// What stands above the types.
+pub struct Head<'a> {
+    pub module: &'a str,
+    pub source: &'a str,
+    pub folder: &'a str,
+}
+
+/// Longest line.
+const WIDTH: usize = 110;
+
+/// A type's entry, if it is one of a macro's.
+type Entry = fn(&Type) -> Option<String>;
+
+/// The macros in the order of the file.
+const MACROS: [(&str, Entry); 13] = [
+    ("integers", integers),
+    ("enumerated", |it| enumerated(it, false)),
+    ("extensible_enumerated", |it| enumerated(it, true)),
+    ("bit_strings", |it| bit_strings(it, false)),
+    ("variable_bit_strings", |it| bit_strings(it, true)),
+    ("octet_strings", octet_strings),
+    ("strings", strings),
+    ("lists", lists),
+    ("sequences", |it| sequences(it, false)),
+    ("extensible_sequences", |it| sequences(it, true)),
+    ("choices", |it| choices(it, false)),
+    ("extensible_choices", |it| choices(it, true)),
+    ("numbered", numbered),
+];
+
+/// Types that are keys of maps and compared.
+const ORDERED: [&str; 1] = ["ActionId"];
+
+/// The file.
+pub fn write(
+    head: &Head<'_>,
+    types: &[Type],
+    imports: &[String],
+    words: &BTreeMap<String, String>,
+) -> String {
+    let mut text = format!(
+        "//! `{module}` (ETSI {source}).\n//!\n\
+         //! Made of `asn1/{folder}/{module}.asn` by `cargo xtask gen-asn1`: whoever changes something here loses it.\n\
+         //! What ETSI publishes its modules under stands in `asn1/LICENSE`.\n\n",
+        module = head.module,
+        source = head.source,
+        folder = head.folder,
+    );
+    for import in imports {
+        let _ = writeln!(text, "use super::{import}::*;");
+    }
+    text.push_str("use crate::uper::macros::*;\n");
+    for it in types {
+        if let Kind::Alias(ty) = &it.kind {
+            text.push('\n');
+            text.push_str(&comment(it, head.module, words, ""));
+            let _ = writeln!(text, "pub type {} = {ty};", it.name);
+        }
+    }
+    for (name, entry) in MACROS {
+        let entries: Vec<String> = types
+            .iter()
+            .filter_map(|it| Some((it, entry(it)?)))
+            .map(|(it, entry)| {
+                format!("{}{}    {entry}\n", comment(it, head.module, words, "    "), derives(it))
+            })
+            .collect();
+        if !entries.is_empty() {
+            let _ = write!(text, "\n{name}! {{\n{}}}\n", entries.concat());
+        }
+    }
+    text
+}
+
+/// A number with its thousands apart.
+pub fn digits(number: i128) -> String {
+    let plain = number.unsigned_abs().to_string();
+    let mut text = String::new();
+    for (place, digit) in plain.chars().enumerate() {
+        if place > 0 && (plain.len() - place).is_multiple_of(3) && plain.len() > 4 {
+            text.push('_');
+        }
+        text.push(digit);
+    }
+    if number < 0 { format!("-{text}") } else { text }
+}
+
+/// What is said of a type: our words, or else the first sentences of its module's comment.
+fn comment(it: &Type, module: &str, words: &BTreeMap<String, String>, indent: &str) -> String {
+    let mut said = words.get(&it.name).cloned().unwrap_or_else(|| published(&it.comment));
+    if said.is_empty() {
+        said = format!("`{}` of `{module}`.", it.asn1_name);
+    }
+    let mut text = String::new();
+    let mut line = String::new();
+    for word in said.split_whitespace() {
+        if !line.is_empty() && indent.len() + 5 + line.len() + word.len() > WIDTH {
+            let _ = writeln!(text, "{indent}/// {line}");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    let _ = writeln!(text, "{indent}/// {line}");
+    text
+}
+
+/// The first paragraph of a module's comment, for rustdoc.
+fn published(comment: &str) -> String {
+    // Made here, with links.
+    if comment.contains("[`") {
+        return comment.to_owned();
+    }
+    let mut said = String::new();
+    for line in comment.lines() {
+        let line = line.trim().trim_start_matches(['*', '-']).trim();
+        let over = line.is_empty() || line.starts_with("The value") || line.starts_with("It shall");
+        if line.starts_with('@') || (over && !said.is_empty()) {
+            break;
+        }
+        if !over {
+            said.push(' ');
+            said.push_str(line);
+        }
+    }
+    let mut plain = String::new();
+    for letter in said.trim().chars() {
+        if matches!(letter, '[' | ']' | '<' | '>' | '*' | '_' | '`') {
+            plain.push('\\');
+        }
+        plain.push(letter);
+    }
+    plain
+}
+
+fn derives(it: &Type) -> String {
+    // The macros of these derive it for all.
+    let by_macro = !matches!(it.kind, Kind::Sequence { .. } | Kind::Choice { .. });
+    match (it.copy && !by_macro, ORDERED.contains(&it.name.as_str())) {
+        (true, true) => "    #[derive(Copy, PartialOrd, Ord, Hash)]\n".to_owned(),
+        (true, false) => "    #[derive(Copy, Hash)]\n".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The smallest number of Rust's for these.
+fn integer_type(bounds: Bounds) -> &'static str {
+    let Bounds { least, most, extensible } = bounds;
+    // What comes later may be larger.
+    let small = !extensible;
+    match least {
+        0.. if small && most <= u8::MAX.into() => "u8",
+        0.. if small && most <= u16::MAX.into() => "u16",
+        0.. if most <= u32::MAX.into() => "u32",
+        0.. => "u64",
+        _ if small && least >= i8::MIN.into() && most <= i8::MAX.into() => "i8",
+        _ if small && least >= i16::MIN.into() && most <= i16::MAX.into() => "i16",
+        _ if least >= i32::MIN.into() && most <= i32::MAX.into() => "i32",
+        _ => "i64",
+    }
+}
+
+fn range(bounds: Bounds) -> String {
+    let mark = if bounds.extensible { " [extensible]" } else { "" };
+    format!("{}..={}{mark}", digits(bounds.least), digits(bounds.most))
+}
+
+/// Items in braces, on one line if they fit.
+fn braces(start: &str, items: &[String], end: &str) -> String {
+    let one = format!("{start} {{ {} }}{end}", items.join(", "));
+    if one.len() + 4 <= WIDTH && !items.is_empty() {
+        return one;
+    }
+    if items.is_empty() {
+        return format!("{start} {{}}{end}");
+    }
+    let lines: String = items.iter().map(|item| format!("        {item},\n")).collect();
+    format!("{start} {{\n{lines}    }}{end}")
+}
+
+fn integers(it: &Type) -> Option<String> {
+    let Kind::Integer { bounds, named } = &it.kind else { return None };
+    let within = |value: i128| (bounds.least..=bounds.most).contains(&value);
+    let unavailable = named.iter().find(|(name, value)| name == "UNAVAILABLE" && within(*value));
+    let default = match (it.name.as_str(), unavailable) {
+        // What is sent today.
+        ("ProtocolVersion", _) => 2,
+        // What a DENM means that says nothing of it.
+        ("ValidityDuration", _) => 600,
+        (_, Some((_, value))) => *value,
+        _ if within(0) => 0,
+        _ => bounds.least,
+    };
+    let start =
+        format!("{}({}) {}, default {}", it.name, integer_type(*bounds), range(*bounds), digits(default));
+    let constants: Vec<String> = named
+        .iter()
+        .filter(|(_, value)| bounds.extensible || within(*value))
+        .map(|(name, value)| format!("{name} = {}", digits(*value)))
+        .collect();
+    if constants.is_empty() {
+        return Some(format!("{start};"));
+    }
+    Some(braces(&start, &constants, ";"))
+}
+
+fn enumerated(it: &Type, extensible: bool) -> Option<String> {
+    let Kind::Enumerated { root, additions } = &it.kind else { return None };
+    if additions.is_some() != extensible {
+        return None;
+    }
+    let default = root.iter().position(|name| name == "Unavailable").unwrap_or_default();
+    let names: Vec<String> = root
+        .iter()
+        .enumerate()
+        .map(|(place, name)| if place == default { format!("#[default] {name}") } else { name.clone() })
+        .collect();
+    let first = braces(&it.name, &names, "");
+    Some(match additions {
+        Some(later) if !later.is_empty() => braces(&first, later, ""),
+        _ => first,
+    })
+}
+
+fn bit_strings(it: &Type, variable: bool) -> Option<String> {
+    let Kind::BitString { size, named } = &it.kind else { return None };
+    if variable != (size.least != size.most || size.extensible) {
+        return None;
+    }
+    let number = match size.most {
+        ..=8 => "u8",
+        9..=16 => "u16",
+        17..=32 => "u32",
+        _ => "u64",
+    };
+    if variable {
+        return Some(format!("{}({number}) {};", it.name, range(*size)));
+    }
+    let constants: Vec<String> = named.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    Some(braces(&format!("{}({number}) {}", it.name, size.most), &constants, ""))
+}
+
+fn octet_strings(it: &Type) -> Option<String> {
+    let Kind::OctetString { size } = &it.kind else { return None };
+    Some(format!("{} {};", it.name, range(*size)))
+}
+
+fn strings(it: &Type) -> Option<String> {
+    let Kind::Text { alphabet, size } = &it.kind else { return None };
+    Some(format!("{} {alphabet} {};", it.name, range(*size)))
+}
+
+fn lists(it: &Type) -> Option<String> {
+    let Kind::List { item, size } = &it.kind else { return None };
+    Some(format!("{}[{item}] {};", it.name, range(*size)))
+}
+
+fn component(it: &Component) -> String {
+    let ty = if it.optional { format!("Option<{}>", it.ty) } else { it.ty.clone() };
+    match &it.default {
+        Some(value) => format!("{}: {ty} = {value}", it.name),
+        None => format!("{}: {ty}", it.name),
+    }
+}
+
+fn sequences(it: &Type, extensible: bool) -> Option<String> {
+    let Kind::Sequence { root, additions } = &it.kind else { return None };
+    if additions.is_some() != extensible {
+        return None;
+    }
+    let first = braces(&it.name, &root.iter().map(component).collect::<Vec<_>>(), "");
+    // An addition may always be missing, for it may be an earlier release.
+    let addition = |it: &Component| format!("{}: {}", it.name, it.ty);
+    Some(match additions {
+        Some(later) if !later.is_empty() => {
+            braces(&first, &later.iter().map(addition).collect::<Vec<_>>(), "")
+        }
+        _ => first,
+    })
+}
+
+fn choices(it: &Type, extensible: bool) -> Option<String> {
+    let Kind::Choice { root, additions } = &it.kind else { return None };
+    if additions.is_some() != extensible {
+        return None;
+    }
+    let alternative = |(name, ty): &(String, String)| format!("{name}({ty})");
+    let first = braces(&it.name, &root.iter().map(alternative).collect::<Vec<_>>(), "");
+    Some(match additions {
+        Some(later) if !later.is_empty() => {
+            braces(&first, &later.iter().map(alternative).collect::<Vec<_>>(), "")
+        }
+        _ => first,
+    })
+}
+
+fn numbered(it: &Type) -> Option<String> {
+    let Kind::Numbered { number, values } = &it.kind else { return None };
+    let values: Vec<String> =
+        values.iter().map(|(number, ty)| format!("{ty}({ty}) = {}", digits(*number))).collect();
+    Some(braces(&format!("{}({number})", it.name), &values, ""))
+}

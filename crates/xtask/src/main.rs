@@ -1,0 +1,27 @@
+//! What is made by a program and checked in: `cargo xtask gen-asn1` writes the message types of `crates/its/src/asn1`
+//! from ETSI's ASN.1 modules in `crates/its/asn1`; with `--check` it writes nothing and fails if something else is there.
+//!
+//! No part of the program depends on this crate.
+#![forbid(unsafe_code)]
+
+mod asn1;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["gen-asn1"] => asn1::generate(&root, false),
+        ["gen-asn1", "--check"] => asn1::generate(&root, true),
+        _ => Err(anyhow::anyhow!("expected gen-asn1 or gen-asn1 --check")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
