@@ -3,6 +3,7 @@
 #[allow(clippy::disallowed_methods, reason = "tests ask the environment which tools there must be")]
 #[path = "../common/mod.rs"]
 mod common;
+mod everything;
 mod fixtures;
 
 mod fields;

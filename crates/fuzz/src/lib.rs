@@ -1,0 +1,48 @@
+//! What is fuzzed: for each parser, and for stations as a whole, a function that takes any octets.
+//!
+//! Whatever the octets are, the function comes back, and what it asserts holds. A panic, an assertion (debug assertions and
+//! checked arithmetic are on), a hang or memory without bound is a fault of the program. `fuzz/` makes a libFuzzer program
+//! of each of [`TARGETS`]; the tests of this crate put the checked in corpora (`fuzz/corpus/NAME`) through the same functions,
+//! on any toolchain, with a few thousand mutations.
+//!
+//! * [`parsers`]: octets as they come from the network, a file, a socket or another program.
+//! * [`secured`]: a station that believes what is signed, and what is not.
+//! * [`story`], [`stations`]: what a station hears and when, as octets that mean something however they are changed.
+//!
+//! Left out: answers of the kernel (netlink, `/proc`), which are read by crates that have tests of their own.
+#![forbid(unsafe_code)]
+
+pub mod parsers;
+pub mod secured;
+pub mod stations;
+pub mod story;
+
+/// Something that is fuzzed.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// Its name: of the program in `fuzz/fuzz_targets`, and of the folder in `fuzz/corpus`.
+    pub name: &'static str,
+    /// What the octets go through.
+    pub run: fn(&[u8]),
+}
+
+/// All of them, what strangers reach first.
+pub const TARGETS: &[Target] = &[
+    Target { name: "home_agent", run: stations::home_agent },
+    Target { name: "mobile_router", run: stations::mobile_router },
+    Target { name: "geonet_station", run: stations::geonet_station },
+    Target { name: "secured", run: secured::secured },
+    Target { name: "ipv6", run: parsers::ipv6 },
+    Target { name: "icmpv6", run: parsers::icmpv6 },
+    Target { name: "mobility", run: parsers::mobility },
+    Target { name: "geonet", run: parsers::geonet },
+    Target { name: "messages", run: parsers::messages },
+    Target { name: "envelope", run: parsers::envelope },
+    Target { name: "certificate", run: parsers::certificate },
+    Target { name: "gpsd", run: parsers::gpsd },
+    Target { name: "config", run: parsers::config },
+    Target { name: "requests", run: parsers::requests },
+    Target { name: "recording", run: parsers::recording },
+    Target { name: "records", run: parsers::records },
+    Target { name: "trace", run: parsers::trace },
+];

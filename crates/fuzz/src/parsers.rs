@@ -1,0 +1,234 @@
+//! Parsers: any octets go in, and what comes out is looked at.
+//!
+//! What is read is written and read again where there is a writer: a value that changes on that way is one that two stations
+//! would not agree on.
+
+use std::fmt::Debug;
+use std::hint::black_box;
+
+use carnet_api::config::Config;
+use carnet_api::model;
+use carnet_base::{Rng, Time, WallTime};
+use carnet_fleet::store::{Key, Token};
+use carnet_its::cam::Cam;
+use carnet_its::denm::Denm;
+use carnet_its::ldm::Glance;
+use carnet_its::release2;
+use carnet_its::sam::Saem;
+use carnet_its::uper::{Uper, decode, encode};
+use carnet_linux::position::gpsd::{LONGEST_LINE, Reader, Report};
+use carnet_linux::position::trace::{Moment, Trace};
+use carnet_security::certificate::Certificate;
+use carnet_security::credentials::PrivateKey;
+use carnet_security::message::{Envelope, Payload, Signer};
+use carnet_settings::recording;
+use carnet_station::io::Output;
+use carnet_station::{PersistentState, Station};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::stations;
+
+#[path = "../../wire/tests/common/everything.rs"]
+mod of_ipv6;
+
+#[path = "../../wire/tests/geonet/everything.rs"]
+mod of_geonet;
+
+pub use of_ipv6::{icmpv6, mobility, packet as ipv6};
+
+/// A packet of GeoNetworking, from its Basic Header on.
+pub fn geonet(octets: &[u8]) {
+    let _ = black_box(of_geonet::everything(octets));
+    let _ = black_box(carnet_station::geonet::echo::Echo::parse(octets));
+}
+
+/// Facilities messages, UPER. Which one is meant stands in them, but for SAMs.
+pub fn messages(octets: &[u8]) {
+    comes_back::<Cam>(octets);
+    comes_back::<Denm>(octets);
+    comes_back::<Saem>(octets);
+    comes_back::<release2::cam::Cam>(octets);
+    comes_back::<release2::denm::Denm>(octets);
+    comes_back::<release2::vam::Vam>(octets);
+    comes_back::<release2::cpm::CollectivePerceptionMessage>(octets);
+    // Where both understand it they agree.
+    if let (Ok(glance), Ok(cam)) = (Glance::of(octets), carnet_its::ca::receive(octets)) {
+        let basic = cam.cam.cam_parameters.basic_container;
+        assert_eq!(Some(glance.position), basic.reference_position.position());
+        assert_eq!(glance.station_type, basic.station_type);
+    }
+}
+
+/// What can be decoded can be encoded, and means the same again.
+fn comes_back<T: Uper + PartialEq + Debug>(octets: &[u8]) {
+    if let Ok(message) = decode::<T>(octets) {
+        let again = encode(&message).expect("of values that were read");
+        assert_eq!(decode::<T>(&again).as_ref(), Ok(&message));
+    }
+}
+
+/// A secured packet's envelope (TS 103 097).
+pub fn envelope(octets: &[u8]) {
+    match Envelope::parse(octets) {
+        Ok(Envelope::Signed(message)) => {
+            if let Payload::Data(data) = message.payload {
+                assert!(data.len() <= octets.len());
+            }
+            assert!(message.header.inline_requests.iter().count() * 3 <= octets.len());
+            if let Signer::Certificate(certificate) = &message.signer {
+                is_written_once(certificate);
+            }
+            if let Some(certificate) = &message.header.requested_certificate {
+                is_written_once(certificate);
+            }
+        }
+        Ok(other) => drop(black_box(format!("{other:?}"))),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// A certificate, as it comes in an envelope or from a file; or a line of a file with a key.
+pub fn certificate(octets: &[u8]) {
+    match Certificate::parse(octets) {
+        Ok(certificate) => is_written_once(&certificate),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    if let Some(key) = std::str::from_utf8(octets).ok().and_then(PrivateKey::parse) {
+        let line = key.to_line();
+        assert_eq!(PrivateKey::parse(&line).expect("just written").to_line(), line);
+    }
+}
+
+/// A certificate has one encoding, except for the sign of r in its signature.
+fn is_written_once(certificate: &Certificate) {
+    let written =
+        Certificate::new(certificate.issuer(), certificate.content().clone(), *certificate.signature());
+    assert_eq!(written.octets(), certificate.octets());
+}
+
+/// What gpsd says, in pieces: the first octet is how long they are.
+pub fn gpsd(octets: &[u8]) {
+    let Some((&piece, octets)) = octets.split_first() else { return };
+    let (mut whole, mut cut) = (Vec::new(), Vec::new());
+    let mut reader = Reader::default();
+    reader.push(octets, |report| whole.push(look_at(report)));
+    let mut in_pieces = Reader::default();
+    for piece in octets.chunks(usize::from(piece).max(1)) {
+        in_pieces.push(piece, |report| cut.push(look_at(report)));
+    }
+    // However the stream is cut, it says the same.
+    assert_eq!(whole, cut);
+    assert_eq!(reader.counters().lines, in_pieces.counters().lines);
+    assert!(reader.counters().overlong as usize * LONGEST_LINE <= octets.len());
+}
+
+fn look_at(report: Report) -> String {
+    match &report {
+        Report::Tpv(tpv) => {
+            if let Some(fix) = tpv.fix(Time::ZERO) {
+                assert!((-90.0..=90.0).contains(&fix.latitude) && (-180.0..=180.0).contains(&fix.longitude));
+                assert!(fix.track.is_none_or(|track| (0.0..360.0).contains(&track)), "{fix:?}");
+            }
+        }
+        Report::Pulse(offset) | Report::TimeOffset(offset) => drop(black_box(offset.milliseconds())),
+        Report::Device(device) => drop(black_box(device.is_gone())),
+        _ => {}
+    }
+    format!("{report:?}")
+}
+
+/// A file of positions.
+pub fn trace(octets: &[u8]) {
+    let Ok(text) = std::str::from_utf8(octets) else { return };
+    match Trace::parse(text) {
+        Ok(trace) => {
+            for seconds in [-1.0, 0.0, 0.5, 1.0, 10.0, 1.8e9, 1e300] {
+                if let Moment::There { latitude, longitude, heading, .. } = trace.at(seconds) {
+                    assert!((-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude));
+                    assert!((0.0..360.0).contains(&heading), "{heading} at {seconds}");
+                }
+            }
+        }
+        Err((line, expected, _)) => {
+            assert!(line <= text.lines().count().max(1) && !expected.is_empty());
+        }
+    }
+}
+
+/// A config file: taken, or refused with a place and words. What is taken makes a station.
+pub fn config(octets: &[u8]) {
+    let Ok(text) = std::str::from_utf8(octets) else { return };
+    match Config::parse(text, "c.toml") {
+        Ok(config) => {
+            let _ = black_box(config.warnings());
+            let mut station = Station::new(
+                carnet_settings::station(&config, Some(stations::GN_ADDRESS)),
+                PersistentState::default(),
+                Rng::new(1),
+                Time::ZERO,
+                stations::WALL,
+            );
+            while station.poll_output().is_some() {}
+            let _ = black_box(station.poll_timeout());
+        }
+        Err(errors) => {
+            let errors = errors.to_string();
+            assert!(errors.starts_with("c.toml"), "{errors}");
+        }
+    }
+}
+
+/// The body of a request to the API. The first octet says which; what is read is written and read the same again.
+pub fn requests(octets: &[u8]) {
+    let Some((&kind, octets)) = octets.split_first() else { return };
+    let reader: fn(&[u8]) -> bool = match kind % 12 {
+        0 => same_again::<model::HandoverRequest>,
+        1 => same_again::<model::SignalRequest>,
+        2 => same_again::<model::DrainRequest>,
+        3 => same_again::<model::RevokeRequest>,
+        4 => same_again::<model::Vehicle>,
+        5 => same_again::<model::DenmRequest>,
+        6 => same_again::<model::AreaRequest>,
+        7 => same_again::<model::AreaRemoval>,
+        8 => same_again::<model::ChannelRequest>,
+        9 => same_again::<model::GnPingRequest>,
+        10 => same_again::<model::GnSendRequest>,
+        _ => same_again::<model::PseudonymRequest>,
+    };
+    let _ = reader(octets);
+}
+
+fn same_again<T: Serialize + DeserializeOwned + PartialEq + Debug>(octets: &[u8]) -> bool {
+    let Ok(value) = serde_json::from_slice::<T>(octets) else { return false };
+    let text = serde_json::to_vec(&value).expect("all of these have a text");
+    let again = serde_json::from_slice::<T>(&text);
+    assert_eq!(again.ok().as_ref(), Some(&value), "{}", String::from_utf8_lossy(&text));
+    true
+}
+
+/// A line of a recording, which `carnet replay` and the simulator read: to a station with every part.
+pub fn recording(octets: &[u8]) {
+    for line in octets.split(|octet| *octet == b'\n').take(64) {
+        same_again::<Output>(line);
+        let _ = black_box(serde_json::from_slice::<recording::Header>(line).is_ok());
+    }
+    stations::replay(octets);
+}
+
+/// What a station finds on the disk or in a store, and what the members of a fleet find there of each other.
+pub fn records(octets: &[u8]) {
+    let Ok(text) = std::str::from_utf8(octets) else { return };
+    if let Some(key) = Key::of(text) {
+        assert_eq!(Key::of(&key.to_string()), Some(key));
+    }
+    if let Some(token) = Token::of(text) {
+        assert_eq!(Token::of(&token.to_text()), Some(token));
+    }
+    if same_again::<PersistentState>(octets) {
+        let state: PersistentState = serde_json::from_slice(octets).expect("just read");
+        stations::start_with(state, WallTime::from_unix_nanos(0));
+        let state: PersistentState = serde_json::from_slice(octets).expect("just read");
+        stations::start_with(state, stations::WALL);
+    }
+}

@@ -1,0 +1,100 @@
+//! A station that believes what is signed, and somebody who has packets of others and changes them, or makes some up.
+//!
+//! Whatever is believed was signed: its octets behind the Basic Header, which is not covered, are those of a packet that a
+//! vehicle with a ticket has sent.
+
+use std::sync::OnceLock;
+
+use carnet_base::Time;
+use carnet_security::keys::Curve;
+use carnet_security::time::Time64;
+use carnet_security::{Handled, Now, Security, unwrapped};
+
+use crate::story::{self, Kind};
+
+#[path = "../../security/tests/suite/support.rs"]
+#[allow(clippy::unwrap_used, dead_code, reason = "of the tests of carnet-security, which use all of it")]
+mod support;
+
+use support::{Pki, at, frame, strict};
+
+/// Octets of the Basic Header.
+const BASIC_HEADER: usize = 4;
+/// Changes of one packet.
+const MOST_CHANGES: usize = 4;
+
+/// What a vehicle has sent within two seconds, with its certificate and without.
+struct Sent {
+    pki: Pki,
+    packets: Vec<Vec<u8>>,
+    /// The same as a receiver has it.
+    plain: Vec<Vec<u8>>,
+}
+
+thread_local! {
+    static SENT: OnceLock<Sent> = const { OnceLock::new() };
+}
+
+fn send() -> Sent {
+    let mut pki = Pki::new(Curve::NistP256);
+    let mut car = pki.car();
+    let mut packets = Vec::new();
+    for round in 0..4 {
+        let now = at(round * 500);
+        packets.extend([car.cam(now), car.denm(now), car.beacon(now)]);
+    }
+    let plain = packets.iter().filter_map(|packet| unwrapped(packet)).collect();
+    Sent { pki, packets, plain }
+}
+
+/// What arrives, and when. A story's frame is a packet from its Basic Header on; what is delivered is one that was sent,
+/// by its number, with changes of three octets each: where, and what the octet there is changed by.
+pub fn secured(octets: &[u8]) {
+    SENT.with(|sent| {
+        let sent = sent.get_or_init(send);
+        let (_, events) = story::read(octets);
+        let mut receiver = sent.pki.receiver(strict());
+        let start = at(2000);
+        let mut now = start;
+        for event in events.take(32) {
+            let nanos = u64::try_from(event.after.as_nanos()).unwrap_or(u64::MAX);
+            now = Now { time: now.time + event.after, date: Time64(now.date.0.saturating_add(nanos / 1000)) };
+            match event.kind {
+                Kind::Deliver => {
+                    let Some((number, changes)) = event.content.split_first() else { continue };
+                    let mut packet = sent.packets[usize::from(*number) % sent.packets.len()].clone();
+                    for change in changes.chunks_exact(3).take(MOST_CHANGES) {
+                        let place = usize::from(u16::from_be_bytes([change[0], change[1]])) % packet.len();
+                        packet[place] ^= change[2];
+                    }
+                    hear(sent, &mut receiver, now, &packet);
+                }
+                Kind::Frame => hear(sent, &mut receiver, now, event.content),
+                _ => believe(sent, &mut receiver, now),
+            }
+        }
+        let (messages, certificates) = receiver.waiting();
+        assert!(messages + certificates <= 1000, "{messages} and {certificates} wait");
+        assert!(receiver.poll_timeout(now.time).is_none_or(|due| due > Time::ZERO));
+    });
+}
+
+fn hear(sent: &Sent, receiver: &mut Security, now: Now, packet: &[u8]) {
+    match receiver.handle_frame(now, frame(packet)) {
+        Ok(Handled::Ready(verified)) => is_one_that_was_sent(sent, &verified.packet),
+        Ok(Handled::Plain) => panic!("a packet in the open is believed: {packet:02x?}"),
+        Ok(Handled::Queued) | Err(_) => {}
+    }
+    believe(sent, receiver, now);
+}
+
+fn believe(sent: &Sent, receiver: &mut Security, now: Now) {
+    while let Some(verified) = receiver.poll_verified(now) {
+        is_one_that_was_sent(sent, &verified.packet);
+    }
+}
+
+fn is_one_that_was_sent(sent: &Sent, packet: &[u8]) {
+    let same = |plain: &Vec<u8>| plain.get(BASIC_HEADER..) == packet.get(BASIC_HEADER..);
+    assert!(sent.plain.iter().any(same), "nobody has signed {packet:02x?}");
+}

@@ -1,0 +1,117 @@
+//! The checked in corpora through every target, as they are and changed: what `make fuzz` does at length and with an eye on
+//! what is reached, on any toolchain. And that `fuzz/` has each target.
+
+#![allow(clippy::disallowed_methods, reason = "tests read files, and the environment")]
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+
+use carnet_base::Rng;
+use carnet_fuzz::{TARGETS, Target};
+
+/// Mutations of each target's corpus: so few that the tests of a debug build do not wait for them.
+const ROUNDS: usize = 200;
+/// Octets of one corpus: it goes into the repository.
+const LARGEST_CORPUS: usize = 200_000;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
+}
+
+/// All targets, or the one that is named; `tools/fuzz coverage` looks at each by itself.
+fn wanted() -> impl Iterator<Item = &'static Target> {
+    let only = std::env::var("CARNET_FUZZ_TARGET").ok();
+    TARGETS.iter().filter(move |target| only.as_deref().is_none_or(|only| only == target.name))
+}
+
+/// The checked in files of a target, by name.
+fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
+    files(&folder().join("corpus").join(target.name))
+}
+
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<_> = entries
+        .map(|entry| {
+            let entry = entry.expect("an entry");
+            (entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path()).expect("a file"))
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// Runs it; what does not hold is said with the octets, so that it can be kept as a file of the corpus.
+fn run(target: &Target, from: &str, octets: &[u8]) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (target.run)(octets))) {
+        let hex: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+        eprintln!("{} does not take this, made of {from}: {hex}", target.name);
+        resume_unwind(panic);
+    }
+}
+
+#[test]
+fn every_file_of_the_corpora() {
+    for target in wanted() {
+        let checked_in = corpus(target);
+        assert!(!checked_in.is_empty(), "{}: no corpus", target.name);
+        let size: usize = checked_in.iter().map(|(_, octets)| octets.len()).sum();
+        assert!(size <= LARGEST_CORPUS, "{}: {size} octets", target.name);
+        // What fuzzing has found besides on this machine.
+        let found = std::env::var_os("CARNET_FUZZ_FOUND").map(|found| Path::new(&found).join(target.name));
+        let found = found.filter(|folder| folder.is_dir()).map(|folder| files(&folder)).unwrap_or_default();
+        for (name, octets) in checked_in.iter().chain(&found) {
+            run(target, name, octets);
+        }
+    }
+}
+
+#[test]
+fn mutations_of_the_corpora() {
+    for target in TARGETS {
+        let files = corpus(target);
+        let mut rng = Rng::new(1);
+        for _ in 0..ROUNDS {
+            let (name, octets) = &files[rng.below(files.len() as u64) as usize];
+            let other = &files[rng.below(files.len() as u64) as usize].1;
+            run(target, name, &mutated(&mut rng, octets, other));
+        }
+    }
+}
+
+fn mutated(rng: &mut Rng, octets: &[u8], other: &[u8]) -> Vec<u8> {
+    let mut octets = octets.to_vec();
+    for _ in 0..=rng.below(4) {
+        if octets.is_empty() {
+            octets.push(rng.u16() as u8);
+        }
+        let at = rng.below(octets.len() as u64) as usize;
+        match rng.below(7) {
+            0 => octets[at] ^= 1 << rng.below(8),
+            1 => octets[at] = rng.u16() as u8,
+            2 => octets[at] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][rng.below(6) as usize],
+            3 => octets.truncate(at),
+            4 => octets.insert(at, rng.u16() as u8),
+            5 => drop(octets.drain(at..(at + 1 + rng.below(8) as usize).min(octets.len()))),
+            _ if !other.is_empty() => {
+                let from = rng.below(other.len() as u64) as usize;
+                octets.splice(at.., other[from..].iter().copied());
+            }
+            _ => {}
+        }
+    }
+    octets
+}
+
+#[test]
+fn each_target_is_a_program() {
+    let manifest = fs::read_to_string(folder().join("Cargo.toml")).expect("a manifest");
+    for target in TARGETS {
+        assert!(manifest.contains(&format!("name = \"{}\"\n", target.name)), "{}", target.name);
+        let program = folder().join("fuzz_targets").join(format!("{}.rs", target.name));
+        let program = fs::read_to_string(program).unwrap_or_else(|error| panic!("{}: {error}", target.name));
+        assert!(program.contains(&format!("::{}(octets)", target.name)), "{}", target.name);
+    }
+    assert_eq!(manifest.matches("[[bin]]").count(), TARGETS.len());
+}

@@ -1,0 +1,183 @@
+//! The beginnings of the corpora of stories: what was recorded, and frames of the captures, in the form of
+//! `carnet_fuzz::story`. `cargo test -p carnet-fuzz --test seeds -- --ignored` writes them into `fuzz/corpus`; needed when
+//! that form has changed.
+
+#![allow(clippy::disallowed_methods, reason = "it writes files")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use carnet_base::LinkMessage;
+use carnet_fuzz::story::{self, Kind};
+use carnet_settings::recording::{Inputs, Line};
+use carnet_station::io::Input;
+use carnet_wire::geonet::{ShortPositionVector, set_destination};
+use serde_json::Value;
+
+/// What the fixtures of the codec's tests share.
+mod common {
+    pub fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
+        digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
+    }
+}
+
+#[path = "../../wire/tests/geonet/fixtures.rs"]
+#[allow(dead_code, reason = "tests of the codec use more of it")]
+mod fixtures;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn write(target: &str, name: &str, octets: &[u8]) {
+    let folder = root().join("fuzz/corpus").join(target);
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join(name), octets).expect("written");
+}
+
+/// A recorded case as a story; `signed`: with a key, which is another one there.
+fn told(choice: u8, signed: bool, lines: impl Iterator<Item = Line>) -> Vec<u8> {
+    let mut story = vec![choice];
+    let mut before = 0;
+    for line in lines {
+        let now = line.time.as_nanos() / 1_000_000;
+        let delay = story::delay(now.saturating_sub(before));
+        before = now.max(before);
+        match line.input {
+            Input::Timeout => story::write(&mut story, Kind::Wait, 0, delay, &[]),
+            Input::Packet(packet) => {
+                let kind = if signed { Kind::Signed } else { Kind::Packet };
+                story::write(&mut story, kind, 0, delay, &packet);
+            }
+            Input::Icmpv6(LinkMessage { interface, source, destination, hop_limit, message, .. }) => {
+                let number = ["w0", "w1", "i0", "h0"].iter().position(|name| *name == interface).unwrap_or(0);
+                let mut content = vec![number as u8, hop_limit];
+                content.extend(source.octets().into_iter().chain(destination.octets()).chain(message));
+                story::write(&mut story, Kind::Icmpv6, 0, delay, &content);
+            }
+            other => {
+                let text = serde_json::to_vec(&other).expect("an input is JSON");
+                story::write(&mut story, Kind::Input, 0, delay, &text);
+            }
+        }
+    }
+    story
+}
+
+#[test]
+#[ignore = "writes into the sources"]
+fn write_what_was_recorded() {
+    let configs = ["home-agent.toml", "home-link.toml", "ipv4.toml", "mobile-router.toml", "implicit.toml"];
+    for standard in ["rfc3963", "rfc4285", "rfc5555", "rfc5648", "rfc6089", "rfc6275"] {
+        for entry in fs::read_dir(root().join("conformance/recorded").join(standard)).expect("cases") {
+            let path = entry.expect("an entry").path();
+            let Some(name) = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .and_then(|name| name.strip_suffix(".in.jsonl"))
+            else {
+                continue;
+            };
+            let text = fs::read_to_string(&path).expect("a case");
+            let head: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("a header");
+            let config = head["config"].as_str().expect("the name of a config");
+            let number = configs.iter().position(|known| *known == config).expect("a config of ours");
+            let (target, choice) =
+                if number < 3 { ("home_agent", number) } else { ("mobile_router", number - 3) };
+            let (_, inputs) = Inputs::open(&path).expect("a recording");
+            let story = told(choice as u8, standard == "rfc4285", inputs.map(|line| line.expect("an input")));
+            write(target, &format!("{standard}-{name}"), &story);
+        }
+    }
+    // A router that registers, moves, loses what it sends, and leaves.
+    for choice in 0..3 {
+        let mut story = vec![choice];
+        let arrives = |story: &mut Vec<u8>, count| {
+            for _ in 0..count {
+                story::write(story, Kind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
+            }
+        };
+        arrives(&mut story, 8);
+        let away = br#"{"interface_gone":{"name":"w0"}}"#;
+        story::write(&mut story, Kind::Input, 0, story::delay(4000), away);
+        arrives(&mut story, 8);
+        story::write(&mut story, Kind::Deliver, 0, story::delay(10), &[story::fate::LOST, 0, 0, 0]);
+        story::write(&mut story, Kind::Wait, 0, story::delay(30_000), &[]);
+        arrives(&mut story, 8);
+        story::write(&mut story, Kind::Input, 0, story::delay(1000), br#"{"command":"shutdown"}"#);
+        arrives(&mut story, 8);
+        write("mobile_router", &format!("registers-{choice}"), &story);
+        let mut drained = story.clone();
+        story::write(&mut drained, Kind::Input, 1, 0, br#"{"command":{"drain":{"to":[],"within_s":60}}}"#);
+        arrives(&mut drained, 8);
+        write("mobile_router", &format!("drained-{choice}"), &drained);
+    }
+}
+
+#[test]
+#[ignore = "writes into the sources"]
+fn write_frames() {
+    let hears = |story: &mut Vec<u8>, packet: &[u8]| {
+        let mut content = vec![2, 0, 0, 0, 0, 9, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        content.extend(packet);
+        story::write(story, Kind::Frame, 0, story::delay(100), &content);
+    };
+    for (number, mut packet) in fixtures::packets().into_iter().enumerate() {
+        let mut story = vec![0];
+        hears(&mut story, &packet);
+        // To this station, where it is to one.
+        let to = ShortPositionVector { address: carnet_fuzz::stations::GN_ADDRESS, ..Default::default() };
+        if set_destination(&mut packet, &to).is_ok() {
+            hears(&mut story, &packet);
+        }
+        story::write(&mut story, Kind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
+        story::write(&mut story, Kind::Wait, 0, story::delay(2000), &[]);
+        write("geonet_station", &format!("frame-{number:02}"), &story);
+    }
+
+    let wishes: [&[u8]; 8] = [
+        br#"{"geonet":{"transport":"single_hop","next_header":2,"traffic_class":0,"store_carry_forward":false,"lifetime_ms":null,"hop_limit":null,"payload":"07d10000"}}"#,
+        br#"{"geonet":{"transport":{"geo_unicast":72620543991349250},"next_header":2,"traffic_class":0,"store_carry_forward":true,"lifetime_ms":1000,"hop_limit":3,"payload":"002a0000c0ffee"}}"#,
+        br#"{"geonet":{"transport":{"geo_broadcast":{"shape":"circle","latitude":488375000,"longitude":21008000,"distance_a":300,"distance_b":0,"angle":0}},"next_header":2,"traffic_class":0,"store_carry_forward":true,"lifetime_ms":1000,"hop_limit":3,"payload":"002a0000c0ffee"}}"#,
+        br#"{"virtual_addresses":{"link":1,"addresses":[["fe80::ff:fe00:1",64]]}}"#,
+        br#"{"lan_addresses":{"interface":"i0","addresses":[["2001:db8:a::1",64]]}}"#,
+        br#"{"channel_busy":600}"#,
+        br#"{"command":"reset_geonet"}"#,
+        br#"{"position":{"timestamp":1002000,"latitude":488375500,"longitude":21008100,"accurate":true,"speed":600,"heading":950}}"#,
+    ];
+
+    let mut story = vec![0];
+    for wish in wishes {
+        serde_json::from_slice::<Input>(wish)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(wish)));
+        story::write(&mut story, Kind::Input, 0, story::delay(300), wish);
+        story::write(&mut story, Kind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
+        story::write(&mut story, Kind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
+    }
+    write("geonet_station", "wishes", &story);
+}
+
+#[test]
+#[ignore = "writes into the sources"]
+fn write_signed() {
+    for number in 0..12_u8 {
+        let mut story = vec![0];
+        let mut arrives = |changes: &[u8]| {
+            let content = [&[number], changes].concat();
+            story::write(&mut story, Kind::Deliver, 0, story::delay(10), &content);
+        };
+        // As it was sent, again, with another hop limit, with another payload.
+        arrives(&[]);
+        arrives(&[]);
+        arrives(&[0, 3, 1]);
+        arrives(&[0, 60, 1]);
+        story::write(&mut story, Kind::Wait, 0, story::delay(4000), &[]);
+        write("secured", &format!("sent-{number:02}"), &story);
+    }
+    for (number, packet) in fixtures::packets().into_iter().enumerate() {
+        let mut story = vec![0];
+        story::write(&mut story, Kind::Frame, 0, story::delay(10), &packet);
+        write("secured", &format!("frame-{number:02}"), &story);
+    }
+}

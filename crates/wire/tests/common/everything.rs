@@ -1,0 +1,155 @@
+//! Octets of IPv6 through every parser, and what is read through every accessor. Whatever the octets are, this comes back,
+//! and what it asserts holds. The fuzz targets `ipv6`, `icmpv6` and `mobility` are these functions.
+
+use std::hint::black_box;
+use std::net::Ipv6Addr;
+
+use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest};
+use carnet_wire::extension::{self, Extensions};
+use carnet_wire::fragment::FragmentHeader;
+use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::ipv6::Header;
+use carnet_wire::mld;
+use carnet_wire::mobility::flow::{FlowActionOption, Identifiers, SubOptions};
+use carnet_wire::mobility::{
+    DirectRoute, Message, MobilityHeader, MobilityOption, Options, PrefixTest, authentication_field,
+};
+use carnet_wire::nd::{
+    AddressRegistration, NdOptions, NeighborAdvertisement, NeighborSolicitation, NestingInformation,
+    RouterAdvertisement, RouterSolicitation, check_header,
+};
+use carnet_wire::prefix_discovery::{PrefixAdvertisement, PrefixSolicitation};
+
+/// As a packet, from its IPv6 header on.
+pub fn packet(octets: &[u8]) {
+    let _ = black_box(Header::parse(octets));
+    if let Ok((header, payload)) = Header::parse_packet(octets) {
+        assert_eq!(payload.len(), usize::from(header.payload_length));
+        assert_eq!(Header::parse(&header.emit()), Ok(header));
+        let _ = black_box(check_header(&header, payload));
+    }
+    let _ = black_box(icmpv6::echo_reply(octets));
+    let _ = black_box(icmpv6::may_answer(octets));
+    if let Some((_, offset, _)) = extension::upper_layer(octets) {
+        assert!(offset <= octets.len());
+    }
+    match mld::Message::parse_packet(octets) {
+        Some(Ok((_, mld::Message::Report(records)))) => {
+            let sources: usize = records.iter().map(|record| record.sources.iter().count()).sum();
+            assert!(sources * 16 <= octets.len());
+        }
+        other => {
+            let _ = black_box(other);
+        }
+    }
+    match Extensions::parse(octets) {
+        Ok(extensions) => {
+            assert!(extensions.offset <= octets.len());
+            if let Some(at) = extensions.home_address_offset {
+                assert_eq!(octets[at], extension::HOME_ADDRESS_OPTION);
+                assert_eq!(octets[at + 2..at + 18], extensions.home_address.expect("both").octets());
+            }
+            icmpv6(&octets[extensions.offset..]);
+            mobility(&octets[extensions.offset..]);
+        }
+        Err(error) => {
+            let _ = black_box(error.to_string());
+            if let Some(problem) = error.parameter_problem(40) {
+                let ErrorMessage::ParameterProblem { pointer, .. } = problem else {
+                    panic!("not a parameter problem: {problem:?}")
+                };
+                assert!((pointer as usize) < octets.len());
+                let _ = black_box(icmpv6::may_answer_with(problem, octets));
+                let a = Ipv6Addr::LOCALHOST;
+                assert!(icmpv6::error_packet(a, a, problem, octets).len() <= 1280);
+            }
+        }
+    }
+}
+
+/// As a Fragment header or an ICMPv6 message.
+pub fn icmpv6(octets: &[u8]) {
+    let _ = black_box(FragmentHeader::parse(octets));
+    let _ = black_box(icmpv6::parse_error(octets));
+    let _ = black_box(RouterSolicitation::parse(octets));
+    let _ = black_box(NeighborSolicitation::parse(octets));
+    let _ = black_box(NeighborAdvertisement::parse(octets));
+    let _ = black_box(AddressRegistration::of(octets));
+    let _ = black_box(DiscoveryRequest::parse(octets));
+    let _ = black_box(PrefixSolicitation::parse(octets));
+    if let Ok(advertisement) = RouterAdvertisement::parse(octets) {
+        assert!(advertisement.options().count() * 8 <= octets.len());
+        for option in advertisement.options() {
+            let _ = black_box(NestingInformation::read(&option));
+        }
+    }
+    if let Ok(advertisement) = PrefixAdvertisement::parse(octets) {
+        assert!(advertisement.options.count() * 8 <= octets.len());
+    }
+    // What is read of an option is written and read the same again.
+    if let Ok(options) = NdOptions::parse(octets) {
+        for option in options {
+            let mut again = Vec::new();
+            option.emit_into(&mut again);
+            let read = NdOptions::parse(&again).expect("just written").next();
+            assert_eq!(read, Some(option));
+        }
+    }
+    if let Ok(reply) = DiscoveryReply::parse(octets) {
+        assert_eq!(reply.addresses().count() * 16 + 8, octets.len());
+    }
+}
+
+/// As a Mobility Header, or as options of one.
+pub fn mobility(octets: &[u8]) {
+    let local = Ipv6Addr::LOCALHOST;
+    let _ = black_box(MobilityHeader::parse_verified(octets, local, local));
+    if let Ok(options) = Options::parse(octets) {
+        look_at(options);
+    }
+    let _ = black_box(SubOptions::parse(octets));
+    let _ = black_box(Identifiers::parse(octets, "identifiers").map(|list| list.iter().count()));
+    let _ = black_box(FlowActionOption::read(&FlowActionOption::option(octets)));
+    if let Ok(header) = MobilityHeader::parse(octets) {
+        assert!(header.octets().len().is_multiple_of(8));
+        let _ = black_box(header.verify_checksum(local, local));
+        if let Ok(message) = DirectRoute::parse(&header) {
+            let again = message.octets();
+            let again = MobilityHeader::parse(&again).expect("just written");
+            assert_eq!(DirectRoute::parse(&again), Ok(message));
+        }
+        if let Ok(test) = PrefixTest::parse(&header) {
+            let again = test.packet(local, local, 64);
+            let again = MobilityHeader::parse(&again[40..]).expect("just written");
+            assert_eq!(PrefixTest::parse(&again), Ok(test));
+        }
+        match header.message() {
+            Ok(Message::BindingUpdate(update)) => look_at(update.options),
+            Ok(Message::BindingAcknowledgement(acknowledgement)) => look_at(acknowledgement.options),
+            Ok(Message::Heartbeat(heartbeat)) => look_at(heartbeat.options),
+            Ok(Message::BindingRefreshRequest(request)) => look_at(request.options),
+            Ok(Message::BindingRevocation(revocation)) => look_at(revocation.options),
+            Ok(Message::HomeAgentSwitch(switch)) => {
+                assert!(switch.addresses().count() * 16 <= octets.len());
+            }
+            other => {
+                let _ = black_box(other);
+            }
+        }
+    }
+    if let Ok(Some(field)) = authentication_field(octets) {
+        assert_eq!(field.covered.end, field.data.start);
+        assert!(field.data.end <= octets.len());
+        let pieces = field.covered_octets(octets).expect("the same octets");
+        assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), field.covered.len());
+    }
+}
+
+fn look_at(options: Options<'_>) {
+    for option in options.iter().flatten() {
+        let _ = black_box((option.option_type(), option.data_length(), FlowActionOption::read(&option)));
+        if let MobilityOption::FlowIdentification { sub_options, .. } = option {
+            let _ = black_box(SubOptions::parse(sub_options));
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Octets of GeoNetworking through every parser. Whatever they are, this comes back, and what it asserts holds. The fuzz
+//! target `geonet` is this function.
+
+use std::hint::black_box;
+
+use carnet_wire::btp::{BtpA, BtpB};
+use carnet_wire::geonet::{
+    BasicHeader, CommonHeader, Error, ExtendedHeader, Frame, HeaderType, Lifetime, Packet,
+    ShortPositionVector, set_destination, set_lifetime, set_remaining_hop_limit,
+};
+
+/// Puts octets through every function that takes some; what it asserts holds whatever they are. Returns whether
+/// they are a packet.
+pub fn everything(octets: &[u8]) -> bool {
+    let _ = black_box((BasicHeader::parse(octets), CommonHeader::parse(octets)));
+    let _ = black_box((BtpA::parse(octets), BtpB::parse(octets)));
+    for header_type in 0..=0x62 {
+        let header_type = HeaderType::from_octet(header_type);
+        if let Ok(extended) = ExtendedHeader::parse(header_type, octets) {
+            assert_eq!(extended.header_type(), header_type);
+            assert!(extended.len() <= octets.len());
+        }
+    }
+    match Frame::parse(octets) {
+        Ok(Frame::Secured(secured)) => assert_eq!(secured.envelope, &octets[4..]),
+        Ok(Frame::Plain(packet)) => {
+            assert_eq!(Packet::parse(octets), Ok(packet));
+            assert!(packet.len() == octets.len() || octets.len() <= 46);
+            assert_eq!(packet.payload, &octets[packet.payload_offset()..packet.len()]);
+        }
+        Err(error) => {
+            assert_ne!(error, Error::Secured);
+            assert!(!error.to_string().is_empty());
+        }
+    }
+    let mut copy = octets.to_vec();
+    let _ = black_box(set_destination(&mut copy, &ShortPositionVector::default()));
+    let _ = black_box(set_remaining_hop_limit(&mut copy, 0));
+    let _ = black_box(set_lifetime(&mut copy, Lifetime::ZERO));
+    let Ok(packet) = Packet::parse(octets) else { return false };
+    let again = packet.emit();
+    assert_eq!(again.len(), packet.len());
+    assert_eq!(Packet::parse(&again), Ok(packet));
+    true
+}
