@@ -32,10 +32,14 @@ use crate::store::{
 
 /// Changes in one transaction; etcd takes 128 by default, and one is the owner's key.
 const MOST_CHANGES: usize = 100;
+/// Octets of their keys and values; etcd takes a request of 1.5 MiB by default. A single change is sent however long it is.
+const MOST_OCTETS: usize = 1 << 20;
 /// How often a member that waits says so.
 const HELLO: Duration = Duration::from_secs(1);
 /// After so long without it, it is gone.
 const GONE: Duration = Duration::from_secs(3);
+/// How often the time doubles for which a member says nothing whose home agent fails again and again.
+const MOST_DOUBLINGS: u32 = 8;
 
 /// What the operator says of a seat, and of this member.
 #[derive(Debug, Clone)]
@@ -54,7 +58,8 @@ pub struct SeatConfig {
     pub patience: Duration,
     /// How long a member that is to have the seat has to have been there before it is given it.
     pub settled: Duration,
-    /// How long this member does not take the seat after its home agent has failed.
+    /// How long this member does not take the seat after its home agent has failed. It does not ask to be given it, either: for
+    /// so long at first, and twice as long each time that it fails soon after.
     pub rest: Duration,
 }
 
@@ -183,6 +188,12 @@ pub struct Seat {
     agent: Agent,
     /// When this member may take the seat again.
     rested: Time,
+    /// When it may ask for it again.
+    shy: Time,
+    /// How often its home agent has failed, none having worked for long in between.
+    failures: u32,
+    /// Since when it works.
+    works: Option<Time>,
     /// Whether it never will.
     retired: bool,
     outputs: VecDeque<Output>,
@@ -206,6 +217,9 @@ impl Seat {
             flight: None,
             agent: Agent::Stopped,
             rested: now,
+            shy: now,
+            failures: 0,
+            works: None,
             retired: false,
             outputs: VecDeque::from([Output::Follow]),
         }
@@ -273,6 +287,10 @@ impl Seat {
                     self.owner =
                         (if value.is_some() { revision } else { 0 }, value.as_deref().and_then(Token::of));
                     self.heard = now;
+                    // Who has it does not wait for it; if it fails there, the time in which it settles begins anew.
+                    if let Some(token) = &self.owner.1 {
+                        self.others.remove(&token.member);
+                    }
                 }
                 (Key::Record(key), Some(value)) => drop(self.records.insert(key, value)),
                 (Key::Record(key), None) => drop(self.records.remove(&key)),
@@ -327,6 +345,7 @@ impl Seat {
         if let Some(hold) = &mut self.hold {
             hold.working = true;
             hold.beaten = Time::ZERO;
+            self.works = Some(now);
         }
         self.look(now);
     }
@@ -338,11 +357,24 @@ impl Seat {
         }
         self.agent = Agent::Stopped;
         self.rested = now + self.config.rest;
+        let long = self.config.rest + self.config.settled;
+        if self.works.take().is_some_and(|since| now.saturating_since(since) > long) {
+            self.failures = 0;
+        }
+        self.shy = now + self.config.rest * (1 << self.failures.min(MOST_DOUBLINGS));
+        self.failures = self.failures.saturating_add(1);
         self.outputs.push_back(Output::Note(format!("the home agent has ended: {why}")));
         if let Some(hold) = &mut self.hold {
             hold.commits.clear();
             hold.leaving = Some(None);
         }
+        self.look(now);
+    }
+
+    /// Takes note that a home agent that was to be ready has ended: until there has been none such for a while, this member
+    /// neither takes the seat nor asks for it.
+    pub fn handle_unready(&mut self, now: Time) {
+        self.rested = self.rested.max(now + self.config.rest);
         self.look(now);
     }
 
@@ -459,7 +491,11 @@ impl Seat {
         self.look_at_agent(now);
         if now >= self.hello {
             self.hello = now + HELLO;
-            if self.known.is_some() && self.hold.is_none() && now >= self.rested && !self.retired {
+            if self.known.is_some()
+                && self.hold.is_none()
+                && now >= self.rested.max(self.shy)
+                && !self.retired
+            {
                 self.outputs.push_back(Output::Hello(self.process.to_string()));
             }
         }
@@ -528,7 +564,7 @@ impl Seat {
         let state = if hold.working { TokenState::Working } else { TokenState::Starting };
         let revision = hold.revision;
         if let Some((number, changes)) = hold.commits.front_mut() {
-            let rest = changes.split_off(changes.len().min(MOST_CHANGES));
+            let rest = changes.split_off(as_many_as_fit(changes));
             let piece = std::mem::replace(changes, rest);
             let completes = changes.is_empty().then_some(*number);
             if completes.is_some() {
@@ -576,4 +612,14 @@ impl Seat {
         self.flight =
             Some(Flight { id, first: id, transaction, sent: now, again: now + self.config.beat, completes });
     }
+}
+
+/// How many of these go in one transaction: at least one, if there is one.
+fn as_many_as_fit(changes: &[Change]) -> usize {
+    let mut octets = 0;
+    let fits = |(key, value): &&Change| {
+        octets += key.len() + value.as_ref().map_or(0, String::len);
+        octets <= MOST_OCTETS
+    };
+    changes.iter().take(MOST_CHANGES).take_while(fits).count().max(changes.len().min(1))
 }

@@ -195,6 +195,32 @@ fn when_a_machine_dies_the_other_has_its_bindings() {
     println!("the longest silence: {:?}", report.silence);
 }
 
+/// A server of the store that loses its power says nothing, and neither does a watch that was there: the member would know
+/// nothing of what is changed since, for ever, and have the seat without being able to begin.
+#[test]
+fn a_member_whose_watch_is_gone_without_a_word_takes_the_seat_nevertheless() {
+    let Some(fleet) = Fleet::new() else { return };
+    let (mut members, _router) = started(&fleet);
+    let found = fleet.other.output(&["ss", "-Htn", "state", "established", "dport", "=", ":2379"]);
+    let found = String::from_utf8(found.stdout).expect("text");
+    let ports: Vec<&str> =
+        found.lines().filter_map(|line| line.split_whitespace().nth(2)?.rsplit(':').next()).collect();
+    assert!(!ports.is_empty(), "bruno watches: {found:?}");
+    let rules = format!(
+        "add table inet cut\n\
+         add chain inet cut in {{ type filter hook input priority 0; }}\n\
+         add rule inet cut in tcp dport {{ {} }} drop\n",
+        ports.join(", ")
+    );
+    let file = fleet.bed.scratch.path("cut.nft");
+    fs::write(&file, rules).expect("a file");
+    let cut = fleet.other.output(&["nft", "--file", file.to_str().expect("a path")]);
+    assert!(cut.status.success(), "{}", String::from_utf8_lossy(&cut.stderr));
+    members[0].die();
+    fleet.bed.core.ip("link set ha down");
+    wait_until("the other has the binding", seconds(30), || members[1].has_the_router());
+}
+
 /// Without the store nothing new is acknowledged, but what is there goes on; with it, everything does.
 #[test]
 fn without_the_store_traffic_flows_and_registrations_wait() {
@@ -203,8 +229,10 @@ fn without_the_store_traffic_flows_and_registrations_wait() {
     let echo = fleet.bed.echo(50);
     echo.flows();
     let store = Pid::from_raw(fleet.store.id().cast_signed());
+    // When they began it may not have been there yet.
+    let before = anna.log().len();
     kill(store, Signal::SIGSTOP).expect("etcd");
-    wait_until("the store is missed", seconds(20), || anna.log().contains("the store cannot be"));
+    wait_until("the store is missed", seconds(20), || anna.log()[before..].contains("the store cannot be"));
     router.ask(&["handover", "wwan0"]);
     echo.flows();
     kill(store, Signal::SIGCONT).expect("etcd");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use carnet_fleet::{Role, SeatConfig};
+use carnet_fleet::{Key, Role, SeatConfig};
 
 use crate::world::World;
 
@@ -161,4 +161,38 @@ fn who_is_to_have_the_seat_gets_it_back_without_a_gap() {
         world.working() == [0]
     });
     back.expect("it gets it back");
+}
+
+/// What it says of itself is that it lives, and that is not enough.
+#[test]
+fn a_member_whose_home_agent_does_not_work_does_not_disturb_who_works() {
+    for begins in [true, false] {
+        let mut world = World::new(1, quickly_settled);
+        world.members[0].broken = true;
+        if !begins {
+            world.spoil(0);
+        }
+        world.until(MINUTE, |world| world.working() == [1]).expect("the second has the seat");
+        world.run(10 * MINUTE);
+        assert_eq!(world.working(), [1]);
+        let disturbed = world.takeovers;
+        // Twice as long in between each time; nobody is given the seat who says that there is no home agent for it.
+        assert!(disturbed <= if begins { 8 } else { 1 }, "{disturbed} times");
+        world.members[0].broken = false;
+        if begins {
+            world.until(30 * MINUTE, |world| world.working() == [0]).expect("it is tried again");
+        }
+    }
+}
+
+/// etcd bounds the octets of a request, too: what it never takes would be in the way of everything behind it.
+#[test]
+fn a_commit_of_much_goes_in_pieces() {
+    let mut world = settled(1);
+    let long = "1".repeat(100_000);
+    let changes = (0..50).map(|one| (format!("2001:db8:2::{one:x}"), Some(long.clone()))).collect();
+    world.commit(0, changes);
+    let last = Key::Record("2001:db8:2::31".into());
+    world.until(MINUTE, |world| world.store.keys.contains_key(&last)).expect("all is stored");
+    assert_eq!(world.working(), [0]);
 }

@@ -26,6 +26,10 @@ enum Next {
     Works(usize, u64),
     /// It registers a router.
     Registers(usize, u64),
+    /// It fails before it works.
+    Fails(usize, u64),
+    /// One that was to be ready has ended.
+    Unready(usize),
     Timeout(usize, u64),
     Start(usize),
     Heal(usize),
@@ -55,6 +59,8 @@ pub struct Member {
     pub seat: Option<Seat>,
     pub agent: Option<Agent>,
     pub cut: bool,
+    /// Its home agent does not come to work.
+    pub broken: bool,
     /// Which life of the process; what was for an earlier one is lost.
     life: u64,
     watch: u64,
@@ -97,6 +103,7 @@ impl World {
                 seat: None,
                 agent: None,
                 cut: false,
+                broken: false,
                 life: 0,
                 watch: 0,
                 drift: rng.below(20_000) as i64 - 10_000,
@@ -254,6 +261,15 @@ impl World {
                 self.at(Duration::ZERO, Next::Registers(member, life));
             }
             Next::Registers(member, life) => self.register(member, life),
+            Next::Fails(member, life)
+                if self.members[member].agent.as_ref().is_some_and(|agent| agent.life == life) =>
+            {
+                self.fail(member);
+            }
+            Next::Unready(member) => {
+                self.with(member, |seat, now| seat.handle_unready(now));
+                self.at(Duration::from_secs(1), Next::Unready(member));
+            }
             Next::Timeout(member, number) if self.members[member].timeout == number => {
                 self.with(member, |seat, now| seat.handle_timeout(now));
             }
@@ -320,6 +336,8 @@ impl World {
             events.push(Event { key, value });
         }
         assert!(seen.len() <= 128, "etcd takes no more");
+        let octets = |event: &Event| event.value.as_ref().map_or(0, String::len);
+        assert!(events.iter().map(octets).sum::<usize>() < 3 << 19, "etcd takes no more");
         for (member, watch) in self.store.watches.clone() {
             // All of a watch come the same way, one after the other.
             let delay = Duration::from_micros(500);
@@ -423,7 +441,8 @@ impl World {
         self.members[member].agent =
             Some(Agent { life, records, works: false, number: 0, waiting: VecDeque::new() });
         let ready = self.rng.duration(Duration::from_millis(20), Duration::from_millis(100));
-        self.at(ready, Next::Works(member, life));
+        let next = if self.members[member].broken { Next::Fails } else { Next::Works };
+        self.at(ready, next(member, life));
     }
 
     fn acknowledge(&mut self, member: usize, number: u64) {
@@ -450,6 +469,16 @@ impl World {
     /// A member is told to end, and lives as long as its home agent takes to.
     pub fn retire(&mut self, member: usize) {
         self.with(member, |seat, now| seat.retire(now));
+    }
+
+    /// From now on no home agent of this member gets ready.
+    pub fn spoil(&mut self, member: usize) {
+        self.at(Duration::ZERO, Next::Unready(member));
+    }
+
+    /// The home agent of a member has this to store.
+    pub fn commit(&mut self, member: usize, changes: Vec<Change>) {
+        self.with(member, |seat, now| seat.commit(now, u64::MAX, changes));
     }
 
     /// Gives a seat up on purpose.

@@ -1,7 +1,7 @@
 //! The store, in etcd: its JSON gateway (`/v3/kv/txn`, `/v3/kv/range`, `/v3/kv/put`, `/v3/watch`) over HTTP/1.1.
 //!
-//! Keys and values are Base64 there, and 64-bit numbers are text. Whatever goes wrong with a transaction after it may have
-//! been sent is [`Outcome::Unknown`]. Answers are bounded: what the store says that is longer than [`LONGEST`] is an error.
+//! Keys and values are Base64 there, and 64-bit numbers are text. Whatever goes wrong with a transaction, it may
+//! have been made. Answers are bounded: what the store says that is longer than [`LONGEST`] is an error.
 //!
 //! Left out: TLS and etcd's own users. The store's port is the fleet's alone: by addresses, or in a tunnel.
 
@@ -182,18 +182,10 @@ impl Connection {
     }
 
     /// Makes a transaction.
-    pub async fn transact(
-        &mut self,
-        prefix: &Prefix,
-        transaction: &Transaction,
-    ) -> (Outcome, Option<String>) {
-        match self.try_transact(prefix, transaction).await {
-            Ok(outcome) => (outcome, None),
-            Err(error) => (Outcome::Unknown, Some(format!("{error:#}"))),
-        }
-    }
-
-    async fn try_transact(&mut self, prefix: &Prefix, transaction: &Transaction) -> anyhow::Result<Outcome> {
+    ///
+    /// # Errors
+    /// When nobody knows whether it is made.
+    pub async fn transact(&mut self, prefix: &Prefix, transaction: &Transaction) -> anyhow::Result<Outcome> {
         let owner = prefix.name(&Key::Owner);
         let put = |key: &str, value: &str| json!({"request_put": {"key": key, "value": encoded(value)}});
         let mut success = vec![put(&owner, &transaction.token.to_text())];

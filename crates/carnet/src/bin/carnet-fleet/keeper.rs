@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use carnet_base::Time;
 use carnet_fleet::{
     Event, Key, Outcome, Output, RequestId, Revision, Role, Seat, SeatConfig, Snapshot, Transaction,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
@@ -19,6 +20,11 @@ use crate::etcd::{Connection, Prefix, Server};
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two attempts to follow the store.
 const AGAIN: Duration = Duration::from_millis(200);
+/// A watch that says nothing for so long is one of a server that has gone without a word: whoever waits for the seat writes each
+/// second, and whoever has it more often.
+const SILENT: Duration = Duration::from_secs(3);
+/// Attempts at one transaction at the same time.
+const ATTEMPTS: usize = 4;
 
 /// What the store says.
 #[derive(Debug)]
@@ -62,6 +68,7 @@ pub struct Keeper {
     from_store: UnboundedSender<FromStore>,
     following: Option<JoinHandle<()>>,
     follows: u64,
+    silent: Duration,
     blind: bool,
     process: Process,
     role: Role,
@@ -73,9 +80,10 @@ impl Keeper {
     pub fn new(name: String, config: SeatConfig, process: u64, place: Place, recipe: Recipe) -> Keeper {
         let (transactions, to_make) = unbounded_channel();
         let (from_store, store) = unbounded_channel();
-        tokio::spawn(make(place.clone(), config.beat, to_make, from_store.clone()));
+        tokio::spawn(make(name.clone(), place.clone(), config.lease, to_make, from_store.clone()));
         Keeper {
             member: config.member.clone(),
+            silent: SILENT + config.beat * 2,
             seat: Seat::new(config, process, Time::ZERO),
             name,
             began: Instant::now(),
@@ -186,6 +194,8 @@ impl Keeper {
     fn hear_agent(&mut self, news: agent::News) {
         let now = self.now();
         match news {
+            // What one says that has been told to end is not said of the next.
+            agent::News::Working | agent::News::Commit(..) if !matches!(self.process, Process::Runs(_)) => {}
             agent::News::Working => {
                 info!("seat {}: the home agent works", self.name);
                 self.seat.handle_working(now);
@@ -206,6 +216,7 @@ impl Keeper {
                     }
                     Process::Waits(_) | Process::None(..) => {
                         warn!("seat {}: a home agent that waits has ended: {why}", self.name);
+                        self.seat.handle_unready(now);
                     }
                 }
             }
@@ -269,13 +280,14 @@ impl Keeper {
         let first = self.follows == 0;
         self.follows += 1;
         let (place, tell, number) = (self.place.clone(), self.from_store.clone(), self.follows);
+        let silent = self.silent;
         self.following = Some(tokio::spawn(async move {
             if !first {
                 sleep(AGAIN).await;
             }
             // Another one each time.
             let server = &place.servers[number as usize % place.servers.len()];
-            let error = match follow(server, &place.prefix, number, &tell).await {
+            let error = match follow(server, &place.prefix, number, silent, &tell).await {
                 Ok(never) => match never {},
                 Err(error) => error,
             };
@@ -310,6 +322,7 @@ async fn follow(
     server: &Server,
     prefix: &Prefix,
     number: u64,
+    silent: Duration,
     tell: &UnboundedSender<FromStore>,
 ) -> anyhow::Result<std::convert::Infallible> {
     let snapshot = Connection::to(server).await?.read(prefix).await?;
@@ -318,45 +331,77 @@ async fn follow(
     let mut watch = Connection::to(server).await?.watch(prefix, known).await?;
     tell.send(FromStore::Snapshot(number, snapshot))?;
     loop {
-        let changes = watch.next().await?;
+        let changes = timeout(silent, watch.next()).await;
+        let changes = changes.with_context(|| format!("{} says nothing any more", server.0))??;
         tell.send(FromStore::Events(number, changes))?;
     }
 }
 
-/// Makes one transaction after the other. The seat asks again for what takes too long: only the latest counts.
+/// Makes one transaction after the other. The seat asks again for what takes too long, and the next server is tried then; the
+/// attempts before it go on, for a store that is slow answers each of them late.
 async fn make(
+    name: String,
     place: Place,
     patience: Duration,
     mut to_make: UnboundedReceiver<(RequestId, Transaction)>,
     tell: UnboundedSender<FromStore>,
 ) {
-    let (mut connection, mut turn) = (None, 0);
-    while let Some(mut latest) = to_make.recv().await {
-        while let Ok(later) = to_make.try_recv() {
-            latest = later;
-        }
-        let (id, transaction) = latest;
-        let server = &place.servers[turn % place.servers.len()];
-        let attempt = async {
-            let mut open = match connection.take() {
-                Some(open) => open,
-                None => Connection::to(server).await.ok()?,
-            };
-            let (outcome, _) = open.transact(&place.prefix, &transaction).await;
-            (outcome != Outcome::Unknown).then_some((open, outcome))
-        };
-        let outcome = match timeout(patience, attempt).await.ok().flatten() {
-            Some((open, outcome)) => {
-                connection = Some(open);
-                outcome
+    let (mut attempts, mut connection, mut turn) = (JoinSet::new(), None, 0);
+    let mut failing = false;
+    loop {
+        tokio::select! {
+            asked = to_make.recv(), if attempts.len() < ATTEMPTS => {
+                let Some(mut latest) = asked else { return };
+                while let Ok(later) = to_make.try_recv() {
+                    latest = later;
+                }
+                if !attempts.is_empty() {
+                    turn += 1;
+                }
+                let server = place.servers[turn % place.servers.len()].clone();
+                let attempt = attempt(server, place.prefix.clone(), connection.take(), latest);
+                attempts.spawn(async move { timeout(patience, attempt).await.ok() });
             }
-            None => {
-                turn += 1;
-                Outcome::Unknown
-            }
-        };
-        if tell.send(FromStore::Outcome(id, outcome)).is_err() {
-            return;
+            Some(ended) = attempts.join_next() => match ended.ok().flatten() {
+                Some(Ok((open, id, outcome))) => {
+                    connection = Some(open);
+                    // What the others ask for has been made, or never will be; so has what is asked again.
+                    attempts = JoinSet::new();
+                    while to_make.try_recv().is_ok() {}
+                    if std::mem::take(&mut failing) {
+                        info!("seat {name}: the store takes transactions again");
+                    }
+                    if tell.send(FromStore::Outcome(id, outcome)).is_err() {
+                        return;
+                    }
+                }
+                Some(Err(error)) => {
+                    turn += 1;
+                    if !std::mem::replace(&mut failing, true) {
+                        warn!("seat {name}: the store does not take a transaction: {error:#}");
+                    }
+                }
+                // No answer in time.
+                None => turn += 1,
+            },
         }
     }
 }
+
+/// One attempt at a transaction.
+async fn attempt(
+    server: Server,
+    prefix: Prefix,
+    open: Option<Connection>,
+    (id, transaction): (RequestId, Transaction),
+) -> anyhow::Result<(Connection, RequestId, Outcome)> {
+    let mut open = match open {
+        Some(open) => open,
+        None => Connection::to(&server).await?,
+    };
+    let outcome = open.transact(&prefix, &transaction).await.with_context(|| server.0.clone())?;
+    Ok((open, id, outcome))
+}
+
+#[cfg(test)]
+mod tests;
