@@ -112,7 +112,7 @@ enum Command {
         bench: PathBuf,
         /// The file to write.
         table: PathBuf,
-        /// Another bench.json, of which the takeovers and faults are taken.
+        /// Another bench.json: what it has measured stands in the place of the same here.
         #[arg(long, value_name = "BENCH")]
         with: Vec<PathBuf>,
     },

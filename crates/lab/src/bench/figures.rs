@@ -59,6 +59,61 @@ pub struct Bench {
     pub faults: Vec<FaultsFigure>,
     /// How the targets fare.
     pub targets: Vec<Target>,
+    /// Of which other runs figures are among these, and which.
+    #[serde(default)]
+    pub others_runs: Vec<String>,
+}
+
+impl Bench {
+    /// Puts what another run has measured in the place of the same here: all ways of what is compared with each other in one
+    /// run, and way by way what stands for itself.
+    pub fn take(&mut self, other: Bench) {
+        let mut taken = Vec::new();
+        let mut whole = |what: &'static str, is_there: bool| {
+            if is_there {
+                taken.push(what);
+            }
+            is_there
+        };
+        if whole("packets per second", !other.packets.is_empty()) {
+            self.packets = other.packets;
+        }
+        if whole("TCP", !other.tcp.is_empty()) {
+            self.tcp = other.tcp;
+        }
+        if whole("round-trip times", !other.rtt.is_empty()) {
+            self.rtt = other.rtt;
+        }
+        if whole("processor time", !other.cpu.is_empty()) {
+            self.cpu = other.cpu;
+        }
+        if whole("handovers", !other.handover.is_empty()) {
+            self.handover = other.handover;
+        }
+        if whole("many bindings", !other.bindings.is_empty()) {
+            (self.bindings, self.starts) = (other.bindings, other.starts);
+        }
+        whole("registrations", put(&mut self.registrations, other.registrations, |figure| figure.path));
+        whole("attacks", put(&mut self.attacks, other.attacks, |figure| figure.path));
+        whole("takeovers", put(&mut self.takeovers, other.takeovers, |figure| figure.path));
+        whole("faults", put(&mut self.faults, other.faults, |figure| figure.path));
+        let machine = &other.machine;
+        let commit = machine.commit.as_ref().map_or(String::new(), |commit| format!(" ({commit})"));
+        let disturbed = match &other.disturbed[..] {
+            [] => String::new(),
+            all => format!(", where {}", all.join(" and ")),
+        };
+        let (what, carnet) = (taken.join(", "), &machine.carnet);
+        self.others_runs.push(format!("{what}: {}, {carnet}{commit}{disturbed}", other.time));
+    }
+}
+
+/// Puts figures in the place of those of the same path; says whether there are any.
+fn put<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> bool {
+    here.retain(|figure| !others.iter().any(|other| path(other) == path(figure)));
+    let some = !others.is_empty();
+    here.extend(others);
+    some
 }
 
 /// A way.

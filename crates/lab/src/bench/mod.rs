@@ -402,9 +402,7 @@ pub fn page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<String> 
     };
     let mut bench = read(file)?;
     for file in with {
-        let other = read(file)?;
-        bench.takeovers.extend(other.takeovers);
-        bench.faults.extend(other.faults);
+        bench.take(read(file)?);
     }
     bench.targets = targets::judge(&bench);
     Ok(format!(

@@ -83,6 +83,11 @@ pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyho
         Some(&world.node("ha")),
         "route add 2001:dbb::/32 via 2001:db8:f0::2\nroute add 2001:dbc::/32 via 2001:db8:f0::2\n",
     )?;
+    // Answers are heard on the link. What the kernel there would say of each, in the home agent's time, is left out.
+    topology::batch(
+        Some(&world.node("mr")),
+        "route add blackhole 2001:dbb::/32\nroute add blackhole 2001:dbc::/32\n",
+    )?;
     world.start("ha", config, programs)?;
     let World { stations, daemons, .. } = &mut world;
     let (Some(station), Some(daemon)) = (stations.last(), daemons.last_mut()) else {

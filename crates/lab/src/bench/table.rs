@@ -59,6 +59,9 @@ pub fn text(bench: &Bench) -> String {
     for why in bench.machine.warning().iter().chain(&bench.disturbed) {
         let _ = writeln!(text, "**Not to be relied on: {why}.**\n");
     }
+    for run in &bench.others_runs {
+        let _ = writeln!(text, "Of another run on this machine: {run}.\n");
+    }
     for path in &bench.paths {
         let missing =
             path.missing.as_ref().map_or(String::new(), |why| format!(" (not measured here: {why})"));
