@@ -8,7 +8,7 @@ BENCH_ARGS ?=
 CARNET_PYTHON ?= /usr/bin/python3
 export CARNET_PYTHON
 
-.PHONY: fuzz faults test-api test-web evaluation evaluation-kernel evaluation-page help demo figures test test-kernel test-radio conformance lint build bench bench-figures bench-registrations bench-attack bench-takeover bench-geonet bench-micro bench-security security sim sim-smoke sim-paper sim-all deb test-deb clean
+.PHONY: fuzz faults test-api test-web evaluation evaluation-kernel evaluation-page help demo figures test test-kernel test-radio conformance lint build bench bench-figures bench-registrations bench-attack bench-takeover bench-geonet bench-micro bench-messages bench-security security sim sim-smoke sim-paper sim-all deb test-deb clean
 
 help:
 	@echo 'make demo    a mobile router moves between two access networks; shows what its host feels (1 minute)'
@@ -19,7 +19,9 @@ help:
 	@echo 'make test-api  made-up requests against a real station, by docs/openapi.json (schemathesis; half a minute)'
 	@echo 'make test-web  the dashboard in Chromium, against real stations (pictures in out/web; half a minute)'
 	@echo 'make test-fleet  the dashboard with 200 routers: how soon it is there, how long an update takes (pictures in out/web; half a minute)'
-	@echo 'make fuzz    millions of packets and configs that were right once (FUZZ_ROUNDS=1000000 of each kind)'
+	@echo 'make fuzz    every parser and whole stations, guided by coverage (FUZZ_SECONDS=60 of a processor each; 1440 over night)'
+	@echo 'make fuzz-coverage  what the corpora of make fuzz reach: out/fuzz-coverage'
+	@echo 'make mutations  millions of packets and configs that were right once (FUZZ_ROUNDS=1000000 of each kind)'
 	@echo 'make faults  10,000 bad days of routers and home agents, in virtual time'
 	@echo 'make test-eval  the Python package of the evaluation: installed, its types, a session as in a notebook (10 seconds)'
 	@echo 'make lint    format, clippy, documentation, conventions'
@@ -29,6 +31,7 @@ help:
 	@echo 'make bench-takeover  one of three home agents is killed under the traffic of 1000 routers; 200 random faults of them (with etcd; 40 minutes)'
 	@echo 'make bench-geonet   how fast the real program forwards GeoNetworking packets (5 minutes)'
 	@echo 'make bench-micro    how fast the pieces of the program are'
+	@echo 'make bench-messages CAMs to octets and back beside the crate c-its-parser, which has to understand them'
 	@echo 'make evaluation   what four papers about mobile routers measured, measured here (docs/evaluation.md; 25 minutes)'
 	@echo 'make evaluation-kernel  the first of them on a stock Debian kernel in an emulated machine, for function'
 	@echo 'make bench-figures  docs/figures/bench.md of the last make bench'
@@ -90,6 +93,7 @@ lint:
 	$(CARGO) clippy --package carnet --no-default-features --features bpf,geonet,replay --quiet -- --deny warnings
 	$(CARGO) clippy --package carnet --no-default-features --quiet -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --workspace --no-deps --document-private-items --quiet
+	$(CARGO) xtask gen-asn1 --check
 	tools/conventions.sh
 
 test:
@@ -111,7 +115,23 @@ conformance:
 FUZZ_ROUNDS ?= 1000000
 FUZZ = CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_TARGET_DIR=$(abspath $(OUT))/fuzz $(CARGO) test
 
+# Seconds of a processor for each target; FUZZ_TARGETS: these alone.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?=
+
+.PHONY: mutations fuzz-coverage fuzz-merge
 fuzz:
+	$(CARNET_PYTHON) tools/fuzz run --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+# What was found so far, by file.
+fuzz-coverage:
+	$(CARNET_PYTHON) tools/fuzz coverage $(FUZZ_TARGETS)
+
+# What was found so far, as little as reaches the same, into fuzz/corpus.
+fuzz-merge:
+	$(CARNET_PYTHON) tools/fuzz merge $(FUZZ_TARGETS)
+
+mutations:
 	CARNET_ROUNDS=$(FUZZ_ROUNDS) $(FUZZ) --package carnet-wire --test hostile mutations
 	CARNET_ROUNDS=$(FUZZ_ROUNDS) $(FUZZ) --package carnet-mobility --test suite hostile::
 	CARNET_ROUNDS=$(FUZZ_ROUNDS) $(FUZZ) --package carnet-geonet --test suite ipv6_hostile::
@@ -153,7 +173,7 @@ bench-takeover:
 bench-figures:
 	@mkdir -p docs/figures
 	target/release/carnet-lab bench-table $(OUT)/bench/bench.json docs/figures/bench.md \
-	  $(addprefix --with ,$(wildcard $(OUT)/bench-takeover/bench.json))
+	  $(addprefix --with ,$(wildcard $(foreach one,bindings registrations attack takeover,$(OUT)/bench-$(one)/bench.json)))
 
 # Pages and all values: out/eval-papers. For instance EVALUATION_ARGS='--quick nemo-wimax'
 EVALUATION_ARGS ?=
@@ -178,6 +198,11 @@ bench-micro:
 	$(CARGO) bench --package carnet-mobility --bench registration -- $(BENCH_ARGS)
 	$(CARGO) bench --package carnet-its --bench messages -- $(BENCH_ARGS)
 	$(CARGO) bench --package carnet-its --bench map -- $(BENCH_ARGS)
+
+bench-messages:
+	@tools/setup.sh demo
+	$(CARGO) test --manifest-path crates/its/oracle/Cargo.toml
+	$(CARGO) bench --manifest-path crates/its/oracle/Cargo.toml
 
 security:
 	$(CARGO) test --package carnet-security --test suite -- --include-ignored --nocapture strict::

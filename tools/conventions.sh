@@ -32,7 +32,7 @@ may() { # CRATE ALLOWED...
 }
 may carnet-base rand_chacha serde
 may carnet-wire carnet-base ipnet serde thiserror
-may carnet-mobility carnet-base carnet-wire hmac sha1 ipnet serde thiserror
+may carnet-mobility carnet-base carnet-wire foldhash hmac sha1 ipnet serde thiserror
 may carnet-geonet carnet-base carnet-wire serde thiserror
 may carnet-its carnet-base carnet-geonet carnet-wire foldhash thiserror
 may carnet-security aws-lc-rs bp256 bp384 carnet-base carnet-geonet carnet-its carnet-wire ecdsa p256 p384 sha2 thiserror

@@ -58,6 +58,11 @@ if [ -z "$(ls "$cache"/root/boot/vmlinuz-* 2>/dev/null)" ]; then
   get "$package"
 fi
 get busybox-static
+# For the tests of IPsec and WireGuard; installed in the machine alone.
+for package in libstrongswan libstrongswan-standard-plugins strongswan-libcharon strongswan-charon strongswan-swanctl \
+  wireguard-tools; do
+  get "$package"
+done
 kernel=$(ls "$cache"/root/boot/vmlinuz-* | tail -n 1)
 release=${kernel##*/vmlinuz-}
 modules=lib/modules/$release
@@ -73,8 +78,9 @@ if [ ! -e "$image" ] || [ "$0" -nt "$image" ]; then
   ln -s ../bin/busybox "$tree/sbin/modprobe"
   (cd "$cache/root/$modules" && cp modules.* "$tree/$modules/" &&
     for part in drivers/virtio fs/9p fs/netfs fs/fscache fs/overlayfs net/9p net/ipv6 net/sched net/bridge net/802 \
-      net/llc net/netfilter net/wireless net/mac80211 net/rfkill lib/crypto/libarc4.ko \
-      $(cd kernel && find drivers/net/wireless -name 'mac80211_hwsim.ko*') lib/libcrc32c.ko net/xfrm crypto drivers/net/veth.ko drivers/net/tun.ko drivers/net/dummy.ko; do
+      net/llc net/netfilter net/wireless net/mac80211 net/rfkill \
+      $(cd kernel && find drivers/net/wireless -name 'mac80211_hwsim.ko*') lib/libcrc32c.ko net/xfrm crypto arch/x86/crypto lib/crypto net/ipv4/udp_tunnel.ko \
+      drivers/net/wireguard drivers/net/veth.ko drivers/net/tun.ko drivers/net/dummy.ko; do
       mkdir -p "$tree/$modules/kernel/${part%/*}"
       cp -r "kernel/$part" "$tree/$modules/kernel/${part%/*}/"
     done)
@@ -86,7 +92,7 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 # All of them here, with the parts of ESP's cipher: later the kernel finds no modprobe that it could ask.
 for module in virtio_pci 9pnet_virtio 9p overlay tun veth dummy bridge ip6_tunnel sch_ingress cls_bpf \
-  crc32c_generic nf_tables sch_tbf esp6 xfrm_user ctr ghash-generic drbg gcm seqiv; do
+  crc32c_generic nf_tables sch_tbf esp6 xfrm_user ctr ghash-generic drbg gcm seqiv wireguard; do
   modprobe $module
 done
 modprobe mac80211_hwsim radios=0
@@ -161,6 +167,7 @@ done
   echo "echo 1 >/proc/sys/net/core/fb_tunnels_only_for_init_net"
   # Copies of its own, which may be built anew meanwhile.
   echo "for file in '$target/release/carnet' '$target/release/carnet-lab' $program; do cp \"\$file\" /run/copy; cp /run/copy \"\$file\"; done"
+  echo "cp -r '$cache/root/usr/lib/ipsec' /usr/lib/; cp '$cache/root/usr/sbin/swanctl' /usr/sbin/; cp '$cache/root/usr/bin/wg' /usr/bin/"
   echo "ip link set lo up; cd '$here/crates/carnet'; uname -sr"
   for path in $paths; do
     if [ "$path" = radio ]; then

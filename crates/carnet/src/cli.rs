@@ -39,6 +39,32 @@ Exit status:
   1  the station says no, or cannot be reached
   2  a mistake on the command line or in the config";
 
+/// `carnet ipsec`.
+#[derive(Debug, Args)]
+pub struct Ipsec {
+    /// The config file; docs/config.md describes it.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Address of the home agent's machine at which its IKE daemon is: not that of the home agent, which is on no interface.
+    #[arg(long, value_name = "ADDRESS")]
+    pub gateway: Ipv6Addr,
+    /// How the two prove who they are.
+    #[arg(long, value_enum, default_value_t = IpsecAuth::Psk)]
+    pub auth: IpsecAuth,
+    /// Also encrypt what passes the tunnel; takes dataplane.path = "tun".
+    #[arg(long)]
+    pub data: bool,
+}
+
+/// How IKE authenticates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IpsecAuth {
+    /// By a secret that both have.
+    Psk,
+    /// By certificates that name the home address, or the home agent's.
+    Pubkey,
+}
+
 /// A command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -73,6 +99,14 @@ Example:
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
+    /// Write what strongSwan needs for `auth = "ipsec"`, as a file for swanctl.
+    ///
+    /// It goes to standard output; nothing is changed. The same for both ends, each from its own config.
+    #[command(after_help = "\
+Examples:
+  carnet ipsec --config bus-42.toml --gateway 2001:db8:ff::2 >/etc/swanctl/conf.d/carnet.conf
+  carnet ipsec --config bus-42.toml --gateway 2001:db8:ff::2 --data --auth pubkey")]
+    Ipsec(Ipsec),
     #[cfg(feature = "replay")]
     /// Play a recording (`station.record`) again and print what the station did, as JSON lines.
     #[command(after_help = "\

@@ -17,6 +17,7 @@ mod client;
 mod facilities;
 mod geonet;
 mod http;
+mod ipsec;
 mod log;
 mod record;
 mod request;
@@ -53,6 +54,10 @@ fn main() -> ExitCode {
                     return ExitCode::from(check::MISTAKE);
                 }
             },
+            Err(errors) => return check::refuse(&errors),
+        },
+        Command::Ipsec(wanted) => match Config::load(&wanted.config) {
+            Ok(config) => ipsec::swanctl(&config, &wanted).and_then(|text| print(&text)),
             Err(errors) => return check::refuse(&errors),
         },
         #[cfg(feature = "replay")]
@@ -129,7 +134,7 @@ fn talk(command: Command) -> anyhow::Result<()> {
             Command::Denm(command) => client::facilities::denm(command).await,
             Command::SupportBundle(command) => support::bundle(command).await,
             // Taken care of before there is a runtime.
-            Command::Run { .. } | Command::Check { .. } => Ok(()),
+            Command::Run { .. } | Command::Check { .. } | Command::Ipsec(_) => Ok(()),
             #[cfg(feature = "replay")]
             Command::Replay { .. } => Ok(()),
         }

@@ -22,8 +22,8 @@ use carnet_base::{RateLimiter, Rng, Seed, Time, parts};
 use carnet_linux::sandbox::{self, Held, Plan, with_files_alone};
 use carnet_linux::signal::Signals;
 use carnet_linux::{
-    Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, TunnelIo, TunnelReader,
-    TunnelWriter, clock, geonet_path,
+    Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, Protected, TunnelIo,
+    TunnelReader, TunnelWriter, clock, geonet_path,
 };
 use carnet_station::forwarding::packet::PacketBuffer;
 use carnet_station::io::{Command, Event, Input, Kept, Output};
@@ -81,6 +81,9 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
     http::is_stale(&config.station.socket)?;
     if let Err(error) = geonet_path::remove_leftovers() {
         warn!("devices that an earlier run has left stay: {error}");
+    }
+    if config.has_ipsec() {
+        carnet_linux::prepare_ipsec();
     }
     // Before there are threads, and before anything comes from outside.
     let (plan, sandbox) = confine(&config, path)?;
@@ -173,6 +176,7 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
 
     let tunnel = runner.platform.as_ref().map(Platform::tunnel);
     let datagrams = runner.platform.as_ref().map(Platform::datagrams);
+    let mut protected = runner.protected();
     let (mut failures, mut geonet_failures) = (0, 0);
     let (mut resting, mut bursts) = (resting(), 0);
     let result = loop {
@@ -193,6 +197,10 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
                 }
                 Err(error) => Err(anyhow::Error::from(error).context("a socket failed")),
             },
+            ready = protected.readable() => {
+                runner.protected_messages(&protected);
+                ready.map_err(|error| anyhow::Error::from(error).context("the socket for IPsec failed"))
+            }
             event = next_event(runner.platform.as_mut()) => match event {
                 Ok(event) => {
                     failures = 0;
@@ -254,6 +262,7 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
             }
             _ = hangup.recv() => {
                 runner.reload(path);
+                protected = runner.protected();
                 let wanted = settings::signals(&runner.config);
                 if wanted != sources {
                     signals = Signals::open(wanted.clone());
@@ -399,6 +408,8 @@ struct Runner {
     datagram_writer: Option<DatagramWriter>,
     /// When packets last woke the station.
     woken: Time,
+    /// Whether the fast path does not have yet all that was carried out.
+    behind: bool,
     geonet: Option<Geonet>,
     /// Those who want to speak and hear by messages; `None` where the station has no facilities.
     applications: Option<Applications>,
@@ -455,6 +466,7 @@ impl Runner {
             datagram_reader: platform.as_ref().map(|platform| DatagramReader::new(platform.datagrams())),
             datagram_writer: platform.as_ref().map(|platform| DatagramWriter::new(platform.datagrams())),
             woken: Time::ZERO,
+            behind: false,
             platform,
             geonet,
             upper_tester: None,
@@ -475,7 +487,7 @@ impl Runner {
                 runner.persist(Kept::Node(home_address));
             }
         }
-        runner.state.commit();
+        runner.state.commit(true);
         Ok(runner)
     }
 
@@ -530,6 +542,11 @@ impl Runner {
                 Some(Ok(None)) | None => {}
             }
         }
+    }
+
+    /// The socket for messages under IPsec.
+    fn protected(&self) -> Protected {
+        self.platform.as_ref().map(Platform::protected).unwrap_or_default()
     }
 
     /// What the process has kept, once: what it lacks of the sandbox an operator may be able to change.
@@ -597,12 +614,29 @@ impl Runner {
     /// Carries out what the station wants, in order; what it tells operators comes last, because an acknowledgement does
     /// not wait for a log.
     fn carry_out(&mut self) {
-        let (mut told, mut holds) = (Vec::new(), false);
+        self.carry_out_in_burst();
+        self.catch_up();
+    }
+
+    /// The fast path has what was carried out.
+    fn catch_up(&mut self) {
+        if std::mem::take(&mut self.behind) {
+            self.platform.iter_mut().for_each(Platform::commit);
+        }
+    }
+
+    /// The same as [`Self::carry_out`] for one of several packets. The fast path may [catch up](Self::catch_up) with them all at
+    /// once, where what tells of a change waits for the disk, and so for the end of the burst.
+    fn carry_out_in_burst(&mut self) {
+        let (mut told, mut holds, mut changes) = (Vec::new(), false, false);
         while let Some(output) = self.station.poll_output() {
+            changes |= matches!(output, Output::Forwarding(_));
             match output {
                 Output::Event(event) => told.push(event),
                 Output::Persist(kept) => holds |= self.persist(kept),
-                packet @ (Output::Packet(_) | Output::Encapsulated { .. }) if holds => {
+                packet @ (Output::Packet(_) | Output::Protect { .. } | Output::Encapsulated { .. })
+                    if holds =>
+                {
                     self.state.hold(packet)
                 }
                 output => {
@@ -611,8 +645,12 @@ impl Runner {
                 }
             }
         }
-        self.state.commit();
-        self.platform.iter_mut().for_each(Platform::commit);
+        // A registration that changes nothing has time.
+        self.state.commit(changes);
+        self.behind = true;
+        if !holds {
+            self.catch_up();
+        }
         for event in &told {
             self.report(event);
         }
@@ -637,6 +675,14 @@ impl Runner {
                 if let Some(writer) = &mut self.writer {
                     writer.write(&packet);
                     writer.flush();
+                }
+            }
+            Output::Protect { source, destination, label, message } => {
+                // Without a security association it is lost, and sent again by whoever wants an answer.
+                if let Err(error) = self.protected().send(source, destination, label, &message) {
+                    tracing::debug!(
+                        "a message from {source} to {destination} is not sent under IPsec: {error}"
+                    );
                 }
             }
             Output::Encapsulated { local, remote, packet, may_fragment } => {
@@ -754,10 +800,12 @@ impl Runner {
 
     /// Goes on until the home agent knows that we leave.
     async fn farewell(&mut self, tunnel: Option<&TunnelIo>, datagrams: Option<&Datagrams>) {
+        let protected = self.protected();
         while !self.station.is_quiescent() {
             tokio::select! {
                 Ok(()) = readable(tunnel) => self.packets().await,
                 Ok(()) = datagrams_readable(datagrams) => self.datagrams().await,
+                Ok(()) = protected.readable() => self.protected_messages(&protected),
                 () = until(self.station.poll_timeout()) => self.input(Input::Timeout),
             }
         }

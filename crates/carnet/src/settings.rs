@@ -41,7 +41,8 @@ pub fn platform(config: &Config) -> PlatformConfig {
     }
     // Home agents' alone. A router has its former care-of address for a while beside the present one.
     let senders = 2 * nodes(config);
-    PlatformConfig { device_mtu: DEVICE_MTU, watched, senders, undo_file: undo_file(config) }
+    let (ipsec, undo_file) = (config.has_ipsec(), undo_file(config));
+    PlatformConfig { device_mtu: DEVICE_MTU, watched, senders, ipsec, undo_file }
 }
 
 /// What of the config stands for nothing without this interface, in words. Of uplinks `show uplinks` tells, and they
@@ -123,6 +124,8 @@ pub fn geonet_path(config: &Config) -> Wants {
 /// Which fast path to take, and where.
 pub fn fast_path(config: &Config, flow_label_key: u64) -> FastPathConfig {
     let paths = match config.dataplane.path {
+        // Its devices take packets for addresses that IPsec has to see.
+        DataplanePath::Auto if config.has_ipsec() => vec![Path::Bpf, Path::Tun],
         DataplanePath::Auto => vec![Path::Bpf, Path::Kernel, Path::Tun],
         DataplanePath::Bpf => vec![Path::Bpf],
         DataplanePath::Xdp => vec![Path::Xdp],

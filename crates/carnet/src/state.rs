@@ -4,6 +4,8 @@
 //! A thread writes it, so that packets do not wait for the disk. While it waits for the disk, the next changes gather,
 //! and go together: the more registrations there are, the more of them share one wait (group commit). A packet that
 //! tells of a change at the home agent, the Binding Acknowledgement above all, is held until the change is on the disk.
+//! What only renews has time: of such commits there are no more than one in [`TOGETHER`], for a wait for the disk costs more than all
+//! else that a renewal asks for. A registration that is new or moves waits for nothing but the disk.
 //! When the disk takes nothing (it is full), it is tried again each second, and nothing is acknowledged meanwhile: a
 //! router that has an acknowledgement has a binding that a crash does not end.
 //!
@@ -29,11 +31,14 @@ use carnet_linux::sandbox::with_files_alone;
 use carnet_station::PersistentState;
 use carnet_station::io::Output;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep_until};
 
 pub use journal::Key as StateKey;
 use journal::{Change, Found, Journal, Key};
 use remote::Remote;
 
+/// Between the beginnings of two commits of which nothing presses.
+const TOGETHER: Duration = Duration::from_millis(10);
 /// Between two attempts to write to a disk that takes nothing.
 const AGAIN: Duration = Duration::from_secs(1);
 /// So many packets wait for the disk; beyond it the oldest is lost, and who waits for it asks again.
@@ -46,6 +51,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// What becomes of a commit.
 #[derive(Debug, PartialEq, Eq)]
 pub enum News {
+    /// What did not press has waited long enough.
+    Due,
     /// This one, and all before it, are on the disk.
     Written(u64),
     /// It is not, and is tried again: why.
@@ -133,6 +140,10 @@ struct Queue {
     news: UnboundedReceiver<News>,
     writer: Option<JoinHandle<()>>,
     waiting: BTreeMap<Key, Option<String>>,
+    /// Whether any of it shall not wait for others.
+    pressing: bool,
+    /// When the next commit may begin of which nothing presses.
+    earliest: Instant,
     /// The number of the commit that these will be.
     number: u64,
     /// Whether an earlier one is on its way.
@@ -198,6 +209,8 @@ impl State {
             news,
             writer: Some(writer),
             waiting: BTreeMap::new(),
+            pressing: false,
+            earliest: Instant::now(),
             number: 1,
             writing: false,
             failing: false,
@@ -228,12 +241,17 @@ impl State {
         queue.held.push_back((queue.number, packet));
     }
 
-    /// Has the writer write what waits, if it has nothing to do; else it goes with the next ones.
-    pub fn commit(&mut self) {
+    /// Has the writer write what waits, if it has nothing to do; else it goes with the next ones. What does not press may wait
+    /// for more to come.
+    pub fn commit(&mut self, presses: bool) {
         let Some(queue) = &mut self.0 else { return };
-        if queue.writing || queue.ended || queue.waiting.is_empty() {
+        queue.pressing |= presses && !queue.waiting.is_empty();
+        let now = Instant::now();
+        if !queue.may_commit() || (!queue.pressing && now < queue.earliest) {
             return;
         }
+        queue.earliest = now + TOGETHER;
+        queue.pressing = false;
         let changes = std::mem::take(&mut queue.waiting).into_iter().collect();
         let sent = queue.commits.as_ref().map(|commits| commits.send((queue.number, changes)));
         queue.writing = matches!(sent, Some(Ok(())));
@@ -246,7 +264,19 @@ impl State {
         if queue.ended {
             return pending().await;
         }
-        let Some(news) = queue.news.recv().await else {
+        // What waits for others does so no longer than this.
+        let due = queue.may_commit().then_some(queue.earliest);
+        let due = async {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => pending().await,
+            }
+        };
+        let news = tokio::select! {
+            news = queue.news.recv() => news,
+            () = due => return News::Due,
+        };
+        let Some(news) = news else {
             queue.ended = true;
             return News::Failing("the thread that writes it has ended".into());
         };
@@ -257,6 +287,7 @@ impl State {
     pub fn handle(&mut self, news: News) -> (Vec<Output>, Option<String>) {
         let Some(queue) = &mut self.0 else { return (Vec::new(), None) };
         let told = match news {
+            News::Due => (Vec::new(), None),
             News::Failing(why) => {
                 let first = !std::mem::replace(&mut queue.failing, true);
                 let told = format!(
@@ -278,13 +309,13 @@ impl State {
                 (packets, recovered.then(|| "the state can be written again".to_owned()))
             }
         };
-        self.commit();
+        self.commit(false);
         told
     }
 
     /// Writes what waits, for so long as that may take; gives the packets that waited for it.
     pub async fn close(&mut self) -> Vec<Output> {
-        self.commit();
+        self.commit(true);
         let mut packets = Vec::new();
         let rest = async {
             while self.0.as_ref().is_some_and(|queue| queue.writing) {
@@ -301,6 +332,13 @@ impl State {
             }
         }
         packets
+    }
+}
+
+impl Queue {
+    /// Whether there is anything to write, and somebody who can.
+    fn may_commit(&self) -> bool {
+        !self.writing && !self.ended && !self.waiting.is_empty()
     }
 }
 

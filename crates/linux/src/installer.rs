@@ -24,11 +24,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use carnet_base::{map_of, set_of};
+use carnet_base::{map_of, set_of, sort};
 use carnet_station::forwarding::desired::{
     Change, Entry, InterfaceAddress, Keyed, Route, RouteAction, Rule, Setting, Socket, TUNNEL_DEVICE,
     priority,
 };
+use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 use crate::ROUTE_PROTOCOL;
@@ -90,7 +91,7 @@ enum Put {
 pub(crate) struct Installer {
     pub(crate) requests: Requests,
     undo: UndoFile,
-    wanted: BTreeMap<Keyed, Wanted>,
+    wanted: HashMap<Keyed, Wanted>,
     waiting: BTreeSet<Keyed>,
     local_rule_moved: bool,
     pub(crate) tunnel_index: u32,
@@ -120,7 +121,7 @@ impl Installer {
         let mut installer = Installer {
             requests,
             undo,
-            wanted: BTreeMap::new(),
+            wanted: HashMap::new(),
             waiting: BTreeSet::new(),
             local_rule_moved: false,
             tunnel_index,
@@ -352,6 +353,7 @@ impl Installer {
     fn put_route(&mut self, route: &Route, replace: bool) -> Result<Put> {
         let index = match &route.action {
             RouteAction::Unreachable => None,
+            RouteAction::Local => Some(self.tunnel_index),
             RouteAction::Forward { interface, .. } => match self.index_of(interface, true)? {
                 Some(index) => Some(index),
                 None => return Ok(Put::Later),
@@ -695,8 +697,10 @@ impl Installer {
         };
         self.fast_path.close(&mut self.requests);
         self.gather(std::iter::empty());
-        while let Some(key) = self.wanted.last_key_value().map(|(key, _)| key.clone()) {
-            keep_first(self.remove(&key));
+        let mut keys: Vec<Keyed> = self.wanted.keys().cloned().collect();
+        sort(&mut keys);
+        for key in keys.iter().rev() {
+            keep_first(self.remove(key));
         }
         if self.local_rule_moved {
             keep_first(self.restore_local_rule());
@@ -718,6 +722,7 @@ fn is_gone(error: &Error) -> bool {
 fn agrees(route: &Route, index: u32, found: &RouteInfo) -> bool {
     match &route.action {
         RouteAction::Unreachable => found.unreachable,
+        RouteAction::Local => matches!(found.hops.as_slice(), [hop] if hop.index == index),
         RouteAction::Forward { gateway, .. } => {
             matches!(found.hops.as_slice(), [hop] if hop.index == index && hop.gateway == *gateway)
         }

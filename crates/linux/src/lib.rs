@@ -36,6 +36,7 @@ mod packet_socket;
 mod platform;
 pub mod position;
 mod privileges;
+mod protected;
 mod readable;
 pub mod sandbox;
 mod settings;
@@ -56,6 +57,7 @@ pub use memory::{give_back_code, give_back_memory};
 pub use observer::interface_exists;
 pub use platform::{Platform, PlatformConfig, PlatformEvent, WatchedInterface};
 pub use privileges::missing_for_bpf;
+pub use protected::{Protected, ProtectedMessage, prepare as prepare_ipsec};
 pub use sandbox::with_umask;
 pub use tunnel::{Queue, TunnelIo, TunnelReader, TunnelWriter};
 

@@ -25,6 +25,7 @@ use crate::installer::Installer;
 use crate::link_socket::{LinkSockets, Place};
 use crate::netlink::{Dirty, IPV6_MINIMUM_MTU, Monitor, Requests};
 use crate::observer::Observer;
+use crate::protected::Protected;
 use crate::tunnel::TunnelIo;
 use crate::undo::UndoFile;
 use crate::{privileges, settings};
@@ -58,6 +59,8 @@ pub struct PlatformConfig {
     /// Other ends of tunnels whose control messages the tunnel device keeps apart from those of strangers. Where there are
     /// any to come it has room for 1024 at least; where there are none, one queue for everything.
     pub senders: usize,
+    /// Whether messages come and go under IPsec.
+    pub ipsec: bool,
     /// Where it is written down what to put back after a crash. Its directory must exist.
     pub undo_file: PathBuf,
 }
@@ -105,6 +108,7 @@ pub struct Platform {
     monitor: Monitor,
     observer: Observer,
     link_sockets: LinkSockets,
+    protected: Protected,
     events: VecDeque<PlatformEvent>,
     keeping: Interval,
     seeking: Interval,
@@ -141,6 +145,8 @@ impl Platform {
             ));
         }
         privileges::check()?;
+        // Before anything is made: a kernel that lacks it shall be left as it was.
+        let protected = if config.ipsec { Protected::open()? } else { Protected::default() };
         // From here on no other station can start in this namespace, and none is running.
         let (tunnel, known) = TunnelIo::create(config.senders)?;
         let mut requests = Requests::open()?;
@@ -164,6 +170,7 @@ impl Platform {
             monitor,
             observer: Observer::default(),
             link_sockets: LinkSockets::open(config.watched)?,
+            protected,
             events: VecDeque::new(),
             keeping: interval(KEEPING),
             seeking: interval(SEEKING),
@@ -186,6 +193,19 @@ impl Platform {
         self.ports = config.ports.clone();
         self.follow_links();
         obstacles
+    }
+
+    /// The socket for messages under IPsec.
+    pub fn protected(&self) -> Protected {
+        self.protected.clone()
+    }
+
+    /// Opens or closes it, after a reload.
+    pub fn set_ipsec(&mut self, wanted: bool) -> Result<()> {
+        if wanted != self.protected.is_open() {
+            self.protected = if wanted { Protected::open()? } else { Protected::default() };
+        }
+        Ok(())
     }
 
     /// The way that packets take.

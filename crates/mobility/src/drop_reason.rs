@@ -30,6 +30,8 @@ carnet_base::drop_reasons! {
         UnknownSpi = "unknown_spi",
         /// The authentication option does not verify (RFC 4285 5.1.1).
         AuthenticationFailed = "authentication_failed",
+        /// It came in the clear, or names no care-of address itself, where IPsec is wanted (RFC 4877 4.1).
+        NotProtected = "not_protected",
         /// The timestamp of the Message-ID option is old or too far off (RFC 4285 6).
         Timestamp = "timestamp",
         /// The sequence number is not newer than the last one (RFC 6275 9.5.1).

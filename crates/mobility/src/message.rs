@@ -21,6 +21,9 @@ pub struct MobilityMessage<'a> {
     /// Our end and the sender's when the packet came inside IPv4 or UDP (RFC 5555 4.1), the sender's as we see it;
     /// `None` when it came by plain IPv6.
     pub outer: Option<(Endpoint, Endpoint)>,
+    /// Whether a security association of IPsec between home address and home agent has brought it (RFC 4877). Then
+    /// everything but the care-of address is as it was sent: that is outside of what ESP protects.
+    pub protected: bool,
     /// The whole packet, for error messages about it.
     pub packet: &'a [u8],
     /// Where the Mobility Header begins in `packet`.
@@ -40,6 +43,7 @@ impl<'a> MobilityMessage<'a> {
             home_address: extensions.home_address,
             routing_home_address: extensions.routing_home_address,
             outer: None,
+            protected: false,
             packet,
             offset: extensions.offset,
         })
@@ -48,6 +52,11 @@ impl<'a> MobilityMessage<'a> {
     /// The same message, which came inside IPv4 or UDP between these ends.
     pub fn inside(self, local: Endpoint, remote: Endpoint) -> Self {
         MobilityMessage { outer: Some((local, remote)), ..self }
+    }
+
+    /// The same message, which IPsec has protected.
+    pub fn under_ipsec(self) -> Self {
+        MobilityMessage { protected: true, ..self }
     }
 
     /// The Mobility Header and what follows it.

@@ -1,4 +1,7 @@
-//! Authentication of Binding Updates and Acknowledgements by a shared key (RFC 4285).
+//! Authentication of Binding Updates and Acknowledgements by a shared key (RFC 4285), or by IPsec (RFC 4877).
+//!
+//! With IPsec nothing is verified here: the kernel does that, and whoever reads the message from it says that it did
+//! ([`crate::MobilityMessage::protected`]). What is here is that a message without that counts for nothing.
 //!
 //! The MAC is the first 96 bits of HMAC-SHA1 over care-of address, home address and the Mobility Header up
 //! to and including the SPI, with a checksum of zero. The care-of address is the one being registered: the
@@ -33,6 +36,8 @@ pub enum Authentication {
     SharedKey(SecurityAssociation),
     /// The same, with a key that is made from this one and the home agent's address; see [`Authentication::with`].
     PerAgent(SecurityAssociation),
+    /// By a security association of IPsec between home address and home agent (RFC 4877), which is the kernel's.
+    Ipsec,
 }
 
 impl Authentication {
@@ -40,10 +45,26 @@ impl Authentication {
     /// was forgotten to be made with [`Self::with`] is refused and not believed.
     pub fn association(&self) -> Option<&SecurityAssociation> {
         match self {
-            Authentication::None => None,
+            Authentication::None | Authentication::Ipsec => None,
             Authentication::SharedKey(association) | Authentication::PerAgent(association) => {
                 Some(association)
             }
+        }
+    }
+
+    /// Whether a message of whoever is not the other end is known for that.
+    pub fn authenticates(&self) -> bool {
+        *self != Authentication::None
+    }
+
+    /// Whether a message counts that came in this way.
+    ///
+    /// # Errors
+    /// [`MobilityDrop::NotProtected`] for one that came in the clear where IPsec is wanted.
+    pub(crate) fn admit(&self, protected: bool) -> Result<(), MobilityDrop> {
+        match self {
+            Authentication::Ipsec if !protected => Err(MobilityDrop::NotProtected),
+            _ => Ok(()),
         }
     }
 

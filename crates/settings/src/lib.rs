@@ -135,6 +135,7 @@ fn agents(agents: &config::HomeAgents) -> AgentsConfig {
 fn authentication(auth: &Auth) -> Authentication {
     match auth {
         Auth::None => Authentication::None,
+        Auth::Ipsec => Authentication::Ipsec,
         Auth::Mac { spi, key, replay, per_agent } => {
             let association = SecurityAssociation {
                 spi: *spi,

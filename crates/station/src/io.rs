@@ -79,6 +79,18 @@ pub enum Input {
         #[serde(with = "hex")]
         packet: Vec<u8>,
     },
+    /// A Mobility Header message that IPsec has brought, from and to the addresses that its security association is for.
+    Protected {
+        /// The sender's: a home address, or a home agent's.
+        source: Ipv6Addr,
+        /// Ours: the other one of them.
+        destination: Ipv6Addr,
+        /// The flow label of the packet with which the station gave it to the kernel.
+        label: u32,
+        /// The Mobility Header.
+        #[serde(with = "hex")]
+        message: Vec<u8>,
+    },
     /// Somebody on the way says that outer packets between two ends may have so many octets and no more (RFC 1191). It
     /// proves nothing.
     DatagramTooBig {
@@ -215,6 +227,19 @@ pub enum Output {
     Forwarding(Change),
     /// An IPv6 packet to be written into the tunnel device, whence the kernel routes it.
     Packet(#[serde(with = "hex")] Vec<u8>),
+    /// A Mobility Header message that the kernel's IPsec shall protect. It comes back out of the tunnel device, and the
+    /// station sends it on.
+    Protect {
+        /// Our address that the security association is for: a home address, or the home agent's.
+        source: Ipv6Addr,
+        /// The other end's.
+        destination: Ipv6Addr,
+        /// The flow label by which the station knows it again.
+        label: u32,
+        /// The Mobility Header.
+        #[serde(with = "hex")]
+        message: Vec<u8>,
+    },
     /// An IPv6 packet to be sent inside IPv4 or UDP (RFC 5555), with its own traffic class outside.
     Encapsulated {
         /// Our end.

@@ -10,6 +10,7 @@ mod nesting;
 mod outputs;
 mod packets;
 mod path_mtus;
+mod protection;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -37,6 +38,7 @@ pub use configuration::{MobileRouterSettings, PersistentState, StationConfig};
 use lan_mtu::LanMtu;
 pub use neighbours::MnppSettings;
 use neighbours::Neighbours;
+use protection::Protection;
 
 /// Who wants which part of the forwarding state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,6 +100,8 @@ pub struct Station {
     forwarder: Forwarder,
     path_mtus: PathMtus,
     reassembler: Reassembler,
+    /// Where messages go and come from that are under IPsec, where any are.
+    protection: Option<Box<Protection>>,
     outputs: VecDeque<Output>,
     received: BTreeMap<&'static str, u64>,
     dropped: BTreeMap<MobilityDrop, u64>,
@@ -130,6 +134,7 @@ impl Station {
             forwarder: Forwarder::new(&mut rng),
             path_mtus: PathMtus::new(Rng::new(rng.u64())),
             reassembler: Reassembler::default(),
+            protection: None,
             outputs: VecDeque::new(),
             received: BTreeMap::new(),
             dropped: BTreeMap::new(),

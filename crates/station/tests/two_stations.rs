@@ -100,6 +100,7 @@ impl World {
             Output::Forwarding(change) => self.changes.push(change),
             Output::Event(event) => self.events.push(event),
             Output::Encapsulated { .. }
+            | Output::Protect { .. }
             | Output::Icmpv6(_)
             | Output::Persist(_)
             | Output::Frame(_)

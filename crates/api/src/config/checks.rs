@@ -6,12 +6,12 @@ use std::net::Ipv6Addr;
 
 use ipnet::Ipv6Net;
 
-use super::Auth;
 use super::draft::{
     Draft, FacilitiesDraft, GeonetDraft, HomeAgentDraft, List, MobileRouterDraft, SecurityDraft,
 };
 use super::errors::Sink;
 use super::reader::At;
+use super::{Auth, DataplanePath};
 
 /// Flow bindings that one mobile router may have.
 const MAX_FLOWS: usize = 32;
@@ -31,6 +31,7 @@ pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
         mobile_router(router, sink);
         direct_routes(router, draft.home_agent.is_some(), sink);
     }
+    ipsec(draft, sink);
     if let (Some(agent), Some(router)) = (&draft.home_agent, &draft.mobile_router) {
         both(agent, router, sink);
     }
@@ -157,6 +158,37 @@ fn one_key(router: &MobileRouterDraft, sink: &Sink<'_>) {
         let message = "one key for several home agents lets Binding Updates to one be played again at another, \
                        expected per_agent = true";
         sink.push(auth.at, message);
+    }
+}
+
+/// What IPsec can be used with.
+fn ipsec(draft: &Draft, sink: &Sink<'_>) {
+    let agent = draft.home_agent.as_ref();
+    let is_ipsec = |auth: &&At<Auth>| auth.value == Auth::Ipsec;
+    let nodes = agent.and_then(|agent| agent.routers.as_deref()).unwrap_or_default().iter();
+    let of_nodes: Vec<&At<Auth>> = nodes.filter_map(|router| router.auth.as_ref()).filter(is_ipsec).collect();
+    let router = draft.mobile_router.as_ref();
+    let own = router.and_then(|router| router.auth.as_ref()).filter(is_ipsec);
+    let Some(first) = own.or(of_nodes.first().copied()) else { return };
+    if draft.dataplane.as_ref().is_some_and(|dataplane| dataplane.path == DataplanePath::Kernel) {
+        let message = "the kernel's own tunnel devices take the packets that IPsec is to see, expected another \
+                       `dataplane.path` than \"kernel\"";
+        sink.push(first.at, message);
+    }
+    if let (Some(auth), Some(router)) = (own, router) {
+        let agents = &router.home_agents;
+        if agents.discover || agents.items().len() > 1 {
+            sink.push(auth.at, "IPsec is with one home agent, expected its address alone in `home_agent`");
+        }
+        if agents.ipv4_addresses.as_ref().is_some_and(|list| !list.items.is_empty()) {
+            let message = "messages inside IPv4 are not under IPsec, expected no `home_agent_ipv4`";
+            sink.push(auth.at, message);
+        }
+    }
+    if let Some(auth) = of_nodes.first()
+        && agent.is_some_and(|agent| agent.peers.iter().flatten().next().is_some())
+    {
+        sink.push(auth.at, "IPsec is with one home agent, expected no [[home_agent.peer]]");
     }
 }
 

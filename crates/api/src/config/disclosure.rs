@@ -53,7 +53,7 @@ const OPEN: [&str; 28] = [
 const OPEN_BEGINNINGS: [&str; 4] = ["integer, ", "number, ", "array of integers, ", "\""];
 
 /// Words that kinds of tables may have in the place of the table, and that tell no secret: that there is none.
-const OPEN_WORDS: [(&str, &str); 1] = [("auth", "none")];
+const OPEN_WORDS: [(&str, &str); 2] = [("auth", "none"), ("auth", "ipsec")];
 
 /// Kinds of values that are nobody else's business. Those of neither list are left out as well; a test asks for a decision.
 const SECRET: [&str; 1] = ["32 hexadecimal digits"];

@@ -48,7 +48,7 @@ const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
 /// A whole file.
 pub(super) struct Draft {
     station: Option<Station>,
-    dataplane: Option<Dataplane>,
+    pub dataplane: Option<Dataplane>,
     /// `[home_agent]`, where there is one.
     pub home_agent: Option<HomeAgentDraft>,
     /// `[mobile_router]` or `[mobile_node]`, where there is one.
@@ -609,14 +609,11 @@ fn duration(
 
 /// How Binding Updates are authenticated: it has to be said.
 fn auth(table: &Table<'_>, sink: &Sink<'_>) -> Option<At<Auth>> {
-    const EXPECTED: &str = "authentication to be chosen: { spi = 300, key = \"...\" } or \"none\"";
+    const EXPECTED: &str = "authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"";
     let value = table.need("auth", EXPECTED)?;
     let auth = match value.as_str() {
         Some("none") => Some(Auth::None),
-        Some("ipsec") => {
-            value.refuse(&format!("\"ipsec\" is not in this version, expected {EXPECTED}"));
-            None
-        }
+        Some("ipsec") => Some(Auth::Ipsec),
         Some(text) => {
             value.refuse(&format!("{text:?} is not known, expected {EXPECTED}"));
             None

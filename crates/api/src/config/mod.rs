@@ -353,6 +353,8 @@ pub struct SignalThresholds {
 pub enum Auth {
     /// Not at all. [`Config::warnings`] says so.
     None,
+    /// IPsec between home address and home agent (RFC 4877); an IKE daemon makes its security associations.
+    Ipsec,
     /// Mobility message authentication option (RFC 4285 5.1, HMAC-SHA1).
     Mac {
         /// Security Parameters Index, 256 or above.
@@ -469,6 +471,14 @@ impl Config {
             // Whatever is missing from a draft has been noted; this is for the day when it has not.
             (None, None) => Err(ConfigErrors::single(file_name, text, 0, "the config is not complete")),
         }
+    }
+
+    /// Whether messages come and go under IPsec.
+    pub fn has_ipsec(&self) -> bool {
+        let routers =
+            self.home_agent.iter().flat_map(|agent| &agent.mobile_routers).map(|router| &router.auth);
+        let own = self.mobile_router.iter().map(|router| &router.auth);
+        routers.chain(own).any(|auth| *auth == Auth::Ipsec)
     }
 
     /// What an operator should know about a config that is otherwise in order, one line each.

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
-use carnet_linux::{DatagramWriter, Datagrams, Platform, Queue, TooBig, TunnelReader, TunnelWriter, clock};
+use carnet_linux::{
+    DatagramWriter, Datagrams, Platform, Protected, ProtectedMessage, Queue, TooBig, TunnelReader,
+    TunnelWriter, clock,
+};
 use carnet_station::forwarding::forwarder::Verdict;
 use carnet_station::io::Input;
 
@@ -122,6 +125,16 @@ impl Runner {
         tokio::task::yield_now().await;
     }
 
+    /// Reads messages that came under IPsec.
+    pub(super) fn protected_messages(&mut self, protected: &Protected) {
+        for _ in 0..BATCH {
+            let Some(ProtectedMessage { source, destination, label, message }) = protected.receive() else {
+                break;
+            };
+            self.input(Input::Protected { source, destination, label, message });
+        }
+    }
+
     /// Sends what a packet has become.
     fn pass_on(&mut self, verdict: Verdict) {
         match verdict {
@@ -136,7 +149,7 @@ impl Runner {
                     writer.write(local, remote, may_fragment, self.buffer.as_slice());
                 }
             }
-            Verdict::Consumed | Verdict::Dropped(_) => self.carry_out(),
+            Verdict::Consumed | Verdict::Dropped(_) => self.carry_out_in_burst(),
         }
     }
 
@@ -146,8 +159,9 @@ impl Runner {
         self.datagram_writer.iter_mut().for_each(DatagramWriter::flush);
     }
 
-    /// The same, and hears what became of earlier ones.
+    /// The end of a burst: the same, with the fast path up to date, and hears what became of earlier ones.
     fn flush_and_hear(&mut self) {
+        self.catch_up();
         self.flush();
         let datagrams = self.platform.as_ref().map(Platform::datagrams);
         while let Some(TooBig { local, remote, mtu }) = datagrams.as_ref().and_then(Datagrams::poll_too_big) {

@@ -49,6 +49,12 @@ impl Runner {
             error!("the config is not taken over: the process has given up {what}; that needs a restart");
             return;
         }
+        if let Some(Err(error)) =
+            self.platform.as_mut().map(|platform| platform.set_ipsec(config.has_ipsec()))
+        {
+            error!("the config is not taken over: {error}");
+            return;
+        }
         for warning in config.warnings() {
             warn!("{warning}");
         }

@@ -56,13 +56,13 @@ async fn packets_wait_for_what_they_tell_of_and_changes_gather_meanwhile() {
     state.set(Key::Own, text(&own(1)));
     state.hold(packet(1));
     state.hold(packet(2));
-    state.commit();
+    state.commit(true);
     assert!(state.0.as_ref().is_some_and(|queue| queue.writing));
     // These go together, in the next one.
     for number in 3..=5 {
         state.set(Key::Own, text(&own(u16::from(number))));
         state.hold(packet(number));
-        state.commit();
+        state.commit(true);
     }
     assert_eq!(state.news().await, News::Written(1));
     assert_eq!(state.handle(News::Written(1)), (vec![packet(1), packet(2)], None));
@@ -72,6 +72,44 @@ async fn packets_wait_for_what_they_tell_of_and_changes_gather_meanwhile() {
     drop(state);
 }
 
+/// The first renewal goes at once, those after it together; what presses takes them all along.
+#[tokio::test(start_paused = true)]
+async fn what_does_not_press_waits_for_more_of_its_kind() {
+    let scratch = Scratch::new();
+    let (mut state, _) = open(scratch.path());
+    let is_writing = |state: &State| state.0.as_ref().is_some_and(|queue| queue.writing);
+    let begin = Instant::now();
+    for (number, presses, goes) in [(1, false, true), (2, false, false), (3, false, false)] {
+        state.set(Key::Own, text(&own(number)));
+        state.hold(packet(u8::try_from(number).expect("small")));
+        state.commit(presses);
+        assert_eq!(is_writing(&state), goes, "{number}");
+        if goes {
+            let news = state.news().await;
+            assert_eq!(state.handle(news), (vec![packet(1)], None));
+        }
+    }
+    assert_eq!(state.news().await, News::Due);
+    assert!(begin.elapsed() >= TOGETHER, "{:?}", begin.elapsed());
+    assert_eq!(state.handle(News::Due), (vec![], None));
+    assert!(is_writing(&state));
+    let news = state.news().await;
+    assert_eq!(state.handle(news), (vec![packet(2), packet(3)], None));
+    // What presses comes while the disk is busy, and goes as soon as it is not, with what has time.
+    for (number, presses) in [(4, true), (5, false), (6, true), (7, false)] {
+        state.set(Key::Own, text(&own(number)));
+        state.hold(packet(u8::try_from(number).expect("small")));
+        state.commit(presses);
+        assert!(is_writing(&state));
+    }
+    for packets in [vec![packet(4)], vec![packet(5), packet(6), packet(7)]] {
+        let news = state.news().await;
+        assert!(matches!(news, News::Written(_)), "{news:?}");
+        assert_eq!(state.handle(news), (packets, None));
+    }
+    assert!(begin.elapsed() < TOGETHER * 2, "{:?}", begin.elapsed());
+}
+
 /// It is said once when it begins and once when it is over; nothing goes meanwhile.
 #[tokio::test]
 async fn a_disk_that_takes_nothing_is_told_once() {
@@ -79,7 +117,7 @@ async fn a_disk_that_takes_nothing_is_told_once() {
     let (mut state, _) = open(scratch.path());
     state.set(Key::Own, text(&own(1)));
     state.hold(packet(1));
-    state.commit();
+    state.commit(true);
     let failing = || News::Failing("No space left on device".into());
     let (packets, told) = state.handle(failing());
     assert_eq!(packets, []);
@@ -99,7 +137,7 @@ async fn without_a_directory_nothing_is_kept_and_nothing_waits() {
     let (mut state, loaded, _) = opened(Place::Nowhere).expect("opens");
     assert_eq!((loaded, state.is_kept()), (PersistentState::default(), false));
     state.set(Key::Own, text(&own(1)));
-    state.commit();
+    state.commit(true);
     assert!(state.news().now_or_never().is_none());
     assert_eq!(state.close().await, []);
 }
@@ -146,7 +184,7 @@ async fn what_another_keeps_is_acknowledged_when_it_says_so() {
     assert_eq!((loaded, warning), (own(7), None));
     state.set(Key::Own, text(&own(8)));
     state.hold(packet(1));
-    state.commit();
+    state.commit(true);
     assert!(state.news().now_or_never().is_none());
     answer.send(()).expect("the keeper");
     let news = state.news().await;
@@ -174,7 +212,7 @@ async fn the_end_does_not_wait_for_a_store_that_has_gone() {
     let (mut state, ..) = opened(Place::Store(&socket)).expect("opens");
     state.set(Key::Own, text(&own(8)));
     state.hold(packet(1));
-    state.commit();
+    state.commit(true);
     state.set(Key::Own, text(&own(9)));
     go.send(()).expect("the keeper");
     keeper.join().expect("the keeper");

@@ -23,6 +23,7 @@ mod geonet_ipv6;
 mod geonet_multicast;
 mod home_network;
 mod identifiers;
+mod ipsec;
 mod ipv4;
 mod ipv4_fast;
 mod links;

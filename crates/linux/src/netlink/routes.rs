@@ -119,6 +119,7 @@ fn describe(route: &Route) -> String {
         RouteAction::Forward { interface, gateway: None } => {
             format!("route {destination} dev {interface} to table {table}")
         }
+        RouteAction::Local => format!("local route {destination} to table {table}"),
         RouteAction::Unreachable => format!("route unreachable {destination} to table {table}"),
     }
 }
@@ -185,6 +186,10 @@ impl Requests {
                 message.attributes.extend(gateway.map(|g| RouteAttribute::Gateway(RouteAddress::Inet6(g))));
             }
             RouteAction::Unreachable => message.header.kind = RouteType::Unreachable,
+            RouteAction::Local => {
+                message.header.kind = RouteType::Local;
+                message.attributes.extend(index.map(RouteAttribute::Oif));
+            }
         }
         self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | flags, || {
             format!("add {}", describe(route))

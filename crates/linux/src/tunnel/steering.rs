@@ -29,6 +29,7 @@
 //! queue; only its authentication tells. It takes nothing from what is forwarded.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::Ipv6Addr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -122,16 +123,21 @@ impl Known {
         let Some(address) = tunnel.remote.ipv6().filter(|_| is_new) else { return };
         self.forget();
         let (key, Steering { known, places, .. }) = (address.octets(), &*self.steering);
-        let tunnels = known.get(&key).unwrap_or(0);
-        let mut result = known.put(&key, &tunnels.saturating_add(1), ANY);
-        if tunnels == 0 && result.is_ok() {
-            // What has come so far is among strangers. A place that it has not left yet is the right one.
-            let place = Place { last: now(), queue: Queue::Strangers as u32, unused: 0 };
-            result = places.put(&key, &place, NEW).or_else(|error| match error.raw_os_error() {
-                Some(libc::EEXIST) => Ok(()),
-                _ => Err(error),
-            });
-        }
+        let is_there = |error: &io::Error| error.raw_os_error() == Some(libc::EEXIST);
+        let result = match known.put(&key, &1, NEW) {
+            Ok(()) => {
+                // What has come so far is among strangers. A place that it has not left yet is the right one.
+                let place = Place { last: now(), queue: Queue::Strangers as u32, unused: 0 };
+                places
+                    .put(&key, &place, NEW)
+                    .or_else(|error| if is_there(&error) { Ok(()) } else { Err(error) })
+            }
+            Err(error) if is_there(&error) => {
+                let tunnels = known.get(&key).unwrap_or(0);
+                known.put(&key, &tunnels.saturating_add(1), ANY)
+            }
+            Err(error) => Err(error),
+        };
         if let Err(error) = result {
             tracing::debug!("{address} remains a stranger to the tunnel device: {error}");
         }

@@ -76,7 +76,13 @@ impl Scratch {
     }
 
     pub fn config(&self) -> PlatformConfig {
-        PlatformConfig { device_mtu: 1452, watched: Vec::new(), senders: 0, undo_file: self.undo_file() }
+        PlatformConfig {
+            device_mtu: 1452,
+            watched: Vec::new(),
+            senders: 0,
+            ipsec: false,
+            undo_file: self.undo_file(),
+        }
     }
 
     pub fn open(&self) -> Platform {

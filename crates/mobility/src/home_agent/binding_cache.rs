@@ -7,12 +7,13 @@
 //! Only configured home addresses get an entry, a node has at most [`MAX_BINDINGS`] bindings, and what was
 //! given up is bounded as well: so the cache cannot grow beyond the configuration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, SmallMap, Time, sort_by_key};
+use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 use super::AuthorizedNode;
@@ -157,7 +158,8 @@ impl Node {
 /// Entries by home address and Binding Identifier.
 #[derive(Debug)]
 pub struct BindingCache {
-    nodes: BTreeMap<Ipv6Addr, Node>,
+    /// By home address. A Binding Update asks for its node some twenty times.
+    nodes: HashMap<Ipv6Addr, Node>,
     /// The home addresses that are bound to a care-of address.
     bound_to: BTreeSet<(Endpoint, Ipv6Addr)>,
     owners: Owners,
@@ -166,7 +168,7 @@ pub struct BindingCache {
 impl BindingCache {
     /// An empty cache for these nodes.
     pub(super) fn new(nodes: &[AuthorizedNode]) -> BindingCache {
-        BindingCache { nodes: BTreeMap::new(), bound_to: BTreeSet::new(), owners: Owners::of(nodes) }
+        BindingCache { nodes: HashMap::new(), bound_to: BTreeSet::new(), owners: Owners::of(nodes) }
     }
 
     /// Which node an address belongs to, whether it has a binding or not.
@@ -198,7 +200,9 @@ impl BindingCache {
 
     /// All valid entries, by home address.
     pub fn iter(&self) -> impl Iterator<Item = &Binding> {
-        self.nodes.values().flat_map(|node| node.bindings.values()).filter(|binding| binding.is_valid())
+        let mut nodes: Vec<(&Ipv6Addr, &Node)> = self.nodes.iter().collect();
+        sort_by_key(&mut nodes, |(home_address, _)| **home_address);
+        nodes.into_iter().flat_map(|(_, node)| node.bindings.values()).filter(|binding| binding.is_valid())
     }
 
     /// The paths that the bindings of a home address have left, from which packets are still accepted.

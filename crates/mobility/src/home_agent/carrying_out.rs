@@ -12,7 +12,10 @@ use super::flows::{self, FlowAnswers};
 use super::registration::{Registered, Registration, Verdict, judge};
 use super::request::Request;
 use super::{HomeAgent, Timer};
-use crate::{Event, MobilityDrop, OLD_PATH_GRACE, Output, lifetime_from_units, lifetime_units};
+use crate::{
+    Authentication, Event, MobilityDrop, MobilityMessage, OLD_PATH_GRACE, Output, lifetime_from_units,
+    lifetime_units,
+};
 
 /// How long duplicate address detection listens: one probe and `RetransTimer` (RFC 4862 5.4, RFC 4861 10).
 const DAD_WAIT: Duration = Duration::from_secs(1);
@@ -67,7 +70,7 @@ impl HomeAgent {
                         return Err(reason);
                     }
                     limits.unauthentic.allow(now)
-                } else if node.authentication.association().is_some() {
+                } else if node.authentication.authenticates() {
                     limits.refused.allow(now)
                 } else {
                     self.strangers.allow(now)
@@ -102,6 +105,25 @@ impl HomeAgent {
                 Ok(())
             }
         }
+    }
+
+    /// Lets a Binding Update pass that came as its node's are to come.
+    pub(super) fn admit_update(
+        &mut self,
+        now: Time,
+        message: &MobilityMessage<'_>,
+        request: &Request,
+        octets: &[u8],
+    ) -> Result<(), MobilityDrop> {
+        let Some(node) = self.config.node(request.home_address) else { return Ok(()) };
+        // RFC 6275 11.7.1: ESP does not protect the IPv6 source, so the care-of address has to be named where it is.
+        let named = !request.away || request.names_care_of_address() || request.is_deregistration();
+        let ipsec = node.authentication == Authentication::Ipsec;
+        let admitted = node.authentication.admit(message.protected && named && message.outer.is_none());
+        if admitted.is_err() && ipsec {
+            self.ignored(now, request, octets, MobilityDrop::NotProtected);
+        }
+        admitted
     }
 
     /// Tells that a Binding Update was refused.

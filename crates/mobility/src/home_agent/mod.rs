@@ -50,6 +50,7 @@ use carnet_base::{
 };
 use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use carnet_wire::mobility::{BindingError, Message, message_type};
+use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 pub use binding_cache::{Binding, BindingCache, BindingState, FormerPath, MAX_BINDINGS, Stay};
@@ -105,7 +106,11 @@ impl HomeAgentConfig {
 
     /// The node with this home address, once they are in order.
     fn node(&self, home_address: Ipv6Addr) -> Option<&AuthorizedNode> {
-        let at = self.nodes.binary_search_by_key(&home_address, |node| node.home_address).ok()?;
+        // As numbers, which are compared at once: it is asked with each Binding Update, and there may be very many.
+        let at = self
+            .nodes
+            .binary_search_by_key(&home_address.to_bits(), |node| node.home_address.to_bits())
+            .ok()?;
         self.nodes.get(at)
     }
 }
@@ -159,7 +164,7 @@ enum Timer {
 #[derive(Debug)]
 pub struct HomeAgent {
     config: HomeAgentConfig,
-    replay: BTreeMap<Ipv6Addr, Replay>,
+    replay: HashMap<Ipv6Addr, Replay>,
     cache: BindingCache,
     home_link: Option<HomeLink>,
     /// Requests that wait for duplicate address detection.
@@ -199,7 +204,7 @@ impl HomeAgent {
             node.authentication = node.authentication.with(config.address);
         }
         HomeAgent {
-            replay: BTreeMap::new(),
+            replay: HashMap::new(),
             cache: BindingCache::new(&config.nodes),
             home_link: config.home_link.clone().map(|name| HomeLink::new(name, Some(config.address))),
             testing: BTreeMap::new(),
@@ -319,6 +324,7 @@ impl HomeAgent {
         match header.message() {
             Ok(Message::BindingUpdate(update)) => {
                 let request = Request::parse(&message, &update)?;
+                self.admit_update(now, &message, &request, header.octets())?;
                 self.binding_update(now, wall, request, header.octets())
             }
             Ok(Message::Heartbeat(heartbeat)) => self.heartbeat(now, &message, &heartbeat),

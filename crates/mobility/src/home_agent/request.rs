@@ -206,6 +206,12 @@ impl Request {
         }
     }
 
+    /// Whether the message itself names every care-of address, in its options.
+    pub fn names_care_of_address(&self) -> bool {
+        let each = self.identifiers.iter().all(|it| it.care_of_address.is_some());
+        self.alternate.is_some() || !self.identifiers.is_empty() && each
+    }
+
     /// Where it came from, to be told to people.
     pub fn came_from(&self) -> Endpoint {
         match self.outer {

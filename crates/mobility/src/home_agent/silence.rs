@@ -75,6 +75,10 @@ impl HomeAgent {
                     self.config.address
                 )
             }
+            MobilityDrop::NotProtected => {
+                "it did not come under IPsec, expected a security association of its own with the home agent"
+                    .to_owned()
+            }
             // Faults of a program, not of a config: the counters have them.
             _ => return,
         };

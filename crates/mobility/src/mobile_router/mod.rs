@@ -584,7 +584,12 @@ impl MobileRouter {
             return Err(MobilityDrop::WrongParty);
         }
         let header = message.header().map_err(MobilityDrop::from)?;
-        match header.message().map_err(|_| MobilityDrop::Malformed)? {
+        let parsed = header.message().map_err(|_| MobilityDrop::Malformed)?;
+        // Heartbeats and Binding Errors are believed no more than with a shared key, which is not about these either.
+        if !matches!(parsed, Message::Heartbeat(_) | Message::BindingError(_)) {
+            self.authentication.admit(message.protected)?;
+        }
+        match parsed {
             Message::BindingAcknowledgement(acknowledgement) => {
                 self.acknowledged(now, wall, &message, &acknowledgement, header.octets())
             }

@@ -19,7 +19,7 @@ use carnet_wire::mobility::{
 
 use super::{MobileRouter, Registration};
 use crate::sequence::is_later;
-use crate::{Event, MobilityDrop, MobilityMessage, Output};
+use crate::{Authentication, Event, MobilityDrop, MobilityMessage, Output};
 
 /// Home agents of one Home Agent Switch message that are looked at.
 const MAX_ALTERNATIVES: usize = 16;
@@ -205,6 +205,10 @@ impl MobileRouter {
         options: Options<'_>,
         octets: &[u8],
     ) -> Result<bool, MobilityDrop> {
+        if self.authentication == Authentication::Ipsec {
+            // It has been admitted; what was recorded the kernel refuses (RFC 4303 3.4.3).
+            return Ok(true);
+        }
         let Some(association) = self.authentication.association() else { return Ok(false) };
         association.verify(octets, message.destination, self.config.home_address)?;
         let time = options.iter().find_map(|option| match option {

@@ -7,11 +7,13 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use carnet_base::{Endpoint, next_of, sort};
 pub use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
+use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +33,8 @@ pub const TABLE_NOWHERE: u32 = 13_502;
 pub const TABLE_NESTED: u32 = 13_505;
 /// Where the mobile networks of neighbouring vehicles are that are reached straight.
 pub const TABLE_NEIGHBOURS: u32 = 13_504;
+/// The home agent's address as one of this machine, for what comes under IPsec.
+pub const TABLE_PROTECTED: u32 = 13_506;
 /// The first of the tables with one uplink's default route; uplink `n` of the config has this plus `n`.
 pub const TABLE_UPLINK: u32 = 13_510;
 
@@ -46,6 +50,8 @@ pub mod priority {
     pub const CAPTURE_MESSAGES: u32 = 101;
     /// The `local` table, moved down from 0 so that [`CAPTURE`] comes first.
     pub const LOCAL: u32 = 110;
+    /// What carnet hands to IPsec, and what it wants protected.
+    pub const PROTECTED: u32 = 111;
     /// To the mobile network, from a neighbouring vehicle, where the interface to these is an uplink as well.
     pub const FROM_NEIGHBOURS: u32 = 112;
     /// What comes in on an uplink and was not captured goes nowhere: a mobile router is no way from one visited
@@ -150,7 +156,7 @@ pub struct Member {
 }
 
 /// A socket for IPv6 packets inside IPv4 or UDP. Key: all of it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Socket {
     /// The end that it is.
     pub local: Endpoint,
@@ -171,6 +177,8 @@ pub enum RouteAction {
     },
     /// Answers with ICMPv6 Destination Unreachable.
     Unreachable,
+    /// Hands it to this machine itself, on [`TUNNEL_DEVICE`].
+    Local,
 }
 
 /// A kernel route. Key: table, destination, metric.
@@ -190,7 +198,7 @@ pub struct Route {
 }
 
 /// A policy routing rule. Key: all of it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Rule {
     /// Order among rules (lower is asked first), one of [`priority`].
     pub priority: u32,
@@ -255,7 +263,7 @@ pub enum Entry {
 /// What identifies an [`Entry`]. The order is the order of installation: settings, addresses, routes, sockets,
 /// tunnels, what is distributed among these, and last the rules that lead packets there; removal goes the other way
 /// round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key<'a> {
     /// Interface and name of a setting.
     Setting(&'a str, &'a str),
@@ -302,6 +310,12 @@ impl PartialEq for Keyed {
 
 impl Eq for Keyed {}
 
+impl Hash for Keyed {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.key().hash(state);
+    }
+}
+
 impl PartialOrd for Keyed {
     fn partial_cmp(&self, other: &Keyed) -> Option<Ordering> {
         Some(self.cmp(other))
@@ -327,8 +341,8 @@ pub enum Change {
 /// Everything that is wanted, by scope, and the changes not yet fetched.
 #[derive(Debug, Clone)]
 pub struct DesiredState<S> {
-    /// Who wants each.
-    entries: BTreeMap<Keyed, S>,
+    /// Who wants each. Not in order: that would be a walk through the keys of very many bindings for each of them.
+    entries: HashMap<Keyed, S>,
     /// What each wants, by key.
     scopes: BTreeMap<S, Box<[Keyed]>>,
     changes: VecDeque<Change>,
@@ -337,7 +351,7 @@ pub struct DesiredState<S> {
 impl<S: Ord + Clone> DesiredState<S> {
     /// A state in which nothing is wanted.
     pub fn new() -> Self {
-        DesiredState { entries: BTreeMap::new(), scopes: BTreeMap::new(), changes: VecDeque::new() }
+        DesiredState { entries: HashMap::new(), scopes: BTreeMap::new(), changes: VecDeque::new() }
     }
 
     /// Makes `entries` all that `scope` wants; of two with one key the last. Costs O(n log m) in the entries of the scope
@@ -350,10 +364,23 @@ impl<S: Ord + Clone> DesiredState<S> {
         wanted.reverse();
         sort(&mut wanted);
         wanted.dedup();
+        let before = self.scopes.get(&scope).map_or(&[][..], |before| before);
+        if before.len() == wanted.len() && before.iter().zip(&wanted).all(|(old, new)| old.0 == new.0) {
+            return;
+        }
         for entry in &mut wanted {
             match self.entries.remove_entry(entry) {
-                Some((old, _)) if old.0 == entry.0 => *entry = old,
-                _ => self.changes.push_back(Change::Set(entry.0.clone())),
+                Some((old, owner)) => {
+                    if owner != scope {
+                        self.let_go(&owner, &old);
+                    }
+                    if old.0 == entry.0 {
+                        *entry = old;
+                    } else {
+                        self.changes.push_back(Change::Set(entry.0.clone()));
+                    }
+                }
+                None => self.changes.push_back(Change::Set(entry.0.clone())),
             }
             self.entries.insert(entry.clone(), scope.clone());
         }
@@ -370,6 +397,13 @@ impl<S: Ord + Clone> DesiredState<S> {
         }
     }
 
+    /// Another scope has asked for the same key.
+    fn let_go(&mut self, owner: &S, entry: &Keyed) {
+        if let Some(entries) = self.scopes.get_mut(owner) {
+            *entries = entries.iter().filter(|kept| *kept != entry).cloned().collect();
+        }
+    }
+
     /// Whether a scope wants nothing.
     pub fn is_empty(&self, scope: &S) -> bool {
         !self.scopes.contains_key(scope)
@@ -382,7 +416,9 @@ impl<S: Ord + Clone> DesiredState<S> {
 
     /// All that is wanted, in order of installation.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.keys().map(|entry| &*entry.0)
+        let mut entries: Vec<&Keyed> = self.entries.keys().collect();
+        sort(&mut entries);
+        entries.into_iter().map(|entry| &*entry.0)
     }
 }
 
@@ -436,6 +472,25 @@ mod tests {
         state.replace(1, []);
         assert_eq!(drain(&mut state), [Change::Remove(route("2001:db8:b::/64", 1).into())]);
         assert_eq!(state.entries().count(), 1);
+    }
+
+    #[test]
+    fn a_key_is_whose_who_asked_last() {
+        let mut state = DesiredState::new();
+        let mut other = route("2001:db8:a::/64", 1);
+        if let Entry::Route(route) = &mut other {
+            route.action = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None };
+        }
+        state.replace(1, [route("2001:db8:a::/64", 1)]);
+        state.replace(2, [other.clone()]);
+        drain(&mut state);
+        // Who had it before, and says the same as before, asks anew.
+        state.replace(1, [route("2001:db8:a::/64", 1)]);
+        assert_eq!(drain(&mut state), [Change::Set(route("2001:db8:a::/64", 1).into())]);
+        state.replace(2, []);
+        assert_eq!(drain(&mut state), []);
+        state.replace(1, []);
+        assert_eq!(drain(&mut state), [Change::Remove(route("2001:db8:a::/64", 1).into())]);
     }
 
     #[test]

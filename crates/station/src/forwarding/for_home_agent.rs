@@ -12,12 +12,15 @@ use std::sync::Arc;
 
 use carnet_base::Endpoint;
 use carnet_mobility::home_agent::AuthorizedNode;
-use carnet_mobility::{HomeAgent, UDP_PORT};
+use carnet_mobility::{Authentication, HomeAgent, UDP_PORT};
+use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
 
 use super::desired::{
-    Entry, Route, RouteAction, Setting, Socket, TABLE_MAIN, TUNNEL_DEVICE, Tunnel, TunnelEnd,
+    Entry, Route, RouteAction, Rule, Setting, Socket, TABLE_CAPTURE, TABLE_MAIN, TABLE_PROTECTED,
+    TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
+use super::for_mobile_router::LOCAL;
 use super::path_mtu::Ends;
 use super::ways::ways;
 
@@ -65,6 +68,9 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
         Entry::Setting(Setting { interface: "all".into(), name: "forwarding".into(), value: "1".into() }),
         route(TABLE_MAIN, host(config.address), METRIC, into_tunnel_device()),
     ];
+    if config.nodes.iter().any(|node| node.authentication == Authentication::Ipsec) {
+        entries.extend(protected_entries(config.address));
+    }
     let anycast = agent.anycast_addresses().iter();
     entries.extend(anycast.map(|anycast| route(TABLE_MAIN, host(*anycast), METRIC, into_tunnel_device())));
     // RFC 4887 5.1: the aggregate is routed here; what of it is nobody's would go back by the default route. Other home
@@ -80,6 +86,22 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
         entries.extend(ends.map(|local| Entry::Socket(Socket { local, interface: None })));
     }
     entries
+}
+
+/// What lets the kernel's IPsec deal with messages to and from the home agent's address: what comes under ESP is this
+/// machine's own once the Home Address option is off (`station/protection.rs`), and what is sent goes by carnet, which
+/// puts the routing header in.
+fn protected_entries(address: Ipv6Addr) -> Vec<Entry> {
+    let rule = |input: &str, from: Option<Ipv6Net>, to: Option<Ipv6Net>, protocol, table| {
+        let (input_interface, protocol) = (Some(input.to_owned()), Some(protocol));
+        Entry::Rule(Rule { priority: priority::PROTECTED, input_interface, from, to, protocol, table })
+    };
+    vec![
+        route(TABLE_PROTECTED, host(address), METRIC, RouteAction::Local),
+        route(TABLE_CAPTURE, Ipv6Net::default(), METRIC, into_tunnel_device()),
+        rule(TUNNEL_DEVICE, None, Some(host(address)), protocol::ESP, TABLE_PROTECTED),
+        rule(LOCAL, Some(host(address)), None, protocol::MOBILITY, TABLE_CAPTURE),
+    ]
 }
 
 /// What one node's bindings, or their absence, ask for.

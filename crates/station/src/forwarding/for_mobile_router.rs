@@ -21,8 +21,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use carnet_base::{Endpoint, Interface, SmallMap};
-use carnet_mobility::MobileRouter;
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, Path};
+use carnet_mobility::{Authentication, MobileRouter};
 use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
 
@@ -88,7 +88,8 @@ pub(crate) fn router_entries<'a>(
     let agents = std::iter::once(router).chain(beside.iter().copied());
     for agent in agents.map(|router| router.config().home_agent).filter(|agent| !agent.is_unspecified()) {
         for uplink in &config.uplinks {
-            for protocol in CAPTURED {
+            let esp = (config.authentication == Authentication::Ipsec).then_some(protocol::ESP);
+            for protocol in CAPTURED.into_iter().chain(esp) {
                 entries.push(Entry::Rule(Rule {
                     priority: priority::CAPTURE,
                     input_interface: Some(uplink.interface.clone()),

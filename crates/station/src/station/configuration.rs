@@ -184,6 +184,7 @@ impl Station {
                 self.want_node(now, home_address);
             }
         }
+        self.configure_protection();
         self.configure_neighbours(config.mnpp);
         self.configure_direct(now, direct_networks);
     }

@@ -52,6 +52,9 @@ impl Station {
                 let verdict = self.process_datagram(now, wall, (local, remote), traffic_class, &mut buffer);
                 self.carry_out(verdict, &buffer);
             }
+            Input::Protected { source, destination, label, message } => {
+                self.handle_protected(now, wall, (source, destination), label, message);
+            }
             Input::DatagramTooBig { local, remote, mtu } => {
                 self.path_mtus.handle_hint(now, (local, remote), mtu);
             }
@@ -198,6 +201,7 @@ impl Station {
             other @ (Input::Timeout
             | Input::Packet(_)
             | Input::Datagram { .. }
+            | Input::Protected { .. }
             | Input::DatagramTooBig { .. }
             | Input::TunnelUsed { .. }
             | Input::Destinations(_)

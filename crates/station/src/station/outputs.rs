@@ -136,7 +136,10 @@ impl Station {
             Mobility::Persist(home_address) => {
                 self.outputs.push_back(Output::Persist(Kept::Node(home_address)));
             }
-            Mobility::Packet(packet) => self.outputs.push_back(Output::Packet(packet)),
+            Mobility::Packet(packet) => {
+                let output = self.under_ipsec(packet);
+                self.outputs.push_back(output);
+            }
             Mobility::Encapsulated { local, remote, packet } => {
                 let may_fragment = true;
                 self.outputs.push_back(Output::Encapsulated { local, remote, packet, may_fragment });

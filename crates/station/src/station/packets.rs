@@ -28,6 +28,11 @@ impl Station {
         };
         let length = HEADER_LEN + payload.len();
         buffer.strip(0, length);
+        if self.protection.is_some()
+            && let Some(verdict) = self.process_protected(now, &header, buffer)
+        {
+            return verdict;
+        }
         if self.is_own(&header) {
             return self.deliver(now, wall, &header, None, buffer, true);
         }
@@ -140,7 +145,16 @@ impl Station {
         }
         match extensions.protocol {
             protocol::IPV6 => self.decapsulate(now, tunnel, extensions.sequence, extensions.offset, buffer),
-            protocol::MOBILITY => self.mobility(now, wall, header, outer, &extensions, buffer.as_slice()),
+            protocol::MOBILITY => {
+                let Some(message) = MobilityMessage::new(buffer.as_slice(), header, &extensions) else {
+                    return self.forwarder.drop(TunnelDrop::Malformed);
+                };
+                let message = match outer {
+                    Some(Outer { ends: (local, remote), .. }) => message.inside(local, remote),
+                    None => message,
+                };
+                self.mobility(now, wall, message)
+            }
             _ if outer.is_some() => self.forwarder.drop(TunnelDrop::UpperLayer),
             _ => self.upper_layer(now, header, &extensions, buffer),
         }
@@ -179,28 +193,14 @@ impl Station {
         }
     }
 
-    fn mobility(
-        &mut self,
-        now: Time,
-        wall: WallTime,
-        header: &Header,
-        outer: Option<Outer>,
-        extensions: &Extensions,
-        packet: &[u8],
-    ) -> Verdict {
-        let Some(message) = MobilityMessage::new(packet, header, extensions) else {
-            return self.forwarder.drop(TunnelDrop::Malformed);
-        };
-        let message = match outer {
-            Some(Outer { ends: (local, remote), .. }) => message.inside(local, remote),
-            None => message,
-        };
+    pub(super) fn mobility(&mut self, now: Time, wall: WallTime, message: MobilityMessage<'_>) -> Verdict {
         *self.received.entry(message_name(message.octets())).or_default() += 1;
-        let for_agent = |agent: &&mut Agent| agent.machine.config().address == header.destination;
+        let MobilityMessage { source, destination, .. } = message;
+        let for_agent = |agent: &&mut Agent| agent.machine.config().address == destination;
         let result = match (self.agent.as_mut().filter(for_agent), &mut self.router) {
             (Some(agent), _) => agent.machine.handle_message(now, wall, message),
-            (None, Some(router)) => match router.agents.machine_of(header.source) {
-                Some(beside) if router.machine.config().home_agent != header.source => {
+            (None, Some(router)) => match router.agents.machine_of(source) {
+                Some(beside) if router.machine.config().home_agent != source => {
                     beside.handle_message(now, wall, message)
                 }
                 _ => router.machine.handle_message(now, wall, message),
@@ -211,7 +211,7 @@ impl Station {
     }
 
     /// What became of a message, with its reason counted.
-    fn counted(&mut self, result: Result<(), MobilityDrop>) -> Verdict {
+    pub(super) fn counted(&mut self, result: Result<(), MobilityDrop>) -> Verdict {
         match result {
             Ok(()) => Verdict::Consumed,
             Err(reason) => {

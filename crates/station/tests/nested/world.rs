@@ -541,6 +541,7 @@ impl World {
                     return self.forward(name, &interface, gateway.unwrap_or(header.destination), packet);
                 }
                 Some(RouteAction::Unreachable) => break,
+                Some(RouteAction::Local) => return,
                 None => {}
             }
         }

@@ -147,16 +147,9 @@ fn unknown_keys_and_keys_of_later_versions() {
         ),
         (
             "prefixes = [\"fd00:2::/64\"]\nauth = \"none\"",
-            "prefixes = [\"fd00:2::/64\"]\nauth = \"ipsec\"",
-            &[
-                "c.toml:27:8: `home_agent.mobile_router.auth`: \"ipsec\" is not in this version, expected authentication to be chosen: { spi = 300, key = \"...\" } or \"none\"",
-            ],
-        ),
-        (
-            "prefixes = [\"fd00:2::/64\"]\nauth = \"none\"",
             "prefixes = [\"fd00:2::/64\"]\nauth = \"psk\"",
             &[
-                "c.toml:27:8: `home_agent.mobile_router.auth`: \"psk\" is not known, expected authentication to be chosen: { spi = 300, key = \"...\" } or \"none\"",
+                "c.toml:27:8: `home_agent.mobile_router.auth`: \"psk\" is not known, expected authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"",
             ],
         ),
         (
@@ -521,7 +514,7 @@ fn missing_values() {
             "prefixes = [\"fd00:2::/64\"]\nauth = \"none\"",
             "prefixes = [\"fd00:2::/64\"]",
             &[
-                "c.toml:24:1: `home_agent.mobile_router.auth` is missing, expected authentication to be chosen: { spi = 300, key = \"...\" } or \"none\"",
+                "c.toml:24:1: `home_agent.mobile_router.auth` is missing, expected authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"",
             ],
         ),
         (

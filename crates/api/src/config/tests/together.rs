@@ -1,5 +1,6 @@
 //! What is refused of values that are right alone but not beside each other, and of whole files.
 
+use super::super::Config;
 use super::SMALL_ROUTER;
 use super::errors::{check, errors};
 
@@ -219,10 +220,50 @@ fn every_error_of_a_file_is_told_at_once() {
         errors(&text),
         [
             "c.toml:3:8: `station.name`: \"bus 42\" is no name, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
-            "c.toml:4:1: `mobile_router.auth` is missing, expected authentication to be chosen: { spi = 300, key = \"...\" } or \"none\"",
+            "c.toml:4:1: `mobile_router.auth` is missing, expected authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"",
             "c.toml:5:16: `mobile_router.home_address`: fe80::1 is link-local, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
             "c.toml:8:1: unknown key `colour` in [mobile_router], expected `home_address`, `home_prefix`, `home_agent`, `home_agent_ipv4`, `udp`, `heartbeat`, `heartbeat_idle`, `prefixes`, `registration`, `lifetime`, `lan`, `advertise`, `nesting`, `direct_routes`, `prefix_discovery`, `auth`, `uplink` or `policy`",
             "c.toml:9:25: `mobile_router.uplink.interface`: \"wlan0-and-too-long\" is too long, expected an interface name of 1 to 15 characters",
         ]
     );
+}
+
+/// IPsec is between two addresses, and the kernel has to see the packets.
+#[test]
+fn what_ipsec_does_not_go_with() {
+    let config = |path: &str, home_agent: &str, more: &str| {
+        format!(
+            "[station]\nname = 'bus'\n[dataplane]\npath = '{path}'\n[mobile_router]\nhome_address = '2001:db8:1::1234'\n\
+             home_prefix = '2001:db8:1::/64'\nhome_agent = {home_agent}\nprefixes = ['2001:db8:a::/64']\nauth = 'ipsec'\n{more}\
+             [[mobile_router.uplink]]\ninterface = 'wlan0'\n"
+        )
+    };
+    let one = "'2001:db8:1::1'";
+    let parsed = Config::parse(&config("tun", one, ""), "c.toml").expect("a config");
+    assert!(parsed.has_ipsec());
+    for (text, expected) in [
+        (
+            config("kernel", one, ""),
+            "c.toml:10:8: the kernel's own tunnel devices take the packets that IPsec is to see, expected another \
+             `dataplane.path` than \"kernel\"",
+        ),
+        (
+            config("tun", "['2001:db8:1::1', '2001:db8:1::2']", ""),
+            "c.toml:10:8: IPsec is with one home agent, expected its address alone in `home_agent`",
+        ),
+        (
+            config("tun", "'discover'", ""),
+            "c.toml:10:8: IPsec is with one home agent, expected its address alone in `home_agent`",
+        ),
+        (
+            config("tun", one, "home_agent_ipv4 = '192.0.2.1'\n"),
+            "c.toml:10:8: messages inside IPv4 are not under IPsec, expected no `home_agent_ipv4`",
+        ),
+    ] {
+        assert_eq!(errors(&text), [expected]);
+    }
+    let agent = "[station]\nname = 'home'\n[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = '2001:db8:1::/64'\n\
+                 [[home_agent.peer]]\naddress = '2001:db8:1::2'\n[[home_agent.mobile_router]]\n\
+                 home_address = '2001:db8:1::1234'\nauth = 'ipsec'\n";
+    assert_eq!(errors(agent), ["c.toml:10:8: IPsec is with one home agent, expected no [[home_agent.peer]]"]);
 }

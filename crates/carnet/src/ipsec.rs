@@ -1,0 +1,137 @@
+//! `carnet ipsec`: what strongSwan needs to know for `auth = "ipsec"` (RFC 4877), as a file for swanctl.
+//!
+//! Messages are protected in transport mode between home address and home agent, negotiated by IKEv2 from whatever address
+//! the node has to one of the home agent's machine (`--gateway`): strongSwan calls that `transport_proxy`. Security
+//! associations do not depend on the care-of address, so that a Binding Update from a new one goes under those that there are.
+//! When the address is gone by which IKE has spoken, it begins anew from another. Not by MOBIKE (RFC 4555): with that strongSwan (5.9.8)
+//! puts the new address in the place of the home address. With `--data` all that
+//! passes the tunnel is encrypted as well: ESP in tunnel mode between the home address and the gateway, inside of carnet's tunnel. Its ends
+//! do not move, so that uplinks and policies are as before (RFC 4877 7.2.4 has it from the care-of
+//! address instead, where each movement changes the security association).
+//!
+//! Who one is, is told by addresses (RFC 4877 7.3: ID_IPV6_ADDR): the home address, and the home agent's. Secrets and certificates are left to
+//! the operator, and so is everything else of strongSwan.
+
+use std::fmt::Write as _;
+use std::net::Ipv6Addr;
+
+use anyhow::bail;
+use carnet_api::config::{Auth, Config, DataplanePath};
+
+use crate::cli::{Ipsec, IpsecAuth};
+
+/// AES-GCM with a fresh Diffie-Hellman exchange (RFC 8221, RFC 8247).
+const ESP: &str = "aes128gcm16-ecp256,aes256gcm16-ecp384";
+
+/// One end of a security association, and the other.
+struct Pair<'a> {
+    local: Ipv6Addr,
+    remote: Ipv6Addr,
+    prefixes: &'a [ipnet::Ipv6Net],
+    is_agent: bool,
+}
+
+/// The file's text.
+///
+/// # Errors
+/// When the config has no use for it, or not together with what is wanted.
+pub fn swanctl(config: &Config, wanted: &Ipsec) -> anyhow::Result<String> {
+    if !config.has_ipsec() {
+        bail!("nothing in {} is under IPsec, expected auth = \"ipsec\"", wanted.config.display());
+    }
+    if wanted.data && config.dataplane.path != DataplanePath::Tun {
+        bail!("IPsec does not see what BPF programs forward, expected dataplane.path = \"tun\" for --data");
+    }
+    let own = |address| address == wanted.gateway;
+    if config.home_agent.as_ref().is_some_and(|agent| own(agent.address)) {
+        bail!(
+            "{} is the home agent's address, which is on no interface; expected another one of its machine",
+            wanted.gateway
+        );
+    }
+    let mut text = format!(
+        "# Of {}, by carnet ipsec: change that and make this anew.\nconnections {{\n",
+        wanted.config.display()
+    );
+    if let Some(agent) = &config.home_agent {
+        for router in agent.mobile_routers.iter().filter(|router| router.auth == Auth::Ipsec) {
+            let (local, remote, prefixes) = (agent.address, router.home_address, &router.prefixes[..]);
+            connections(&mut text, wanted, &Pair { local, remote, prefixes, is_agent: true });
+        }
+    }
+    if let Some(router) = config.mobile_router.as_ref().filter(|router| router.auth == Auth::Ipsec)
+        && let Some(home_agent) = router.home_agents.addresses.first()
+    {
+        let (local, remote, prefixes) = (router.home_address, *home_agent, &router.prefixes[..]);
+        connections(&mut text, wanted, &Pair { local, remote, prefixes, is_agent: false });
+    }
+    text.push_str("}\n");
+    if wanted.auth == IpsecAuth::Psk {
+        let _ = write!(text, "{}", SECRETS);
+    }
+    Ok(text)
+}
+
+const SECRETS: &str = "\
+# The secrets are not carnet's. In a file of their own, which root alone can read, for each node:
+#   secrets { ike-NAME { id-1 = HOME-ADDRESS
+#                        id-2 = HOME-AGENT
+#                        secret = \"...\" } }
+";
+
+fn connections(text: &mut String, wanted: &Ipsec, pair: &Pair<'_>) {
+    let Pair { local, remote, is_agent, .. } = *pair;
+    let home_address = if is_agent { remote } else { local };
+    let name = format!("carnet-{:x}", u128::from(home_address));
+    let auth = match wanted.auth {
+        IpsecAuth::Psk => "psk",
+        IpsecAuth::Pubkey => "pubkey",
+    };
+    let ends = |text: &mut String| {
+        let _ = write!(
+            text,
+            "    version = 2\n    mobike = no\n    dpd_delay = 10s\n    keyingtries = 0\n    \
+             local {{\n      auth = {auth}\n      id = {local}\n    }}\n    \
+             remote {{\n      auth = {auth}\n      id = {remote}\n    }}\n"
+        );
+    };
+    // The home agent does not know where a node is before it has come.
+    let actions = if is_agent { "" } else { ACTIONS };
+    let gateway = if is_agent { "local_addrs" } else { "remote_addrs" };
+    let _ = write!(text, "  {name} {{\n    {gateway} = {}\n", wanted.gateway);
+    ends(text);
+    let _ = write!(
+        text,
+        "    children {{\n      messages {{\n        mode = transport_proxy\n        \
+         local_ts = {local}/128[135]\n        remote_ts = {remote}/128[135]\n        \
+         esp_proposals = {ESP}\n{actions}      }}\n    }}\n  }}\n"
+    );
+    if !wanted.data || pair.prefixes.is_empty() {
+        return;
+    }
+    let prefixes: Vec<String> = pair.prefixes.iter().map(ToString::to_string).collect();
+    let prefixes = prefixes.join(",");
+    let (near, far) = if is_agent { ("::/0", &prefixes[..]) } else { (&prefixes[..], "::/0") };
+    let (source, destination) =
+        if is_agent { (wanted.gateway, home_address) } else { (home_address, wanted.gateway) };
+    let _ = write!(text, "  {name}-data {{\n    local_addrs = {source}\n    remote_addrs = {destination}\n");
+    ends(text);
+    let _ = write!(
+        text,
+        "    children {{\n      data {{\n        mode = tunnel\n        local_ts = {near}\n        \
+         remote_ts = {far}\n        esp_proposals = {ESP}\n{ACTIONS}      }}\n"
+    );
+    if !is_agent {
+        // From one link of the mobile network to another, and from the router itself to its hosts.
+        let _ = write!(
+            text,
+            "      on-board {{\n        mode = pass\n        local_ts = {prefixes}\n        \
+             remote_ts = {prefixes}\n        start_action = trap\n      }}\n"
+        );
+    }
+    text.push_str("    }\n  }\n");
+}
+
+/// The first packet asks for the security association, and none leaves without.
+const ACTIONS: &str =
+    "        start_action = trap\n        dpd_action = restart\n        close_action = trap\n";

@@ -1,0 +1,336 @@
+//! Messages under IPsec (RFC 4877), and data: what can be seen on the way, and what is not believed.
+//!
+//! It takes a kernel with ESP, and strongSwan for what is negotiated; `make test-kernel` has both.
+
+use std::fs;
+use std::process::Child;
+use std::time::Duration;
+
+use crate::hosts::{Host, assert_same, possible, said, seconds, wait_for, wait_until};
+use crate::station::{Station, carnet};
+use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_ADDRESS, HOME_AGENT, Testbed};
+use crate::traffic::Sniffer;
+
+/// Where strongSwan's IKE daemon of the home agent's machine is.
+const GATEWAY: &str = "2001:db8:f0::2";
+/// Another node of the home agent's.
+const OTHER: &str = "2001:db8:1::5678";
+/// Everything that comes to the router in the middle.
+const EVERYWHERE: &[&str] = &["ha", "wlan", "wwan"];
+const CHARON: &str = "/usr/lib/ipsec/charon";
+
+/// Whether there is ESP here, and a data path that goes together with it: the kernel's tunnel devices do not.
+fn has_esp() -> bool {
+    if !possible() || std::env::var("CARNET_TEST_PATH").as_deref() == Ok("kernel") {
+        return false;
+    }
+    let host = Host::new();
+    let output = host.output(&association("::1", "::2", "0x1000", 0));
+    let can = output.status.success();
+    if !can {
+        println!("\nSKIPPED: this kernel has no ESP (make test-kernel has one that does)");
+    }
+    can
+}
+
+fn has_charon() -> bool {
+    let can = fs::exists(CHARON).unwrap_or(false);
+    if !can {
+        println!("\nSKIPPED: strongSwan is missing (make test-kernel brings it)");
+    }
+    can
+}
+
+/// A security association by hand.
+fn association<'a>(source: &'a str, destination: &'a str, index: &'a str, key: usize) -> Vec<&'a str> {
+    const KEYS: [&str; 2] =
+        ["0x000102030405060708090a0b0c0d0e0f10111213", "0x202122232425262728292a2b2c2d2e2f30313233"];
+    let ends = ["ip", "xfrm", "state", "add", "src", source, "dst", destination, "proto", "esp"];
+    let what =
+        ["spi", index, "reqid", "1", "mode", "transport", "aead", "rfc4106(gcm(aes))", KEYS[key], "128"];
+    let selector = ["replay-window", "32", "sel", "src", source, "dst", destination];
+    [&ends[..], &what, &selector].concat()
+}
+
+/// The policy that what is sent there is to be under it.
+fn policy<'a>(source: &'a str, destination: &'a str) -> Vec<&'a str> {
+    let ends =
+        ["ip", "xfrm", "policy", "add", "src", source, "dst", destination, "proto", "135", "dir", "out"];
+    [&ends[..], &["tmpl", "proto", "esp", "reqid", "1", "mode", "transport"]].concat()
+}
+
+fn must(host: &Host, words: &[&str]) {
+    let output = host.output(words);
+    assert!(output.status.success(), "{words:?}: {}", said(&output));
+}
+
+/// Both directions between a node and the home agent, at one of them.
+fn associate(host: &Host, local: &str, node: &str, indexes: [&str; 2]) {
+    must(host, &association(node, HOME_AGENT, indexes[0], 0));
+    must(host, &association(HOME_AGENT, node, indexes[1], 1));
+    must(host, &if local == node { policy(node, HOME_AGENT) } else { policy(HOME_AGENT, node) });
+}
+
+/// The configs of the test bed with IPsec in the place of keys.
+fn configs(bed: &Testbed) -> (String, String) {
+    let key = "{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
+    (bed.agent_config().replace(key, "'ipsec'"), bed.router_config().replace(key, "'ipsec'"))
+}
+
+/// Binding Updates and Acknowledgements in the clear, and the same under ESP: by the header behind the Home Address option or
+/// type 2 routing header.
+fn messages(packets: &[Vec<u8>]) -> (usize, usize) {
+    let of = |protocol: u8| {
+        let is =
+            |packet: &&Vec<u8>| packet.len() > 64 && matches!(packet[6], 43 | 60) && packet[40] == protocol;
+        packets.iter().filter(is).count()
+    };
+    (of(135), of(50))
+}
+
+#[test]
+fn messages_go_under_ipsec_and_nothing_else_is_believed() {
+    if !has_esp() {
+        return;
+    }
+    let bed = Testbed::new();
+    let before = [bed.agent.snapshot(), bed.router.snapshot()];
+    let (agent, router) = configs(&bed);
+    let second = format!(
+        "\n[[home_agent.mobile_router]]\nhome_address = '{OTHER}'\nprefixes = ['2001:db8:b::/64']\nauth = 'ipsec'\n"
+    );
+    let mut agent = Station::start(&bed.agent, &(agent + &second));
+    let sniffer = Sniffer::start(&bed.core, EVERYWHERE);
+
+    // Without a security association nothing leaves.
+    let mut station = Station::start(&bed.router, &router);
+    wait_until("the router finds no policy", seconds(20), || {
+        station.counter("mobility.dropped.not_protected") > 0
+    });
+    assert!(station.log().contains("there is no IPsec policy for it"), "{}", station.log());
+    assert_eq!(messages(&sniffer.heard()), (0, 0));
+
+    // One that says the same without IPsec is not heard.
+    let plain = router.replace("'ipsec'", "'none'");
+    station.reload(&plain);
+    wait_until("the home agent drops it", seconds(30), || {
+        agent.counter("mobility.dropped.not_protected") > 0
+    });
+    assert!(agent.log().contains("it did not come under IPsec"), "{}", agent.log());
+    assert!(agent.bindings().is_empty());
+    let (clear, protected) = messages(&sniffer.heard());
+    assert!(clear > 0 && protected == 0, "{clear} in the clear, {protected} under ESP");
+    station.reload(&router);
+
+    // Nor is one under the security association of another node, whose keys the sender has: the kernel compares addresses.
+    associate(&bed.agent, HOME_AGENT, OTHER, ["0x2001", "0x2002"]);
+    let theft = association(HOME_ADDRESS, HOME_AGENT, "0x2001", 0);
+    must(&bed.router, &theft);
+    must(&bed.router, &policy(HOME_ADDRESS, HOME_AGENT));
+    let refused = || {
+        let text =
+            bed.agent.run(|| fs::read_to_string("/proc/thread-self/net/xfrm_stat").unwrap_or_default());
+        let line =
+            text.lines().find(|line| line.starts_with("XfrmInStateMismatch")).unwrap_or_default().to_owned();
+        line.split_whitespace().nth(1).and_then(|count| count.parse::<u32>().ok()).unwrap_or_default()
+    };
+    wait_until("the home agent's kernel refuses it", seconds(60), || refused() > 0);
+    assert!(agent.bindings().is_empty());
+    bed.router.ip("xfrm state flush");
+    bed.router.ip("xfrm policy flush");
+
+    // With its own it registers, and goes from one uplink to the other under the same.
+    associate(&bed.agent, HOME_AGENT, HOME_ADDRESS, ["0x1001", "0x1002"]);
+    associate(&bed.router, HOME_ADDRESS, HOME_ADDRESS, ["0x1001", "0x1002"]);
+    let begin = sniffer.count();
+    wait_until("it registers", seconds(60), || station.state() == "registered");
+    assert_eq!(agent.bindings()[0].1, CARE_OF[0]);
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    assert!(station.ask(&["handover", "wwan0"]).status.success());
+    wait_until("the binding moves", seconds(20), || agent.bindings()[0].1 == CARE_OF[1]);
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    let (clear, protected) = messages(&sniffer.heard()[begin..]);
+    // Two updates, each with its acknowledgement, and each seen before and after the core: only what comes in counts.
+    assert!(clear == 0 && protected >= 4, "{clear} in the clear, {protected} under ESP");
+
+    station.terminate();
+    assert!(agent.bindings().is_empty(), "the goodbye came under IPsec too");
+    agent.terminate();
+    for host in [&bed.agent, &bed.router] {
+        host.ip("xfrm state flush");
+        host.ip("xfrm policy flush");
+    }
+    sniffer.stop();
+    for (host, (before, name)) in
+        [&bed.agent, &bed.router].into_iter().zip(before.iter().zip(["agent", "router"]))
+    {
+        assert_same(before, &host.snapshot(), name);
+    }
+}
+
+/// strongSwan of one host.
+struct Swan<'a> {
+    host: &'a Host,
+    charon: Child,
+    config: String,
+    log: String,
+}
+
+impl<'a> Swan<'a> {
+    /// Starts charon with what `carnet ipsec` writes for a station's config, and the secret that both have.
+    fn start(bed: &Testbed, host: &'a Host, name: &str, config: &str, data: bool) -> Swan<'a> {
+        let at =
+            |what: &str| bed.scratch.path(&format!("{name}-{what}")).to_str().expect("a path").to_owned();
+        fs::write(at("carnet.toml"), config).expect("a config");
+        let (file, vici, log) = (at("carnet.toml"), at("vici"), at("charon.log"));
+        let words = ["ipsec", "--config", &file, "--gateway", GATEWAY];
+        let output = carnet(&[&words[..], if data { &["--data"] } else { &[] }].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        let secret = format!(
+            "secrets {{\n ike-test {{\n  id-1 = {HOME_ADDRESS}\n  id-2 = {HOME_AGENT}\n  secret = \"a secret\"\n }}\n}}\n"
+        );
+        let text = String::from_utf8(output.stdout).expect("text") + &secret;
+        fs::write(at("swanctl.conf"), text).expect("a file");
+        let settings = format!(
+            "charon {{\n load = random nonce openssl kdf aes sha2 hmac gcm kernel-netlink socket-default vici\n \
+             install_routes = no\n install_virtual_ip = no\n filelog {{\n  file {{\n   path = {log}\n   default = 1\n   \
+             flush_line = yes\n  }}\n }}\n \
+             plugins {{\n  vici {{\n   socket = unix://{vici}\n  }}\n }}\n}}\nswanctl {{\n socket = unix://{vici}\n}}\n"
+        );
+        fs::write(at("strongswan.conf"), settings).expect("a file");
+        // Its files in /run are one machine's.
+        let script = format!("mount -t tmpfs tmpfs /run && exec {CHARON}");
+        let words = ["unshare", "--mount", "sh", "-c", &script].map(str::to_owned);
+        let variable = at("strongswan.conf");
+        let charon = host.spawn(&words, move |command| {
+            command.env("STRONGSWAN_CONF", variable).stdin(std::process::Stdio::null());
+            command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        });
+        let swan = Swan { host, charon, config: at("strongswan.conf"), log };
+        wait_until("charon answers", seconds(20), || fs::exists(&vici).unwrap_or(false));
+        swan.swanctl(&["--load-all", "--file", &at("swanctl.conf")]);
+        swan
+    }
+
+    fn swanctl(&self, words: &[&str]) -> String {
+        let setting = format!("STRONGSWAN_CONF={}", self.config);
+        let output = self.host.output(&[&["env", &setting, "swanctl"], words].concat());
+        assert!(output.status.success(), "{}\n{}", said(&output), self.said());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The security parameter indexes of what has been negotiated, sorted.
+    fn indexes(&self) -> Vec<String> {
+        let shown = self.host.ip("xfrm state");
+        let mut indexes: Vec<String> = shown
+            .lines()
+            .filter_map(|line| Some(line.split_once(" spi ")?.1.split(' ').next()?.to_owned()))
+            .collect();
+        indexes.sort();
+        indexes
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Swan<'_> {
+    fn drop(&mut self) {
+        let _ = self.charon.kill();
+        let _ = self.charon.wait();
+        if std::thread::panicking() {
+            let text = self.said();
+            let lines: Vec<&str> = text.lines().collect();
+            eprintln!("--- end of {}\n{}", self.log, lines[lines.len().saturating_sub(40)..].join("\n"));
+            eprintln!("{}\n{}", self.host.ip("xfrm state"), self.host.ip("xfrm policy"));
+        }
+    }
+}
+
+#[test]
+fn strongswan_negotiates_what_carnet_wants_and_follows_it() {
+    if !has_esp() || !has_charon() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (agent, router) = configs(&bed);
+    let sniffer = Sniffer::start(&bed.core, EVERYWHERE);
+    let _of_agent = Swan::start(&bed, &bed.agent, "agent", &agent, false);
+    let of_router = Swan::start(&bed, &bed.router, "router", &router, false);
+    let agent = Station::start(&bed.agent, &agent);
+    let station = Station::start(&bed.router, &router);
+    // The first Binding Update asks for the security association.
+    wait_until("it registers", seconds(60), || station.state() == "registered");
+    let indexes = of_router.indexes();
+    assert!(indexes.len() >= 2, "{indexes:?}");
+    for (uplink, care_of_address) in [("wwan0", CARE_OF[1]), ("wlan0", CARE_OF[0])] {
+        assert!(station.ask(&["handover", uplink]).status.success());
+        wait_until("the binding moves", seconds(20), || agent.bindings()[0].1 == care_of_address);
+        wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    }
+    assert_eq!(of_router.indexes(), indexes, "nothing was negotiated anew");
+
+    // The uplink goes by which IKE has been speaking. The Binding Update goes at once under what there is; IKE begins anew.
+    bed.router.ip("link set wlan0 down");
+    wait_until("the binding moves", seconds(30), || agent.bindings()[0].1 == CARE_OF[1]);
+    wait_until("IKE follows", seconds(60), || {
+        let shown = of_router.swanctl(&["--list-sas"]);
+        shown.contains(&format!("@ {}", CARE_OF[1])) && shown.contains("INSTALLED, TRANSPORT_PROXY")
+    });
+    assert_ne!(of_router.indexes(), indexes);
+    bed.router.batch(
+        "link set wlan0 up
+         addr add 2001:db8:f1::10/64 dev wlan0
+         route add default via 2001:db8:f1::1 dev wlan0 metric 100",
+    );
+    wait_until("the binding moves back", seconds(30), || agent.bindings()[0].1 == CARE_OF[0]);
+    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    let (clear, protected) = messages(&sniffer.stop());
+    assert!(clear == 0 && protected >= 8, "{clear} in the clear, {protected} under ESP");
+}
+
+/// Packets of or to the mobile network that somebody on the way can read: in a tunnel without ESP, or in none.
+fn readable(packets: &[Vec<u8>]) -> usize {
+    let inside = [0x20, 0x01, 0x0d, 0xb8, 0, 0x0a];
+    let is = |packet: &[u8]| {
+        packet.len() >= 40 && (packet[8..].starts_with(&inside) || packet[24..].starts_with(&inside))
+    };
+    packets.iter().filter(|packet| packet[6] == 41 && is(&packet[40..])).count()
+}
+
+#[test]
+fn with_data_under_ipsec_nobody_on_the_way_reads_what_the_mobile_network_says() {
+    if !has_esp() || !has_charon() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (agent, router) = configs(&bed);
+    // What BPF programs forward IPsec does not see.
+    let tun = |config: String| config + "\n[dataplane]\npath = 'tun'\n";
+    let (agent, router) = (tun(agent), tun(router));
+    let sniffer = Sniffer::start(&bed.core, EVERYWHERE);
+    let _of_agent = Swan::start(&bed, &bed.agent, "agent", &agent, true);
+    let of_router = Swan::start(&bed, &bed.router, "router", &router, true);
+    let agent = Station::start(&bed.agent, &agent);
+    let station = Station::start(&bed.router, &router);
+    wait_until("it registers", seconds(60), || station.state() == "registered");
+    wait_until("data flow", seconds(60), || bed.host.pings(CORRESPONDENT));
+    // The router's own address on board is nobody's to protect from its hosts.
+    assert!(bed.host.pings("2001:db8:a::1"));
+    let indexes = of_router.indexes();
+    assert!(station.ask(&["handover", "wwan0"]).status.success());
+    wait_until("the binding moves", seconds(20), || agent.bindings()[0].1 == CARE_OF[1]);
+    wait_until("data flow", seconds(20), || bed.host.pings(CORRESPONDENT));
+    // More than fits a packet, in both directions.
+    wait_for("large packets arrive", seconds(20), || {
+        let words = ["ping", "-6", "-c", "1", "-W", "2", "-s", "3000", CORRESPONDENT];
+        bed.host.output(&words).status.success().then_some(())
+    });
+    assert_eq!(of_router.indexes(), indexes, "nothing was negotiated anew");
+    std::thread::sleep(Duration::from_millis(100));
+    let packets = sniffer.stop();
+    let tunnelled = packets.iter().filter(|packet| packet[6] == 41).count();
+    assert!(tunnelled > 0);
+    assert_eq!(readable(&packets), 0, "of {tunnelled} packets in the tunnel");
+}

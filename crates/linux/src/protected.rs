@@ -1,0 +1,269 @@
+//! Mobility Header messages that the kernel's IPsec protects (RFC 4877): a raw socket.
+//!
+//! It sends from any address, this machine's or not, and with a flow label that ESP in transport mode leaves alone. What it
+//! receives has come under ESP: a policy of its own says so to the kernel (`IPV6_XFRM_POLICY`), whatever the policies of the
+//! machine are, and the kernel compares addresses with those that the security association is for. Who may have one for
+//! which addresses is for whoever makes them: an IKE daemon.
+//!
+//! Left out: AH, and a policy for what is sent: who has sent it sees whether it was protected.
+
+use std::future::{pending, poll_fn};
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use carnet_wire::ipv6::protocol;
+use socket2::{Domain, Protocol, Type};
+use tokio::io::unix::AsyncFd;
+
+use crate::error::{Error, Result};
+use crate::readable::watch;
+
+/// `IPV6_XFRM_POLICY`, `IPV6_FLOWINFO_SEND` and `IPV6_FLOWINFO` of `linux/in6.h`.
+const XFRM_POLICY: libc::c_int = 35;
+const FLOWINFO_SEND: libc::c_int = 33;
+const FLOWINFO: libc::c_int = 11;
+/// Octets of `struct xfrm_userpolicy_info` and `struct xfrm_user_tmpl` of `linux/xfrm.h`.
+const POLICY_LEN: usize = 168;
+const TEMPLATE_LEN: usize = 64;
+/// The largest Mobility Header (RFC 6275 6.1.1).
+const MESSAGE_MAX: usize = 2048;
+const LABEL: u32 = 0x000f_ffff;
+
+/// A message that came under ESP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProtectedMessage {
+    /// Who sent it.
+    pub source: Ipv6Addr,
+    /// To which address.
+    pub destination: Ipv6Addr,
+    /// The packet's flow label.
+    pub label: u32,
+    /// The Mobility Header.
+    pub message: Vec<u8>,
+}
+
+/// The socket. Cheap to clone; without one nothing is heard.
+#[derive(Debug, Clone, Default)]
+pub struct Protected(Option<Arc<AsyncFd<socket2::Socket>>>);
+
+impl Protected {
+    pub(crate) fn open() -> Result<Protected> {
+        Ok(Protected(Some(Arc::new(open().map_err(|source| {
+            Error::kernel(
+                "open a socket for messages under IPsec, which auth = \"ipsec\" wants: the kernel needs CONFIG_XFRM_USER and \
+                 CONFIG_INET6_ESP (modules xfrm_user, esp6), the process CAP_NET_ADMIN and CAP_NET_RAW",
+                source,
+            )
+        })?))))
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Waits until there may be a message; for ever without a socket. Safe to cancel.
+    pub async fn readable(&self) -> io::Result<()> {
+        match &self.0 {
+            Some(file) => {
+                poll_fn(|cx| match file.poll_read_ready(cx) {
+                    Poll::Ready(ready) => Poll::Ready(ready.map(|_| ())),
+                    Poll::Pending => Poll::Pending,
+                })
+                .await
+            }
+            None => pending().await,
+        }
+    }
+
+    /// The next message.
+    pub fn receive(&self) -> Option<ProtectedMessage> {
+        let file = self.0.as_ref()?;
+        loop {
+            match receive(file.get_ref()) {
+                Ok(message) => return message,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // Ready no more: the next one wakes whoever waits.
+                    let mut cx = Context::from_waker(Waker::noop());
+                    if let Poll::Ready(Ok(mut guard)) = file.poll_read_ready(&mut cx) {
+                        guard.clear_ready();
+                    }
+                    return None;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// Those of the kernel, also where a policy wants a security association that is only being made.
+    pub fn send(
+        &self,
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+        label: u32,
+        message: &[u8],
+    ) -> io::Result<()> {
+        match &self.0 {
+            Some(file) => send(file.get_ref(), source, destination, label, message),
+            None => Err(io::Error::from_raw_os_error(libc::ENOTCONN)),
+        }
+    }
+}
+
+/// Has the kernel load what understands policies, which it does when somebody wants to speak to that. To be called before the
+/// process gives up the right to; where it does not help, opening the socket says what is missing.
+pub fn prepare() {
+    drop(netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_XFRM));
+}
+
+fn open() -> io::Result<AsyncFd<socket2::Socket>> {
+    let mobility = Protocol::from(libc::c_int::from(protocol::MOBILITY));
+    let socket = socket2::Socket::new(Domain::IPV6, Type::RAW, Some(mobility))?;
+    socket.set_nonblocking(true)?;
+    // The home agent's address is no interface's.
+    socket.set_freebind_v6(true)?;
+    // First of all: what came before it is thrown away below.
+    option(&socket, XFRM_POLICY, &only_esp())?;
+    for (name, value) in [(libc::IPV6_RECVPKTINFO, 1), (FLOWINFO, 1), (FLOWINFO_SEND, 1)] {
+        let value: libc::c_int = value;
+        option(&socket, name, &value.to_ne_bytes())?;
+    }
+    while !matches!(receive(&socket), Err(error) if error.kind() == io::ErrorKind::WouldBlock) {}
+    watch(socket)
+}
+
+/// A policy for what comes in: with ESP in transport mode, whatever its keys and addresses are.
+fn only_esp() -> Vec<u8> {
+    let mut octets = vec![0; POLICY_LEN + TEMPLATE_LEN];
+    let mut put = |at: usize, value: &[u8]| {
+        if let Some(place) = octets.get_mut(at..at + value.len()) {
+            place.copy_from_slice(value);
+        }
+    };
+    let family = (libc::AF_INET6 as u16).to_ne_bytes();
+    // sel.family, sel.proto
+    put(40, &family);
+    put(44, &[protocol::MOBILITY]);
+    // lft: four limits of octets and packets, none
+    put(56, &[0xff; 32]);
+    // dir and action: in (0), allowed (0) if it is as the template has it.
+    // id.proto, family, mode (transport is 0), and any algorithm
+    put(POLICY_LEN + 20, &[protocol::ESP]);
+    put(POLICY_LEN + 24, &family);
+    put(POLICY_LEN + 52, &[0xff; 12]);
+    octets
+}
+
+fn option(socket: &socket2::Socket, name: libc::c_int, value: &[u8]) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and the kernel reads as many octets from `value` as it has.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IPV6,
+            name,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Room for control messages, aligned as they have to be.
+#[repr(C, align(8))]
+struct Control([u8; 128]);
+
+fn send(
+    socket: &socket2::Socket,
+    source: Ipv6Addr,
+    destination: Ipv6Addr,
+    label: u32,
+    message: &[u8],
+) -> io::Result<()> {
+    let address = SocketAddrV6::new(destination, 0, (label & LABEL).to_be(), 0);
+    let address = socket2::SockAddr::from(address);
+    let info = libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: source.octets() }, ipi6_ifindex: 0 };
+    let mut control = Control([0; 128]);
+    let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+    // SAFETY: all zeros is a valid `msghdr`. Every pointer put into it is to something that lives until `sendmsg` is back,
+    // with the length beside it; the kernel writes to none of them. The control message fits into `control`.
+    let sent = unsafe {
+        let mut header: libc::msghdr = MaybeUninit::zeroed().assume_init();
+        header.msg_name = address.as_ptr().cast_mut().cast();
+        header.msg_namelen = address.len();
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = (&raw mut control).cast();
+        header.msg_controllen = libc::CMSG_SPACE(size_of_val(&info) as u32) as _;
+        let first = libc::CMSG_FIRSTHDR(&raw const header);
+        (*first).cmsg_level = libc::IPPROTO_IPV6;
+        (*first).cmsg_type = libc::IPV6_PKTINFO;
+        (*first).cmsg_len = libc::CMSG_LEN(size_of_val(&info) as u32) as _;
+        libc::CMSG_DATA(first).cast::<libc::in6_pktinfo>().write_unaligned(info);
+        libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT)
+    };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// `None`: not what it should be.
+fn receive(socket: &socket2::Socket) -> io::Result<Option<ProtectedMessage>> {
+    let mut octets = vec![0; MESSAGE_MAX];
+    let mut control = Control([0; 128]);
+    let (mut label, mut destination) = (0, None);
+    let mut part = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
+    // SAFETY: all zeros is a valid `sockaddr_in6` and a valid `msghdr`. Every pointer in the latter is to something that
+    // lives until the end of the block, with the length beside it. Control messages are read where the kernel says that
+    // there are some, as far as it says, and unaligned.
+    let (length, source) = unsafe {
+        let mut address: libc::sockaddr_in6 = MaybeUninit::zeroed().assume_init();
+        let mut header: libc::msghdr = MaybeUninit::zeroed().assume_init();
+        header.msg_name = (&raw mut address).cast();
+        header.msg_namelen = size_of_val(&address) as libc::socklen_t;
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = (&raw mut control).cast();
+        header.msg_controllen = size_of_val(&control) as _;
+        let length = libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT);
+        let Ok(length) = usize::try_from(length) else { return Err(io::Error::last_os_error()) };
+        let mut at = libc::CMSG_FIRSTHDR(&raw const header);
+        while !at.is_null() {
+            let data = libc::CMSG_DATA(at);
+            match ((*at).cmsg_level, (*at).cmsg_type) {
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                    destination = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr));
+                }
+                (libc::IPPROTO_IPV6, FLOWINFO) => {
+                    label = u32::from_be(data.cast::<u32>().read_unaligned()) & LABEL;
+                }
+                _ => {}
+            }
+            at = libc::CMSG_NXTHDR(&raw const header, at);
+        }
+        (length, Ipv6Addr::from(address.sin6_addr.s6_addr))
+    };
+    octets.truncate(length);
+    Ok(destination.map(|destination| ProtectedMessage { source, destination, label, message: octets }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_is_laid_out_as_the_kernel_has_it() {
+        assert_eq!(size_of::<libc::in6_pktinfo>(), 20);
+        let octets = only_esp();
+        assert_eq!(octets.len(), 232);
+        // All that is not zero: family and protocol of the selector, limits, protocol and family of the template, algorithms.
+        let set: Vec<usize> = (0..octets.len()).filter(|at| octets[*at] != 0).collect();
+        let expected = [40, 44].into_iter().chain(56..88).chain([188, 192]).chain(220..232);
+        assert_eq!(set, expected.collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,261 @@
+//! Mobility Header messages under IPsec (RFC 4877, RFC 3776): between the station and the kernel's security associations.
+//!
+//! On the way such a packet has the care-of address in its IPv6 header and the home address in a Home Address option or
+//! type 2 routing header, but its security association is between home address and home agent: a node's kernel would
+//! exchange the two before ESP is looked at. Here the station does that, so that the kernel needs nothing of Mobile IPv6:
+//!
+//! ```text
+//!   message --> raw socket --> ESP, home address <-> home agent --> carnet0 --> care-of address put in --> uplink
+//!   uplink --> carnet0 --> home address put in place --> ESP --> raw socket, which takes nothing without ESP --> message
+//! ```
+//!
+//! What was the care-of address is remembered under a flow label, which ESP leaves alone in transport mode. It is outside
+//! of what ESP protects, so it decides where an answer goes and nothing else (RFC 6275 11.7.1: a Binding Update names the
+//! care-of address inside). What comes back from the kernel without ESP is dropped: there was no security association.
+//!
+//! Protected are all messages between a node and its home agent but Heartbeats, which a node and a home agent send often
+//! and which prove no more than a reachable path, and Binding Errors, which go to whom nothing is known of.
+//!
+//! Left out: IPv4 care-of addresses (RFC 5555 has ESP inside UDP there), more than one home agent, Mobile Prefix Discovery
+//! under IPsec, and AH.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{RateLimiter, Time, WallTime};
+use carnet_mobility::{Authentication, Event, HOP_LIMIT, MobilityDrop, MobilityMessage};
+use carnet_wire::extension::{Extensions, home_address_destination, home_address_routing};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::mobility::{ControlPacket, message_type};
+
+use super::{Agent, Router, Station};
+use crate::forwarding::forwarder::{TunnelDrop, Verdict};
+use crate::forwarding::packet::PacketBuffer;
+use crate::io::Output;
+
+/// Messages that may be on their way through the kernel at the same time; of more the oldest are lost, and sent again.
+const ON_THE_WAY: usize = 1024;
+/// How often it is told that there is no security association.
+const TOLD: Duration = Duration::from_secs(60);
+
+/// Care-of addresses of the messages that the kernel has.
+#[derive(Debug)]
+pub(super) struct Protection {
+    /// By flow label, of which the low bits are the place.
+    care_of_addresses: Vec<Option<(u32, Ipv6Addr)>>,
+    last: u32,
+    told: RateLimiter,
+}
+
+impl Protection {
+    fn new() -> Protection {
+        Protection { care_of_addresses: vec![None; ON_THE_WAY], last: 0, told: RateLimiter::new(1, TOLD) }
+    }
+
+    /// Remembers a care-of address; its label is not 0, for which the kernel would make one.
+    fn remember(&mut self, care_of_address: Ipv6Addr) -> u32 {
+        self.last = if self.last >= 0x000f_ffff { 1 } else { self.last + 1 };
+        let place = self.last as usize % ON_THE_WAY;
+        if let Some(slot) = self.care_of_addresses.get_mut(place) {
+            *slot = Some((self.last, care_of_address));
+        }
+        self.last
+    }
+
+    fn recall(&mut self, label: u32) -> Option<Ipv6Addr> {
+        let slot = self.care_of_addresses.get_mut(label as usize % ON_THE_WAY)?;
+        slot.take_if(|(known, _)| *known == label).map(|(_, care_of_address)| care_of_address)
+    }
+}
+
+impl Station {
+    /// Begins or ceases, as the config has it. What is on its way stays.
+    pub(super) fn configure_protection(&mut self) {
+        let ipsec = |authentication: &Authentication| *authentication == Authentication::Ipsec;
+        let agent = self.agent.as_ref().map(|agent| agent.machine.config());
+        let nodes = agent.into_iter().flat_map(|config| &config.nodes).map(|node| &node.authentication);
+        let router = self.router.as_ref().map(|router| &router.machine.config().authentication);
+        if nodes.chain(router).any(ipsec) {
+            self.protection.get_or_insert_with(|| Box::new(Protection::new()));
+        } else {
+            self.protection = None;
+        }
+    }
+
+    /// Whether messages from one address to the other are to be protected, and the first is ours.
+    fn protects(&self, local: Ipv6Addr, remote: Ipv6Addr) -> bool {
+        let as_agent = self.agent.as_ref().is_some_and(|agent| {
+            let node = || agent.machine.node(remote);
+            agent.machine.config().address == local
+                && node().is_some_and(|node| node.authentication == Authentication::Ipsec)
+        });
+        let as_router = self.router.as_ref().is_some_and(|router| {
+            let config = router.machine.config();
+            config.home_address == local
+                && config.home_agent == remote
+                && config.authentication == Authentication::Ipsec
+        });
+        as_agent || as_router
+    }
+
+    /// A packet that the station sends: for the kernel to protect, where it is to be.
+    pub(super) fn under_ipsec(&mut self, packet: Vec<u8>) -> Output {
+        if self.protection.is_none() {
+            return Output::Packet(packet);
+        }
+        let (Ok(header), Ok(extensions)) = (Header::parse(&packet), Extensions::parse(&packet)) else {
+            return Output::Packet(packet);
+        };
+        let message = packet.get(extensions.offset..).unwrap_or_default();
+        let kind = message.get(2).copied();
+        let in_the_clear = matches!(kind, Some(message_type::HEARTBEAT | message_type::BINDING_ERROR));
+        let source = extensions.home_address.unwrap_or(header.source);
+        let destination = extensions.routing_home_address.unwrap_or(header.destination);
+        if extensions.protocol != protocol::MOBILITY || in_the_clear || !self.protects(source, destination) {
+            return Output::Packet(packet);
+        }
+        let away = if extensions.home_address.is_some() { header.source } else { header.destination };
+        let Some(protection) = &mut self.protection else { return Output::Packet(packet) };
+        let label = protection.remember(away);
+        Output::Protect { source, destination, label, message: message.to_vec() }
+    }
+
+    /// A packet out of the tunnel device; `None` when it has nothing to do with IPsec.
+    pub(super) fn process_protected(
+        &mut self,
+        now: Time,
+        header: &Header,
+        buffer: &mut PacketBuffer,
+    ) -> Option<Verdict> {
+        if matches!(header.next_header, protocol::ESP | protocol::MOBILITY)
+            && self.protects(header.source, header.destination)
+        {
+            return Some(match header.next_header {
+                protocol::ESP => self.send_protected(header, buffer),
+                _ => self.unprotected(now, header),
+            });
+        }
+        if !matches!(header.next_header, protocol::DESTINATION_OPTIONS | protocol::ROUTING | protocol::ESP) {
+            return None;
+        }
+        let to_agent = |agent: &Agent| agent.machine.config().address == header.destination;
+        let of_agent = |router: &Router| router.machine.config().home_agent == header.source;
+        if !self.agent.as_ref().is_some_and(to_agent) && !self.router.as_ref().is_some_and(of_agent) {
+            return None;
+        }
+        let extensions = Extensions::parse(buffer.as_slice()).ok()?;
+        if extensions.protocol != protocol::ESP || extensions.fragment.is_some() {
+            return None;
+        }
+        let remote = extensions.home_address.unwrap_or(header.source);
+        let local = extensions.routing_home_address.unwrap_or(header.destination);
+        self.protects(local, remote)
+            .then(|| self.receive_protected(header, &extensions, (local, remote), buffer))
+    }
+
+    /// What the kernel has protected goes where the message was to go.
+    fn send_protected(&mut self, header: &Header, buffer: &mut PacketBuffer) -> Verdict {
+        let recalled = self.protection.as_mut().and_then(|protection| protection.recall(header.flow_label));
+        let Some(away) = recalled else { return self.forwarder.drop(TunnelDrop::Malformed) };
+        let length = buffer.as_slice().len().saturating_sub(HEADER_LEN);
+        let mut outer = Header { flow_label: 0, hop_limit: HOP_LIMIT, ..*header };
+        let by_router =
+            self.router.as_ref().is_some_and(|it| it.machine.config().home_address == header.source);
+        let extension = if by_router && away != header.source {
+            (outer.source, outer.next_header) = (away, protocol::DESTINATION_OPTIONS);
+            Some(home_address_destination(protocol::ESP, header.source))
+        } else if !by_router && away != header.destination {
+            (outer.destination, outer.next_header) = (away, protocol::ROUTING);
+            Some(home_address_routing(protocol::ESP, header.destination))
+        } else {
+            None
+        };
+        let extension = extension.as_ref().map_or(&[][..], |octets| octets);
+        outer.payload_length = u16::try_from(length + extension.len()).unwrap_or(u16::MAX);
+        buffer.strip(HEADER_LEN, length);
+        match buffer.prepend(extension) && buffer.prepend(&outer.emit()) {
+            true => Verdict::Forward,
+            false => self.forwarder.drop(TunnelDrop::Malformed),
+        }
+    }
+
+    /// What has come under ESP goes to the kernel, between the addresses that its security association is for.
+    fn receive_protected(
+        &mut self,
+        header: &Header,
+        extensions: &Extensions,
+        (local, remote): (Ipv6Addr, Ipv6Addr),
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        let plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
+        let Some(protection) = &mut self.protection else { return Verdict::Consumed };
+        if plain && protection.recall(header.flow_label).is_some() {
+            // It has been given to the kernel, which does not want it.
+            return self.forwarder.drop(TunnelDrop::UpperLayer);
+        }
+        let away = if extensions.routing_home_address.is_some() { header.destination } else { header.source };
+        let flow_label = protection.remember(away);
+        let length = buffer.as_slice().len().saturating_sub(extensions.offset);
+        let inner = Header {
+            flow_label,
+            payload_length: u16::try_from(length).unwrap_or(u16::MAX),
+            next_header: protocol::ESP,
+            source: remote,
+            destination: local,
+            ..*header
+        };
+        buffer.strip(extensions.offset, length);
+        match buffer.prepend(&inner.emit()) {
+            true => Verdict::Forward,
+            false => self.forwarder.drop(TunnelDrop::Malformed),
+        }
+    }
+
+    /// The kernel has sent a message as it was.
+    fn unprotected(&mut self, now: Time, header: &Header) -> Verdict {
+        let _ = self.protection.as_mut().and_then(|protection| protection.recall(header.flow_label));
+        if self.protection.as_mut().is_some_and(|protection| protection.told.allow(now)) {
+            let message = format!(
+                "a message from {} to {} is not sent: there is no IPsec policy for it; is strongSwan running?",
+                header.source, header.destination
+            );
+            self.outputs.push_back(Output::Event(Event::Warning { message }));
+        }
+        self.counted(Err(MobilityDrop::NotProtected))
+    }
+
+    /// A message that the kernel has found protected.
+    pub(super) fn handle_protected(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        (source, destination): (Ipv6Addr, Ipv6Addr),
+        label: u32,
+        mut message: Vec<u8>,
+    ) {
+        let recalled = self.protection.as_mut().and_then(|protection| protection.recall(label));
+        let Some(away) = recalled.filter(|_| self.protects(destination, source)) else {
+            self.counted(Err(MobilityDrop::NotProtected));
+            return;
+        };
+        let to_agent = self.agent.as_ref().is_some_and(|agent| agent.machine.config().address == destination);
+        let packet = match to_agent {
+            true => ControlPacket {
+                source: away,
+                home_address: (away != source).then_some(source),
+                ..ControlPacket::plain(source, destination, HOP_LIMIT, &mut message)
+            },
+            false => ControlPacket {
+                destination: away,
+                routing_home_address: (away != destination).then_some(destination),
+                ..ControlPacket::plain(source, destination, HOP_LIMIT, &mut message)
+            },
+        };
+        let packet = packet.emit();
+        if let (Ok(header), Ok(extensions)) = (Header::parse(&packet), Extensions::parse(&packet))
+            && let Some(message) = MobilityMessage::new(&packet, &header, &extensions)
+        {
+            self.mobility(now, wall, message.under_ipsec());
+        }
+    }
+}

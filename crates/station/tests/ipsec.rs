@@ -1,0 +1,306 @@
+//! Messages under IPsec, with a kernel of a few lines at each station: what ESP would hide stands behind its header as it is.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_mobility::Authentication;
+use carnet_station::forwarding::desired::{Change, Entry, Rule, TABLE_CAPTURE, TABLE_PROTECTED};
+use carnet_station::io::{Command, Event, Input, Output};
+use carnet_station::{PersistentState, Station, StationConfig};
+use carnet_wire::extension::Extensions;
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
+use common::{AGENT, FIRST, HOME, SECOND, WALL, address, agent_config, interface, router_config};
+
+const PREFIX: &str = "2001:db8:a::/64";
+
+fn under_ipsec(mut config: StationConfig) -> StationConfig {
+    if let Some(agent) = &mut config.home_agent {
+        agent.nodes.iter_mut().for_each(|node| node.authentication = Authentication::Ipsec);
+    }
+    if let Some(router) = &mut config.mobile_router {
+        router.router.authentication = Authentication::Ipsec;
+    }
+    config
+}
+
+fn station(config: StationConfig) -> Station {
+    Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL)
+}
+
+/// A packet between the two ends of a security association.
+fn packet(source: &str, destination: &str, label: u32, next_header: u8, payload: &[u8]) -> Vec<u8> {
+    let header = Header {
+        traffic_class: 0,
+        flow_label: label,
+        payload_length: u16::try_from(payload.len()).expect("a short payload"),
+        next_header,
+        hop_limit: 64,
+        source: address(source),
+        destination: address(destination),
+    };
+    [&header.emit()[..], payload].concat()
+}
+
+/// ESP that hides nothing: an index and a number in front.
+fn esp(source: &str, destination: &str, label: u32, message: &[u8]) -> Vec<u8> {
+    packet(source, destination, label, protocol::ESP, &[&[0; 8][..], message].concat())
+}
+
+struct World {
+    now: Time,
+    /// Home agent and mobile router.
+    stations: [Station; 2],
+    /// Whether the kernels have security associations.
+    associated: bool,
+    wire: VecDeque<(usize, Input)>,
+    /// What went between the two.
+    sent: Vec<Vec<u8>>,
+    events: Vec<Event>,
+    rules: Vec<Rule>,
+}
+
+impl World {
+    fn new() -> World {
+        let mut world = World {
+            now: Time::ZERO,
+            stations: [
+                station(under_ipsec(agent_config(&[PREFIX]))),
+                station(under_ipsec(router_config(&[PREFIX]))),
+            ],
+            associated: true,
+            wire: VecDeque::new(),
+            sent: Vec::new(),
+            events: Vec::new(),
+            rules: Vec::new(),
+        };
+        world.settle();
+        world
+    }
+
+    fn tell(&mut self, who: usize, input: Input) {
+        self.stations[who].handle_input(self.now, WALL, input).expect("accepted");
+        self.settle();
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        let end = self.now + Duration::from_secs(seconds);
+        while let Some(due) =
+            self.stations.iter().filter_map(Station::poll_timeout).min().filter(|due| *due <= end)
+        {
+            self.now = self.now.max(due);
+            for who in 0..2 {
+                if self.stations[who].poll_timeout().is_some_and(|due| due <= self.now) {
+                    self.tell(who, Input::Timeout);
+                }
+            }
+        }
+        self.now = end;
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..1000 {
+            for who in 0..2 {
+                while let Some(output) = self.stations[who].poll_output() {
+                    self.carry(who, output);
+                }
+            }
+            let Some((who, input)) = self.wire.pop_front() else { return };
+            self.stations[who].handle_input(self.now, WALL, input).expect("accepted");
+        }
+        panic!("it goes round and round");
+    }
+
+    /// What the kernel of a station does.
+    fn carry(&mut self, who: usize, output: Output) {
+        match output {
+            Output::Protect { source, destination, label, message } => {
+                let (source, destination) = (source.to_string(), destination.to_string());
+                let packet = match self.associated {
+                    true => esp(&source, &destination, label, &message),
+                    false => packet(&source, &destination, label, protocol::MOBILITY, &message),
+                };
+                self.wire.push_back((who, Input::Packet(packet)));
+            }
+            Output::Packet(packet) => {
+                let header = Header::parse(&packet).expect("a packet");
+                let own = [AGENT, HOME].map(address)[who];
+                if header.destination == own && header.next_header == protocol::ESP {
+                    let message = packet[HEADER_LEN + 8..].to_vec();
+                    let Header { source, destination, flow_label: label, .. } = header;
+                    self.wire.push_back((who, Input::Protected { source, destination, label, message }));
+                } else if who == 0 && [FIRST, SECOND].map(address).contains(&header.destination)
+                    || who == 1 && header.destination == address(AGENT)
+                {
+                    self.sent.push(packet.clone());
+                    self.wire.push_back((1 - who, Input::Packet(packet)));
+                }
+            }
+            Output::Forwarding(Change::Set(entry)) => {
+                if let Entry::Rule(rule) = &*entry {
+                    self.rules.push(rule.clone());
+                }
+            }
+            Output::Event(event) => self.events.push(event),
+            _ => {}
+        }
+    }
+
+    /// The upper layers of what went between the two, but for packets in the tunnel.
+    fn protocols(&mut self) -> Vec<u8> {
+        let all = self.sent.drain(..).map(|packet| Extensions::parse(&packet).expect("a packet").protocol);
+        all.filter(|found| *found != protocol::IPV6).collect()
+    }
+
+    fn bound(&self) -> Vec<String> {
+        let bindings = self.stations[0].home_agent().expect("a home agent").bindings();
+        bindings.of(address(HOME)).map(|binding| binding.care_of_address.to_string()).collect()
+    }
+
+    fn dropped(&self, who: usize) -> u64 {
+        let counters = self.stations[who].counters();
+        let named =
+            |(name, count): (String, u64)| (name == "mobility.dropped.not_protected").then_some(count);
+        counters.into_iter().find_map(named).unwrap_or_default()
+    }
+}
+
+#[test]
+fn a_router_registers_moves_and_leaves_under_esp_alone() {
+    let mut world = World::new();
+    world.tell(1, Input::Interface(interface("w0", FIRST, true)));
+    assert_eq!(world.bound(), [FIRST]);
+    // With the care-of address outside, as RFC 6275 6.3 and 6.4 have it.
+    let protected = |to: &str| {
+        let is = |packet: &&Vec<u8>| {
+            let (header, extensions) = (Header::parse(packet), Extensions::parse(packet));
+            header.is_ok_and(|it| it.destination == address(to))
+                && extensions.is_ok_and(|it| it.protocol == protocol::ESP)
+        };
+        world.sent.iter().find(is).expect("a message under ESP")
+    };
+    let (update, acknowledgement) = (protected(AGENT), protected(FIRST));
+    let (header, extensions) =
+        (Header::parse(update).expect("a packet"), Extensions::parse(update).expect("a packet"));
+    assert_eq!((header.source, header.destination), (address(FIRST), address(AGENT)));
+    assert_eq!((extensions.home_address, header.flow_label), (Some(address(HOME)), 0));
+    let header = Header::parse(acknowledgement).expect("a packet");
+    let extensions = Extensions::parse(acknowledgement).expect("a packet");
+    assert_eq!((header.source, header.destination), (address(AGENT), address(FIRST)));
+    assert_eq!(extensions.routing_home_address, Some(address(HOME)));
+    assert!(world.protocols().iter().all(|found| *found == protocol::ESP));
+
+    world.tell(1, Input::Interface(interface("w1", SECOND, true)));
+    world.tell(1, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
+    assert_eq!(world.bound(), [SECOND]);
+    world.tell(1, Input::Command(Command::Shutdown));
+    assert!(world.bound().is_empty());
+    assert!(world.protocols().iter().all(|found| *found == protocol::ESP));
+    assert_eq!((world.dropped(0), world.dropped(1)), (0, 0));
+    // What the two kernels need for that.
+    let is = |table, from: &str, to: &str, esp| {
+        let host = |text: &str| (!text.is_empty()).then(|| address(text).into());
+        world.rules.iter().any(|rule| {
+            rule.table == table
+                && rule.from == host(from)
+                && rule.to == host(to)
+                && rule.protocol == Some(esp)
+        })
+    };
+    assert!(is(TABLE_PROTECTED, "", AGENT, protocol::ESP), "{:?}", world.rules);
+    assert!(is(TABLE_CAPTURE, AGENT, "", protocol::MOBILITY), "{:?}", world.rules);
+    assert!(is(TABLE_CAPTURE, AGENT, "", protocol::ESP), "{:?}", world.rules);
+}
+
+#[test]
+fn without_a_security_association_nothing_leaves_and_it_is_said() {
+    let mut world = World::new();
+    world.associated = false;
+    world.tell(1, Input::Interface(interface("w0", FIRST, true)));
+    world.wait(10);
+    assert!(world.sent.is_empty());
+    assert!(world.dropped(1) > 1);
+    let told =
+        |event: &&Event| matches!(event, Event::Warning { message } if message.contains("IPsec policy"));
+    assert_eq!(world.events.iter().filter(told).count(), 1, "{:?}", world.events);
+    world.associated = true;
+    world.wait(40);
+    assert_eq!(world.bound(), [FIRST]);
+}
+
+fn update(sequence: u16, alternate: Option<&str>) -> Vec<u8> {
+    let flags = BindingUpdateFlags {
+        acknowledge: true,
+        home_registration: true,
+        mobile_router: true,
+        ..BindingUpdateFlags::default()
+    };
+    let mut builder = Builder::binding_update(sequence, flags, 15);
+    if let Some(alternate) = alternate {
+        builder = builder.option(&MobilityOption::AlternateCareOfAddress(address(alternate)));
+    }
+    builder.finish()
+}
+
+#[test]
+fn a_home_agent_believes_nothing_in_the_clear_and_no_address_outside_of_esp() {
+    let mut world = World::new();
+    let mut message = update(1, Some(FIRST));
+    let clear = ControlPacket {
+        source: address(FIRST),
+        destination: address(AGENT),
+        hop_limit: 64,
+        home_address: Some(address(HOME)),
+        routing_home_address: None,
+        mobility_header: &mut message,
+    };
+    world.tell(0, Input::Packet(clear.emit()));
+    assert_eq!(world.dropped(0), 1);
+
+    // Nor one that only the kernel has heard of, or that it has heard twice.
+    let protected = |label, message: &[u8]| Input::Protected {
+        source: address(HOME),
+        destination: address(AGENT),
+        label,
+        message: message.to_vec(),
+    };
+    world.tell(0, protected(77, &message));
+    assert_eq!(world.dropped(0), 2);
+
+    // RFC 6275 11.7.1: the care-of address is to be named inside.
+    let arrive = |world: &mut World, message: &[u8]| {
+        let options = carnet_wire::extension::home_address_destination(protocol::ESP, address(HOME));
+        let payload = [&options[..], &[0; 8], message].concat();
+        world.tell(0, Input::Packet(packet(FIRST, AGENT, 0, protocol::DESTINATION_OPTIONS, &payload)));
+    };
+    arrive(&mut world, &update(2, None));
+    assert_eq!(world.dropped(0), 3);
+    assert!(world.bound().is_empty());
+    arrive(&mut world, &update(3, Some(FIRST)));
+    assert_eq!((world.dropped(0), world.bound()), (3, vec![FIRST.to_owned()]));
+
+    // ESP that the kernel does not want comes back once, and not for ever.
+    world.tell(0, Input::Packet(esp(HOME, AGENT, 1, b"nothing")));
+}
+
+#[test]
+fn a_router_believes_no_acknowledgement_in_the_clear() {
+    let mut world = World::new();
+    world.associated = false;
+    world.tell(1, Input::Interface(interface("w0", FIRST, true)));
+    let before = world.dropped(1);
+    let mut message = Builder::binding_acknowledgement(0, false, true, 0, 15).finish();
+    let clear = ControlPacket {
+        source: address(AGENT),
+        destination: address(FIRST),
+        hop_limit: 64,
+        home_address: None,
+        routing_home_address: Some(address(HOME)),
+        mobility_header: &mut message,
+    };
+    world.tell(1, Input::Packet(clear.emit()));
+    assert_eq!(world.dropped(1), before + 1);
+}
