@@ -92,8 +92,9 @@ pub struct CaService {
     low_frequency: Option<Time>,
     special: Option<Time>,
     ready: Option<Transmission>,
-    /// Why the last attempt failed, until somebody asks.
+    /// Why the last attempt failed, until somebody asks, and when what was provided may be tried again.
     refused: Option<ItsDrop>,
+    again: Time,
 }
 
 impl CaService {
@@ -110,6 +111,7 @@ impl CaService {
             special: None,
             ready: None,
             refused: None,
+            again: Time::ZERO,
         }
     }
 
@@ -141,6 +143,7 @@ impl CaService {
     /// What the station knows of itself now.
     pub fn handle_provided(&mut self, now: Now, provided: Provided) {
         self.provided = Some((now.time, provided));
+        self.again = now.time;
         self.check(now);
     }
 
@@ -151,6 +154,7 @@ impl CaService {
             Content::Vehicle { .. } => self.conditions.due(dynamics(provided))?,
             Content::RoadSideUnit(_) => self.conditions.due_of_road_side_unit()?,
         };
+        let due = due.max(self.again);
         // What will be too old by then is not worth waking up for.
         (due <= *received + self.parameters.maximum_age).then_some(due)
     }
@@ -170,14 +174,21 @@ impl CaService {
         self.refused.take()
     }
 
+    /// No CAM can be made of what was provided. It is still due, but not at once for ever.
+    fn refuse(&mut self, now: Now, reason: ItsDrop) {
+        self.refused = Some(reason);
+        self.again = now.time + self.parameters.minimum_interval;
+    }
+
     /// Makes a CAM if the conditions hold.
     fn check(&mut self, now: Now) {
         // What is too old is of no use any more, and would be due for ever.
         let oldest = self.parameters.maximum_age;
         self.provided.take_if(|(received, _)| now.time.saturating_since(*received) > oldest);
-        let Some((_, provided)) = self.provided.as_ref().filter(|_| self.active) else { return };
+        let may = self.active && now.time >= self.again;
+        let Some((_, provided)) = self.provided.as_ref().filter(|_| may) else { return };
         if provided.reference_position.position().is_none() {
-            self.refused = Some(ItsDrop::NoPosition);
+            self.refuse(now, ItsDrop::NoPosition);
             return;
         }
         let holds = match provided.content {
@@ -204,7 +215,7 @@ impl CaService {
                     payload,
                 });
             }
-            Err(reason) => self.refused = Some(reason),
+            Err(reason) => self.refuse(now, reason),
         }
     }
 

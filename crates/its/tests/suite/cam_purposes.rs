@@ -520,3 +520,25 @@ fn a_value_outside_its_range_is_refused() {
     assert_eq!(iut.run(0), []);
     assert_eq!(iut.service.poll_refused(), Some(ItsDrop::NotEncodable));
 }
+
+/// Beside the purposes: what cannot be sent is due again, but not at once and without end.
+#[test]
+fn what_is_refused_is_tried_again_in_a_while() {
+    let no_position = |iut: &mut Iut| iut.position = ReferencePosition::default();
+    let too_fast = |iut: &mut Iut| iut.vehicle.speed.speed_value = SpeedValue(16_384);
+    for spoil in [no_position, too_fast] {
+        let mut iut = Iut::new();
+        assert_eq!(times(&iut.run(0)), [0]);
+        spoil(&mut iut);
+        iut.provide();
+        let mut tried = Vec::new();
+        while let Some(due) = iut.service.poll_timeout() {
+            assert!(tried.last().is_none_or(|last| *last + ms(100) <= due), "{tried:?}, then {due:?}");
+            iut.service.handle_timeout(now(due));
+            tried.push(due);
+        }
+        // Until it is too old.
+        assert!((5..=20).contains(&tried.len()), "{tried:?}");
+        assert_eq!(iut.service.poll_transmit(), None);
+    }
+}
