@@ -3,7 +3,8 @@
 #
 #   tools/deb.sh [PROGRAM]
 #
-# takes that program, and the carnet-fleet beside it, instead of building them.
+# takes that program, and the carnet-fleet beside it, instead of building them. CARNET_FEATURES: features of Cargo to build with
+# beside the usual ones.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -12,7 +13,7 @@ architecture=$(dpkg --print-architecture)
 if [ $# -gt 0 ]; then
   program=$1
 else
-  cargo build --quiet --release --package carnet
+  cargo build --quiet --release --package carnet ${CARNET_FEATURES:+--features "$CARNET_FEATURES"}
   program=${CARGO_TARGET_DIR:-target}/release/carnet
 fi
 out=out/deb

@@ -49,7 +49,10 @@ mod files {
     use carnet_linux::key_file;
     use carnet_security::certificate::Certificate;
     use carnet_security::credentials::{Credential, Credentials, PrivateKey};
-    use carnet_security::crypto::Portable256;
+    #[cfg(feature = "aws-lc-rs")]
+    use carnet_security::crypto::AwsLc as Computes;
+    #[cfg(not(feature = "aws-lc-rs"))]
+    use carnet_security::crypto::Portable256 as Computes;
     use carnet_security::ids::HashedId8;
     use carnet_security::pseudonym::Strategy;
     use carnet_security::time::Time64;
@@ -87,8 +90,8 @@ mod files {
         let leap_seconds = u32::try_from(Timestamp::LEAP_SECONDS)?;
         let now = Now { time: Time::ZERO, date: Time64::from_wall_time(date, leap_seconds) };
         // No country has a polygon here: a certificate for countries holds nowhere.
-        let mut entity = Entity::new(config, Box::new(Portable256), Box::new(()), rng);
-        for (credential, reason) in credentials.furnish(&mut entity, &Portable256, now) {
+        let mut entity = Entity::new(config, Box::new(Computes), Box::new(()), rng);
+        for (credential, reason) in credentials.furnish(&mut entity, &Computes, now) {
             let (key, path) = match credential {
                 Credential::Root(index) => ("roots", security.roots.get(index)),
                 Credential::Authority(index) => ("authorities", security.authorities.get(index)),
