@@ -119,9 +119,13 @@ FUZZ = CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_TARGET_DIR=$(abspath $(OUT))/fuzz $(C
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
 
-.PHONY: mutations fuzz-coverage fuzz-merge
+.PHONY: mutations fuzz-figures fuzz-coverage fuzz-merge
 fuzz:
 	$(CARNET_PYTHON) tools/fuzz run --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+# All runs so far: docs/figures/fuzz.md
+fuzz-figures:
+	$(CARNET_PYTHON) tools/fuzz figures
 
 # What was found so far, by file.
 fuzz-coverage:
