@@ -42,6 +42,8 @@ use crate::state::{News, Opening, Place, State, StateKey};
 use crate::upper_tester::{self, UpperTester};
 use crate::{answers, http, settings};
 
+use packets::Gathering;
+
 /// How long a stopping station waits for the home agent to acknowledge the de-registration.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How often a station that has little to do gives back what it does not need: code that a request, a reload or a registration
@@ -181,7 +183,7 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
     let (mut resting, mut bursts) = (resting(), 0);
     let result = loop {
         let step = tokio::select! {
-            ready = readable(tunnel.as_ref()) => match ready {
+            ready = readable(tunnel.as_ref(), runner.gathering.until()) => match ready {
                 Ok(()) => {
                     bursts += 1;
                     runner.packets().await;
@@ -341,10 +343,10 @@ fn resting() -> Interval {
     resting
 }
 
-/// Waits for packets; for ever without a tunnel device.
-async fn readable(tunnel: Option<&TunnelIo>) -> std::io::Result<()> {
+/// Waits for packets, for control messages not before a time; for ever without a tunnel device.
+async fn readable(tunnel: Option<&TunnelIo>, control_from: Option<Instant>) -> std::io::Result<()> {
     match tunnel {
-        Some(tunnel) => tunnel.readable().await,
+        Some(tunnel) => tunnel.readable(control_from).await,
         None => pending().await,
     }
 }
@@ -408,6 +410,7 @@ struct Runner {
     datagram_writer: Option<DatagramWriter>,
     /// When packets last woke the station.
     woken: Time,
+    gathering: Gathering,
     /// Whether the fast path does not have yet all that was carried out.
     behind: bool,
     geonet: Option<Geonet>,
@@ -466,6 +469,7 @@ impl Runner {
             datagram_reader: platform.as_ref().map(|platform| DatagramReader::new(platform.datagrams())),
             datagram_writer: platform.as_ref().map(|platform| DatagramWriter::new(platform.datagrams())),
             woken: Time::ZERO,
+            gathering: Gathering::default(),
             behind: false,
             platform,
             geonet,
@@ -803,7 +807,7 @@ impl Runner {
         let protected = self.protected();
         while !self.station.is_quiescent() {
             tokio::select! {
-                Ok(()) = readable(tunnel) => self.packets().await,
+                Ok(()) = readable(tunnel, None) => self.packets().await,
                 Ok(()) = datagrams_readable(datagrams) => self.datagrams().await,
                 Ok(()) = protected.readable() => self.protected_messages(&protected),
                 () = until(self.station.poll_timeout()) => self.input(Input::Timeout),

@@ -84,7 +84,7 @@ async fn read_all(tunnel: &TunnelIo) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     let mut buffer = PacketBuffer::new();
     let mut reader = TunnelReader::new(tunnel.clone());
-    while tokio::time::timeout(Duration::from_millis(200), tunnel.readable()).await.is_ok() {
+    while tokio::time::timeout(Duration::from_millis(200), tunnel.readable(None)).await.is_ok() {
         while let Ok(()) = reader.try_read(&mut buffer) {
             packets.push(buffer.as_slice().to_vec());
         }
@@ -204,7 +204,7 @@ fn the_kernel_itself_sends_nothing_into_the_tunnel() {
         set_sysctl("default/disable_ipv6", "1");
         let silent = async |platform: &Platform| {
             let tunnel = platform.tunnel();
-            let seen = tokio::time::timeout(Duration::from_millis(1200), tunnel.readable()).await;
+            let seen = tokio::time::timeout(Duration::from_millis(1200), tunnel.readable(None)).await;
             assert!(seen.is_err(), "{:?}", read_all(&tunnel).await);
         };
         let mut platform = scratch.open();
@@ -230,7 +230,7 @@ fn each_packet_is_read_with_its_length() {
         let socket = std::net::UdpSocket::bind("[2001:db8:2::1]:0").unwrap();
         socket.send_to(&[7; 500], "[2001:db8:1::1]:9").unwrap();
         socket.send_to(&[8; 5], "[2001:db8:1::1]:9").unwrap();
-        tunnel.readable().await.unwrap();
+        tunnel.readable(None).await.unwrap();
         let mut reader = TunnelReader::new(tunnel.clone());
         let mut buffer = PacketBuffer::new();
         for length in [548, 53] {

@@ -363,7 +363,7 @@ fn a_link_without_addresses_needs_none() {
         let mut buffer = PacketBuffer::new();
         while reader.try_read(&mut buffer).is_ok() {}
         platform.send_icmpv6(&LinkMessage { interface: "carnet0".into(), ..message.clone() }).unwrap();
-        tunnel.readable().await.unwrap();
+        tunnel.readable(None).await.unwrap();
         reader.try_read(&mut buffer).unwrap();
         assert_eq!(buffer.as_slice().len(), 40 + message.message.len());
         assert_eq!(buffer.as_slice()[40 + 4..], message.message[4..]);

@@ -88,7 +88,7 @@ fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() 
             if round % 2 == 1 {
                 queues.reverse();
             }
-            let _ = tokio::time::timeout(Duration::from_millis(25), io.readable()).await;
+            let _ = tokio::time::timeout(Duration::from_millis(25), io.readable(None)).await;
             // What has come into a queue is known when the kernel has been asked.
             tokio::task::yield_now().await;
             for queue in queues {

@@ -178,7 +178,7 @@ fn a_tunnel_device_deleted_from_outside_is_fatal() {
 
         ip("link del carnet0");
         let text = "somebody has deleted the tunnel device carnet0: carnet must be started anew";
-        let gone = tokio::time::timeout(Duration::from_secs(2), tunnel.readable()).await.expect("deaf");
+        let gone = tokio::time::timeout(Duration::from_secs(2), tunnel.readable(None)).await.expect("deaf");
         assert_eq!(gone.unwrap_err().to_string(), text);
         assert_eq!(reader.try_read(&mut buffer).unwrap_err().to_string(), text);
         assert_eq!(tunnel.try_write(&[0; 100]).unwrap_err().to_string(), text);

@@ -9,6 +9,7 @@ use carnet_linux::{
 };
 use carnet_station::forwarding::forwarder::Verdict;
 use carnet_station::io::Input;
+use tokio::time::Instant;
 
 use super::Runner;
 
@@ -17,8 +18,34 @@ const BATCH: usize = 256;
 /// And control messages, of known senders and of strangers; of the latter for fractions of a millisecond, even where each has
 /// to be verified. More wait in their own queue of the tunnel device and keep nobody else from his turn.
 const CONTROL: [(Queue, usize); 2] = [(Queue::Known, BATCH), (Queue::Strangers, 32)];
+/// Control messages that come closer to each other than this are let gather for as long.
+const GATHER: Duration = Duration::from_millis(2);
 /// Packets that wake the station more often than this are let gather, see [`Runner::packets`].
 const FREQUENT: Duration = Duration::from_micros(50);
+
+/// When control messages are read that come one soon after the other, as at the home agent of very many routers: it is woken for
+/// several at a time, for that costs more than they do. What comes after a pause is read at once.
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
+    last: Option<Instant>,
+    until: Option<Instant>,
+}
+
+impl Gathering {
+    /// So many have been read, and perhaps all that there were.
+    fn read(&mut self, now: Instant, count: usize, is_all: bool) {
+        let is_dense = count > 1 || self.last.is_some_and(|last| now < last + GATHER);
+        self.until = (is_all && count > 0 && is_dense).then(|| now + GATHER);
+        if count > 0 {
+            self.last = Some(now);
+        }
+    }
+
+    /// They are not asked for before this.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+}
 
 impl Runner {
     /// Reads packets from the tunnel device until there are none or others have waited long enough.
@@ -69,7 +96,7 @@ impl Runner {
 
     /// Reads control messages, and says how many.
     fn control(&mut self, now: Time, wall: WallTime) -> usize {
-        let mut asked = 0;
+        let (mut asked, mut is_all) = (0, true);
         for (queue, most) in CONTROL {
             let mut count = 0;
             while let Some(reader) = self.reader.as_mut().filter(|r| count < most || r.is_inside_burst()) {
@@ -80,7 +107,9 @@ impl Runner {
                 self.packet(now, wall);
             }
             asked += count;
+            is_all &= count < most;
         }
+        self.gathering.read(Instant::now(), asked, is_all);
         self.reader.iter_mut().for_each(TunnelReader::handled);
         asked
     }
@@ -167,5 +196,27 @@ impl Runner {
         while let Some(TooBig { local, remote, mtu }) = datagrams.as_ref().and_then(Datagrams::poll_too_big) {
             self.input(Input::DatagramTooBig { local, remote, mtu });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_after_a_pause_is_read_at_once_and_what_comes_often_gathers() {
+        let (begin, ms) = (Instant::now(), Duration::from_millis);
+        let mut gathering = Gathering::default();
+        gathering.read(begin, 1, true);
+        assert_eq!(gathering.until(), None, "one by itself");
+        gathering.read(begin + ms(1), 1, true);
+        assert_eq!(gathering.until(), Some(begin + ms(3)), "soon after another");
+        gathering.read(begin + ms(3), 4, true);
+        assert_eq!(gathering.until(), Some(begin + ms(5)), "several");
+        gathering.read(begin + ms(5), 256, false);
+        assert_eq!(gathering.until(), None, "there are more");
+        gathering.read(begin + ms(6), 0, true);
+        gathering.read(begin + ms(8), 1, true);
+        assert_eq!(gathering.until(), None, "after a pause");
     }
 }

@@ -44,6 +44,7 @@ use std::task::Poll;
 use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, sleep_until};
 
 use crate::error::{Error, Result};
 use crate::readable::watch;
@@ -98,11 +99,12 @@ impl Queue {
 }
 
 impl TunnelIo {
-    /// Waits until there may be a packet to read. Safe to cancel.
+    /// Waits until there may be a packet to read; of control messages nothing is heard before `control_from`, where they have
+    /// queues of their own. Safe to cancel.
     ///
     /// # Errors
     /// At once and every time when the device is gone.
-    pub async fn readable(&self) -> io::Result<()> {
+    pub async fn readable(&self, control_from: Option<Instant>) -> io::Result<()> {
         let ready = async |file: &AsyncFd<OwnedFd>| {
             let guard = file.ready(READABLE).await?;
             if guard.ready().is_error() { Err(io::Error::other(Error::tunnel_gone())) } else { Ok(()) }
@@ -110,8 +112,14 @@ impl TunnelIo {
         let Some(Control { known, strangers, .. }) = &self.0.control else {
             return ready(&self.0.file).await;
         };
+        let later = async |file| {
+            if let Some(from) = control_from {
+                sleep_until(from).await;
+            }
+            ready(file).await
+        };
         let mut first = pin!(ready(&self.0.file));
-        let (mut second, mut third) = (pin!(ready(known)), pin!(ready(strangers)));
+        let (mut second, mut third) = (pin!(later(known)), pin!(later(strangers)));
         poll_fn(|cx| match first.as_mut().poll(cx) {
             Poll::Pending => match second.as_mut().poll(cx) {
                 Poll::Pending => third.as_mut().poll(cx),

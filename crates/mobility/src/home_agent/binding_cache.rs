@@ -101,6 +101,12 @@ impl Binding {
         (self.agent, self.care_of_address)
     }
 
+    /// Whether packets take the same ways by this one in the other's place.
+    pub(super) fn forwards_like(&self, other: &Binding) -> bool {
+        let what = |it: &Binding| (it.ends(), it.rank(), it.mobile_router, it.link_local, it.state);
+        what(self) == what(other)
+    }
+
     /// The order among the bindings of a node: the best has the least.
     fn rank(&self) -> (u8, Option<u16>) {
         (if self.priority == 0 { NO_PRIORITY } else { self.priority }, self.bid)

@@ -250,14 +250,19 @@ impl HomeAgent {
         registration.bindings.iter().map(new).collect()
     }
 
+    /// What only renews changes nothing of the forwarding, and nothing is said of it there.
     fn commit(&mut self, now: Time, request: &Request, registration: &Registration) -> FlowAnswers {
         let home_address = request.home_address;
         let mut events = Vec::new();
+        // Flows that are there and those that are asked for: that it is all the same is not worth finding out.
+        let has_flows = !request.flows.is_empty() || !self.cache.flows(home_address).is_empty();
+        let mut is_renewal = !has_flows;
         if registration.replaces_all {
             let kept: Vec<Option<u16>> = registration.bindings.iter().map(|binding| binding.bid).collect();
             let replaced: Vec<Option<u16>> =
                 self.cache.all(home_address).map(|b| b.bid).filter(|bid| !kept.contains(bid)).collect();
             for bid in replaced {
+                is_renewal = false;
                 self.end(now, home_address, bid);
                 let reason = "another registration took its place".into();
                 events.push(Event::BindingRemoved { home_address, bid, reason });
@@ -269,6 +274,7 @@ impl HomeAgent {
             if let Some(old) = old.filter(|old| old.care_of_address.address() == address) {
                 binding.stay = old.stay;
             }
+            is_renewal &= old.is_some_and(|old| old.forwards_like(&binding));
             let change = match old.map(Binding::ends) {
                 None => "created",
                 Some(ends) if ends != binding.ends() => {
@@ -289,11 +295,12 @@ impl HomeAgent {
             self.expect_refresh(&binding);
             self.cache.insert(binding);
         }
-        self.relays.remove(&home_address);
+        is_renewal &= self.relays.remove(&home_address).is_none();
         self.timers.stop(Timer::Relay(home_address));
         self.timers.stop(Timer::Forget(home_address));
         let node = self.cache.node_or_new(home_address);
         node.sequence = Some(request.sequence);
+        is_renewal &= node.prefixes == registration.prefixes;
         node.prefixes = registration.prefixes.clone();
         for binding in node.bindings.values_mut() {
             // RFC 5648 4.1 and 5.3: the number and the flags are common to all, and so are the prefixes (RFC 3963
@@ -303,10 +310,16 @@ impl HomeAgent {
             binding.link_local = request.link_local;
             binding.prefixes = registration.prefixes.clone();
         }
-        let current: Vec<_> = node.bindings.values().map(Binding::ends).collect();
-        node.former.retain(|path| !current.contains(&(path.agent, path.care_of_address)));
+        if !node.former.is_empty() {
+            let current: Vec<_> = node.bindings.values().map(Binding::ends).collect();
+            let before = node.former.len();
+            node.former.retain(|path| !current.contains(&(path.agent, path.care_of_address)));
+            is_renewal &= node.former.len() == before;
+        }
         let flows = flows::update(&mut self.cache, request);
-        self.outputs.push_back(Output::Forwarding(home_address));
+        if !is_renewal {
+            self.outputs.push_back(Output::Forwarding(home_address));
+        }
         self.outputs.push_back(Output::Persist(home_address));
         self.outputs.extend(events.into_iter().map(Output::Event));
         flows

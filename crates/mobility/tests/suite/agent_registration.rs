@@ -284,3 +284,23 @@ fn bindings_are_kept_apart_by_home_address() {
     assert_eq!(agent.care_of(), Some(addr(CARE_OF)));
     assert!(agent.binding_of("2001:db8:1::5678").is_none());
 }
+
+/// What renews a binding as it is changes nothing of where packets go, and nobody has to look whether it does; all else does.
+#[test]
+fn a_renewal_says_nothing_of_forwarding() {
+    let two_prefixes = HomeAgentConfig { nodes: vec![node(HOME, &[PREFIX, SECOND_PREFIX])], ..config() };
+    let mut agent = Agent::new(two_prefixes);
+    let changes = |agent: &mut Agent, update: &Update| {
+        let before = agent.forwarding_changes;
+        agent.accept(update);
+        agent.forwarding_changes - before
+    };
+    assert_eq!(changes(&mut agent, &Update::explicit(1)), 1, "it begins");
+    assert_eq!(changes(&mut agent, &Update::explicit(2)), 0, "renewed");
+    assert_eq!(changes(&mut agent, &Update::explicit(3).lifetime(5)), 0, "for another lifetime");
+    assert_eq!(changes(&mut agent, &Update::explicit(4).from(OTHER_CARE_OF)), 1, "elsewhere");
+    assert_eq!(changes(&mut agent, &Update::explicit(5).from(OTHER_CARE_OF)), 0, "renewed there");
+    assert_eq!(changes(&mut agent, &Update::explicit(6)), 1, "back again, and no more a path that was left");
+    assert_eq!(changes(&mut agent, &Update::implicit(7)), 1, "with another prefix");
+    assert_eq!(changes(&mut agent, &Update::explicit(8).lifetime(0)), 1, "it ends");
+}
