@@ -33,6 +33,8 @@ struct Fleet {
     bed: Testbed,
     other: Host,
     store: Child,
+    /// The table of times, in the words of the file.
+    times: &'static str,
 }
 
 impl Fleet {
@@ -67,7 +69,7 @@ impl Fleet {
         let store = bed.core.spawn(&words, |command| {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         });
-        Some(Fleet { bed, other, store })
+        Some(Fleet { bed, other, store, times: "" })
     }
 
     fn host(&self, member: usize) -> &Host {
@@ -82,8 +84,9 @@ impl Fleet {
         fs::write(path(".toml"), with_path(&agent).as_bytes()).expect("a config file");
         let config = format!(
             "member = '{name}'\nstore = ['http://[2001:db8:c::1]:2379']\ndirectory = '{}'\nprogram = '{PROGRAM}'\n\
-             seat = 'north'\nconfig = '{name}.toml'\nmembers = ['anna', 'bruno']\n",
-            path(".run").display()
+             seat = 'north'\nconfig = '{name}.toml'\nmembers = ['anna', 'bruno']\n{}",
+            path(".run").display(),
+            self.times
         );
         fs::write(path(".fleet.toml"), config).expect("a config file");
         let log = path(".log");
@@ -224,7 +227,9 @@ fn a_member_whose_watch_is_gone_without_a_word_takes_the_seat_nevertheless() {
 /// Without the store nothing new is acknowledged, but what is there goes on; with it, everything does.
 #[test]
 fn without_the_store_traffic_flows_and_registrations_wait() {
-    let Some(fleet) = Fleet::new() else { return };
+    let Some(mut fleet) = Fleet::new() else { return };
+    // However slow this machine is: nobody loses the seat for it, or the patience.
+    fleet.times = "[times]\nlease_ms = 120000\npatience_ms = 120000\n";
     let ([anna, _bruno], router) = started(&fleet);
     let echo = fleet.bed.echo(50);
     echo.flows();
