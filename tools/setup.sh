@@ -48,6 +48,7 @@ case $purpose in
 evaluation | test) need mgen mgen ;;
 esac
 if [ "$purpose" = test ]; then
+  need openssl openssl
   need gpsd gpsd
   need gpsfake gpsd-clients
   need dbus-daemon dbus-daemon

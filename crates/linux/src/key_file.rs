@@ -30,7 +30,14 @@ pub fn write(path: &Path, octets: &[u8]) -> io::Result<()> {
 /// is not followed.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(|error| {
+        match error.raw_os_error() {
+            Some(libc::ELOOP) => {
+                io::Error::new(io::ErrorKind::InvalidData, "expected a file, found a symbolic link")
+            }
+            _ => error,
+        }
+    })?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "expected a file"));
@@ -81,7 +88,7 @@ mod tests {
         }
         let link = folder.join("link");
         symlink(&path, &link).unwrap();
-        assert!(read(&link).is_err());
+        assert_eq!(read(&link).unwrap_err().to_string(), "expected a file, found a symbolic link");
         assert_eq!(read(&folder).unwrap_err().kind(), io::ErrorKind::InvalidData);
         let long = folder.join("long");
         write(&long, &[b'x'; 5000]).unwrap();

@@ -1,6 +1,8 @@
 //! Two machines are one home agent, with etcd between them. A machine that dies loses its link, and the core its route to
 //! it; the route to the other is there already.
 
+mod access;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,12 +35,26 @@ struct Fleet {
     bed: Testbed,
     other: Host,
     store: Child,
-    /// The table of times, in the words of the file.
-    times: &'static str,
+    /// Where the members find it.
+    url: String,
+    /// What is in their configs beside that.
+    more: String,
 }
+
+/// However slow this machine is: nobody loses the seat for it, or the patience.
+const PATIENT: &str = "[times]\nlease_ms = 120000\npatience_ms = 120000\n";
+
+/// Where the store is.
+const STORE: &str = "http://[2001:db8:c::1]:2379";
 
 impl Fleet {
     fn new() -> Option<Fleet> {
+        Fleet::with(|_| (STORE.to_owned(), String::new(), String::new()))
+    }
+
+    /// With what `store` makes of the testbed: where etcd listens, what it is told beside that, and what the configs of the
+    /// members have.
+    fn with(store: impl FnOnce(&Testbed) -> (String, String, String)) -> Option<Fleet> {
         if !possible() {
             return None;
         }
@@ -58,18 +74,19 @@ impl Fleet {
             host.settle();
         }
         let place = bed.scratch.path("etcd");
-        let url = "http://[2001:db8:c::1]:2379";
+        let (urls, options, more) = store(&bed);
+        let url = urls.split(',').next().expect("one").to_owned();
         let line = format!(
-            "{} --data-dir {} --listen-client-urls {url} --advertise-client-urls {url} --listen-peer-urls \
-             http://[::1]:2380 --log-level error",
+            "{} --data-dir {} --listen-client-urls {urls} --advertise-client-urls {url} --listen-peer-urls \
+             http://[::1]:2380 --log-level error {options}",
             etcd.display(),
             place.display()
         );
-        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let store = bed.core.spawn(&words, |command| {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         });
-        Some(Fleet { bed, other, store, times: "" })
+        Some(Fleet { bed, other, store, url, more })
     }
 
     fn host(&self, member: usize) -> &Host {
@@ -83,10 +100,11 @@ impl Fleet {
         let agent = self.bed.agent_config().replace("agent.sock", &format!("{name}.sock"));
         fs::write(path(".toml"), with_path(&agent).as_bytes()).expect("a config file");
         let config = format!(
-            "member = '{name}'\nstore = ['http://[2001:db8:c::1]:2379']\ndirectory = '{}'\nprogram = '{PROGRAM}'\n\
+            "member = '{name}'\nstore = ['{}']\ndirectory = '{}'\nprogram = '{PROGRAM}'\n\
              seat = 'north'\nconfig = '{name}.toml'\nmembers = ['anna', 'bruno']\n{}",
+            self.url,
             path(".run").display(),
-            self.times
+            self.more
         );
         fs::write(path(".fleet.toml"), config).expect("a config file");
         let log = path(".log");
@@ -228,8 +246,7 @@ fn a_member_whose_watch_is_gone_without_a_word_takes_the_seat_nevertheless() {
 #[test]
 fn without_the_store_traffic_flows_and_registrations_wait() {
     let Some(mut fleet) = Fleet::new() else { return };
-    // However slow this machine is: nobody loses the seat for it, or the patience.
-    fleet.times = "[times]\nlease_ms = 120000\npatience_ms = 120000\n";
+    fleet.more = PATIENT.to_owned();
     let ([anna, _bruno], router) = started(&fleet);
     let echo = fleet.bed.echo(50);
     echo.flows();
@@ -311,7 +328,7 @@ fn a_config_with_a_mistake_is_refused() {
     };
     assert_eq!(checked(good), (Some(0), String::new()));
     for (from, to, said) in [
-        ("http://[::1]:2379", "https://[::1]:2379", "expected http://HOST:PORT"),
+        ("http://[::1]:2379", "[::1]:2379", "expected https://HOST:PORT or http://HOST:PORT"),
         ("members = ['anna']", "members = ['bruno']", "members: expected \"anna\""),
         ("members = ['anna']", "members = ['anna', 'anna']", "is there twice"),
         ("member = 'anna'", "member = 'an/na'", "expected letters"),

@@ -17,6 +17,7 @@ mod cleanup;
 mod facilities;
 mod fast_path;
 mod firewall;
+#[cfg(feature = "fleet")]
 mod fleet;
 mod geonet;
 mod geonet_ipv6;

@@ -1,12 +1,20 @@
 //! The config file of a member.
 
 use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use carnet_fleet::SeatConfig;
 use serde::Deserialize;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use crate::access::Files;
+use crate::etcd::Server;
+
+const ENCRYPTED: &str = "https://";
+const CLEAR: &str = "http://";
 
 /// What is in the file.
 #[derive(Debug, Deserialize)]
@@ -14,8 +22,11 @@ use serde::Deserialize;
 pub struct Config {
     /// This member's name.
     pub member: String,
-    /// The servers of etcd, as `http://HOST:PORT`.
+    /// The servers of etcd, as `https://HOST:PORT` or `http://HOST:PORT`.
     pub store: Vec<String>,
+    /// How they are reached.
+    #[serde(default)]
+    pub access: Files,
     /// Begins the names of all keys.
     #[serde(default = "carnet")]
     pub fleet: String,
@@ -65,6 +76,31 @@ fn is_name(text: &str) -> bool {
         && !text.starts_with('.')
 }
 
+/// What is before a server's name, and its name and port.
+fn place(text: &str) -> Option<(&'static str, &str)> {
+    let (scheme, rest) = [ENCRYPTED, CLEAR]
+        .into_iter()
+        .find_map(|scheme| Some((scheme, text.strip_prefix(scheme)?.trim_end_matches('/'))))?;
+    let (_, port) = rest.rsplit_once(':')?;
+    port.parse::<u16>().is_ok().then_some((scheme, rest))
+}
+
+/// What a server's certificate has to be for.
+fn name(place: &str) -> anyhow::Result<ServerName<'static>> {
+    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+    let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    // In brackets is an address of IPv6, and nothing else.
+    let named = match address {
+        Some(address) => {
+            address.parse::<Ipv6Addr>().ok().map(|address| ServerName::from(IpAddr::from(address)))
+        }
+        None => ServerName::try_from(host.to_owned()).ok(),
+    };
+    named.with_context(|| {
+        format!("store: expected a name or an address that a certificate can be for, found {host:?}")
+    })
+}
+
 impl Config {
     /// Reads it.
     ///
@@ -73,9 +109,10 @@ impl Config {
     pub fn load(path: &Path) -> anyhow::Result<Config> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut config: Config = toml::from_str(&text).with_context(|| path.display().to_string())?;
-        config.check().with_context(|| path.display().to_string())?;
         let beside = path.parent().unwrap_or(Path::new("."));
         config.config = beside.join(&config.config);
+        config.access.begin_in(beside);
+        config.check().with_context(|| path.display().to_string())?;
         Ok(config)
     }
 
@@ -100,20 +137,28 @@ impl Config {
         Ok(())
     }
 
-    /// The servers, as `HOST:PORT`.
+    /// The servers, with all that is in the files of `[access]`.
     ///
     /// # Errors
-    /// Which is none.
-    pub fn servers(&self) -> anyhow::Result<Vec<String>> {
-        ensure!(!self.store.is_empty(), "store: expected at least one server of etcd");
-        let server = |text: &String| {
-            text.strip_prefix("http://")
-                .map(|rest| rest.trim_end_matches('/'))
-                .filter(|rest| rest.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()))
-                .map(str::to_owned)
-                .with_context(|| format!("store: expected http://HOST:PORT, found {text:?}"))
+    /// What is wrong with them.
+    pub fn servers(&self) -> anyhow::Result<Vec<Server>> {
+        let first = self.store.first().context("store: expected at least one server of etcd")?;
+        let encrypted = first.starts_with(ENCRYPTED);
+        let mut places = Vec::new();
+        for text in &self.store {
+            let (scheme, place) = place(text).with_context(|| {
+                format!("store: expected https://HOST:PORT or http://HOST:PORT, found {text:?}")
+            })?;
+            let same = (scheme == ENCRYPTED) == encrypted;
+            ensure!(same, "store: expected all servers with https:// or none, found {first:?} and {text:?}");
+            places.push(place);
+        }
+        let access = self.access.read(encrypted)?;
+        let server = |place: &str| {
+            let name = access.tls.as_ref().map(|tls| anyhow::Ok((tls.clone(), name(place)?)));
+            anyhow::Ok(Server::new(place, name.transpose()?, access.user.clone()))
         };
-        self.store.iter().map(server).collect()
+        places.into_iter().map(server).collect()
     }
 
     /// What the seat is told.

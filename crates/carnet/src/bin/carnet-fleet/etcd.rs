@@ -1,12 +1,17 @@
-//! The store, in etcd: its JSON gateway (`/v3/kv/txn`, `/v3/kv/range`, `/v3/kv/put`, `/v3/watch`) over HTTP/1.1.
+//! The store, in etcd: its JSON gateway (`/v3/kv/txn`, `/v3/kv/range`, `/v3/kv/put`, `/v3/watch`, `/v3/auth/authenticate`)
+//! over HTTP/1.1, by TLS where the config has `https://`.
 //!
 //! Keys and values are Base64 there, and 64-bit numbers are text. Whatever goes wrong with a transaction, it may
-//! have been made. Answers are bounded: what the store says that is longer than [`LONGEST`] is an error.
+//! have been made, unless etcd says that it does not take its token. Answers are bounded: what the store says that is longer
+//! than [`LONGEST`] is an error.
 //!
-//! Left out: TLS and etcd's own users. The store's port is the fleet's alone: by addresses, or in a tunnel.
+//! A user's token is asked for when it is wanted, and kept for each server by itself: servers forget those that are not used
+//! there.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use base64::Engine;
@@ -15,30 +20,84 @@ use carnet_fleet::{Event, Key, Outcome, Revision, Snapshot, Token, Transaction};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::{Method, Request, Response, header};
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tracing::warn;
+
+use crate::access::{self, Tls, User};
 
 /// Keys in one answer.
 const PAGE: u32 = 1000;
 /// Octets of one answer, or of one line of a watch.
 const LONGEST: usize = 64 << 20;
-/// How long a connection may take.
+/// How long a connection may take, with all of TLS.
 const CONNECT: Duration = Duration::from_millis(500);
-/// How long an answer to a reading may take.
+/// How long an answer to a reading may take, and one to a password, for which etcd calculates.
 const READ: Duration = Duration::from_secs(5);
+/// How long a password that was refused is not tried again.
+const REFUSED: Duration = Duration::from_secs(1);
+/// Octets of a token at most.
+const LONGEST_TOKEN: usize = 16 << 10;
+/// What etcd says of a request that it has refused for its token, before it did anything: it does not know it, has been given
+/// none, or one from before its users were changed.
+const STALE: [&str; 3] =
+    ["etcdserver: invalid auth token", NO_USER, "etcdserver: revision of auth store is old"];
+const NO_USER: &str = "etcdserver: user name is empty";
+/// What etcd says to who asks for a token although it asks nobody for one.
+const NO_USERS: &str = "etcdserver: authentication is not enabled";
 
-/// One of the store's servers, as `host:port`.
-#[derive(Debug, Clone)]
-pub struct Server(pub String);
+/// How etcd begins to refuse a certificate with a common name, where it has users: its gateway could not make use of that.
+const COMMON_NAME: &str = "CommonName of client";
+
+/// One of the store's servers.
+#[derive(Clone)]
+pub struct Server {
+    /// `host:port`
+    pub place: String,
+    tls: Option<(Arc<Tls>, ServerName<'static>)>,
+    user: Option<Arc<User>>,
+    token: Arc<Mutex<State>>,
+}
+
+/// Of the token for a server.
+#[derive(Default)]
+enum State {
+    #[default]
+    Unknown,
+    Given(Given),
+    Refused(Instant, String),
+}
+
+/// A token.
+#[derive(Clone, Default)]
+struct Given {
+    /// Each has another.
+    number: u64,
+    /// None where etcd wants none.
+    value: Option<HeaderValue>,
+}
 
 /// A connection to one.
 #[derive(Debug)]
 pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    host: String,
+    /// What drives it, and tells why it has ended.
+    driver: Option<JoinHandle<hyper::Result<()>>>,
+    server: Server,
+}
+
+/// An answer, or what etcd says instead of one.
+enum Answered {
+    Yes(Response<Incoming>),
+    No(StatusCode, String),
 }
 
 /// The prefix of a seat's keys.
@@ -92,6 +151,18 @@ struct Answer {
     responses: Vec<Part>,
 }
 
+#[derive(Deserialize)]
+struct Authenticated {
+    token: String,
+}
+
+/// Up to etcd 3.5 there are both, with the same text; later there is the second alone.
+#[derive(Deserialize)]
+struct Failure {
+    error: Option<String>,
+    message: Option<String>,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Watched {
@@ -102,6 +173,7 @@ struct Watched {
 #[serde(default)]
 struct Changes {
     canceled: bool,
+    cancel_reason: String,
     compact_revision: Number,
     events: Vec<Changed>,
 }
@@ -146,6 +218,50 @@ impl Prefix {
     }
 }
 
+impl Server {
+    /// A server, which is reached by TLS or not, and asked as a user or not.
+    pub fn new(place: &str, tls: Option<(Arc<Tls>, ServerName<'static>)>, user: Option<Arc<User>>) -> Server {
+        Server { place: place.to_owned(), tls, user, token: Arc::default() }
+    }
+
+    /// A token, another one than that which is refused.
+    async fn token(&self, refused: Option<&Given>) -> anyhow::Result<Given> {
+        let Some(user) = self.user.clone() else { return Ok(Given::default()) };
+        let old = refused.map_or(0, |given| given.number);
+        if let State::Given(given) = &*self.token.lock().await
+            && given.number > old
+        {
+            return Ok(given.clone());
+        }
+        // It is asked for to the end, even if whoever wants it waits no longer: or else one who never waits long enough would
+        // never have it.
+        let server = self.clone();
+        let asked = tokio::spawn(async move {
+            let mut state = server.token.lock().await;
+            match &*state {
+                // Somebody else has asked meanwhile.
+                State::Given(given) if given.number > old => return Ok(given.clone()),
+                State::Refused(when, why) if when.elapsed() < REFUSED => bail!("{why}"),
+                _ => {}
+            }
+            let question = async { Connection::to(&server).await?.authenticate(&user).await };
+            let answer = tokio::time::timeout(READ, question).await;
+            let value = match answer.context("no answer").flatten().context("cannot have a token")? {
+                Ok(value) => value,
+                Err(why) => {
+                    let why = format!("etcd refuses the user {:?} (access.user): {why}", user.name);
+                    *state = State::Refused(Instant::now(), why.clone());
+                    bail!(why)
+                }
+            };
+            let given = Given { number: old + 1, value };
+            *state = State::Given(given.clone());
+            Ok(given)
+        });
+        asked.await?
+    }
+}
+
 impl Connection {
     /// Connects to a server.
     ///
@@ -153,32 +269,123 @@ impl Connection {
     /// When it cannot be reached.
     pub async fn to(server: &Server) -> anyhow::Result<Connection> {
         let connect = async {
-            let stream = TcpStream::connect(&server.0).await?;
+            let stream = TcpStream::connect(&server.place).await?;
             stream.set_nodelay(true)?;
-            let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-            // It ends with the connection, and what goes wrong the requests are told.
-            tokio::spawn(connection);
-            anyhow::Ok(Connection { sender, host: server.0.clone() })
+            match &server.tls {
+                Some((tls, name)) => Connection::over(tls.over(name, stream).await?, server).await,
+                None => Connection::over(stream, server).await,
+            }
         };
         let connected = tokio::time::timeout(CONNECT, connect).await;
-        connected.context("no answer").flatten().with_context(|| format!("cannot reach etcd at {}", server.0))
+        connected
+            .context("no answer")
+            .flatten()
+            .with_context(|| format!("cannot reach etcd at {}", server.place))
+    }
+
+    async fn over<S>(stream: S, server: &Server) -> anyhow::Result<Connection>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        // It ends with the connection.
+        Ok(Connection { sender, driver: Some(tokio::spawn(connection)), server: server.clone() })
     }
 
     async fn send(&mut self, path: &str, body: &Value) -> anyhow::Result<Response<Incoming>> {
-        self.sender.ready().await?;
-        let request = Request::builder()
+        let body = Bytes::from(serde_json::to_vec(body)?);
+        let server = self.server.clone();
+        let mut token = server.token(None).await?;
+        let mut answered = self.exchange(path, body.clone(), token.value.as_ref()).await?;
+        if let Answered::No(_, why) = &answered
+            && server.user.is_some()
+            && STALE.contains(&why.as_str())
+        {
+            token = server.token(Some(&token)).await?;
+            answered = self.exchange(path, body, token.value.as_ref()).await?;
+        }
+        match answered {
+            Answered::Yes(response) => Ok(response),
+            Answered::No(_, why) if why == NO_USER && server.user.is_none() => {
+                bail!("expected access.user in the config, for etcd asks for one: {why}")
+            }
+            Answered::No(status, why) => bail!("etcd answers {status}: {why}"),
+        }
+    }
+
+    /// A token for a user, or nothing where etcd asks nobody for one; or why it does not take the user.
+    async fn authenticate(&mut self, user: &User) -> anyhow::Result<Result<Option<HeaderValue>, String>> {
+        let question = Bytes::from_owner(user.question()?);
+        let response = match self.exchange("/v3/auth/authenticate", question, None).await? {
+            Answered::Yes(response) => response,
+            Answered::No(_, why) if why == NO_USERS => {
+                warn!("etcd at {} takes requests of everybody, without a user: {why}", self.server.place);
+                return Ok(Ok(None));
+            }
+            Answered::No(status, why) if status.is_client_error() => return Ok(Err(why)),
+            Answered::No(status, why) => bail!("etcd answers {status}: {why}"),
+        };
+        let answer: Authenticated = serde_json::from_slice(&whole(response).await?)?;
+        let usable = !answer.token.is_empty() && answer.token.len() <= LONGEST_TOKEN;
+        ensure!(usable, "expected a token of etcd, found {} octets", answer.token.len());
+        let mut token =
+            HeaderValue::try_from(answer.token).context("expected a token of etcd that is text")?;
+        token.set_sensitive(true);
+        Ok(Ok(Some(token)))
+    }
+
+    /// Asks, and has the answer or at least its beginning.
+    async fn exchange(
+        &mut self,
+        path: &str,
+        body: Bytes,
+        token: Option<&HeaderValue>,
+    ) -> anyhow::Result<Answered> {
+        let mut request = Request::builder()
             .method(Method::POST)
             .uri(path)
-            .header(header::HOST, &self.host)
+            .header(header::HOST, &self.server.place)
             .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(serde_json::to_vec(body)?)))?;
-        let response = self.sender.send_request(request).await?;
-        let status = response.status();
-        if !status.is_success() {
-            let body = whole(response).await.unwrap_or_default();
-            bail!("etcd answers {status}: {}", String::from_utf8_lossy(&body).trim());
+            // By this etcd knows a request of its gateway: else the common name of its own certificate were the user.
+            .header(header::ACCEPT, "application/json");
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, token);
         }
-        Ok(response)
+        let request = request.body(Full::new(body))?;
+        let sent = async {
+            self.sender.ready().await?;
+            self.sender.send_request(request).await
+        };
+        let response = match sent.await {
+            Ok(response) => response,
+            Err(error) => return Err(self.why(error).await),
+        };
+        let status = response.status();
+        if status.is_success() {
+            return Ok(Answered::Yes(response));
+        }
+        let body = whole(response).await.unwrap_or_default();
+        let said =
+            serde_json::from_slice(&body).ok().and_then(|failure: Failure| failure.error.or(failure.message));
+        let why = said.unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned());
+        ensure!(
+            !why.starts_with(COMMON_NAME),
+            "expected in access.certificate a subject without a common name (CN), for etcd answers {status}: {why}"
+        );
+        Ok(Answered::No(status, why))
+    }
+
+    /// Why a request has failed: what has ended the connection, if that has ended.
+    async fn why(&mut self, error: hyper::Error) -> anyhow::Error {
+        let ended = match self.driver.take() {
+            Some(driver) if self.sender.is_closed() => driver.await.ok().and_then(Result::err),
+            _ => None,
+        };
+        let error = anyhow::Error::new(ended.unwrap_or(error));
+        if access::refuses_certificate(&error) {
+            return error.context("etcd does not take this member's certificate (access.certificate)");
+        }
+        error
     }
 
     /// Makes a transaction.
@@ -329,8 +536,9 @@ impl Watch {
         };
         ensure!(
             !found.canceled,
-            "etcd has ended the watch; what it has begins at {}",
-            found.compact_revision.0
+            "etcd has ended the watch; what it has begins at {}. {}",
+            found.compact_revision.0,
+            found.cancel_reason
         );
         let mut changes: BTreeMap<Revision, Vec<Event>> = BTreeMap::new();
         for changed in found.events {
@@ -347,4 +555,11 @@ async fn whole(response: Response<Incoming>) -> anyhow::Result<Bytes> {
     let body = http_body_util::Limited::new(response.into_body(), LONGEST);
     let collected = body.collect().await.map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(collected.to_bytes())
+}
+
+// Tokens are not for logs.
+impl Debug for Server {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.place)
+    }
 }

@@ -332,7 +332,7 @@ async fn follow(
     tell.send(FromStore::Snapshot(number, snapshot))?;
     loop {
         let changes = timeout(silent, watch.next()).await;
-        let changes = changes.with_context(|| format!("{} says nothing any more", server.0))??;
+        let changes = changes.with_context(|| format!("{} says nothing any more", server.place))??;
         tell.send(FromStore::Events(number, changes))?;
     }
 }
@@ -399,7 +399,7 @@ async fn attempt(
         Some(open) => open,
         None => Connection::to(&server).await?,
     };
-    let outcome = open.transact(&prefix, &transaction).await.with_context(|| server.0.clone())?;
+    let outcome = open.transact(&prefix, &transaction).await.with_context(|| server.place.clone())?;
     Ok((open, id, outcome))
 }
 

@@ -6,11 +6,13 @@
 //! second, with all bindings: `carnet_fleet` says how, and why no two ever have it.
 //!
 //! * [`config`] is the file, [`keeper`] keeps a seat.
-//! * [`etcd`] speaks to the store, [`agent`] to the home agent's process.
+//! * [`etcd`] speaks to the store, by what [`access`] has of certificates and passwords; [`agent`] speaks to the home agent's
+//!   process.
 //!
-//! Left out: the routes to the home agent, which a routing daemon announces for whoever has it; TLS to etcd.
+//! Left out: the routes to the home agent, which a routing daemon announces for whoever has it.
 #![forbid(unsafe_code)]
 
+mod access;
 mod agent;
 mod cli;
 mod config;
@@ -30,7 +32,7 @@ use tracing::info;
 use agent::Recipe;
 use cli::{Cli, Command};
 use config::Config;
-use etcd::{Prefix, Server};
+use etcd::Prefix;
 use keeper::{Keeper, Place};
 
 /// A mistake in the config.
@@ -64,7 +66,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let directory = &config.directory;
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    let servers: Vec<Server> = config.servers()?.into_iter().map(Server).collect();
+    let servers = config.servers()?;
     let (end, ending) = watch::channel(false);
     let place = Place { servers, prefix: Prefix::of(&config.fleet, &config.seat) };
     let recipe = Recipe {

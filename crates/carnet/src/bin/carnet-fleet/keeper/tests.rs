@@ -1,11 +1,15 @@
 //! The keeper by itself, with a store that the test plays.
 
+use std::sync::{Arc, Mutex};
+
 use carnet_fleet::Token;
 use carnet_fleet::store::TokenState;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use super::*;
+use crate::access::User;
 
 fn transaction() -> Transaction {
     let token = Token { member: "anna".into(), process: 1, count: 1, state: TokenState::Starting };
@@ -14,13 +18,19 @@ fn transaction() -> Transaction {
 
 async fn store() -> (TcpListener, Place) {
     let listener = TcpListener::bind("[::1]:0").await.expect("a port");
-    let server = Server(listener.local_addr().expect("an address").to_string());
+    let server = Server::new(&listener.local_addr().expect("an address").to_string(), None, None);
     (listener, Place { servers: vec![server], prefix: Prefix::of("carnet", "north") })
 }
 
 /// The next connection, and the request that comes by it.
 async fn asked(listener: &TcpListener) -> TcpStream {
     let (mut stream, _) = listener.accept().await.expect("a connection");
+    request(&mut stream).await.expect("a request");
+    stream
+}
+
+/// The next request that comes by a connection, if there is one.
+async fn request(stream: &mut TcpStream) -> Option<String> {
     let (mut text, mut octets) = (String::new(), [0; 4096]);
     let whole = |text: &str| {
         let (head, body) = text.split_once("\r\n\r\n")?;
@@ -28,11 +38,10 @@ async fn asked(listener: &TcpListener) -> TcpStream {
         (body.len() == length.parse::<usize>().ok()?).then_some(())
     };
     while whole(&text).is_none() {
-        let length = stream.read(&mut octets).await.expect("a request");
-        assert!(length > 0, "{text}");
+        let length = stream.read(&mut octets).await.ok().filter(|length| *length > 0)?;
         text += std::str::from_utf8(&octets[..length]).expect("text");
     }
-    stream
+    Some(text)
 }
 
 /// An attempt that takes longer than it takes until the next is made counts nevertheless: otherwise a store that takes that long
@@ -52,6 +61,156 @@ async fn a_store_that_is_slow_is_heard() {
     first.write_all(answer.as_bytes()).await.expect("it is still wanted");
     let heard = told.recv().await;
     assert!(matches!(heard, Some(FromStore::Outcome(1, Outcome::Done(7)))), "{heard:?}");
+}
+
+/// What a store with one user says: to whoever asks for a token, and to one transaction after the other.
+struct Guarded {
+    token: (u16, &'static str),
+    transactions: Vec<(u16, String)>,
+    /// Tokens are given when it says so.
+    gate: Option<Arc<Notify>>,
+}
+
+const TOKEN: (u16, &str) = (200, r#"{"token":"TOKEN"}"#);
+const DONE: &str = r#"{"header":{"revision":"7"},"succeeded":true}"#;
+
+impl Guarded {
+    /// Where it is, and what it is asked: paths and tokens.
+    async fn begin(self) -> (Place, UnboundedReceiver<String>) {
+        let (listener, mut place) = store().await;
+        let user = Arc::new(User::new("north", "secret"));
+        place.servers[0] = Server::new(&place.servers[0].place, None, Some(user));
+        let (tell, told) = unbounded_channel();
+        let (answers, count) = (Arc::new(Mutex::new(self.transactions.into_iter())), Arc::new(Mutex::new(0)));
+        let (gate, token) = (self.gate, self.token);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (tell, answers, count, gate) =
+                    (tell.clone(), answers.clone(), count.clone(), gate.clone());
+                tokio::spawn(async move {
+                    while let Some(text) = request(&mut stream).await {
+                        let path = text.split(' ').nth(1).expect("a path");
+                        let shown = text.lines().find_map(|line| line.strip_prefix("authorization: "));
+                        let _ = tell.send(format!("{path} {}", shown.unwrap_or("-")));
+                        let (status, body) = if path == "/v3/auth/authenticate" {
+                            assert!(text.ends_with(r#"{"name":"north","password":"secret"}"#), "{text}");
+                            if let Some(gate) = &gate {
+                                gate.notified().await;
+                            }
+                            let mut count = count.lock().expect("it is whole");
+                            *count += 1;
+                            (token.0, token.1.replace("TOKEN", &format!("token{count}")))
+                        } else {
+                            answers.lock().expect("it is whole").next().expect("no more is asked")
+                        };
+                        let head =
+                            format!("HTTP/1.1 {status} Of Course\r\nContent-Length: {}\r\n\r\n", body.len());
+                        let answer = head + &body;
+                        stream.write_all(answer.as_bytes()).await.expect("it is still wanted");
+                    }
+                });
+            }
+        });
+        (place, told)
+    }
+}
+
+fn asked_of(told: &mut UnboundedReceiver<String>) -> Vec<String> {
+    std::iter::from_fn(|| told.try_recv().ok()).collect()
+}
+
+async fn transacted(place: &Place) -> anyhow::Result<Outcome> {
+    Connection::to(&place.servers[0]).await?.transact(&place.prefix, &transaction()).await
+}
+
+/// In the words of etcd up to 3.5, and in those of later ones.
+#[tokio::test]
+async fn a_transaction_that_is_refused_for_its_token_is_made_with_another() {
+    for refused in [
+        (
+            401,
+            r#"{"error":"etcdserver: invalid auth token","message":"etcdserver: invalid auth token","code":16}"#,
+        ),
+        (401, r#"{"code":16,"message":"etcdserver: invalid auth token","details":[]}"#),
+        (400, r#"{"code":3,"message":"etcdserver: user name is empty","details":[]}"#),
+        (400, r#"{"code":3,"message":"etcdserver: revision of auth store is old","details":[]}"#),
+    ] {
+        let transactions = vec![(refused.0, refused.1.to_owned()), (200, DONE.into()), (200, DONE.into())];
+        let (place, mut told) = Guarded { token: TOKEN, transactions, gate: None }.begin().await;
+        assert_eq!(transacted(&place).await.expect("it is made"), Outcome::Done(7), "{refused:?}");
+        let authenticate = "/v3/auth/authenticate -";
+        assert_eq!(
+            asked_of(&mut told),
+            [authenticate, "/v3/kv/txn token1", authenticate, "/v3/kv/txn token2"],
+            "{refused:?}"
+        );
+        transacted(&place).await.expect("it is made");
+        assert_eq!(asked_of(&mut told), ["/v3/kv/txn token2"]);
+    }
+}
+
+/// The first might be made after all, and the second would say that somebody else has been there.
+#[tokio::test]
+async fn a_transaction_that_may_have_been_made_is_not_made_again() {
+    for refused in [
+        (503, r#"{"error":"etcdserver: request timed out","code":14}"#),
+        (401, r#"{"error":"who are you?","code":16}"#),
+        (401, "etcdserver: invalid auth token, says the proxy"),
+        (403, r#"{"error":"etcdserver: permission denied","code":7}"#),
+    ] {
+        let transactions = vec![(refused.0, refused.1.to_owned())];
+        let (place, mut told) = Guarded { token: TOKEN, transactions, gate: None }.begin().await;
+        let error = transacted(&place).await.expect_err("it is not known to be made").to_string();
+        assert!(error.starts_with(&format!("etcd answers {}", refused.0)), "{error}");
+        assert_eq!(asked_of(&mut told), ["/v3/auth/authenticate -", "/v3/kv/txn token1"], "{refused:?}");
+    }
+}
+
+/// A password costs etcd some work, also a wrong one; and a token that is unusable is none.
+#[tokio::test]
+async fn a_password_that_is_refused_is_not_shown_each_time() {
+    let wrong = "etcdserver: authentication failed, invalid user ID or password";
+    let token =
+        (400, r#"{"error":"etcdserver: authentication failed, invalid user ID or password","code":3}"#);
+    let (place, mut told) = Guarded { token, transactions: Vec::new(), gate: None }.begin().await;
+    for _ in 0..50 {
+        let error = transacted(&place).await.expect_err("it has no token").to_string();
+        assert_eq!(error, format!("etcd refuses the user \"north\" (access.user): {wrong}"));
+    }
+    let shown = asked_of(&mut told).len();
+    assert!(shown < 50, "{shown}");
+    for token in [(200, r#"{"token":""}"#), (200, r#"{"token":"two\nlines"}"#), (200, "{}")] {
+        let (place, mut told) = Guarded { token, transactions: Vec::new(), gate: None }.begin().await;
+        transacted(&place).await.expect_err("it has no token");
+        assert_eq!(asked_of(&mut told), ["/v3/auth/authenticate -"]);
+    }
+}
+
+/// An attempt lasts no longer than a lease. Where a password takes longer, one would follow the other for ever.
+#[tokio::test]
+async fn a_token_is_asked_for_to_the_end() {
+    let gate = Arc::new(Notify::new());
+    let transactions = vec![(200, DONE.into())];
+    let (place, mut told) = Guarded { token: TOKEN, transactions, gate: Some(gate.clone()) }.begin().await;
+    tokio::select! {
+        outcome = transacted(&place) => panic!("{outcome:?}"),
+        asked = told.recv() => assert_eq!(asked.as_deref(), Some("/v3/auth/authenticate -")),
+    }
+    gate.notify_one();
+    transacted(&place).await.expect("it is made");
+    assert_eq!(asked_of(&mut told), ["/v3/kv/txn token1"]);
+}
+
+/// Where nobody needs a token, none is sent, until etcd has users after all.
+#[tokio::test]
+async fn a_store_without_users_is_asked_without_a_token() {
+    let token = (400, r#"{"error":"etcdserver: authentication is not enabled","code":9}"#);
+    let transactions = vec![(200, DONE.into()), (200, DONE.into())];
+    let (place, mut told) = Guarded { token, transactions, gate: None }.begin().await;
+    for _ in 0..2 {
+        transacted(&place).await.expect("it is made");
+    }
+    assert_eq!(asked_of(&mut told), ["/v3/auth/authenticate -", "/v3/kv/txn -", "/v3/kv/txn -"]);
 }
 
 /// A commit of a home agent that has been told to end would be answered to the one that begins: from then on that one's

@@ -1,0 +1,271 @@
+//! How the store is reached: by TLS, with the certificates of `[access]`, and as one of etcd's own users.
+//!
+//! The store's certificate has to come from an authority that the config names, and has to be for the name or the address
+//! that the config has: those of the system's authorities are for the Web, and nobody of them is asked here. The key and the
+//! password are in files that only their owner may read, and are overwritten in memory where this program has them.
+
+use std::error::Error;
+use std::fmt::{self, Debug, Formatter};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use carnet_linux::key_file;
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{
+    self, AlertDescription, CertificateError, ClientConfig, InconsistentKeys, RootCertStore,
+};
+use zeroize::Zeroizing;
+
+/// Octets of a file of certificates at most.
+const MOST: u64 = 1 << 20;
+
+const NO_TLS: &str = "expected TLS, as store has https://";
+
+/// The table `[access]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Files {
+    ca: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    user: Option<String>,
+    password_file: Option<PathBuf>,
+}
+
+/// What is in them.
+#[derive(Debug, Default)]
+pub struct Access {
+    /// For servers with `https://`.
+    pub tls: Option<Arc<Tls>>,
+    /// Whom they are asked as.
+    pub user: Option<Arc<User>>,
+}
+
+/// What a server has to show, and what it is shown.
+pub struct Tls {
+    connector: TlsConnector,
+    /// For messages.
+    ca: PathBuf,
+}
+
+/// A user of etcd.
+pub struct User {
+    /// Its name.
+    pub name: String,
+    password: Zeroizing<String>,
+}
+
+#[derive(Serialize)]
+struct Question<'q> {
+    name: &'q str,
+    password: &'q str,
+}
+
+impl Files {
+    /// Relative paths begin in this folder.
+    pub fn begin_in(&mut self, folder: &Path) {
+        let paths = [&mut self.ca, &mut self.certificate, &mut self.key, &mut self.password_file];
+        for path in paths.into_iter().flatten() {
+            *path = folder.join(&*path);
+        }
+    }
+
+    /// Reads them, for servers with `https://` or for those without.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn read(&self, encrypted: bool) -> anyhow::Result<Access> {
+        if !encrypted {
+            for (name, there) in [
+                ("ca", self.ca.is_some()),
+                ("certificate", self.certificate.is_some()),
+                ("key", self.key.is_some()),
+            ] {
+                ensure!(!there, "access.{name}: expected servers with https:// in store, found http://");
+            }
+            ensure!(
+                self.user.is_none() && self.password_file.is_none(),
+                "access.user: expected servers with https:// in store, for others would read the password, found http://"
+            );
+            return Ok(Access::default());
+        }
+        let ca = self.ca.as_ref().context(
+            "access.ca: expected the file with the authorities of etcd's certificates, for store has https://",
+        )?;
+        Ok(Access { tls: Some(Arc::new(self.tls(ca)?)), user: self.user()?.map(Arc::new) })
+    }
+
+    fn tls(&self, ca: &Path) -> anyhow::Result<Tls> {
+        let mut roots = RootCertStore::empty();
+        for authority in certificates("ca", ca)? {
+            roots
+                .add(authority)
+                .map_err(|error| anyhow!("access.ca: {}: expected certificates: {error}", ca.display()))?;
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots);
+        let config = match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => {
+                let chain = certificates("certificate", certificate)?;
+                config.with_client_auth_cert(chain, private_key(key)?).map_err(|error| match error {
+                    rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => anyhow!(
+                        "access.key: expected the key of the certificate in {}, found another in {}",
+                        certificate.display(),
+                        key.display()
+                    ),
+                    error => anyhow!(
+                        "access: cannot use the certificate in {} with the key in {}: {error}",
+                        certificate.display(),
+                        key.display()
+                    ),
+                })?
+            }
+            (None, None) => config.with_no_client_auth(),
+            (Some(_), None) => bail!("access.key: expected it beside access.certificate, found nothing"),
+            (None, Some(_)) => bail!("access.certificate: expected it beside access.key, found nothing"),
+        };
+        Ok(Tls { connector: Arc::new(config).into(), ca: ca.to_owned() })
+    }
+
+    fn user(&self) -> anyhow::Result<Option<User>> {
+        match (&self.user, &self.password_file) {
+            (Some(name), Some(file)) => {
+                ensure!(!name.is_empty(), "access.user: expected a name, found nothing in it");
+                Ok(Some(User { name: name.clone(), password: password(file)? }))
+            }
+            (None, None) => Ok(None),
+            (Some(_), None) => bail!("access.password_file: expected it beside access.user, found nothing"),
+            (None, Some(_)) => bail!("access.user: expected it beside access.password_file, found nothing"),
+        }
+    }
+}
+
+/// The certificates in a file, of which there is one at least.
+fn certificates(name: &str, path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let mut octets = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut octets));
+    let length = read.with_context(|| format!("access.{name}: cannot read {}", path.display()))?;
+    ensure!(length as u64 <= MOST, "access.{name}: {}: expected at most {MOST} octets", path.display());
+    let found: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&octets).collect();
+    let found = found.map_err(|error| {
+        anyhow!("access.{name}: {}: expected certificates in PEM: {error}", path.display())
+    })?;
+    ensure!(!found.is_empty(), "access.{name}: {}: expected certificates in PEM, found none", path.display());
+    Ok(found)
+}
+
+/// A file that only its owner may read.
+fn secret(name: &str, path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    let octets = key_file::read(path);
+    octets.map(Zeroizing::new).with_context(|| format!("access.{name}: cannot take {}", path.display()))
+}
+
+fn private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_slice(&secret("key", path)?).map_err(|error| match error {
+        pem::Error::NoItemsFound => {
+            anyhow!("access.key: {}: expected a key in PEM that is not encrypted, found none", path.display())
+        }
+        error => anyhow!("access.key: {}: expected a key in PEM: {error}", path.display()),
+    })
+}
+
+/// The only line of a file.
+fn password(path: &Path) -> anyhow::Result<Zeroizing<String>> {
+    let octets = secret("password_file", path)?;
+    let line = octets.strip_suffix(b"\n").unwrap_or(&octets);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let text = std::str::from_utf8(line).ok();
+    text.filter(|text| !text.is_empty() && !text.chars().any(char::is_control))
+        .map(|text| Zeroizing::new(text.to_owned()))
+        .with_context(|| format!("access.password_file: {}: expected one line of text", path.display()))
+}
+
+impl User {
+    #[cfg(test)]
+    pub fn new(name: &str, password: &str) -> User {
+        User { name: name.into(), password: Zeroizing::new(password.into()) }
+    }
+
+    /// What etcd is asked for a token with.
+    pub fn question(&self) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+        // So large that it does not grow, which would leave a part of it behind.
+        let longest = 64 + 6 * (self.name.len() + self.password.len());
+        let mut text = Zeroizing::new(Vec::with_capacity(longest));
+        serde_json::to_writer(&mut *text, &Question { name: &self.name, password: &self.password })?;
+        Ok(text)
+    }
+}
+
+impl Tls {
+    /// TLS over a connection to the server of this name.
+    ///
+    /// # Errors
+    /// When it is not the server, or speaks no TLS.
+    pub async fn over(
+        &self,
+        name: &ServerName<'static>,
+        stream: TcpStream,
+    ) -> anyhow::Result<TlsStream<TcpStream>> {
+        self.connector.connect(name.clone(), stream).await.map_err(|error| {
+            let expected = match in_tls(&error) {
+                Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+                    format!("expected a certificate from an authority in {} (access.ca)", self.ca.display())
+                }
+                Some(rustls::Error::InvalidCertificate(_)) => {
+                    format!("expected a certificate that holds for {}", name.to_str())
+                }
+                Some(rustls::Error::InvalidMessage(_)) => NO_TLS.into(),
+                // As etcd does it.
+                None if error.kind() == io::ErrorKind::UnexpectedEof => NO_TLS.into(),
+                _ => "TLS".into(),
+            };
+            anyhow::Error::new(error).context(expected)
+        })
+    }
+}
+
+/// What has gone wrong in TLS, if it has been there.
+fn in_tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
+    // An error of I/O names what is behind the one that it holds, and not that one.
+    error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
+}
+
+/// Whether etcd has refused the certificate of this member: with TLS 1.3 it says so after the handshake.
+pub fn refuses_certificate(error: &anyhow::Error) -> bool {
+    matches!(
+        error.chain().find_map(in_tls),
+        Some(rustls::Error::AlertReceived(
+            AlertDescription::BadCertificate
+                | AlertDescription::CertificateExpired
+                | AlertDescription::CertificateRequired
+                | AlertDescription::CertificateRevoked
+                | AlertDescription::CertificateUnknown
+                | AlertDescription::UnknownCA
+                | AlertDescription::UnsupportedCertificate
+        ))
+    )
+}
+
+// Neither keys nor passwords are for logs.
+
+impl Debug for Tls {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Tls").field("ca", &self.ca).finish_non_exhaustive()
+    }
+}
+
+impl Debug for User {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("User").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,315 @@
+//! The store wants certificates, and is reached as one of its users; or is not the one that it ought to be.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use nix::sys::signal::{Signal, kill};
+use serde_json::{Value, json};
+
+use super::{FLEET, Fleet, PATIENT, started};
+use crate::hosts::{Host, Scratch, seconds, wait_for, wait_until};
+
+/// A port of etcd for its administrator alone: on the loopback interface of its machine, without TLS.
+const ADMINISTRATOR: u16 = 2381;
+
+/// One without TLS for everybody, which nobody would have.
+const CLEAR: u16 = 2382;
+
+/// A port at which somebody listens and says nothing.
+const SILENT: u16 = 2383;
+
+/// What `openssl` makes, which is in every Debian.
+fn openssl(folder: &Path, arguments: &str) {
+    let output = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output();
+    let output = output.expect("openssl (Debian package openssl)");
+    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// An authority, `NAME.pem` and `NAME.key`.
+fn authority(folder: &Path, name: &str) {
+    fs::write(folder.join("openssl.cnf"), "[req]\ndistinguished_name = subject\n[subject]\n")
+        .expect("a file");
+    openssl(
+        folder,
+        &format!(
+            "req -x509 -config openssl.cnf -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {name}.key \
+             -out {name}.pem -subj /CN={name} -days 3650 -addext basicConstraints=critical,CA:TRUE"
+        ),
+    );
+}
+
+/// A certificate from `by`, with its key. The gateway of etcd is itself a client of etcd, with the certificate of the
+/// server.
+fn certificate(folder: &Path, by: &str, name: &str, subject: &str, holds_for: &str) {
+    openssl(
+        folder,
+        &format!(
+            "req -x509 -CA {by}.pem -CAkey {by}.key -config openssl.cnf -newkey ec -pkeyopt \
+             ec_paramgen_curve:prime256v1 -nodes -keyout {name}.key -out {name}.pem -subj {subject} -days 3650 \
+             -addext basicConstraints=critical,CA:FALSE -addext extendedKeyUsage=serverAuth,clientAuth \
+             -addext subjectAltName={holds_for}"
+        ),
+    );
+    only_mine(&folder.join(format!("{name}.key")));
+}
+
+fn only_mine(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("rights");
+}
+
+fn secret(path: &Path, text: &str) {
+    fs::write(path, text).expect("a file");
+    only_mine(path);
+}
+
+/// All that a config of `[access]` names.
+fn files(folder: &Path) {
+    authority(folder, "ca");
+    authority(folder, "other");
+    certificate(folder, "ca", "etcd", "/CN=etcd", "IP:2001:db8:c::1");
+    certificate(folder, "ca", "member", "/O=fleet", "DNS:member");
+    certificate(folder, "ca", "named", "/O=fleet/CN=north", "DNS:member");
+    certificate(folder, "other", "stranger", "/O=fleet", "DNS:member");
+    secret(&folder.join("password"), "as long as it takes\n");
+    secret(&folder.join("wrong"), "as long as it lasts\n");
+}
+
+const ACCESS: &str = "[access]\nca = 'ca.pem'\ncertificate = 'member.pem'\nkey = 'member.key'\n\
+                      user = 'north'\npassword_file = 'password'\n";
+
+/// A fleet whose store wants all of that.
+fn guarded() -> Option<Fleet> {
+    let fleet = Fleet::with(|bed| {
+        let path = |name: &str| bed.scratch.path(name).display().to_string();
+        files(&bed.scratch.path(""));
+        let urls = format!(
+            "https://[2001:db8:c::1]:2379,https://[2001:db8:f0::1]:2379,http://[2001:db8:c::1]:{CLEAR},\
+             http://127.0.0.1:{ADMINISTRATOR}"
+        );
+        let options = format!(
+            "--cert-file {} --key-file {} --trusted-ca-file {} --client-cert-auth --auth-token-ttl 1",
+            path("etcd.pem"),
+            path("etcd.key"),
+            path("ca.pem")
+        );
+        (urls, options, ACCESS.to_owned())
+    })?;
+    let core = &fleet.bed.core;
+    wait_for("etcd", seconds(30), || ask(core, "/v3/kv/range", &json!({"key": "AA=="}), None).ok());
+    let key = |text: &str| STANDARD.encode(text);
+    let all = json!({"permType": "READWRITE", "key": key("/carnet/"), "range_end": key("/carnet0")});
+    for (path, body) in [
+        ("user/add", json!({"name": "root", "password": "root"})),
+        ("role/add", json!({"name": "root"})),
+        ("user/grant", json!({"user": "root", "role": "root"})),
+        ("role/add", json!({"name": "carnet"})),
+        ("role/grant", json!({"name": "carnet", "perm": all})),
+        ("user/add", json!({"name": "north", "password": "as long as it takes"})),
+        ("user/grant", json!({"user": "north", "role": "carnet"})),
+        ("enable", json!({})),
+    ] {
+        ask(core, &format!("/v3/auth/{path}"), &body, None).expect(path);
+    }
+    Some(fleet)
+}
+
+/// Asks etcd on its own machine.
+fn ask(core: &Host, path: &str, body: &Value, token: Option<&str>) -> Result<Value, String> {
+    let (body, token) = (body.to_string(), token.map(|token| format!("Authorization: {token}\r\n")));
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {}\r\n{}\r\n{body}",
+        body.len(),
+        token.unwrap_or_default()
+    );
+    let answer = core.run(move || {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, ADMINISTRATOR))?;
+        stream.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map(|_| answer)
+    });
+    let answer = answer.map_err(|error| error.to_string())?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or(answer.as_str())?;
+    if head.starts_with("HTTP/1.1 200 ") {
+        return serde_json::from_str(body).map_err(|error| format!("{error}: {body}"));
+    }
+    Err(body.to_owned())
+}
+
+/// As its administrator, whose token is of this moment.
+fn administer(core: &Host, path: &str, body: &Value) -> Value {
+    let root = json!({"name": "root", "password": "root"});
+    let token = ask(core, "/v3/auth/authenticate", &root, None).expect("a token");
+    ask(core, path, body, token["token"].as_str()).expect(path)
+}
+
+/// How often the seat's owner has written, over all owners; none without an owner.
+fn beats(core: &Host) -> Option<u64> {
+    let owner = json!({"key": STANDARD.encode("/carnet/north/owner")});
+    let found = administer(core, "/v3/kv/range", &owner);
+    found["kvs"][0]["version"].as_str().map(|text| text.parse().expect("a number"))
+}
+
+#[test]
+fn members_show_certificates_and_passwords_and_so_does_the_store() {
+    let Some(fleet) = guarded() else { return };
+    let ([mut anna, bruno], router) = started(&fleet);
+    let sent = router.counter("nemo.bu.sent");
+    anna.die();
+    fleet.bed.core.ip("link set ha down");
+    wait_until("the other has the binding", seconds(20), || bruno.has_the_router());
+    assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
+    assert!(!bruno.log().contains("WARN"), "{}", bruno.log());
+}
+
+/// A token that has not been used for longer than etcd keeps it; and one that is taken away, with the rights of the moment.
+#[test]
+fn a_token_that_is_not_taken_any_more_does_not_cost_the_seat() {
+    let Some(mut fleet) = guarded() else { return };
+    fleet.more = format!("{PATIENT}{ACCESS}");
+    let ([anna, _bruno], _router) = started(&fleet);
+    let core = &fleet.bed.core;
+    let goes_on = |after: &str| {
+        let before = beats(core);
+        assert!(before.is_some());
+        wait_until(&format!("it beats after {after}"), seconds(20), || beats(core) > before);
+    };
+    goes_on("its start");
+    kill(anna.pid(), Signal::SIGSTOP).expect("the member");
+    // Longer than the token lives, by etcd's clock.
+    std::thread::sleep(seconds(4));
+    kill(anna.pid(), Signal::SIGCONT).expect("the member");
+    goes_on("its token has run out");
+    let password = json!({"name": "north", "password": "as long as it takes"});
+    administer(core, "/v3/auth/user/changepw", &password);
+    goes_on("its token is taken away");
+    let more = json!({"permType": "READ", "key": STANDARD.encode("/other/")});
+    administer(core, "/v3/auth/role/grant", &json!({"name": "carnet", "perm": more}));
+    goes_on("its rights have changed");
+    let log = anna.log();
+    assert!(anna.has_the_router() && !log.contains("stops the home agent"), "{log}");
+}
+
+/// Each says why, and nobody has the seat.
+#[test]
+fn without_the_right_certificates_and_passwords_there_is_no_seat() {
+    let Some(mut fleet) = guarded() else { return };
+    let url = fleet.url.clone();
+    let listen = || TcpListener::bind(("2001:db8:c::1", SILENT));
+    let _silent = fleet.bed.core.run(listen).expect("a port");
+    let [clear, silent] = [CLEAR, SILENT].map(|port| format!("https://[2001:db8:c::1]:{port}"));
+    for (place, from, to, said) in [
+        (&*url, "'ca.pem'", "'other.pem'", "expected a certificate from an authority in "),
+        ("https://[2001:db8:f0::1]:2379", "", "", "expected a certificate that holds for 2001:db8:f0::1"),
+        (&*clear, "", "", "expected TLS, as store has https://"),
+        (&*silent, "", "", "cannot reach etcd at [2001:db8:c::1]:2383: no answer"),
+        (&*url, "member.", "stranger.", "etcd does not take this member's certificate (access.certificate)"),
+        (
+            &*url,
+            "certificate = 'member.pem'\nkey = 'member.key'\n",
+            "",
+            "etcd does not take this member's certificate (access.certificate)",
+        ),
+        (
+            &*url,
+            "'password'",
+            "'wrong'",
+            "etcd refuses the user \"north\" (access.user): etcdserver: authentication failed",
+        ),
+        (&*url, "user = 'north'\npassword_file = 'password'\n", "", "expected access.user in the config"),
+        (&*url, "[access]", "fleet = 'other'\n[access]", "permission denied"),
+    ] {
+        fleet.url = place.to_owned();
+        fleet.more = ACCESS.replace(from, to);
+        let anna = fleet.member(0);
+        wait_until(said, seconds(20), || anna.log().contains(said));
+        assert_eq!((beats(&fleet.bed.core), anna.bindings()), (None, None), "{}", anna.log());
+        drop(anna);
+        fs::remove_file(fleet.bed.scratch.path("anna.log")).expect("its log");
+    }
+    // It is not for something else that they have been refused.
+    (fleet.url, fleet.more) = (url, ACCESS.to_owned());
+    let anna = fleet.member(0);
+    wait_for("a home agent", seconds(30), || anna.bindings());
+}
+
+/// Who cannot be right is refused before anybody is asked.
+#[test]
+fn a_config_of_access_with_a_mistake_is_refused() {
+    let scratch = Scratch::new();
+    let folder = scratch.path("");
+    files(&folder);
+    let public = |name: &str, text: &str| fs::write(folder.join(name), text).expect("a file");
+    public("none.pem", "no certificate\n");
+    public("broken.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    public("public", "as long as it takes\n");
+    fs::set_permissions(folder.join("public"), fs::Permissions::from_mode(0o644)).expect("rights");
+    secret(&folder.join("empty"), "\n");
+    secret(&folder.join("two"), "one\ntwo\n");
+    secret(&folder.join("none.key"), "no key\n");
+    std::os::unix::fs::symlink("password", folder.join("link")).expect("a link");
+    let file = folder.join("fleet.toml");
+    let checked = |text: &str| {
+        fs::write(&file, text).expect("a config file");
+        let output = Command::new(FLEET).arg("check").arg(&file).output().expect("the program");
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    };
+    let good = format!(
+        "member = 'anna'\nstore = ['https://[2001:db8::1]:2379', 'https://192.0.2.1:2379', 'https://etcd.example:2379/']\n\
+         seat = 'north'\nconfig = 'x'\nmembers = ['anna']\n{ACCESS}"
+    );
+    assert_eq!(checked(&good), (Some(0), String::new()));
+    let only_ca = &good[..good.find("certificate =").expect("there")];
+    assert_eq!(checked(only_ca), (Some(0), String::new()));
+    let begin = format!("{}: access", file.display());
+    for (from, to, said) in [
+        (
+            "'https://192",
+            "'http://192",
+            "store: expected all servers with https:// or none, found \"https://[2001",
+        ),
+        ("https://", "http://", "access.ca: expected servers with https:// in store, found http://"),
+        (
+            "etcd.example:",
+            "etcd example:",
+            "store: expected a name or an address that a certificate can be for",
+        ),
+        ("[2001:db8::1]", "[fe80::1%eth0]", "for, found \"[fe80::1%eth0]\""),
+        (ACCESS, "", "access.ca: expected the file with the authorities of etcd's certificates"),
+        ("ca = 'ca.pem'", "", "access.ca: expected the file with the authorities of etcd's certificates"),
+        ("'ca.pem'", "'absent.pem'", "access.ca: cannot read "),
+        ("'ca.pem'", "'none.pem'", "none.pem: expected certificates in PEM, found none"),
+        ("'ca.pem'", "'broken.pem'", "broken.pem: expected certificates"),
+        ("certificate = 'member.pem'\n", "", "access.certificate: expected it beside access.key"),
+        ("key = 'member.key'\n", "", "access.key: expected it beside access.certificate"),
+        ("'member.pem'", "'etcd.pem'", "access.key: expected the key of the certificate in "),
+        ("'member.key'", "'none.key'", "none.key: expected a key in PEM that is not encrypted, found none"),
+        ("'member.key'", "'public'", "public: expected rights 0600, found 0644"),
+        ("user = 'north'\n", "", "access.user: expected it beside access.password_file"),
+        ("'north'\npassword", "''\npassword", "access.user: expected a name"),
+        ("password_file = 'password'\n", "", "access.password_file: expected it beside access.user"),
+        ("'password'", "'absent'", "access.password_file: cannot take "),
+        ("'password'", "'public'", "public: expected rights 0600, found 0644"),
+        ("'password'", "'link'", "link: expected a file, found a symbolic link"),
+        ("'password'", "'empty'", "empty: expected one line of text"),
+        ("'password'", "'two'", "two: expected one line of text"),
+        ("password_file", "password", "unknown field `password`"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let (status, text) = checked(&good.replace(from, to));
+        assert!(status == Some(2) && text.contains(said), "{to}: {status:?} {text}");
+        assert!(!text.contains("as long as"), "a password is in {text}");
+    }
+    // Of clear text no password is asked.
+    let clear = good.replace("https://", "http://");
+    let certificates = &ACCESS["[access]\n".len()..ACCESS.find("user =").expect("there")];
+    let (status, text) = checked(&clear.replace(certificates, ""));
+    let said = "access.user: expected servers with https:// in store, for others would read the password";
+    assert!(status == Some(2) && text.contains(said), "{status:?} {text}");
+    assert!(text.contains(&begin), "{text}");
+}
