@@ -1,6 +1,5 @@
 //! What the station shows, as the API's types and as words.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use carnet_api::address::MacAddress;
@@ -195,14 +194,6 @@ pub fn uplinks(station: &Station, now: Time) -> Vec<model::Uplink> {
         .collect()
 }
 
-fn address(end: Endpoint) -> IpAddr {
-    match end {
-        Endpoint::Ipv6(address) => address.into(),
-        Endpoint::Ipv4(address) => address.into(),
-        Endpoint::Udp(socket) => socket.ip(),
-    }
-}
-
 /// `GET /v1/tunnels`
 pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tunnel> {
     let fast = platform.map(Platform::tunnel_traffic).unwrap_or_default();
@@ -215,8 +206,8 @@ pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tun
         })
         .map(|(tunnel, fast)| model::Tunnel {
             home_address: Some(tunnel.home_address),
-            local: address(tunnel.local),
-            remote: address(tunnel.remote),
+            local: tunnel.local.address(),
+            remote: tunnel.remote.address(),
             remote_port: match tunnel.remote {
                 Endpoint::Udp(remote) => Some(remote.port()),
                 Endpoint::Ipv6(_) | Endpoint::Ipv4(_) => None,

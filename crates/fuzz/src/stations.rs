@@ -5,7 +5,7 @@
 //! needs a key and was not signed, bindings that never end, a state that a restart does not read.
 
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -293,8 +293,8 @@ impl World {
                 let (local, remote) = match u16::from_be_bytes([*high, *low]) {
                     0 => (Endpoint::Ipv4(local), Endpoint::Ipv4(remote)),
                     port => (
-                        Endpoint::Udp(SocketAddr::from((local, 4191))),
-                        Endpoint::Udp(SocketAddr::from((remote, port))),
+                        Endpoint::Udp(SocketAddrV4::new(local, 4191)),
+                        Endpoint::Udp(SocketAddrV4::new(remote, port)),
                     ),
                 };
                 let mut packet = packet.to_vec();

@@ -1,7 +1,7 @@
 //! Reading: bursts come in one piece and are handed over packet by packet.
 
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::SocketAddrV4;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl DatagramReader {
         DatagramReader {
             io,
             burst: vec![0; BURST_MAX],
-            control: nix::cmsg_space!(i32, i32, u8),
+            control: nix::cmsg_space!(i32, u8),
             rest: None,
             cut: None,
             turn: 0,
@@ -170,12 +170,11 @@ impl DatagramReader {
                 for control in message.cmsgs()? {
                     match control {
                         ControlMessageOwned::Ipv4Tos(octet) => traffic_class = octet,
-                        ControlMessageOwned::Ipv6TClass(class) => traffic_class = class as u8,
                         ControlMessageOwned::UdpGroSegments(size) => segment = usize::try_from(size).ok(),
                         _ => {}
                     }
                 }
-                let from: Option<SocketAddr> = message.address.as_ref().and_then(socket_address);
+                let from: Option<SocketAddrV4> = message.address.as_ref().and_then(socket_address);
                 Ok((message.bytes, from, traffic_class, segment))
             })?;
         let mut at = 0;

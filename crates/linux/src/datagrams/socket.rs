@@ -1,14 +1,12 @@
 //! One socket: its options, and its error queue.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
 
 use carnet_base::Endpoint;
 use carnet_station::forwarding::desired;
-use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, SockaddrLike, SockaddrStorage, recvmsg, setsockopt, sockopt,
-};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Type};
 use tokio::io::unix::AsyncFd;
 
@@ -40,29 +38,21 @@ impl Socket {
         let (local, kind, protocol) = match wanted.local {
             Endpoint::Udp(local) => (local, Type::DGRAM, Protocol::UDP),
             Endpoint::Ipv4(address) => {
-                (SocketAddr::new(IpAddr::V4(address), 0), Type::RAW, Protocol::from(IPV6_IN_IPV4))
+                (SocketAddrV4::new(address, 0), Type::RAW, Protocol::from(IPV6_IN_IPV4))
             }
             Endpoint::Ipv6(_) => return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
         };
         let is_raw = kind == Type::RAW;
-        let socket = socket2::Socket::new(Domain::for_address(local), kind, Some(protocol))?;
+        let socket = socket2::Socket::new(Domain::IPV4, kind, Some(protocol))?;
         socket.set_nonblocking(true)?;
         if let Some(interface) = &wanted.interface {
             socket.bind_device(Some(interface.as_bytes()))?;
         }
-        if local.is_ipv4() {
-            // The address may come later, or be a neighbour's until this machine takes over.
-            socket.set_freebind_v4(true)?;
-            socket.set_ttl_v4(TTL)?;
-            socket.set_recv_tos_v4(true)?;
-            setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?;
-        } else {
-            socket.set_only_v6(true)?;
-            socket.set_freebind_v6(true)?;
-            socket.set_unicast_hops_v6(TTL)?;
-            socket.set_recv_tclass_v6(true)?;
-            setsockopt(&socket, sockopt::Ipv6RecvErr, &true)?;
-        }
+        // The address may come later, or be a neighbour's until this machine takes over.
+        socket.set_freebind_v4(true)?;
+        socket.set_ttl_v4(TTL)?;
+        socket.set_recv_tos_v4(true)?;
+        setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?;
         socket.bind(&local.into())?;
         if !is_raw && merge {
             // A kernel without it (before Linux 5.0) hands packets over one by one.
@@ -86,25 +76,13 @@ impl Socket {
 
     /// Whether outer packets may be cut, here or on the way.
     pub(super) fn allow_fragments(&self, allow: bool) -> io::Result<()> {
-        let (level, name, how) = match (self.is_ipv4(), allow) {
-            (true, true) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT),
-            (true, false) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
-            (false, true) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT),
-            (false, false) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
-        };
-        option(self.file.get_ref(), level, name, how)
-    }
-
-    pub(super) fn is_ipv4(&self) -> bool {
-        !matches!(self.wanted.local, Endpoint::Udp(SocketAddr::V6(_)))
+        let how = if allow { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_PROBE };
+        option(self.file.get_ref(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, how)
     }
 
     /// The other end, from its address.
-    pub(super) fn remote(&self, address: SocketAddr) -> Endpoint {
-        match address.ip() {
-            IpAddr::V4(address) if self.is_raw => Endpoint::Ipv4(address),
-            _ => Endpoint::Udp(address),
-        }
+    pub(super) fn remote(&self, address: SocketAddrV4) -> Endpoint {
+        if self.is_raw { Endpoint::Ipv4(*address.ip()) } else { Endpoint::Udp(address) }
     }
 
     /// What its error queue says about too large packets; the rest is thrown away.
@@ -121,11 +99,7 @@ impl Socket {
             // Where the packet was going.
             let Some(remote) = message.address.as_ref().and_then(socket_address) else { continue };
             for control in message.cmsgs().into_iter().flatten() {
-                let error = match control {
-                    ControlMessageOwned::Ipv4RecvErr(error, _) => error,
-                    ControlMessageOwned::Ipv6RecvErr(error, _) => error,
-                    _ => continue,
-                };
+                let ControlMessageOwned::Ipv4RecvErr(error, _) = control else { continue };
                 if error.ee_errno == libc::EMSGSIZE as u32 && error.ee_info > 0 {
                     let (local, remote) = (self.wanted.local, self.remote(remote));
                     complaints.push(TooBig { local, remote, mtu: error.ee_info });
@@ -137,16 +111,8 @@ impl Socket {
 }
 
 /// An address as the kernel writes it.
-pub(super) fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
-    match address.family()? {
-        nix::sys::socket::AddressFamily::Inet => {
-            address.as_sockaddr_in().map(|a| SocketAddr::new(IpAddr::V4(a.ip()), a.port()))
-        }
-        nix::sys::socket::AddressFamily::Inet6 => {
-            address.as_sockaddr_in6().map(|a| SocketAddr::new(IpAddr::V6(a.ip()), a.port()))
-        }
-        _ => None,
-    }
+pub(super) fn socket_address(address: &SockaddrStorage) -> Option<SocketAddrV4> {
+    address.as_sockaddr_in().map(|address| SocketAddrV4::new(address.ip(), address.port()))
 }
 
 pub(super) fn option(socket: &socket2::Socket, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Writing: packets of one size to one end leave in one piece.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
 
 use carnet_base::Endpoint;
@@ -134,15 +134,11 @@ impl DatagramWriter {
     fn send(&self, socket: &Socket, to: To, segment: Option<u16>, octets: &[u8]) -> io::Result<()> {
         let remote = match to.remote {
             Endpoint::Udp(remote) if !socket.is_raw => remote,
-            Endpoint::Ipv4(remote) if socket.is_raw => SocketAddr::from((remote, 0)),
+            Endpoint::Ipv4(remote) if socket.is_raw => SocketAddrV4::new(remote, 0),
             _ => return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
         };
         let address = SockaddrStorage::from(remote);
-        let class = i32::from(to.traffic_class);
-        let traffic_class = match socket.is_ipv4() {
-            true => ControlMessage::Ipv4Tos(&to.traffic_class),
-            false => ControlMessage::Ipv6TClass(&class),
-        };
+        let traffic_class = ControlMessage::Ipv4Tos(&to.traffic_class);
         let parts = [IoSlice::new(octets)];
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         let descriptor = socket.file.get_ref().as_raw_fd();

@@ -1,7 +1,7 @@
 //! The values of the programs' maps, laid out as in `bpf/state.h`.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 
 use carnet_base::Endpoint;
 
@@ -38,7 +38,7 @@ impl PathValue {
             match (address.to_ipv4_mapped(), u16::from_be_bytes(port)) {
                 (None, _) => Endpoint::Ipv6(address),
                 (Some(address), 0) => Endpoint::Ipv4(address),
-                (Some(address), port) => Endpoint::Udp(SocketAddr::from((address, port))),
+                (Some(address), port) => Endpoint::Udp(SocketAddrV4::new(address, port)),
             }
         };
         (end(self.local, self.ports[0]), end(self.remote, self.ports[1]))

@@ -10,7 +10,7 @@
 //! same, plain IPv4 will do; otherwise there is a NAT, and only UDP passes it.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use carnet_base::Endpoint;
 use carnet_wire::mobility::MobilityOption;
@@ -38,13 +38,7 @@ pub(super) fn is_acceptable(
                 && !closes_ring(config, cache, home_address, address)
         }
         Endpoint::Ipv4(address) => is_unicast(address) && agent.ipv4() != Some(address),
-        Endpoint::Udp(socket) => {
-            let good = match socket.ip() {
-                IpAddr::V4(address) => is_unicast(address),
-                IpAddr::V6(address) => is_unicast_routable(address),
-            };
-            good && socket.port() != 0 && agent != care_of_address
-        }
+        Endpoint::Udp(socket) => is_unicast(*socket.ip()) && socket.port() != 0 && agent != care_of_address,
     }
 }
 

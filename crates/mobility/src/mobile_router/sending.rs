@@ -3,7 +3,7 @@
 //! Every transmission has a new sequence number and, where the security association wants one, a greater
 //! timestamp than all before (RFC 4285 6).
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Time, WallTime};
@@ -226,7 +226,7 @@ impl MobileRouter {
         care_of_address: IpAddr,
         udp: bool,
     ) -> Option<(Endpoint, Endpoint)> {
-        let socket = |address, port| Endpoint::Udp(SocketAddr::new(IpAddr::V4(address), port));
+        let socket = |address, port| Endpoint::Udp(SocketAddrV4::new(address, port));
         let port = self.uplinks.get(uplink).map_or(UDP_PORT, |uplink| uplink.udp_port);
         match care_of_address {
             IpAddr::V6(address) => Some((Endpoint::Ipv6(address), Endpoint::Ipv6(self.config.home_agent))),

@@ -9,7 +9,7 @@
 //! get to the home agent now ([`Road::is_upstream`]), and one for them to the router ([`Road::is_downstream`]).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Interface, Rng, Time, WallTime};
@@ -59,7 +59,7 @@ impl Network {
 pub struct Nat {
     pub address: Ipv4Addr,
     /// Inside address and port, outside port, and when it was used last.
-    pub mappings: Vec<(SocketAddr, u16, Time)>,
+    pub mappings: Vec<(SocketAddrV4, u16, Time)>,
     pub timeout: Duration,
     next_port: u16,
 }
@@ -69,19 +69,19 @@ impl Nat {
         Nat { address, mappings: Vec::new(), timeout, next_port: 20_000 }
     }
 
-    fn out(&mut self, now: Time, inside: SocketAddr) -> SocketAddr {
+    fn out(&mut self, now: Time, inside: SocketAddrV4) -> SocketAddrV4 {
         let timeout = self.timeout;
         self.mappings.retain(|(_, _, used)| now.saturating_since(*used) < timeout);
         if let Some(mapping) = self.mappings.iter_mut().find(|(address, _, _)| *address == inside) {
             mapping.2 = now;
-            return SocketAddr::new(self.address.into(), mapping.1);
+            return SocketAddrV4::new(self.address, mapping.1);
         }
         self.next_port += 1;
         self.mappings.push((inside, self.next_port, now));
-        SocketAddr::new(self.address.into(), self.next_port)
+        SocketAddrV4::new(self.address, self.next_port)
     }
 
-    fn back(&self, now: Time, port: u16) -> Option<SocketAddr> {
+    fn back(&self, now: Time, port: u16) -> Option<SocketAddrV4> {
         let fresh = |used: Time| now.saturating_since(used) < self.timeout;
         self.mappings.iter().find(|(_, p, used)| *p == port && fresh(*used)).map(|(inside, _, _)| *inside)
     }
@@ -373,12 +373,12 @@ impl Road {
     }
 
     /// The uplink that a socket is bound to: the port tells it where several have the address.
-    fn uplink_at(&self, socket: SocketAddr) -> Option<String> {
+    fn uplink_at(&self, socket: SocketAddrV4) -> Option<String> {
         let bound = self.router.uplinks().iter().find(|uplink| {
             let interface = self.interfaces.get(&uplink.config.interface);
             uplink.udp_port == socket.port()
                 && interface
-                    .is_some_and(|it| it.running && it.ipv4_addresses.iter().any(|a| *a == socket.ip()))
+                    .is_some_and(|it| it.running && it.ipv4_addresses.iter().any(|a| a == socket.ip()))
         });
         bound.map(|uplink| uplink.config.interface.clone())
     }
@@ -403,7 +403,7 @@ impl Road {
         for (name, network) in &self.networks {
             if let Some(nat) = &network.nat
                 && let Endpoint::Udp(socket) = remote
-                && socket.ip() == IpAddr::V4(nat.address)
+                && *socket.ip() == nat.address
             {
                 let inside = nat.back(self.now, socket.port())?;
                 // Behind it the interface may have another address by now.
@@ -620,7 +620,7 @@ impl Road {
                 let mapping = nat.mappings.iter().find(|(address, _, used)| {
                     *address == inside && self.now.saturating_since(*used) < nat.timeout
                 });
-                mapping.map(|(_, port, _)| Endpoint::Udp(SocketAddr::new(nat.address.into(), *port)))
+                mapping.map(|(_, port, _)| Endpoint::Udp(SocketAddrV4::new(nat.address, *port)))
             }
             (local, _) => Some(local),
         };

@@ -1,6 +1,6 @@
 //! Uplinks with IPv4 only, with IPv6 only and with both: the mobile router's side of RFC 5555, and of RFC 5648 8.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use carnet_base::Endpoint;
@@ -53,7 +53,7 @@ fn an_ipv4_uplink_behind_a_nat_suffices() {
         assert!(path.transmit);
         assert_eq!(text(path.local), format!("udp:{PRIVATE}:4191"));
         assert_eq!(text(path.remote), format!("udp:{AGENT_IPV4}:4191"));
-        assert_eq!(road.bound(), [Endpoint::Udp((NAT, 20_001).into())]);
+        assert_eq!(road.bound(), [Endpoint::Udp(SocketAddrV4::new(NAT, 20_001))]);
     }
 }
 
@@ -316,7 +316,7 @@ fn only_the_home_agent_is_heard_inside_ipv4() {
     let local = road.router.paths()[0].local;
     road.forget();
     for (stranger, heard) in [(Ipv4Addr::new(203, 0, 113, 66), false), (AGENT_IPV4, true)] {
-        road.router_receives(Some((local, Endpoint::Udp((stranger, 4191).into()))), &packet);
+        road.router_receives(Some((local, Endpoint::Udp(SocketAddrV4::new(stranger, 4191)))), &packet);
         assert_eq!(!road.updates.is_empty(), heard, "from {stranger}");
     }
 }

@@ -1,5 +1,6 @@
 //! Tunnels inside IPv4 and in UDP (RFC 4213, RFC 5555), clause by clause.
 
+use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -138,7 +139,7 @@ fn reverse_tunnel_checks() {
             assert_eq!(bench.arrives_in_ipv4(uplink(bench), far, 0, &inner), Did::Left("outer_source"));
             // The same addresses, put into something else.
             let address = |end: Endpoint| Endpoint::Ipv4(end.ipv4().unwrap());
-            let udp = |end: Endpoint| Endpoint::Udp((end.ipv4().unwrap(), 4191).into());
+            let udp = |end: Endpoint| Endpoint::Udp(SocketAddrV4::new(end.ipv4().unwrap(), 4191));
             let otherwise = match local {
                 Endpoint::Udp(_) => (address(local), address(remote)),
                 _ => (udp(local), udp(remote)),
@@ -357,7 +358,7 @@ fn whatever_arrives_is_sent_on_rightly_or_left_alone() {
                     let port = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
                     let address = |at: usize| <[u8; 4]>::try_from(&packet[at..at + 4]).unwrap();
                     let end = |ip: usize, udp: usize| match packet[9] {
-                        17 => Endpoint::Udp((address(ip), port(udp)).into()),
+                        17 => Endpoint::Udp(SocketAddrV4::new(address(ip).into(), port(udp))),
                         _ => Endpoint::Ipv4(address(ip).into()),
                     };
                     let expected = bench.oracle_of_ipv4((end(16, 22), end(12, 20)), packet[1], &packet[at..]);
