@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod endpoint;
+mod few;
 pub mod hex;
 mod limiter;
 mod link;
@@ -17,6 +18,7 @@ mod time;
 mod timer;
 
 pub use endpoint::{Endpoint, ParseEndpointError};
+pub use few::Few;
 pub use limiter::RateLimiter;
 pub use link::{Address, Interface, LinkMessage};
 pub use queue::next_of;

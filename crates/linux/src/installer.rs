@@ -303,9 +303,7 @@ impl Installer {
     fn hear(&mut self, entry: &Entry) {
         self.broad |= match entry {
             Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_) => false,
-            Entry::Route(Route { action: RouteAction::Forward { interface, .. }, .. }) => {
-                interface != TUNNEL_DEVICE
-            }
+            Entry::Route(route) => !route.is_into_tunnel_device(),
             _ => true,
         };
         match entry {
@@ -351,7 +349,7 @@ impl Installer {
     }
 
     fn put_route(&mut self, route: &Route, replace: bool) -> Result<Put> {
-        let index = match &route.action {
+        let index = match &*route.action {
             RouteAction::Unreachable => None,
             RouteAction::Local => Some(self.tunnel_index),
             RouteAction::Forward { interface, .. } => match self.index_of(interface, true)? {
@@ -432,12 +430,7 @@ impl Installer {
     /// Table and destination of each.
     fn routes_into_tunnel_device(&self) -> BTreeSet<(u32, Ipv6Net)> {
         let routes = self.wanted.values().filter_map(|wanted| match wanted.installed.as_deref()? {
-            Entry::Route(Route {
-                table,
-                destination,
-                action: RouteAction::Forward { interface, .. },
-                ..
-            }) if interface == TUNNEL_DEVICE => Some((*table, *destination)),
+            Entry::Route(route) if route.is_into_tunnel_device() => Some((route.table, route.destination)),
             _ => None,
         });
         set_of(routes)
@@ -500,7 +493,7 @@ impl Installer {
 
     /// Whether the switch is to be in some position.
     fn wants(&self, setting: &Setting) -> bool {
-        self.wanted.contains_key(&Keyed(Arc::new(Entry::Setting(setting.clone()))))
+        self.wanted.contains_key(&Keyed(Arc::new(Entry::Setting(Box::new(setting.clone())))))
     }
 
     /// Lets interfaces accept Router Advertisements though the machine forwards, where they did before.
@@ -589,10 +582,10 @@ impl Installer {
                     }
                     Entry::Socket(Socket { interface: Some(interface), .. }) => same(interface),
                     Entry::Address(a) => same(&a.interface) && addresses.contains(&(index, a.address)),
-                    Entry::Route(Route { action: RouteAction::Forward { interface, .. }, .. }) => {
+                    Entry::Route(route) => route.interface().is_none_or(|interface| {
                         interface == TUNNEL_DEVICE
                             || same(interface) && links.get(interface).is_some_and(|link| link.up)
-                    }
+                    }),
                     _ => true,
                 }
             });
@@ -638,7 +631,7 @@ impl Installer {
     fn check_rules(&mut self) -> Result<()> {
         let rules = self.requests.rules()?;
         self.note_lost(|entry, _| match entry {
-            Entry::Rule(rule) => rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == *rule),
+            Entry::Rule(rule) => rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == **rule),
             _ => true,
         });
         if self.local_rule_moved {
@@ -665,9 +658,9 @@ impl Installer {
             match &**entry {
                 Entry::Setting(s) => settings::is_common(&s.interface) || links.contains_key(&s.interface),
                 Entry::Address(a) => links.contains_key(&a.interface),
-                Entry::Route(Route { action: RouteAction::Forward { interface, .. }, .. }) => {
+                Entry::Route(route) => route.interface().is_none_or(|interface| {
                     interface == TUNNEL_DEVICE || links.get(interface).is_some_and(|link| link.up)
-                }
+                }),
                 _ => true,
             }
         };
@@ -720,7 +713,7 @@ fn is_gone(error: &Error) -> bool {
 
 /// Whether the kernel's route does what is wanted.
 fn agrees(route: &Route, index: u32, found: &RouteInfo) -> bool {
-    match &route.action {
+    match &*route.action {
         RouteAction::Unreachable => found.unreachable,
         RouteAction::Local => matches!(found.hops.as_slice(), [hop] if hop.index == index),
         RouteAction::Forward { gateway, .. } => {

@@ -41,7 +41,7 @@ use neighbours::Neighbours;
 use protection::Protection;
 
 /// Who wants which part of the forwarding state.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Scope {
     /// The mobile router's interface switches, in this order.
     Settings(usize),

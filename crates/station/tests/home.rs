@@ -93,8 +93,8 @@ fn a_node_sends_from_its_home_address_into_the_tunnel() {
     assert_eq!(wanted.home_address_on(), [TUNNEL_DEVICE]);
     let into_tunnel = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None };
     let routes = wanted.routes(TABLE_TUNNEL, "::/0");
-    let first = routes.iter().find(|route| route.action == into_tunnel).expect("a route into the tunnel");
-    assert_eq!(first.source, Some(address(HOME)));
+    let first = routes.iter().find(|route| *route.action == into_tunnel).expect("a route into the tunnel");
+    assert_eq!(first.source.as_deref(), Some(&address(HOME)));
     // What binds to a care-of address leaves by its uplink, with no other source.
     assert!(wanted.routes(TABLE_UPLINK, "::/0").iter().all(|route| route.source.is_none()));
 }
@@ -137,7 +137,9 @@ fn at_home_a_node_sends_from_its_home_address_by_the_home_link() {
     assert_eq!(on, [TUNNEL_DEVICE, "w0"]);
     for destination in ["2001:db8:1::/64", "::/0"] {
         let routes = wanted.routes(TABLE_UPLINK, destination);
-        assert!(!routes.is_empty() && routes.iter().all(|route| route.source == Some(address(HOME))));
+        assert!(
+            !routes.is_empty() && routes.iter().all(|route| route.source.as_deref() == Some(&address(HOME)))
+        );
     }
 }
 
@@ -160,7 +162,7 @@ fn unbound(home_prefix: &str, home_address: &str, prefix: &str) -> Vec<RouteActi
         agent.nodes[0].home_address = address(home_address);
     }
     let (_, wanted) = start(config);
-    wanted.routes(TABLE_MAIN, prefix).into_iter().map(|route| route.action.clone()).collect()
+    wanted.routes(TABLE_MAIN, prefix).into_iter().map(|route| (*route.action).clone()).collect()
 }
 
 /// RFC 4887 6.2: whoever is not registered is taken to be at home; a home address beside the home link's prefix cannot
@@ -189,6 +191,6 @@ fn the_rest_of_an_extended_home_network_is_unreachable() {
     let (_, wanted) = start(config);
     let routes = wanted.routes(TABLE_MAIN, "2001:db8:1::/48");
     assert!(
-        matches!(routes.as_slice(), [Route { action: RouteAction::Unreachable, metric, .. }] if *metric > 1 << 30)
+        matches!(routes.as_slice(), [route] if *route.action == RouteAction::Unreachable && route.metric > 1 << 30)
     );
 }

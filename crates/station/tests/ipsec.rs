@@ -141,7 +141,7 @@ impl World {
             }
             Output::Forwarding(Change::Set(entry)) => {
                 if let Entry::Rule(rule) = &*entry {
-                    self.rules.push(rule.clone());
+                    self.rules.push((**rule).clone());
                 }
             }
             Output::Event(event) => self.events.push(event),

@@ -14,7 +14,7 @@ use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
 use carnet_geonet::mib::BeaconInterval;
 use carnet_mobility::mnpp::Authorization;
 use carnet_station::forwarding::desired::{
-    Change, Entry, RouteAction, Rule, TABLE_MAIN, TABLE_NEIGHBOURS, TABLE_TUNNEL, priority,
+    Change, Entry, RouteAction, TABLE_MAIN, TABLE_NEIGHBOURS, TABLE_TUNNEL, priority,
 };
 use carnet_station::io::{Command, Frame, Input, Output, Position, Report, VirtualFrame};
 use carnet_station::{GeonetSettings, MnppSettings, PersistentState, Station, StationConfig};
@@ -225,7 +225,7 @@ impl World {
     fn straight(&self, who: usize, to: Ipv6Addr) -> Option<Ipv6Addr> {
         self.wanted[who].values().find_map(|entry| match entry {
             Entry::Route(route) if route.table == TABLE_NEIGHBOURS && route.destination.contains(&to) => {
-                match &route.action {
+                match &*route.action {
                     RouteAction::Forward { interface, gateway } if interface == "gn0" => *gateway,
                     other => panic!("{other:?}"),
                 }
@@ -366,9 +366,9 @@ fn one_route_more_and_nothing_else_moves() {
     let mut world = World::new(Authorization::HomeAgent);
     let before = world.wanted[0].clone();
     let rule = |priority, table| {
-        let rules = before.values().filter(|entry| {
-            matches!(entry, Entry::Rule(Rule { priority: p, table: t, .. }) if *p == priority && *t == table)
-        });
+        let rules = before.values().filter(
+            |entry| matches!(entry, Entry::Rule(rule) if rule.priority == priority && rule.table == table),
+        );
         rules.count()
     };
     assert_eq!(rule(priority::TO_NEIGHBOURS, TABLE_NEIGHBOURS), 3);

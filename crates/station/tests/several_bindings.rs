@@ -133,7 +133,7 @@ fn tunnels(station: &Station) -> Vec<(Option<u16>, Endpoint, bool)> {
 
 fn distribution(station: &Station) -> Option<&Distribution> {
     station.desired_entries().find_map(|entry| match entry {
-        Entry::Distribution(distribution) => Some(distribution),
+        Entry::Distribution(distribution) => Some(&**distribution),
         _ => None,
     })
 }

@@ -340,7 +340,7 @@ fn a_new_configuration_changes_only_the_difference() {
     let prefix = "2001:db8:b::/64".parse().expect("a prefix");
     assert!(
         matches!(&world.changes[..], [Change::Set(entry)] if matches!(&**entry, Entry::Route(route)
-            if route.destination == prefix && route.action == RouteAction::Unreachable && route.table == TABLE_MAIN)),
+            if route.destination == prefix && *route.action == RouteAction::Unreachable && route.table == TABLE_MAIN)),
         "{:?}",
         world.changes
     );

@@ -112,7 +112,7 @@ fn message(table: u32, destination: Ipv6Net, metric: u32) -> RouteMessage {
 
 fn describe(route: &Route) -> String {
     let Route { table, destination, .. } = route;
-    match &route.action {
+    match &*route.action {
         RouteAction::Forward { interface, gateway: Some(gateway) } => {
             format!("route {destination} via {gateway} dev {interface} to table {table}")
         }
@@ -178,9 +178,10 @@ impl Requests {
     fn put_route(&mut self, route: &Route, index: Option<u32>, flags: u16) -> Result<()> {
         let mut message = message(route.table, route.destination, route.metric);
         message.header.kind = RouteType::Unicast;
-        let source = route.source.map(|source| RouteAttribute::PrefSource(RouteAddress::Inet6(source)));
+        let source =
+            route.source.as_deref().map(|source| RouteAttribute::PrefSource(RouteAddress::Inet6(*source)));
         message.attributes.extend(source);
-        match &route.action {
+        match &*route.action {
             RouteAction::Forward { gateway, .. } => {
                 message.attributes.extend(index.map(RouteAttribute::Oif));
                 message.attributes.extend(gateway.map(|g| RouteAttribute::Gateway(RouteAddress::Inet6(g))));

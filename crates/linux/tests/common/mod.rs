@@ -280,7 +280,13 @@ pub fn route(table: u32, destination: &str, metric: u32, action: &str) -> Entry 
             RouteAction::Forward { interface: interface.into(), gateway: Some(gateway.parse().unwrap()) }
         }
     };
-    Entry::Route(Route { table, destination: destination.parse().unwrap(), metric, action, source: None })
+    Entry::Route(Route {
+        table,
+        destination: destination.parse().unwrap(),
+        metric,
+        action: action.into(),
+        source: None,
+    })
 }
 
 pub fn address(interface: &str, address: &str) -> Entry {
@@ -294,29 +300,29 @@ pub fn address(interface: &str, address: &str) -> Entry {
 }
 
 pub fn setting(interface: &str, name: &str, value: &str) -> Entry {
-    Entry::Setting(Setting { interface: interface.into(), name: name.into(), value: value.into() })
+    Entry::Setting(Box::new(Setting { interface: interface.into(), name: name.into(), value: value.into() }))
 }
 
 pub fn capture_rule(interface: &str, from: &str, protocol: u8) -> Entry {
-    Entry::Rule(Rule {
+    Entry::Rule(Box::new(Rule {
         priority: priority::CAPTURE,
         input_interface: Some(interface.into()),
         from: Some(from.parse().unwrap()),
         to: None,
         protocol: Some(protocol),
         table: TABLE_CAPTURE,
-    })
+    }))
 }
 
 pub fn rule(priority: u32, from: Option<&str>, to: Option<&str>, table: u32) -> Entry {
-    Entry::Rule(Rule {
+    Entry::Rule(Box::new(Rule {
         priority,
         input_interface: None,
         from: from.map(|p| p.parse().unwrap()),
         to: to.map(|p| p.parse().unwrap()),
         protocol: None,
         table,
-    })
+    }))
 }
 
 /// What a mobile router wants, about one of each kind, on uplink `uplink` and LAN `lan`.

@@ -6,7 +6,7 @@
 //! goes and a refresh that changes nothing touches nothing.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -181,7 +181,8 @@ pub enum RouteAction {
     Local,
 }
 
-/// A kernel route. Key: table, destination, metric.
+/// A kernel route. Key: table, destination, metric. A home agent wants some for each of very many bindings, which do all the same:
+/// they share what they do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Routing table number.
@@ -191,10 +192,25 @@ pub struct Route {
     /// Kernel metric (lower wins).
     pub metric: u32,
     /// What the route does.
-    pub action: RouteAction,
+    pub action: Arc<RouteAction>,
     /// The address of this machine's own packets here whose sender has chosen none; `None`: the kernel chooses (RFC 6724).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<Ipv6Addr>,
+    pub source: Option<Box<Ipv6Addr>>,
+}
+
+impl Route {
+    /// The interface that packets go out of, if any.
+    pub fn interface(&self) -> Option<&str> {
+        match &*self.action {
+            RouteAction::Forward { interface, .. } => Some(interface),
+            RouteAction::Unreachable | RouteAction::Local => None,
+        }
+    }
+
+    /// Whether packets go into [`TUNNEL_DEVICE`].
+    pub fn is_into_tunnel_device(&self) -> bool {
+        self.interface() == Some(TUNNEL_DEVICE)
+    }
 }
 
 /// A policy routing rule. Key: all of it.
@@ -240,12 +256,13 @@ pub struct Setting {
     pub value: String,
 }
 
-/// One thing that the data path shall have.
+/// One thing that the data path shall have. A home agent has some for each of very many bindings, so that kinds of which there are few
+/// are boxed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
     /// See [`Setting`].
-    Setting(Setting),
+    Setting(Box<Setting>),
     /// See [`InterfaceAddress`].
     Address(InterfaceAddress),
     /// See [`Route`].
@@ -255,9 +272,9 @@ pub enum Entry {
     /// See [`Tunnel`]. Shared by those who send packets into it.
     Tunnel(Arc<Tunnel>),
     /// See [`Distribution`].
-    Distribution(Distribution),
+    Distribution(Box<Distribution>),
     /// See [`Rule`].
-    Rule(Rule),
+    Rule(Box<Rule>),
 }
 
 /// What identifies an [`Entry`]. The order is the order of installation: settings, addresses, routes, sockets,
@@ -344,14 +361,14 @@ pub struct DesiredState<S> {
     /// Who wants each. Not in order: that would be a walk through the keys of very many bindings for each of them.
     entries: HashMap<Keyed, S>,
     /// What each wants, by key.
-    scopes: BTreeMap<S, Box<[Keyed]>>,
+    scopes: HashMap<S, Box<[Keyed]>>,
     changes: VecDeque<Change>,
 }
 
-impl<S: Ord + Clone> DesiredState<S> {
+impl<S: Eq + Hash + Clone> DesiredState<S> {
     /// A state in which nothing is wanted.
     pub fn new() -> Self {
-        DesiredState { entries: HashMap::new(), scopes: BTreeMap::new(), changes: VecDeque::new() }
+        DesiredState { entries: HashMap::new(), scopes: HashMap::new(), changes: VecDeque::new() }
     }
 
     /// Makes `entries` all that `scope` wants; of two with one key the last. Costs O(n log m) in the entries of the scope
@@ -422,7 +439,7 @@ impl<S: Ord + Clone> DesiredState<S> {
     }
 }
 
-impl<S: Ord + Clone> Default for DesiredState<S> {
+impl<S: Eq + Hash + Clone> Default for DesiredState<S> {
     fn default() -> Self {
         Self::new()
     }
@@ -437,7 +454,7 @@ mod tests {
             table: TABLE_MAIN,
             destination: text.parse().expect("prefix"),
             metric,
-            action: RouteAction::Unreachable,
+            action: RouteAction::Unreachable.into(),
             source: None,
         })
     }
@@ -479,7 +496,7 @@ mod tests {
         let mut state = DesiredState::new();
         let mut other = route("2001:db8:a::/64", 1);
         if let Entry::Route(route) = &mut other {
-            route.action = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None };
+            route.action = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }.into();
         }
         state.replace(1, [route("2001:db8:a::/64", 1)]);
         state.replace(2, [other.clone()]);
@@ -500,7 +517,7 @@ mod tests {
         drain(&mut state);
         let mut other = route("2001:db8:a::/64", 1);
         if let Entry::Route(r) = &mut other {
-            r.action = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None };
+            r.action = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }.into();
         }
         state.replace(1, [other.clone()]);
         assert_eq!(drain(&mut state), [Change::Set(other.into())]);

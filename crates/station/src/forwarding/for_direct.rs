@@ -23,14 +23,14 @@ pub(crate) fn direct_entries(
 ) -> Vec<Entry> {
     let uplinks = || router.config().uplinks.iter().map(|uplink| uplink.interface.as_str());
     let capture = |uplink: &str, from: Option<Ipv6Net>, protocol: u8| {
-        Entry::Rule(Rule {
+        Entry::Rule(Box::new(Rule {
             priority: if from.is_some() { priority::CAPTURE } else { priority::CAPTURE_MESSAGES },
             input_interface: Some(uplink.to_owned()),
             from,
             to: None,
             protocol: Some(protocol),
             table: TABLE_CAPTURE,
-        })
+        }))
     };
     let mut entries: Vec<Entry> = uplinks().map(|uplink| capture(uplink, None, protocol::MOBILITY)).collect();
     for tunnel in tunnels {
@@ -40,14 +40,14 @@ pub(crate) fn direct_entries(
             }
         }
         for prefix in &tunnel.inner {
-            entries.push(Entry::Rule(Rule {
+            entries.push(Entry::Rule(Box::new(Rule {
                 priority: priority::FROM_DIRECT,
                 input_interface: Some(TUNNEL_DEVICE.to_owned()),
                 from: Some(*prefix),
                 to: None,
                 protocol: None,
                 table: TABLE_NOWHERE,
-            }));
+            })));
             entries.push(route(TABLE_TUNNEL, *prefix, METRIC, into_tunnel_device()));
         }
         let mut over = router.uplinks().iter();

@@ -7,8 +7,8 @@
 //! that is at home (RFC 3963 6.5, example 1); gone to another home agent, on a virtual home link, into a tunnel to that one. Mobile networks that are parts of the home prefix (RFC 4887 6) need no more
 //! than that: their routes are longer than the home link's.
 
-use std::net::Ipv6Addr;
-use std::sync::Arc;
+use std::net::{Ipv6Addr, SocketAddrV4};
+use std::sync::{Arc, LazyLock};
 
 use carnet_base::Endpoint;
 use carnet_mobility::home_agent::AuthorizedNode;
@@ -38,17 +38,26 @@ pub(crate) fn host(address: Ipv6Addr) -> Ipv6Net {
     Ipv6Net::from(address)
 }
 
-pub(crate) fn route(table: u32, destination: Ipv6Net, metric: u32, action: RouteAction) -> Entry {
-    Entry::Route(Route { table, destination, metric, action, source: None })
+pub(crate) fn route(
+    table: u32,
+    destination: Ipv6Net,
+    metric: u32,
+    action: impl Into<Arc<RouteAction>>,
+) -> Entry {
+    Entry::Route(Route { table, destination, metric, action: action.into(), source: None })
 }
 
-pub(crate) fn into_tunnel_device() -> RouteAction {
-    RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }
+/// One for all that share it.
+pub(crate) fn into_tunnel_device() -> Arc<RouteAction> {
+    static ACTION: LazyLock<Arc<RouteAction>> =
+        LazyLock::new(|| Arc::new(RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }));
+    ACTION.clone()
 }
 
 /// Catches in `table` what nothing better matches.
 pub(crate) fn unreachable(table: u32, destination: Ipv6Net) -> Entry {
-    route(table, destination, METRIC_LAST, RouteAction::Unreachable)
+    static ACTION: LazyLock<Arc<RouteAction>> = LazyLock::new(|| Arc::new(RouteAction::Unreachable));
+    route(table, destination, METRIC_LAST, ACTION.clone())
 }
 
 /// Parts of a prefix that are all of it but these addresses.
@@ -65,7 +74,11 @@ fn all_but(prefix: Ipv6Net, addresses: &[Ipv6Addr]) -> Vec<Ipv6Net> {
 pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     let config = agent.config();
     let mut entries = vec![
-        Entry::Setting(Setting { interface: "all".into(), name: "forwarding".into(), value: "1".into() }),
+        Entry::Setting(Box::new(Setting {
+            interface: "all".into(),
+            name: "forwarding".into(),
+            value: "1".into(),
+        })),
         route(TABLE_MAIN, host(config.address), METRIC, into_tunnel_device()),
     ];
     if config.nodes.iter().any(|node| node.authentication == Authentication::Ipsec) {
@@ -82,7 +95,7 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
         entries.extend(all_but(prefix, elsewhere).into_iter().map(|part| unreachable(TABLE_MAIN, part)));
     }
     if let Some(address) = config.ipv4_address {
-        let ends = [Endpoint::Udp((address, UDP_PORT).into()), Endpoint::Ipv4(address)];
+        let ends = [Endpoint::Udp(SocketAddrV4::new(address, UDP_PORT)), Endpoint::Ipv4(address)];
         entries.extend(ends.map(|local| Entry::Socket(Socket { local, interface: None })));
     }
     entries
@@ -94,7 +107,14 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
 fn protected_entries(address: Ipv6Addr) -> Vec<Entry> {
     let rule = |input: &str, from: Option<Ipv6Net>, to: Option<Ipv6Net>, protocol, table| {
         let (input_interface, protocol) = (Some(input.to_owned()), Some(protocol));
-        Entry::Rule(Rule { priority: priority::PROTECTED, input_interface, from, to, protocol, table })
+        Entry::Rule(Box::new(Rule {
+            priority: priority::PROTECTED,
+            input_interface,
+            from,
+            to,
+            protocol,
+            table,
+        }))
     };
     vec![
         route(TABLE_PROTECTED, host(address), METRIC, RouteAction::Local),
@@ -155,7 +175,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     for (bid, ends) in living.iter().rev() {
         entries.push(tunnel(*bid, *ends, ways.transmit.contains(ends)));
     }
-    entries.extend(ways.distribution.map(Entry::Distribution));
+    entries.extend(ways.distribution.map(|distribution| Entry::Distribution(Box::new(distribution))));
     if bound {
         for destination in inner.iter().copied() {
             entries.push(route(TABLE_MAIN, destination, METRIC, into_tunnel_device()));

@@ -17,7 +17,7 @@
 //!   the uplink's. Who binds to a care-of address leaves by that.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use carnet_base::{Endpoint, Interface, SmallMap};
@@ -43,7 +43,11 @@ const CAPTURED: [u8; 3] = [protocol::IPV6, protocol::MOBILITY, protocol::FRAGMEN
 /// Advertisements before forwarding is turned on, or the kernel drops the default routers that it knows.
 pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Entry>; 3] {
     let setting = |interface: &str, name: &str, value: &str| {
-        Entry::Setting(Setting { interface: interface.into(), name: name.into(), value: value.into() })
+        Entry::Setting(Box::new(Setting {
+            interface: interface.into(),
+            name: name.into(),
+            value: value.into(),
+        }))
     };
     let uplinks = || router.config().uplinks.iter().map(|u| u.interface.as_str());
     // Answers of the home agent come by the uplink that was asked by, whichever the main table prefers.
@@ -75,7 +79,7 @@ pub(crate) fn router_entries<'a>(
     let mut entries = Vec::new();
     let rule = |priority, input: Option<&str>, from: Option<Ipv6Net>, to: Option<Ipv6Net>, table| {
         let input_interface = input.map(str::to_owned);
-        Entry::Rule(Rule { priority, input_interface, from, to, protocol: None, table })
+        Entry::Rule(Box::new(Rule { priority, input_interface, from, to, protocol: None, table }))
     };
 
     let default = Ipv6Net::default();
@@ -90,14 +94,14 @@ pub(crate) fn router_entries<'a>(
         for uplink in &config.uplinks {
             let esp = (config.authentication == Authentication::Ipsec).then_some(protocol::ESP);
             for protocol in CAPTURED.into_iter().chain(esp) {
-                entries.push(Entry::Rule(Rule {
+                entries.push(Entry::Rule(Box::new(Rule {
                     priority: priority::CAPTURE,
                     input_interface: Some(uplink.interface.clone()),
                     from: Some(host(agent)),
                     to: None,
                     protocol: Some(protocol),
                     table: TABLE_CAPTURE,
-                }));
+                })));
             }
         }
     }
@@ -190,7 +194,7 @@ pub(crate) fn router_entries<'a>(
 fn of_node(config: &MobileRouterConfig, entry: Entry) -> Entry {
     match entry {
         Entry::Route(route) if !config.is_router() => {
-            Entry::Route(Route { source: Some(config.home_address), ..route })
+            Entry::Route(Route { source: Some(Box::new(config.home_address)), ..route })
         }
         entry => entry,
     }
@@ -231,7 +235,7 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
     for (uplink, known) in router.uplinks().iter().enumerate() {
         let address = known.ipv4_care_of_address().filter(|_| config.home_agent_ipv4.is_some());
         for address in address.into_iter() {
-            let udp = Endpoint::Udp((address, known.udp_port).into());
+            let udp = Endpoint::Udp(SocketAddrV4::new(address, known.udp_port));
             sockets.extend([udp, address.into()].map(|local| Socket { local, interface: interface(uplink) }));
         }
     }
@@ -254,7 +258,8 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
             mtu: mtu.saturating_sub(path.remote.overhead()),
         }))
     });
-    let distribution = ways.distribution.clone().map(Entry::Distribution);
+    let distribution =
+        ways.distribution.clone().map(|distribution| Entry::Distribution(Box::new(distribution)));
     sockets.into_iter().map(Entry::Socket).chain(tunnels).chain(distribution).collect()
 }
 

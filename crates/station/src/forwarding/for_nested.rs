@@ -30,26 +30,26 @@ pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<E
         let way = RouteAction::Forward { interface: nested.lan.clone(), gateway: Some(nested.gateway) };
         entries.push(route(TABLE_NESTED, host(nested.address), METRIC, way));
         entries.extend(PASSED.map(|protocol| {
-            Entry::Rule(Rule {
+            Entry::Rule(Box::new(Rule {
                 priority: priority::FROM_NESTED,
                 input_interface: Some(nested.lan.clone()),
                 from: Some(host(nested.address)),
                 to: None,
                 protocol: Some(protocol),
                 table: uplink_table(index),
-            })
+            }))
         }));
         inputs.insert(nested.uplink);
     }
     entries.extend(inputs.into_iter().map(|uplink| {
-        Entry::Rule(Rule {
+        Entry::Rule(Box::new(Rule {
             priority: priority::TO_NESTED,
             input_interface: Some(uplink),
             from: None,
             to: None,
             protocol: None,
             table: TABLE_NESTED,
-        })
+        }))
     }));
     entries.extend(nesting.addresses().into_iter().map(|(interface, address, _)| {
         Entry::Address(InterfaceAddress { interface, address, prefix_length: 128, deprecated: true })

@@ -35,7 +35,7 @@ use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 use super::desired::{Tunnel, TunnelEnd};
-use super::distribution::Choice;
+use super::distribution::{Choice, Distributor};
 use super::duplicates::{Copy as Arrival, Window, mark};
 use super::fragments::fragment;
 use super::mss;
@@ -44,7 +44,7 @@ use super::path_mtu::Ends;
 use super::prefix_table::PrefixTable;
 use limits::is_too_deep;
 pub use table::Traffic;
-use table::{Binding, Name, Path, Sender};
+use table::{Binding, Leading, Name, Path};
 
 mod errors;
 mod limits;
@@ -179,9 +179,9 @@ pub struct Forwarder {
     /// The numbers of the next packets that go out in several copies.
     sequences: HashMap<Name, u32>,
     /// Home agent, and direct routes: inner destination to tunnel.
-    towards: PrefixTable<Sender>,
+    towards: PrefixTable<Leading>,
     /// Mobile router: inner source to tunnel.
-    from: PrefixTable<Sender>,
+    from: PrefixTable<Leading>,
     /// Mobile networks that this station serves, registered or not, and the address that speaks for it in
     /// error messages.
     served: PrefixTable<Ipv6Addr>,
@@ -262,7 +262,9 @@ impl Forwarder {
 
     /// All tunnels, with the MTU that applies.
     pub fn tunnels(&self) -> impl Iterator<Item = (&Tunnel, usize)> {
-        self.paths.values().flat_map(|path| path.bindings.iter().map(|tunnel| (&**tunnel, path.mtu)))
+        self.paths
+            .values()
+            .flat_map(|path| path.bindings.as_slice().iter().map(|tunnel| (&**tunnel, path.mtu)))
     }
 
     /// What went through this tunnel here. (What a fast path takes does not come here.)
@@ -289,13 +291,13 @@ impl Forwarder {
 
     /// The tunnel that takes packets for `destination`, at the home agent's end, and its MTU.
     pub fn tunnel_towards(&self, destination: Ipv6Addr) -> Option<(Ends, usize)> {
-        let ends = self.towards.lookup(destination)?.ends;
+        let ends = self.towards.lookup(destination)?.sender().ends;
         self.paths.get(&ends).map(|path| (ends, path.mtu))
     }
 
     /// Which end of a tunnel this station is.
     pub fn end_of(&self, ends: Ends) -> Option<TunnelEnd> {
-        self.paths.get(&ends)?.bindings.first().map(|tunnel| tunnel.end)
+        self.paths.get(&ends)?.bindings.as_slice().first().map(|tunnel| tunnel.end)
     }
 
     /// Whether packets from `remote` to `local` come out of a tunnel in IPv6.
@@ -314,9 +316,9 @@ impl Forwarder {
             return self.drop(TunnelDrop::Scope);
         }
         let (sender, end) = match self.towards.lookup(header.destination) {
-            Some(sender) => (*sender, TunnelEnd::HomeAgent),
+            Some(leading) => (leading.sender(), TunnelEnd::HomeAgent),
             None => match self.from.lookup(header.source) {
-                Some(sender) => (*sender, TunnelEnd::MobileRouter),
+                Some(leading) => (leading.sender(), TunnelEnd::MobileRouter),
                 None => return self.not_registered(now, header, buffer),
             },
         };
@@ -399,7 +401,7 @@ impl Forwarder {
 
     fn choose(&mut self, now: Time, name: Name, header: &Header, packet: &[u8]) -> Choice {
         let paths = &self.paths;
-        let distributor = self.bindings.get_mut(&name).and_then(|binding| binding.distributor.as_mut());
+        let distributor = self.bindings.get_mut(&name).and_then(Binding::distributor_mut);
         distributor.map_or(Choice::None, |distributor| {
             distributor.choose(now, header, packet, |ends| paths.contains_key(ends))
         })
@@ -425,7 +427,7 @@ impl Forwarder {
         }
         mss::clamp(buffer.as_mut_slice(), mtu);
         let Some(binding) = self.bindings.get(&name) else { return self.drop(TunnelDrop::NoTunnel) };
-        let home_agent = binding.home_agent;
+        let home_agent = binding.home_agent();
         let next = self.sequences.entry(name).or_default();
         let sequence = *next;
         *next = sequence.wrapping_add(1);
@@ -552,7 +554,7 @@ impl Forwarder {
         }
         let mtu = path.mtu;
         let sender = path.binding_of(inner.source);
-        let (end, home_address) = match path.bindings.first().map(|tunnel| tunnel.end) {
+        let (end, home_address) = match path.bindings.as_slice().first().map(|tunnel| tunnel.end) {
             Some(TunnelEnd::HomeAgent) => match sender {
                 Some(sender) => (TunnelEnd::HomeAgent, sender.home_address),
                 None => return refuse(TunnelDrop::InnerSource),
@@ -601,14 +603,12 @@ impl Forwarder {
     fn arrived(&mut self, name: Name, sequence: u32, packet: &[u8]) -> Arrival {
         let mark = mark(FixedState::with_seed(self.secret).hash_one(packet));
         let Some(binding) = self.bindings.get_mut(&name) else { return Arrival::First };
-        let asked = binding.distributor.as_ref().is_some_and(|distributor| distributor.duplicates());
-        match &mut binding.received {
-            Some(window) => return window.note(sequence, mark),
-            none if asked || self.windows < WINDOWS => {
-                *none = Some(Window::starting_with(sequence, mark));
-                self.windows += 1;
-            }
-            _ => {}
+        if let Some(window) = binding.received_mut() {
+            return window.note(sequence, mark);
+        }
+        if binding.distributor().is_some_and(Distributor::duplicates) || self.windows < WINDOWS {
+            binding.receive(Window::starting_with(sequence, mark));
+            self.windows += 1;
         }
         Arrival::First
     }

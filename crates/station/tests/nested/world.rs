@@ -516,7 +516,7 @@ impl World {
             .entries
             .iter()
             .filter_map(|entry| match &*entry.0 {
-                Entry::Rule(rule) => Some(rule),
+                Entry::Rule(rule) => Some(&**rule),
                 _ => None,
             })
             .collect();
@@ -552,7 +552,7 @@ impl World {
         let node = &self.nodes[name];
         let routes = node.entries.iter().filter_map(|entry| match &*entry.0 {
             Entry::Route(route) if route.table == table && route.destination.contains(&destination) => {
-                Some((route.destination.prefix_len(), Reverse(route.metric), route.action.clone()))
+                Some((route.destination.prefix_len(), Reverse(route.metric), (*route.action).clone()))
             }
             _ => None,
         });

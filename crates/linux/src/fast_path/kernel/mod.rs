@@ -492,14 +492,14 @@ fn agent_route() -> Route {
         table: TABLE_AGENT,
         destination: Ipv6Net::default(),
         metric: effective_metric(0),
-        action: RouteAction::Forward { interface: TUNNEL_DEVICE.to_owned(), gateway: None },
+        action: RouteAction::Forward { interface: TUNNEL_DEVICE.to_owned(), gateway: None }.into(),
         source: None,
     }
 }
 
 fn device_route(table: u32, destination: Ipv6Net, device: &str) -> Route {
     let action = RouteAction::Forward { interface: device.to_owned(), gateway: None };
-    Route { table, destination, metric: METRIC, action, source: None }
+    Route { table, destination, metric: METRIC, action: action.into(), source: None }
 }
 
 fn address_at(octets: &[u8], at: usize) -> Option<Ipv6Addr> {

@@ -1,11 +1,13 @@
 //! The tunnels, and which one takes the packets of a prefix.
 //!
 //! Of the tunnels of a home address that transmit, the one that was told last takes everything, unless there is a
-//! distribution. The prefix tables hold the answer, so that a packet costs no more than looking its prefix up.
+//! distribution. The prefix tables hold the answer, so that a packet costs no more than looking its prefix up. All of them
+//! share the tunnel, of which a home agent has very many.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
+use carnet_base::Few;
 use carnet_wire::ipv6::MIN_MTU;
 use ipnet::Ipv6Net;
 
@@ -44,7 +46,7 @@ impl Traffic {
 /// What two ends carry: the bindings of all home addresses that share the care-of address.
 #[derive(Debug)]
 pub(super) struct Path {
-    pub(super) bindings: Vec<Arc<Tunnel>>,
+    pub(super) bindings: Few<Arc<Tunnel>>,
     /// The least of their MTUs.
     pub(super) mtu: usize,
     /// Whether the next packet that goes in is to be reported.
@@ -56,12 +58,12 @@ pub(super) struct Path {
 
 impl Path {
     fn new() -> Path {
-        Path { bindings: Vec::new(), mtu: MIN_MTU, watched: false, cut: None, traffic: Traffic::default() }
+        Path { bindings: Few::new(), mtu: MIN_MTU, watched: false, cut: None, traffic: Traffic::default() }
     }
 
     /// The home agent's address, for a path of IPv6.
     pub(super) fn home_agent(&self, ends: Ends) -> Option<Ipv6Addr> {
-        self.bindings.first().and_then(|tunnel| match tunnel.end {
+        self.bindings.as_slice().first().and_then(|tunnel| match tunnel.end {
             TunnelEnd::Direct => None,
             TunnelEnd::HomeAgent => ends.0.ipv6(),
             TunnelEnd::MobileRouter => ends.1.ipv6(),
@@ -69,31 +71,40 @@ impl Path {
     }
 
     fn set_mtu(&mut self) {
-        let mtu = self.bindings.iter().map(|tunnel| tunnel.mtu).min();
+        let mtu = self.bindings.as_slice().iter().map(|tunnel| tunnel.mtu).min();
         self.mtu = mtu.and_then(|mtu| usize::try_from(mtu).ok()).unwrap_or(MIN_MTU);
     }
 
     /// The binding that `address` belongs to.
     pub(super) fn binding_of(&self, address: Ipv6Addr) -> Option<&Tunnel> {
-        let mut tunnels = self.bindings.iter().map(|tunnel| &**tunnel);
+        let mut tunnels = self.bindings.as_slice().iter().map(|tunnel| &**tunnel);
         tunnels.find(|tunnel| tunnel.inner.iter().any(|prefix| prefix.contains(&address)))
     }
 
     fn take(&mut self, home_address: Ipv6Addr) {
-        if let Some(at) = self.bindings.iter().position(|known| known.home_address == home_address) {
-            self.bindings.swap_remove(at);
-        }
+        self.bindings.retain(|known| known.home_address != home_address);
         self.set_mtu();
     }
 
     fn add(&mut self, tunnel: Arc<Tunnel>) {
         self.take(tunnel.home_address);
-        // Most care-of addresses are one node's.
-        if self.bindings.is_empty() {
-            self.bindings.reserve_exact(1);
-        }
         self.bindings.push(tunnel);
         self.set_mtu();
+    }
+}
+
+/// Where the packets of a prefix go.
+#[derive(Debug)]
+pub(super) struct Leading {
+    /// The tunnel that takes everything; with a distribution, what no rule has a tunnel for.
+    pub(super) tunnel: Arc<Tunnel>,
+    pub(super) distributed: bool,
+}
+
+impl Leading {
+    pub(super) fn sender(&self) -> Sender {
+        let Leading { tunnel, distributed } = self;
+        Sender { home_address: tunnel.home_address, ends: ends(tunnel), distributed: *distributed }
     }
 }
 
@@ -101,7 +112,6 @@ impl Path {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sender {
     pub(super) home_address: Ipv6Addr,
-    /// The tunnel that takes everything; with a distribution, what no rule has a tunnel for.
     pub(super) ends: Ends,
     pub(super) distributed: bool,
 }
@@ -111,24 +121,82 @@ pub(super) type Name = (TunnelEnd, Ipv6Addr);
 
 /// The tunnels of one home address.
 #[derive(Debug)]
-pub(super) struct Binding {
+pub(super) enum Binding {
+    /// One, which takes everything if it transmits. So are most, of which a home agent has very many.
+    Plain(Arc<Tunnel>),
+    /// Whatever else there may be.
+    Full(Box<Full>),
+}
+
+impl Binding {
     /// The home agent's address, where there is a distribution.
-    pub(super) home_agent: Ipv6Addr,
-    tunnels: Vec<Arc<Tunnel>>,
+    pub(super) fn home_agent(&self) -> Ipv6Addr {
+        match self {
+            Binding::Plain(_) => Ipv6Addr::UNSPECIFIED,
+            Binding::Full(full) => full.home_agent,
+        }
+    }
+
+    pub(super) fn distributor(&self) -> Option<&Distributor> {
+        match self {
+            Binding::Plain(_) => None,
+            Binding::Full(full) => full.distributor.as_ref(),
+        }
+    }
+
+    pub(super) fn distributor_mut(&mut self) -> Option<&mut Distributor> {
+        match self {
+            Binding::Plain(_) => None,
+            Binding::Full(full) => full.distributor.as_mut(),
+        }
+    }
+
+    /// What has come in several copies.
+    pub(super) fn received_mut(&mut self) -> Option<&mut Window> {
+        match self {
+            Binding::Plain(_) => None,
+            Binding::Full(full) => full.received.as_mut(),
+        }
+    }
+
+    /// Numbers are remembered from now on.
+    pub(super) fn receive(&mut self, window: Window) {
+        if let Binding::Plain(tunnel) = self {
+            *self = Binding::Full(Box::new(Full::of(tunnel.clone())));
+        }
+        if let Binding::Full(full) = self {
+            full.received = Some(window);
+        }
+    }
+
+    fn into_full(self) -> Box<Full> {
+        match self {
+            Binding::Plain(tunnel) => Box::new(Full::of(tunnel)),
+            Binding::Full(full) => full,
+        }
+    }
+}
+
+/// The tunnels of one home address, and what is done with them.
+#[derive(Debug)]
+pub(super) struct Full {
+    /// The home agent's address, where there is a distribution.
+    home_agent: Ipv6Addr,
+    tunnels: Few<Arc<Tunnel>>,
     /// The one that was told last to transmit.
     latest: Option<Arc<Tunnel>>,
     /// The one whose prefixes lead to it in the prefix table.
     leading: Option<Arc<Tunnel>>,
-    pub(super) distributor: Option<Box<Distributor>>,
+    distributor: Option<Distributor>,
     /// What has come in several copies.
-    pub(super) received: Option<Window>,
+    received: Option<Window>,
 }
 
-impl Default for Binding {
-    fn default() -> Binding {
-        Binding {
+impl Default for Full {
+    fn default() -> Full {
+        Full {
             home_agent: Ipv6Addr::UNSPECIFIED,
-            tunnels: Vec::new(),
+            tunnels: Few::new(),
             latest: None,
             leading: None,
             distributor: None,
@@ -137,17 +205,30 @@ impl Default for Binding {
     }
 }
 
-impl Binding {
-    fn set(&mut self, tunnel: &Arc<Tunnel>) {
-        match self.tunnels.iter_mut().find(|known| ends(known) == ends(tunnel)) {
-            Some(known) => *known = tunnel.clone(),
-            None => {
-                // Most have one.
-                if self.tunnels.is_empty() {
-                    self.tunnels.reserve_exact(1);
-                }
-                self.tunnels.push(tunnel.clone());
+impl Full {
+    /// What a [`Binding::Plain`] stands for.
+    fn of(tunnel: Arc<Tunnel>) -> Full {
+        let sending = tunnel.transmit.then(|| tunnel.clone());
+        let tunnels = vec![tunnel].into();
+        Full { tunnels, latest: sending.clone(), leading: sending, ..Full::default() }
+    }
+
+    /// The same in as little room as it takes; `None` of nothing.
+    fn pack(self: Box<Full>) -> Option<Binding> {
+        let plain = self.distributor.is_none() && self.received.is_none();
+        match self.tunnels.as_slice() {
+            [] if self.distributor.is_none() => None,
+            [tunnel] if plain && self.latest.is_some() == tunnel.transmit => {
+                Some(Binding::Plain(tunnel.clone()))
             }
+            _ => Some(Binding::Full(self)),
+        }
+    }
+
+    fn set(&mut self, tunnel: &Arc<Tunnel>) {
+        match self.tunnels.as_mut_slice().iter_mut().find(|known| ends(known) == ends(tunnel)) {
+            Some(known) => *known = tunnel.clone(),
+            None => self.tunnels.push(tunnel.clone()),
         }
         if tunnel.transmit {
             self.latest = Some(tunnel.clone());
@@ -158,7 +239,7 @@ impl Binding {
 
     /// The tunnel that takes everything.
     fn sends_into(&self) -> Option<Arc<Tunnel>> {
-        self.latest.clone().or_else(|| self.tunnels.iter().find(|tunnel| tunnel.transmit).cloned())
+        self.latest.clone().or_else(|| self.tunnels.as_slice().iter().find(|tunnel| tunnel.transmit).cloned())
     }
 }
 
@@ -171,9 +252,10 @@ impl Forwarder {
     pub fn set_tunnel(&mut self, tunnel: impl Into<Arc<Tunnel>>) {
         let tunnel = tunnel.into();
         let name = (tunnel.end, tunnel.home_address);
-        self.bindings.entry(name).or_default().set(&tunnel);
+        let mut binding = self.take(name);
+        binding.set(&tunnel);
         self.paths.entry(ends(&tunnel)).or_insert_with(Path::new).add(tunnel);
-        self.lead(name);
+        self.lead(name, binding);
     }
 
     /// Removes a tunnel.
@@ -182,16 +264,14 @@ impl Forwarder {
         let name = (tunnel.end, tunnel.home_address);
         if let Some(path) = self.paths.get_mut(&gone) {
             path.take(tunnel.home_address);
-            if path.bindings.is_empty() {
+            if path.bindings.as_slice().is_empty() {
                 self.paths.remove(&gone);
             }
         }
-        if let Some(binding) = self.bindings.get_mut(&name) {
-            binding.tunnels.retain(|known| ends(known) != gone);
-            binding.latest.take_if(|latest| ends(latest) == gone);
-        }
-        self.lead(name);
-        self.forget_empty(name);
+        let mut binding = self.take(name);
+        binding.tunnels.retain(|known| ends(known) != gone);
+        binding.latest.take_if(|latest| ends(latest) == gone);
+        self.lead(name, binding);
     }
 
     /// From now on these rules say which tunnel a packet takes.
@@ -200,73 +280,69 @@ impl Forwarder {
         let sequence = self.rng.u64() as u32;
         // The other end still knows the last numbers when everything else here is forgotten.
         self.sequences.entry(name).or_insert(sequence);
-        let binding = self.bindings.entry(name).or_default();
+        let mut binding = self.take(name);
         let before = binding.distributor.take();
-        let distributor = Distributor::new(distribution, before.map(|before| *before), self.secret);
         binding.home_agent = distribution.home_agent;
-        binding.distributor = Some(Box::new(distributor));
-        self.lead(name);
+        binding.distributor = Some(Distributor::new(distribution, before, self.secret));
+        self.lead(name, binding);
     }
 
     /// From now on one tunnel takes everything.
     pub fn remove_distribution(&mut self, distribution: &Distribution) {
         let name = (distribution.end, distribution.home_address);
-        if let Some(binding) = self.bindings.get_mut(&name) {
-            binding.distributor = None;
-        }
-        self.lead(name);
-        self.forget_empty(name);
+        let mut binding = self.take(name);
+        binding.distributor = None;
+        self.lead(name, binding);
     }
 
-    fn forget_empty(&mut self, name: Name) {
-        if self.bindings.get(&name).is_some_and(|b| b.tunnels.is_empty() && b.distributor.is_none()) {
-            let binding = self.bindings.remove(&name);
-            self.windows -= usize::from(binding.is_some_and(|binding| binding.received.is_some()));
-        }
+    /// A binding to be changed; [`Self::lead`] puts it back.
+    fn take(&mut self, name: Name) -> Box<Full> {
+        self.bindings.remove(&name).map(Binding::into_full).unwrap_or_default()
     }
 
     /// Lets the prefixes of a binding lead where it sends now.
-    fn lead(&mut self, name: Name) {
+    fn lead(&mut self, name: Name, mut binding: Box<Full>) {
         let (end, home_address) = name;
-        let Some(binding) = self.bindings.get_mut(&name) else { return };
         let leading = binding.sends_into();
         let distributed = binding.distributor.is_some();
         let before = std::mem::replace(&mut binding.leading, leading.clone());
+        let numbered = binding.received.is_some();
+        match binding.pack() {
+            Some(binding) => drop(self.bindings.insert(name, binding)),
+            None => self.windows -= usize::from(numbered),
+        }
         let table = table_of(&mut self.towards, &mut self.from, end);
         if let Some(tunnel) = &leading {
-            let sender = Sender { home_address, ends: ends(tunnel), distributed };
             for prefix in &tunnel.inner {
-                table.insert(*prefix, sender);
+                table.insert(*prefix, Leading { tunnel: tunnel.clone(), distributed });
             }
         }
         let lost =
             |prefix: &&Ipv6Net| !leading.as_ref().is_some_and(|leading| leading.inner.contains(prefix));
         for prefix in before.iter().flat_map(|before| &before.inner).filter(lost) {
             // Another home address may have taken it over already.
-            let Some(sender) = table.get(*prefix).filter(|sender| sender.home_address == home_address) else {
-                continue;
-            };
-            let ends = sender.ends;
+            let held = table.get(*prefix).filter(|held| held.tunnel.home_address == home_address);
+            let Some(ends) = held.map(|held| held.sender().ends) else { continue };
             table.remove(*prefix);
             // Or share it, with the same care-of address.
-            let others = self.paths.get(&ends).into_iter().flat_map(|path| &path.bindings);
+            let others = self.paths.get(&ends).into_iter().flat_map(|path| path.bindings.as_slice());
             let heir = others
                 .filter(|other| other.home_address != home_address && other.transmit)
                 .find(|other| other.inner.contains(prefix));
             if let Some(heir) = heir {
-                let distributed =
-                    self.bindings.get(&(end, heir.home_address)).is_some_and(|b| b.distributor.is_some());
-                table.insert(*prefix, Sender { home_address: heir.home_address, ends, distributed });
+                let of_heir = self.bindings.get(&(end, heir.home_address));
+                let distributed = of_heir.is_some_and(|binding| binding.distributor().is_some());
+                table.insert(*prefix, Leading { tunnel: heir.clone(), distributed });
             }
         }
     }
 }
 
 fn table_of<'a>(
-    towards: &'a mut PrefixTable<Sender>,
-    from: &'a mut PrefixTable<Sender>,
+    towards: &'a mut PrefixTable<Leading>,
+    from: &'a mut PrefixTable<Leading>,
     end: TunnelEnd,
-) -> &'a mut PrefixTable<Sender> {
+) -> &'a mut PrefixTable<Leading> {
     match end {
         TunnelEnd::HomeAgent | TunnelEnd::Direct => towards,
         TunnelEnd::MobileRouter => from,

@@ -391,14 +391,11 @@ fn a_watched_tunnel_reports_one_packet() {
 #[test]
 fn a_fragment_of_our_own_is_not_wrapped_again() {
     let (mut router, _) = pair();
-    router.from.insert(
-        "2001:db8:f1::/64".parse().expect("prefix"),
-        Sender {
-            home_address: address("2001:db8:1::1234"),
-            ends: ends("2001:db8:f1::10", "2001:db8:1::1"),
-            distributed: false,
-        },
-    );
+    let path = &router.paths[&ends("2001:db8:f1::10", "2001:db8:1::1")];
+    let tunnel = path.bindings.as_slice()[0].clone();
+    router
+        .from
+        .insert("2001:db8:f1::/64".parse().expect("prefix"), table::Leading { tunnel, distributed: false });
     let mut buffer = packet("2001:db8:f1::10", "2001:db8:99::1", 1280);
     buffer.as_mut_slice()[6] = protocol::FRAGMENT;
     assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::Nesting));

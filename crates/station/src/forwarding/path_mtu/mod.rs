@@ -47,9 +47,11 @@ mod search;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Rng, SmallMap, Time, TimerTable, next_of};
+use foldhash::{HashMap, HashMapExt};
 
 use super::desired::{Tunnel, TunnelEnd};
 use search::{Judgement, Limits, RoundTrip, Search};
@@ -98,20 +100,20 @@ enum Phase {
     Settled,
 }
 
+/// A home agent has one for each of very many bindings: sizes in octets are of the kind that takes no more room where there
+/// is none.
 #[derive(Debug)]
 struct Path {
     end: TunnelEnd,
-    /// What holds for its encapsulation.
-    limits: Limits,
     /// The home addresses whose bindings use this path, and whether they send over it.
     bindings: SmallMap<Ipv6Addr, bool>,
     link: u32,
-    learnt: Option<u32>,
+    learnt: Option<NonZeroU32>,
     /// What somebody said without proof.
-    hint: Option<u32>,
-    found: Option<u32>,
+    hint: Option<NonZeroU32>,
+    found: Option<NonZeroU32>,
     phase: Phase,
-    /// The search under way, or the last one: an answer may be late.
+    /// The search under way, from its first round on, or the last one: an answer may be late.
     search: Option<Box<Search>>,
     queued: bool,
     round_trip: Option<RoundTrip>,
@@ -119,18 +121,23 @@ struct Path {
     used: bool,
     /// Whether a probe was ever answered, and how many searches in a row were not.
     answered: bool,
-    silent: u32,
+    silent: u8,
     raise_at: Time,
 }
 
 impl Path {
     /// The most that may be tried.
     fn bound(&self) -> u32 {
-        self.learnt.unwrap_or(self.link).min(self.link)
+        self.learnt.map_or(self.link, NonZeroU32::get).min(self.link)
     }
 
     fn effective(&self) -> u32 {
-        self.found.unwrap_or(u32::MAX).min(self.bound())
+        self.found.map_or(u32::MAX, NonZeroU32::get).min(self.bound())
+    }
+
+    /// What a search hopes for that begins now.
+    fn target(&self, now: Time) -> u32 {
+        if self.raise_at <= now { self.bound() } else { self.effective() }
     }
 
     fn transmits(&self) -> bool {
@@ -150,7 +157,7 @@ pub struct ProbeCounters {
 /// The MTU of every path.
 #[derive(Debug)]
 pub struct PathMtus {
-    paths: BTreeMap<Ends, Path>,
+    paths: HashMap<Ends, Path>,
     /// The home agent whose end this station is, or which it uses; of direct routes, the own home address.
     home_agents: BTreeMap<TunnelEnd, Ipv6Addr>,
     timers: TimerTable<(Ends, Timer)>,
@@ -167,7 +174,7 @@ impl PathMtus {
     /// No path yet.
     pub fn new(rng: Rng) -> PathMtus {
         PathMtus {
-            paths: BTreeMap::new(),
+            paths: HashMap::new(),
             home_agents: BTreeMap::new(),
             timers: TimerTable::new(),
             queue: VecDeque::new(),
@@ -215,7 +222,6 @@ impl PathMtus {
         let ends = (tunnel.local, tunnel.remote);
         let path = self.paths.entry(ends).or_insert_with(|| Path {
             end: tunnel.end,
-            limits: Limits::of(tunnel.remote),
             bindings: SmallMap::new(),
             link: tunnel.mtu,
             learnt: None,
@@ -268,17 +274,17 @@ impl PathMtus {
     /// Packet Too Big came about a packet that was provably ours; `mtu` is without the outer header.
     pub fn handle_too_big(&mut self, now: Time, ends: Ends, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        let mtu = mtu.max(path.limits.base);
+        let mtu = mtu.max(Limits::of(ends.1).base);
         if mtu > path.bound() || (mtu == path.bound() && path.learnt.is_none()) {
             return;
         }
         // RFC 8201 4: the time begins anew with every message.
         self.timers.set((ends, Timer::Expiry), now + LEARNT_LIFETIME);
-        if path.learnt == Some(mtu) {
+        if path.learnt == NonZeroU32::new(mtu) {
             return;
         }
         let before = path.effective();
-        path.learnt = Some(mtu);
+        path.learnt = NonZeroU32::new(mtu);
         if path.effective() != before {
             self.orders.push_back(Order::Changed(ends));
         }
@@ -292,11 +298,12 @@ impl PathMtus {
     /// passes is looked at once more, and this size with it (RFC 8899 4.6.2).
     pub fn handle_hint(&mut self, now: Time, ends: Ends, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        let size = mtu.saturating_sub(path.limits.overhead).max(path.limits.base);
+        let limits = Limits::of(ends.1);
+        let size = mtu.saturating_sub(limits.overhead).max(limits.base);
         if size >= path.effective() || path.phase == Phase::Searching {
             return;
         }
-        path.hint = Some(size);
+        path.hint = NonZeroU32::new(size);
         self.begin(now, ends);
     }
 
@@ -319,7 +326,7 @@ impl PathMtus {
             }
         } else if answer.size > path.effective() && answer.size <= path.bound() {
             // Late, but true.
-            path.found = Some(answer.size).filter(|size| *size < path.bound());
+            path.found = NonZeroU32::new(answer.size).filter(|size| size.get() < path.bound());
             self.orders.push_back(Order::Changed(ends));
         }
         true
@@ -352,9 +359,17 @@ impl PathMtus {
         {
             let Some(path) = self.paths.get_mut(&ends) else { continue };
             path.queued = false;
-            let Some(search) = path.search.as_mut().filter(|_| path.phase == Phase::Searching) else {
+            if path.phase != Phase::Searching {
                 continue;
-            };
+            }
+            if path.search.is_none() {
+                // Not before its turn: at a home agent that has just started very many wait for it.
+                let (target, current) = (path.target(now), path.effective());
+                let known = path.hint.take().map_or(current, NonZeroU32::get);
+                let search = Search::new(self.rng.u64(), Limits::of(ends.1), target, known);
+                path.search = Some(Box::new(search));
+            }
+            let Some(search) = path.search.as_mut() else { continue };
             let (round, sizes) = search.begin_round(now);
             let token = search.token();
             self.timers.set((ends, Timer::Step), now + search.timeout(path.round_trip));
@@ -377,17 +392,14 @@ impl PathMtus {
     /// Starts a search from the beginning.
     fn begin(&mut self, now: Time, ends: Ends) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        let current = path.effective();
-        let target = if path.raise_at <= now { path.bound() } else { current };
-        let base = path.limits.base;
+        let base = Limits::of(ends.1).base;
         if path.bound() <= base || !path.transmits() {
             return self.rest(ends);
         }
-        if target <= base {
+        if path.target(now) <= base {
             return self.settle(now, ends, CONFIRMATION_INTERVAL);
         }
-        let known = path.hint.take().unwrap_or(current);
-        path.search = Some(Box::new(Search::new(self.rng.u64(), path.limits, target, known)));
+        path.search = None;
         path.phase = Phase::Searching;
         self.timers.stop((ends, Timer::Step));
         self.enqueue(ends);
@@ -426,7 +438,7 @@ impl PathMtus {
                 Judgement::Carries(size) => self.conclude(now, ends, size),
                 Judgement::Silent => {
                     path.silent = path.silent.saturating_add(1);
-                    let doubled = RETRY_INTERVAL * 2_u32.saturating_pow(path.silent.min(8) - 1);
+                    let doubled = RETRY_INTERVAL * 2_u32.saturating_pow(u32::from(path.silent.min(8)) - 1);
                     self.settle(now, ends, doubled.min(RAISE_INTERVAL));
                 }
                 Judgement::Unclear => self.settle(now, ends, CONFIRMATION_INTERVAL),
@@ -438,9 +450,9 @@ impl PathMtus {
     fn conclude(&mut self, now: Time, ends: Ends, size: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let before = path.effective();
-        let target = path.search.as_ref().map_or(path.limits.base, |search| search.target());
+        let target = path.search.as_ref().map_or(Limits::of(ends.1).base, |search| search.target());
         if size < target {
-            path.found = Some(size);
+            path.found = NonZeroU32::new(size);
             path.raise_at = now + RAISE_INTERVAL;
         } else if size >= path.bound() {
             path.found = None;
@@ -469,7 +481,7 @@ impl PathMtus {
         path.learnt = None;
         path.raise_at = now;
         if path.answered && path.silent == 0 {
-            path.found = Some(before).filter(|size| *size < path.bound());
+            path.found = NonZeroU32::new(before).filter(|size| size.get() < path.bound());
         }
         if path.effective() != before {
             self.orders.push_back(Order::Changed(ends));

@@ -1,0 +1,166 @@
+//! A list that mostly has one entry, which then takes no memory elsewhere.
+//!
+//! A vector of one costs its header, and an allocation with the allocator's own octets around it. Where there is such a list for
+//! each of very many things, that is more than what is in it.
+
+/// None, one or several of something, in order.
+#[derive(Debug, Clone)]
+pub struct Few<T>(Entries<T>);
+
+#[derive(Debug, Clone)]
+enum Entries<T> {
+    One(T),
+    /// Or none.
+    Several(Vec<T>),
+}
+
+use Entries::{One, Several};
+
+impl<T> Few<T> {
+    /// None.
+    pub const fn new() -> Self {
+        Few(Several(Vec::new()))
+    }
+
+    /// All of them.
+    pub fn as_slice(&self) -> &[T] {
+        match &self.0 {
+            One(entry) => std::slice::from_ref(entry),
+            Several(entries) => entries,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        match &mut self.0 {
+            One(entry) => std::slice::from_mut(entry),
+            Several(entries) => entries,
+        }
+    }
+
+    /// Puts one behind all others.
+    pub fn push(&mut self, entry: T) {
+        self.insert(self.as_slice().len(), entry);
+    }
+
+    /// Puts one before the one at `at`, or behind all others.
+    pub fn insert(&mut self, at: usize, entry: T) {
+        let mut entries = match std::mem::replace(&mut self.0, Several(Vec::new())) {
+            Several(none) if none.is_empty() => {
+                self.0 = One(entry);
+                return;
+            }
+            One(first) => vec![first],
+            Several(entries) => entries,
+        };
+        // By halves: few have more than one, and those that have two seldom get many.
+        if entries.len() == entries.capacity() {
+            entries.reserve_exact(1 + entries.len() / 2);
+        }
+        entries.insert(at.min(entries.len()), entry);
+        self.0 = Several(entries);
+    }
+
+    /// Takes the one at `at` out, if there is one.
+    pub fn remove(&mut self, at: usize) -> Option<T> {
+        if at >= self.as_slice().len() {
+            return None;
+        }
+        let mut entries = std::mem::take(self).into_vec();
+        let removed = entries.remove(at);
+        *self = entries.into();
+        Some(removed)
+    }
+
+    /// Removes what is not to be kept.
+    pub fn retain(&mut self, keep: impl FnMut(&mut T) -> bool) {
+        let mut entries = std::mem::take(self).into_vec();
+        entries.retain_mut(keep);
+        *self = entries.into();
+    }
+
+    fn into_vec(self) -> Vec<T> {
+        match self.0 {
+            One(entry) => vec![entry],
+            Several(entries) => entries,
+        }
+    }
+}
+
+impl<T> From<Vec<T>> for Few<T> {
+    fn from(mut entries: Vec<T>) -> Self {
+        if entries.len() == 1
+            && let Some(entry) = entries.pop()
+        {
+            return Few(One(entry));
+        }
+        if entries.capacity() > 2 * entries.len() {
+            entries.shrink_to_fit();
+        }
+        Few(Several(entries))
+    }
+}
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// However they are kept.
+impl<T: PartialEq> PartialEq for Few<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl<T: Eq> Eq for Few<T> {}
+
+impl<T> IntoIterator for Few<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.into_vec().into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rng;
+
+    #[test]
+    fn it_does_what_a_vector_does_and_one_is_nowhere_else() {
+        let (mut few, mut vector, mut rng) = (Few::new(), Vec::new(), Rng::new(7));
+        for step in 0..3000_u64 {
+            let at = (rng.u64() % 5) as usize;
+            match rng.u64() % 5 {
+                0 => {
+                    few.push(step);
+                    vector.push(step);
+                }
+                1 => {
+                    few.insert(at, step);
+                    vector.insert(at.min(vector.len()), step);
+                }
+                2 => {
+                    few.retain(|entry| *entry % 3 != step % 3);
+                    vector.retain(|entry| *entry % 3 != step % 3);
+                }
+                _ => assert_eq!(few.remove(at), (at < vector.len()).then(|| vector.remove(at))),
+            }
+            assert_eq!(few.as_slice(), vector);
+            assert_eq!(few.as_mut_slice(), vector);
+            assert_eq!(few, Few::from(vector.clone()));
+            assert!(few.clone().into_iter().eq(vector.clone()));
+            match &few.0 {
+                One(_) => assert_eq!(vector.len(), 1),
+                Several(entries) => {
+                    assert!(entries.len() != 1 && entries.capacity() <= 2 * entries.len().max(1))
+                }
+            }
+        }
+        assert_eq!(size_of::<Few<Box<u8>>>(), size_of::<Vec<u8>>());
+    }
+}
