@@ -261,7 +261,7 @@ async fn what_a_home_agent_says_that_ends_is_not_said_of_the_next() {
         name: "north".into(),
     };
     let config = SeatConfig::new("anna", vec!["anna".into()]);
-    let mut keeper = Keeper::new("north".into(), config, 1, place, recipe.clone());
+    let mut keeper = Keeper::new("north".into(), config, 1, place, recipe.clone(), watch::channel(Ok(())).1);
     let (transactions, mut made) = unbounded_channel();
     keeper.transactions = transactions;
     keeper.carry_out();
