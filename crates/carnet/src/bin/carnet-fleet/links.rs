@@ -86,7 +86,7 @@ impl Links {
     /// How it is, if that is known.
     fn verdict(&mut self) -> anyhow::Result<Option<Verdict>> {
         if let Some(name) = self.carriers.missing()? {
-            return Ok(Some(Err(format!("{name} has no carrier"))));
+            return Ok(Some(Err(format!("{name} is not there, or has no carrier"))));
         }
         let missed = || format!("nobody in reach has answered {ATTEMPTS} times");
         Ok(self.reached.map(|reached| reached.then_some(()).ok_or_else(missed)))
