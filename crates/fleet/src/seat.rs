@@ -17,6 +17,11 @@
 //! [`SeatConfig::patience`], for it is likelier that the store chooses a new leader than that another member is where
 //! this one cannot see it. Then it stops.
 //!
+//! **Links.** A member that is cut off from its routers reaches nobody with the seat, though it reaches the store. So it says of
+//! itself that it is ([`Presence`]), and takes the seat only if nobody else does who is not. An owner gives it to another that
+//! is not; but not before [`SeatConfig::doubt`], and only to one that has said so since: where a gateway is down for
+//! all the seat stays where it is. Nothing of this decides who has it: the chain does.
+//!
 //! A seat that is given up is free at once. It goes to the member named, or to whoever comes first; its home agent goes on
 //! to forward until the next one works, but no longer than [`SeatConfig::patience`], and acknowledges nothing meanwhile: mobile
 //! routers ask again.
@@ -26,8 +31,12 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
+use crate::config::SeatConfig;
+use crate::links::Links;
+use crate::others::Others;
+use crate::retries::Retries;
 use crate::store::{
-    Change, Event, Key, Outcome, RequestId, Revision, Snapshot, Token, TokenState, Transaction,
+    Change, Event, Key, Outcome, Presence, RequestId, Revision, Snapshot, Token, TokenState, Transaction,
 };
 
 /// Changes in one transaction; etcd takes 128 by default, and one is the owner's key.
@@ -36,59 +45,6 @@ const MOST_CHANGES: usize = 100;
 const MOST_OCTETS: usize = 1 << 20;
 /// How often a member that waits says so.
 const HELLO: Duration = Duration::from_secs(1);
-/// After so long without it, it is gone.
-const GONE: Duration = Duration::from_secs(3);
-/// How often the time doubles for which a member says nothing whose home agent fails again and again.
-const MOST_DOUBLINGS: u32 = 8;
-
-/// What the operator says of a seat, and of this member.
-#[derive(Debug, Clone)]
-pub struct SeatConfig {
-    /// This member's name.
-    pub member: String,
-    /// All members, this one too, in the order in which they are to have the seat.
-    pub members: Vec<String>,
-    /// Between two signs of life of the owner, and the longest wait for the answer to a transaction.
-    pub beat: Duration,
-    /// Silence after which the seat is free.
-    pub lease: Duration,
-    /// By how much the owner's own lease is shorter.
-    pub margin: Duration,
-    /// How long a home agent forwards that has lost its lease.
-    pub patience: Duration,
-    /// How long a member that is to have the seat has to have been there before it is given it.
-    pub settled: Duration,
-    /// How long this member does not take the seat after its home agent has failed. It does not ask to be given it, either: for
-    /// so long at first, and twice as long each time that it fails soon after.
-    pub rest: Duration,
-}
-
-impl SeatConfig {
-    /// The times that fit a store whose members are a few milliseconds from each other.
-    pub fn new(member: impl Into<String>, members: Vec<String>) -> SeatConfig {
-        SeatConfig {
-            member: member.into(),
-            members,
-            beat: Duration::from_millis(100),
-            lease: Duration::from_millis(500),
-            margin: Duration::from_millis(100),
-            patience: Duration::from_secs(10),
-            settled: Duration::from_secs(30),
-            rest: Duration::from_secs(5),
-        }
-    }
-
-    /// How many members come before this one.
-    fn rank_of(&self, member: &str) -> usize {
-        self.members.iter().position(|one| one == member).unwrap_or(self.members.len())
-    }
-
-    /// For how long this member lets those before it go first.
-    fn courtesy(&self) -> Duration {
-        let rank = u32::try_from(self.rank_of(&self.member)).unwrap_or(u32::MAX);
-        (self.beat / 2).saturating_mul(rank)
-    }
-}
 
 /// What the runner is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +54,7 @@ pub enum Output {
     Follow,
     /// Send a transaction; [`Seat::handle_outcome`] tells what became of it.
     Transact(RequestId, Transaction),
-    /// Say to the store that this member waits: its key and this value, without comparison or answer.
+    /// Say to the store how this member is: its key and this value, without comparison or answer.
     Hello(String),
     /// Start the home agent with these records. [`Seat::handle_working`] tells when it works.
     Start(BTreeMap<String, String>),
@@ -180,9 +136,14 @@ pub struct Seat {
     owner: (Revision, Option<Token>),
     /// When it was seen to change.
     heard: Time,
-    /// Others that wait: since when, and when heard last.
-    others: BTreeMap<String, (Time, Time)>,
+    others: Others,
+    links: Links,
+    /// What was said of them last.
+    cut_off: bool,
+    /// When it is said next how this member is.
     hello: Time,
+    /// When it was said last.
+    greeted: Time,
     hold: Option<Hold>,
     flight: Option<Flight>,
     agent: Agent,
@@ -190,8 +151,8 @@ pub struct Seat {
     rested: Time,
     /// When it may ask for it again.
     shy: Time,
-    /// How often its home agent has failed, none having worked for long in between.
-    failures: u32,
+    /// How often its home agent has failed.
+    failures: Retries,
     /// Since when it works.
     works: Option<Time>,
     /// Whether it never will.
@@ -211,14 +172,17 @@ impl Seat {
             known: None,
             owner: (0, None),
             heard: now,
-            others: BTreeMap::new(),
+            others: Others::default(),
+            links: Links::new(now),
+            cut_off: false,
             hello: now,
+            greeted: Time::ZERO,
             hold: None,
             flight: None,
             agent: Agent::Stopped,
             rested: now,
             shy: now,
-            failures: 0,
+            failures: Retries::default(),
             works: None,
             retired: false,
             outputs: VecDeque::from([Output::Follow]),
@@ -254,7 +218,7 @@ impl Seat {
     /// Takes all that the store has.
     pub fn handle_snapshot(&mut self, now: Time, snapshot: Snapshot) {
         self.records.clear();
-        self.others.clear();
+        self.others = Others::default();
         let mut owner = (snapshot.owner, None);
         for (key, value) in snapshot.values {
             match key {
@@ -289,17 +253,21 @@ impl Seat {
                     self.heard = now;
                     // Who has it does not wait for it; if it fails there, the time in which it settles begins anew.
                     if let Some(token) = &self.owner.1 {
-                        self.others.remove(&token.member);
+                        self.others.forget(&token.member);
                     }
                 }
                 (Key::Record(key), Some(value)) => drop(self.records.insert(key, value)),
                 (Key::Record(key), None) => drop(self.records.remove(&key)),
-                (Key::Member(name), Some(_)) if name != self.config.member => {
-                    let seen = self.others.entry(name).or_insert((now, now));
-                    if now.saturating_since(seen.1) > GONE {
-                        seen.0 = now;
+                (Key::Member(name), Some(value))
+                    if name != self.config.member && self.config.members.contains(&name) =>
+                {
+                    let cut_off = Presence::of(&value).cut_off;
+                    if self.owner() != Some(&name) {
+                        self.others.hear(now, name, cut_off);
+                    } else if cut_off {
+                        // It asks who is not. Whoever has just said it says it when it is time.
+                        self.hello = self.hello.min(now.max(self.greeted + self.config.beat));
                     }
-                    seen.1 = now;
                 }
                 (Key::Member(_), _) => {}
             }
@@ -350,6 +318,19 @@ impl Seat {
         self.look(now);
     }
 
+    /// Takes note whether this member is connected to its routers: at first it is thought to be.
+    /// Says whether that is news.
+    pub fn handle_links(&mut self, now: Time, are_there: bool) -> bool {
+        if !self.links.change(now, are_there, &self.config) {
+            return false;
+        }
+        if !are_there && self.hold.is_some() {
+            self.hello = now + self.config.doubt;
+        }
+        self.look(now);
+        true
+    }
+
     /// Takes note that the home agent has ended by itself. The seat is given up, and not taken for a while.
     pub fn handle_ended(&mut self, now: Time, why: &str) {
         if self.agent == Agent::Stopped {
@@ -357,12 +338,8 @@ impl Seat {
         }
         self.agent = Agent::Stopped;
         self.rested = now + self.config.rest;
-        let long = self.config.rest + self.config.settled;
-        if self.works.take().is_some_and(|since| now.saturating_since(since) > long) {
-            self.failures = 0;
-        }
-        self.shy = now + self.config.rest * (1 << self.failures.min(MOST_DOUBLINGS));
-        self.failures = self.failures.saturating_add(1);
+        let well = self.works.take().map(|since| now.saturating_since(since));
+        self.shy = now + self.failures.pause(well, &self.config);
         self.outputs.push_back(Output::Note(format!("the home agent has ended: {why}")));
         if let Some(hold) = &mut self.hold {
             hold.commits.clear();
@@ -411,6 +388,9 @@ impl Seat {
         }
         if let Agent::Until(end) = self.agent {
             at(end);
+        }
+        if self.cut_off {
+            at(self.links.sound_from());
         }
         next
     }
@@ -472,7 +452,9 @@ impl Seat {
 
     /// When this member may take the seat.
     fn free_at(&self) -> Time {
-        let courtesy = self.config.courtesy();
+        // Who is cut off lets all others go first.
+        let rank = self.config.rank_of(&self.config.member) + self.config.members.len() * self.grade();
+        let courtesy = self.config.beat / 2 * u32::try_from(rank).unwrap_or(u32::MAX);
         let silence = self.heard + self.config.lease + courtesy;
         let at = match &self.owner {
             (0, _) => self.heard + courtesy,
@@ -483,22 +465,26 @@ impl Seat {
             // Also of a token that a later version wrote: it may be a sign of life.
             _ => silence,
         };
-        at.max(self.rested)
+        // It does not come at all while there is one that is not cut off, unless that one does not come, either.
+        let others = if self.cut_off { self.others.connected_until() } else { Time::ZERO };
+        at.max(others.min(at + self.config.patience)).max(self.rested)
+    }
+
+    /// How little use this member is for routers.
+    fn grade(&self) -> usize {
+        if !self.cut_off {
+            0
+        } else if self.links.lost().is_none() {
+            1
+        } else {
+            2
+        }
     }
 
     /// Does what there is to do: the one place where something is decided.
     fn look(&mut self, now: Time) {
         self.look_at_agent(now);
-        if now >= self.hello {
-            self.hello = now + HELLO;
-            if self.known.is_some()
-                && self.hold.is_none()
-                && now >= self.rested.max(self.shy)
-                && !self.retired
-            {
-                self.outputs.push_back(Output::Hello(self.process.to_string()));
-            }
-        }
+        self.look_at_links(now);
         if let Some(flight) = &mut self.flight {
             if now >= flight.again {
                 flight.id = self.next_request;
@@ -514,6 +500,32 @@ impl Seat {
             let (revision, _) = self.owner;
             self.transact(now, revision, TokenState::Starting, Vec::new(), None);
         }
+    }
+
+    /// Says how this member is.
+    fn look_at_links(&mut self, now: Time) {
+        let cut_off = !self.links.are_sound(now);
+        if std::mem::replace(&mut self.cut_off, cut_off) != cut_off && self.hold.is_none() {
+            self.hello = now;
+        }
+        if now < self.hello {
+            return;
+        }
+        self.hello = now + HELLO;
+        let says = match &self.hold {
+            None => self.known.is_some() && now >= self.rested.max(self.shy) && !self.retired,
+            // By this it asks the others.
+            Some(hold) => hold.leaving.is_none() && self.doubted().is_some_and(|end| now >= end),
+        };
+        if says {
+            self.greeted = now;
+            self.outputs.push_back(Output::Hello(Presence { process: self.process, cut_off }.to_text()));
+        }
+    }
+
+    /// Since when it is beyond doubt that this member's links are lost.
+    fn doubted(&self) -> Option<Time> {
+        self.links.lost().map(|lost| lost + self.config.doubt)
     }
 
     /// Starts and stops the home agent.
@@ -556,10 +568,20 @@ impl Seat {
 
     /// What the owner has to write.
     fn go_on(&mut self, now: Time) {
-        let better = self.better(now);
+        let lost = self.doubted();
+        let to = match lost {
+            Some(doubted) => self.others.connected(now, doubted, &self.config),
+            None => self.others.better(now, &self.config),
+        };
         let Some(hold) = &mut self.hold else { return };
-        if hold.leaving.is_none() && hold.working && hold.commits.is_empty() {
-            hold.leaving = better.map(Some);
+        let idle = hold.working && hold.commits.is_empty();
+        if hold.leaving.is_none()
+            && (idle || lost.is_some())
+            && let Some(to) = to
+        {
+            let why = if lost.is_some() { "reaches its routers" } else { "is to have it" };
+            self.outputs.push_back(Output::Note(format!("gives it to {to}, which {why}")));
+            hold.leaving = Some(Some(to));
         }
         let state = if hold.working { TokenState::Working } else { TokenState::Starting };
         let revision = hold.revision;
@@ -581,17 +603,6 @@ impl Seat {
             hold.beaten = now;
             self.transact(now, revision, state, Vec::new(), None);
         }
-    }
-
-    /// A member that is to have the seat rather than this one, and has been there for a while.
-    fn better(&self, now: Time) -> Option<String> {
-        let rank = self.config.rank_of(&self.config.member);
-        self.config.members.iter().take(rank).find_map(|name| {
-            let (since, last) = self.others.get(name)?;
-            let is_there =
-                now.saturating_since(*last) < GONE && last.saturating_since(*since) >= self.config.settled;
-            is_there.then(|| name.clone())
-        })
     }
 
     fn transact(

@@ -18,7 +18,8 @@ pub type RequestId = u64;
 pub enum Key {
     /// Who has the seat: a [`Token`].
     Owner,
-    /// That a member waits for the seat: written by it each second; its value counts.
+    /// How a member is that waits for the seat: a [`Presence`], written by it each second. Who has the seat writes it when it is cut
+    /// off, to ask the others.
     Member(String),
     /// What the home agent has written, by its own key.
     Record(String),
@@ -80,6 +81,28 @@ impl Token {
     /// Reads one; `None`: it is not of ours.
     pub fn of(text: &str) -> Option<Token> {
         serde_json::from_str(text).ok()
+    }
+}
+
+/// The value of [`Key::Member`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Presence {
+    /// Which process of that member.
+    pub process: u64,
+    /// It does not reach its routers, or has not done so for long enough.
+    #[serde(default)]
+    pub cut_off: bool,
+}
+
+impl Presence {
+    /// As it is written.
+    pub fn to_text(self) -> String {
+        serde_json::to_string(&self).unwrap_or_default()
+    }
+
+    /// Reads one. A member of another version may say something else, and is not thought to be cut off.
+    pub fn of(text: &str) -> Presence {
+        serde_json::from_str(text).unwrap_or_default()
     }
 }
 

@@ -52,7 +52,8 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
         let message = format!("expected a file of user {user}, found one of user {owner}");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
-    let mut octets = Vec::new();
+    // So large that it does not grow, which would leave a part of the key behind.
+    let mut octets = Vec::with_capacity(MOST as usize + 1);
     if file.take(MOST + 1).read_to_end(&mut octets)? as u64 > MOST {
         let message = format!("expected at most {MOST} octets");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));

@@ -16,9 +16,11 @@
 
 mod alarm;
 mod bpf_call;
+mod carriers;
 pub mod clock;
 mod counters;
 mod datagrams;
+mod echoes;
 mod error;
 mod fast_path;
 mod frame_device;
@@ -48,8 +50,10 @@ mod unwinder;
 pub mod virtual_link;
 
 pub use alarm::Alarm;
+pub use carriers::Carriers;
 pub use counters::Counters;
 pub use datagrams::{DatagramReader, DatagramWriter, Datagrams, Received, TooBig};
+pub use echoes::{Echoes, Neighbour};
 pub use error::{Error, Result};
 pub use fast_path::geonet as geonet_path;
 pub use fast_path::{FastPathConfig, FastPathCounters, Path, Ports, TunnelEnds, TunnelTraffic};

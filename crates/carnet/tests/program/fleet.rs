@@ -2,6 +2,7 @@
 //! it; the route to the other is there already.
 
 mod access;
+mod links;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::station::{PROGRAM, Station, carnet, with_path};
 use crate::testbed::{HOME_ADDRESS, Testbed};
 
 const FLEET: &str = env!("CARGO_BIN_EXE_carnet-fleet");
-const NAMES: [&str; 2] = ["anna", "bruno"];
+const NAMES: [&str; 3] = ["anna", "bruno", "carla"];
 
 /// etcd, which `tools/setup.sh test` unpacks where the machine has none.
 fn etcd() -> Option<PathBuf> {
@@ -30,10 +31,10 @@ fn etcd() -> Option<PathBuf> {
     found.then_some(tool)
 }
 
-/// The testbed with a second machine for the home agent, and the store in the core.
+/// The testbed with other machines for the home agent, and the store in the core.
 struct Fleet {
     bed: Testbed,
-    other: Host,
+    others: Vec<Host>,
     store: Child,
     /// Where the members find it.
     url: String,
@@ -49,28 +50,31 @@ const STORE: &str = "http://[2001:db8:c::1]:2379";
 
 impl Fleet {
     fn new() -> Option<Fleet> {
-        Fleet::with(|_| (STORE.to_owned(), String::new(), String::new()))
+        Fleet::with(1, |_| (STORE.to_owned(), String::new(), String::new()))
     }
 
-    /// With what `store` makes of the testbed: where etcd listens, what it is told beside that, and what the configs of the
-    /// members have.
-    fn with(store: impl FnOnce(&Testbed) -> (String, String, String)) -> Option<Fleet> {
+    /// With so many other machines, and with what `store` makes of the testbed: where etcd listens, what it is told beside that, and
+    /// what the configs of the members have.
+    fn with(others: usize, store: impl FnOnce(&Testbed) -> (String, String, String)) -> Option<Fleet> {
         if !possible() {
             return None;
         }
         let etcd = etcd()?;
-        let (bed, other) = (Testbed::new(), Host::new());
-        bed.core.link("hb", &other, "ha0");
-        bed.core.batch(
-            "addr add 2001:db8:f4::1/64 dev hb
-             route add 2001:db8:1::/64 via 2001:db8:f4::2 metric 2048
-             route add 2001:db8:a::/64 via 2001:db8:f4::2 metric 2048",
-        );
-        other.batch(
-            "addr add 2001:db8:f4::2/64 dev ha0
-             route add default via 2001:db8:f4::1",
-        );
-        for host in [&other, &bed.core] {
+        let bed = Testbed::new();
+        let others: Vec<Host> = (0..others).map(|_| Host::new()).collect();
+        for (other, (far, net, metric)) in others.iter().zip([("hb", "f4", 2048), ("hc", "f5", 3072)]) {
+            bed.core.link(far, other, "ha0");
+            bed.core.ip(&format!("-6 addr add 2001:db8:{net}::1/64 dev {far}"));
+            for prefix in ["1", "a"] {
+                let route = format!("2001:db8:{prefix}::/64 via 2001:db8:{net}::2 metric {metric}");
+                bed.core.ip(&format!("-6 route add {route}"));
+            }
+            other.batch(&format!(
+                "addr add 2001:db8:{net}::2/64 dev ha0
+                 route add default via 2001:db8:{net}::1"
+            ));
+        }
+        for host in others.iter().chain([&bed.core]) {
             host.settle();
         }
         let place = bed.scratch.path("etcd");
@@ -86,11 +90,11 @@ impl Fleet {
         let store = bed.core.spawn(&words, |command| {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         });
-        Some(Fleet { bed, other, store, url, more })
+        Some(Fleet { bed, others, store, url, more })
     }
 
     fn host(&self, member: usize) -> &Host {
-        [&self.bed.agent, &self.other][member]
+        member.checked_sub(1).map_or(&self.bed.agent, |other| &self.others[other])
     }
 
     /// Starts a member; its home agent's socket tells whether it has the seat.
@@ -101,9 +105,10 @@ impl Fleet {
         fs::write(path(".toml"), with_path(&agent).as_bytes()).expect("a config file");
         let config = format!(
             "member = '{name}'\nstore = ['{}']\ndirectory = '{}'\nprogram = '{PROGRAM}'\n\
-             seat = 'north'\nconfig = '{name}.toml'\nmembers = ['anna', 'bruno']\n{}",
+             seat = 'north'\nconfig = '{name}.toml'\nmembers = {:?}\n{}",
             self.url,
             path(".run").display(),
+            &NAMES[..=self.others.len()],
             self.more
         );
         fs::write(path(".fleet.toml"), config).expect("a config file");
@@ -185,17 +190,21 @@ impl Drop for Member {
 }
 
 /// The one that is to have the seat has it, and the router is registered there.
-fn started(fleet: &Fleet) -> ([Member; 2], Station) {
-    let members = [0, 1].map(|member| {
+fn started<const MEMBERS: usize>(fleet: &Fleet) -> ([Member; MEMBERS], Station) {
+    let members = std::array::from_fn(|member| {
         let started = fleet.member(member);
         if member == 0 {
             wait_for("a home agent", seconds(30), || started.bindings());
         }
         started
     });
-    let router = Station::start(&fleet.bed.router, &fleet.bed.router_config());
+    // Nothing is refreshed meanwhile.
+    let config = fleet.bed.router_config().replace("'60s'", "'600s'");
+    let router = Station::start(&fleet.bed.router, &config);
     router.registered();
-    assert!(members[1].bindings().is_none(), "{}", members[1].log());
+    for waits in &members[1..] {
+        assert!(waits.bindings().is_none(), "{}", waits.log());
+    }
     (members, router)
 }
 
@@ -221,8 +230,8 @@ fn when_a_machine_dies_the_other_has_its_bindings() {
 #[test]
 fn a_member_whose_watch_is_gone_without_a_word_takes_the_seat_nevertheless() {
     let Some(fleet) = Fleet::new() else { return };
-    let (mut members, _router) = started(&fleet);
-    let found = fleet.other.output(&["ss", "-Htn", "state", "established", "dport", "=", ":2379"]);
+    let (mut members, _router) = started::<2>(&fleet);
+    let found = fleet.host(1).output(&["ss", "-Htn", "state", "established", "dport", "=", ":2379"]);
     let found = String::from_utf8(found.stdout).expect("text");
     let ports: Vec<&str> =
         found.lines().filter_map(|line| line.split_whitespace().nth(2)?.rsplit(':').next()).collect();
@@ -235,7 +244,7 @@ fn a_member_whose_watch_is_gone_without_a_word_takes_the_seat_nevertheless() {
     );
     let file = fleet.bed.scratch.path("cut.nft");
     fs::write(&file, rules).expect("a file");
-    let cut = fleet.other.output(&["nft", "--file", file.to_str().expect("a path")]);
+    let cut = fleet.host(1).output(&["nft", "--file", file.to_str().expect("a path")]);
     assert!(cut.status.success(), "{}", String::from_utf8_lossy(&cut.stderr));
     members[0].die();
     fleet.bed.core.ip("link set ha down");
@@ -333,6 +342,18 @@ fn a_config_with_a_mistake_is_refused() {
         ("members = ['anna']", "members = ['anna', 'anna']", "is there twice"),
         ("member = 'anna'", "member = 'an/na'", "expected letters"),
         ("store", "stores", "unknown field `stores`"),
+        ("seat", "links = ['']\nseat", "links: expected names of interfaces, found \"\""),
+        ("seat", "reach = ['ff02::1%eth0']\nseat", "reach: expected unicast addresses of IPv6"),
+        (
+            "seat",
+            "reach = ['fe80::1']\nseat",
+            "reach: expected unicast addresses of IPv6, link-local ones with",
+        ),
+        (
+            "members = ['anna']",
+            "members = ['anna']\n[times]\nreach_ms = 50",
+            "expected a reach_ms of at least 100",
+        ),
         ("members = ['anna']", "members = ['anna']\n[times]\nlease_ms = 100", "lease_ms of at least four"),
     ] {
         let (status, text) = checked(&good.replacen(from, to, 1));

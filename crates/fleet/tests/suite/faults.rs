@@ -1,5 +1,5 @@
 //! Random schedules of what goes wrong: members die and come back, are cut off from the store, the network loses and delays,
-//! home agents fail, seats are given up. The world checks after each step that no two members have the seat, and at each
+//! home agents fail, seats are given up, links to routers are lost and come back. The world checks after each step that no two members have the seat, and at each
 //! start that everything acknowledged is there.
 //!
 //! `CARNET_SCHEDULES`, when this is compiled, says how many; `CARNET_SEED` runs one.
@@ -9,15 +9,31 @@ use std::time::Duration;
 use carnet_base::Rng;
 use carnet_fleet::SeatConfig;
 
-use crate::world::{NAMES, World};
+use crate::world::{NAMES, NOTICES, World};
+
+/// Longer than a schedule.
+const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 
 fn config(config: &mut SeatConfig) {
     config.settled = Duration::from_secs(3);
     config.patience = Duration::from_secs(2);
 }
 
-/// Takeovers, kills and cuts of a schedule.
-fn schedule(seed: u64) -> [u64; 3] {
+/// By when a member has the seat that has links: its own links have to last as long as they ever have to, and those of whoever
+/// has it are doubted.
+fn bound(world: &World) -> Duration {
+    let mut config = SeatConfig::new("anna", Vec::new());
+    (world.config)(&mut config);
+    config.rest * (1 << 8)
+        + config.settled
+        + config.patience
+        + config.doubt
+        + NOTICES
+        + Duration::from_secs(20)
+}
+
+/// Takeovers, kills, cuts and losses of links of a schedule.
+fn schedule(seed: u64) -> [u64; 4] {
     let mut world = World::new(seed, config);
     let mut rng = Rng::new(seed ^ 0x5eed);
     world.loss = [0, 0, 20, 200][rng.below(4) as usize];
@@ -28,23 +44,43 @@ fn schedule(seed: u64) -> [u64; 3] {
         let pause = rng.duration(Duration::from_millis(5), Duration::from_secs(3));
         world.run(pause);
         let member = any(&mut rng);
-        match rng.below(10) {
+        match rng.below(14) {
             0..3 => world.kill(member, long(&mut rng)),
             3..6 => world.cut(member, long(&mut rng)),
             6 => (0..NAMES.len()).for_each(|member| world.cut(member, long(&mut rng))),
             7 => world.fail(member),
             8 => world.give_up(member, None),
-            _ => world.give_up(member, Some(NAMES[any(&mut rng)])),
+            9 => world.give_up(member, Some(NAMES[any(&mut rng)])),
+            10..13 => world.unlink(member, long(&mut rng)),
+            _ => (0..NAMES.len()).for_each(|member| world.unlink(member, long(&mut rng))),
         }
+    }
+    // Some remain without links, or all of them; each combination comes.
+    let without = rng.below(1 << NAMES.len());
+    for member in (0..NAMES.len()).filter(|member| without >> member & 1 == 1) {
+        world.unlink(member, FOR_EVER);
     }
     // When nothing goes wrong any more one works, and only one.
     (world.loss, world.far) = (0, Duration::from_millis(5));
     world.run(Duration::from_secs(20));
+    let linked = |world: &World| matches!(world.working()[..], [one] if world.members[one].linked);
+    if without != (1 << NAMES.len()) - 1 {
+        let most = bound(&world);
+        let found = world.until(most, linked);
+        assert!(found.is_some(), "seed {seed}: {:?} without links {without:b}", world.working());
+        // It keeps it, or gives it to one that has them, too.
+        for _ in 0..5 {
+            world.run(Duration::from_secs(1));
+            let working = world.working();
+            assert!(working.iter().any(|one| world.members[*one].linked), "seed {seed}: {working:?}");
+        }
+        world.until(most, |world| world.working().len() == 1);
+    }
     assert_eq!(world.working().len(), 1, "seed {seed}: {:?}", [0, 1, 2].map(|member| world.role(member)));
     let before = world.acknowledged.clone();
     world.run(Duration::from_secs(1));
     assert_ne!(world.acknowledged, before, "seed {seed}: nothing is acknowledged");
-    [world.takeovers, world.kills, world.cuts]
+    [world.takeovers, world.kills, world.cuts, world.unlinks]
 }
 
 #[test]
@@ -54,15 +90,17 @@ fn no_two_members_have_a_seat_and_nothing_acknowledged_is_lost() {
         return;
     }
     let count = option_env!("CARNET_SCHEDULES").and_then(|text| text.parse().ok()).unwrap_or(60);
-    let mut total = [0; 3];
+    let mut total = [0; 4];
     for seed in 0..count {
         for (sum, one) in total.iter_mut().zip(schedule(seed)) {
             *sum += one;
         }
     }
-    let [takeovers, kills, cuts] = total;
+    let [takeovers, kills, cuts, unlinks] = total;
     println!(
-        "{count} schedules: {takeovers} times a home agent began to work, {kills} members killed, {cuts} cut off"
+        "{count} schedules: {takeovers} times a home agent began to work, {kills} members killed, {cuts} cut off from the store, \
+         {unlinks} from routers"
     );
-    assert!(takeovers > 2 * count && kills + cuts > 200.min(10 * count), "{total:?}");
+    let troubled = |faults| faults > 100.min(5 * count);
+    assert!(takeovers > 2 * count && troubled(kills + cuts) && troubled(unlinks), "{total:?}");
 }

@@ -196,3 +196,129 @@ fn a_commit_of_much_goes_in_pieces() {
     world.until(MINUTE, |world| world.store.keys.contains_key(&last)).expect("all is stored");
     assert_eq!(world.working(), [0]);
 }
+
+/// Where all members reach the store.
+#[test]
+fn an_owner_that_is_cut_off_from_its_routers_hands_the_seat_over_without_a_gap() {
+    for seed in 0..50 {
+        let mut world = settled(seed);
+        // The second of the list does not reach them, either.
+        world.unlink(1, MINUTE);
+        world.run(Duration::from_secs(5));
+        assert_eq!(world.working(), [0]);
+        world.unlink(0, MINUTE);
+        let given = world.until(MINUTE, |world| {
+            assert!(!world.working().is_empty(), "nobody works");
+            world.working() == [2]
+        });
+        assert!(given.expect("it is taken") < Duration::from_millis(1500), "{given:?}, seed {seed}");
+    }
+}
+
+#[test]
+fn a_gateway_that_is_down_for_all_moves_nothing() {
+    for seed in 0..20 {
+        let mut world = settled(seed);
+        for outage in [100, 700, 5_000, 20_000].map(Duration::from_millis) {
+            (0..3).for_each(|member| world.unlink(member, outage));
+            world.run(outage + Duration::from_secs(5));
+            assert_eq!((world.working(), world.takeovers), (vec![0], 1), "seed {seed}, {outage:?}");
+        }
+    }
+}
+
+#[test]
+fn of_members_that_are_all_cut_off_one_takes_the_seat() {
+    for seed in 0..10 {
+        let mut world = settled(seed);
+        (0..3).for_each(|member| world.unlink(member, 10 * MINUTE));
+        world.run(Duration::from_secs(10));
+        world.kill(0, Duration::from_secs(40));
+        let taken = world.until(MINUTE, |world| world.working() == [1]).expect("the second takes the seat");
+        assert!(taken < Duration::from_secs(2), "{taken:?}, seed {seed}");
+        // The first is not better than it.
+        world.run(2 * MINUTE);
+        assert_eq!(world.working(), [1], "seed {seed}");
+    }
+}
+
+/// Also not when the owner has died, or has given it up to whoever comes first, or to it.
+#[test]
+fn a_member_that_is_cut_off_leaves_the_seat_to_one_that_is_not() {
+    let to_it = |world: &mut World| world.give_up(0, Some("bruno"));
+    let ends: [fn(&mut World); 4] =
+        [|world| world.kill(0, MINUTE), |world| world.fail(0), |world| world.give_up(0, None), to_it];
+    for seed in 0..20 {
+        for end in ends {
+            let mut world = settled(seed);
+            world.unlink(1, 2 * MINUTE);
+            world.run(Duration::from_secs(5));
+            end(&mut world);
+            let taken = world.until(MINUTE, |world| {
+                assert!(!world.working().contains(&1), "seed {seed}");
+                world.working() == [2]
+            });
+            assert!(taken.expect("the third takes it") < Duration::from_secs(1), "{taken:?}, seed {seed}");
+        }
+    }
+}
+
+/// The third says that it is there, and does not come.
+#[test]
+fn a_member_that_is_cut_off_takes_the_seat_if_nobody_comes() {
+    let mut world = settled(1);
+    world.unlink(1, 10 * MINUTE);
+    world.run(Duration::from_secs(5));
+    world.kill(2, 10 * MINUTE);
+    world.kill(0, 10 * MINUTE);
+    let taken = world.until(MINUTE, |world| world.working() == [1]).expect("it takes the seat");
+    assert!(taken < Duration::from_secs(5), "{taken:?}");
+    world.until(20 * MINUTE, |world| world.working() == [0]).expect("the first has it back");
+}
+
+/// An owner that is cut off, like all others, gives the seat to the first that is not any more, when that has lasted.
+#[test]
+fn whoever_is_connected_first_gets_the_seat() {
+    let mut world = settled(1);
+    for (member, outage) in [(0, 10), (1, 9), (2, 1)] {
+        world.unlink(member, outage * MINUTE);
+    }
+    world.run(MINUTE);
+    assert_eq!(world.working(), [0]);
+    let given = world.until(MINUTE, |world| world.working() == [2]).expect("it is given it");
+    assert!(given > Duration::from_secs(4), "its links have not lasted: {given:?}");
+    // The first gets it back as one that comes back does.
+    let back = world.until(20 * MINUTE, |world| world.working() == [0]).expect("it gets it back");
+    assert!(back > 9 * MINUTE, "{back:?}");
+}
+
+/// Each time that they last for less than it takes to settle it is longer until they count.
+#[test]
+fn links_that_come_and_go_do_not_make_the_seat_wander() {
+    for period in [1, 20, 38] {
+        let mut world = settled(1);
+        world.calm = true;
+        let periods = 900 / period;
+        for _ in 0..periods {
+            world.unlink(0, Duration::from_secs(period) / 2);
+            world.run(Duration::from_secs(period));
+        }
+        assert!(world.takeovers <= 8, "{period} s: {} times", world.takeovers);
+        world.until(40 * MINUTE, |world| world.working() == [0]).expect("it gets it back");
+    }
+}
+
+/// Of two members one is connected at a time, and never for long.
+#[test]
+fn links_that_come_and_go_in_turn_do_not_make_the_seat_wander() {
+    for period in [2, 8, 20] {
+        let mut world = settled(1);
+        world.calm = true;
+        world.unlink(2, 60 * MINUTE);
+        for turn in 0..600 / period as usize {
+            world.unlink(turn % 2, Duration::from_secs(period));
+            world.run(Duration::from_secs(period));
+        }
+        assert!(world.takeovers <= 8, "{period} s: {} times", world.takeovers);
+    }
+}

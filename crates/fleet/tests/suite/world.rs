@@ -33,6 +33,10 @@ enum Next {
     Timeout(usize, u64),
     Start(usize),
     Heal(usize),
+    /// The links of a member to its routers are lost, or there again.
+    Links(usize, bool),
+    /// It notices.
+    Notices(usize, bool),
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +63,10 @@ pub struct Member {
     pub seat: Option<Seat>,
     pub agent: Option<Agent>,
     pub cut: bool,
+    /// It reaches its routers.
+    pub linked: bool,
+    /// Until when it does not.
+    unlinked: Time,
     /// Its home agent does not come to work.
     pub broken: bool,
     /// Which life of the process; what was for an earlier one is lost.
@@ -89,10 +97,15 @@ pub struct World {
     pub takeovers: u64,
     pub cuts: u64,
     pub kills: u64,
+    pub unlinks: u64,
+    /// Home agents have less to do.
+    pub calm: bool,
 }
 
 pub const NAMES: [&str; 3] = ["anna", "bruno", "carla"];
 const ROUTERS: u64 = 40;
+/// How long a member takes at most to notice that its links are lost, or there again.
+pub const NOTICES: Duration = Duration::from_millis(400);
 
 impl World {
     pub fn new(seed: u64, config: fn(&mut SeatConfig)) -> World {
@@ -103,6 +116,8 @@ impl World {
                 seat: None,
                 agent: None,
                 cut: false,
+                linked: true,
+                unlinked: Time::ZERO,
                 broken: false,
                 life: 0,
                 watch: 0,
@@ -126,6 +141,8 @@ impl World {
             takeovers: 0,
             cuts: 0,
             kills: 0,
+            unlinks: 0,
+            calm: false,
         };
         for member in 0..NAMES.len() {
             world.at(Duration::ZERO, Next::Start(member));
@@ -215,6 +232,18 @@ impl World {
                 // A watch that was cut off is noticed to be, and begun anew.
                 self.at(way, Next::Lost(member, life));
             }
+            Next::Links(member, are_there) => {
+                // What was to end earlier does not.
+                if are_there && self.now < self.members[member].unlinked {
+                    return;
+                }
+                self.members[member].linked = are_there;
+                let notices = self.rng.duration(Duration::from_millis(1), NOTICES);
+                self.at(notices, Next::Notices(member, are_there));
+            }
+            Next::Notices(member, are_there) if self.members[member].linked == are_there => {
+                self.with(member, |seat, now| _ = seat.handle_links(now, are_there));
+            }
             Next::Asked(member, life, id, transaction) => {
                 let outcome = self.transact(transaction);
                 let way = self.way();
@@ -286,7 +315,9 @@ impl World {
         let process = self.rng.u64();
         let now = self.clock(member);
         self.members[member].life += 1;
-        self.members[member].seat = Some(Seat::new(config, process, now));
+        let mut seat = Seat::new(config, process, now);
+        seat.handle_links(now, self.members[member].linked);
+        self.members[member].seat = Some(seat);
         self.carry_out(member);
     }
 
@@ -309,6 +340,14 @@ impl World {
             self.cuts += 1;
             self.at(for_so_long, Next::Heal(member));
         }
+    }
+
+    /// The member does not reach its routers.
+    pub fn unlink(&mut self, member: usize, for_so_long: Duration) {
+        self.unlinks += 1;
+        self.members[member].unlinked = self.members[member].unlinked.max(self.now + for_so_long);
+        self.at(Duration::ZERO, Next::Links(member, false));
+        self.at(for_so_long, Next::Links(member, true));
     }
 
     fn transact(&mut self, transaction: Transaction) -> Outcome {
@@ -350,7 +389,8 @@ impl World {
     fn register(&mut self, member: usize, life: u64) {
         let router = format!("2001:db8::{:x}", self.rng.below(ROUTERS));
         let many = self.rng.below(10) == 0;
-        let again = self.rng.duration(Duration::from_millis(1), Duration::from_millis(60));
+        let seldom = if self.calm { 100 } else { 1 };
+        let again = self.rng.duration(Duration::from_millis(1), Duration::from_millis(60)) * seldom;
         let Some(agent) = self.members[member].agent.as_mut().filter(|agent| agent.life == life) else {
             return;
         };

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use carnet_fleet::SeatConfig;
+use carnet_linux::Neighbour;
 use serde::Deserialize;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::access::Files;
 use crate::etcd::Server;
+use crate::links::Wanted;
 
 const ENCRYPTED: &str = "https://";
 const CLEAR: &str = "http://";
@@ -45,6 +47,12 @@ pub struct Config {
     pub config: PathBuf,
     /// The members that may have it, the one that is to have it first.
     pub members: Vec<String>,
+    /// Interfaces without whose carriers this member reaches no routers.
+    #[serde(default)]
+    pub links: Vec<String>,
+    /// Neighbours, as `ADDRESS` or `ADDRESS%INTERFACE`, without which it reaches none.
+    #[serde(default)]
+    pub reach: Vec<String>,
 }
 
 /// Times in milliseconds.
@@ -55,6 +63,7 @@ pub struct Times {
     lease_ms: Option<u64>,
     patience_ms: Option<u64>,
     settled_ms: Option<u64>,
+    reach_ms: Option<u64>,
 }
 
 fn carnet() -> String {
@@ -74,6 +83,25 @@ fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.chars().all(|one| one.is_ascii_alphanumeric() || "-_.".contains(one))
         && !text.starts_with('.')
+}
+
+fn is_interface(text: &str) -> bool {
+    (1..=15).contains(&text.len()) && !text.chars().any(|one| one.is_whitespace() || "/:%".contains(one))
+}
+
+/// Whom to ask, with the interface that a link-local address needs.
+fn neighbour(text: &str) -> Option<Neighbour> {
+    let (address, interface) = match text.split_once('%') {
+        Some((address, interface)) => (address, Some(interface)),
+        None => (text, None),
+    };
+    let address: Ipv6Addr = address.parse().ok()?;
+    let somebody = !address.is_unspecified() && !address.is_multicast() && !address.is_loopback();
+    let there = match interface {
+        Some(interface) => is_interface(interface),
+        None => !address.is_unicast_link_local(),
+    };
+    (somebody && there).then(|| Neighbour { address, interface: interface.map(str::to_owned) })
 }
 
 /// What is before a server's name, and its name and port.
@@ -129,6 +157,16 @@ impl Config {
         for (index, member) in self.members.iter().enumerate() {
             ensure!(!self.members[..index].contains(member), "members: {member:?} is there twice");
         }
+        for link in &self.links {
+            ensure!(is_interface(link), "links: expected names of interfaces, found {link:?}");
+        }
+        for text in &self.reach {
+            ensure!(
+                neighbour(text).is_some(),
+                "reach: expected unicast addresses of IPv6, link-local ones with an interface (fe80::1%eth0), found {text:?}"
+            );
+        }
+        ensure!(self.silence() >= Duration::from_millis(100), "times: expected a reach_ms of at least 100");
         let times = self.seat();
         ensure!(
             times.beat >= Duration::from_millis(10) && times.lease >= times.beat * 4,
@@ -161,6 +199,17 @@ impl Config {
         places.into_iter().map(server).collect()
     }
 
+    /// After such a silence neighbours are missed.
+    fn silence(&self) -> Duration {
+        Duration::from_millis(self.times.reach_ms.unwrap_or(1000))
+    }
+
+    /// What is looked at.
+    pub fn links(&self) -> Wanted {
+        let reach = self.reach.iter().filter_map(|text| neighbour(text)).collect();
+        Wanted { links: self.links.clone(), reach, silence: self.silence() }
+    }
+
     /// What the seat is told.
     pub fn seat(&self) -> SeatConfig {
         let mut seat = SeatConfig::new(&self.member, self.members.clone());
@@ -173,6 +222,8 @@ impl Config {
         set(&mut seat.lease, self.times.lease_ms);
         set(&mut seat.patience, self.times.patience_ms);
         set(&mut seat.settled, self.times.settled_ms);
+        // Members miss the same neighbour within the time between two questions, which is a quarter of that.
+        seat.doubt = seat.doubt.max(self.silence() / 2);
         seat.margin = seat.margin.min(seat.lease / 4);
         seat
     }

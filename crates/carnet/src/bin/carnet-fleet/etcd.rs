@@ -3,15 +3,12 @@
 //!
 //! Keys and values are Base64 there, and 64-bit numbers are text. Whatever goes wrong with a transaction, it may
 //! have been made, unless etcd says that it does not take its token. Answers are bounded: what the store says that is longer
-//! than [`LONGEST`] is an error.
-//!
-//! A user's token is asked for when it is wanted, and kept for each server by itself: servers forget those that are not used
-//! there.
+//! than [`LONGEST`] is an error, and of what it says instead of an answer no more than [`WORDS`] characters are repeated.
+
+mod server;
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Debug, Formatter};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use base64::Engine;
@@ -27,23 +24,27 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
-use tokio_rustls::rustls::pki_types::ServerName;
 use tracing::warn;
 
-use crate::access::{self, Tls, User};
+use crate::access::{self, User};
+
+pub use server::Server;
 
 /// Keys in one answer.
 const PAGE: u32 = 1000;
 /// Octets of one answer, or of one line of a watch.
 const LONGEST: usize = 64 << 20;
+/// Octets of all keys and values of a seat, which hold some hundred thousand bindings.
+const MOST: usize = 512 << 20;
+/// Octets of an answer that says why there is none.
+const LONGEST_WHY: usize = 64 << 10;
+/// Characters of it that are told.
+const WORDS: usize = 300;
 /// How long a connection may take, with all of TLS.
 const CONNECT: Duration = Duration::from_millis(500);
 /// How long an answer to a reading may take, and one to a password, for which etcd calculates.
 const READ: Duration = Duration::from_secs(5);
-/// How long a password that was refused is not tried again.
-const REFUSED: Duration = Duration::from_secs(1);
 /// Octets of a token at most.
 const LONGEST_TOKEN: usize = 16 << 10;
 /// What etcd says of a request that it has refused for its token, before it did anything: it does not know it, has been given
@@ -56,34 +57,6 @@ const NO_USERS: &str = "etcdserver: authentication is not enabled";
 
 /// How etcd begins to refuse a certificate with a common name, where it has users: its gateway could not make use of that.
 const COMMON_NAME: &str = "CommonName of client";
-
-/// One of the store's servers.
-#[derive(Clone)]
-pub struct Server {
-    /// `host:port`
-    pub place: String,
-    tls: Option<(Arc<Tls>, ServerName<'static>)>,
-    user: Option<Arc<User>>,
-    token: Arc<Mutex<State>>,
-}
-
-/// Of the token for a server.
-#[derive(Default)]
-enum State {
-    #[default]
-    Unknown,
-    Given(Given),
-    Refused(Instant, String),
-}
-
-/// A token.
-#[derive(Clone, Default)]
-struct Given {
-    /// Each has another.
-    number: u64,
-    /// None where etcd wants none.
-    value: Option<HeaderValue>,
-}
 
 /// A connection to one.
 #[derive(Debug)]
@@ -218,50 +191,6 @@ impl Prefix {
     }
 }
 
-impl Server {
-    /// A server, which is reached by TLS or not, and asked as a user or not.
-    pub fn new(place: &str, tls: Option<(Arc<Tls>, ServerName<'static>)>, user: Option<Arc<User>>) -> Server {
-        Server { place: place.to_owned(), tls, user, token: Arc::default() }
-    }
-
-    /// A token, another one than that which is refused.
-    async fn token(&self, refused: Option<&Given>) -> anyhow::Result<Given> {
-        let Some(user) = self.user.clone() else { return Ok(Given::default()) };
-        let old = refused.map_or(0, |given| given.number);
-        if let State::Given(given) = &*self.token.lock().await
-            && given.number > old
-        {
-            return Ok(given.clone());
-        }
-        // It is asked for to the end, even if whoever wants it waits no longer: or else one who never waits long enough would
-        // never have it.
-        let server = self.clone();
-        let asked = tokio::spawn(async move {
-            let mut state = server.token.lock().await;
-            match &*state {
-                // Somebody else has asked meanwhile.
-                State::Given(given) if given.number > old => return Ok(given.clone()),
-                State::Refused(when, why) if when.elapsed() < REFUSED => bail!("{why}"),
-                _ => {}
-            }
-            let question = async { Connection::to(&server).await?.authenticate(&user).await };
-            let answer = tokio::time::timeout(READ, question).await;
-            let value = match answer.context("no answer").flatten().context("cannot have a token")? {
-                Ok(value) => value,
-                Err(why) => {
-                    let why = format!("etcd refuses the user {:?} (access.user): {why}", user.name);
-                    *state = State::Refused(Instant::now(), why.clone());
-                    bail!(why)
-                }
-            };
-            let given = Given { number: old + 1, value };
-            *state = State::Given(given.clone());
-            Ok(given)
-        });
-        asked.await?
-    }
-}
-
 impl Connection {
     /// Connects to a server.
     ///
@@ -364,10 +293,10 @@ impl Connection {
         if status.is_success() {
             return Ok(Answered::Yes(response));
         }
-        let body = whole(response).await.unwrap_or_default();
+        let body = at_most(LONGEST_WHY, response).await.unwrap_or_default();
         let said =
             serde_json::from_slice(&body).ok().and_then(|failure: Failure| failure.error.or(failure.message));
-        let why = said.unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned());
+        let why = words(said.as_deref().unwrap_or(&String::from_utf8_lossy(&body)));
         ensure!(
             !why.starts_with(COMMON_NAME),
             "expected in access.certificate a subject without a common name (CN), for etcd answers {status}: {why}"
@@ -441,9 +370,9 @@ impl Connection {
     /// When it cannot.
     pub async fn read(&mut self, prefix: &Prefix) -> anyhow::Result<Snapshot> {
         let mut snapshot = Snapshot::default();
-        let mut from = encoded(&prefix.0);
+        let (mut from, mut octets) = (prefix.0.clone().into_bytes(), 0_usize);
         loop {
-            let mut body = json!({"key": from, "range_end": prefix.end(), "limit": PAGE});
+            let mut body = json!({"key": STANDARD.encode(&from), "range_end": prefix.end(), "limit": PAGE});
             if snapshot.revision > 0 {
                 body["revision"] = json!(snapshot.revision.to_string());
             }
@@ -458,6 +387,13 @@ impl Connection {
                 ensure!(snapshot.revision > 0, "etcd's answer has no revision");
             }
             for pair in &page.kvs {
+                // They come in order: who says that there is more has to come to an end.
+                let name = STANDARD.decode(&pair.key)?;
+                ensure!(name >= from, "etcd's answer has keys that were not asked for");
+                octets += pair.key.len() + pair.value.len();
+                ensure!(octets <= MOST, "etcd has more than {MOST} octets for this seat");
+                from = name;
+                from.push(0);
                 if let Some(key) = prefix.key(&pair.key)? {
                     if key == Key::Owner {
                         snapshot.owner = pair.mod_revision.0;
@@ -465,13 +401,8 @@ impl Connection {
                     snapshot.values.push((key, decoded(&pair.value)?));
                 }
             }
-            match page.kvs.last() {
-                Some(last) if page.more => {
-                    let mut next = STANDARD.decode(&last.key)?;
-                    next.push(0);
-                    from = STANDARD.encode(next);
-                }
-                _ => return Ok(snapshot),
+            if page.kvs.is_empty() || !page.more {
+                return Ok(snapshot);
             }
         }
     }
@@ -484,7 +415,7 @@ impl Connection {
         let body = json!({"create_request": {
             "key": encoded(&prefix.0),
             "range_end": prefix.end(),
-            "start_revision": (known + 1).to_string(),
+            "start_revision": known.saturating_add(1).to_string(),
         }});
         let response =
             tokio::time::timeout(READ, self.send("/v3/watch", &body)).await.context("no answer")??;
@@ -493,6 +424,7 @@ impl Connection {
             prefix: prefix.clone(),
             body: response.into_body(),
             buffer: Vec::new(),
+            searched: 0,
         })
     }
 }
@@ -504,6 +436,8 @@ pub struct Watch {
     prefix: Prefix,
     body: Incoming,
     buffer: Vec<u8>,
+    /// So much of it has no end of a line.
+    searched: usize,
 }
 
 impl Watch {
@@ -513,15 +447,18 @@ impl Watch {
     /// When the watch has ended: it has to be begun anew, from what is read then.
     pub async fn next(&mut self) -> anyhow::Result<BTreeMap<Revision, Vec<Event>>> {
         loop {
-            if let Some(end) = self.buffer.iter().position(|octet| *octet == b'\n') {
+            let found = self.buffer[self.searched..].iter().position(|octet| *octet == b'\n');
+            if let Some(end) = found.map(|end| self.searched + end) {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                self.searched = 0;
                 let changes = self.changes(&line)?;
                 if !changes.is_empty() {
                     return Ok(changes);
                 }
                 continue;
             }
-            ensure!(self.buffer.len() < LONGEST, "etcd's watch has a line without an end");
+            self.searched = self.buffer.len();
+            ensure!(self.searched < LONGEST, "etcd's watch has a line without an end");
             let frame = self.body.frame().await.context("etcd has ended the watch")??;
             if let Ok(data) = frame.into_data() {
                 self.buffer.extend_from_slice(&data);
@@ -532,13 +469,13 @@ impl Watch {
     fn changes(&self, line: &[u8]) -> anyhow::Result<BTreeMap<Revision, Vec<Event>>> {
         let watched: Watched = serde_json::from_slice(line)?;
         let Some(found) = watched.result else {
-            bail!("etcd's watch: {}", String::from_utf8_lossy(line).trim())
+            bail!("etcd's watch: {}", words(&String::from_utf8_lossy(line)))
         };
         ensure!(
             !found.canceled,
             "etcd has ended the watch; what it has begins at {}. {}",
             found.compact_revision.0,
-            found.cancel_reason
+            words(&found.cancel_reason)
         );
         let mut changes: BTreeMap<Revision, Vec<Event>> = BTreeMap::new();
         for changed in found.events {
@@ -552,14 +489,18 @@ impl Watch {
 
 /// The whole body of an answer, if it is not too long.
 async fn whole(response: Response<Incoming>) -> anyhow::Result<Bytes> {
-    let body = http_body_util::Limited::new(response.into_body(), LONGEST);
-    let collected = body.collect().await.map_err(|error| anyhow::anyhow!("{error}"))?;
-    Ok(collected.to_bytes())
+    at_most(LONGEST, response).await
 }
 
-// Tokens are not for logs.
-impl Debug for Server {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.place)
-    }
+/// What is told of what somebody else says.
+fn words(said: &str) -> String {
+    let printable = said.trim().chars().map(|one| if one.is_control() { '\u{fffd}' } else { one });
+    printable.take(WORDS).collect()
+}
+
+/// The whole body of an answer, if it is no longer than this.
+async fn at_most(longest: usize, response: Response<Incoming>) -> anyhow::Result<Bytes> {
+    let body = http_body_util::Limited::new(response.into_body(), longest);
+    let collected = body.collect().await.map_err(|error| anyhow::anyhow!("{error}"))?;
+    Ok(collected.to_bytes())
 }

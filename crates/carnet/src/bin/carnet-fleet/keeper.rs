@@ -9,12 +9,14 @@ use carnet_fleet::{
     Event, Key, Outcome, Output, RequestId, Revision, Role, Seat, SeatConfig, Snapshot, Transaction,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::agent::{self, Agent, Recipe};
 use crate::etcd::{Connection, Prefix, Server};
+use crate::links::Verdict;
 
 /// After a home agent that has ended by itself.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -73,11 +75,19 @@ pub struct Keeper {
     process: Process,
     role: Role,
     member: String,
+    links: watch::Receiver<Verdict>,
 }
 
 impl Keeper {
-    /// A keeper that begins.
-    pub fn new(name: String, config: SeatConfig, process: u64, place: Place, recipe: Recipe) -> Keeper {
+    /// A keeper that begins, with what is known of the links.
+    pub fn new(
+        name: String,
+        config: SeatConfig,
+        process: u64,
+        place: Place,
+        recipe: Recipe,
+        links: watch::Receiver<Verdict>,
+    ) -> Keeper {
         let (transactions, to_make) = unbounded_channel();
         let (from_store, store) = unbounded_channel();
         tokio::spawn(make(name.clone(), place.clone(), config.lease, to_make, from_store.clone()));
@@ -97,6 +107,7 @@ impl Keeper {
             blind: false,
             process: Process::None(Instant::now(), None),
             role: Role::Blind,
+            links,
         }
     }
 
@@ -105,8 +116,9 @@ impl Keeper {
     }
 
     /// Until it is told to end; then gives the seat up first, and returns when there is no process any more.
-    pub async fn run(mut self, mut end: tokio::sync::watch::Receiver<bool>) {
+    pub async fn run(mut self, mut end: watch::Receiver<bool>) {
         let mut ending = false;
+        self.hear_links();
         loop {
             self.carry_out();
             if ending && !matches!(self.seat.role(), Role::Owner | Role::Leaving) {
@@ -123,6 +135,7 @@ impl Keeper {
             tokio::select! {
                 Some(news) = self.store.recv() => self.hear_store(news),
                 news = agent_news(&mut self.process) => self.hear_agent(news),
+                Ok(()) = self.links.changed() => self.hear_links(),
                 () = tokio::time::sleep_until(due.into()) => {
                     self.seat.handle_timeout(self.now());
                     self.prepare();
@@ -188,6 +201,16 @@ impl Keeper {
             }
             // Of one that was given up.
             _ => {}
+        }
+    }
+
+    fn hear_links(&mut self) {
+        let verdict = self.links.borrow_and_update().clone();
+        if self.seat.handle_links(self.now(), verdict.is_ok()) {
+            match verdict {
+                Ok(()) => info!("seat {}: routers can be reached again", self.name),
+                Err(why) => warn!("seat {}: routers cannot be reached: {why}", self.name),
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 //! second, with all bindings: `carnet_fleet` says how, and why no two ever have it.
 //!
 //! * [`config`] is the file, [`keeper`] keeps a seat.
+//! * [`links`] looks whether routers can be reached.
 //! * [`etcd`] speaks to the store, by what [`access`] has of certificates and passwords; [`agent`] speaks to the home agent's
 //!   process.
 //!
@@ -18,6 +19,7 @@ mod cli;
 mod config;
 mod etcd;
 mod keeper;
+mod links;
 #[path = "../../log.rs"]
 mod log;
 
@@ -75,7 +77,8 @@ async fn run(config: Config) -> anyhow::Result<()> {
         directory: directory.clone(),
         name: config.seat.clone(),
     };
-    let keeper = Keeper::new(config.seat.clone(), config.seat(), random()?, place, recipe);
+    let links = config.links().begin().await.context("cannot look at the links (links, reach)")?;
+    let keeper = Keeper::new(config.seat.clone(), config.seat(), random()?, place, recipe, links);
     let keeper = tokio::spawn(keeper.run(ending));
     info!("member {} is up, for the seat {}", config.member, config.seat);
     tokio::select! {

@@ -85,7 +85,7 @@ const ACCESS: &str = "[access]\nca = 'ca.pem'\ncertificate = 'member.pem'\nkey =
 
 /// A fleet whose store wants all of that.
 fn guarded() -> Option<Fleet> {
-    let fleet = Fleet::with(|bed| {
+    let fleet = Fleet::with(1, |bed| {
         let path = |name: &str| bed.scratch.path(name).display().to_string();
         files(&bed.scratch.path(""));
         let urls = format!(

@@ -366,7 +366,7 @@ impl Machines {
         let stores: Vec<String> = (0..self.store.len()).map(|one| Self::url(one, 2379)).collect();
         let text = format!(
             "member = {:?}\nstore = {stores:?}\ndirectory = \"/run/carnet-fleet-{}\"\nprogram = {:?}\n\
-             seat = \"seat{}\"\nconfig = {:?}\nmembers = {order:?}\n[times]\nsettled_ms = {SETTLED}\n",
+             seat = \"seat{}\"\nconfig = {:?}\nmembers = {order:?}\nlinks = [\"f0\", \"h0\"]\n[times]\nsettled_ms = {SETTLED}\n",
             MACHINES[member.machine],
             member.name(),
             self.programs.carnet.display().to_string(),

@@ -166,6 +166,42 @@ async fn a_transaction_that_may_have_been_made_is_not_made_again() {
     }
 }
 
+/// Whatever etcd, or what answers in its place, says instead of an answer, the log has a line of it.
+#[tokio::test]
+async fn of_what_etcd_says_instead_of_an_answer_little_is_told() {
+    for (said, told) in [
+        ("x".repeat(5000), "x".repeat(300)),
+        (format!("{{\"error\":\"{}\"}}", "y".repeat(5000)), "y".repeat(300)),
+        ("x".repeat(1 << 20), String::new()),
+        ("one\n\u{1b}[2Jtwo\n".into(), "one\u{fffd}\u{fffd}[2Jtwo".into()),
+    ] {
+        let (place, _) = Guarded { token: TOKEN, transactions: vec![(503, said)], gate: None }.begin().await;
+        let error = transacted(&place).await.expect_err("it is not known to be made").to_string();
+        assert_eq!(error, format!("etcd answers 503 Service Unavailable: {told}"));
+    }
+}
+
+/// Or else it would be read for ever, and kept.
+#[tokio::test]
+async fn keys_that_come_again_and_again_are_not_read() {
+    let prefix = Prefix::of("carnet", "north");
+    let page = |revision: &str| {
+        // "/carnet/north/owner"
+        let key = "L2Nhcm5ldC9ub3J0aC9vd25lcg==";
+        let pair = format!(r#"{{"key":"{key}","value":"e30=","mod_revision":"{revision}"}}"#);
+        (200, format!(r#"{{"header":{{"revision":"{revision}"}},"kvs":[{pair}],"more":true}}"#))
+    };
+    let transactions = vec![page("18446744073709551615"), page("7"), page("7")];
+    let (place, mut told) = Guarded { token: TOKEN, transactions, gate: None }.begin().await;
+    let mut open = Connection::to(&place.servers[0]).await.expect("a connection");
+    let error = open.read(&prefix).await.expect_err("it has no end").to_string();
+    assert_eq!(error, "etcd's answer has keys that were not asked for");
+    assert_eq!(asked_of(&mut told)[1..], ["/v3/kv/range token1", "/v3/kv/range token1"]);
+    // There is no revision after that.
+    let known = Revision::MAX;
+    assert!(open.watch(&prefix, known).await.is_ok());
+}
+
 /// A password costs etcd some work, also a wrong one; and a token that is unusable is none.
 #[tokio::test]
 async fn a_password_that_is_refused_is_not_shown_each_time() {
@@ -225,7 +261,7 @@ async fn what_a_home_agent_says_that_ends_is_not_said_of_the_next() {
         name: "north".into(),
     };
     let config = SeatConfig::new("anna", vec!["anna".into()]);
-    let mut keeper = Keeper::new("north".into(), config, 1, place, recipe.clone());
+    let mut keeper = Keeper::new("north".into(), config, 1, place, recipe.clone(), watch::channel(Ok(())).1);
     let (transactions, mut made) = unbounded_channel();
     keeper.transactions = transactions;
     keeper.carry_out();

@@ -1,0 +1,138 @@
+//! One of the store's servers, and the token of its user there.
+//!
+//! A token is asked for when it is wanted, and kept for each server by itself: servers forget those that are not used
+//! there. It is asked for by one at a time; whoever waits meanwhile has the same answer, or the same error.
+
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use hyper::header::HeaderValue;
+use tokio::sync::Mutex;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::{Connection, READ};
+use crate::access::{Tls, User};
+
+/// How long a password that was refused is not tried again.
+const REFUSED: Duration = Duration::from_secs(1);
+
+/// One of the store's servers.
+#[derive(Clone)]
+pub struct Server {
+    /// `host:port`
+    pub place: String,
+    pub(super) tls: Option<(Arc<Tls>, ServerName<'static>)>,
+    pub(super) user: Option<Arc<User>>,
+    state: Arc<Mutex<State>>,
+}
+
+/// Of the token for a server.
+#[derive(Default)]
+struct State {
+    /// The last that was given.
+    given: Given,
+    /// When there was none, and why; whether it is the user that is refused.
+    failed: Option<(Instant, bool, String)>,
+}
+
+/// A token.
+#[derive(Clone, Default)]
+pub(super) struct Given {
+    /// Each has another; 0: none.
+    number: u64,
+    /// None where etcd wants none.
+    pub(super) value: Option<HeaderValue>,
+}
+
+impl Server {
+    /// A server, which is reached by TLS or not, and asked as a user or not.
+    pub fn new(place: &str, tls: Option<(Arc<Tls>, ServerName<'static>)>, user: Option<Arc<User>>) -> Server {
+        Server { place: place.to_owned(), tls, user, state: Arc::default() }
+    }
+
+    /// A token, another one than that which is refused.
+    pub(super) async fn token(&self, refused: Option<&Given>) -> anyhow::Result<Given> {
+        let Some(user) = self.user.clone() else { return Ok(Given::default()) };
+        let old = refused.map_or(0, |given| given.number);
+        let wanted = Instant::now();
+        {
+            let state = self.state.lock().await;
+            if state.given.number > old {
+                return Ok(state.given.clone());
+            }
+        }
+        // It is asked for to the end, even if whoever wants it waits no longer: or else one who never waits long enough would
+        // never have it.
+        let server = self.clone();
+        let asked = tokio::spawn(async move {
+            let mut state = server.state.lock().await;
+            // Somebody else has asked meanwhile. All who wait behind one that has had no answer would otherwise ask, too, one
+            // after the other, and be joined by more than go.
+            if state.given.number > old {
+                return Ok(state.given.clone());
+            }
+            if let Some((when, refused, why)) = &state.failed
+                && (*when >= wanted || *refused && when.elapsed() < REFUSED)
+            {
+                bail!("{why}");
+            }
+            let question = async { Connection::to(&server).await?.authenticate(&user).await };
+            let answer = tokio::time::timeout(READ, question).await;
+            let failed = match answer.context("no answer").flatten().context("cannot have a token") {
+                Ok(Ok(value)) => {
+                    *state = State { given: Given { number: state.given.number + 1, value }, failed: None };
+                    return Ok(state.given.clone());
+                }
+                Ok(Err(why)) => (true, format!("etcd refuses the user {:?} (access.user): {why}", user.name)),
+                Err(error) => (false, format!("{error:#}")),
+            };
+            state.failed = Some((Instant::now(), failed.0, failed.1.clone()));
+            bail!(failed.1)
+        });
+        asked.await?
+    }
+}
+
+// Tokens are not for logs.
+impl Debug for Server {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join_all;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Where etcd takes connections and answers nothing, more would begin to wait than end to.
+    #[tokio::test]
+    async fn who_waits_for_a_token_that_cannot_be_had_does_not_ask_after_the_others() {
+        let listener = TcpListener::bind("[::1]:0").await.expect("a port");
+        let place = listener.local_addr().expect("an address").to_string();
+        let server = Server::new(&place, None, Some(Arc::new(User::new("north", "secret"))));
+        let taking = tokio::spawn(async move {
+            let mut taken = 0;
+            while let Ok((stream, _)) = listener.accept().await {
+                taken += 1;
+                drop(stream);
+                if taken == 2 {
+                    break;
+                }
+            }
+            taken
+        });
+        let waiting = join_all((0..20).map(|_| server.token(None))).await;
+        let errors: Vec<String> =
+            waiting.into_iter().map(|one| format!("{:#}", one.err().expect("no token"))).collect();
+        assert!(errors.iter().all(|one| one.starts_with("cannot have a token")), "{errors:?}");
+        assert!(!taking.is_finished(), "one asks for all");
+        // The next one asks again.
+        server.token(None).await.err().expect("no token");
+        assert_eq!(taking.await.expect("it counts"), 2);
+    }
+}

@@ -1,0 +1,84 @@
+//! A member that is cut off from its routers, and reaches the store: by an interface of its own, as where etcd is in a network for
+//! the machines alone.
+
+use std::fs;
+
+use super::{Fleet, PATIENT, started};
+use crate::hosts::{Host, said, seconds, wait_until};
+
+/// Where the store is.
+const STORE: &str = "http://[2001:db8:fe::1]:2379";
+
+/// Three members, each with a way of its own to the store. Whoever has the seat reaches the core, by whichever address of it.
+fn three() -> Option<Fleet> {
+    let more =
+        format!("links = ['ha0']\nreach = ['2001:db8:f0::1', '2001:db8:f4::1', '2001:db8:f5::1']\n{PATIENT}");
+    let fleet = Fleet::with(2, |bed| {
+        bed.core.ip("-6 addr add 2001:db8:fe::1/128 dev lo");
+        (STORE.to_owned(), String::new(), more)
+    })?;
+    for member in 0..3 {
+        let (core, host) = (&fleet.bed.core, fleet.host(member));
+        core.link(&format!("e{member}"), host, "e0");
+        core.ip(&format!("-6 addr add 2001:db8:e{member}::1/64 dev e{member}"));
+        host.batch(&format!(
+            "addr add 2001:db8:e{member}::2/64 dev e0
+             route add 2001:db8:fe::1 via 2001:db8:e{member}::1"
+        ));
+        host.settle();
+    }
+    fleet.bed.core.settle();
+    Some(fleet)
+}
+
+/// Nothing comes to this machine any more from its routers, nor goes there, and its interface knows nothing of it. Whoever
+/// announces routes notices, and takes its route away.
+fn silence(fleet: &Fleet, host: &Host, net: &str) {
+    let file = fleet.bed.scratch.path("silence.nft");
+    let rules = "add table netdev cut
+                 add chain netdev cut in { type filter hook ingress device ha0 priority -500; policy drop; }\n";
+    fs::write(&file, rules).expect("a file");
+    let cut = host.output(&["nft", "--file", file.to_str().expect("a path")]);
+    assert!(cut.status.success(), "{}", said(&cut));
+    for prefix in ["1", "a"] {
+        fleet.bed.core.ip(&format!("-6 route del 2001:db8:{prefix}::/64 via 2001:db8:{net}::2"));
+    }
+}
+
+#[test]
+fn a_member_that_is_cut_off_from_routers_hands_its_seat_to_one_that_is_not() {
+    let Some(fleet) = three() else { return };
+    let ([anna, bruno, carla], router) = started(&fleet);
+    let sent = router.counter("nemo.bu.sent");
+    let echo = fleet.bed.echo(100);
+    echo.flows();
+    let lost = "routers cannot be reached";
+    // Bruno does not reach his gateway, and would be the next.
+    silence(&fleet, fleet.host(1), "f4");
+    wait_until("bruno misses his gateway", seconds(20), || bruno.log().contains(lost));
+    assert!(anna.bindings().is_some(), "{}", anna.log());
+    // The carrier.
+    fleet.bed.core.ip("link set ha down");
+    wait_until("carla has the binding", seconds(20), || carla.has_the_router());
+    wait_until("anna has no home agent", seconds(20), || anna.bindings().is_none());
+    assert!(anna.log().contains("ha0 is not there, or has no carrier"), "{}", anna.log());
+    echo.flows();
+    // It comes back, and now the third does not reach her gateway: it is anna's again when her links have lasted.
+    fleet.bed.core.ip("link set ha up");
+    fleet.bed.core.settle();
+    fleet.bed.core.ip("-6 addr add 2001:db8:f0::1/64 dev ha");
+    wait_until("anna's links are back", seconds(20), || anna.log().contains("routers can be reached again"));
+    assert!(carla.bindings().is_some(), "{}", carla.log());
+    silence(&fleet, fleet.host(2), "f5");
+    for prefix in ["1", "a"] {
+        fleet.bed.core.ip(&format!("-6 route add 2001:db8:{prefix}::/64 via 2001:db8:f0::2"));
+    }
+    wait_until("anna has the binding", seconds(40), || anna.has_the_router());
+    assert!(carla.log().contains("nobody in reach has answered"), "{}", carla.log());
+    echo.flows();
+    let report = echo.stop();
+    println!("the longest silence: {:?}", report.silence);
+    // Nobody has registered anew, and Bruno never had it.
+    assert_eq!(router.counter("nemo.bu.sent"), sent);
+    assert!(!bruno.log().contains("starts the home agent"), "{}", bruno.log());
+}

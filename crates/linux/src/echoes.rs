@@ -1,0 +1,158 @@
+//! Whether neighbours answer: ICMPv6 Echo (RFC 4443 4.1, 4.2), which every node answers.
+//!
+//! A reply counts that comes from one of them and has the random data of this socket, in answer to one of its latest requests:
+//! who does not see the requests cannot say that somebody lives. Needs `CAP_NET_RAW`. The kernel makes and checks the checksums
+//! of such a socket.
+//!
+//! Neighbour Discovery alone would not do: its state is renewed only when there are packets, and these are as good as any.
+
+use std::io;
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::os::fd::AsRawFd;
+
+use carnet_wire::icmpv6::types;
+use nix::net::if_::if_nametoindex;
+use nix::sys::socket::{SockaddrIn6, recvfrom};
+use socket2::{Domain, Protocol, SockFilter, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::clock::random;
+use crate::error::{Error, Result};
+use crate::readable::watch;
+
+/// Octets of data.
+const DATA: usize = 16;
+/// Type, code, checksum, identifier and sequence number.
+const HEADER: usize = 8;
+/// A reply counts to one of so many requests.
+const LATEST: u16 = 8;
+
+/// Somebody who is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its address.
+    pub address: Ipv6Addr,
+    /// By which interface, for a link-local address.
+    pub interface: Option<String>,
+}
+
+/// Requests to all of them, and their replies.
+#[derive(Debug)]
+pub struct Echoes {
+    neighbours: Vec<Neighbour>,
+    socket: AsyncFd<socket2::Socket>,
+    identifier: [u8; 2],
+    data: [u8; DATA],
+    /// Of the latest requests.
+    sequence: u16,
+}
+
+impl Echoes {
+    /// Asks these, in the network namespace of the calling thread, which must be one of a tokio runtime.
+    ///
+    /// # Errors
+    /// When the kernel gives no such socket.
+    pub fn open(neighbours: Vec<Neighbour>) -> Result<Echoes> {
+        let failed = |error: io::Error| Error::kernel("open a socket for ICMPv6 Echo (CAP_NET_RAW)", error);
+        let identifier = random::<2>().map_err(failed)?;
+        let socket = socket2::Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        socket.attach_filter(&replies_to(identifier)).map_err(failed)?;
+        Ok(Echoes {
+            neighbours,
+            socket: watch(socket).map_err(failed)?,
+            identifier,
+            data: random().map_err(failed)?,
+            sequence: 0,
+        })
+    }
+
+    /// Sends a request to each. What cannot be sent is not answered.
+    pub fn ask(&mut self) {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut request = [0; HEADER + DATA];
+        request[0] = types::ECHO_REQUEST;
+        request[4..6].copy_from_slice(&self.identifier);
+        request[6..8].copy_from_slice(&self.sequence.to_be_bytes());
+        request[HEADER..].copy_from_slice(&self.data);
+        for neighbour in &self.neighbours {
+            // An interface may be made anew, with another number.
+            let index = match &neighbour.interface {
+                None => Some(0),
+                Some(name) => if_nametoindex(name.as_str()).ok(),
+            };
+            if let Some(index) = index {
+                let to = SocketAddrV6::new(neighbour.address, 0, 0, index);
+                let _ = self.socket.get_ref().send_to(&request, &to.into());
+            }
+        }
+    }
+
+    /// Waits for a reply that counts. Safe to cancel.
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub async fn answered(&self) -> io::Result<()> {
+        let mut message = [0; HEADER + DATA + 1];
+        loop {
+            let read = self.socket.async_io(Interest::READABLE, |socket| {
+                // What is longer is cut off, and too long nevertheless.
+                let (length, from) = recvfrom::<SockaddrIn6>(socket.as_raw_fd(), &mut message)?;
+                Ok((length, from.map(|from| from.ip())))
+            });
+            match read.await {
+                Ok((length, Some(from))) => {
+                    if message.get(..length).is_some_and(|message| self.is_answer(from, message)) {
+                        return Ok(());
+                    }
+                }
+                Ok((_, None)) => {}
+                // What ICMPv6 says of a request that did not arrive.
+                Err(error) if is_of_a_request(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn is_answer(&self, from: Ipv6Addr, message: &[u8]) -> bool {
+        let Some((&[kind, code, _, _, a, b, c, d], data)) = message.split_first_chunk::<HEADER>() else {
+            return false;
+        };
+        (kind, code) == (types::ECHO_REPLY, 0)
+            && [a, b] == self.identifier
+            && self.sequence.wrapping_sub(u16::from_be_bytes([c, d])) < LATEST
+            && data == self.data
+            && self.neighbours.iter().any(|neighbour| neighbour.address == from)
+    }
+}
+
+fn is_of_a_request(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::ECONNREFUSED
+                | libc::EACCES
+                | libc::EPROTO
+                | libc::EMSGSIZE
+        )
+    )
+}
+
+/// A filter that lets replies with this identifier pass, so that nobody else's packets wake anybody.
+fn replies_to(identifier: [u8; 2]) -> [SockFilter; 6] {
+    const LOAD_OCTET: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
+    const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
+    const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    [
+        SockFilter::new(LOAD_OCTET, 0, 0, 0),
+        SockFilter::new(JUMP_EQUAL, 0, 3, u32::from(types::ECHO_REPLY)),
+        SockFilter::new(LOAD_HALF, 0, 0, 4),
+        SockFilter::new(JUMP_EQUAL, 0, 1, u32::from(u16::from_be_bytes(identifier))),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+        SockFilter::new(RETURN, 0, 0, 0),
+    ]
+}

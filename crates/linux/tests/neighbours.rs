@@ -1,0 +1,77 @@
+//! Carriers, and neighbours that answer.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use carnet_linux::{Carriers, Echoes, Neighbour};
+use common::*;
+use tokio::time::timeout;
+
+const LONG: Duration = Duration::from_secs(30);
+
+#[test]
+fn a_carrier_that_goes_is_noticed() {
+    in_namespace(|_scratch| async {
+        let peer = Peer::new();
+        let mut carriers = Carriers::open(vec!["lo".into(), "r0".into()]).unwrap();
+        let mut until = async |wanted: Option<&str>| {
+            while carriers.missing().unwrap() != wanted {
+                timeout(LONG, carriers.changed()).await.expect("news").unwrap();
+            }
+        };
+        until(Some("r0")).await;
+        peer.link("r0", "p0");
+        until(None).await;
+        peer.run(|| ip("link set p0 down"));
+        until(Some("r0")).await;
+        peer.run(|| ip("link set p0 up"));
+        until(None).await;
+        ip("link set r0 down");
+        until(Some("r0")).await;
+        ip("link set r0 up");
+        until(None).await;
+        ip("link del r0");
+        until(Some("r0")).await;
+    });
+}
+
+#[test]
+fn a_neighbour_that_answers_is_heard_and_nobody_else() {
+    in_namespace(|_scratch| async {
+        let peer = Peer::new();
+        peer.link("r0", "p0");
+        ip("-6 addr add 2001:db8::1/64 dev r0 nodad");
+        peer.run(|| ip("-6 addr add 2001:db8::2/64 dev p0 nodad"));
+        peer.run(|| ip("-6 addr add fe80::2/64 dev p0 nodad"));
+        ip("-6 addr add fe80::1/64 dev r0 nodad");
+        let neighbour = |address: &str, interface: Option<&str>| Neighbour {
+            address: address.parse().unwrap(),
+            interface: interface.map(str::to_owned),
+        };
+        // Neither one that is not there, nor one that is asked by an interface which is not.
+        let silent = [neighbour("2001:db8::3", None), neighbour("fe80::2", Some("r9"))];
+        for (asked, answers) in [
+            (vec![neighbour("2001:db8::2", None)], true),
+            (vec![neighbour("fe80::2", Some("r0"))], true),
+            ([&silent[..], &[neighbour("2001:db8::2", None)]].concat(), true),
+            (silent.to_vec(), false),
+        ] {
+            let mut echoes = Echoes::open(asked.clone()).unwrap();
+            // Another one's answers are not heard, which come meanwhile.
+            let mut other = Echoes::open(vec![neighbour("2001:db8::2", None)]).unwrap();
+            let answered = timeout(if answers { LONG } else { Duration::from_millis(300) }, async {
+                loop {
+                    echoes.ask();
+                    other.ask();
+                    if timeout(Duration::from_millis(50), echoes.answered()).await.is_ok() {
+                        return;
+                    }
+                }
+            });
+            assert_eq!(answered.await.is_ok(), answers, "{asked:?}");
+            timeout(LONG, other.answered()).await.unwrap().unwrap();
+        }
+    });
+}
