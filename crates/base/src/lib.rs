@@ -6,6 +6,7 @@
 
 mod endpoint;
 pub mod hex;
+mod key;
 mod limiter;
 mod link;
 pub mod parts;
@@ -17,6 +18,7 @@ mod time;
 mod timer;
 
 pub use endpoint::{Endpoint, ParseEndpointError};
+pub use key::Key;
 pub use limiter::RateLimiter;
 pub use link::{Address, Interface, LinkMessage};
 pub use queue::next_of;

@@ -19,7 +19,7 @@ const HOME: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x1234);
 const CARE_OF: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf1, 0, 0, 0, 0, 0x10);
 
 fn association() -> SecurityAssociation {
-    SecurityAssociation { spi: 300, key: [7; 16], replay: ReplayProtection::Sequence }
+    SecurityAssociation { spi: 300, key: [7; 16].into(), replay: ReplayProtection::Sequence }
 }
 
 fn binding_update(sequence: u16) -> Vec<u8> {

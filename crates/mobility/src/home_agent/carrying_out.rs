@@ -138,12 +138,15 @@ impl HomeAgent {
 
     /// Keeps what holds off replays, for nodes that have a key.
     fn remember(&mut self, request: &Request) {
-        let authenticated =
-            self.config.node(request.home_address).is_some_and(|n| n.authentication.association().is_some());
-        if authenticated {
-            let replay = self.replay.entry(request.home_address).or_default();
-            replay.sequence = Some(request.sequence);
-            replay.timestamp = request.timestamp.or(replay.timestamp);
+        let Some(node) = self.config.node(request.home_address) else { return };
+        if node.authentication.association().is_none() {
+            return;
+        }
+        let replay = self.replay.entry(request.home_address).or_default();
+        replay.sequence = Some(request.sequence);
+        replay.timestamp = request.timestamp.or(replay.timestamp);
+        if let Some(spi) = request.spi.filter(|_| node.authentication.has_several()) {
+            self.spis.insert(request.home_address, spi);
         }
     }
 

@@ -165,6 +165,8 @@ enum Timer {
 pub struct HomeAgent {
     config: HomeAgentConfig,
     replay: HashMap<Ipv6Addr, Replay>,
+    /// The SPI that a node with several keys has used last.
+    spis: BTreeMap<Ipv6Addr, u32>,
     cache: BindingCache,
     home_link: Option<HomeLink>,
     /// Requests that wait for duplicate address detection.
@@ -205,6 +207,7 @@ impl HomeAgent {
         }
         HomeAgent {
             replay: HashMap::new(),
+            spis: BTreeMap::new(),
             cache: BindingCache::new(&config.nodes),
             home_link: config.home_link.clone().map(|name| HomeLink::new(name, Some(config.address))),
             testing: BTreeMap::new(),

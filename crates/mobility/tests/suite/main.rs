@@ -19,6 +19,7 @@ mod agent_flood;
 mod agent_flows;
 mod agent_heartbeat;
 mod agent_home_link;
+mod agent_keys;
 mod agent_messages;
 mod agent_multiple;
 mod agent_multiple_life;
