@@ -43,7 +43,7 @@ pub enum Authentication {
     SharedKey(SecurityAssociation),
     /// The same, with a key that is made from this one and the home agent's address; see [`Authentication::with`].
     PerAgent(SecurityAssociation),
-    /// The same with several keys, while one takes the place of another.
+    /// The same with several keys, while one takes the place of another; or with one that is to stay where it is in memory.
     SharedKeys(Box<SharedKeys>),
     /// By a security association of IPsec between home address and home agent (RFC 4877), which is the kernel's.
     Ipsec,

@@ -71,6 +71,17 @@ impl Auth {
         }
     }
 
+    pub(super) fn wipe_keys(&mut self) {
+        match self {
+            Auth::None | Auth::Ipsec => {}
+            Auth::Mac(mac) => mac.key.wipe(),
+            Auth::Changing(changing) => {
+                changing.mac.key.wipe();
+                changing.former.iter_mut().for_each(|former| former.key.wipe());
+            }
+        }
+    }
+
     /// The keys that are accepted beside it.
     pub fn former(&self) -> &[FormerKey] {
         match self {

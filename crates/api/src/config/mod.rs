@@ -419,6 +419,13 @@ impl Config {
         }
     }
 
+    /// Makes zeros of all keys: whoever has made a station of it needs them no more.
+    pub fn wipe_keys(&mut self) {
+        let nodes = self.home_agent.iter_mut().flat_map(|agent| &mut agent.mobile_routers);
+        let own = self.mobile_router.iter_mut().map(|router| &mut router.auth);
+        nodes.map(|router| &mut router.auth).chain(own).for_each(Auth::wipe_keys);
+    }
+
     /// Whether messages come and go under IPsec.
     pub fn has_ipsec(&self) -> bool {
         let routers =
