@@ -20,6 +20,7 @@
 //! Left out: IPv4 home addresses (asked for, they are refused), simultaneous binding to the home link (status 169),
 //! Binding Refresh Advice (the state survives restarts instead), key management mobility (the K flag is always answered with 0).
 
+mod admission;
 mod answers;
 mod binding_cache;
 mod care_of_address;
@@ -53,6 +54,7 @@ use carnet_wire::mobility::{BindingError, Message, message_type};
 use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
+use admission::{Admission, Shares};
 pub use binding_cache::{Binding, BindingCache, BindingState, FormerPath, MAX_BINDINGS, Stay};
 use carrying_out::Tested;
 use drain::Drain;
@@ -180,6 +182,9 @@ pub struct HomeAgent {
     strangers: RateLimiter,
     /// Refusals, by home address.
     limits: BTreeMap<Ipv6Addr, Box<Limits>>,
+    /// Binding Updates before they are looked into, and when they are authentic.
+    admission: Admission,
+    shares: Shares,
     conflict_warnings: RateLimiter,
     silence: Silence,
     /// RFC 5847 3.2.
@@ -217,6 +222,8 @@ impl HomeAgent {
             binding_errors: RateLimiter::new(50, Duration::from_millis(10)),
             strangers: RateLimiter::new(20, Duration::from_millis(50)),
             limits: BTreeMap::new(),
+            admission: Admission::new(0),
+            shares: Shares::default(),
             conflict_warnings: RateLimiter::new(1, Duration::from_secs(60)),
             silence: Silence::default(),
             restart_counter: 0,
@@ -235,6 +242,11 @@ impl HomeAgent {
     /// The same with a source of randomness of its own: for the order of equal home agents, and for sequence numbers.
     pub fn with_rng(self, rng: Rng) -> Self {
         HomeAgent { rng, ..self }
+    }
+
+    /// The same with a secret that decides which sources of Binding Updates share a place where they are counted.
+    pub fn with_secret(self, secret: u64) -> Self {
+        HomeAgent { admission: Admission::new(secret), ..self }
     }
 
     /// Takes over from the home agent that this one takes the place of, with another configuration, what the operator has
@@ -258,6 +270,7 @@ impl HomeAgent {
                 self.revocations.insert(home_address, revocation);
             }
         }
+        self.shares = old.shares;
         self.limits = old.limits;
         self.limits.retain(|home_address, _| self.config.node(*home_address).is_some());
     }

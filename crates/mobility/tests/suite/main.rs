@@ -27,6 +27,7 @@ mod agent_notices;
 mod agent_prefixes;
 mod agent_registration;
 mod agent_restart;
+mod agent_shares;
 mod faults;
 mod home_network;
 mod hostile;
