@@ -86,7 +86,7 @@ fn bench(criterion: &mut Criterion) {
             let header = Header::parse(packet).expect("a header");
             let extensions = Extensions::parse(packet).expect("extensions");
             let message = MobilityMessage::new(packet, &header, &extensions).expect("a message");
-            now = now + Duration::from_millis(200);
+            now += Duration::from_millis(200);
             agent.handle_message(now, WallTime::default(), message).expect("accepted");
             while let Some(output) = agent.poll_output() {
                 black_box(output);
@@ -116,7 +116,7 @@ fn bench(criterion: &mut Criterion) {
     {
         group.bench_function(name, |b| {
             b.iter(|| {
-                now = now + interval;
+                now += interval;
                 let header = Header::parse(&forged).expect("a header");
                 let extensions = Extensions::parse(&forged).expect("extensions");
                 let message = MobilityMessage::new(&forged, &header, &extensions).expect("a message");

@@ -1,6 +1,6 @@
 //! The home agent (RFC 6275 section 10, RFC 3963 section 6), without I/O.
 //!
-//! `request` reads Binding Updates; `registration` judges them, with `identifiers` for several care-of addresses
+//! `request` reads Binding Updates; `admission` bounds how many are looked into; `registration` judges them, with `identifiers` for several care-of addresses
 //! (RFC 5648), `care_of_address` for IPv4 (RFC 5555) and `flows` for flow bindings (RFC 6089). `carrying_out` does
 //! what the verdict says, `binding_cache` keeps what was accepted and `stored` what of it survives a restart.
 //! `home_link` and `defence` speak Neighbor Discovery for nodes that are away, `answers` puts into packets what is
