@@ -30,12 +30,12 @@ may() { # CRATE ALLOWED...
     case " $* " in *" $found "*) ;; *) complain "$crate depends on $found, expected only: $*" ;; esac
   done
 }
-may carnet-base rand_chacha serde
+may carnet-base rand_chacha serde zeroize
 may carnet-wire carnet-base ipnet serde thiserror
-may carnet-mobility carnet-base carnet-wire foldhash hmac sha1 ipnet serde thiserror
+may carnet-mobility carnet-base carnet-wire foldhash hmac sha1 ipnet serde thiserror zeroize
 may carnet-geonet carnet-base carnet-wire serde thiserror
 may carnet-its carnet-base carnet-geonet carnet-wire foldhash thiserror
-may carnet-security aws-lc-rs bp256 bp384 carnet-base carnet-geonet carnet-its carnet-wire ecdsa p256 p384 sha2 thiserror
+may carnet-security aws-lc-rs bp256 bp384 carnet-base carnet-geonet carnet-its carnet-wire ecdsa p256 p384 sha2 thiserror zeroize
 may carnet-fleet carnet-base serde serde_json
 may carnet-station carnet-base carnet-geonet carnet-its carnet-mobility carnet-security carnet-wire foldhash ipnet serde serde_json thiserror
 may carnet-api carnet-base ipnet serde serde_json thiserror toml

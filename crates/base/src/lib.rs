@@ -7,6 +7,7 @@
 mod endpoint;
 mod few;
 pub mod hex;
+mod key;
 mod limiter;
 mod link;
 pub mod parts;
@@ -19,6 +20,7 @@ mod timer;
 
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use few::Few;
+pub use key::Key;
 pub use limiter::RateLimiter;
 pub use link::{Address, Interface, LinkMessage};
 pub use queue::next_of;

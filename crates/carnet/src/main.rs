@@ -37,16 +37,21 @@ use std::process::ExitCode;
 use anyhow::Context;
 use carnet_api::config::Config;
 use carnet_api::model::{HandoverRequest, RevokeRequest};
+use carnet_linux::WipingAllocator;
 use clap::Parser;
 use serde_json::Value;
 
 use cli::{Cli, Command};
 use client::{Client, SOCKET_DIRECTORY};
 
+/// Wipes what it frees while keys are read.
+#[global_allocator]
+static ALLOCATOR: WipingAllocator = WipingAllocator;
+
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Check { config } => return check::check(&config),
-        Command::Run { config: path, log, store } => match Config::load(&path) {
+        Command::Run { config: path, log, store } => match run::load(&path) {
             Ok(config) => match log::start(log.as_deref()) {
                 Ok(()) => run(config, &path, store.as_deref()),
                 Err(error) => {
@@ -78,7 +83,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(config: Config, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
+fn run(config: Box<Config>, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
     runtime()?.block_on(run::run(config, path, store))
 }
 

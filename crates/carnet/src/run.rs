@@ -16,14 +16,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use carnet_api::config::{Config, Sandbox};
+use carnet_api::config::{Config, ConfigErrors, Sandbox};
 use carnet_api::model;
 use carnet_base::{RateLimiter, Rng, Seed, Time, parts};
 use carnet_linux::sandbox::{self, Held, Plan, with_files_alone};
 use carnet_linux::signal::Signals;
 use carnet_linux::{
     Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, Protected, TunnelIo,
-    TunnelReader, TunnelWriter, clock, geonet_path,
+    TunnelReader, TunnelWriter, clock, geonet_path, with_secrets,
 };
 use carnet_station::forwarding::packet::PacketBuffer;
 use carnet_station::io::{Command, Event, Input, Kept, Output};
@@ -61,11 +61,19 @@ const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
 const REQUESTS: usize = 64;
 const EVENTS: usize = 1024;
 
+/// Reads a config, and leaves nothing of its keys but what is in it.
+///
+/// # Errors
+/// What is wrong in the file.
+pub fn load(path: &Path) -> Result<Box<Config>, ConfigErrors> {
+    with_secrets(|| Config::load(path).map(Box::new))
+}
+
 /// Runs a station until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// When it cannot start, or the kernel's side breaks; whatever had been set up is removed before.
-pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
+pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
     if let Some(store) = store {
         // In its place: nothing is forgotten.
         config.station.state_dir = store.parent().map(Path::to_owned);
@@ -140,7 +148,9 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
     if let Some(warning) = warning {
         warn!("{warning}");
     }
-    let mut runner = Runner::new(config, platform, geonet, seed, (state, kept))?;
+    // In the heap: where it is moved to it would leave a mobile router's key.
+    let mut runner =
+        with_secrets(|| Runner::new(config, platform, geonet, seed, (state, kept)).map(Box::new))?;
     runner.upper_tester = upper_tester;
     (runner.plan, runner.sandbox) = (plan, sandbox);
     let data_path = runner.platform.as_ref().map(Platform::path);
@@ -263,7 +273,7 @@ pub async fn run(mut config: Config, path: &Path, store: Option<&Path>) -> anyho
                 Ok(())
             }
             _ = hangup.recv() => {
-                runner.reload(path);
+                with_secrets(|| runner.reload(path));
                 protected = runner.protected();
                 let wanted = settings::signals(&runner.config);
                 if wanted != sources {
@@ -400,7 +410,8 @@ fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> 
 
 /// The station and what carries out its outputs.
 struct Runner {
-    config: Config,
+    /// Without its keys: those that are needed the station has.
+    config: Box<Config>,
     station: Station,
     /// `None` where the station does GeoNetworking alone; then there is no tunnel device either.
     platform: Option<Platform>,
@@ -432,7 +443,7 @@ struct Runner {
 
 impl Runner {
     fn new(
-        config: Config,
+        mut config: Box<Config>,
         platform: Option<Platform>,
         geonet: Option<Geonet>,
         seed: Seed,
@@ -452,6 +463,7 @@ impl Runner {
         }
         let recorder = Recorder::create(config.station.record.as_deref(), &header)?;
         let station_config = settings::station(&config, geonet.as_ref().and_then(Geonet::address));
+        config.wipe_keys();
         let known: Vec<_> = header.state.home_agent.iter().map(|node| node.home_address).collect();
         let rng = Rng::from_seed(header.seed);
         let mut station = Station::new(station_config, header.state, rng, header.time, header.wall);

@@ -84,7 +84,7 @@ fn station(text: &str, address: GnAddress) -> StationConfig {
     let router = config.mobile_router.iter_mut().map(|router| &mut router.router.authentication);
     for authentication in agent.map(|node| &mut node.authentication).chain(router) {
         if let Authentication::SharedKey(association) = authentication {
-            association.key = KEY;
+            association.key = KEY.into();
         }
     }
     config
@@ -499,7 +499,7 @@ fn sign(packet: &mut [u8]) {
         Some(&message_type::BINDING_ACKNOWLEDGEMENT) => (header.destination, destination),
         _ => (alternate(octets).unwrap_or(header.source), source),
     };
-    let association = SecurityAssociation { spi: SPI, key: KEY, replay: ReplayProtection::Sequence };
+    let association = SecurityAssociation { spi: SPI, key: KEY.into(), replay: ReplayProtection::Sequence };
     association.sign(octets, care_of, home);
     set_checksum(octets, source, destination);
 }

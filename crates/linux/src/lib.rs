@@ -48,6 +48,7 @@ mod undo;
 #[cfg(panic = "abort")]
 mod unwinder;
 pub mod virtual_link;
+mod wiping;
 
 pub use alarm::Alarm;
 pub use carriers::Carriers;
@@ -64,6 +65,7 @@ pub use privileges::missing_for_bpf;
 pub use protected::{Protected, ProtectedMessage, prepare as prepare_ipsec};
 pub use sandbox::with_umask;
 pub use tunnel::{Queue, TunnelIo, TunnelReader, TunnelWriter};
+pub use wiping::{WipingAllocator, with_secrets};
 
 /// The origin that carnet's routes and rules bear (`ip route show proto 135`): the Mobility Header's
 /// protocol number, which no routing daemon has claimed.

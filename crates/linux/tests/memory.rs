@@ -74,7 +74,7 @@ fn home_agent() -> HomeAgentConfig {
         prefixes: vec![prefix(number)],
         authentication: Authentication::SharedKey(SecurityAssociation {
             spi: 300,
-            key: [7; 16],
+            key: [7; 16].into(),
             replay: ReplayProtection::Sequence,
         }),
     };
@@ -97,6 +97,7 @@ fn bindings() -> Vec<StoredBinding> {
         home_address: address(0x2001_0db9, number),
         sequence: Some(1),
         timestamp: None,
+        spi: None,
         registration: Some(StoredRegistration {
             since: None,
             bid: None,

@@ -19,7 +19,7 @@ const HOME: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x1234);
 const CARE_OF: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf1, 0, 0, 0, 0, 0x10);
 
 fn association() -> SecurityAssociation {
-    SecurityAssociation { spi: 300, key: [7; 16], replay: ReplayProtection::Sequence }
+    SecurityAssociation { spi: 300, key: [7; 16].into(), replay: ReplayProtection::Sequence }
 }
 
 fn binding_update(sequence: u16) -> Vec<u8> {
@@ -69,6 +69,8 @@ fn bench(criterion: &mut Criterion) {
     // Every sequence number once: each is newer than the one before, around and around.
     let updates: Vec<Vec<u8>> = (0..=u16::MAX).map(binding_update).collect();
     let mut next = updates.iter().cycle();
+    // A node has no more than its share.
+    let mut now = Time::ZERO;
     let mut group = criterion.benchmark_group("home agent");
     group.throughput(Throughput::Elements(1));
     group.bench_function("MAC only", |b| {
@@ -84,12 +86,47 @@ fn bench(criterion: &mut Criterion) {
             let header = Header::parse(packet).expect("a header");
             let extensions = Extensions::parse(packet).expect("extensions");
             let message = MobilityMessage::new(packet, &header, &extensions).expect("a message");
-            agent.handle_message(Time::ZERO, WallTime::default(), message).expect("accepted");
+            now += Duration::from_millis(200);
+            agent.handle_message(now, WallTime::default(), message).expect("accepted");
             while let Some(output) = agent.poll_output() {
                 black_box(output);
             }
         });
     });
+    // Somebody without the key, from where nobody is bound: as long as it is comfortable, and beyond that.
+    let forged = {
+        let mut message = Builder::binding_update(1, BindingUpdateFlags::default(), 15)
+            .option(&MobilityOption::AlternateCareOfAddress(AGENT))
+            .option(&association().blank_option())
+            .finish();
+        let (source, home_address) = (Ipv6Addr::new(0x2001, 0xdb8, 0xbad, 0, 0, 0, 0, 1), Some(HOME));
+        let mobility_header = &mut message;
+        ControlPacket {
+            source,
+            destination: AGENT,
+            hop_limit: 64,
+            home_address,
+            routing_home_address: None,
+            mobility_header,
+        }
+        .emit()
+    };
+    for (name, interval) in
+        [("forged and verified", Duration::from_millis(1)), ("forged, of a flood", Duration::ZERO)]
+    {
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                now += interval;
+                let header = Header::parse(&forged).expect("a header");
+                let extensions = Extensions::parse(&forged).expect("extensions");
+                let message = MobilityMessage::new(&forged, &header, &extensions).expect("a message");
+                black_box(agent.handle_message(now, WallTime::default(), message)).expect_err("forged");
+                while let Some(output) = agent.poll_output() {
+                    black_box(output);
+                }
+            });
+        });
+    }
     group.finish();
 }
 

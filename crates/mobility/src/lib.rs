@@ -48,7 +48,7 @@ pub use message::MobilityMessage;
 pub use mnpp::Mnpp;
 pub use mobile_router::MobileRouter;
 pub use nesting::Nesting;
-pub use security::{Authentication, ReplayProtection, SecurityAssociation};
+pub use security::{Authentication, ReplayProtection, SecurityAssociation, SharedKeys};
 pub use sequence::is_newer;
 
 /// The port of IPv6 in UDP (RFC 5555 8), at both ends as far as no NAT changes it.

@@ -13,17 +13,24 @@
 //! so [`Authentication::PerAgent`] makes one for each of them from a common key: nothing in the messages is other than in
 //! RFC 4285, and there is nothing to negotiate that could be talked down.
 //!
+//! A key is changed without anybody noticing by having two for a while: the message names its association by the SPI, so the
+//! home agent takes the new one beside the old one before the node has it, and drops the old one after that
+//! ([`Authentication::SharedKeys`]). What holds off replays is the node's and not the key's: a message that was recorded under
+//! one key is as old under the others.
+//!
 //! Left out: the MN-AAA option (subtype 2), which needs a AAA server.
 
-use std::fmt;
 use std::net::Ipv6Addr;
+use std::slice;
 use std::time::Duration;
 
+use carnet_base::Key;
 use carnet_wire::mobility::authentication::MN_HA_DATA_LEN;
 use carnet_wire::mobility::options::MN_HA;
 use carnet_wire::mobility::{AuthenticationField, MobilityOption, authentication_field};
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
+use zeroize::Zeroizing;
 
 use crate::MobilityDrop;
 
@@ -36,19 +43,65 @@ pub enum Authentication {
     SharedKey(SecurityAssociation),
     /// The same, with a key that is made from this one and the home agent's address; see [`Authentication::with`].
     PerAgent(SecurityAssociation),
+    /// The same with several keys, while one takes the place of another; or with one that is to stay where it is in memory.
+    SharedKeys(Box<SharedKeys>),
     /// By a security association of IPsec between home address and home agent (RFC 4877), which is the kernel's.
     Ipsec,
 }
 
+/// Several security associations of a node, told apart by their SPIs (RFC 4285 5.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedKeys {
+    /// The one that a mobile node signs with, before those that are accepted beside it. No two have one SPI, and all have the
+    /// same replay protection.
+    pub associations: Vec<SecurityAssociation>,
+    /// Whether they are common keys as in [`Authentication::PerAgent`].
+    pub per_agent: bool,
+}
+
 impl Authentication {
-    /// The security association, if there is one. Of [`Authentication::PerAgent`] it is one that nobody uses, so that what
-    /// was forgotten to be made with [`Self::with`] is refused and not believed.
-    pub fn association(&self) -> Option<&SecurityAssociation> {
+    /// The security associations, that first which is signed with; none without a key. Of [`Authentication::PerAgent`] they are
+    /// such as nobody uses, so that what was forgotten to be made with [`Self::with`] is refused and not believed.
+    pub fn associations(&self) -> &[SecurityAssociation] {
         match self {
-            Authentication::None | Authentication::Ipsec => None,
+            Authentication::None | Authentication::Ipsec => &[],
             Authentication::SharedKey(association) | Authentication::PerAgent(association) => {
-                Some(association)
+                slice::from_ref(association)
             }
+            Authentication::SharedKeys(keys) => &keys.associations,
+        }
+    }
+
+    /// The security association that is signed with, if there is one.
+    pub fn association(&self) -> Option<&SecurityAssociation> {
+        self.associations().first()
+    }
+
+    /// The security association with this SPI; where there is none that has it, the one that is signed with.
+    pub(crate) fn association_of(&self, spi: Option<u32>) -> Option<&SecurityAssociation> {
+        let named = self.associations().iter().find(|association| Some(association.spi) == spi);
+        named.or(self.association())
+    }
+
+    /// Whether there are several keys, one of which is to go.
+    pub fn has_several(&self) -> bool {
+        self.associations().len() > 1
+    }
+
+    /// Checks the MAC of a received message, in constant time, by the association whose SPI it has; what has no key lets
+    /// everything pass.
+    ///
+    /// # Errors
+    /// Those of [`SecurityAssociation::verify`].
+    pub fn verify(
+        &self,
+        message: &[u8],
+        care_of_address: Ipv6Addr,
+        home_address: Ipv6Addr,
+    ) -> Result<(), MobilityDrop> {
+        match self.associations() {
+            [] => Ok(()),
+            associations => verify(associations, message, care_of_address, home_address),
         }
     }
 
@@ -72,29 +125,35 @@ impl Authentication {
     #[must_use]
     pub fn with(&self, home_agent: Ipv6Addr) -> Authentication {
         match self {
-            Authentication::PerAgent(common) => Authentication::SharedKey(SecurityAssociation {
-                key: key_of(&common.key, home_agent),
-                ..common.clone()
-            }),
+            Authentication::PerAgent(common) => Authentication::SharedKey(common.made_for(home_agent)),
+            Authentication::SharedKeys(keys) if keys.per_agent => {
+                let made = keys.associations.iter().map(|common| common.made_for(home_agent));
+                let made = SharedKeys { associations: made.collect(), per_agent: false };
+                Authentication::SharedKeys(Box::new(made))
+            }
             other => other.clone(),
         }
     }
 
-    /// Whether a recording of what was said to one home agent is nothing to another that has the same of the node.
-    pub fn tells_agents_apart(&self) -> bool {
-        matches!(self, Authentication::PerAgent(_))
+    /// Whether there is a key, and home agents that have the same of the node take each other's recordings.
+    pub fn is_one_for_all_agents(&self) -> bool {
+        match self {
+            Authentication::SharedKey(_) => true,
+            Authentication::SharedKeys(keys) => !keys.per_agent,
+            Authentication::None | Authentication::PerAgent(_) | Authentication::Ipsec => false,
+        }
     }
 }
 
 /// The key for one home agent: the first 128 bits of HMAC-SHA1 over [`AGENT_KEY`] and the address. A MAC of RFC 4285 is
 /// over more octets than these 26 (two addresses alone are 32), so that no message has the one for the other.
-fn key_of(common: &[u8; 16], home_agent: Ipv6Addr) -> [u8; 16] {
-    let mut key = [0; 16];
-    if let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(common) {
+fn key_of(common: &Key, home_agent: Ipv6Addr) -> Key {
+    let mut key = Key::new([0; Key::OCTETS]);
+    if let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(common.octets()) {
         mac.update(AGENT_KEY);
         mac.update(&home_agent.octets());
-        let code = mac.finalize().into_bytes();
-        key.iter_mut().zip(code).for_each(|(octet, made)| *octet = made);
+        let code = Zeroizing::new(<[u8; 20]>::from(mac.finalize().into_bytes()));
+        key.octets_mut().iter_mut().zip(code.iter()).for_each(|(octet, made)| *octet = *made);
     }
     key
 }
@@ -115,27 +174,22 @@ pub enum ReplayProtection {
 }
 
 /// A shared-key mobility security association (RFC 4285 5.1).
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecurityAssociation {
     /// Mobility SPI, 256 or above.
     pub spi: u32,
     /// The key.
-    pub key: [u8; 16],
+    pub key: Key,
     /// Replay protection.
     pub replay: ReplayProtection,
 }
 
-impl fmt::Debug for SecurityAssociation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SecurityAssociation")
-            .field("spi", &self.spi)
-            .field("key", &"(secret)")
-            .field("replay", &self.replay)
-            .finish()
-    }
-}
-
 impl SecurityAssociation {
+    /// The one with the home agent that has this address, made of this common one.
+    fn made_for(&self, home_agent: Ipv6Addr) -> SecurityAssociation {
+        SecurityAssociation { spi: self.spi, key: key_of(&self.key, home_agent), replay: self.replay }
+    }
+
     /// The option to be put last into a message that [`Self::sign`] completes.
     pub fn blank_option(&self) -> MobilityOption<'static> {
         MobilityOption::Authentication { subtype: MN_HA, spi: self.spi, data: &[0; MN_HA_DATA_LEN] }
@@ -165,20 +219,7 @@ impl SecurityAssociation {
         care_of_address: Ipv6Addr,
         home_address: Ipv6Addr,
     ) -> Result<(), MobilityDrop> {
-        let field = authentication_field(message)
-            .map_err(|_| MobilityDrop::Malformed)?
-            .ok_or(MobilityDrop::AuthenticationMissing)?;
-        if field.spi != self.spi {
-            return Err(MobilityDrop::UnknownSpi);
-        }
-        let data = message.get(field.data.clone()).ok_or(MobilityDrop::Malformed)?;
-        if data.len() != MN_HA_DATA_LEN {
-            return Err(MobilityDrop::AuthenticationFailed);
-        }
-        self.mac(&field, message, care_of_address, home_address)
-            .ok_or(MobilityDrop::Malformed)?
-            .verify_truncated_left(data)
-            .map_err(|_| MobilityDrop::AuthenticationFailed)
+        verify(slice::from_ref(self), message, care_of_address, home_address)
     }
 
     fn mac(
@@ -188,7 +229,7 @@ impl SecurityAssociation {
         care_of_address: Ipv6Addr,
         home_address: Ipv6Addr,
     ) -> Option<Hmac<Sha1>> {
-        let mut mac = <Hmac<Sha1> as KeyInit>::new_from_slice(&self.key).ok()?;
+        let mut mac = <Hmac<Sha1> as KeyInit>::new_from_slice(self.key.octets()).ok()?;
         mac.update(&care_of_address.octets());
         mac.update(&home_address.octets());
         for octets in field.covered_octets(message)? {
@@ -196,6 +237,29 @@ impl SecurityAssociation {
         }
         Some(mac)
     }
+}
+
+/// Checks the MAC of a received message by that of these associations whose SPI it has.
+fn verify(
+    associations: &[SecurityAssociation],
+    message: &[u8],
+    care_of_address: Ipv6Addr,
+    home_address: Ipv6Addr,
+) -> Result<(), MobilityDrop> {
+    let field = authentication_field(message)
+        .map_err(|_| MobilityDrop::Malformed)?
+        .ok_or(MobilityDrop::AuthenticationMissing)?;
+    let named = associations.iter().find(|association| association.spi == field.spi);
+    let association = named.ok_or(MobilityDrop::UnknownSpi)?;
+    let data = message.get(field.data.clone()).ok_or(MobilityDrop::Malformed)?;
+    if data.len() != MN_HA_DATA_LEN {
+        return Err(MobilityDrop::AuthenticationFailed);
+    }
+    association
+        .mac(&field, message, care_of_address, home_address)
+        .ok_or(MobilityDrop::Malformed)?
+        .verify_truncated_left(data)
+        .map_err(|_| MobilityDrop::AuthenticationFailed)
 }
 
 #[cfg(test)]
@@ -209,7 +273,7 @@ mod tests {
     fn association() -> SecurityAssociation {
         SecurityAssociation {
             spi: 300,
-            key: std::array::from_fn(|i| i as u8),
+            key: Key::new(std::array::from_fn(|i| i as u8)),
             replay: ReplayProtection::Sequence,
         }
     }
@@ -261,7 +325,8 @@ mod tests {
         let of = |text| common.with(agent(text)).association().expect("a key").clone();
         // printf 'home agent\x20\x01\x0d\xb8\0\1\0\0\0\0\0\0\0\0\0\1' |
         //   openssl dgst -sha1 -mac HMAC -macopt hexkey:000102030405060708090a0b0c0d0e0f | the first 32 digits
-        let hex: String = of("2001:db8:1::1").key.iter().map(|octet| format!("{octet:02x}")).collect();
+        let hex: String =
+            of("2001:db8:1::1").key.octets().iter().map(|octet| format!("{octet:02x}")).collect();
         assert_eq!(hex, "20553b8f1d4cd6e0e61441e44ffb349d");
         assert_ne!(of("2001:db8:1::1").key, of("2001:db8:1::2").key);
         assert_ne!(of("2001:db8:1::1").key, association().key);
@@ -277,6 +342,44 @@ mod tests {
         // A plain key is the same everywhere, as RFC 4285 has it.
         let plain = Authentication::SharedKey(association());
         assert_eq!(plain.with(agent("2001:db8:1::1")), plain);
+    }
+
+    #[test]
+    fn the_association_is_the_one_that_the_message_names() {
+        let (care_of, home) = addresses();
+        let new = SecurityAssociation { spi: 301, key: Key::new([7; 16]), ..association() };
+        let keys = |associations| {
+            Authentication::SharedKeys(Box::new(SharedKeys { associations, per_agent: false }))
+        };
+        let both = keys(vec![new.clone(), association()]);
+        assert_eq!(both.verify(&golden(), care_of, home), Ok(()));
+        assert_eq!(both.association_of(Some(300)), Some(&association()));
+        for unknown in [None, Some(301), Some(299)] {
+            assert_eq!(both.association_of(unknown), Some(&new));
+        }
+        // The SPI of one with the key of another is nobody's.
+        let crossed = SecurityAssociation { spi: 300, ..new.clone() };
+        let crossed = keys(vec![SecurityAssociation { spi: 301, ..association() }, crossed]);
+        assert_eq!(crossed.verify(&golden(), care_of, home), Err(MobilityDrop::AuthenticationFailed));
+        assert_eq!(keys(vec![new]).verify(&golden(), care_of, home), Err(MobilityDrop::UnknownSpi));
+    }
+
+    #[test]
+    fn each_home_agent_has_keys_of_its_own_while_they_change() {
+        let agent: Ipv6Addr = "2001:db8:1::1".parse().expect("address");
+        let new = SecurityAssociation { spi: 301, key: Key::new([7; 16]), ..association() };
+        let both = vec![new.clone(), association()];
+        let common = SharedKeys { associations: both, per_agent: true };
+        let made = Authentication::SharedKeys(Box::new(common)).with(agent);
+        let alone = |of| Authentication::PerAgent(of).with(agent).association().expect("a key").clone();
+        assert_eq!(made.associations(), [alone(new), alone(association())]);
+    }
+
+    /// A home agent has very many nodes, each with one key.
+    #[test]
+    fn that_there_may_be_several_keys_costs_those_with_one_nothing() {
+        let with_one = size_of::<SecurityAssociation>() + align_of::<SecurityAssociation>();
+        assert_eq!(size_of::<Authentication>(), with_one);
     }
 
     #[test]

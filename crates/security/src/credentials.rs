@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use zeroize::Zeroizing;
+
 use crate::SecurityDrop;
 use crate::certificate::Certificate;
 use crate::crypto::{Backend, SigningKey};
@@ -16,13 +18,13 @@ use crate::keys::Curve;
 #[derive(Clone, PartialEq, Eq)]
 pub struct PrivateKey {
     curve: Curve,
-    scalar: Vec<u8>,
+    scalar: Zeroizing<Vec<u8>>,
 }
 
 impl PrivateKey {
     /// Of a scalar, big-endian; `None` unless it is as long as the curve's.
     pub fn new(curve: Curve, scalar: &[u8]) -> Option<PrivateKey> {
-        (scalar.len() == curve.octets()).then(|| PrivateKey { curve, scalar: scalar.to_vec() })
+        (scalar.len() == curve.octets()).then(|| PrivateKey { curve, scalar: scalar.to_vec().into() })
     }
 
     /// Reads the line that a key file has.
@@ -33,8 +35,11 @@ impl PrivateKey {
             return None;
         }
         let octet = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
-        let scalar: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(octet).collect();
-        PrivateKey::new(curve, &scalar?)
+        let mut scalar = Zeroizing::new(vec![0; curve.octets()]);
+        for (place, at) in scalar.iter_mut().zip((0..digits.len()).step_by(2)) {
+            *place = octet(at)?;
+        }
+        Some(PrivateKey { curve, scalar })
     }
 
     /// The line that a key file has.

@@ -14,7 +14,7 @@ pub mod recording;
 
 use std::net::Ipv6Addr;
 
-use carnet_api::config::{self, Auth, Config, MultipleCareOf, Registration, Replay};
+use carnet_api::config::{self, Auth, Config, FormerKey, Key, Mac, MultipleCareOf, Registration, Replay};
 use carnet_base::parts;
 use carnet_mobility::agents::{AgentAddress, AgentsConfig};
 use carnet_mobility::home_agent::{
@@ -23,7 +23,7 @@ use carnet_mobility::home_agent::{
 use carnet_mobility::mobile_router::{
     Liveness, MobileRouterConfig, RegistrationMode, SignalThresholds, UplinkConfig, VolumePeriod,
 };
-use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
+use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation, SharedKeys};
 use carnet_station::{GeonetSettings, MobileRouterSettings, StationConfig};
 use carnet_wire::geonet::GnAddress;
 
@@ -78,7 +78,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                 Registration::Host => RegistrationMode::Host,
             },
             lifetime: router.lifetime,
-            authentication: authentication(&router.auth),
+            authentication: own_authentication(&router.auth),
             uplinks: router
                 .uplinks
                 .iter()
@@ -132,23 +132,43 @@ fn agents(agents: &config::HomeAgents) -> AgentsConfig {
     }
 }
 
+/// That of a node at its home agent, which may have very many.
 fn authentication(auth: &Auth) -> Authentication {
     match auth {
         Auth::None => Authentication::None,
         Auth::Ipsec => Authentication::Ipsec,
-        Auth::Mac { spi, key, replay, per_agent } => {
-            let association = SecurityAssociation {
-                spi: *spi,
-                key: *key.octets(),
-                replay: match replay {
-                    Replay::Sequence => ReplayProtection::Sequence,
-                    Replay::Timestamp { window } => ReplayProtection::Timestamp { window: *window },
-                },
-            };
-            match per_agent {
+        Auth::Mac(mac) => {
+            let association = association(mac.spi, &mac.key, mac.replay);
+            match mac.per_agent {
                 Some(true) => Authentication::PerAgent(association),
                 Some(false) | None => Authentication::SharedKey(association),
             }
         }
+        Auth::Changing(changing) => shared_keys(&changing.mac, &changing.former),
     }
+}
+
+/// A mobile router's own. Its keys are in the heap, also when it has one: the machine is moved while it is made, and would leave
+/// them where it was.
+fn own_authentication(auth: &Auth) -> Authentication {
+    match auth.mac() {
+        Some(mac) => shared_keys(mac, auth.former()),
+        None => authentication(auth),
+    }
+}
+
+fn shared_keys(mac: &Mac, former: &[FormerKey]) -> Authentication {
+    let keys = std::iter::once((mac.spi, &mac.key)).chain(former.iter().map(|it| (it.spi, &it.key)));
+    Authentication::SharedKeys(Box::new(SharedKeys {
+        associations: keys.map(|(spi, key)| association(spi, key, mac.replay)).collect(),
+        per_agent: mac.per_agent == Some(true),
+    }))
+}
+
+fn association(spi: u32, key: &Key, replay: Replay) -> SecurityAssociation {
+    let replay = match replay {
+        Replay::Sequence => ReplayProtection::Sequence,
+        Replay::Timestamp { window } => ReplayProtection::Timestamp { window },
+    };
+    SecurityAssociation { spi, key: key.clone(), replay }
 }

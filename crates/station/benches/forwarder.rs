@@ -53,6 +53,7 @@ fn home_agent(count: u32) -> Station {
             home_address: home_address(index),
             sequence: Some(1),
             timestamp: None,
+            spi: None,
             registration: Some(StoredRegistration {
                 since: None,
                 bid: None,

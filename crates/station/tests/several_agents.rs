@@ -803,7 +803,7 @@ fn orders_that_are_forged_or_played_again_are_not_followed() {
     let key = || {
         let common = carnet_mobility::SecurityAssociation {
             spi: 300,
-            key: [7; 16],
+            key: [7; 16].into(),
             replay: carnet_mobility::ReplayProtection::Sequence,
         };
         Authentication::PerAgent(common).with(address(AGENT)).association().expect("a key").clone()
@@ -831,7 +831,7 @@ fn orders_that_are_forged_or_played_again_are_not_followed() {
     };
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     let before = WALL.to_ntp() - 1000;
-    let other_key = carnet_mobility::SecurityAssociation { key: [8; 16], ..key() };
+    let other_key = carnet_mobility::SecurityAssociation { key: [8; 16].into(), ..key() };
     for forged in [order(None, 0), order(Some(other_key), before)] {
         world.tell(None, forged);
         assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));

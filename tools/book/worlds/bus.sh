@@ -89,6 +89,24 @@ carnet status
 exit 1
 END
 chmod +x "$(dirname "$(command -v carnet)")/station"
+# `systemctl reload carnet@NAME`, as if it were a unit: returns when the config has been read.
+cat >"$(dirname "$(command -v carnet)")/systemctl" <<'END'
+#!/bin/bash -eu
+[ "$1" = reload ] || { echo "there is no systemd here" >&2; exit 1; }
+for process in /proc/[0-9]*; do
+  [[ "$(tr '\0' ' ' <"$process/cmdline" 2>/dev/null)" == */carnet\ run\ --config\ /etc/carnet/${2#carnet@}.toml\  ]] || continue
+  log=$(readlink "$process/fd/2")
+  before=$(grep -c "the config was read again" "$log" || true)
+  kill -HUP "${process#/proc/}"
+  for _ in $(seq 200); do
+    [ "$(grep -c "the config was read again" "$log" || true)" = "$before" ] || exit 0
+    sleep 0.05
+  done
+  cat "$log"
+done
+exit 1
+END
+chmod +x "$(dirname "$(command -v carnet)")/systemctl"
 sed -n '/^\[geonet\]/,$!{/^\[station\]/,/^$/!d}; p' /etc/carnet/bus-42.toml >/etc/carnet/bus-42-radio.toml
 sed 's|^name = "bus-42"|&\nhttp = "[2001:db8:f0::5]:8440"\nhttp_tokens = "/etc/carnet/tokens"|' /etc/carnet/bus-42.toml >/etc/carnet/bus-42-http.toml
 ip addr add 2001:db8:f0::5/64 dev lo

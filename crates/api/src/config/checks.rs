@@ -139,7 +139,7 @@ fn peers(agent: &HomeAgentDraft, sink: &Sink<'_>) {
         }
     }
     for auth in routers.iter().filter_map(|router| router.auth.as_ref()).filter(|_| !peers.is_empty()) {
-        if let Auth::Mac { per_agent: None, .. } = auth.value {
+        if auth.value.mac().is_some_and(|mac| mac.per_agent.is_none()) {
             let message = "whether other home agents have the same key has to be said where there is a \
                            [[home_agent.peer]], expected per_agent = true, or per_agent = false for a key that none has";
             sink.push(auth.at, message);
@@ -154,7 +154,7 @@ fn one_key(router: &MobileRouterDraft, sink: &Sink<'_>) {
     let Some(auth) = router.auth.as_ref().filter(|_| agents.discover || agents.items().len() > 1) else {
         return;
     };
-    if matches!(auth.value, Auth::Mac { per_agent: None | Some(false), .. }) {
+    if auth.value.mac().is_some_and(|mac| mac.per_agent != Some(true)) {
         let message = "one key for several home agents lets Binding Updates to one be played again at another, \
                        expected per_agent = true";
         sink.push(auth.at, message);

@@ -59,7 +59,8 @@ const OPEN_WORDS: [(&str, &str); 2] = [("auth", "none"), ("auth", "ipsec")];
 const SECRET: [&str; 1] = ["32 hexadecimal digits"];
 
 /// Paths of files, or of folders with files, that hold secrets.
-const SECRET_FILES: [&str; 3] = ["auth.key_file", "station.http_tokens", "security.tickets"];
+const SECRET_FILES: [&str; 4] =
+    ["auth.key_file", "auth.former.key_file", "station.http_tokens", "security.tickets"];
 
 /// A config without its secrets.
 #[derive(Debug, Default)]
@@ -348,6 +349,28 @@ interface = "wwan0"
         let again = disclosed.text.replace(LEFT_OUT, "000102030405060708090a0b0c0d0e0f");
         let read = |text: &str| super::super::Config::parse(text, "c.toml").expect("a config");
         assert_eq!(read(&again), read(text));
+    }
+
+    #[test]
+    fn former_keys_are_secret_as_well() {
+        let text = r#"
+[[home_agent.mobile_router]]
+home_address = "2001:db8::2"
+auth = { spi = 301, key_file = "new.key", former = [
+    { spi = 300, key = "000102030405060708090a0b0c0d0e0f" },
+    { spi = 299, key_file = "old.key" },
+] }
+"#;
+        let disclosed = disclose(text).expect("TOML");
+        assert!(!disclosed.text.contains("00010203"), "{}", disclosed.text);
+        assert!(
+            disclosed.text.contains("spi = 300") && disclosed.text.contains("spi = 299"),
+            "{}",
+            disclosed.text
+        );
+        assert_eq!(disclosed.left_out, ["auth.former.key"]);
+        assert_eq!(disclosed.secrets, ["000102030405060708090a0b0c0d0e0f"]);
+        assert_eq!(disclosed.secret_files, ["new.key", "old.key"].map(PathBuf::from));
     }
 
     #[test]

@@ -12,18 +12,19 @@ mod policies;
 mod security;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use carnet_base::parts;
 use ipnet::Ipv6Net;
 use toml::de::DeTable;
 
+use super::auth::auth;
 use super::errors::Sink;
 use super::reader::{At, Table, Value};
 use super::{
-    AllowedRouter, Auth, Config, Dataplane, DataplanePath, Heartbeat, HomeAgent, Http, Key, MobileRouter,
-    MultipleCareOf, PeerAgent, Policy, Registration, Replay, Sandbox, SignalThresholds, Station, Uplink,
+    AllowedRouter, Auth, Config, Dataplane, DataplanePath, Heartbeat, HomeAgent, Http, MobileRouter,
+    MultipleCareOf, PeerAgent, Policy, Registration, Sandbox, SignalThresholds, Station, Uplink,
     VolumePeriod, schema, values,
 };
 
@@ -42,8 +43,6 @@ const DEFAULT_HEARTBEAT: Duration = Duration::from_millis(250);
 const DEFAULT_HEARTBEAT_IDLE: Duration = Duration::from_secs(1);
 /// A program that measures a signal does so every few seconds.
 const DEFAULT_SIGNAL_TIMEOUT: Duration = Duration::from_secs(60);
-/// RFC 4285 5.1 and 6: a default of 7 s.
-const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
 
 /// A whole file.
 pub(super) struct Draft {
@@ -595,7 +594,7 @@ fn path(value: Option<Value<'_>>) -> Option<Option<PathBuf>> {
 }
 
 /// A duration with a default.
-fn duration(
+pub(super) fn duration(
     table: &Table<'_>,
     name: &'static str,
     default: Duration,
@@ -605,64 +604,4 @@ fn duration(
         Some(value) => value.parse(values::DURATION, parse).map(|duration| duration.value),
         None => Some(default),
     }
-}
-
-/// How Binding Updates are authenticated: it has to be said.
-fn auth(table: &Table<'_>, sink: &Sink<'_>) -> Option<At<Auth>> {
-    const EXPECTED: &str = "authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"";
-    let value = table.need("auth", EXPECTED)?;
-    let auth = match value.as_str() {
-        Some("none") => Some(Auth::None),
-        Some("ipsec") => Some(Auth::Ipsec),
-        Some(text) => {
-            value.refuse(&format!("{text:?} is not known, expected {EXPECTED}"));
-            None
-        }
-        None => mac(&value.table(&schema::AUTH)?, sink),
-    };
-    auth.map(|auth| At { value: auth, at: value.at() })
-}
-
-/// The inline table of `auth`.
-fn mac(table: &Table<'_>, sink: &Sink<'_>) -> Option<Auth> {
-    let spi = table
-        .need("spi", "an integer from 256 to 4294967295")
-        // RFC 4285 5.1: 0 to 255 are reserved.
-        .and_then(|value| value.integer(256, u32::MAX));
-    let key = match (table.get("key"), table.get("key_file")) {
-        (Some(value), None) => value.parse(values::KEY, values::key).map(|key| key.value),
-        (None, Some(value)) => value.parse("a path", |text| read_key(text, sink.file())).map(|key| key.value),
-        (Some(_), Some(file)) => {
-            file.refuse("there is a `key` already, expected one of `key` and `key_file`");
-            None
-        }
-        (None, None) => {
-            sink.push(table.at(), format!("`auth.key` is missing, expected {} or a `key_file`", values::KEY));
-            None
-        }
-    };
-    let timestamps = match table.get("replay") {
-        Some(value) => value.word(&[("sequence", false), ("timestamp", true)], &[]).map(|word| word.value),
-        None => Some(false),
-    };
-    let window = duration(table, "window", DEFAULT_WINDOW, values::window);
-    if let (Some(value), Some(false)) = (table.get("window"), timestamps) {
-        value.refuse("a window goes with timestamps only, expected replay = \"timestamp\" beside it");
-    }
-    let per_agent = match table.get("per_agent") {
-        Some(value) => value.boolean().map(Some),
-        None => Some(None),
-    };
-    let window = window?;
-    let replay = if timestamps? { Replay::Timestamp { window } } else { Replay::Sequence };
-    Some(Auth::Mac { spi: spi?.value, key: Key::new(key?), replay, per_agent: per_agent? })
-}
-
-/// Reads a key from a file; a relative path starts where the config file is.
-fn read_key(text: &str, config_file: &str) -> Result<[u8; 16], String> {
-    let path = Path::new(config_file).parent().unwrap_or(Path::new("")).join(values::path(text)?);
-    let content = std::fs::read_to_string(&path).map_err(|error| {
-        format!("cannot read {}: {error}, expected a file with {}", path.display(), values::KEY)
-    })?;
-    values::key(content.trim_ascii())
 }

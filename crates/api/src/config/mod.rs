@@ -7,6 +7,7 @@
 //! Only what this version does is accepted. A key that carnet has a meaning for, but not yet, is refused
 //! as "not in this version"; any other key is refused as unknown, with the nearest known one.
 
+mod auth;
 mod checks;
 mod conformance;
 mod disclosure;
@@ -23,7 +24,6 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,8 @@ use toml::de::DeTable;
 use draft::Draft;
 use errors::Sink;
 
+pub use auth::{Auth, Changing, FormerKey, Mac, Replay};
+pub use carnet_base::Key;
 pub use conformance::Conformance;
 pub use disclosure::{Disclosed, LEFT_OUT, disclose, secret_keys};
 pub use errors::{ConfigError, ConfigErrors};
@@ -348,62 +350,6 @@ pub struct SignalThresholds {
     pub poor: i32,
 }
 
-/// `auth`: how Binding Updates and Acknowledgements are authenticated.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Auth {
-    /// Not at all. [`Config::warnings`] says so.
-    None,
-    /// IPsec between home address and home agent (RFC 4877); an IKE daemon makes its security associations.
-    Ipsec,
-    /// Mobility message authentication option (RFC 4285 5.1, HMAC-SHA1).
-    Mac {
-        /// Security Parameters Index, 256 or above.
-        spi: u32,
-        /// Shared key.
-        key: Key,
-        /// What holds off replays.
-        replay: Replay,
-        /// Whether the key in use with a home agent is made of this one and that home agent's address; not said is no,
-        /// and is not enough where there are several.
-        per_agent: Option<bool>,
-    },
-}
-
-/// A shared key. `Debug` does not show it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Key([u8; 16]);
-
-impl Key {
-    /// Wraps the octets of a key.
-    pub fn new(octets: [u8; 16]) -> Key {
-        Key(octets)
-    }
-
-    /// The octets.
-    pub fn octets(&self) -> &[u8; 16] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(hidden)")
-    }
-}
-
-/// `auth.replay`: what holds off replays of a Binding Update.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Replay {
-    /// The sequence number of the Binding Update, nothing else.
-    #[default]
-    Sequence,
-    /// Also a timestamp in a Mobility message replay protection option (RFC 4285 6).
-    Timestamp {
-        /// Largest difference between the clocks that is accepted.
-        window: Duration,
-    },
-}
-
 /// Reads a duration as the config file writes it: `"60s"`, `"1h30m"`.
 ///
 /// # Errors
@@ -473,6 +419,13 @@ impl Config {
         }
     }
 
+    /// Makes zeros of all keys: whoever has made a station of it needs them no more.
+    pub fn wipe_keys(&mut self) {
+        let nodes = self.home_agent.iter_mut().flat_map(|agent| &mut agent.mobile_routers);
+        let own = self.mobile_router.iter_mut().map(|router| &mut router.auth);
+        nodes.map(|router| &mut router.auth).chain(own).for_each(Auth::wipe_keys);
+    }
+
     /// Whether messages come and go under IPsec.
     pub fn has_ipsec(&self) -> bool {
         let routers =
@@ -496,8 +449,9 @@ impl Config {
                 ));
             }
             let by_sequence =
-                |router: &AllowedRouter| matches!(router.auth, Auth::Mac { replay: Replay::Sequence, .. });
-            let shared = |router: &AllowedRouter| matches!(router.auth, Auth::Mac { per_agent: None, .. });
+                |router: &AllowedRouter| router.auth.mac().is_some_and(|mac| mac.replay == Replay::Sequence);
+            let shared =
+                |router: &AllowedRouter| router.auth.mac().is_some_and(|mac| mac.per_agent.is_none());
             if agent.dhaad && agent.home_link.is_some() && agent.mobile_routers.iter().any(shared) {
                 warnings.push(
                     "home_agent.mobile_router: auth without `per_agent`: if another home agent of the home link has the \

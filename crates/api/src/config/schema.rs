@@ -225,6 +225,19 @@ pub(super) const AUTH: Section = Section {
         key("replay", "\"sequence\" or \"timestamp\"", "\"sequence\""),
         key("window", "duration", "\"7s\""),
         key("per_agent", "boolean", "false"),
+        key("former", "tables", "none"),
+    ],
+    later: &[],
+};
+
+/// `auth.former`: the keys that are accepted beside the one of `auth`.
+pub(super) const FORMER: Section = Section {
+    header: "auth.former",
+    path: "auth.former",
+    keys: &[
+        key("spi", "integer, 256 to 4294967295", "required"),
+        key("key", "32 hexadecimal digits", "none"),
+        key("key_file", "path", "none"),
     ],
     later: &[],
 };
@@ -474,7 +487,7 @@ pub(super) const CONFORMANCE: Section = Section {
 };
 
 /// All tables but the top, and those of a mobile node whose keys are a mobile router's.
-pub(super) const SECTIONS: [&Section; 25] = [
+pub(super) const SECTIONS: [&Section; 26] = [
     &STATION,
     &DATAPLANE,
     &HOME_AGENT,
@@ -486,6 +499,7 @@ pub(super) const SECTIONS: [&Section; 25] = [
     &POLICY,
     &SIGNAL,
     &AUTH,
+    &FORMER,
     &GEONET,
     &IPV6,
     &MNPP,

@@ -291,12 +291,12 @@ fn every_key_arrives() {
                 AllowedRouter {
                     home_address: ip("2001:db8:2::1234"),
                     prefixes: vec![net("2001:db8:c::/64"), net("fd00:1:2::/48")],
-                    auth: Auth::Mac {
+                    auth: Auth::Mac(Mac {
                         spi: 256,
                         key: Key::new([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
                         replay: Replay::Timestamp { window: Duration::from_secs(10) },
                         per_agent: None,
-                    },
+                    }),
                 },
                 AllowedRouter {
                     home_address: ip("fd00:2::1"),
@@ -324,7 +324,12 @@ fn every_key_arrives() {
             nesting: true,
             direct_routes: Vec::new(),
             prefix_discovery: false,
-            auth: Auth::Mac { spi: 300, key: Key::new([255; 16]), replay: Replay::Sequence, per_agent: None },
+            auth: Auth::Mac(Mac {
+                spi: 300,
+                key: Key::new([255; 16]),
+                replay: Replay::Sequence,
+                per_agent: None,
+            }),
             uplinks: vec![
                 Uplink {
                     interface: "wlan0".into(),
@@ -448,7 +453,7 @@ fn the_smallest_config_has_the_defaults() {
 #[test]
 fn debug_does_not_show_keys() {
     let text = format!("{:?} {:#?}", parse(FULL), parse(FULL));
-    assert!(text.contains("Key(hidden)"), "{text}");
+    assert!(text.contains("Key(secret)"), "{text}");
     assert!(!text.contains("255") && !text.contains("ffffffff"), "{text}");
 }
 
@@ -481,6 +486,71 @@ fn what_is_unwise_is_warned_about() {
     );
 }
 
+/// A text of [`SMALL_ROUTER`] with these keys in the place of former ones.
+fn changing(former: &str) -> Result<Auth, String> {
+    let key = "key = \"ffffffffffffffffffffffffffffffff\", replay = \"timestamp\"";
+    let auth = format!("{{ spi = 301, {key}, former = [{former}] }}");
+    match Config::parse(&SMALL_ROUTER.replace("\"none\"", &auth), "c.toml") {
+        Ok(config) => Ok(config.mobile_router.expect("a mobile router").auth),
+        Err(errors) => Err(errors.to_string()),
+    }
+}
+
+#[test]
+fn former_keys_are_accepted_beside_the_one_that_is_signed_with() {
+    let one =
+        |spi: u32| format!("{{ spi = {spi}, key = \"000000000000000000000000000000{:02x}\" }}", spi % 256);
+    let auth = changing(&one(300)).expect("a config");
+    let mac = auth.mac().expect("a key");
+    assert_eq!((mac.spi, &mac.key), (301, &Key::new([255; 16])));
+    assert!(matches!(mac.replay, Replay::Timestamp { .. }), "it is the node's");
+    let mut key = Key::new([0; 16]);
+    key.octets_mut()[15] = 300_u32 as u8;
+    assert_eq!(auth.former(), [FormerKey { spi: 300, key }]);
+    let three = [302, 303, 304].map(one).join(", ");
+    assert_eq!(changing(&three).expect("a config").former().len(), 3);
+}
+
+#[test]
+fn former_keys_have_mistakes_of_their_own() {
+    let key = "key = \"00000000000000000000000000000001\"";
+    for (former, expected) in [
+        ("", "c.toml:8:94: `auth.former`: there are 0 keys, expected 1 to 3, or no `former`".to_owned()),
+        (
+            &*[300, 302, 303, 304].map(|spi| format!("{{ spi = {spi}, {key} }}")).join(", "),
+            "c.toml:8:94: `auth.former`: there are 4 keys, expected 1 to 3, or no `former`".to_owned(),
+        ),
+        (
+            &format!("{{ spi = 301, {key} }}"),
+            "c.toml:8:103: 301 is the SPI at c.toml:8:16, expected another".to_owned(),
+        ),
+        (
+            &format!("{{ spi = 300, {key} }}, {{ spi = 300, {key} }}"),
+            "c.toml:8:160: 300 is the SPI at c.toml:8:103, expected another".to_owned(),
+        ),
+        (
+            "{ spi = 300 }",
+            "c.toml:8:95: `auth.former.key` is missing, expected 32 hexadecimal digits (16 octets) or a `key_file`"
+                .to_owned(),
+        ),
+        (
+            &format!("{{ spi = 300, {key}, replay = \"sequence\" }}"),
+            "c.toml:8:150: unknown key `replay` in auth.former".to_owned(),
+        ),
+    ] {
+        let errors = changing(former).expect_err(former);
+        assert!(errors.contains(&expected), "expected {expected} in\n{errors}");
+        assert!(!errors.contains("ffffff") && !errors.contains("0000001"), "{errors}");
+    }
+}
+
+/// A home agent may have very many routers, each with one key.
+#[test]
+fn that_there_may_be_several_keys_costs_those_with_one_nothing() {
+    assert_eq!(size_of::<Auth>(), size_of::<Mac>());
+    assert_eq!(size_of::<Mac>(), 40);
+}
+
 #[test]
 fn a_key_file_is_found_beside_the_config() {
     let directory = std::env::temp_dir().join(format!("carnet-api-{}", std::process::id()));
@@ -503,7 +573,7 @@ fn a_key_file_is_found_beside_the_config() {
     let directory = directory.display();
     let mut key = [0; 16];
     key[15] = 1;
-    let expected = Auth::Mac { spi: 300, key: Key::new(key), replay: Replay::Sequence, per_agent: None };
+    let expected = Auth::Mac(Mac { spi: 300, key: Key::new(key), replay: Replay::Sequence, per_agent: None });
     assert_eq!(auth, expected);
     assert_eq!(
         short,

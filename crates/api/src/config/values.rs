@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use carnet_base::Key;
 use ipnet::Ipv6Net;
 
 /// Longest path of a UNIX socket: `sun_path` of Linux less its terminating zero.
@@ -249,7 +250,7 @@ pub(super) fn socket(text: &str) -> Result<PathBuf, String> {
 }
 
 /// A shared key. Messages do not repeat it.
-pub(super) fn key(text: &str) -> Result<[u8; 16], String> {
+pub(super) fn key(text: &str) -> Result<Key, String> {
     if let Some(bad) = text.chars().find(|c| !c.is_ascii_hexdigit()) {
         return Err(format!("the key has the character {bad:?}, expected {KEY}"));
     }
@@ -257,8 +258,8 @@ pub(super) fn key(text: &str) -> Result<[u8; 16], String> {
     if text.len() != 32 {
         return Err(wrong());
     }
-    let mut key = [0; 16];
-    for (octet, digits) in key.iter_mut().zip(text.as_bytes().chunks(2)) {
+    let mut key = Key::new([0; Key::OCTETS]);
+    for (octet, digits) in key.octets_mut().iter_mut().zip(text.as_bytes().chunks(2)) {
         *octet = std::str::from_utf8(digits)
             .ok()
             .and_then(|digits| u8::from_str_radix(digits, 16).ok())
@@ -302,7 +303,7 @@ mod tests {
     #[test]
     fn keys_are_read_and_never_repeated() {
         let octets: [u8; 16] = std::array::from_fn(|index| index as u8 * 17);
-        assert_eq!(key("00112233445566778899aabbccddEEFF"), Ok(octets));
+        assert_eq!(key("00112233445566778899aabbccddEEFF"), Ok(Key::new(octets)));
         assert_eq!(
             key("0011"),
             Err("the key has 4 digits, expected 32 hexadecimal digits (16 octets)".into())

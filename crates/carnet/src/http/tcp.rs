@@ -28,6 +28,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 use tracing::warn;
+use zeroize::Zeroizing;
 
 use super::{Refusal, pages};
 
@@ -141,13 +142,14 @@ fn is_addressed_to_machine(headers: &HeaderMap) -> bool {
 }
 
 /// The tokens of a file: one on a line, behind `read` or `operate`.
-fn read_tokens(path: &Path) -> anyhow::Result<Vec<(Right, String)>> {
+fn read_tokens(path: &Path) -> anyhow::Result<Vec<(Right, Zeroizing<String>)>> {
     let place = path.display();
     let file = std::fs::metadata(path).with_context(|| format!("cannot read {place}"))?;
     let mode = file.permissions().mode() & 0o777;
     ensure!(mode & 0o077 == 0, "{place} has mode {mode:04o}, expected 0600: others may read the tokens");
     ensure!(file.len() <= LONGEST_FILE, "{place} has {} octets, expected {LONGEST_FILE} at most", file.len());
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {place}"))?;
+    let text = Zeroizing::new(text);
     let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
     let tokens =
         lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).map(|(number, line)| {
@@ -161,7 +163,7 @@ fn read_tokens(path: &Path) -> anyhow::Result<Vec<(Right, String)>> {
                 "{place}:{number}: the token has {} characters, expected {SHORTEST} at least, without spaces",
                 token.len()
             );
-            Ok((right, token.to_owned()))
+            Ok((right, Zeroizing::new(token.to_owned())))
         });
     let tokens = tokens.collect::<anyhow::Result<Vec<_>>>()?;
     ensure!(!tokens.is_empty(), "{place} has no tokens, expected lines such as `read TOKEN`");

@@ -14,7 +14,7 @@ use crate::settings;
 impl Runner {
     /// Reads the config again and changes the difference; a config with errors changes nothing.
     pub(super) fn reload(&mut self, path: &Path) {
-        let config = match Config::load(path) {
+        let mut config = match Config::load(path).map(Box::new) {
             Ok(config) => config,
             Err(errors) => {
                 error!("the config is not taken over: {errors}");
@@ -72,6 +72,7 @@ impl Runner {
         }
         let gn_address = Geonet::of(&self.geonet).and_then(Geonet::address);
         let station_config = settings::station(&config, gn_address);
+        config.wipe_keys();
         self.station.reconfigure(clock::now(), clock::wall(), station_config);
         self.persist(Kept::Own);
         for home_address in

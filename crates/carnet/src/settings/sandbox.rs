@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use carnet_api::config::{Config, DataplanePath, GeonetInterface, PositionSource, disclose};
 use carnet_linux::sandbox::Plan;
+use carnet_linux::with_secrets;
 
 use super::{geonet_path, needs_platform, undo_file};
 use crate::geonet::Wants;
@@ -23,9 +24,12 @@ pub fn plan(config: &Config, file: &Path) -> Plan {
     let mut plan = Plan::default();
 
     folder(&mut plan, file);
-    let text = fs::read_to_string(file).unwrap_or_default();
     let base = file.parent().unwrap_or(Path::new(""));
-    for secret in disclose(&text).map(|disclosed| disclosed.secret_files).unwrap_or_default() {
+    let named = with_secrets(|| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        disclose(&text).map(|disclosed| disclosed.secret_files).unwrap_or_default()
+    });
+    for secret in named {
         folder(&mut plan, &base.join(secret));
     }
     for uplink in config.mobile_router.iter().flat_map(|router| &router.uplinks) {

@@ -27,6 +27,7 @@ mod identifiers;
 mod ipsec;
 mod ipv4;
 mod ipv4_fast;
+mod keys;
 mod links;
 mod mobile_node;
 mod mutations;

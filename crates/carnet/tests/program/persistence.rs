@@ -21,7 +21,7 @@ const OUT_OF_WINDOW: u8 = 135;
 
 fn association() -> SecurityAssociation {
     let key = std::array::from_fn(|index| index as u8);
-    SecurityAssociation { spi: 300, key, replay: ReplayProtection::Sequence }
+    SecurityAssociation { spi: 300, key: key.into(), replay: ReplayProtection::Sequence }
 }
 
 fn home(number: u16) -> Ipv6Addr {

@@ -102,6 +102,21 @@ fn a_bundle_holds_no_secret_of_the_station() {
                      'shared.key' }\n",
                 );
             }
+            // Keys that are accepted beside one.
+            "auth.former.key" => config.push_str(&format!(
+                "\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::78'\nauth = {{ spi = 301, key = \
+                 '{}', former = [{{ spi = 300, key = '{}' }}] }}\n",
+                secret(201, 16).text,
+                new.text
+            )),
+            "auth.former.key_file" => {
+                guarded(&at("former.key"), &new.text);
+                config.push_str(&format!(
+                    "\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::79'\nauth = {{ spi = 301, key = \
+                     '{}', former = [{{ spi = 300, key_file = 'former.key' }}] }}\n",
+                    secret(202, 16).text
+                ));
+            }
             "station.http_tokens" => {
                 guarded(&at("tokens"), &format!("operate {}\n", new.text));
                 let line = format!("http = '127.0.0.1:8440'\nhttp_tokens = '{}'", at("tokens").display());

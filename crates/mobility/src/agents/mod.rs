@@ -30,7 +30,7 @@ use carnet_base::{Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_wire::icmpv6::types::{DHAAD_REPLY, MOBILE_PREFIX_ADVERTISEMENT};
 
 use crate::mobile_router::{MobileRouter, MobileRouterConfig, Octets, State, Switch};
-use crate::{Authentication, Event, MobilityDrop, OLD_PATH_GRACE, Output};
+use crate::{Event, MobilityDrop, OLD_PATH_GRACE, Output};
 use discovery::Discovery;
 use prefix_discovery::PrefixDiscovery;
 
@@ -326,8 +326,8 @@ impl Agents {
             return; // The same once more.
         }
         // Several with one key the check of the config does not let through.
-        let one_key = matches!(current.config().authentication, Authentication::SharedKey(_));
-        if one_key && !self.is_choice() {
+        let authentication = &current.config().authentication;
+        if authentication.is_one_for_all_agents() && !self.is_choice() {
             let message = format!(
                 "the home agent {present} asks us to leave, but the key is for this home agent only, expected \
                  per_agent = true at all of them"

@@ -91,8 +91,9 @@ impl HomeAgent {
             builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
         }
         builder = add_flows(builder, &answer.flows);
-        let association =
-            self.config.node(request.home_address).and_then(|node| node.authentication.association());
+        // RFC 4285 5.1: by the association of the request, whichever is to come.
+        let node = self.config.node(request.home_address);
+        let association = node.and_then(|node| node.authentication.association_of(request.spi));
         if let Some(association) = association {
             builder = builder.option(&association.blank_option());
         }

@@ -84,6 +84,7 @@ impl HomeAgent {
                 Err(reason)
             }
             Verdict::Deregister { bids, status, statuses } => {
+                self.shares.take(now, home_address);
                 self.remember(&request);
                 let flows = self.deregister(now, &request, bids.as_deref());
                 let answer = Answer { statuses, flows, ..Answer::plain(&request) };
@@ -91,6 +92,7 @@ impl HomeAgent {
                 Ok(())
             }
             Verdict::Register(mut registration) => {
+                self.shares.take(now, home_address);
                 self.remember(&request);
                 if !self.may_stay(now, home_address, &mut registration.lifetime) {
                     // RFC 5142 5.3, RFC 5846 7.
@@ -119,11 +121,34 @@ impl HomeAgent {
         // RFC 6275 11.7.1: ESP does not protect the IPv6 source, so the care-of address has to be named where it is.
         let named = !request.away || request.names_care_of_address() || request.is_deregistration();
         let ipsec = node.authentication == Authentication::Ipsec;
+        let has_key = node.authentication.association().is_some();
         let admitted = node.authentication.admit(message.protected && named && message.outer.is_none());
         if admitted.is_err() && ipsec {
             self.ignored(now, request, octets, MobilityDrop::NotProtected);
         }
-        admitted
+        admitted?;
+        if !self.shares.has(now, request.home_address) {
+            return Err(MobilityDrop::Share);
+        }
+        // What costs nothing to verify needs no limit.
+        if has_key && !self.comes_from_binding(request) {
+            let source = match message.outer {
+                Some((_, node)) => node.ipv4().map(|address| address.to_ipv6_mapped()),
+                None => Some(request.source),
+            };
+            if !self.admission.allow(now, source.unwrap_or(request.source)) {
+                return Err(MobilityDrop::Flood);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it comes from where its node is bound.
+    fn comes_from_binding(&self, request: &Request) -> bool {
+        self.cache.of(request.home_address).any(|binding| match request.outer {
+            Some((_, node)) => binding.care_of_address == node,
+            None => binding.care_of_address == request.source,
+        })
     }
 
     /// Tells that a Binding Update was refused.
@@ -138,12 +163,15 @@ impl HomeAgent {
 
     /// Keeps what holds off replays, for nodes that have a key.
     fn remember(&mut self, request: &Request) {
-        let authenticated =
-            self.config.node(request.home_address).is_some_and(|n| n.authentication.association().is_some());
-        if authenticated {
-            let replay = self.replay.entry(request.home_address).or_default();
-            replay.sequence = Some(request.sequence);
-            replay.timestamp = request.timestamp.or(replay.timestamp);
+        let Some(node) = self.config.node(request.home_address) else { return };
+        if node.authentication.association().is_none() {
+            return;
+        }
+        let replay = self.replay.entry(request.home_address).or_default();
+        replay.sequence = Some(request.sequence);
+        replay.timestamp = request.timestamp.or(replay.timestamp);
+        if let Some(spi) = request.spi.filter(|_| node.authentication.has_several()) {
+            self.spis.insert(request.home_address, spi);
         }
     }
 

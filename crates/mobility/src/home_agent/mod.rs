@@ -1,6 +1,6 @@
 //! The home agent (RFC 6275 section 10, RFC 3963 section 6), without I/O.
 //!
-//! `request` reads Binding Updates; `registration` judges them, with `identifiers` for several care-of addresses
+//! `request` reads Binding Updates; `admission` bounds how many are looked into; `registration` judges them, with `identifiers` for several care-of addresses
 //! (RFC 5648), `care_of_address` for IPv4 (RFC 5555) and `flows` for flow bindings (RFC 6089). `carrying_out` does
 //! what the verdict says, `binding_cache` keeps what was accepted and `stored` what of it survives a restart.
 //! `home_link` and `defence` speak Neighbor Discovery for nodes that are away, `answers` puts into packets what is
@@ -20,6 +20,7 @@
 //! Left out: IPv4 home addresses (asked for, they are refused), simultaneous binding to the home link (status 169),
 //! Binding Refresh Advice (the state survives restarts instead), key management mobility (the K flag is always answered with 0).
 
+mod admission;
 mod answers;
 mod binding_cache;
 mod care_of_address;
@@ -53,6 +54,7 @@ use carnet_wire::mobility::{BindingError, Message, message_type};
 use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
+use admission::{Admission, Shares};
 pub use binding_cache::{Binding, BindingCache, BindingState, FormerPath, MAX_BINDINGS, Stay};
 use carrying_out::Tested;
 use drain::Drain;
@@ -165,6 +167,8 @@ enum Timer {
 pub struct HomeAgent {
     config: HomeAgentConfig,
     replay: HashMap<Ipv6Addr, Replay>,
+    /// The SPI that a node with several keys has used last.
+    spis: BTreeMap<Ipv6Addr, u32>,
     cache: BindingCache,
     home_link: Option<HomeLink>,
     /// Requests that wait for duplicate address detection.
@@ -178,6 +182,9 @@ pub struct HomeAgent {
     strangers: RateLimiter,
     /// Refusals, by home address.
     limits: BTreeMap<Ipv6Addr, Box<Limits>>,
+    /// Binding Updates before they are looked into, and when they are authentic.
+    admission: Admission,
+    shares: Shares,
     conflict_warnings: RateLimiter,
     silence: Silence,
     /// RFC 5847 3.2.
@@ -205,6 +212,7 @@ impl HomeAgent {
         }
         HomeAgent {
             replay: HashMap::new(),
+            spis: BTreeMap::new(),
             cache: BindingCache::new(&config.nodes),
             home_link: config.home_link.clone().map(|name| HomeLink::new(name, Some(config.address))),
             testing: BTreeMap::new(),
@@ -214,6 +222,8 @@ impl HomeAgent {
             binding_errors: RateLimiter::new(50, Duration::from_millis(10)),
             strangers: RateLimiter::new(20, Duration::from_millis(50)),
             limits: BTreeMap::new(),
+            admission: Admission::new(0),
+            shares: Shares::default(),
             conflict_warnings: RateLimiter::new(1, Duration::from_secs(60)),
             silence: Silence::default(),
             restart_counter: 0,
@@ -232,6 +242,11 @@ impl HomeAgent {
     /// The same with a source of randomness of its own: for the order of equal home agents, and for sequence numbers.
     pub fn with_rng(self, rng: Rng) -> Self {
         HomeAgent { rng, ..self }
+    }
+
+    /// The same with a secret that decides which sources of Binding Updates share a place where they are counted.
+    pub fn with_secret(self, secret: u64) -> Self {
+        HomeAgent { admission: Admission::new(secret), ..self }
     }
 
     /// Takes over from the home agent that this one takes the place of, with another configuration, what the operator has
@@ -255,6 +270,7 @@ impl HomeAgent {
                 self.revocations.insert(home_address, revocation);
             }
         }
+        self.shares = old.shares;
         self.limits = old.limits;
         self.limits.retain(|home_address, _| self.config.node(*home_address).is_some());
     }

@@ -25,11 +25,12 @@ impl HomeAgent {
     /// Sends a message to the node of a binding by the way of that binding, authenticated where it has a key.
     pub(super) fn notify(&mut self, wall: WallTime, binding: &Binding, builder: Builder) {
         let home_address = binding.home_address;
-        let association = self.config.node(home_address).and_then(|node| node.authentication.association());
-        let association = association.cloned();
-        let mut mobility_header = match &association {
+        let time = MobilityOption::MessageIdentifier(self.notice_time(wall));
+        // While the key changes the node has the one that it has used last, if not another one besides.
+        let spi = self.spis.get(&home_address).copied();
+        let node = self.config.node(home_address);
+        let mut mobility_header = match node.and_then(|node| node.authentication.association_of(spi)) {
             Some(association) => {
-                let time = MobilityOption::MessageIdentifier(self.notice_time(wall));
                 let mut octets = builder.option(&time).option(&association.blank_option()).finish();
                 let destination = binding.care_of_address.ipv6().unwrap_or(home_address);
                 association.sign(&mut octets, destination, home_address);

@@ -102,7 +102,7 @@ pub(super) fn judge(
 
     // RFC 4285 5.1.1: whoever has a security association has to use it.
     if let Some(association) = node.authentication.association() {
-        match association.verify(message, request.signed_address(), request.home_address) {
+        match node.authentication.verify(message, request.signed_address(), request.home_address) {
             Ok(()) => {}
             Err(reason @ MobilityDrop::AuthenticationFailed) => {
                 return reject(Status::AUTHENTICATION_FAILED, reason);

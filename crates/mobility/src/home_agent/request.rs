@@ -6,7 +6,7 @@ use std::time::Duration;
 use carnet_base::Endpoint;
 use carnet_wire::Error;
 use carnet_wire::mobility::flow::FlowActionOption;
-use carnet_wire::mobility::options::option_type;
+use carnet_wire::mobility::options::{MN_HA, option_type};
 use carnet_wire::mobility::{BindingUpdate, MobilityOption};
 
 use crate::{MobilityDrop, MobilityMessage, is_unicast_routable, lifetime_from_units};
@@ -78,6 +78,8 @@ pub(super) struct Request {
     pub prefixes: Vec<(Ipv6Addr, u8)>,
     /// NTP timestamp of the Message-ID option.
     pub timestamp: Option<u64>,
+    /// SPI of the MN-HA authentication option.
+    pub spi: Option<u32>,
     pub nonce_indices: bool,
     pub flows: Vec<FlowRequest>,
     /// Flow Identifiers that are to stay.
@@ -107,6 +109,7 @@ impl Request {
             lifetime: lifetime_from_units(update.lifetime),
             prefixes: Vec::new(),
             timestamp: None,
+            spi: None,
             nonce_indices: false,
             flows: Vec::new(),
             summary: Vec::new(),
@@ -142,6 +145,7 @@ impl Request {
                 self.prefixes.push((prefix, prefix_length));
             }
             MobilityOption::MessageIdentifier(timestamp) => self.timestamp = Some(timestamp),
+            MobilityOption::Authentication { subtype: MN_HA, spi, .. } => self.spi = Some(spi),
             MobilityOption::Ipv4CareOfAddress(address) => self.ipv4_care_of_address = Some(address),
             MobilityOption::BindingIdentifier { bid, home, priority, care_of_address, .. } => {
                 if self.identifiers.len() < MAX_IDENTIFIERS {

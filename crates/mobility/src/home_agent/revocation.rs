@@ -15,7 +15,7 @@ use carnet_wire::mobility::revocation::{revocation_status, trigger};
 use carnet_wire::mobility::{BindingRevocation, Builder, MobilityOption, RevocationFlags, RevocationKind};
 
 use super::{HomeAgent, Timer};
-use crate::{Authentication, Event, MobilityDrop, MobilityMessage, Output};
+use crate::{Event, MobilityDrop, MobilityMessage, Output};
 
 /// `InitMINDelayBRIs` (RFC 5846 11); doubles up to `MAX_BRACK_TIMEOUT`, 2 s.
 const INITIAL_DELAY: Duration = Duration::from_secs(1);
@@ -111,12 +111,9 @@ impl HomeAgent {
             return Err(MobilityDrop::UnknownType);
         };
         let home_address = message.pseudo_source();
-        let authentication = self.config.node(home_address).map(|node| &node.authentication);
-        if let Some(authentication) = authentication {
-            authentication.admit(message.protected)?;
-        }
-        if let Some(association) = authentication.and_then(Authentication::association) {
-            association.verify(octets, message.source, home_address)?;
+        if let Some(node) = self.config.node(home_address) {
+            node.authentication.admit(message.protected)?;
+            node.authentication.verify(octets, message.source, home_address)?;
         }
         // RFC 5846 6.2.2: one that answers nothing outstanding is "silently discard"ed.
         let asked = self.revocations.get(&home_address).ok_or(MobilityDrop::Unexpected)?;

@@ -55,8 +55,10 @@ impl HomeAgent {
     /// Tells, now and then, why a Binding Update has got no answer, or none that its sender understands.
     pub(super) fn ignored(&mut self, now: Time, request: &Request, octets: &[u8], reason: MobilityDrop) {
         let home_address = request.home_address;
-        let association = self.config.node(home_address).and_then(|node| node.authentication.association());
-        let expected = association.map(|association| association.spi).unwrap_or_default();
+        let node = self.config.node(home_address);
+        let known = node.into_iter().flat_map(|node| node.authentication.associations());
+        let spis: Vec<String> = known.map(|association| association.spi.to_string()).collect();
+        let expected = spis.join(" or ");
         let why = match reason {
             MobilityDrop::Unauthorized => {
                 format!("no [[home_agent.mobile_router]] of the config has the home address {home_address}")
@@ -70,8 +72,8 @@ impl HomeAgent {
             }
             MobilityDrop::AuthenticationFailed => {
                 format!(
-                    "its authentication does not verify; expected the key of SPI {expected}, with `per_agent` the one \
-                     for {}",
+                    "its authentication does not verify; expected the key of SPI {}, with `per_agent` the one for {}",
+                    request.spi.unwrap_or_default(),
                     self.config.address
                 )
             }

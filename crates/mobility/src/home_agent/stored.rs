@@ -27,6 +27,9 @@ pub struct StoredBinding {
     pub sequence: Option<u16>,
     /// The last NTP timestamp accepted, if any.
     pub timestamp: Option<u64>,
+    /// The SPI of the key that it has used last, if any. Earlier versions knew one key for each node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spi: Option<u32>,
     /// The plain registration, if there is one.
     pub registration: Option<StoredRegistration>,
     /// The registrations with Binding Identifiers.
@@ -125,6 +128,7 @@ impl HomeAgent {
             home_address,
             sequence,
             timestamp: replay.timestamp,
+            spi: self.spi(home_address).filter(|_| replay.sequence.is_some()),
             registration: plain.map(|plain| registrations.remove(plain)),
             identified: registrations,
             former: former
@@ -141,6 +145,15 @@ impl HomeAgent {
                 .map(|left| wall + left),
             relay,
         })
+    }
+
+    /// What a node's messages have been signed with of late.
+    fn spi(&self, home_address: Ipv6Addr) -> Option<u32> {
+        let authentication = &self.config.node(home_address)?.authentication;
+        match authentication.associations() {
+            [one] => Some(one.spi),
+            _ => self.spis.get(&home_address).copied(),
+        }
     }
 
     fn store(&self, now: Time, wall: WallTime, binding: &Binding) -> StoredRegistration {
@@ -172,6 +185,9 @@ impl HomeAgent {
             if node.authentication.association().is_some() {
                 let replay = Replay { sequence: entry.sequence, timestamp: entry.timestamp };
                 self.replay.insert(home_address, replay);
+                if let Some(spi) = entry.spi.filter(|_| node.authentication.has_several()) {
+                    self.spis.insert(home_address, spi);
+                }
             }
             let allowed =
                 |relay: &Relay| relay.prefixes.iter().all(|p| own.iter().any(|own| own.contains(p)));

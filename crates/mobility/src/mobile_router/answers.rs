@@ -114,12 +114,11 @@ impl MobileRouter {
         octets: &[u8],
         care_of_address: Ipv6Addr,
     ) -> Result<(), MobilityDrop> {
-        let Some(association) = self.authentication.association() else { return Ok(()) };
-        let verified = association.verify(octets, care_of_address, self.config.home_address);
+        let verified = self.authentication.verify(octets, care_of_address, self.config.home_address);
         if let Err(reason) = verified
             && self.key_warnings.allow(now)
         {
-            let spi = association.spi;
+            let spi = self.authentication.association().map_or(0, |association| association.spi);
             let message = format!(
                 "an acknowledgement does not verify ({reason}): do both ends have the same key for SPI {spi}?"
             );

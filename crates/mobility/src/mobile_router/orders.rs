@@ -209,8 +209,10 @@ impl MobileRouter {
             // It has been admitted; what was recorded the kernel refuses (RFC 4303 3.4.3).
             return Ok(true);
         }
-        let Some(association) = self.authentication.association() else { return Ok(false) };
-        association.verify(octets, message.destination, self.config.home_address)?;
+        if self.authentication.association().is_none() {
+            return Ok(false);
+        }
+        self.authentication.verify(octets, message.destination, self.config.home_address)?;
         let time = options.iter().find_map(|option| match option {
             Ok(MobilityOption::MessageIdentifier(time)) => Some(time),
             _ => None,

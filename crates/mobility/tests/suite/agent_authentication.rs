@@ -11,7 +11,7 @@ use crate::agent::{Agent, authenticated, config};
 use crate::craft::*;
 
 fn wrong_key() -> SecurityAssociation {
-    SecurityAssociation { key: [7; 16], ..association() }
+    SecurityAssociation { key: [7; 16].into(), ..association() }
 }
 
 /// RFC 4285 5.1.1: "The Home Agent MUST include this option in the BA if it received this option".

@@ -176,7 +176,7 @@ fn the_mac_covers_the_address_that_the_node_names() {
     let answer = accept(&mut agent, MAPPED, &Update::explicit(1).inside().signed());
     assert!(answer.is_signed(&association(), HOME, HOME));
     // Status 146 is a signed message as well, and goes to nobody but the address that it is about.
-    let wrong = carnet_mobility::SecurityAssociation { key: [9; 16], ..association() };
+    let wrong = carnet_mobility::SecurityAssociation { key: [9; 16].into(), ..association() };
     let mut agent = Agent::new(authenticated());
     assert!(agent.receive_inside(HERE, MAPPED, &identified(1).signed_by(wrong.clone()).packet()).is_empty());
     assert_eq!(agent.dropped, Some(MobilityDrop::AuthenticationFailed));

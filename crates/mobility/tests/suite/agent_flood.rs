@@ -29,7 +29,7 @@ fn agent() -> Agent {
 fn a_flood_of_forged_updates_keeps_no_node_from_registering() {
     let mut rng = Rng::new(12);
     let mut agent = agent();
-    let wrong = SecurityAssociation { key: [9; 16], ..association() };
+    let wrong = SecurityAssociation { key: [9; 16].into(), ..association() };
     let mut answers = 0;
     for round in 0..ROUNDS {
         for _ in 0..FORGERIES {

@@ -42,7 +42,7 @@ pub fn hex(text: &str) -> Vec<u8> {
 pub fn association() -> SecurityAssociation {
     SecurityAssociation {
         spi: 300,
-        key: std::array::from_fn(|i| i as u8),
+        key: std::array::from_fn::<u8, 16, _>(|i| i as u8).into(),
         replay: ReplayProtection::Sequence,
     }
 }

@@ -73,7 +73,7 @@ fn disturb(pair: &mut Pair, rng: &mut Rng) {
             for index in 0..2 {
                 let node = &pair.agent_config.nodes[index];
                 if let Some(association) = node.authentication.association() {
-                    let wrong = SecurityAssociation { key: [9; 16], ..association.clone() };
+                    let wrong = SecurityAssociation { key: [9; 16].into(), ..association.clone() };
                     let forged = Update::implicit(rng.u16())
                         .of(&node.home_address.to_string())
                         .from(EVIL)

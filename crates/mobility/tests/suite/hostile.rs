@@ -93,7 +93,7 @@ fn mutated_updates_with_another_key_bind_nothing() {
     let mut other = authenticated();
     other.nodes[0].authentication =
         carnet_mobility::Authentication::SharedKey(carnet_mobility::SecurityAssociation {
-            key: [0x5a; 16],
+            key: [0x5a; 16].into(),
             ..association()
         });
     let mut agent = Agent::new(other);
@@ -255,7 +255,8 @@ fn mutated_acknowledgements_register_nothing() {
         let update = pair.last_update();
         let status = [0, 1, 128, 133, 135, 139, 140, 141, 142, 144, 146][rng.below(11) as usize];
         let mut answer = Acknowledgement::to(&update, status);
-        answer.association = Some(carnet_mobility::SecurityAssociation { key: [0x5a; 16], ..association() });
+        answer.association =
+            Some(carnet_mobility::SecurityAssociation { key: [0x5a; 16].into(), ..association() });
         let golden = match rng.below(5) {
             0 => control_packet(
                 addr(AGENT),

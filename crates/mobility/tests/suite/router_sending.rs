@@ -303,7 +303,8 @@ fn acknowledgements_without_a_right_mac_are_ignored() {
     for status in [0, 135, 139, 142, 146] {
         assert_eq!(pair.answer(status), Err(MobilityDrop::AuthenticationMissing), "{status}");
         let mut answer = Acknowledgement::to(&pair.last_update(), status);
-        answer.association = Some(carnet_mobility::SecurityAssociation { key: [9; 16], ..association() });
+        answer.association =
+            Some(carnet_mobility::SecurityAssociation { key: [9; 16].into(), ..association() });
         assert_eq!(
             pair.router_receives(0, &answer.packet()),
             Err(MobilityDrop::AuthenticationFailed),

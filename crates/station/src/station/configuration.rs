@@ -225,9 +225,11 @@ fn seconds(wall: WallTime) -> u32 {
 
 impl Agent {
     fn new(config: HomeAgentConfig, rng: &mut Rng) -> Agent {
+        // Nothing is drawn for it, so that what was recorded without it is replayed.
+        let secret = !rng.clone().u64();
         // Without other home agents nothing is left to chance that others see.
         if config.others == OtherAgents::default() {
-            return Agent { machine: HomeAgent::new(config), advertiser: None };
+            return Agent { machine: HomeAgent::new(config).with_secret(secret), advertiser: None };
         }
         let interface = config.home_link.clone().filter(|_| config.others.dhaad);
         let advertiser = interface.map(|interface| {
@@ -235,7 +237,7 @@ impl Agent {
             let config = AdvertiserConfig { interface, prefixes: Vec::new(), home_agent };
             RouterAdvertiser::new(config, Rng::new(rng.u64()))
         });
-        let machine = HomeAgent::new(config).with_rng(Rng::new(rng.u64()));
+        let machine = HomeAgent::new(config).with_rng(Rng::new(rng.u64())).with_secret(secret);
         Agent { machine, advertiser }
     }
 

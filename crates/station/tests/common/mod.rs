@@ -59,7 +59,7 @@ pub fn data(source: &str, destination: &str) -> Vec<u8> {
 fn authentication() -> Authentication {
     Authentication::SharedKey(SecurityAssociation {
         spi: 300,
-        key: [7; 16],
+        key: [7; 16].into(),
         replay: ReplayProtection::Sequence,
     })
 }

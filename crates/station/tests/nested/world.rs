@@ -54,7 +54,7 @@ pub fn host(n: usize) -> Ipv6Addr {
 fn authentication() -> Authentication {
     Authentication::SharedKey(SecurityAssociation {
         spi: 300,
-        key: [7; 16],
+        key: [7; 16].into(),
         replay: ReplayProtection::Sequence,
     })
 }

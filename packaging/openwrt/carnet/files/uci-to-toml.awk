@@ -173,6 +173,20 @@ function written(section, option, kind, where,   n, i, one, text, all, parts, ma
 	return "[" all "]"
 }
 
+# `list auth_former 'SPI FILE'`: keys that are accepted beside the one of `auth`, as an array of tables.
+function former(section, option, where,   n, i, parts, all) {
+	all = ""
+	n = values[section, option]
+	for (i = 1; i <= n; i++) {
+		if (split(value_of[section, option, i], parts, / +/) != 2 || parts[1] !~ /^[1-9][0-9]*$/) {
+			mistake(where, "expected an SPI and a file with its key, such as " quote "300 /etc/carnet/old.key" quote)
+			return ""
+		}
+		all = all (all == "" ? "" : ", ") "{ spi = " parts[1] ", key_file = " string(parts[2]) " }"
+	}
+	return "[" all "]"
+}
+
 function note(where, what) { print where ": " what >"/dev/stderr" }
 
 # Whether the section is one of [[mobile_node.uplink]] and the like, whose keys are those of a mobile router's.
@@ -206,7 +220,7 @@ function one_section(s,   type, own, list, n, i, option, where, text, lines, bod
 			text = written(s, option, kind[own, option], where)
 			if (text != "") body = body option " = " text "  # " where "\n"
 		} else if (rest != "" && (own, base) in inline && (base, rest) in kind) {
-			text = written(s, option, kind[base, rest], where)
+			text = (base == "auth" && rest == "former") ? former(s, option, where) : written(s, option, kind[base, rest], where)
 			# The rest of an inline table is behind the first of it: dotted keys are the same to TOML.
 			if (text != "") body = body base "." rest " = " text "  # " where "\n"
 		} else {

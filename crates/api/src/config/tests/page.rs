@@ -66,7 +66,7 @@ fn every_example_of_the_page_parses() {
         }
         examples += 1;
     }
-    assert_eq!(examples, 26);
+    assert_eq!(examples, 27);
 }
 
 #[test]
@@ -76,11 +76,12 @@ fn every_key_of_the_schema_is_read() {
             // A date is right nowhere.
             let (before, after) = match section.header {
                 "auth" => ("auth = { ", " }\n"),
+                "auth.former" => ("auth = { former = [{ ", " }] }\n"),
                 "signal" => ("signal = { ", " }\n"),
                 _ => ("", "\n"),
             };
             let header = match section.header {
-                "auth" => "[mobile_router]",
+                "auth" | "auth.former" => "[mobile_router]",
                 "signal" => "[[mobile_router.uplink]]",
                 header => header,
             };

@@ -1,0 +1,92 @@
+//! A shared key in memory.
+
+use std::fmt;
+use std::hint::black_box;
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+/// A shared key of 128 bits, as RFC 4285 has it here. It is wiped when it is dropped, `Debug` does not show it, and it takes as
+/// long to compare with a wrong key as with the right one.
+///
+/// A move leaves its octets where it was: what moves keys in the heap has to take care of that (`carnet_linux::wiping`).
+#[derive(Clone)]
+pub struct Key([u8; Key::OCTETS]);
+
+impl Key {
+    /// Octets of a key.
+    pub const OCTETS: usize = 16;
+
+    /// Wraps the octets of a key.
+    pub const fn new(octets: [u8; Key::OCTETS]) -> Key {
+        Key(octets)
+    }
+
+    /// The octets.
+    pub const fn octets(&self) -> &[u8; Key::OCTETS] {
+        &self.0
+    }
+
+    /// The octets, to be filled in where they are.
+    pub const fn octets_mut(&mut self) -> &mut [u8; Key::OCTETS] {
+        &mut self.0
+    }
+
+    /// Makes zeros of it before it is dropped.
+    pub fn wipe(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
+
+impl ZeroizeOnDrop for Key {}
+
+impl From<[u8; Key::OCTETS]> for Key {
+    fn from(octets: [u8; Key::OCTETS]) -> Key {
+        Key(octets)
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        let differences = self.0.iter().zip(&other.0).fold(0, |all, (a, b)| all | (a ^ b));
+        black_box(differences) == 0
+    }
+}
+
+impl Eq for Key {}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(secret)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_compared_as_a_whole_and_not_shown() {
+        let key = Key::new(std::array::from_fn(|at| at as u8));
+        for at in 0..Key::OCTETS {
+            let mut other = key.clone();
+            other.octets_mut()[at] ^= 1;
+            assert_ne!(key, other, "octet {at}");
+        }
+        assert_eq!(key, key.clone());
+        assert_eq!(format!("{key:?}"), "Key(secret)");
+    }
+
+    #[test]
+    fn a_key_that_is_wiped_is_none() {
+        let mut key = Key::new([7; Key::OCTETS]);
+        key.wipe();
+        assert_eq!(key, Key::new([0; Key::OCTETS]));
+        assert!(std::mem::needs_drop::<Key>(), "it is wiped when it is dropped");
+    }
+}

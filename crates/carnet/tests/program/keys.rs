@@ -1,0 +1,137 @@
+//! Keys of RFC 4285 in a running station.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use crate::hosts::{assert_same, possible, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CARE_OF, Testbed};
+
+const OLD: &str = "auth = { spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
+const BOTH: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a5968778695a4b3c2d1e0f', \
+                    former = [{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }] }";
+const NEW: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a5968778695a4b3c2d1e0f' }";
+
+/// The three steps of docs/operating.md, there and back again.
+#[test]
+fn a_key_is_changed_under_traffic_and_no_packet_is_lost() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (agent, router) = bed.start();
+    let traffic = bed.echo(1000);
+    traffic.flows();
+    let before = (bed.agent.snapshot(), bed.router.snapshot());
+    let bindings = agent.bindings();
+    let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
+    for [first, both, last] in [[OLD, BOTH, NEW], [NEW, BOTH, OLD]] {
+        let renew = |auth: &str| {
+            let count = acknowledged();
+            router.reload(&bed.router_config().replace(OLD, auth));
+            wait_until("the registration is renewed", seconds(10), || acknowledged() > count);
+        };
+        agent.reload(&bed.agent_config().replace(OLD, both));
+        renew(first);
+        renew(last);
+        agent.reload(&bed.agent_config().replace(OLD, last));
+        renew(last);
+    }
+    assert_eq!(agent.bindings(), bindings);
+    assert_same(&before.0, &bed.agent.snapshot(), "after keys were changed, at the home agent");
+    assert_same(&before.1, &bed.router.snapshot(), "after keys were changed, at the mobile router");
+    for reason in
+        ["unknown_spi", "authentication_failed", "authentication_missing", "rate_limited", "refused"]
+    {
+        for station in [&agent, &router] {
+            assert_eq!(station.counter(&format!("mobility.dropped.{reason}")), 0, "{reason}");
+        }
+    }
+    let report = traffic.stop();
+    assert_eq!(report.lost, 0, "{report:?}");
+    println!("two changes of a key: {} packets, longest silence {:?}", report.sent, report.silence);
+
+    // And that it is the key that decides: one that the home agent has dropped is nobody's.
+    let unknown = agent.counter("mobility.dropped.unknown_spi");
+    router.reload(&bed.router_config().replace(OLD, NEW));
+    wait_until("it is not believed", seconds(10), || agent.counter("mobility.dropped.unknown_spi") > unknown);
+    assert_eq!(agent.bindings()[0].1, CARE_OF[0], "the binding lasts for what is left of it");
+}
+
+/// Where these octets stand in memory that a process can write to: whoever takes it over finds them there.
+fn found(station: &Station, octets: &[u8]) -> Vec<String> {
+    let maps = fs::read_to_string(format!("/proc/{}/maps", station.pid())).expect("its maps");
+    let memory = File::open(format!("/proc/{}/mem", station.pid())).expect("its memory");
+    let mut places = Vec::new();
+    for line in maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|mode| mode.starts_with("rw")))
+    {
+        let (begin, end) = line.split(' ').next().and_then(|place| place.split_once('-')).expect("a place");
+        let address = |text| u64::from_str_radix(text, 16).expect("an address");
+        let (begin, end) = (address(begin), address(end));
+        // Of a device it may not be read.
+        let mut content = vec![0; usize::try_from(end - begin).expect("a size")];
+        if memory.read_exact_at(&mut content, begin).is_ok() {
+            let windows = content.windows(octets.len()).enumerate().filter(|(_, window)| *window == octets);
+            places.extend(windows.map(|(at, _)| format!("octet {at} of {line}")));
+        }
+    }
+    places
+}
+
+/// The key of an `auth` as octets, and as the digits of which it was read.
+fn forms(digits: &str) -> [Vec<u8>; 2] {
+    let octet = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits");
+    [(0..digits.len()).step_by(2).map(octet).collect(), digits.as_bytes().to_vec()]
+}
+
+/// What a process has of its keys: those that it needs, and nothing of the text that they were read from.
+#[test]
+fn a_key_is_in_memory_where_it_is_needed_and_nowhere_else() {
+    if !possible() {
+        return;
+    }
+    const FIRST: &str = "9f3a71c5d2e8460b97f1ac5e23d8b604";
+    const SECOND: &str = "5be07d1398cf4a62e4b9731f06ad8c25";
+    let bed = Testbed::new();
+    let with = |config: String, key: &str| config.replace("000102030405060708090a0b0c0d0e0f", key);
+    let agent = Station::start(&bed.agent, &with(bed.agent_config(), FIRST));
+    let router = Station::start(&bed.router, &with(bed.router_config(), FIRST));
+    router.registered();
+    let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
+    // A home agent has the key that it verifies with. A mobile router has the one of its config, which it would make others
+    // for other home agents of, and the one that it uses with this one.
+    let expect = |key: &str, in_agent: usize, in_router: usize, changing: bool| {
+        let [octets, digits] = forms(key);
+        for (station, number) in [(&agent, in_agent), (&router, in_router)] {
+            let (places, texts) = (found(station, &octets), found(station, &digits));
+            // A place of a node that has two keys may have one of them beside its pointer to both.
+            let most = if changing { number.min(1) + number } else { number };
+            let config = station.config.display();
+            assert!(texts.is_empty(), "digits in {config}: {texts:#?}");
+            assert!((number..=most).contains(&places.len()), "{config}: {places:#?}, expected {number}");
+        }
+    };
+    expect(FIRST, 1, 2, false);
+
+    let renew = |of_agent: &str, of_router: &str| {
+        let before = acknowledged();
+        agent.reload(&bed.agent_config().replace(OLD, of_agent));
+        router.reload(&bed.router_config().replace(OLD, of_router));
+        wait_until("the registration is renewed", seconds(10), || acknowledged() > before);
+    };
+    let first = format!("{{ spi = 300, key = '{FIRST}' }}");
+    let second = format!("auth = {{ spi = 301, key = '{SECOND}'");
+    renew(&format!("{second}, former = [{first}] }}"), &format!("{second} }}"));
+    expect(FIRST, 1, 0, true);
+    expect(SECOND, 1, 2, true);
+    renew(&format!("{second} }}"), &format!("{second} }}"));
+    expect(FIRST, 0, 0, false);
+    expect(SECOND, 1, 2, false);
+
+    // Nor is one kept that a config has which is not taken over.
+    let third = "c4d81e6f2b93507a1d8e64f0a7b2593c";
+    let refused = bed.agent_config().replace(OLD, &format!("auth = {{ spi = 3, key = '{third}' }}"));
+    agent.reload(&refused);
+    assert!(agent.log().contains("the config is not taken over"), "{}", agent.log());
+    expect(third, 0, 0, false);
+}

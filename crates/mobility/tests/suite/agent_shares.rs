@@ -1,0 +1,149 @@
+//! Home agent: nobody has more of it than a share, neither strangers before their messages are verified nor nodes whose messages
+//! are authentic.
+
+use std::collections::BTreeMap;
+
+use carnet_mobility::{Authentication, MobilityDrop, SecurityAssociation};
+
+use crate::agent::{Agent, authenticated, config, node};
+use crate::craft::*;
+
+const HONEST: u32 = 1000;
+
+fn home(number: u32) -> String {
+    format!("2001:db8:1::a:{number:x}")
+}
+
+fn care_of(number: u32) -> String {
+    format!("2001:db8:{:x}::10", 0x2000 + number)
+}
+
+/// Of a greedy node, which is the first, and honest ones.
+fn agent() -> Agent {
+    let mut config = config();
+    config.nodes = (0..=HONEST).map(|number| node(&home(number), &[])).collect();
+    for node in &mut config.nodes {
+        node.authentication = Authentication::SharedKey(association());
+    }
+    Agent::new(config)
+}
+
+/// A node that somebody has taken over sends as many authentic Binding Updates as it can, from ever other care-of addresses.
+#[test]
+fn a_greedy_node_has_its_share_and_all_others_register() {
+    let mut agent = agent();
+    let mut sequences: BTreeMap<u32, u16> = BTreeMap::new();
+    let (mut greedy, mut last) = (0, String::new());
+    for number in 0..4 * HONEST {
+        for round in 0..5 {
+            let sequence = sequences.entry(0).and_modify(|it| *it += 1).or_insert(1);
+            let from = care_of(number % 64 + round);
+            agent.send(&Update::node(*sequence).of(&home(0)).from(&from).signed());
+            match agent.dropped {
+                None => (greedy, last) = (greedy + 1, from),
+                Some(reason) => assert_eq!(reason, MobilityDrop::Share),
+            }
+        }
+        // In four seconds each of the others registers, and renews three times.
+        let honest = 1 + number % HONEST;
+        let sequence = sequences.entry(honest).and_modify(|it| *it += 1).or_insert(1);
+        agent.accept(&Update::node(*sequence).of(&home(honest)).from(&care_of(honest)).signed());
+        agent.wait(0.001);
+    }
+    assert!((40..=16 + 8 * 4 + 1).contains(&greedy), "{greedy} of 20,000 in four seconds");
+    assert_eq!(agent.persisted, greedy + 4 * HONEST as usize, "and each is written once");
+    // What counted last holds, and what was dropped has cost the node no number.
+    assert_eq!(agent.binding_of(&home(0)).expect("bound").care_of_address.ipv6(), Some(addr(&last)));
+    agent.wait(1.0);
+    let sequence = sequences[&0];
+    agent.accept(&Update::node(sequence).of(&home(0)).signed());
+    assert_eq!(agent.binding_of(&home(0)).expect("bound").care_of_address.ipv6(), Some(addr(CARE_OF)));
+}
+
+/// Its share is enough for sixteen care-of addresses that register each by itself, and for a handover four times a second.
+#[test]
+fn a_node_that_moves_has_enough() {
+    let mut agent = agent();
+    for sequence in 1..=16 {
+        agent.accept(&Update::node(sequence).of(&home(1)).from(&care_of(sequence.into())).signed());
+    }
+    agent.wait(1.0);
+    for sequence in 17..100 {
+        agent.accept(&Update::node(sequence).of(&home(1)).from(&care_of(sequence.into())).signed());
+        agent.wait(0.25);
+    }
+}
+
+/// The same in one message each (RFC 5648): it is the message that counts.
+#[test]
+fn bulk_registrations_have_the_same_share() {
+    let mut agent = Agent::new(authenticated());
+    let mut accepted = 0;
+    for sequence in 1..=200 {
+        let update = (1..=8).fold(Update::explicit(sequence), |update, bid| {
+            update.with(carnet_wire::mobility::MobilityOption::BindingIdentifier {
+                bid,
+                status: 0,
+                home: false,
+                priority: 0,
+                care_of_address: Some(addr(&care_of(bid.into())).into()),
+            })
+        });
+        agent.send(&update.from(&care_of(1)).signed());
+        accepted += usize::from(agent.dropped.is_none());
+        assert!(matches!(agent.dropped, None | Some(MobilityDrop::Share)), "{:?}", agent.dropped);
+    }
+    assert_eq!(accepted, 16);
+    assert_eq!(agent.machine.bindings().of(addr(HOME)).count(), 8);
+}
+
+/// Forgeries use up nothing of what a node may send.
+#[test]
+fn forged_updates_cost_their_node_nothing_of_its_share() {
+    let mut agent = agent();
+    let wrong = SecurityAssociation { key: [9; 16].into(), ..association() };
+    agent.accept(&Update::node(1).of(&home(1)).signed());
+    for sequence in 2..1000 {
+        agent.send(&Update::node(sequence).of(&home(1)).signed_by(wrong.clone()));
+        assert_ne!(agent.dropped, Some(MobilityDrop::Share));
+    }
+    for sequence in 2..=16 {
+        agent.accept(&Update::node(sequence).of(&home(1)).signed());
+    }
+}
+
+/// One source sends more than is comfortable: it is limited, before anything of it is verified, and nobody else is. Who is where
+/// he is bound is not, whatever others send in his name.
+#[test]
+fn a_source_that_floods_is_limited_before_its_messages_are_verified() {
+    const FLOODER: &str = "2001:db8:bad::1";
+    let mut agent = agent();
+    agent.accept(&Update::node(1).of(&home(1)).from(&care_of(1)).signed());
+    let wrong = SecurityAssociation { key: [9; 16].into(), ..association() };
+    let forged = Update::node(7).of(&home(1)).from(FLOODER).signed_by(wrong.clone()).packet();
+    let genuine = Update::node(1).of(&home(2)).from(FLOODER).signed();
+    // 20,000 are comfortable, and a source may have 100,000 more at once.
+    let mut verified = 0;
+    for _ in 0..130_000 {
+        agent.receive(&forged);
+        verified += usize::from(agent.dropped != Some(MobilityDrop::Flood));
+    }
+    assert!((120_000 - 2..120_000 + 10).contains(&verified), "{verified}");
+    assert_eq!(agent.ignore(&genuine.packet()), MobilityDrop::Flood, "the MAC is not looked at");
+    assert_eq!(
+        agent.ignore(&Update::node(1).of(&home(2)).from("2001:db8:bad::2").signed().packet()),
+        MobilityDrop::Flood,
+        "nor that of its neighbour"
+    );
+    // Others register, and the one in whose name it was sent renews, also if the flood has his address.
+    agent.accept(&Update::node(1).of(&home(3)).from(&care_of(3)).signed());
+    let in_his_name = Update::node(7).of(&home(1)).from(&care_of(1)).signed_by(wrong).packet();
+    for _ in 0..110_000 {
+        agent.receive(&in_his_name);
+        assert_ne!(agent.dropped, Some(MobilityDrop::Flood));
+    }
+    agent.accept(&Update::node(2).of(&home(1)).from(&care_of(1)).signed());
+    // Its share comes back by itself.
+    agent.wait(0.01);
+    agent.accept(&genuine);
+}
