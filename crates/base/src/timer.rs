@@ -42,7 +42,12 @@ impl<K: Ord + Copy> TimerTable<K> {
 
     /// The earliest deadline of all.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.order.first().map(|(deadline, _)| *deadline)
+        self.first().map(|(deadline, _)| deadline)
+    }
+
+    /// The same with its timer, the least of those that have it.
+    pub fn first(&self) -> Option<(Time, K)> {
+        self.order.first().copied()
     }
 
     /// Takes one timer that has run out by `now`, the earliest first.
@@ -77,6 +82,7 @@ mod tests {
         table.stop('c');
         table.stop('z');
         assert_eq!(table.next_deadline(), Some(Time::from_secs(1)));
+        assert_eq!(table.first(), Some((Time::from_secs(1), 'a')));
         assert_eq!(table.pop_expired(Time::ZERO), None);
         assert_eq!(table.pop_expired(Time::from_secs(5)), Some('a'));
         assert_eq!(table.pop_expired(Time::from_secs(5)), Some('b'));

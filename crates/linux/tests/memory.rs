@@ -71,7 +71,7 @@ fn prefix(number: usize) -> Ipv6Net {
 fn home_agent() -> HomeAgentConfig {
     let node = |number| AuthorizedNode {
         home_address: address(0x2001_0db9, number),
-        prefixes: vec![prefix(number)],
+        prefixes: [prefix(number)].into(),
         authentication: Authentication::SharedKey(SecurityAssociation {
             spi: 300,
             key: [7; 16].into(),

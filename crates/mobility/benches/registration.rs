@@ -62,7 +62,7 @@ fn bench(criterion: &mut Criterion) {
         multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
         nodes: vec![AuthorizedNode {
             home_address: HOME,
-            prefixes: vec!["2001:db8:a::/64".parse().expect("a prefix")],
+            prefixes: ["2001:db8:a::/64".parse().expect("a prefix")].into(),
             authentication: Authentication::SharedKey(association()),
         }],
     });

@@ -57,7 +57,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
             .iter()
             .map(|node| AuthorizedNode {
                 home_address: node.home_address,
-                prefixes: node.prefixes.clone(),
+                prefixes: node.prefixes.as_slice().into(),
                 authentication: authentication(&node.auth),
             })
             .collect(),

@@ -42,7 +42,7 @@ fn home_agent(count: u32) -> Station {
     let nodes = (0..count)
         .map(|index| AuthorizedNode {
             home_address: home_address(index),
-            prefixes: vec![prefix(index)],
+            prefixes: [prefix(index)].into(),
             authentication: Authentication::None,
         })
         .collect();

@@ -70,7 +70,7 @@ fn main() {
     let routers = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(100_000_u32);
     let nodes = (0..routers).map(|index| AuthorizedNode {
         home_address: home_address(index),
-        prefixes: vec![prefix(index)],
+        prefixes: [prefix(index)].into(),
         authentication: Authentication::SharedKey(association()),
     });
     let start = Region::new(HEAP);

@@ -48,7 +48,7 @@ fn agent_of(own: &str, other: &str) -> StationConfig {
         let authentication = agent.nodes[0].authentication.clone();
         let node = |n| AuthorizedNode {
             home_address: home(n),
-            prefixes: vec![prefix(n).parse().expect("a prefix")],
+            prefixes: [prefix(n).parse().expect("a prefix")].into(),
             authentication: authentication.clone(),
         };
         agent.nodes = (0..ROUTERS).map(node).collect();

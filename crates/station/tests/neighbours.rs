@@ -112,7 +112,7 @@ impl World {
         if let Some(agent) = &mut agent.home_agent {
             let mut other = agent.nodes[0].clone();
             other.home_address = home(1);
-            other.prefixes = vec!["2001:db8:b::/64".parse().expect("a prefix")];
+            other.prefixes = ["2001:db8:b::/64".parse().expect("a prefix")].into();
             agent.nodes.push(other);
         }
         let mut world = World {

@@ -4,29 +4,29 @@
 //! them, such as the last sequence number and the flow bindings, is kept beside them. A care-of address that
 //! has been given up is remembered for a moment, so that packets that are on their way are still let through.
 //!
+//! Bindings are kept in little room (`node`) and put together for who asks.
+//!
 //! Only configured home addresses get an entry, a node has at most [`MAX_BINDINGS`] bindings, and what was
 //! given up is bounded as well: so the cache cannot grow beyond the configuration.
 
 use std::collections::BTreeSet;
+use std::hash::BuildHasher;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, SmallMap, Time, sort_by_key};
-use foldhash::{HashMap, HashMapExt};
+use carnet_base::{Endpoint, Time, sort_by_key};
+use foldhash::fast::RandomState;
 use ipnet::Ipv6Net;
 
-use super::AuthorizedNode;
+use super::node::{Due, Entry, Node, rank};
 use super::owners::Owners;
+use super::registration::Replay;
+use super::{AuthorizedNode, Timer};
 use crate::flow::FlowBinding;
 
 /// Bindings that one node may have at a time.
 pub const MAX_BINDINGS: usize = 16;
-/// Care-of addresses that were given up, of one node; the oldest goes when there are more.
-const MAX_FORMER: usize = 2 * MAX_BINDINGS;
-/// Stands for BID-PRI 0, which a node sends that knows no priorities (RFC 6089 4.1): behind all that have one.
-const NO_PRIORITY: u8 = 128;
-
 /// Where a binding is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BindingState {
@@ -41,25 +41,35 @@ pub enum BindingState {
 /// Not a date: the clock on the wall may be set. Not only a [`Time`]: it begins anew with a restart, which bindings survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stay {
-    /// When it came, or, where it is from the time before a restart, when that was.
-    pub from: Time,
-    /// How long it had been there by then; `None` where nobody knows.
-    pub before: Option<Duration>,
+    /// When it came, in nanoseconds of the monotonic clock: before its origin where it is from the time before a restart.
+    /// [`Stay::UNKNOWN`] where nobody knows.
+    since: i64,
 }
 
 impl Stay {
+    const UNKNOWN: i64 = i64::MIN;
+
     /// One that begins.
     pub fn begun(now: Time) -> Stay {
-        Stay { from: now, before: Some(Duration::ZERO) }
+        Stay::lasting(now, Some(Duration::ZERO))
+    }
+
+    /// One that has lasted so long; `None` where nobody knows.
+    pub fn lasting(now: Time, length: Option<Duration>) -> Stay {
+        let nanos = |length: Duration| i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
+        let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
+        Stay { since: length.map_or(Stay::UNKNOWN, |length| now.saturating_sub(nanos(length))) }
     }
 
     /// How long it has lasted, if that is known.
     pub fn length(self, now: Time) -> Option<Duration> {
-        Some(self.before?.saturating_add(now.saturating_since(self.from)))
+        let nanos = i128::from(now.as_nanos()) - i128::from(self.since);
+        let known = self.since != Stay::UNKNOWN;
+        known.then(|| Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)))
     }
 }
 
-/// A binding cache entry that is a home registration.
+/// A binding cache entry that is a home registration, as the cache tells it.
 #[derive(Debug, Clone)]
 pub struct Binding {
     /// The home address.
@@ -82,7 +92,7 @@ pub struct Binding {
     pub prefixes: Arc<[Ipv6Net]>,
     /// The last sequence number accepted, shared by all bindings of a node (RFC 5648 4.1).
     pub sequence: u16,
-    /// The lifetime granted.
+    /// The lifetime granted, whole seconds.
     pub lifetime: Duration,
     /// When it ends.
     pub expires: Time,
@@ -109,7 +119,7 @@ impl Binding {
 
     /// The order among the bindings of a node: the best has the least.
     fn rank(&self) -> (u8, Option<u16>) {
-        (if self.priority == 0 { NO_PRIORITY } else { self.priority }, self.bid)
+        rank(self.priority, self.bid)
     }
 
     /// The link-local address that the L flag derives from the home address (RFC 6275 10.3.1).
@@ -130,51 +140,33 @@ pub struct FormerPath {
     pub until: Time,
 }
 
-/// What is known of one node.
-#[derive(Debug, Default)]
-pub(super) struct Node {
-    /// By Binding Identifier; a plain binding is alone.
-    pub bindings: SmallMap<Option<u16>, Binding>,
-    /// The last sequence number accepted; after a de-registration kept for `MAX_DELETE_BCE_TIMEOUT` so that a
-    /// late Binding Update from the visited link meets it (RFC 6275 10.3.2).
-    pub sequence: Option<u16>,
-    /// What packets may still come from, oldest first.
-    pub former: Vec<FormerPath>,
-    /// What the tunnels of the last bindings carried.
-    pub prefixes: Arc<[Ipv6Net]>,
-    /// Ordered by priority (RFC 6089 4.3).
-    pub flows: Vec<FlowBinding>,
-}
-
-impl Node {
-    fn is_empty(&self) -> bool {
-        self.bindings.is_empty() && self.sequence.is_none() && self.former.is_empty()
-    }
-
-    /// Lets packets from this path in until then.
-    pub fn retire(&mut self, (agent, care_of_address): (Endpoint, Endpoint), until: Time) {
-        self.former.retain(|path| (path.agent, path.care_of_address) != (agent, care_of_address));
-        if self.former.len() >= MAX_FORMER {
-            self.former.remove(0);
-        }
-        self.former.push(FormerPath { agent, care_of_address, until });
-    }
-}
-
 /// Entries by home address and Binding Identifier.
 #[derive(Debug)]
 pub struct BindingCache {
-    /// By home address. A Binding Update asks for its node some twenty times.
-    nodes: HashMap<Ipv6Addr, Node>,
-    /// The home addresses that are bound to a care-of address.
-    bound_to: BTreeSet<(Endpoint, Ipv6Addr)>,
+    /// Our end of the bindings inside IPv6.
+    home_agent: Ipv6Addr,
+    /// By place, see [`Owners`]. A Binding Update asks for its node some twenty times.
+    nodes: Box<[Option<Box<Node>>]>,
+    /// The places of the nodes that are bound to a care-of address, by its hash: whether it is that one the node says.
+    bound_to: BTreeSet<(u32, u32)>,
+    hasher: RandomState,
+    /// When each bound node is to be seen to, and for what, by time.
+    due: BTreeSet<(Time, Due, u32)>,
     owners: Owners,
 }
 
 impl BindingCache {
-    /// An empty cache for these nodes.
-    pub(super) fn new(nodes: &[AuthorizedNode]) -> BindingCache {
-        BindingCache { nodes: HashMap::new(), bound_to: BTreeSet::new(), owners: Owners::of(nodes) }
+    /// An empty cache of this home agent for these nodes, which are in the order of their home addresses.
+    pub(super) fn new(home_agent: Ipv6Addr, nodes: &[AuthorizedNode]) -> BindingCache {
+        let owners = Owners::of(nodes);
+        BindingCache {
+            home_agent,
+            nodes: (0..owners.len()).map(|_| None).collect(),
+            bound_to: BTreeSet::new(),
+            hasher: RandomState::default(),
+            due: BTreeSet::new(),
+            owners,
+        }
     }
 
     /// Which node an address belongs to, whether it has a binding or not.
@@ -182,71 +174,129 @@ impl BindingCache {
         &self.owners
     }
 
+    fn known(&self, home_address: Ipv6Addr) -> Option<&Node> {
+        self.nodes.get(self.owners.place(home_address)?)?.as_deref()
+    }
+
+    fn entries(&self, home_address: Ipv6Addr) -> &[Entry] {
+        self.known(home_address).map_or(&[], Node::entries)
+    }
+
     /// The valid bindings of a home address, the best first: by BID-PRI, then by Binding Identifier.
-    pub fn of(&self, home_address: Ipv6Addr) -> impl Iterator<Item = &Binding> {
-        let mut valid: Vec<&Binding> = self.all(home_address).filter(|binding| binding.is_valid()).collect();
-        sort_by_key(&mut valid, |binding| binding.rank());
+    pub fn of(&self, home_address: Ipv6Addr) -> impl Iterator<Item = Binding> {
+        let mut valid: Vec<Binding> = self.all(home_address).filter(Binding::is_valid).collect();
+        sort_by_key(&mut valid, Binding::rank);
         valid.into_iter()
     }
 
     /// The best valid binding of a home address.
-    pub fn valid(&self, home_address: Ipv6Addr) -> Option<&Binding> {
-        self.all(home_address).filter(|binding| binding.is_valid()).min_by_key(|binding| binding.rank())
+    pub fn valid(&self, home_address: Ipv6Addr) -> Option<Binding> {
+        let node = self.known(home_address)?;
+        let valid = node.entries().iter().filter(|entry| entry.is_valid());
+        valid.min_by_key(|entry| entry.rank()).map(|best| node.binding(self.home_agent, home_address, best))
+    }
+
+    /// The R flag of the valid bindings of a home address, if it has any.
+    pub(super) fn mobile_router(&self, home_address: Ipv6Addr) -> Option<bool> {
+        let valid = self.entries(home_address).iter().find(|entry| entry.is_valid());
+        valid.map(|entry| entry.mobile_router)
+    }
+
+    /// Whether a home address has a valid binding.
+    pub fn is_bound(&self, home_address: Ipv6Addr) -> bool {
+        self.entries(home_address).iter().any(Entry::is_valid)
     }
 
     /// The binding of a home address with this identifier, whatever its state.
-    pub fn get(&self, home_address: Ipv6Addr, bid: Option<u16>) -> Option<&Binding> {
-        self.nodes.get(&home_address)?.bindings.get(&bid)
+    pub fn get(&self, home_address: Ipv6Addr, bid: Option<u16>) -> Option<Binding> {
+        let node = self.known(home_address)?;
+        node.entry(bid).map(|entry| node.binding(self.home_agent, home_address, entry))
     }
 
     /// All bindings of a home address, whatever their state.
-    pub(super) fn all(&self, home_address: Ipv6Addr) -> impl Iterator<Item = &Binding> {
-        self.nodes.get(&home_address).into_iter().flat_map(|node| node.bindings.values())
+    pub(super) fn all(&self, home_address: Ipv6Addr) -> impl Iterator<Item = Binding> {
+        let node = self.known(home_address).into_iter();
+        node.flat_map(move |node| {
+            let entries = node.entries().iter();
+            entries.map(move |entry| node.binding(self.home_agent, home_address, entry))
+        })
+    }
+
+    /// The Binding Identifiers of all of them.
+    pub(super) fn bids(&self, home_address: Ipv6Addr) -> impl Iterator<Item = Option<u16>> {
+        self.entries(home_address).iter().map(|entry| entry.bid)
     }
 
     /// All valid entries, by home address.
-    pub fn iter(&self) -> impl Iterator<Item = &Binding> {
-        let mut nodes: Vec<(&Ipv6Addr, &Node)> = self.nodes.iter().collect();
-        sort_by_key(&mut nodes, |(home_address, _)| **home_address);
-        nodes.into_iter().flat_map(|(_, node)| node.bindings.values()).filter(|binding| binding.is_valid())
+    pub fn iter(&self) -> impl Iterator<Item = Binding> {
+        let known = (0..).zip(&self.nodes).filter_map(|(place, node)| {
+            node.as_ref().and_then(|node| Some((self.owners.home_address(place)?, node)))
+        });
+        known.flat_map(move |(home_address, node)| {
+            let valid = node.entries().iter().filter(|entry| entry.is_valid());
+            valid.map(move |entry| node.binding(self.home_agent, home_address, entry))
+        })
     }
 
     /// The paths that the bindings of a home address have left, from which packets are still accepted.
     pub fn former(&self, home_address: Ipv6Addr) -> &[FormerPath] {
-        self.nodes.get(&home_address).map_or(&[], |node| &node.former)
+        self.known(home_address).map_or(&[], Node::former)
     }
 
     /// The prefixes that the last bindings of a home address had.
     pub fn prefixes(&self, home_address: Ipv6Addr) -> &[Ipv6Net] {
-        self.nodes.get(&home_address).map_or(&[], |node| &node.prefixes)
+        self.known(home_address).map_or(&[], Node::prefixes)
     }
 
     /// The flow bindings of a home address, ordered by priority (RFC 6089 4.3).
     pub fn flows(&self, home_address: Ipv6Addr) -> &[FlowBinding] {
-        self.nodes.get(&home_address).map_or(&[], |node| &node.flows)
+        self.known(home_address).map_or(&[], Node::flows)
     }
 
     /// The last sequence number accepted from a home address, as long as it is remembered.
     pub fn sequence(&self, home_address: Ipv6Addr) -> Option<u16> {
-        self.nodes.get(&home_address)?.sequence
+        self.known(home_address)?.sequence
+    }
+
+    /// What holds off replays of a node's messages, kept beyond the life of its bindings.
+    pub(super) fn replay(&self, home_address: Ipv6Addr) -> Replay {
+        self.known(home_address).map(Node::replay).unwrap_or_default()
     }
 
     /// Whether packets of a home address are accepted from this care-of address: it is a registered one, or was
     /// until now.
     pub fn accepts(&self, home_address: Ipv6Addr, care_of_address: Endpoint) -> bool {
-        self.all(home_address).any(|binding| binding.is_valid() && binding.care_of_address == care_of_address)
-            || self.former(home_address).iter().any(|path| path.care_of_address == care_of_address)
+        self.known(home_address).is_some_and(|node| {
+            self.is_bound_to(node, |it| it == care_of_address)
+                || node.former().iter().any(|path| path.care_of_address == care_of_address)
+        })
     }
 
-    /// Somebody whose care-of address this is.
+    /// Whether a node has a valid binding to a care-of address that is so.
+    fn is_bound_to(&self, node: &Node, is_so: impl Fn(Endpoint) -> bool) -> bool {
+        let mut valid = node.entries().iter().filter(|entry| entry.is_valid());
+        valid.any(|entry| is_so(entry.ends(self.home_agent).1))
+    }
+
+    /// The hash by which `bound_to` knows a care-of address.
+    fn hash(&self, care_of_address: Endpoint) -> u32 {
+        self.hasher.hash_one(care_of_address) as u32
+    }
+
+    /// The first, by home address, whose care-of address this is.
     pub(super) fn bound_to(&self, care_of_address: Endpoint) -> Option<Ipv6Addr> {
-        let first = self.bound_to.range((care_of_address, Ipv6Addr::UNSPECIFIED)..).next();
-        first.filter(|(bound, _)| *bound == care_of_address).map(|(_, home_address)| *home_address)
+        let hash = self.hash(care_of_address);
+        let bound = self.bound_to.range((hash, 0)..=(hash, u32::MAX)).map(|(_, place)| *place);
+        let is_bound = |place: &u32| {
+            let node = self.nodes.get(*place as usize).and_then(Option::as_deref);
+            node.is_some_and(|node| self.is_bound_to(node, |it| it == care_of_address))
+        };
+        bound.filter(is_bound).find_map(|place| self.owners.home_address(place))
     }
 
     /// The bindings that the packets to this address follow, other than those of one node; also those that are about
     /// to be valid, because their home address is still being tested.
-    pub(super) fn leading_to(&self, address: Ipv6Addr, except: Ipv6Addr) -> impl Iterator<Item = &Binding> {
+    pub(super) fn leading_to(&self, address: Ipv6Addr, except: Ipv6Addr) -> impl Iterator<Item = Binding> {
         // What a binding forwards is given to its node.
         self.owners
             .of_prefixes_around(address)
@@ -256,35 +306,89 @@ impl BindingCache {
     }
 
     pub(super) fn node(&mut self, home_address: Ipv6Addr) -> Option<&mut Node> {
-        self.nodes.get_mut(&home_address)
+        self.nodes.get_mut(self.owners.place(home_address)?)?.as_deref_mut()
     }
 
-    pub(super) fn node_or_new(&mut self, home_address: Ipv6Addr) -> &mut Node {
-        self.nodes.entry(home_address).or_default()
+    /// The same, made where there was nothing to be known of it; `None` for who may not register.
+    pub(super) fn node_or_new(&mut self, home_address: Ipv6Addr) -> Option<&mut Node> {
+        let node = self.nodes.get_mut(self.owners.place(home_address)?)?;
+        Some(node.get_or_insert_default())
     }
 
-    pub(super) fn insert(&mut self, binding: Binding) {
-        let (home_address, bid) = (binding.home_address, binding.bid);
-        self.remove(home_address, bid);
-        if binding.is_valid() {
-            self.bound_to.insert((binding.care_of_address, home_address));
+    /// Changes the bindings of a node, and with them when it is due and where it is found.
+    fn change(&mut self, home_address: Ipv6Addr, bid: Option<u16>, change: impl FnOnce(&mut Node, Ipv6Addr)) {
+        let home_agent = self.home_agent;
+        let Some(place) = self.owners.place(home_address) else { return };
+        let Some(node) = self.nodes.get_mut(place) else { return };
+        let node = node.get_or_insert_default();
+        let care_of_address = |node: &Node| {
+            let entry = node.entry(bid).filter(|entry| entry.is_valid());
+            entry.map(|entry| entry.ends(home_agent).1)
+        };
+        let (due, bound_to) = (node.due(), care_of_address(node));
+        change(node, home_agent);
+        let (due_now, bound_to_now) = (node.due(), care_of_address(node));
+        let key = |(at, due, _): (Time, Due, _)| (at, due, place as u32);
+        if due.map(key) != due_now.map(key) {
+            if let Some(due) = due {
+                self.due.remove(&key(due));
+            }
+            self.due.extend(due_now.map(key));
         }
-        self.node_or_new(home_address).bindings.insert(bid, binding);
+        if bound_to != bound_to_now {
+            if let Some(bound_to) = bound_to {
+                self.unbind(place, bound_to);
+            }
+            let key = bound_to_now.map(|bound_to| (self.hash(bound_to), place as u32));
+            self.bound_to.extend(key);
+        }
     }
 
+    /// Forgets that a node is bound to this care-of address, if none of its bindings is.
+    fn unbind(&mut self, place: usize, care_of_address: Endpoint) {
+        let hash = self.hash(care_of_address);
+        // Another of its care-of addresses may have the same hash.
+        let node = self.nodes.get(place).and_then(Option::as_deref);
+        if !node.is_some_and(|node| self.is_bound_to(node, |other| self.hash(other) == hash)) {
+            self.bound_to.remove(&(hash, place as u32));
+        }
+    }
+
+    /// Adds a binding, or puts it in the place of the one with its identifier. What a valid one says is then so for all.
+    pub(super) fn insert(&mut self, binding: &Binding) {
+        let key = (binding.home_address, binding.bid);
+        self.change(key.0, key.1, |node, home_agent| node.insert(home_agent, binding));
+    }
+
+    /// Removes a binding.
     pub(super) fn remove(&mut self, home_address: Ipv6Addr, bid: Option<u16>) -> Option<Binding> {
-        let binding = self.nodes.get_mut(&home_address)?.bindings.remove(&bid)?;
-        let care_of_address = binding.care_of_address;
-        if !self.all(home_address).any(|other| other.is_valid() && other.care_of_address == care_of_address) {
-            self.bound_to.remove(&(care_of_address, home_address));
-        }
+        let binding = self.get(home_address, bid)?;
+        self.change(home_address, bid, |node, _| node.remove(bid));
         Some(binding)
+    }
+
+    /// When the next binding is to be seen to, and for what.
+    pub(super) fn next_due(&self) -> Option<(Time, Timer)> {
+        let (at, due, place) = *self.due.first()?;
+        let home_address = self.owners.home_address(place)?;
+        let (_, _, bid) = self.nodes.get(place as usize)?.as_ref()?.due()?;
+        let timer = match due {
+            Due::Expiry => Timer::Expire(home_address, bid),
+            Due::RefreshRequest => Timer::RefreshRequest(home_address, bid),
+        };
+        Some((at, timer))
+    }
+
+    /// Notes that the renewal of a binding has been asked for, or will not be.
+    pub(super) fn set_asked(&mut self, home_address: Ipv6Addr, bid: Option<u16>) {
+        self.change(home_address, bid, |node, _| node.set_asked(bid));
     }
 
     /// Forgets a node of which nothing is left.
     pub(super) fn tidy(&mut self, home_address: Ipv6Addr) {
-        if self.nodes.get(&home_address).is_some_and(Node::is_empty) {
-            self.nodes.remove(&home_address);
+        let place = self.owners.place(home_address);
+        if let Some(node) = place.and_then(|place| self.nodes.get_mut(place)) {
+            node.take_if(|node| node.is_empty());
         }
     }
 }

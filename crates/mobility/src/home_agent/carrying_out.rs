@@ -7,9 +7,9 @@ use carnet_base::{Time, WallTime};
 use carnet_wire::mobility::status::Status;
 
 use super::answers::Answer;
-use super::binding_cache::{Binding, BindingState, Stay};
+use super::binding_cache::{Binding, BindingState, FormerPath, Stay};
 use super::flows::{self, FlowAnswers};
-use super::registration::{Registered, Registration, Verdict, judge};
+use super::registration::{Registered, Registration, Replay, Verdict, judge};
 use super::request::Request;
 use super::{HomeAgent, Timer};
 use crate::{
@@ -56,7 +56,7 @@ impl HomeAgent {
             }
             return Err(MobilityDrop::Unauthorized);
         };
-        let replay = self.replay.get(&home_address).copied().unwrap_or_default();
+        let replay = self.cache.replay(home_address);
         match judge(&self.config, node, &replay, &self.cache, wall, &request, octets) {
             Verdict::Ignore(reason) => {
                 self.ignored(now, &request, octets, reason);
@@ -167,10 +167,12 @@ impl HomeAgent {
         if node.authentication.association().is_none() {
             return;
         }
-        let replay = self.replay.entry(request.home_address).or_default();
-        replay.sequence = Some(request.sequence);
-        replay.timestamp = request.timestamp.or(replay.timestamp);
-        if let Some(spi) = request.spi.filter(|_| node.authentication.has_several()) {
+        let has_several = node.authentication.has_several();
+        if let Some(node) = self.cache.node_or_new(request.home_address) {
+            let timestamp = request.timestamp.or(node.replay().timestamp);
+            node.set_replay(Replay { sequence: Some(request.sequence), timestamp });
+        }
+        if let Some(spi) = request.spi.filter(|_| has_several) {
             self.spis.insert(request.home_address, spi);
         }
     }
@@ -178,7 +180,7 @@ impl HomeAgent {
     fn register(&mut self, now: Time, request: Request, mut registration: Registration) {
         let home_address = request.home_address;
         registration.lifetime = lifetime_from_units(lifetime_units(registration.lifetime));
-        let known = self.cache.valid(home_address).is_some();
+        let known = self.cache.is_bound(home_address);
         // A link that has only just come up is probed like any other; the probe needs no address of ours.
         // RFC 4887 5.3: a home address that is not the home link's is not tested there.
         let elsewhere = !self.config.home_prefix.contains(&home_address);
@@ -200,9 +202,11 @@ impl HomeAgent {
             self.stop_testing(home_address);
         }
         for binding in self.new_bindings(now, &request, &registration, BindingState::Testing) {
-            self.cache.insert(binding);
+            self.cache.insert(&binding);
         }
-        self.cache.node_or_new(home_address).sequence = Some(request.sequence);
+        if let Some(node) = self.cache.node(home_address) {
+            node.sequence = Some(request.sequence);
+        }
         let tested = Tested { request, registration };
         let waiting = self.testing.entry(home_address).or_default();
         // The same once more is a retransmission: its number is the one to be acknowledged.
@@ -231,7 +235,7 @@ impl HomeAgent {
             self.cache.remove(home_address, bid);
         }
         if let Some(node) = self.cache.node(home_address)
-            && node.bindings.is_empty()
+            && node.is_unbound()
         {
             node.sequence = None;
         }
@@ -288,7 +292,7 @@ impl HomeAgent {
         if registration.replaces_all {
             let kept: Vec<Option<u16>> = registration.bindings.iter().map(|binding| binding.bid).collect();
             let replaced: Vec<Option<u16>> =
-                self.cache.all(home_address).map(|b| b.bid).filter(|bid| !kept.contains(bid)).collect();
+                self.cache.bids(home_address).filter(|bid| !kept.contains(bid)).collect();
             for bid in replaced {
                 is_renewal = false;
                 self.end(now, home_address, bid);
@@ -296,14 +300,15 @@ impl HomeAgent {
                 events.push(Event::BindingRemoved { home_address, bid, reason });
             }
         }
+        is_renewal &= *self.cache.prefixes(home_address) == *registration.prefixes;
         for mut binding in self.new_bindings(now, request, registration, BindingState::Valid) {
-            let old = self.cache.get(home_address, binding.bid).filter(|old| old.is_valid());
+            let old = self.cache.get(home_address, binding.bid).filter(Binding::is_valid);
             let address = binding.care_of_address.address();
-            if let Some(old) = old.filter(|old| old.care_of_address.address() == address) {
+            if let Some(old) = old.as_ref().filter(|old| old.care_of_address.address() == address) {
                 binding.stay = old.stay;
             }
-            is_renewal &= old.is_some_and(|old| old.forwards_like(&binding));
-            let change = match old.map(Binding::ends) {
+            is_renewal &= old.as_ref().is_some_and(|old| old.forwards_like(&binding));
+            let change = match old.as_ref().map(Binding::ends) {
                 None => "created",
                 Some(ends) if ends != binding.ends() => {
                     self.retire(now, home_address, ends);
@@ -319,30 +324,16 @@ impl HomeAgent {
                 lifetime_s: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
                 change: change.into(),
             });
-            self.timers.set(Timer::Expire(home_address, binding.bid), binding.expires);
-            self.expect_refresh(&binding);
-            self.cache.insert(binding);
+            // What it says is then so for all of the node's.
+            self.cache.insert(&binding);
         }
         is_renewal &= self.relays.remove(&home_address).is_none();
         self.timers.stop(Timer::Relay(home_address));
         self.timers.stop(Timer::Forget(home_address));
-        let node = self.cache.node_or_new(home_address);
-        node.sequence = Some(request.sequence);
-        is_renewal &= node.prefixes == registration.prefixes;
-        node.prefixes = registration.prefixes.clone();
-        for binding in node.bindings.values_mut() {
-            // RFC 5648 4.1 and 5.3: the number and the flags are common to all, and so are the prefixes (RFC 3963
-            // 6.2: each Binding Update names them all).
-            binding.sequence = request.sequence;
-            binding.mobile_router = request.mobile_router;
-            binding.link_local = request.link_local;
-            binding.prefixes = registration.prefixes.clone();
-        }
-        if !node.former.is_empty() {
-            let current: Vec<_> = node.bindings.values().map(Binding::ends).collect();
-            let before = node.former.len();
-            node.former.retain(|path| !current.contains(&(path.agent, path.care_of_address)));
-            is_renewal &= node.former.len() == before;
+        if !self.cache.former(home_address).is_empty() {
+            let current: Vec<_> = self.cache.all(home_address).map(|binding| binding.ends()).collect();
+            let is_left = |path: &FormerPath| !current.contains(&(path.agent, path.care_of_address));
+            is_renewal &= !self.cache.node(home_address).is_some_and(|node| node.keep_former(is_left));
         }
         let flows = flows::update(&mut self.cache, request);
         if !is_renewal {
@@ -361,16 +352,14 @@ impl HomeAgent {
         ends: (carnet_base::Endpoint, carnet_base::Endpoint),
     ) {
         let until = now + OLD_PATH_GRACE;
-        let node = self.cache.node_or_new(home_address);
+        let Some(node) = self.cache.node_or_new(home_address) else { return };
         node.retire(ends, until);
-        let first = node.former.iter().map(|path| path.until).min().unwrap_or(until);
+        let first = node.end_of_grace().unwrap_or(until);
         self.timers.set(Timer::Grace(home_address), first);
     }
 
     /// Removes a binding whose packets may still be on their way.
     pub(super) fn end(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
-        self.timers.stop(Timer::Expire(home_address, bid));
-        self.timers.stop(Timer::RefreshRequest(home_address, bid));
         if let Some(binding) = self.cache.remove(home_address, bid)
             && binding.is_valid()
         {
@@ -392,11 +381,11 @@ impl HomeAgent {
             && let Some(node) = self.cache.node(home_address)
         {
             // Of what was left before, nothing is on its way any more that matters.
-            node.former.clear();
+            node.keep_former(|_| false);
         }
         for bid in ending {
             // A first registration that is still being tested ends here as well: nothing came of it yet.
-            if self.cache.get(home_address, bid).is_some_and(Binding::is_valid) {
+            if self.cache.get(home_address, bid).is_some_and(|binding| binding.is_valid()) {
                 let reason = "the node de-registered".into();
                 events.push(Event::BindingRemoved { home_address, bid, reason });
             }
@@ -408,10 +397,8 @@ impl HomeAgent {
                 waiting.retain(|tested| !tested.registration.bindings.is_empty());
             }
         }
-        let node = self.cache.node_or_new(home_address);
-        node.sequence = Some(request.sequence);
-        for binding in node.bindings.values_mut() {
-            binding.sequence = request.sequence;
+        if let Some(node) = self.cache.node_or_new(home_address) {
+            node.sequence = Some(request.sequence);
         }
         let flows = if self.left_without_bindings(now, home_address) {
             self.departed(now, home_address);
@@ -427,12 +414,13 @@ impl HomeAgent {
 
     /// When a node has no binding left, whatever belonged to them all ends as well; true then.
     pub(super) fn left_without_bindings(&mut self, now: Time, home_address: Ipv6Addr) -> bool {
-        let node = self.cache.node_or_new(home_address);
-        if !node.bindings.is_empty() {
-            return false;
+        if let Some(node) = self.cache.node(home_address) {
+            if !node.is_unbound() {
+                return false;
+            }
+            // RFC 6089 5.3.3: "deleting all bindings, including all flow bindings".
+            node.set_flows(Vec::new());
         }
-        // RFC 6089 5.3.3: "deleting all bindings, including all flow bindings".
-        node.flows.clear();
         self.testing.remove(&home_address);
         self.timers.stop(Timer::Dad(home_address));
         self.announcements.remove(&home_address);
@@ -448,11 +436,11 @@ impl HomeAgent {
         }
         self.cache.remove(home_address, bid);
         if let Some(node) = self.cache.node(home_address)
-            && node.bindings.is_empty()
+            && node.is_unbound()
         {
             node.sequence = None;
-            node.former.clear();
-            node.flows.clear();
+            node.keep_former(|_| false);
+            node.set_flows(Vec::new());
             self.timers.stop(Timer::Grace(home_address));
             self.departed(now, home_address);
         }
@@ -466,8 +454,8 @@ impl HomeAgent {
     /// Packets from some former care-of addresses are no longer accepted.
     pub(super) fn end_grace(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(node) = self.cache.node(home_address) else { return };
-        node.former.retain(|path| path.until > now);
-        if let Some(next) = node.former.iter().map(|path| path.until).min() {
+        node.keep_former(|path| path.until > now);
+        if let Some(next) = node.end_of_grace() {
             self.timers.set(Timer::Grace(home_address), next);
         }
         self.cache.tidy(home_address);

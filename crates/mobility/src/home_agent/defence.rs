@@ -12,7 +12,7 @@ use carnet_base::Time;
 use carnet_wire::mobility::status::Status;
 
 use super::answers::Answer;
-use super::{Binding, HomeAgent, Tested, Timer};
+use super::{HomeAgent, Tested, Timer};
 use crate::Output;
 
 /// `MAX_NEIGHBOR_ADVERTISEMENT` and `RetransTimer` (RFC 4861 10).
@@ -43,7 +43,7 @@ impl HomeAgent {
     fn is_away(&self, target: Ipv6Addr) -> bool {
         let home_prefix = self.config.home_prefix;
         let around = |home_address: Ipv6Addr| {
-            self.cache.valid(home_address).is_some()
+            self.cache.is_bound(home_address)
                 && self.cache.prefixes(home_address).iter().any(|prefix| prefix.contains(&target))
         };
         home_prefix.contains(&target) && self.cache.owners().of_prefixes_around(target).any(around)
@@ -82,7 +82,7 @@ impl HomeAgent {
             self.announcements.insert(target, left);
             self.timers.set(Timer::Announce(target), now + RETRANS_TIMER);
         }
-        let link_local = self.cache.valid(target).and_then(Binding::link_local_address);
+        let link_local = self.cache.valid(target).and_then(|binding| binding.link_local_address());
         for address in [Some(target), link_local].into_iter().flatten() {
             self.outputs.extend(link.announcement(address, router).map(Output::Link));
         }

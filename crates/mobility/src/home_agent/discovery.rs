@@ -46,7 +46,7 @@ pub(super) fn anycast_addresses(config: &HomeAgentConfig) -> Vec<Ipv6Addr> {
     let mut found: Vec<Ipv6Addr> = Vec::new();
     for of in own.into_iter().chain([home_prefix.network()]).chain(home_addresses) {
         let anycast = home_agents_anycast(of);
-        let mut prefixes = nodes.iter().flat_map(|node| &node.prefixes);
+        let mut prefixes = nodes.iter().flat_map(|node| node.prefixes.iter());
         if found.len() < MAX_ANYCAST && !found.contains(&anycast) && !prefixes.any(|p| p.contains(&anycast)) {
             found.push(anycast);
         }

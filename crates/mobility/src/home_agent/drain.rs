@@ -199,7 +199,7 @@ impl HomeAgent {
         }
         let Some(drain) = &self.drain else { return true };
         *lifetime = (*lifetime).min(drain.until.saturating_since(now).max(LIFETIME_UNIT));
-        drain.phase == DrainPhase::Running && self.cache.valid(home_address).is_some()
+        drain.phase == DrainPhase::Running && self.cache.is_bound(home_address)
     }
 
     /// Asks those whose turn it is, and notices the end.
@@ -264,7 +264,7 @@ impl HomeAgent {
         let (to, sent) = (asked.to, asked.sent as usize);
         // By another of its bindings each time, the best first.
         let bindings: Vec<_> = self.cache.of(home_address).collect();
-        let chosen = bindings.get((sent - 1) % bindings.len().max(1)).map(|binding| (*binding).clone());
+        let chosen = bindings.get((sent - 1) % bindings.len().max(1)).cloned();
         if let Some(binding) = chosen {
             let builder = Builder::home_agent_switch(&[to]);
             self.notify(wall + now.saturating_since(began), &binding, builder);

@@ -93,7 +93,7 @@ pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers
     }
     sort_by_key(&mut after, |flow| (flow.priority, flow.fid));
     if let Some(node) = cache.node(home_address) {
-        node.flows = after;
+        node.set_flows(after);
     }
     answers
 }
@@ -138,7 +138,7 @@ fn judge(
     match (read.bids, known) {
         (Some(named), _) => {
             for bid in named.iter() {
-                if cache.get(home_address, Some(bid)).is_none() {
+                if !cache.bids(home_address).any(|known| known == Some(bid)) {
                     return Err(flow_status::BID_NOT_FOUND);
                 }
                 let weight = known.and_then(|flow| flow.bids.iter().find(|(other, _)| *other == bid));

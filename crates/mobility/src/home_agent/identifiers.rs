@@ -47,7 +47,7 @@ pub(super) fn refused_as_a_whole(
         _ => {}
     }
     // RFC 5648 6.2: without the O flag nothing takes the place of a plain binding.
-    let plain = cache.get(request.home_address, None).is_some();
+    let plain = cache.bids(request.home_address).any(|bid| bid.is_none());
     (registers && plain && !request.overwrite).then_some(Status::MCOA_NON_MCOA_BINDING_EXISTS)
 }
 
@@ -61,7 +61,7 @@ pub(super) fn judge(
     request: &Request,
 ) -> Result<Judged, (Status, Vec<u8>)> {
     let mut bids: BTreeSet<u16> =
-        set_of(cache.all(request.home_address).filter(|_| !request.overwrite).filter_map(|b| b.bid));
+        set_of(cache.bids(request.home_address).filter(|_| !request.overwrite).flatten());
     let mut named = BTreeSet::new();
     let mut judged =
         Judged { bindings: Vec::new(), status: Status::ACCEPTED, statuses: Vec::new(), nat_detection: None };

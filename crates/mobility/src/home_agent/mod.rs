@@ -2,7 +2,8 @@
 //!
 //! `request` reads Binding Updates; `admission` bounds how many are looked into; `registration` judges them, with `identifiers` for several care-of addresses
 //! (RFC 5648), `care_of_address` for IPv4 (RFC 5555) and `flows` for flow bindings (RFC 6089). `carrying_out` does
-//! what the verdict says, `binding_cache` keeps what was accepted and `stored` what of it survives a restart.
+//! what the verdict says, `binding_cache` keeps what was accepted (of each node in `node`) and `stored` what of it
+//! survives a restart.
 //! `home_link` and `defence` speak Neighbor Discovery for nodes that are away, `answers` puts into packets what is
 //! said to them, `heartbeat` answers who asks whether we are there. `discovery` and `home_agents_list` tell who else is a
 //! home agent here; `drain` and `revocation`, by `notices`, send nodes there or away. This module joins them and lets time
@@ -34,6 +35,7 @@ mod home_agents_list;
 pub(crate) mod home_link;
 mod identifiers;
 mod limits;
+mod node;
 mod notices;
 mod owners;
 mod registration;
@@ -44,6 +46,7 @@ mod stored;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use carnet_base::{
@@ -51,7 +54,6 @@ use carnet_base::{
 };
 use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use carnet_wire::mobility::{BindingError, Message, message_type};
-use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 use admission::{Admission, Shares};
@@ -64,7 +66,6 @@ use home_agents_list::HomeAgentsList;
 pub use home_agents_list::{OtherAgents, Peer};
 pub(crate) use home_link::{Heard, HomeLink, ND_HOP_LIMIT};
 use limits::{Limits, Strangers};
-use registration::Replay;
 use request::Request;
 use revocation::Revocation;
 use silence::Silence;
@@ -135,7 +136,7 @@ pub struct AuthorizedNode {
     /// Its home address.
     pub home_address: Ipv6Addr,
     /// The only prefixes that it may register; none for a mobile node.
-    pub prefixes: Vec<Ipv6Net>,
+    pub prefixes: Arc<[Ipv6Net]>,
     /// How its messages are known to be its own.
     pub authentication: Authentication,
 }
@@ -144,7 +145,7 @@ pub struct AuthorizedNode {
 enum Timer {
     /// When duplicate address detection for a home address has heard nothing.
     Dad(Ipv6Addr),
-    /// When a binding's lifetime ends.
+    /// When a binding's lifetime ends: this and the next are in the cache, not in the table of timers.
     Expire(Ipv6Addr, Option<u16>),
     /// When its node is asked to renew it.
     RefreshRequest(Ipv6Addr, Option<u16>),
@@ -166,7 +167,6 @@ enum Timer {
 #[derive(Debug)]
 pub struct HomeAgent {
     config: HomeAgentConfig,
-    replay: HashMap<Ipv6Addr, Replay>,
     /// The SPI that a node with several keys has used last.
     spis: BTreeMap<Ipv6Addr, u32>,
     cache: BindingCache,
@@ -211,9 +211,8 @@ impl HomeAgent {
             node.authentication = node.authentication.with(config.address);
         }
         HomeAgent {
-            replay: HashMap::new(),
             spis: BTreeMap::new(),
-            cache: BindingCache::new(&config.nodes),
+            cache: BindingCache::new(config.address, &config.nodes),
             home_link: config.home_link.clone().map(|name| HomeLink::new(name, Some(config.address))),
             testing: BTreeMap::new(),
             announcements: BTreeMap::new(),
@@ -264,7 +263,7 @@ impl HomeAgent {
             self.timers.set(Timer::Drain, now);
         }
         for (home_address, revocation) in old.revocations {
-            if self.cache.valid(home_address).is_some() {
+            if self.cache.is_bound(home_address) {
                 let timer = Timer::Revoke(home_address);
                 self.timers.set(timer, old.timers.get(timer).unwrap_or(now));
                 self.revocations.insert(home_address, revocation);
@@ -319,7 +318,8 @@ impl HomeAgent {
 
     /// When [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next_deadline()
+        let due = self.cache.next_due().map(|(due, _)| due);
+        self.timers.next_deadline().into_iter().chain(due).min()
     }
 
     /// Handles a packet with a Mobility Header that is addressed to this home agent.
@@ -469,10 +469,20 @@ impl HomeAgent {
         Ok(())
     }
 
+    /// Takes what is to be done by now, the earliest first. What is due of a binding stays until it is done.
+    fn pop_expired(&mut self, now: Time) -> Option<Timer> {
+        match self.cache.next_due() {
+            Some(due) if self.timers.first().is_none_or(|first| due < first) => {
+                Some(due).filter(|(at, _)| *at <= now).map(|(_, timer)| timer)
+            }
+            _ => self.timers.pop_expired(now),
+        }
+    }
+
     /// Serves the timers that have run out.
     pub fn handle_timeout(&mut self, now: Time) {
         self.assert_drained();
-        while let Some(timer) = self.timers.pop_expired(now) {
+        while let Some(timer) = self.pop_expired(now) {
             match timer {
                 Timer::Dad(home_address) => {
                     for tested in self.stop_testing(home_address) {
@@ -488,7 +498,7 @@ impl HomeAgent {
                 Timer::Grace(home_address) => self.end_grace(now, home_address),
                 Timer::Forget(home_address) => {
                     if let Some(node) = self.cache.node(home_address)
-                        && node.bindings.is_empty()
+                        && node.is_unbound()
                     {
                         node.sequence = None;
                     }

@@ -8,12 +8,8 @@
 use carnet_base::{Time, WallTime};
 use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
 
-use super::{Binding, HomeAgent, Timer};
+use super::{Binding, HomeAgent};
 use crate::HOP_LIMIT;
-
-/// A binding of at least this lifetime is asked to be renewed when an eighth of it is left: a node renews its bindings
-/// by itself, and earlier, so that what was said then is lost.
-const REFRESH_WORTH: u32 = 8;
 
 impl HomeAgent {
     /// The time of sending of an authenticated notice, as an NTP timestamp greater than all before.
@@ -57,20 +53,10 @@ impl HomeAgent {
         self.send(Some(binding.ends()), packet);
     }
 
-    /// Sets when a node is asked to renew a binding.
-    pub(super) fn expect_refresh(&mut self, binding: &Binding) {
-        let timer = Timer::RefreshRequest(binding.home_address, binding.bid);
-        let margin = binding.lifetime / REFRESH_WORTH;
-        if margin.as_secs() >= 1 {
-            self.timers.set(timer, binding.expires - margin);
-        } else {
-            self.timers.stop(timer);
-        }
-    }
-
     /// RFC 6275 9.5.5: the binding is about to end, and has not been renewed.
     pub(super) fn request_refresh(&mut self, now: Time, home_address: std::net::Ipv6Addr, bid: Option<u16>) {
-        let binding = self.cache.get(home_address, bid).filter(|binding| binding.is_valid()).cloned();
+        self.cache.set_asked(home_address, bid);
+        let binding = self.cache.get(home_address, bid).filter(Binding::is_valid);
         // Whoever is to leave shall not be asked to stay.
         if let Some(binding) = binding.filter(|binding| binding.expires > now)
             && !self.is_draining()

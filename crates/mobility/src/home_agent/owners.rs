@@ -1,52 +1,116 @@
 //! Which of the configured nodes an address belongs to (the Prefix Table of RFC 3963 6.1.2, by address).
 //!
 //! A home agent may have very many nodes, and these questions are asked for every Binding Update: so they are
-//! answered by one look-up for each length that prefixes have, not by a look at each node.
+//! answered by one look-up for each length that prefixes have, not by a look at each node. All of it is known from the
+//! configuration and never changes: it is kept in order, in no more room than it takes, and nodes are told by their *places*
+//! in the order of their home addresses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher;
 use std::net::Ipv6Addr;
 
+use carnet_base::{SmallMap, sort};
+use foldhash::fast::RandomState;
 use ipnet::Ipv6Net;
 
 use super::AuthorizedNode;
 
-/// The address that comes after all others.
-const LAST: Ipv6Addr = Ipv6Addr::from_bits(u128::MAX);
+/// No place.
+const NOBODY: u32 = u32::MAX;
 
 /// The owners of addresses.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    home_addresses: BTreeSet<Ipv6Addr>,
-    /// By length and network, the home addresses of the nodes to which that prefix is given: one, if the
-    /// configuration is in order.
-    prefixes: BTreeMap<u8, BTreeSet<(Ipv6Addr, Ipv6Addr)>>,
+    /// In order.
+    home_addresses: Box<[Ipv6Addr]>,
+    /// The places of the home addresses, each where its hash leads or, where others are there already, next behind them.
+    /// A third of it is nobody's, so that no way is long.
+    index: Box<[u32]>,
+    hasher: RandomState,
+    /// By length, the longest first, the prefixes in order and with the places of the nodes to which they are given: one, if
+    /// the configuration is in order.
+    prefixes: Box<[(u8, OfLength)]>,
 }
 
+/// Prefixes of one length and the places of their nodes.
+type OfLength = Box<[(Ipv6Addr, u32)]>;
+
 impl Owners {
-    /// Of these nodes.
+    /// Of these nodes, which are in the order of their home addresses.
     pub fn of(nodes: &[AuthorizedNode]) -> Owners {
-        let mut owners = Owners::default();
-        for node in nodes {
-            owners.home_addresses.insert(node.home_address);
-            for prefix in &node.prefixes {
-                let of_length = owners.prefixes.entry(prefix.prefix_len()).or_default();
-                of_length.insert((prefix.network(), node.home_address));
+        // By how much is missing to a whole address, so that the longest come first.
+        let mut of_lengths: SmallMap<u8, Vec<(Ipv6Addr, u32)>> = SmallMap::new();
+        for (place, node) in (0..NOBODY).zip(nodes) {
+            for prefix in node.prefixes.iter() {
+                let of_length = of_lengths.get_or_insert_with(128 - prefix.prefix_len(), Vec::new);
+                of_length.push((prefix.network(), place));
+            }
+        }
+        let prefixes = of_lengths.into_iter().map(|(missing, mut of_length)| {
+            sort(&mut of_length);
+            of_length.dedup();
+            (128 - missing, of_length.into_boxed_slice())
+        });
+        let mut owners = Owners {
+            home_addresses: nodes.iter().map(|node| node.home_address).collect(),
+            index: vec![NOBODY; nodes.len() + nodes.len() / 2 + 1].into(),
+            prefixes: prefixes.collect(),
+            hasher: RandomState::default(),
+        };
+        for (place, node) in (0..NOBODY).zip(nodes) {
+            let (at, _) = owners.look_for(node.home_address);
+            if let Some(free) = owners.index.get_mut(at) {
+                *free = place;
             }
         }
         owners
     }
 
+    /// Where in the index an address is, or would be, and what is there.
+    fn look_for(&self, address: Ipv6Addr) -> (usize, u32) {
+        let hash = self.hasher.hash_one(address.to_bits());
+        // The upper half of the product: as even as the hash is.
+        let mut at = ((u128::from(hash) * self.index.len() as u128) >> 64) as usize;
+        loop {
+            let place = self.index.get(at).copied().unwrap_or(NOBODY);
+            if place == NOBODY || self.home_address(place) == Some(address) {
+                return (at, place);
+            }
+            at = if at + 1 < self.index.len() { at + 1 } else { 0 };
+        }
+    }
+
+    /// The place of the node that has this home address.
+    pub fn place(&self, address: Ipv6Addr) -> Option<usize> {
+        let (_, place) = self.look_for(address);
+        (place != NOBODY).then_some(place as usize)
+    }
+
+    /// The home address of the node at this place.
+    pub fn home_address(&self, place: u32) -> Option<Ipv6Addr> {
+        self.home_addresses.get(place as usize).copied()
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.home_addresses.len()
+    }
+
     /// Whether a node has this home address.
     pub fn is_home_address(&self, address: Ipv6Addr) -> bool {
-        self.home_addresses.contains(&address)
+        self.place(address).is_some()
     }
 
     /// The nodes in whose prefixes the address is, by home address; those with the longest prefix first.
     pub fn of_prefixes_around(&self, address: Ipv6Addr) -> impl Iterator<Item = Ipv6Addr> {
-        self.prefixes.iter().rev().flat_map(move |(length, of_length)| {
-            let network = Ipv6Net::new(address, *length).ok().map(|prefix| prefix.network());
-            let of_network = |network| of_length.range((network, Ipv6Addr::UNSPECIFIED)..=(network, LAST));
-            network.map(of_network).into_iter().flatten().map(|(_, home_address)| *home_address)
+        self.prefixes.iter().flat_map(move |(length, of_length)| {
+            let network = Ipv6Net::new(address, *length).ok().map(|prefix| prefix.network().to_bits());
+            let of_network = move |network: u128| {
+                let first = of_length.partition_point(|(known, _)| known.to_bits() < network);
+                let rest = of_length.iter().skip(first);
+                rest.take_while(move |(known, _)| known.to_bits() == network)
+            };
+            let places = network.map(of_network).into_iter().flatten();
+            places.filter_map(|(_, place)| self.home_address(*place))
         })
     }
 }
@@ -56,13 +120,18 @@ mod tests {
     use super::*;
     use crate::Authentication;
 
-    #[test]
-    fn the_longest_prefix_comes_first_and_a_home_address_is_none() {
-        let node = |home_address: &str, prefixes: &[&str]| AuthorizedNode {
-            home_address: home_address.parse().expect("address"),
+    fn node(home_address: Ipv6Addr, prefixes: &[&str]) -> AuthorizedNode {
+        AuthorizedNode {
+            home_address,
             prefixes: prefixes.iter().map(|prefix| prefix.parse().expect("prefix")).collect(),
             authentication: Authentication::None,
-        };
+        }
+    }
+
+    #[test]
+    fn the_longest_prefix_comes_first_and_a_home_address_is_none() {
+        let node =
+            |home_address: &str, prefixes: &[&str]| node(home_address.parse().expect("address"), prefixes);
         let owners = Owners::of(&[
             node("2001:db8::1", &["2001:db8:a::/48"]),
             node("2001:db8::2", &["2001:db8:a:1::/64", "2001:db8:b::/64"]),
@@ -78,5 +147,19 @@ mod tests {
         assert!(around("2001:db8::3").is_empty());
         assert!(owners.is_home_address("2001:db8::3".parse().expect("address")));
         assert!(!owners.is_home_address("2001:db8::4".parse().expect("address")));
+    }
+
+    #[test]
+    fn each_home_address_has_its_place_and_no_other_address_has_one() {
+        for count in [0, 1, 2, 3, 1000] {
+            let nodes: Vec<AuthorizedNode> =
+                (0..count).map(|number| node(Ipv6Addr::from_bits(number * 3), &[])).collect();
+            let owners = Owners::of(&nodes);
+            for number in 0..3 * count + 3 {
+                let expected = (number % 3 == 0 && number < 3 * count).then_some((number / 3) as usize);
+                assert_eq!(owners.place(Ipv6Addr::from_bits(number)), expected, "{number} of {count}");
+            }
+            assert_eq!(owners.len(), nodes.len());
+        }
     }
 }

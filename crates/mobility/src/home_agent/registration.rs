@@ -143,7 +143,7 @@ pub(super) fn judge(
     }
 
     // RFC 3963 6.2 and RFC 6275 9.5.1, 10.3.1.
-    let bound = cache.valid(request.home_address);
+    let bound = cache.mobile_router(request.home_address);
     if !request.home_registration {
         return if request.mobile_router {
             reject(Status::MOBILE_ROUTER_NOT_PERMITTED, MobilityDrop::Refused)
@@ -171,13 +171,14 @@ pub(super) fn judge(
         // bears the home address (RFC 5555 4.2).
         return reject(Status::UNSPECIFIED, MobilityDrop::Refused);
     }
-    if bound.is_some_and(|b| b.mobile_router != request.mobile_router) {
+    if bound.is_some_and(|is_router| is_router != request.mobile_router) {
         return reject(Status::TYPE_CHANGE_DISALLOWED, MobilityDrop::Refused);
     }
     if request.is_out_of_place() {
         return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
     }
-    let prefixes = if request.mobile_router { judge_prefixes(config, node, request) } else { Ok([].into()) };
+    let prefixes =
+        if request.mobile_router { judge_prefixes(config, node, request) } else { Ok(Arc::default()) };
     let lifetime = request.lifetime.min(config.max_lifetime);
     if request.is_multiple() {
         // The bindings are judged one by one: what is wrong with all of them comes first.
@@ -235,7 +236,7 @@ pub(super) fn judge(
 fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdict, Status> {
     let home_address = request.home_address;
     if request.identifiers.is_empty() {
-        return match cache.all(home_address).next() {
+        return match cache.bids(home_address).next() {
             Some(_) => Ok(Verdict::Deregister { bids: None, status: Status::ACCEPTED, statuses: Vec::new() }),
             None => Err(Status::NOT_HOME_AGENT),
         };
@@ -243,7 +244,8 @@ fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdi
     let mut bids = Vec::new();
     let mut statuses = Vec::new();
     for identifier in &request.identifiers {
-        if cache.get(home_address, Some(identifier.bid)).is_some() && !bids.contains(&identifier.bid) {
+        if cache.bids(home_address).any(|bid| bid == Some(identifier.bid)) && !bids.contains(&identifier.bid)
+        {
             bids.push(identifier.bid);
             statuses.push(Status::ACCEPTED.0);
         } else {
@@ -293,7 +295,7 @@ fn judge_prefixes(
         return if node.prefixes.is_empty() {
             Err(Status::FORWARDING_SETUP_FAILED)
         } else {
-            Ok(node.prefixes.as_slice().into())
+            Ok(node.prefixes.clone())
         };
     }
     if request.prefixes.len() > MAX_PREFIXES {
@@ -313,5 +315,10 @@ fn judge_prefixes(
     }
     sort(&mut prefixes);
     prefixes.dedup();
-    Ok(prefixes.into())
+    Ok(shared(&node.prefixes, prefixes))
+}
+
+/// Prefixes of a node: those of the configuration themselves where they are the same.
+pub(super) fn shared(own: &Arc<[Ipv6Net]>, prefixes: Vec<Ipv6Net>) -> Arc<[Ipv6Net]> {
+    if **own == *prefixes { own.clone() } else { prefixes.into() }
 }

@@ -46,7 +46,7 @@ impl HomeAgent {
         bids: &[u16],
     ) -> Result<(), String> {
         self.assert_drained();
-        if self.cache.valid(home_address).is_none() {
+        if !self.cache.is_bound(home_address) {
             return Err(format!("{home_address} has no binding"));
         }
         if let Some(bid) = bids.iter().find(|bid| self.cache.get(home_address, Some(**bid)).is_none()) {
@@ -77,7 +77,7 @@ impl HomeAgent {
         // Over another of its bindings each time: one of them may lead nowhere.
         let bindings: Vec<_> = self.cache.of(home_address).collect();
         let turn = (revocation.sent as usize - 1) % bindings.len().max(1);
-        let binding = bindings.get(turn).map(|binding| (*binding).clone());
+        let binding = bindings.get(turn).cloned();
         let Some(binding) = binding.filter(|_| revocation.sent <= ATTEMPTS) else {
             return self.revoked(now, home_address, "revoked; the node has not answered");
         };
@@ -136,8 +136,7 @@ impl HomeAgent {
         let bids = revocation.bids;
         let ending: Vec<Option<u16>> = self
             .cache
-            .all(home_address)
-            .map(|binding| binding.bid)
+            .bids(home_address)
             .filter(|bid| bids.is_empty() || bid.is_some_and(|bid| bids.contains(&bid)))
             .collect();
         for bid in &ending {
@@ -147,7 +146,7 @@ impl HomeAgent {
             && let Some(node) = self.cache.node(home_address)
         {
             // Other than after a goodbye, nothing that is on its way shall arrive.
-            node.former.clear();
+            node.keep_former(|_| false);
             self.timers.stop(Timer::Grace(home_address));
         }
         self.outputs.push_back(Output::Forwarding(home_address));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::binding_cache::{Binding, BindingState, MAX_BINDINGS, Stay};
 use super::care_of_address::is_acceptable;
 use super::drain::RELAY_LIFETIME;
-use super::registration::Replay;
+use super::registration::{Replay, shared};
 use super::{HomeAgent, MAX_FLOWS, Relay, Timer};
 use crate::flow::FlowBinding;
 use crate::{OLD_PATH_GRACE, Output};
@@ -107,12 +107,12 @@ impl HomeAgent {
     /// The same of one node; `None` where there is nothing to keep.
     pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
         self.config.node(home_address)?;
-        let replay = self.replay.get(&home_address).copied().unwrap_or_default();
+        let replay = self.cache.replay(home_address);
         let mut registrations: Vec<StoredRegistration> = self
             .cache
             .all(home_address)
             .filter(|binding| binding.is_valid())
-            .map(|binding| self.store(now, wall, binding))
+            .map(|binding| self.store(now, wall, &binding))
             .collect();
         let relay = self.relay(home_address).cloned();
         let replays = replay.sequence.is_some() || replay.timestamp.is_some();
@@ -184,8 +184,11 @@ impl HomeAgent {
             let own = node.prefixes.clone();
             if node.authentication.association().is_some() {
                 let replay = Replay { sequence: entry.sequence, timestamp: entry.timestamp };
-                self.replay.insert(home_address, replay);
-                if let Some(spi) = entry.spi.filter(|_| node.authentication.has_several()) {
+                let has_several = node.authentication.has_several();
+                if let Some(node) = self.cache.node_or_new(home_address) {
+                    node.set_replay(replay);
+                }
+                if let Some(spi) = entry.spi.filter(|_| has_several) {
                     self.spis.insert(home_address, spi);
                 }
             }
@@ -226,37 +229,32 @@ impl HomeAgent {
                     priority: registration.priority,
                     care_of_address: registration.care_of_address,
                     // A date that has yet to come says that the clock has been set: nobody knows.
-                    stay: Stay {
-                        from: now,
-                        before: registration.since.filter(|since| *since <= wall).map(|it| it.distance(wall)),
-                    },
+                    stay: Stay::lasting(
+                        now,
+                        registration.since.filter(|since| *since <= wall).map(|it| it.distance(wall)),
+                    ),
                     agent,
                     mobile_router: registration.mobile_router,
                     link_local: registration.link_local,
-                    prefixes: registration.prefixes.into(),
+                    prefixes: shared(&own, registration.prefixes),
                     sequence: entry.sequence.unwrap_or(0),
                     lifetime,
                     expires: now + remaining,
                     state: BindingState::Valid,
                 };
-                self.timers.set(Timer::Expire(home_address, binding.bid), binding.expires);
-                self.expect_refresh(&binding);
-                let prefixes = binding.prefixes.clone();
-                self.cache.insert(binding);
-                if let Some(node) = self.cache.node(home_address) {
-                    node.sequence = Some(entry.sequence.unwrap_or(0));
-                    node.prefixes = prefixes;
-                }
+                self.cache.insert(&binding);
             }
-            let Some(node) = self.cache.node(home_address) else { continue };
+            let Some(node) = self.cache.node(home_address).filter(|node| !node.is_unbound()) else {
+                continue;
+            };
             for path in former {
                 let until = now + left(path.until, OLD_PATH_GRACE);
                 if until > now {
                     node.retire((path.agent, path.care_of_address), until);
                 }
             }
-            node.flows = entry.flows.into_iter().take(MAX_FLOWS).collect();
-            if let Some(until) = node.former.iter().map(|path| path.until).min() {
+            node.set_flows(entry.flows.into_iter().take(MAX_FLOWS).collect());
+            if let Some(until) = node.end_of_grace() {
                 self.timers.set(Timer::Grace(home_address), until);
             }
             self.outputs.push_back(Output::Forwarding(home_address));

@@ -220,11 +220,11 @@ impl Agent {
         format!("{:?}", self.machine.bindings())
     }
 
-    pub fn binding(&self) -> Option<&Binding> {
+    pub fn binding(&self) -> Option<Binding> {
         self.binding_of(HOME)
     }
 
-    pub fn binding_of(&self, home_address: &str) -> Option<&Binding> {
+    pub fn binding_of(&self, home_address: &str) -> Option<Binding> {
         self.machine.bindings().valid(addr(home_address))
     }
 

@@ -308,7 +308,7 @@ fn status_135_is_corrected_at_once() {
 #[test]
 fn a_refusal_of_the_router_stops_the_service() {
     let mut agent = agent_config();
-    agent.nodes[0].prefixes = vec![net("2001:db8:b::/64")];
+    agent.nodes[0].prefixes = [net("2001:db8:b::/64")].into();
     let mut road = Road::with(config(), agent, 1);
     road.attach_all();
     road.run(60.0);

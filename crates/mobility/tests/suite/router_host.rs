@@ -9,7 +9,7 @@ use crate::pair::{AT_HOME, Pair, Setup};
 fn setup() -> Setup {
     let mut setup = Setup::plain();
     for node in &mut setup.agent.nodes {
-        node.prefixes.clear();
+        node.prefixes = [].into();
     }
     setup.routers[0].mode = RegistrationMode::Host;
     setup.routers[0].prefixes.clear();

@@ -181,7 +181,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
             entries.push(route(TABLE_MAIN, destination, METRIC, into_tunnel_device()));
         }
     }
-    for prefix in &node.prefixes {
+    for prefix in node.prefixes.iter() {
         match &config.home_link {
             // RFC 4887 5.3: one whose home address is not the home link's does not come there by it.
             Some(home_link) if !bound && config.home_prefix.contains(&home_address) => entries.push(route(

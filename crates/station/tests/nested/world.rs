@@ -74,7 +74,7 @@ fn agent_config(n: usize) -> StationConfig {
             multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
             nodes: vec![AuthorizedNode {
                 home_address: address(&format!("2001:db8:{n}::1234")),
-                prefixes: vec![net(&format!("2001:db8:{n}:a::/64"))],
+                prefixes: [net(&format!("2001:db8:{n}:a::/64"))].into(),
                 authentication: authentication(),
             }],
         }),

@@ -1,0 +1,524 @@
+//! What the binding cache keeps of one node, in little room: there may be very many of them, nearly all with one binding.
+//!
+//! A [`Binding`] is put together from it when somebody asks. What a binding shares with the node's others (RFC 5648 4.1) or
+//! with those of all nodes is here once; what few have is kept elsewhere, and takes one pointer of the others.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::Duration;
+
+use carnet_base::{Endpoint, SmallMap, Time};
+use ipnet::Ipv6Net;
+
+use super::binding_cache::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay};
+use super::registration::Replay;
+use crate::flow::FlowBinding;
+
+/// Care-of addresses that were given up, of one node; the oldest goes when there are more.
+const MAX_FORMER: usize = 2 * MAX_BINDINGS;
+/// Stands for BID-PRI 0, which a node sends that knows no priorities (RFC 6089 4.1): behind all that have one.
+const NO_PRIORITY: u8 = 128;
+/// A binding of at least this lifetime is asked to be renewed when an eighth of it is left: a node renews its bindings
+/// by itself, and earlier, so that what was said then is lost.
+const REFRESH_WORTH: u32 = 8;
+
+/// The order among the bindings of a node: the best has the least.
+pub(super) fn rank(priority: u8, bid: Option<u16>) -> (u8, Option<u16>) {
+    (if priority == 0 { NO_PRIORITY } else { priority }, bid)
+}
+
+/// What is due next of a binding; of two at one time the end comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    /// Its lifetime ends.
+    Expiry,
+    /// Its node is asked to renew it.
+    RefreshRequest,
+}
+
+/// The ends of a tunnel, ours first. Those that are usual are here themselves.
+#[derive(Debug, Clone)]
+enum Ends {
+    /// Ours is the home agent's address.
+    Ipv6(Ipv6Addr),
+    Ipv4([Ipv4Addr; 2]),
+    Udp([SocketAddrV4; 2]),
+    Other(Box<(Endpoint, Endpoint)>),
+}
+
+impl Ends {
+    fn new(home_agent: Ipv6Addr, ends: (Endpoint, Endpoint)) -> Ends {
+        match ends {
+            (agent, Endpoint::Ipv6(node)) if agent == home_agent => Ends::Ipv6(node),
+            (Endpoint::Ipv4(agent), Endpoint::Ipv4(node)) => Ends::Ipv4([agent, node]),
+            (Endpoint::Udp(agent), Endpoint::Udp(node)) => Ends::Udp([agent, node]),
+            ends => Ends::Other(Box::new(ends)),
+        }
+    }
+
+    fn get(&self, home_agent: Ipv6Addr) -> (Endpoint, Endpoint) {
+        match self {
+            Ends::Ipv6(node) => (home_agent.into(), (*node).into()),
+            Ends::Ipv4([agent, node]) => ((*agent).into(), (*node).into()),
+            Ends::Udp([agent, node]) => (Endpoint::Udp(*agent), Endpoint::Udp(*node)),
+            Ends::Other(ends) => **ends,
+        }
+    }
+}
+
+/// What of a binding is its own.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub bid: Option<u16>,
+    pub state: BindingState,
+    pub mobile_router: bool,
+    link_local: bool,
+    /// Whether its node has been asked to renew it, or will not be.
+    is_asked: bool,
+    priority: u8,
+    /// In seconds: it is granted in units of four.
+    lifetime: u32,
+    ends: Ends,
+    stay: Stay,
+    expires: Time,
+}
+
+impl Entry {
+    fn new(home_agent: Ipv6Addr, binding: &Binding) -> Entry {
+        let margin = binding.lifetime / REFRESH_WORTH;
+        Entry {
+            bid: binding.bid,
+            state: binding.state,
+            mobile_router: binding.mobile_router,
+            link_local: binding.link_local,
+            is_asked: margin.as_secs() < 1,
+            priority: binding.priority,
+            lifetime: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
+            ends: Ends::new(home_agent, binding.ends()),
+            stay: binding.stay,
+            expires: binding.expires,
+        }
+    }
+
+    pub fn is_valid(&self) -> bool {
+        self.state == BindingState::Valid
+    }
+
+    pub fn rank(&self) -> (u8, Option<u16>) {
+        rank(self.priority, self.bid)
+    }
+
+    pub fn ends(&self, home_agent: Ipv6Addr) -> (Endpoint, Endpoint) {
+        self.ends.get(home_agent)
+    }
+
+    fn lifetime(&self) -> Duration {
+        Duration::from_secs(self.lifetime.into())
+    }
+
+    fn due(&self) -> (Time, Due) {
+        match self.is_asked {
+            false => (self.expires - self.lifetime() / REFRESH_WORTH, Due::RefreshRequest),
+            true => (self.expires, Due::Expiry),
+        }
+    }
+}
+
+/// The bindings of a node by Binding Identifier.
+#[derive(Debug, Clone, Default)]
+enum Entries {
+    #[default]
+    None,
+    One(Entry),
+    Several(Vec<Entry>),
+}
+
+impl Entries {
+    fn all(&self) -> &[Entry] {
+        match self {
+            Entries::None => &[],
+            Entries::One(entry) => std::slice::from_ref(entry),
+            Entries::Several(entries) => entries,
+        }
+    }
+
+    fn all_mut(&mut self) -> &mut [Entry] {
+        match self {
+            Entries::None => &mut [],
+            Entries::One(entry) => std::slice::from_mut(entry),
+            Entries::Several(entries) => entries,
+        }
+    }
+
+    fn place(&self, bid: Option<u16>) -> Result<usize, usize> {
+        self.all().binary_search_by_key(&bid, |entry| entry.bid)
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        match (self.place(entry.bid), std::mem::take(self)) {
+            (Ok(at), mut entries) => {
+                if let Some(known) = entries.all_mut().get_mut(at) {
+                    *known = entry;
+                }
+                *self = entries;
+            }
+            (Err(_), Entries::None) => *self = Entries::One(entry),
+            (Err(at), Entries::One(first)) => {
+                let mut entries = Vec::with_capacity(2);
+                entries.push(first);
+                entries.insert(at, entry);
+                *self = Entries::Several(entries);
+            }
+            (Err(at), Entries::Several(mut entries)) => {
+                entries.insert(at, entry);
+                *self = Entries::Several(entries);
+            }
+        }
+    }
+
+    fn remove(&mut self, bid: Option<u16>) {
+        let Ok(at) = self.place(bid) else { return };
+        *self = match std::mem::take(self) {
+            Entries::None | Entries::One(_) => Entries::None,
+            Entries::Several(mut entries) => {
+                entries.remove(at);
+                match entries.len() {
+                    1 => entries.pop().map_or(Entries::None, Entries::One),
+                    _ => Entries::Several(entries),
+                }
+            }
+        };
+    }
+}
+
+/// What few nodes have.
+#[derive(Debug, Default)]
+struct Rest {
+    /// What packets may still come from, oldest first.
+    former: Vec<FormerPath>,
+    /// Ordered by priority (RFC 6089 4.3).
+    flows: Vec<FlowBinding>,
+    /// The prefixes of bindings whose home address is being tested: the node's are still others, or none.
+    tested: SmallMap<Option<u16>, Arc<[Ipv6Net]>>,
+}
+
+impl Rest {
+    fn is_empty(&self) -> bool {
+        self.former.is_empty() && self.flows.is_empty() && self.tested.is_empty()
+    }
+}
+
+/// What is known of one node.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    /// A plain binding is alone.
+    entries: Entries,
+    /// What the tunnels of the last bindings carried.
+    prefixes: Arc<[Ipv6Net]>,
+    rest: Option<Box<Rest>>,
+    /// The last sequence number accepted; after a de-registration kept for `MAX_DELETE_BCE_TIMEOUT` so that a
+    /// late Binding Update from the visited link meets it (RFC 6275 10.3.2).
+    pub sequence: Option<u16>,
+    /// See [`Replay`]. Of the timestamp it is said beside it whether there is one.
+    accepted_sequence: Option<u16>,
+    accepted_timestamp: u64,
+    has_timestamp: bool,
+}
+
+impl Node {
+    /// Whether there is nothing to remember.
+    pub fn is_empty(&self) -> bool {
+        self.is_unbound()
+            && self.sequence.is_none()
+            && self.former().is_empty()
+            && self.accepted_sequence.is_none()
+            && !self.has_timestamp
+    }
+
+    /// Whether it has no binding, whatever its state.
+    pub fn is_unbound(&self) -> bool {
+        self.entries().is_empty()
+    }
+
+    /// Its bindings by Binding Identifier, whatever their state.
+    pub fn entries(&self) -> &[Entry] {
+        self.entries.all()
+    }
+
+    /// One of them.
+    pub fn entry(&self, bid: Option<u16>) -> Option<&Entry> {
+        self.entries().get(self.entries.place(bid).ok()?)
+    }
+
+    /// A binding for those who ask.
+    pub fn binding(&self, home_agent: Ipv6Addr, home_address: Ipv6Addr, entry: &Entry) -> Binding {
+        let tested = match entry.state {
+            BindingState::Testing => self.rest.as_ref().and_then(|rest| rest.tested.get(&entry.bid)),
+            BindingState::Valid => None,
+        };
+        let (agent, care_of_address) = entry.ends(home_agent);
+        Binding {
+            home_address,
+            bid: entry.bid,
+            priority: entry.priority,
+            care_of_address,
+            stay: entry.stay,
+            agent,
+            mobile_router: entry.mobile_router,
+            link_local: entry.link_local,
+            prefixes: tested.unwrap_or(&self.prefixes).clone(),
+            sequence: self.sequence.unwrap_or_default(),
+            lifetime: entry.lifetime(),
+            expires: entry.expires,
+            state: entry.state,
+        }
+    }
+
+    /// Adds a binding, or puts it in the place of the one with its identifier. What a valid one says is then so for all.
+    pub fn insert(&mut self, home_agent: Ipv6Addr, binding: &Binding) {
+        self.change_rest(|rest| drop(rest.tested.remove(&binding.bid)));
+        self.entries.insert(Entry::new(home_agent, binding));
+        if !binding.is_valid() {
+            let rest = self.rest.get_or_insert_default();
+            rest.tested.insert(binding.bid, binding.prefixes.clone());
+            return;
+        }
+        self.sequence = Some(binding.sequence);
+        // RFC 5648 4.1 and 5.3: the number and the flags are common to all, and so are the prefixes (RFC 3963
+        // 6.2: each Binding Update names them all).
+        self.prefixes = binding.prefixes.clone();
+        for entry in self.entries.all_mut() {
+            entry.mobile_router = binding.mobile_router;
+            entry.link_local = binding.link_local;
+        }
+        if let Some(rest) = &mut self.rest {
+            rest.tested.values_mut().for_each(|prefixes| prefixes.clone_from(&binding.prefixes));
+        }
+    }
+
+    /// Removes a binding.
+    pub fn remove(&mut self, bid: Option<u16>) {
+        self.entries.remove(bid);
+        self.change_rest(|rest| drop(rest.tested.remove(&bid)));
+    }
+
+    /// What is due first of its valid bindings, when, and of which.
+    pub fn due(&self) -> Option<(Time, Due, Option<u16>)> {
+        let valid = self.entries().iter().filter(|entry| entry.is_valid());
+        let due = valid.map(|entry| {
+            let (at, due) = entry.due();
+            (at, due, entry.bid)
+        });
+        due.min()
+    }
+
+    /// Notes that the renewal of a binding has been asked for.
+    pub fn set_asked(&mut self, bid: Option<u16>) {
+        if let Ok(at) = self.entries.place(bid)
+            && let Some(entry) = self.entries.all_mut().get_mut(at)
+        {
+            entry.is_asked = true;
+        }
+    }
+
+    /// What the tunnels of the last bindings carried.
+    pub fn prefixes(&self) -> &[Ipv6Net] {
+        &self.prefixes
+    }
+
+    /// Changes what few nodes have, and forgets it when nothing is left of it.
+    fn change_rest(&mut self, change: impl FnOnce(&mut Rest)) {
+        if let Some(rest) = &mut self.rest {
+            change(rest);
+            self.rest.take_if(|rest| rest.is_empty());
+        }
+    }
+
+    /// What packets may still come from, oldest first.
+    pub fn former(&self) -> &[FormerPath] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.former)
+    }
+
+    /// Lets packets from this path in until then.
+    pub fn retire(&mut self, (agent, care_of_address): (Endpoint, Endpoint), until: Time) {
+        let former = &mut self.rest.get_or_insert_default().former;
+        former.retain(|path| (path.agent, path.care_of_address) != (agent, care_of_address));
+        if former.len() >= MAX_FORMER {
+            former.remove(0);
+        }
+        former.push(FormerPath { agent, care_of_address, until });
+    }
+
+    /// Lets packets in from these only of the paths that have been left. Whether others have gone.
+    pub fn keep_former(&mut self, keep: impl FnMut(&FormerPath) -> bool) -> bool {
+        let before = self.former().len();
+        self.change_rest(|rest| rest.former.retain(keep));
+        self.former().len() != before
+    }
+
+    /// When the first of the paths that have been left is no longer heard.
+    pub fn end_of_grace(&self) -> Option<Time> {
+        self.former().iter().map(|path| path.until).min()
+    }
+
+    /// Its flow bindings, ordered by priority.
+    pub fn flows(&self) -> &[FlowBinding] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.flows)
+    }
+
+    /// Puts these in the place of its flow bindings.
+    pub fn set_flows(&mut self, flows: Vec<FlowBinding>) {
+        if flows.is_empty() {
+            self.change_rest(|rest| rest.flows = flows);
+        } else {
+            self.rest.get_or_insert_default().flows = flows;
+        }
+    }
+
+    /// What holds off replays.
+    pub fn replay(&self) -> Replay {
+        Replay {
+            sequence: self.accepted_sequence,
+            timestamp: self.has_timestamp.then_some(self.accepted_timestamp),
+        }
+    }
+
+    /// Sets what [`Self::replay`] says.
+    pub fn set_replay(&mut self, replay: Replay) {
+        self.accepted_sequence = replay.sequence;
+        self.has_timestamp = replay.timestamp.is_some();
+        self.accepted_timestamp = replay.timestamp.unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGENT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
+
+    fn binding(care_of_address: &str) -> Binding {
+        Binding {
+            home_address: Ipv6Addr::LOCALHOST,
+            bid: None,
+            priority: 0,
+            care_of_address: care_of_address.parse().expect("an end"),
+            stay: Stay::begun(Time::ZERO),
+            agent: AGENT.into(),
+            mobile_router: true,
+            link_local: false,
+            prefixes: ["2001:db8:a::/64".parse().expect("a prefix")].into(),
+            sequence: 7,
+            lifetime: Duration::from_secs(40),
+            expires: Time::from_secs(100),
+            state: BindingState::Valid,
+        }
+    }
+
+    fn words(binding: &Binding) -> String {
+        format!("{binding:?}")
+    }
+
+    /// What a home agent of a fleet needs for each of its nodes.
+    #[test]
+    fn a_node_with_one_binding_takes_no_more_than_its_place() {
+        assert!(size_of::<Node>() <= 104, "{} octets", size_of::<Node>());
+        let mut node = Node::default();
+        for care_of_address in ["2001:db8:f1::10", "192.0.2.1", "udp:192.0.2.1:4191"] {
+            let mut binding = binding(care_of_address);
+            match binding.care_of_address {
+                Endpoint::Ipv6(_) => {}
+                Endpoint::Ipv4(_) => binding.agent = "198.51.100.1".parse().expect("an end"),
+                Endpoint::Udp(_) => binding.agent = "udp:198.51.100.1:4191".parse().expect("an end"),
+            }
+            node.insert(AGENT, &binding);
+            assert!(matches!(node.entries, Entries::One(_)) && node.rest.is_none());
+            assert!(!matches!(node.entries()[0].ends, Ends::Other(_)), "{care_of_address}");
+        }
+    }
+
+    #[test]
+    fn a_binding_comes_out_as_it_went_in() {
+        for ends in [
+            ("2001:db8:1::1", "2001:db8:f1::10"),
+            ("2001:db8:1::2", "2001:db8:f1::10"),
+            ("192.0.2.1", "198.51.100.1"),
+            ("udp:192.0.2.1:4191", "udp:198.51.100.1:1"),
+            ("2001:db8:1::1", "198.51.100.1"),
+        ] {
+            for state in [BindingState::Valid, BindingState::Testing] {
+                let agent = ends.0.parse().expect("an end");
+                let binding = Binding { agent, state, bid: Some(3), priority: 9, ..binding(ends.1) };
+                let mut node = Node::default();
+                node.insert(AGENT, &binding);
+                node.sequence = Some(binding.sequence);
+                let entry = node.entry(Some(3)).expect("inserted");
+                assert_eq!(
+                    words(&node.binding(AGENT, binding.home_address, entry)),
+                    words(&binding),
+                    "{ends:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn several_are_in_the_order_of_their_identifiers_whatever_comes_and_goes() {
+        let mut node = Node::default();
+        let bids = |node: &Node| node.entries().iter().filter_map(|entry| entry.bid).collect::<Vec<_>>();
+        for bid in [5, 2, 9, 5] {
+            node.insert(AGENT, &Binding { bid: Some(bid), ..binding("2001:db8:f1::10") });
+        }
+        assert_eq!(bids(&node), [2, 5, 9]);
+        node.remove(Some(4));
+        node.remove(Some(5));
+        assert_eq!(bids(&node), [2, 9]);
+        node.remove(Some(2));
+        assert!(bids(&node) == [9] && matches!(node.entries, Entries::One(_)));
+        node.remove(Some(9));
+        node.sequence = None;
+        assert!(node.is_empty() && node.entry(Some(9)).is_none());
+    }
+
+    #[test]
+    fn what_is_due_is_the_request_and_then_the_end_of_the_first_that_is_valid() {
+        let mut node = Node::default();
+        let at = |bid, seconds, state| Binding {
+            bid: Some(bid),
+            expires: Time::from_secs(seconds),
+            state,
+            ..binding("2001:db8:f1::10")
+        };
+        node.insert(AGENT, &at(1, 50, BindingState::Testing));
+        assert_eq!(node.due(), None);
+        node.insert(AGENT, &at(2, 100, BindingState::Valid));
+        node.insert(AGENT, &at(3, 99, BindingState::Valid));
+        assert_eq!(node.due(), Some((Time::from_secs(94), Due::RefreshRequest, Some(3))));
+        node.set_asked(Some(3));
+        assert_eq!(node.due(), Some((Time::from_secs(95), Due::RefreshRequest, Some(2))));
+        node.set_asked(Some(2));
+        assert_eq!(node.due(), Some((Time::from_secs(99), Due::Expiry, Some(3))));
+        let short = Binding { lifetime: Duration::from_secs(4), ..at(4, 98, BindingState::Valid) };
+        node.insert(AGENT, &short);
+        assert_eq!(
+            node.due(),
+            Some((Time::from_secs(98), Due::Expiry, Some(4))),
+            "nobody is asked for so little"
+        );
+    }
+
+    #[test]
+    fn what_few_have_is_forgotten_with_the_last_of_it() {
+        let mut node = Node::default();
+        let path = |text: &str| (Endpoint::from(AGENT), text.parse::<Endpoint>().expect("an end"));
+        node.retire(path("2001:db8::1"), Time::from_secs(2));
+        node.retire(path("2001:db8::2"), Time::from_secs(1));
+        assert_eq!((node.former().len(), node.end_of_grace()), (2, Some(Time::from_secs(1))));
+        assert!(!node.is_empty() && !node.keep_former(|_| true));
+        assert!(node.keep_former(|path| path.until > Time::from_secs(1)) && node.rest.is_some());
+        assert!(node.keep_former(|_| false) && node.rest.is_none() && node.is_empty());
+        let replay = Replay { sequence: None, timestamp: Some(0) };
+        node.set_replay(replay);
+        assert!(!node.is_empty() && node.replay().timestamp == Some(0), "replays are held off for ever");
+    }
+}
