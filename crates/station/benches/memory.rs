@@ -39,7 +39,7 @@ fn care_of_address(index: u32) -> Ipv6Addr {
 }
 
 fn association() -> SecurityAssociation {
-    SecurityAssociation { spi: 300, key: [7; 16], replay: ReplayProtection::Sequence }
+    SecurityAssociation { spi: 300, key: [7; 16].into(), replay: ReplayProtection::Sequence }
 }
 
 fn binding_update(index: u32, sequence: u16) -> Vec<u8> {

@@ -298,7 +298,7 @@ fn one_that_never_answers_costs_five_seconds() {
 fn one_that_refuses_is_left_at_once() {
     let mut strict = agent_of(AGENT, OTHER);
     if let Some(agent) = &mut strict.home_agent {
-        agent.nodes[0].prefixes = vec!["2001:db8:b::/64".parse().expect("a prefix")];
+        agent.nodes[0].prefixes = ["2001:db8:b::/64".parse().expect("a prefix")].into();
     }
     let mut world = World::new([strict, agent_of(OTHER, AGENT)], router_of(&[AGENT, OTHER], false));
     world.route = 1;
@@ -311,7 +311,7 @@ fn when_all_refuse_they_are_asked_less_and_less_often() {
     let strict = |own, other| {
         let mut config = agent_of(own, other);
         if let Some(agent) = &mut config.home_agent {
-            agent.nodes[0].prefixes = vec!["2001:db8:b::/64".parse().expect("a prefix")];
+            agent.nodes[0].prefixes = ["2001:db8:b::/64".parse().expect("a prefix")].into();
         }
         config
     };
