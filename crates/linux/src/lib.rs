@@ -19,12 +19,14 @@ mod bpf_call;
 pub mod clock;
 mod counters;
 mod datagrams;
+pub mod disk;
 mod error;
 mod fast_path;
 mod frame_device;
 pub mod frame_link;
 mod generic_netlink;
 mod installer;
+mod keeper;
 pub mod key_file;
 mod link_socket;
 mod memory;
@@ -41,6 +43,8 @@ mod readable;
 pub mod sandbox;
 mod settings;
 pub mod signal;
+#[cfg(any(test, feature = "simulated"))]
+pub mod simulated;
 mod tunnel;
 mod undo;
 #[cfg(panic = "abort")]
