@@ -210,7 +210,7 @@ impl State {
     /// Holds a packet until all that was [`Self::set`] is on the disk.
     pub fn hold(&mut self, packet: Output) {
         if let Some(keeping) = &mut self.0 {
-            keeping.queue.hold(packet);
+            keeping.queue.hold(keeping.now(), packet);
         }
     }
 
@@ -272,7 +272,7 @@ impl State {
             News::Written(number) => {
                 let recovered = std::mem::take(&mut keeping.failing);
                 let told = recovered.then(|| "the state can be written again".to_owned());
-                (keeping.queue.written(number), told)
+                (keeping.queue.written(keeping.now(), number), told)
             }
         };
         self.commit(false);

@@ -14,6 +14,9 @@ use super::journal::{Change, Journal, Key};
 pub const TOGETHER: Duration = Duration::from_millis(10);
 /// So many packets wait for the disk; beyond it the oldest is lost, and who waits for it asks again.
 pub const HELD: usize = 16_384;
+/// How long a packet waits for the disk: after `MAX_BINDACK_TIMEOUT` (RFC 6275 12) a router that has no answer has asked
+/// again, and may be somewhere else.
+pub const STALE: Duration = Duration::from_secs(32);
 /// Commits between two attempts to write the file anew, where one has failed.
 const NOT_AT_ONCE: u32 = 1000;
 
@@ -84,7 +87,7 @@ pub struct Queue {
     number: u64,
     /// Whether an earlier one is on its way.
     writing: bool,
-    held: VecDeque<(u64, Output)>,
+    held: VecDeque<(u64, Time, Output)>,
 }
 
 impl Queue {
@@ -105,12 +108,12 @@ impl Queue {
         self.waiting.insert(key, record);
     }
 
-    /// Holds a packet until all that was [`Self::set`] is on the disk.
-    pub fn hold(&mut self, packet: Output) {
+    /// Holds a packet until all that was [`Self::set`] is on the disk, if that is soon enough.
+    pub fn hold(&mut self, now: Time, packet: Output) {
         if self.held.len() >= HELD {
             self.held.pop_front();
         }
-        self.held.push_back((self.number, packet));
+        self.held.push_back((self.number, now, packet));
     }
 
     /// What is to be written now, with its number, if no earlier one is on its way; else it goes with the next ones. What does
@@ -134,10 +137,11 @@ impl Queue {
     }
 
     /// Takes note that a commit is on the disk; gives the packets that may go.
-    pub fn written(&mut self, number: u64) -> Vec<Output> {
+    pub fn written(&mut self, now: Time, number: u64) -> Vec<Output> {
         self.writing = false;
-        let count = self.held.iter().take_while(|(needs, _)| *needs <= number).count();
-        self.held.drain(..count).map(|(_, packet)| packet).collect()
+        let count = self.held.iter().take_while(|(needs, ..)| *needs <= number).count();
+        let held = self.held.drain(..count);
+        held.filter(|(_, since, _)| now < *since + STALE).map(|(.., packet)| packet).collect()
     }
 
     /// Nobody answers what is on its way.

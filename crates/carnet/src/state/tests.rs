@@ -224,3 +224,18 @@ async fn the_end_does_not_wait_for_a_store_that_has_gone() {
     assert_eq!(state.close().await, []);
     assert_eq!(before.elapsed(), Duration::ZERO);
 }
+
+/// A disk that is full for long: what waited for it says nothing any more to anybody.
+#[test]
+fn what_has_waited_too_long_does_not_go() {
+    let mut queue = Queue::new();
+    let at = Time::from_secs;
+    queue.set((Key::Own, text(&own(1))));
+    queue.hold(at(1), packet(1));
+    let (number, _) = queue.commit(at(1), true).expect("something to write");
+    queue.set((Key::Own, text(&own(2))));
+    queue.hold(at(20), packet(2));
+    assert_eq!(queue.written(at(40), number), []);
+    let (number, _) = queue.commit(at(40), true).expect("something to write");
+    assert_eq!(queue.written(at(41), number), [packet(2)]);
+}
