@@ -38,7 +38,7 @@ use crate::facilities::Applications;
 use crate::geonet::{Geonet, next_event as next_geonet_event, until};
 use crate::record::{Header, Recorder};
 use crate::settings::security::{Furnished, furnish};
-use crate::state::{News, Opening, Place, State, StateKey};
+use crate::state::{Burst, News, Next, Opening, Place, State, record_of};
 use crate::upper_tester::{self, UpperTester};
 use crate::{answers, http, settings};
 
@@ -52,7 +52,7 @@ const REST: Duration = Duration::from_secs(10);
 /// It has little to do if packets woke it fewer times than this in between.
 const LITTLE: u32 = 100;
 /// So many failures of the kernel's side in a row are waited out, so long each, before the station gives up.
-const MAX_FAILURES: u32 = 20;
+pub const MAX_FAILURES: u32 = 20;
 const RECOVERY: Duration = Duration::from_millis(100);
 /// So many refused Binding Updates are logged at once, and one per [`REFUSAL_INTERVAL`] after that: anybody can
 /// send them. The counters count them all.
@@ -189,7 +189,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     let tunnel = runner.platform.as_ref().map(Platform::tunnel);
     let datagrams = runner.platform.as_ref().map(Platform::datagrams);
     let mut protected = runner.protected();
-    let (mut failures, mut geonet_failures) = (0, 0);
+    let mut geonet_failures = 0;
     let (mut resting, mut bursts) = (resting(), 0);
     let result = loop {
         let step = tokio::select! {
@@ -215,13 +215,11 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
             }
             event = next_event(runner.platform.as_mut()) => match event {
                 Ok(event) => {
-                    failures = 0;
                     runner.kernel_event(event);
                     Ok(())
                 }
                 // The next call looks at everything anew; it may have been a passing fault.
-                Err(error) if failures < MAX_FAILURES && !error.is_fatal() => {
-                    failures += 1;
+                Err(error) if runner.may_recover() && !error.is_fatal() => {
                     error!("{error}; looking again");
                     sleep(RECOVERY).await;
                     Ok(())
@@ -512,18 +510,16 @@ impl Runner {
         if !self.state.is_kept() {
             return false;
         }
-        let (key, record) = match kept {
-            Kept::Own => (StateKey::Own, Some(serde_json::to_string(&self.station.own_state()))),
-            Kept::Node(home_address) => {
-                let node = self.station.stored_node(clock::now(), clock::wall(), home_address);
-                (StateKey::Node(home_address), node.map(|node| serde_json::to_string(&node)))
+        match record_of(&self.station, (clock::now(), clock::wall()), kept) {
+            Ok((change, holds)) => {
+                self.state.set(change);
+                holds
             }
-        };
-        match record.transpose() {
-            Ok(record) => self.state.set(key, record),
-            Err(error) => error!("the state cannot be written: {error}"),
+            Err(error) => {
+                error!("the state cannot be written: {error}");
+                true
+            }
         }
-        matches!(kept, Kept::Node(_))
     }
 
     /// Sends what waited for the disk.
@@ -544,6 +540,11 @@ impl Runner {
             self.report(&Event::Warning { message });
         }
         Ok(())
+    }
+
+    /// Whether a failure of the kernel's side is waited out.
+    fn may_recover(&self) -> bool {
+        self.platform.as_ref().is_some_and(|platform| platform.failures() <= MAX_FAILURES)
     }
 
     /// Tells the station what has gone over these interfaces.
@@ -644,27 +645,21 @@ impl Runner {
     /// The same as [`Self::carry_out`] for one of several packets. The fast path may [catch up](Self::catch_up) with them all at
     /// once, where what tells of a change waits for the disk, and so for the end of the burst.
     fn carry_out_in_burst(&mut self) {
-        let (mut told, mut holds, mut changes) = (Vec::new(), false, false);
+        let (mut told, mut burst) = (Vec::new(), Burst::default());
         while let Some(output) = self.station.poll_output() {
-            changes |= matches!(output, Output::Forwarding(_));
-            match output {
-                Output::Event(event) => told.push(event),
-                Output::Persist(kept) => holds |= self.persist(kept),
-                packet @ (Output::Packet(_) | Output::Protect { .. } | Output::Encapsulated { .. })
-                    if holds =>
-                {
-                    self.state.hold(packet)
-                }
-                output => {
+            match burst.next(output) {
+                Next::Keep(kept) => burst.holds |= self.persist(kept),
+                Next::Hold(packet) => self.state.hold(packet),
+                Next::Carry(Output::Event(event)) => told.push(event),
+                Next::Carry(output) => {
                     self.flush();
                     self.carry(output);
                 }
             }
         }
-        // A registration that changes nothing has time.
-        self.state.commit(changes);
+        self.state.commit(burst.changes);
         self.behind = true;
-        if !holds {
+        if !burst.holds {
             self.catch_up();
         }
         for event in &told {

@@ -13,9 +13,9 @@
 //! says which is next (RFC 6275 11.7.3, status 135). On a flash disk a handover would otherwise wait for the disk.
 
 mod journal;
+mod queue;
 mod remote;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::future::pending;
 use std::io::{self, ErrorKind};
@@ -26,25 +26,21 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context;
-use carnet_base::sort_by_key;
+use carnet_base::{Time, sort_by_key};
+use carnet_linux::disk::Files;
 use carnet_linux::sandbox::with_files_alone;
 use carnet_station::PersistentState;
 use carnet_station::io::Output;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 
-pub use journal::Key as StateKey;
-use journal::{Change, Found, Journal, Key};
+use journal::Found;
+pub use journal::{Change, Journal, Key};
+pub use queue::{Burst, Next, Queue, Writer, record_of};
 use remote::Remote;
 
-/// Between the beginnings of two commits of which nothing presses.
-const TOGETHER: Duration = Duration::from_millis(10);
 /// Between two attempts to write to a disk that takes nothing.
 const AGAIN: Duration = Duration::from_secs(1);
-/// So many packets wait for the disk; beyond it the oldest is lost, and who waits for it asks again.
-const HELD: usize = 16_384;
-/// Commits between two attempts to write the file anew, where one has failed.
-const NOT_AT_ONCE: u32 = 1000;
 /// How long the end waits for the disk.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -132,26 +128,19 @@ impl Opening {
 
 /// The changes that wait, and what waits for them. Without a directory nothing is kept, and nothing waits.
 #[derive(Debug)]
-pub struct State(Option<Queue>);
+pub struct State(Option<Keeping>);
 
 #[derive(Debug)]
-struct Queue {
+struct Keeping {
     commits: Option<SyncSender<(u64, Vec<Change>)>>,
     news: UnboundedReceiver<News>,
     writer: Option<JoinHandle<()>>,
-    waiting: BTreeMap<Key, Option<String>>,
-    /// Whether any of it shall not wait for others.
-    pressing: bool,
-    /// When the next commit may begin of which nothing presses.
-    earliest: Instant,
-    /// The number of the commit that these will be.
-    number: u64,
-    /// Whether an earlier one is on its way.
-    writing: bool,
+    queue: Queue,
+    /// When it began, which is zero to the queue.
+    start: Instant,
     failing: bool,
     /// Whether the writer is no more.
     ended: bool,
-    held: VecDeque<(u64, Output)>,
 }
 
 impl State {
@@ -177,17 +166,7 @@ impl State {
                 path.display()
             )
         });
-        let mut loaded = PersistentState::default();
-        let mut nodes = Vec::new();
-        for (key, text) in records {
-            let place = || format!("the state in {} cannot be used: {key}", path.display());
-            match key {
-                Key::Own => loaded = serde_json::from_slice(text.as_bytes()).with_context(place)?,
-                Key::Node(_) => nodes.push(serde_json::from_slice(text.as_bytes()).with_context(place)?),
-            }
-        }
-        loaded.home_agent = nodes;
-        sort_by_key(&mut loaded.home_agent, |node| node.home_address);
+        let loaded = loaded(&path, records)?;
         let (commits, to_write) = mpsc::sync_channel(1);
         let (tell, news) = unbounded_channel();
         let thread = || thread::Builder::new().name("state".into());
@@ -204,20 +183,16 @@ impl State {
             }
         };
         let writer = writer.context("cannot start the thread that writes the state")?;
-        let queue = Queue {
+        let keeping = Keeping {
             commits: Some(commits),
             news,
             writer: Some(writer),
-            waiting: BTreeMap::new(),
-            pressing: false,
-            earliest: Instant::now(),
-            number: 1,
-            writing: false,
+            queue: Queue::new(),
+            start: Instant::now(),
             failing: false,
             ended: false,
-            held: VecDeque::new(),
         };
-        Ok((State(Some(queue)), loaded, warning))
+        Ok((State(Some(keeping)), loaded, warning))
     }
 
     /// Whether anything is kept.
@@ -226,46 +201,38 @@ impl State {
     }
 
     /// The record of a key from now on; `None`: there is none any more. It is written with the next [`Self::commit`].
-    pub fn set(&mut self, key: Key, record: Option<String>) {
-        if let Some(queue) = &mut self.0 {
-            queue.waiting.insert(key, record);
+    pub fn set(&mut self, change: Change) {
+        if let Some(keeping) = &mut self.0 {
+            keeping.queue.set(change);
         }
     }
 
     /// Holds a packet until all that was [`Self::set`] is on the disk.
     pub fn hold(&mut self, packet: Output) {
-        let Some(queue) = &mut self.0 else { return };
-        if queue.held.len() >= HELD {
-            queue.held.pop_front();
+        if let Some(keeping) = &mut self.0 {
+            keeping.queue.hold(keeping.now(), packet);
         }
-        queue.held.push_back((queue.number, packet));
     }
 
     /// Has the writer write what waits, if it has nothing to do; else it goes with the next ones. What does not press may wait
     /// for more to come.
     pub fn commit(&mut self, presses: bool) {
-        let Some(queue) = &mut self.0 else { return };
-        queue.pressing |= presses && !queue.waiting.is_empty();
-        let now = Instant::now();
-        if !queue.may_commit() || (!queue.pressing && now < queue.earliest) {
-            return;
+        let Some(keeping) = self.0.as_mut().filter(|keeping| !keeping.ended) else { return };
+        let Some(commit) = keeping.queue.commit(keeping.now(), presses) else { return };
+        let sent = keeping.commits.as_ref().map(|commits| commits.send(commit));
+        if !matches!(sent, Some(Ok(()))) {
+            keeping.queue.give_up();
         }
-        queue.earliest = now + TOGETHER;
-        queue.pressing = false;
-        let changes = std::mem::take(&mut queue.waiting).into_iter().collect();
-        let sent = queue.commits.as_ref().map(|commits| commits.send((queue.number, changes)));
-        queue.writing = matches!(sent, Some(Ok(())));
-        queue.number += 1;
     }
 
     /// What became of the last commit. Waits for ever where nothing is kept. Safe to cancel.
     pub async fn news(&mut self) -> News {
-        let Some(queue) = &mut self.0 else { return pending().await };
-        if queue.ended {
+        let Some(keeping) = &mut self.0 else { return pending().await };
+        if keeping.ended {
             return pending().await;
         }
         // What waits for others does so no longer than this.
-        let due = queue.may_commit().then_some(queue.earliest);
+        let due = keeping.queue.due().map(|due| keeping.start + due.saturating_since(Time::ZERO));
         let due = async {
             match due {
                 Some(due) => sleep_until(due).await,
@@ -273,11 +240,11 @@ impl State {
             }
         };
         let news = tokio::select! {
-            news = queue.news.recv() => news,
+            news = keeping.news.recv() => news,
             () = due => return News::Due,
         };
         let Some(news) = news else {
-            queue.ended = true;
+            keeping.ended = true;
             return News::Failing("the thread that writes it has ended".into());
         };
         news
@@ -285,11 +252,11 @@ impl State {
 
     /// Takes note of news, gives the packets that may go, and what there is to say: once, not each second.
     pub fn handle(&mut self, news: News) -> (Vec<Output>, Option<String>) {
-        let Some(queue) = &mut self.0 else { return (Vec::new(), None) };
+        let Some(keeping) = &mut self.0 else { return (Vec::new(), None) };
         let told = match news {
             News::Due => (Vec::new(), None),
             News::Failing(why) => {
-                let first = !std::mem::replace(&mut queue.failing, true);
+                let first = !std::mem::replace(&mut keeping.failing, true);
                 let told = format!(
                     "the state cannot be written, and no registration is acknowledged until it can: {why}"
                 );
@@ -298,15 +265,14 @@ impl State {
             News::Warning(told) => return (Vec::new(), Some(told)),
             News::Lost(told) => {
                 // Nobody answers what is on its way, nor is anything sent after it: the end does not wait for that.
-                (queue.writing, queue.ended) = (false, true);
+                keeping.queue.give_up();
+                keeping.ended = true;
                 return (Vec::new(), Some(told));
             }
             News::Written(number) => {
-                queue.writing = false;
-                let count = queue.held.iter().take_while(|(needs, _)| *needs <= number).count();
-                let recovered = std::mem::take(&mut queue.failing);
-                let packets = queue.held.drain(..count).map(|(_, packet)| packet).collect();
-                (packets, recovered.then(|| "the state can be written again".to_owned()))
+                let recovered = std::mem::take(&mut keeping.failing);
+                let told = recovered.then(|| "the state can be written again".to_owned());
+                (keeping.queue.written(keeping.now(), number), told)
             }
         };
         self.commit(false);
@@ -318,16 +284,16 @@ impl State {
         self.commit(true);
         let mut packets = Vec::new();
         let rest = async {
-            while self.0.as_ref().is_some_and(|queue| queue.writing) {
+            while self.0.as_ref().is_some_and(|keeping| keeping.queue.is_writing()) {
                 let news = self.news().await;
                 packets.extend(self.handle(news).0);
             }
         };
         let in_time = tokio::time::timeout(FAREWELL, rest).await.is_ok();
-        if let Some(queue) = &mut self.0 {
-            queue.commits = None;
+        if let Some(keeping) = &mut self.0 {
+            keeping.commits = None;
             // A writer that hangs in the kernel goes with the process.
-            if let Some(writer) = queue.writer.take().filter(|_| in_time) {
+            if let Some(writer) = keeping.writer.take().filter(|_| in_time) {
                 let _ = writer.join();
             }
         }
@@ -335,11 +301,29 @@ impl State {
     }
 }
 
-impl Queue {
-    /// Whether there is anything to write, and somebody who can.
-    fn may_commit(&self) -> bool {
-        !self.writing && !self.ended && !self.waiting.is_empty()
+impl Keeping {
+    fn now(&self) -> Time {
+        Time::ZERO + self.start.elapsed()
     }
+}
+
+/// What the station begins with.
+///
+/// # Errors
+/// When that cannot be understood.
+pub fn loaded(path: &Path, records: Vec<(Key, String)>) -> anyhow::Result<PersistentState> {
+    let mut loaded = PersistentState::default();
+    let mut nodes = Vec::new();
+    for (key, text) in records {
+        let place = || format!("the state in {} cannot be used: {key}", path.display());
+        match key {
+            Key::Own => loaded = serde_json::from_slice(text.as_bytes()).with_context(place)?,
+            Key::Node(_) => nodes.push(serde_json::from_slice(text.as_bytes()).with_context(place)?),
+        }
+    }
+    loaded.home_agent = nodes;
+    sort_by_key(&mut loaded.home_agent, |node| node.home_address);
+    Ok(loaded)
 }
 
 /// Opens the file of a station.
@@ -349,7 +333,7 @@ fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journa
     let path = directory.join(format!("{name}.state"));
     let old = directory.join(format!("{name}.json"));
     let first = if path.exists() { Vec::new() } else { of_old_version(&old)? };
-    let (journal, found) = Journal::open(&path, &first)?;
+    let (journal, found) = Journal::open(Box::new(Files), &path, &first)?;
     // Otherwise it would come back when somebody removes the new one.
     let _ = fs::remove_file(&old);
     Ok((path, journal, found))
@@ -374,27 +358,18 @@ fn of_old_version(path: &Path) -> anyhow::Result<Vec<Change>> {
 }
 
 /// The writer's life: one commit after the other, each as often as it takes.
-fn write(mut journal: Journal, commits: &mpsc::Receiver<(u64, Vec<Change>)>, tell: &UnboundedSender<News>) {
-    let mut until_compaction = 0_u32;
+fn write(journal: Journal, commits: &mpsc::Receiver<(u64, Vec<Change>)>, tell: &UnboundedSender<News>) {
+    let mut writer = Writer::new(journal);
     while let Ok((number, changes)) = commits.recv() {
-        while let Err(error) = journal.append(&changes) {
-            // What is out of date may be what takes the room.
-            if journal.is_wasteful() && journal.compact().is_ok() && journal.append(&changes).is_ok() {
-                break;
-            }
+        while let Err(error) = writer.write(&changes) {
             let _ = tell.send(News::Failing(error.to_string()));
             if let Err(RecvTimeoutError::Disconnected) = commits.recv_timeout(AGAIN) {
                 return;
             }
         }
         let _ = tell.send(News::Written(number));
-        until_compaction = until_compaction.saturating_sub(1);
-        if until_compaction == 0
-            && journal.is_wasteful()
-            && let Err(error) = journal.compact()
-        {
-            let _ = tell.send(News::Warning(format!("the state cannot be written anew: {error:#}")));
-            until_compaction = NOT_AT_ONCE;
+        if let Err(warning) = writer.tidy() {
+            let _ = tell.send(News::Warning(warning));
         }
     }
 }

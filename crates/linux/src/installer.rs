@@ -3,8 +3,12 @@
 //! For every entry the installer remembers what is wanted and what it has put into the kernel. A change
 //! that asks for what is there already costs no system call. An entry that cannot be installed yet, because
 //! its interface is missing or down, or because the kernel refused it, waits and is tried again whenever
-//! interfaces, addresses or routes have changed. What the kernel drops (the routes and addresses of an
-//! interface that goes down) or an operator deletes is noticed and put back.
+//! interfaces, addresses or routes have changed, and after a refusal by the clock as well ([`crate::keeper`]). What the
+//! kernel drops (the routes and addresses of an interface that goes down) or an operator deletes is noticed and put back.
+//!
+//! **Doubt.** A request may have been carried out though it failed, for what was lost may be the answer. So an entry that
+//! could not be installed is taken out like one that was, and one that could not be taken out is remembered until it
+//! is. What bears carnet's mark is known by it; others' things are left alone.
 //!
 //! **The local rule.** The kernel asks its `local` table first, by a rule of priority 0, and no rule can
 //! come before that. To capture packets to a care-of address, the rule is moved down to
@@ -39,7 +43,7 @@ use crate::fast_path::{self, FastPath, FastPathConfig, Path};
 use crate::netlink::{AddressInfo, Dirty, Heard, LinkInfo, Requests, RouteInfo, effective_metric};
 use crate::offloads;
 use crate::platform::KEEPING;
-use crate::settings::{self, Set};
+use crate::settings::{self, Set, Switches};
 use crate::tunnel::Known;
 use crate::undo::{AddedAddress, ChangedSetting, UndoFile};
 
@@ -60,6 +64,8 @@ struct Wanted {
     installed: Option<Arc<Entry>>,
     /// Index of the interface where it was installed.
     index: u32,
+    /// It may be there or not, as [`Self::installed`] or as it is wanted.
+    doubtful: bool,
     /// Somebody else's address does the job.
     foreign: bool,
     /// It was there once and got lost.
@@ -70,7 +76,7 @@ struct Wanted {
 
 impl Wanted {
     fn settles(&self, entry: &Keyed) -> bool {
-        self.foreign || self.installed.as_ref() == Some(&entry.0)
+        self.foreign || !self.doubtful && self.installed.as_ref() == Some(&entry.0)
     }
 }
 
@@ -84,16 +90,39 @@ enum Put {
     LeftAlone(u32),
     /// Its interface is missing or down.
     Later,
+    /// It was tried on this interface and failed, or only the answer was lost.
+    Perhaps(u32, Error),
 }
+
+/// Where the local rule is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LocalRule {
+    /// At priority 0.
+    InPlace,
+    /// At [`priority::LOCAL`], and perhaps at 0 as well.
+    Moving,
+    /// At [`priority::LOCAL`].
+    Moved,
+}
+
+/// How often it is tried at the end to take out what does not go at once.
+const FAREWELLS: usize = 4;
 
 /// What is wanted, what is there, and the means to make them equal.
 #[derive(Debug)]
 pub(crate) struct Installer {
     pub(crate) requests: Requests,
+    pub(crate) switches: Switches,
     undo: UndoFile,
     wanted: HashMap<Keyed, Wanted>,
     waiting: BTreeSet<Keyed>,
-    local_rule_moved: bool,
+    /// What is no longer wanted and could not be taken out: index of its interface, and whether it is doubtful.
+    stale: BTreeMap<Keyed, (u32, bool)>,
+    /// Something was refused since the last attempt at all that waits.
+    troubled: bool,
+    /// There may be interfaces that do not accept Router Advertisements any more.
+    unheard: bool,
+    local_rule: LocalRule,
     pub(crate) tunnel_index: u32,
     pub(crate) fast_path: FastPath,
     pub(crate) datagrams: Datagrams,
@@ -105,8 +134,6 @@ pub(crate) struct Installer {
     heard: Heard,
     /// It was more than routes into the tunnel device.
     broad: bool,
-    /// Writes of settings.
-    pub(crate) setting_writes: u64,
     /// Entries put back.
     pub(crate) restored: u64,
 }
@@ -114,16 +141,25 @@ pub(crate) struct Installer {
 impl Installer {
     /// An installer that wants nothing. First removes what a crash left behind; the caller must hold the
     /// tunnel device, which says that no other station is running here.
-    pub(crate) fn open(mut requests: Requests, undo: UndoFile, tunnel_index: u32) -> Result<Installer> {
+    pub(crate) fn open(
+        mut requests: Requests,
+        switches: Switches,
+        undo: UndoFile,
+        tunnel_index: u32,
+    ) -> Result<Installer> {
         clean_rules(&mut requests)?;
         clean_routes(&mut requests)?;
         fast_path::clean(&mut requests)?;
         let mut installer = Installer {
             requests,
+            switches,
             undo,
             wanted: HashMap::new(),
             waiting: BTreeSet::new(),
-            local_rule_moved: false,
+            stale: BTreeMap::new(),
+            troubled: false,
+            unheard: false,
+            local_rule: LocalRule::InPlace,
             tunnel_index,
             fast_path: FastPath::default(),
             datagrams: Datagrams::default(),
@@ -131,7 +167,6 @@ impl Installer {
             routing: false,
             heard: Heard::default(),
             broad: false,
-            setting_writes: 0,
             restored: 0,
         };
         installer.clean_addresses_and_settings()?;
@@ -194,31 +229,87 @@ impl Installer {
 
     fn remove(&mut self, key: &Keyed) -> Result<()> {
         self.waiting.remove(key);
-        let Some(wanted) = self.wanted.remove(key) else { return Ok(()) };
-        let Some(installed) = wanted.installed else { return Ok(()) };
-        self.take_out(&installed, wanted.index)
+        let Some((Keyed(entry), wanted)) = self.wanted.remove_entry(key) else { return Ok(()) };
+        match wanted.installed {
+            Some(installed) => self.dispose(installed, wanted.index, wanted.doubtful),
+            None => self.forget(&entry),
+        }
+    }
+
+    /// Takes out what is no longer wanted, now or later.
+    fn dispose(&mut self, entry: Arc<Entry>, index: u32, doubtful: bool) -> Result<()> {
+        let result = self.take_out(&entry, index, doubtful);
+        if result.is_err() {
+            self.troubled = true;
+            self.stale.insert(Keyed(entry), (index, doubtful));
+        }
+        result
+    }
+
+    /// Lets go of what is written down of an entry that is not there any more.
+    fn forget(&mut self, entry: &Entry) -> Result<()> {
+        match entry {
+            Entry::Setting(setting) => self.take_out_setting(setting),
+            Entry::Address(address) => {
+                self.forget_address(address);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn forget_address(&mut self, address: &InterfaceAddress) {
+        let InterfaceAddress { interface, address, .. } = address;
+        let recorded = self.undo.record.addresses.len();
+        self.undo.record.addresses.retain(|a| (&a.interface, a.address) != (interface, *address));
+        if self.undo.record.addresses.len() != recorded {
+            self.save();
+        }
+    }
+
+    /// Writes the record of what has been done already; where that fails, it is tried again.
+    fn save(&mut self) {
+        if let Err(error) = self.undo.save() {
+            self.troubled = true;
+            tracing::warn!("{error}; it is tried again");
+        }
     }
 
     /// Brings what is installed under `key` in line with what is wanted.
     fn install(&mut self, key: &Keyed) -> Result<()> {
+        let stale = self.stale.remove_entry(key);
+        let Some(wanted) = self.wanted.get_mut(key) else { return Ok(()) };
+        if let Some((Keyed(stale), (index, _))) = stale
+            && wanted.installed.is_none()
+        {
+            (wanted.installed, wanted.index, wanted.doubtful) = (Some(stale), index, true);
+        }
         let Some((Keyed(entry), wanted)) = self.wanted.get_key_value(key) else { return Ok(()) };
-        let (entry, previous, index) = (entry.clone(), wanted.installed.clone(), wanted.index);
+        let (entry, index, doubtful) = (entry.clone(), wanted.index, wanted.doubtful);
+        let previous = wanted.installed.clone().filter(|_| !doubtful);
         let result = self.put(&entry, previous.as_deref());
         let mut stale = None;
         if let Some(wanted) = self.wanted.get_mut(key) {
             match &result {
                 Ok(Put::Done(index) | Put::LeftAlone(index)) => {
                     wanted.installed = Some(entry.clone());
-                    wanted.index = *index;
+                    (wanted.index, wanted.doubtful) = (*index, false);
                     wanted.foreign = false;
                 }
                 Ok(Put::Foreign(index)) => {
                     wanted.installed = None;
-                    wanted.index = *index;
+                    (wanted.index, wanted.doubtful) = (*index, false);
                     wanted.foreign = true;
                 }
                 // What was there before is not wanted any more, and its successor cannot replace it yet.
-                Ok(Put::Later) => stale = wanted.installed.take(),
+                Ok(Put::Later) => {
+                    stale = wanted.installed.take();
+                    wanted.doubtful = false;
+                }
+                Ok(Put::Perhaps(index, _)) => {
+                    wanted.installed = Some(entry.clone());
+                    (wanted.index, wanted.doubtful) = (*index, true);
+                }
                 Err(_) => {}
             }
             if let Ok(Put::LeftAlone(_)) = result {
@@ -241,9 +332,14 @@ impl Installer {
             }
         }
         if let Some(stale) = stale {
-            self.take_out(&stale, index)?;
+            self.dispose(stale, index, doubtful)?;
         }
-        result.map(|_| ())
+        let result = match result {
+            Ok(Put::Perhaps(_, error)) => Err(error),
+            other => other.map(drop),
+        };
+        self.troubled |= result.is_err();
+        result
     }
 
     /// Index of an interface; `None` when it is missing, or down while it must be up.
@@ -261,7 +357,7 @@ impl Installer {
         match entry {
             Entry::Setting(setting) => {
                 settings::check(setting)?;
-                if settings::begins_forwarding(setting) {
+                if self.switches.begins_forwarding(setting)? {
                     let links = self.requests.links()?;
                     self.keep_advertisements(links.iter())?;
                 }
@@ -270,10 +366,11 @@ impl Installer {
                     false => self.index_of(&setting.interface, false)?,
                 };
                 let Some(index) = index else { return Ok(Put::Later) };
-                Ok(match settings::set(setting, index, &mut self.undo, &mut self.setting_writes)? {
-                    Set::Done => Put::Done(index),
-                    Set::LeftAlone => Put::LeftAlone(index),
-                    Set::Missing => Put::Later,
+                Ok(match self.switches.set(setting, index, &mut self.undo) {
+                    Ok(Set::Done) => Put::Done(index),
+                    Ok(Set::LeftAlone) => Put::LeftAlone(index),
+                    Ok(Set::Missing) => Put::Later,
+                    Err(error) => Put::Perhaps(index, error),
                 })
             }
             Entry::Address(address) => self.put_address(address, previous),
@@ -294,7 +391,10 @@ impl Installer {
                 if rule.priority < priority::LOCAL {
                     self.move_local_rule()?;
                 }
-                self.requests.add_rule(rule, ROUTE_PROTOCOL).map(|()| Put::Done(0))
+                Ok(match self.requests.add_rule(rule, ROUTE_PROTOCOL) {
+                    Ok(()) => Put::Done(0),
+                    Err(error) => Put::Perhaps(0, error),
+                })
             }
         }
     }
@@ -333,9 +433,23 @@ impl Installer {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) && previous.is_some() => {
                 return Ok(Put::Done(index));
             }
-            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => return Ok(Put::Foreign(index)),
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
+                let known =
+                    self.requests.addresses()?.into_iter().find(|known| {
+                        known.ours && (known.index, known.address.address) == (index, *address)
+                    });
+                match known.map(|known| known.address.prefix_length) {
+                    None => return Ok(Put::Foreign(index)),
+                    // Of an attempt whose answer was lost.
+                    Some(length) if length == *prefix_length => {}
+                    Some(length) => {
+                        self.requests.delete_address(index, interface, *address, length)?;
+                        return Ok(Put::Perhaps(index, e));
+                    }
+                }
+            }
             Err(e) if is_gone(&e) => return Ok(Put::Later),
-            Err(e) => return Err(e),
+            Err(e) => return Ok(Put::Perhaps(index, e)),
         }
         self.undo.record.addresses.retain(|a| (&a.interface, a.address) != (interface, *address));
         self.undo.record.addresses.push(AddedAddress {
@@ -344,7 +458,7 @@ impl Installer {
             address: *address,
             prefix_length: *prefix_length,
         });
-        self.undo.save()?;
+        self.save();
         Ok(Put::Done(index))
     }
 
@@ -360,7 +474,8 @@ impl Installer {
         match self.requests.set_route(route, index, replace) {
             Ok(()) => Ok(Put::Done(index.unwrap_or(0))),
             Err(e) if is_gone(&e) => Ok(Put::Later),
-            Err(e) => Err(e),
+            Err(e @ Error::RouteTaken { .. }) => Err(e),
+            Err(e) => Ok(Put::Perhaps(index.unwrap_or(0), e)),
         }
     }
 
@@ -384,17 +499,21 @@ impl Installer {
         }
     }
 
-    /// Removes what carnet has put there.
-    fn take_out(&mut self, entry: &Entry, index: u32) -> Result<()> {
+    /// Removes what carnet has put there; of what is doubtful, only what bears its mark.
+    fn take_out(&mut self, entry: &Entry, index: u32, doubtful: bool) -> Result<()> {
         self.hear(entry);
         self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
-            Entry::Address(InterfaceAddress { interface, address, prefix_length, .. }) => {
-                self.requests.delete_address(index, interface, *address, *prefix_length)?;
-                let recorded = self.undo.record.addresses.len();
-                self.undo.record.addresses.retain(|a| (&a.interface, a.address) != (interface, *address));
-                if self.undo.record.addresses.len() != recorded { self.undo.save() } else { Ok(()) }
+            Entry::Address(it @ InterfaceAddress { interface, address, prefix_length, .. }) => {
+                let is_it = |known: AddressInfo| {
+                    known.ours && (known.index, known.address.address) == (index, *address)
+                };
+                if !doubtful || self.requests.addresses()?.into_iter().any(is_it) {
+                    self.requests.delete_address(index, interface, *address, *prefix_length)?;
+                }
+                self.forget_address(it);
+                Ok(())
             }
             Entry::Route(route) => self.requests.delete_route(route.table, route.destination, route.metric),
             Entry::Tunnel(tunnel) => {
@@ -421,7 +540,10 @@ impl Installer {
     /// Puts the local rule back when nothing stands before it any more.
     fn settle_local_rule(&mut self) -> Result<()> {
         let needed = |entry: &Keyed| matches!(&*entry.0, Entry::Rule(r) if r.priority < priority::LOCAL);
-        if self.local_rule_moved && !self.fast_path.has_early_rules() && !self.wanted.keys().any(needed) {
+        if self.local_rule != LocalRule::InPlace
+            && !self.fast_path.has_early_rules()
+            && !self.wanted.keys().any(needed)
+        {
             self.restore_local_rule()?;
         }
         Ok(())
@@ -484,27 +606,32 @@ impl Installer {
             return Ok(());
         }
         for kept in settings::recorded(&self.undo.record, settings::ACCEPT_RA) {
-            if !self.wants(&settings::accept_ra(&kept)) {
+            if self.position(&settings::accept_ra(&kept)).is_none() {
                 self.restore_setting(&kept, settings::ACCEPT_RA)?;
             }
         }
         Ok(())
     }
 
-    /// Whether the switch is to be in some position.
-    fn wants(&self, setting: &Setting) -> bool {
-        self.wanted.contains_key(&Keyed(Arc::new(Entry::Setting(Box::new(setting.clone())))))
-    }
-
-    /// Lets interfaces accept Router Advertisements though the machine forwards, where they did before.
+    /// Lets interfaces accept Router Advertisements though the machine forwards, where they did before. One whose own
+    /// setting wants that as well may not have it yet.
     fn keep_advertisements<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo>) -> Result<()> {
         for link in links.filter(|link| link.name != TUNNEL_DEVICE && link.name != "lo") {
             let setting = settings::accept_ra(&link.name);
-            if !self.wants(&setting) && settings::is(&setting.interface, &setting.name, "1") {
-                settings::set(&setting, link.index, &mut self.undo, &mut self.setting_writes)?;
+            let wants_another = self.position(&setting).is_some_and(|wanted| wanted != setting.value);
+            if !wants_another && self.switches.is(&setting.interface, &setting.name, "1")? {
+                self.switches.set(&setting, link.index, &mut self.undo)?;
             }
         }
         Ok(())
+    }
+
+    /// The position that a switch is to be in, if it is to be in any.
+    fn position(&self, setting: &Setting) -> Option<&str> {
+        match &*self.wanted.get_key_value(&Keyed(Arc::new(Entry::Setting(Box::new(setting.clone())))))?.0.0 {
+            Entry::Setting(wanted) => Some(&wanted.value),
+            _ => None,
+        }
     }
 
     /// Has packets of one flow that come in by these interfaces put together, and by no others (see [`offloads`]). Where that
@@ -526,9 +653,7 @@ impl Installer {
                     continue;
                 }
                 let setting = Setting { interface: link.name.clone(), name: name.into(), value: "1".into() };
-                if let Err(error) =
-                    settings::set(&setting, link.index, &mut self.undo, &mut self.setting_writes)
-                {
+                if let Err(error) = self.switches.set(&setting, link.index, &mut self.undo) {
                     tracing::debug!("{error}: costs nothing but time");
                 }
             }
@@ -540,27 +665,30 @@ impl Installer {
             true => Some(0),
             false => self.requests.link(interface)?.map(|link| link.index),
         };
-        settings::restore(interface, name, index, &mut self.undo, &mut self.setting_writes)
+        self.switches.restore(interface, name, index, &mut self.undo)
     }
 
     fn move_local_rule(&mut self) -> Result<()> {
-        if self.local_rule_moved {
+        if self.local_rule == LocalRule::Moved {
             return Ok(());
         }
+        self.local_rule = LocalRule::Moving;
         self.requests.add_rule(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)?;
-        self.local_rule_moved = true;
         // Where somebody has moved the rule already, there is none of this priority, whoever made it.
         for info in self.requests.rules()? {
             if info.plain && info.rule == local_rule(0) {
                 self.requests.delete_rule(&info.rule, info.protocol)?;
             }
         }
+        self.local_rule = LocalRule::Moved;
         Ok(())
     }
 
     fn restore_local_rule(&mut self) -> Result<()> {
+        // Until it is known to be done, it may be in both places.
+        self.local_rule = LocalRule::Moving;
         restore_local_rule(&mut self.requests)?;
-        self.local_rule_moved = false;
+        self.local_rule = LocalRule::InPlace;
         Ok(())
     }
 
@@ -574,11 +702,11 @@ impl Installer {
         if dirty.links || dirty.addresses {
             let addresses: BTreeSet<(u32, Ipv6Addr)> =
                 set_of(addresses.iter().map(|a| (a.index, a.address.address)));
-            self.note_lost(|entry, index| {
+            self.note_lost(|entry, index, switches| {
                 let same = |name: &str| links.get(name).is_some_and(|link| link.index == index);
                 match entry {
                     Entry::Setting(s) => {
-                        (settings::is_common(&s.interface) || same(&s.interface)) && settings::holds(s)
+                        (settings::is_common(&s.interface) || same(&s.interface)) && switches.holds(s)
                     }
                     Entry::Socket(Socket { interface: Some(interface), .. }) => same(interface),
                     Entry::Address(a) => same(&a.interface) && addresses.contains(&(index, a.address)),
@@ -590,17 +718,12 @@ impl Installer {
                 }
             });
         }
-        if dirty.links
-            && settings::forwards(&self.undo.record)
-            && let Err(error) = self.keep_advertisements(links.values())
-        {
-            tracing::warn!("{error}");
-        }
+        self.unheard |= dirty.links;
         if dirty.own_routes && self.wanted.keys().any(|key| matches!(*key.0, Entry::Route(_))) {
             let routes = self.requests.routes(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, RouteInfo> =
                 map_of(routes.into_iter().map(|r| ((r.table, r.destination, r.metric), r)));
-            self.note_lost(|entry, index| match entry {
+            self.note_lost(|entry, index, _| match entry {
                 Entry::Route(route) => routes
                     .get(&(route.table, route.destination, effective_metric(route.metric)))
                     .is_some_and(|found| agrees(route, index, found)),
@@ -616,9 +739,9 @@ impl Installer {
     }
 
     /// Puts every installed entry that is no longer there on the list of those that wait.
-    fn note_lost(&mut self, is_there: impl Fn(&Entry, u32) -> bool) {
+    fn note_lost(&mut self, is_there: impl Fn(&Entry, u32, &Switches) -> bool) {
         for (key, wanted) in &mut self.wanted {
-            if wanted.settles(key) && !is_there(&key.0, wanted.index) {
+            if wanted.settles(key) && !is_there(&key.0, wanted.index, &self.switches) {
                 tracing::debug!(key = ?key.0.key(), "lost");
                 wanted.installed = None;
                 wanted.foreign = false;
@@ -630,11 +753,11 @@ impl Installer {
 
     fn check_rules(&mut self) -> Result<()> {
         let rules = self.requests.rules()?;
-        self.note_lost(|entry, _| match entry {
+        self.note_lost(|entry, _, _| match entry {
             Entry::Rule(rule) => rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == **rule),
             _ => true,
         });
-        if self.local_rule_moved {
+        if self.local_rule == LocalRule::Moved {
             let ours = local_rule(priority::LOCAL);
             if !rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == ours) {
                 self.requests.add_rule(&ours, ROUTE_PROTOCOL)?;
@@ -651,8 +774,22 @@ impl Installer {
         Ok(())
     }
 
-    /// Tries again what waits, as far as the interface is there.
-    fn retry(&mut self, links: &BTreeMap<String, LinkInfo>) {
+    /// Tries again what waits, as far as the interface is there, and what could not be taken out.
+    pub(crate) fn retry(&mut self, links: &BTreeMap<String, LinkInfo>) {
+        self.troubled = false;
+        if let Err(error) = self.take_out_stale() {
+            tracing::warn!("{error}; it is tried again");
+        }
+        if self.undo.is_unsaved() {
+            self.save();
+        }
+        if std::mem::take(&mut self.unheard)
+            && settings::forwards(&self.undo.record)
+            && let Err(error) = self.keep_advertisements(links.values())
+        {
+            (self.unheard, self.troubled) = (true, true);
+            tracing::warn!("{error}; it is tried again");
+        }
         let ready = |key: &Keyed| {
             let Some((Keyed(entry), _)) = self.wanted.get_key_value(key) else { return false };
             match &**entry {
@@ -671,15 +808,61 @@ impl Installer {
             {
                 let text = error.to_string();
                 if wanted.complaint.as_deref() != Some(&*text) {
-                    tracing::warn!("{text}; it is tried again when interfaces change");
+                    tracing::warn!("{text}; it is tried again");
                     wanted.complaint = Some(text.into());
                 }
             }
         }
     }
 
+    /// All that is wanted.
+    #[cfg(any(test, feature = "simulated"))]
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = &Entry> + Clone {
+        self.wanted.keys().map(|entry| &*entry.0)
+    }
+
+    /// How many entries are remembered, for whatever reason.
+    #[cfg(any(test, feature = "simulated"))]
+    pub(crate) fn size(&self) -> usize {
+        let record = &self.undo.record;
+        self.wanted.len()
+            + self.waiting.len()
+            + self.stale.len()
+            + record.settings.len()
+            + record.addresses.len()
+    }
+
+    /// Whether anything was refused that is to be tried again.
+    pub(crate) fn is_troubled(&self) -> bool {
+        self.troubled
+    }
+
+    /// Takes out what could not be taken out before; the first error.
+    fn take_out_stale(&mut self) -> Result<()> {
+        let mut result = Ok(());
+        for (Keyed(entry), (index, doubtful)) in std::mem::take(&mut self.stale) {
+            result = result.and(self.dispose(entry, index, doubtful));
+        }
+        result
+    }
+
     /// Removes everything, last things first, and goes on after an error; returns the first one.
     pub(crate) fn close(&mut self) -> Result<()> {
+        self.fast_path.close(&mut self.requests);
+        self.gather(std::iter::empty());
+        let mut result = self.take_out_all();
+        for _ in 1..FAREWELLS {
+            match &result {
+                Ok(()) => break,
+                Err(error) => tracing::warn!("{error}; it is tried again"),
+            }
+            result = self.take_out_all();
+        }
+        result
+    }
+
+    /// Removes what is left, last things first, and goes on after an error; returns the first one.
+    fn take_out_all(&mut self) -> Result<()> {
         let mut result = Ok(());
         let mut keep_first = |new: Result<()>| {
             if let (Ok(()), Err(_)) = (&result, &new) {
@@ -688,17 +871,20 @@ impl Installer {
                 tracing::warn!("{error}");
             }
         };
-        self.fast_path.close(&mut self.requests);
-        self.gather(std::iter::empty());
+        keep_first(self.take_out_stale());
         let mut keys: Vec<Keyed> = self.wanted.keys().cloned().collect();
         sort(&mut keys);
         for key in keys.iter().rev() {
             keep_first(self.remove(key));
         }
-        if self.local_rule_moved {
+        if self.local_rule != LocalRule::InPlace {
             keep_first(self.restore_local_rule());
         }
         keep_first(self.requests.delete_link(self.tunnel_index));
+        // Those of interfaces that have gone, and whatever could not be put back at once.
+        for changed in self.undo.record.settings.clone().into_iter().rev() {
+            keep_first(self.restore_setting(&changed.interface, &changed.name));
+        }
         if self.undo.record == Default::default() {
             keep_first(self.undo.delete());
         }

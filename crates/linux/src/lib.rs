@@ -20,6 +20,7 @@ mod carriers;
 pub mod clock;
 mod counters;
 mod datagrams;
+pub mod disk;
 mod echoes;
 mod error;
 mod fast_path;
@@ -27,6 +28,7 @@ mod frame_device;
 pub mod frame_link;
 mod generic_netlink;
 mod installer;
+mod keeper;
 pub mod key_file;
 mod link_socket;
 mod memory;
@@ -43,6 +45,8 @@ mod readable;
 pub mod sandbox;
 mod settings;
 pub mod signal;
+#[cfg(any(test, feature = "simulated"))]
+pub mod simulated;
 mod tunnel;
 mod undo;
 #[cfg(panic = "abort")]

@@ -22,10 +22,12 @@ use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
 use crate::fast_path::{FastPath, FastPathConfig, FastPathCounters, Path, Ports, TunnelEnds, TunnelTraffic};
 use crate::installer::Installer;
+use crate::keeper::{Keeper, give_up};
 use crate::link_socket::{LinkSockets, Place};
-use crate::netlink::{Dirty, IPV6_MINIMUM_MTU, Monitor, Requests};
+use crate::netlink::{IPV6_MINIMUM_MTU, Monitor, Requests};
 use crate::observer::Observer;
 use crate::protected::Protected;
+use crate::settings::Switches;
 use crate::tunnel::TunnelIo;
 use crate::undo::UndoFile;
 use crate::{privileges, settings};
@@ -104,9 +106,8 @@ pub enum PlatformEvent {
 #[derive(Debug)]
 pub struct Platform {
     tunnel: TunnelIo,
-    installer: Installer,
+    keeper: Keeper,
     monitor: Monitor,
-    observer: Observer,
     link_sockets: LinkSockets,
     protected: Protected,
     events: VecDeque<PlatformEvent>,
@@ -115,6 +116,8 @@ pub struct Platform {
     ports: Ports,
     /// Another number for each boot of the machine.
     boot: u64,
+    /// How often in a row the kernel's side has failed.
+    failures: u32,
     open: bool,
 }
 
@@ -154,11 +157,12 @@ impl Platform {
             Error::kernel(format!("look up {TUNNEL_DEVICE}"), io::Error::from_raw_os_error(libc::ENODEV))
         })?;
         let port = requests.port();
-        let mut installer = Installer::open(requests, UndoFile::open(&config.undo_file), index)?;
+        let undo = UndoFile::open(&config.undo_file);
+        let mut installer = Installer::open(requests, Switches::of_kernel(), undo, index)?;
         installer.known = known;
         let monitor = Monitor::open(port)?;
         installer.requests.configure_tunnel(index, config.device_mtu, QUEUE)?;
-        settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.setting_writes)?;
+        settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.switches.writes)?;
         // Before it is up, when it would get a discipline for each of the many queues that a device of several may have.
         if let Err(error) = installer.requests.take_at_once(index) {
             tracing::debug!("{error}: costs nothing but time");
@@ -166,9 +170,8 @@ impl Platform {
         installer.requests.bring_up_tunnel(index)?;
         let mut platform = Platform {
             tunnel,
-            installer,
+            keeper: Keeper::new(installer),
             monitor,
-            observer: Observer::default(),
             link_sockets: LinkSockets::open(config.watched)?,
             protected,
             events: VecDeque::new(),
@@ -176,6 +179,7 @@ impl Platform {
             seeking: interval(SEEKING),
             ports: Ports::default(),
             boot: boot(),
+            failures: 0,
             open: true,
         };
         platform.refresh()?;
@@ -187,9 +191,9 @@ impl Platform {
     ///
     /// To be called before the first [`Self::apply`].
     pub fn accelerate(&mut self, config: &FastPathConfig) -> Vec<(Path, String)> {
-        let Installer { tunnel_index, requests, .. } = &mut self.installer;
+        let Installer { tunnel_index, requests, .. } = &mut self.keeper.installer;
         let (fast_path, obstacles) = FastPath::open(config, *tunnel_index, requests);
-        self.installer.fast_path = fast_path;
+        self.keeper.installer.fast_path = fast_path;
         self.ports = config.ports.clone();
         self.follow_links();
         obstacles
@@ -210,18 +214,18 @@ impl Platform {
 
     /// The way that packets take.
     pub fn path(&self) -> Path {
-        self.installer.fast_path.path()
+        self.keeper.installer.fast_path.path()
     }
 
     /// The way that the packets of one tunnel take.
     pub fn path_of(&self, local: Endpoint, remote: Endpoint) -> Path {
-        self.installer.fast_path.path_of(local, remote)
+        self.keeper.installer.fast_path.path_of(local, remote)
     }
 
     /// The interfaces have other tasks from now on.
     pub fn set_ports(&mut self, ports: Ports) {
         self.ports = ports.clone();
-        self.installer.fast_path.set_ports(ports);
+        self.keeper.installer.fast_path.set_ports(ports);
         self.follow_links();
         self.commit();
     }
@@ -229,7 +233,7 @@ impl Platform {
     /// Whether a packet that came out of the tunnel device is for the kernel to hear, too: it is to be written back as
     /// it is.
     pub fn concerns_kernel(&mut self, packet: &[u8]) -> bool {
-        let concerns = self.installer.fast_path.concerns(packet);
+        let concerns = self.keeper.installer.fast_path.concerns(packet);
         if concerns {
             self.commit();
         }
@@ -239,17 +243,17 @@ impl Platform {
     /// Lets the fast path follow what [`Self::apply`] has done with the tunnels since the last call. Until then it
     /// does what it did before; the slow path is never behind.
     pub fn commit(&mut self) {
-        give_up(self.installer.commit());
+        self.keeper.commit();
     }
 
     /// What the fast path has done, by tunnel.
     pub fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
-        self.installer.fast_path.tunnel_traffic()
+        self.keeper.installer.fast_path.tunnel_traffic()
     }
 
     /// Makes room in the fast path where this config has more bindings than there was room for.
     pub fn make_room(&mut self, config: &FastPathConfig) {
-        match self.installer.grow_fast_path(config) {
+        match self.keeper.installer.grow_fast_path(config) {
             Ok(false) => {}
             Ok(true) => {
                 self.follow_links();
@@ -261,31 +265,20 @@ impl Platform {
 
     /// What the fast path has done.
     pub fn fast_path_counters(&self) -> FastPathCounters {
-        self.installer.fast_path.counters()
+        self.keeper.installer.fast_path.counters()
     }
 
-    /// Lets sockets and fast path follow the links that there are.
     fn follow_links(&mut self) {
-        self.link_sockets.hear(match self.path() {
-            Path::Bpf | Path::Xdp => Place::BesideIpv6,
-            Path::Kernel | Path::Tun => Place::First,
-        });
-        self.link_sockets.follow(&self.observer.links);
-        for complaint in self.installer.fast_path.follow(&self.observer.links) {
-            tracing::warn!("{complaint}");
-        }
-        // Programs take packets before they are put together, or as they are; the TUN device has a price for each piece.
-        let by_tun = self.path() == Path::Tun;
-        let ports = &self.ports;
-        self.installer.gather(self.observer.links.values().filter(|link| by_tun && ports.send(link)));
+        let Keeper { installer, observer, .. } = &mut self.keeper;
+        follow_links(installer, observer, &mut self.link_sockets, &self.ports);
     }
 
     /// Carries out one change of the desired forwarding state.
     ///
     /// An entry whose interface is missing or down is no error: it stays wanted and is installed when the
-    /// interface is there. After an error it stays wanted, too, and is tried again when interfaces change.
+    /// interface is there. After an error it stays wanted, too, and is tried again when interfaces change, and after a while.
     pub fn apply(&mut self, change: &Change) -> Result<()> {
-        self.installer.apply(change)
+        self.keeper.installer.apply(change)
     }
 
     /// The next thing that the kernel tells: at first every interface once, then what changes.
@@ -297,36 +290,49 @@ impl Platform {
             if let Some(event) = self.events.pop_front() {
                 return Ok(event);
             }
-            poll_fn(|cx| self.poll(cx)).await?;
+            poll_fn(|cx| {
+                let result = self.poll(cx);
+                self.failures = if let Poll::Ready(Err(_)) = result { self.failures + 1 } else { 0 };
+                result
+            })
+            .await?;
         }
+    }
+
+    /// How often in a row [`Self::next_event`] has failed: not since the last event, of which there may be none for days,
+    /// but since everything was looked at.
+    pub fn failures(&self) -> u32 {
+        self.failures
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let failed = |e: io::Error| Error::kernel("receive from the kernel", e);
-        self.monitor.poll(cx).map_err(failed)?;
-        if std::mem::take(&mut self.monitor.routing) {
-            let neighbours_only = !std::mem::take(&mut self.monitor.routes);
-            let heard = std::mem::take(&mut self.monitor.heard);
-            let Installer { fast_path, requests, .. } = &mut self.installer;
+        let news = &mut self.keeper.news;
+        self.monitor.poll(cx, news).map_err(failed)?;
+        if std::mem::take(&mut news.routing) {
+            let neighbours_only = !std::mem::take(&mut news.routes);
+            let heard = std::mem::take(&mut news.heard);
+            let Installer { fast_path, requests, .. } = &mut self.keeper.installer;
             give_up(fast_path.forget(requests, heard, neighbours_only));
         }
-        for complaint in self.installer.fast_path.poll(cx) {
+        for complaint in self.keeper.installer.fast_path.poll(cx) {
             tracing::warn!("{complaint}");
         }
         if self.keeping.poll_tick(cx).is_ready() {
             // Once more, so that it wakes this task the next time.
             let _ = self.keeping.poll_tick(cx);
-            self.installer.keep_neighbours();
-            self.installer.fast_path.expire();
-            let Installer { fast_path, requests, .. } = &mut self.installer;
+            self.keeper.installer.keep_neighbours();
+            self.keeper.installer.fast_path.expire();
+            let Installer { fast_path, requests, .. } = &mut self.keeper.installer;
             give_up(fast_path.look_again(requests));
             self.commit();
-            let used = self.installer.fast_path.used().into_iter();
+            let used = self.keeper.installer.fast_path.used().into_iter();
             self.events.extend(used.map(|(local, remote)| PlatformEvent::TunnelUsed { local, remote }));
         }
         if self.seeking.poll_tick(cx).is_ready() {
             let _ = self.seeking.poll_tick(cx);
-            let sought = self.installer.fast_path.sought();
+            self.keeper.tick();
+            let sought = self.keeper.installer.fast_path.sought();
             if !sought.is_empty() {
                 self.events.push_back(PlatformEvent::Destinations(sought));
             }
@@ -336,7 +342,7 @@ impl Platform {
         self.link_sockets.poll(cx, &mut self.events).map_err(failed)?;
         for event in self.events.iter().skip(known) {
             if let PlatformEvent::Icmpv6(message) = event {
-                self.installer.fast_path.hear(message.destination, &message.message);
+                self.keeper.installer.fast_path.hear(message.destination, &message.message);
             }
         }
         if self.events.len() > known {
@@ -348,35 +354,17 @@ impl Platform {
 
     /// Asks for what has changed, puts back what got lost, and collects the news.
     fn refresh(&mut self) -> Result<()> {
-        let dirty = self.monitor.dirty;
-        if !dirty.any() {
-            return Ok(());
-        }
-        self.monitor.dirty = Dirty::default();
-        let result = self.look(dirty);
-        if result.is_err() {
-            self.monitor.dirty = Dirty::ALL;
-        }
-        result
-    }
-
-    fn look(&mut self, dirty: Dirty) -> Result<()> {
-        self.observer.refresh(dirty, &mut self.installer.requests)?;
-        if !self.observer.links.values().any(|link| link.index == self.installer.tunnel_index) {
-            return Err(Error::tunnel_gone());
-        }
-        self.follow_links();
-        self.events.extend(self.observer.news());
-        self.installer.reconcile(dirty, &self.observer.links, &self.observer.addresses)?;
-        self.commit();
-        Ok(())
+        let Platform { keeper, events, link_sockets, ports, .. } = self;
+        keeper.refresh(events, |installer, observer| {
+            follow_links(installer, observer, link_sockets, ports);
+        })
     }
 
     /// Sends an ICMPv6 message on a link, from exactly its source; its checksum is filled in.
     ///
     /// A unicast message needs `peer` where the link has addresses; a multicast one goes to the group's.
     pub fn send_icmpv6(&mut self, message: &LinkMessage) -> Result<()> {
-        let known = self.observer.links.get(&message.interface);
+        let known = self.keeper.observer.links.get(&message.interface);
         let operation =
             || format!("send an ICMPv6 message to {} on {}", message.destination, message.interface);
         match known {
@@ -387,7 +375,7 @@ impl Platform {
 
     /// What the counters of an interface show, all octets since it was made; `None` where there is no such interface.
     pub fn octets(&mut self, interface: &str) -> Result<Option<Octets>> {
-        let counted = self.installer.requests.octets(interface)?;
+        let counted = self.keeper.installer.requests.octets(interface)?;
         // The kernel gives no index twice.
         Ok(counted.map(|(index, received, sent)| Octets {
             epoch: self.boot ^ u64::from(index),
@@ -399,7 +387,7 @@ impl Platform {
     /// Hears ICMPv6 on these links from now on, instead of those that [`PlatformConfig::watched`] named.
     pub fn watch(&mut self, watched: Vec<WatchedInterface>) {
         self.link_sockets.watch(watched);
-        self.link_sockets.follow(&self.observer.links);
+        self.link_sockets.follow(&self.keeper.observer.links);
     }
 
     /// The tunnel device's packets.
@@ -409,18 +397,18 @@ impl Platform {
 
     /// The sockets for packets inside IPv4 and UDP.
     pub fn datagrams(&self) -> Datagrams {
-        self.installer.datagrams.clone()
+        self.keeper.installer.datagrams.clone()
     }
 
     /// What has been done, in numbers.
     pub fn counters(&self) -> Counters {
-        let Platform { installer, monitor, link_sockets, .. } = self;
+        let Platform { keeper: Keeper { installer, news, .. }, link_sockets, .. } = self;
         Counters {
-            writes: installer.requests.writes + installer.setting_writes,
+            writes: installer.requests.writes + installer.switches.writes,
             reads: installer.requests.reads,
             restored: installer.restored,
-            overruns: monitor.overruns,
-            unparsed: monitor.unparsed + installer.requests.unparsed,
+            overruns: news.overruns,
+            unparsed: news.unparsed + installer.requests.unparsed,
             icmpv6_received: link_sockets.received,
             icmpv6_malformed: link_sockets.malformed,
             icmpv6_sent: link_sockets.sent,
@@ -433,20 +421,34 @@ impl Platform {
     /// Goes on after an error and returns the first one. Dropping the platform does the same, silently.
     pub fn close(mut self) -> Result<()> {
         self.open = false;
-        self.installer.close()
+        self.keeper.installer.close()
     }
 }
 
-fn give_up(result: std::result::Result<(), String>) {
-    if let Err(why) = result {
-        tracing::error!("the fast path is given up, packets take the slow path: {why}");
+/// Lets sockets and fast path follow the links that there are.
+fn follow_links(
+    installer: &mut Installer,
+    observer: &Observer,
+    link_sockets: &mut LinkSockets,
+    ports: &Ports,
+) {
+    link_sockets.hear(match installer.fast_path.path() {
+        Path::Bpf | Path::Xdp => Place::BesideIpv6,
+        Path::Kernel | Path::Tun => Place::First,
+    });
+    link_sockets.follow(&observer.links);
+    for complaint in installer.fast_path.follow(&observer.links) {
+        tracing::warn!("{complaint}");
     }
+    // Programs take packets before they are put together, or as they are; the TUN device has a price for each piece.
+    let by_tun = installer.fast_path.path() == Path::Tun;
+    installer.gather(observer.links.values().filter(|link| by_tun && ports.send(link)));
 }
 
 impl Drop for Platform {
     fn drop(&mut self) {
         if std::mem::take(&mut self.open)
-            && let Err(error) = self.installer.close()
+            && let Err(error) = self.keeper.installer.close()
         {
             tracing::warn!("{error}");
         }

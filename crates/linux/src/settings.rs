@@ -33,12 +33,6 @@ fn root(name: &str) -> &'static str {
     if name == RP_FILTER { IPV4_ROOT } else { ROOT }
 }
 
-/// Whether an interface lets in only what it would be answered by: the higher one of the two counts.
-fn is_strict(interface: &str) -> bool {
-    let of = |interface| read(interface, RP_FILTER).ok().flatten().unwrap_or_default();
-    [of("all"), of(interface)].into_iter().max().as_deref() == Some(STRICT)
-}
-
 /// Whether settings of this interface concern all of them.
 pub(crate) fn is_common(interface: &str) -> bool {
     matches!(interface, "all" | "default")
@@ -69,7 +63,34 @@ pub(crate) fn check(setting: &Setting) -> Result<()> {
     })
 }
 
-/// The value; `None` where there is no such file.
+/// Where switches are.
+pub(crate) trait Tree {
+    /// The value; `None` where there is no such switch.
+    fn read(&self, interface: &str, name: &str) -> io::Result<Option<String>>;
+    /// Sets it.
+    fn write(&mut self, interface: &str, name: &str, value: &str) -> io::Result<()>;
+    /// All that has switches: interfaces, `all` and `default`.
+    fn interfaces(&self) -> io::Result<Vec<String>>;
+}
+
+/// Those of the kernel.
+struct ProcSys;
+
+impl Tree for ProcSys {
+    fn read(&self, interface: &str, name: &str) -> io::Result<Option<String>> {
+        read(interface, name)
+    }
+
+    fn write(&mut self, interface: &str, name: &str, value: &str) -> io::Result<()> {
+        write(interface, name, value)
+    }
+
+    fn interfaces(&self) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(ROOT)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
+        names.filter_map(io::Result::transpose).collect()
+    }
+}
+
 fn read(interface: &str, name: &str) -> io::Result<Option<String>> {
     if offloads::is_feature(name) {
         return offloads::read(interface, name);
@@ -81,26 +102,24 @@ fn read(interface: &str, name: &str) -> io::Result<Option<String>> {
     }
 }
 
-fn write(interface: &str, name: &str, value: &str, writes: &mut u64) -> io::Result<()> {
-    *writes += 1;
+fn write(interface: &str, name: &str, value: &str) -> io::Result<()> {
     if offloads::is_feature(name) {
         return offloads::write(interface, name, value);
     }
     fs::write(format!("{}/{interface}/{name}", root(name)), value)
 }
 
-/// The value on every interface.
-fn read_everywhere(name: &str) -> io::Result<BTreeMap<String, String>> {
-    let mut values = BTreeMap::new();
-    for entry in fs::read_dir(ROOT)? {
-        let Ok(interface) = entry?.file_name().into_string() else { continue };
-        if interface != "all"
-            && let Some(value) = read(&interface, name)?
-        {
-            values.insert(interface, value);
-        }
+/// The switches.
+pub(crate) struct Switches {
+    tree: Box<dyn Tree>,
+    /// How often one was set.
+    pub(crate) writes: u64,
+}
+
+impl std::fmt::Debug for Switches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Switches").field("writes", &self.writes).finish_non_exhaustive()
     }
-    Ok(values)
 }
 
 /// How it went to set a switch.
@@ -119,32 +138,10 @@ pub(crate) fn accept_ra(interface: &str) -> Setting {
     Setting { interface: interface.to_owned(), name: ACCEPT_RA.to_owned(), value: "2".to_owned() }
 }
 
-/// Whether the switch has this value now.
-pub(crate) fn is(interface: &str, name: &str, value: &str) -> bool {
-    matches!(read(interface, name), Ok(Some(current)) if current == value)
-}
-
 /// Where the kernel shall not hear Router Advertisements, something in user space does (NetworkManager,
 /// systemd-networkd), or the operator wants none.
 fn is_others_business(setting: &Setting, current: &str) -> bool {
     setting.name == ACCEPT_RA && setting.value.trim() != "0" && current == "0"
-}
-
-/// Whether a switch is still as it was set, as far as it is known.
-pub(crate) fn holds(setting: &Setting) -> bool {
-    match read(&setting.interface, &setting.name) {
-        Ok(Some(_)) if setting.name == RP_FILTER => !is_strict(&setting.interface),
-        Ok(Some(current)) => current == setting.value.trim() || is_others_business(setting, &current),
-        _ => true,
-    }
-}
-
-/// Whether this will make a router of a machine that is none.
-pub(crate) fn begins_forwarding(setting: &Setting) -> bool {
-    setting.interface == "all"
-        && setting.name == FORWARDING
-        && setting.value.trim() != "0"
-        && is("all", FORWARDING, "0")
 }
 
 /// Whether carnet has made a router of this machine.
@@ -160,127 +157,189 @@ pub(crate) fn recorded(record: &Record, name: &str) -> Vec<String> {
     record.settings.iter().filter(|s| s.name == name).map(|s| s.interface.clone()).collect()
 }
 
-/// Puts a switch into position.
-///
-/// `index` is the interface's, 0 for [`is_common`] ones. The setting has passed [`check`].
-pub(crate) fn set(setting: &Setting, index: u32, undo: &mut UndoFile, writes: &mut u64) -> Result<Set> {
-    let Setting { interface, name, value } = setting;
-    let failed = |e: io::Error| Error::kernel(format!("set {} to {value}", described(interface, name)), e);
-    let Some(current) = read(interface, name).map_err(failed)? else {
-        if is_common(interface) {
-            return Err(failed(io::Error::from_raw_os_error(libc::ENOENT)));
-        }
-        return Ok(Set::Missing);
-    };
-    if name == RP_FILTER && !is_strict(interface) {
-        return Ok(Set::Done);
+impl Switches {
+    /// The kernel's.
+    pub(crate) fn of_kernel() -> Switches {
+        Switches::of(Box::new(ProcSys))
     }
-    let right = current == value.trim();
-    let known = undo.record.settings.iter().position(|s| s.interface == *interface && s.name == *name);
-    let ours =
-        known.map(|at| &undo.record.settings[at]).filter(|s| s.index == index).map(|s| s.ours.as_str());
-    if is_others_business(setting, &current) && ours != Some("0") {
-        return Ok(Set::LeftAlone);
+
+    /// Those of a tree.
+    pub(crate) fn of(tree: Box<dyn Tree>) -> Switches {
+        Switches { tree, writes: 0 }
     }
-    match known {
-        Some(at) if undo.record.settings[at].index == index => {
-            undo.record.settings[at].ours = value.trim().to_owned();
-        }
-        other => {
-            if let Some(at) = other {
-                // Of an earlier interface of this name.
-                undo.record.settings.remove(at);
+
+    fn write(&mut self, interface: &str, name: &str, value: &str) -> io::Result<()> {
+        self.writes += 1;
+        self.tree.write(interface, name, value)
+    }
+
+    /// The value on every interface.
+    fn read_everywhere(&self, name: &str) -> io::Result<BTreeMap<String, String>> {
+        let mut values = BTreeMap::new();
+        for interface in self.tree.interfaces()? {
+            if interface != "all"
+                && let Some(value) = self.tree.read(&interface, name)?
+            {
+                values.insert(interface, value);
             }
-            let mut others = BTreeMap::new();
-            if interface == "all" {
-                others = read_everywhere(name).map_err(failed)?;
-                for own in undo.record.settings.iter().filter(|s| s.name == *name) {
-                    others.insert(own.interface.clone(), own.original.clone());
+        }
+        Ok(values)
+    }
+
+    /// Whether an interface lets in only what it would be answered by: the higher one of the two counts.
+    fn is_strict(&self, interface: &str) -> bool {
+        let of = |interface| self.tree.read(interface, RP_FILTER).ok().flatten().unwrap_or_default();
+        [of("all"), of(interface)].into_iter().max().as_deref() == Some(STRICT)
+    }
+
+    /// Whether the switch has this value now.
+    pub(crate) fn is(&self, interface: &str, name: &str, value: &str) -> Result<bool> {
+        let current = self.tree.read(interface, name);
+        let current =
+            current.map_err(|e| Error::kernel(format!("read {}", described(interface, name)), e))?;
+        Ok(current.as_deref() == Some(value))
+    }
+
+    /// Whether a switch is still as it was set, as far as it is known.
+    pub(crate) fn holds(&self, setting: &Setting) -> bool {
+        match self.tree.read(&setting.interface, &setting.name) {
+            Ok(Some(_)) if setting.name == RP_FILTER => !self.is_strict(&setting.interface),
+            Ok(Some(current)) => current == setting.value.trim() || is_others_business(setting, &current),
+            _ => true,
+        }
+    }
+
+    /// Whether this will make a router of a machine that is none.
+    pub(crate) fn begins_forwarding(&self, setting: &Setting) -> Result<bool> {
+        let (interface, name) = (setting.interface.as_str(), setting.name.as_str());
+        Ok((interface, name) == ("all", FORWARDING)
+            && setting.value.trim() != "0"
+            && self.is(interface, name, "0")?)
+    }
+
+    /// Puts a switch into position.
+    ///
+    /// `index` is the interface's, 0 for [`is_common`] ones. The setting has passed [`check`].
+    pub(crate) fn set(&mut self, setting: &Setting, index: u32, undo: &mut UndoFile) -> Result<Set> {
+        let Setting { interface, name, value } = setting;
+        let failed =
+            |e: io::Error| Error::kernel(format!("set {} to {value}", described(interface, name)), e);
+        let Some(current) = self.tree.read(interface, name).map_err(failed)? else {
+            if is_common(interface) {
+                return Err(failed(io::Error::from_raw_os_error(libc::ENOENT)));
+            }
+            return Ok(Set::Missing);
+        };
+        if name == RP_FILTER && !self.is_strict(interface) {
+            return Ok(Set::Done);
+        }
+        let right = current == value.trim();
+        let known = undo.record.settings.iter().position(|s| s.interface == *interface && s.name == *name);
+        let ours =
+            known.map(|at| &undo.record.settings[at]).filter(|s| s.index == index).map(|s| s.ours.as_str());
+        if is_others_business(setting, &current) && ours != Some("0") {
+            return Ok(Set::LeftAlone);
+        }
+        match known {
+            Some(at) if undo.record.settings[at].index == index => {
+                undo.record.settings[at].ours = value.trim().to_owned();
+            }
+            other => {
+                if let Some(at) = other {
+                    // Of an earlier interface of this name.
+                    undo.record.settings.remove(at);
                 }
-            }
-            undo.record.settings.push(ChangedSetting {
-                interface: interface.clone(),
-                index,
-                name: name.clone(),
-                original: current.clone(),
-                ours: value.trim().to_owned(),
-                others,
-            });
-        }
-    }
-    // Noted even if it is right: it must stay so when `all` carries over.
-    undo.save()?;
-    if right {
-        return Ok(Set::Done);
-    }
-    write(interface, name, value, writes).map_err(failed)?;
-    if interface == "all" {
-        settle_others(name, &BTreeMap::new(), undo, writes);
-    }
-    Ok(Set::Done)
-}
-
-/// Puts a switch back where carnet found it. `index` is its interface's now, `None` when that is gone.
-pub(crate) fn restore(
-    interface: &str,
-    name: &str,
-    index: Option<u32>,
-    undo: &mut UndoFile,
-    writes: &mut u64,
-) -> Result<()> {
-    let Some(at) = undo.record.settings.iter().position(|s| s.interface == interface && s.name == name)
-    else {
-        return Ok(());
-    };
-    let changed = undo.record.settings.remove(at);
-    if index == Some(changed.index)
-        && let Err(error) = put_back(&changed, undo, writes)
-    {
-        let what = format!("put {} back to {}", described(interface, name), changed.original);
-        undo.record.settings.insert(at, changed);
-        return Err(Error::kernel(what, error));
-    }
-    undo.save()
-}
-
-/// Writes the original value, unless somebody else has changed the setting since.
-fn put_back(changed: &ChangedSetting, undo: &mut UndoFile, writes: &mut u64) -> io::Result<()> {
-    let ChangedSetting { interface, name, original, ours, others, .. } = changed;
-    match read(interface, name)? {
-        Some(current) if current == *original => {}
-        Some(current) if current == *ours => {
-            write(interface, name, original, writes)?;
-            if interface == "all" {
-                for own in undo.record.settings.iter_mut().filter(|s| s.name == *name) {
-                    // What it was under carnet's `all` is not what it was.
-                    if let Some(original) = others.get(&own.interface) {
-                        own.original = original.clone();
+                let mut others = BTreeMap::new();
+                if interface == "all" {
+                    others = self.read_everywhere(name).map_err(failed)?;
+                    for own in undo.record.settings.iter().filter(|s| s.name == *name) {
+                        others.insert(own.interface.clone(), own.original.clone());
                     }
                 }
-                settle_others(name, others, undo, writes);
+                undo.record.settings.push(ChangedSetting {
+                    interface: interface.clone(),
+                    index,
+                    name: name.clone(),
+                    original: current.clone(),
+                    ours: value.trim().to_owned(),
+                    others,
+                });
             }
         }
-        Some(current) => tracing::info!(interface, name, current, "left as somebody else has set it"),
-        None => {}
+        // Noted even if it is right: it must stay so when `all` carries over.
+        undo.save()?;
+        if right {
+            return Ok(Set::Done);
+        }
+        self.write(interface, name, value).map_err(failed)?;
+        if interface == "all" {
+            self.settle_others(name, &BTreeMap::new(), undo);
+        }
+        Ok(Set::Done)
     }
-    Ok(())
-}
 
-/// After `all` has carried over to every interface: those with a setting of carnet's get that again, the
-/// others what is in `originals`.
-fn settle_others(name: &str, originals: &BTreeMap<String, String>, undo: &UndoFile, writes: &mut u64) {
-    let mut values = originals.clone();
-    for own in undo.record.settings.iter().filter(|s| s.name == name && s.interface != "all") {
-        values.insert(own.interface.clone(), own.ours.clone());
-    }
-    for (interface, value) in values {
-        let result = match read(&interface, name) {
-            Ok(Some(current)) if current != value => write(&interface, name, &value, writes),
-            Ok(_) => Ok(()),
-            Err(error) => Err(error),
+    /// Puts a switch back where carnet found it. `index` is its interface's now, `None` when that is gone.
+    pub(crate) fn restore(
+        &mut self,
+        interface: &str,
+        name: &str,
+        index: Option<u32>,
+        undo: &mut UndoFile,
+    ) -> Result<()> {
+        let Some(at) = undo.record.settings.iter().position(|s| s.interface == interface && s.name == name)
+        else {
+            return Ok(());
         };
-        if let Err(error) = result {
-            tracing::warn!(interface, name, %error, "cannot put a setting back");
+        let changed = undo.record.settings.remove(at);
+        if index == Some(changed.index)
+            && let Err(error) = self.put_back(&changed, undo)
+        {
+            let what = format!("put {} back to {}", described(interface, name), changed.original);
+            undo.record.settings.insert(at, changed);
+            return Err(Error::kernel(what, error));
+        }
+        undo.save()
+    }
+
+    /// Writes the original value, unless somebody else has changed the setting since.
+    fn put_back(&mut self, changed: &ChangedSetting, undo: &mut UndoFile) -> io::Result<()> {
+        let ChangedSetting { interface, name, original, ours, others, .. } = changed;
+        match self.tree.read(interface, name)? {
+            Some(current) if current == *original => {}
+            Some(current) if current == *ours => {
+                self.write(interface, name, original)?;
+                if interface == "all" {
+                    for own in undo.record.settings.iter_mut().filter(|s| s.name == *name) {
+                        // What it was under carnet's `all` is not what it was.
+                        if let Some(original) = others.get(&own.interface) {
+                            own.original = original.clone();
+                        }
+                    }
+                    self.settle_others(name, others, undo);
+                }
+            }
+            Some(current) => tracing::info!(interface, name, current, "left as somebody else has set it"),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// After `all` has carried over to every interface: those with a setting of carnet's get that again, the
+    /// others what is in `originals`.
+    fn settle_others(&mut self, name: &str, originals: &BTreeMap<String, String>, undo: &UndoFile) {
+        let mut values = originals.clone();
+        for own in undo.record.settings.iter().filter(|s| s.name == name && s.interface != "all") {
+            values.insert(own.interface.clone(), own.ours.clone());
+        }
+        for (interface, value) in values {
+            let result = match self.tree.read(&interface, name) {
+                Ok(Some(current)) if current != value => self.write(&interface, name, &value),
+                Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = result {
+                tracing::warn!(interface, name, %error, "cannot put a setting back");
+            }
         }
     }
 }
@@ -308,10 +367,9 @@ pub(crate) fn accept_advertisements(interface: &str, taken: Advertisements) -> R
         Advertisements::Addresses => ("2", "0"),
         Advertisements::All => ("2", "1"),
     };
-    let mut writes = 0;
     // The narrower one first: no advertisement comes between.
     for (name, value) in [("accept_ra_defrtr", default_router), (ACCEPT_RA, accept)] {
-        write(interface, name, value, &mut writes)
+        write(interface, name, value)
             .map_err(|e| Error::kernel(format!("set net.ipv6.conf.{interface}.{name}"), e))?;
     }
     Ok(())
@@ -319,13 +377,13 @@ pub(crate) fn accept_advertisements(interface: &str, taken: Advertisements) -> R
 
 /// Lets the kernel tell neighbours of another link-layer address of an interface at once (RFC 4861 7.2.6).
 pub(crate) fn announce_changes(interface: &str) -> Result<()> {
-    write(interface, "ndisc_notify", "1", &mut 0)
+    write(interface, "ndisc_notify", "1")
         .map_err(|error| Error::kernel(format!("set net.ipv6.conf.{interface}.ndisc_notify"), error))
 }
 
 /// Keeps the kernel from doing IPv6 on an interface.
 pub(crate) fn disable_ipv6(interface: &str) -> Result<()> {
-    write(interface, "disable_ipv6", "1", &mut 0)
+    write(interface, "disable_ipv6", "1")
         .map_err(|error| Error::kernel(format!("disable IPv6 on {interface}"), error))
 }
 
@@ -339,7 +397,10 @@ pub(crate) fn forward_ipv4_from(interface: &str) -> io::Result<()> {
 pub(crate) fn enable_ipv6(interface: &str, writes: &mut u64) -> Result<()> {
     let failed = |e: io::Error| Error::kernel(format!("enable IPv6 on {interface}"), e);
     match read(interface, "disable_ipv6").map_err(failed)? {
-        Some(value) if value != "0" => write(interface, "disable_ipv6", "0", writes).map_err(failed),
+        Some(value) if value != "0" => {
+            *writes += 1;
+            write(interface, "disable_ipv6", "0").map_err(failed)
+        }
         _ => Ok(()),
     }
 }

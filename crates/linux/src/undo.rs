@@ -7,25 +7,25 @@
 //! there.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
 use std::net::Ipv6Addr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::disk::{Disk, Files, replace};
 use crate::error::{Error, Result};
 
 /// Where and when a file is valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Place {
+pub(crate) struct Place {
     /// `/proc/sys/kernel/random/boot_id`.
-    boot_id: String,
+    pub(crate) boot_id: String,
     /// Inode of the network namespace. It may be given to another namespace later, so there is the next:
-    netns: u64,
+    pub(crate) netns: u64,
     /// The namespace's cookie, unique since boot (Linux 5.14 and later, else 0).
-    netns_cookie: u64,
+    pub(crate) netns_cookie: u64,
 }
 
 impl Place {
@@ -113,8 +113,11 @@ struct Contents {
 /// The file.
 #[derive(Debug)]
 pub(crate) struct UndoFile {
+    disk: Box<dyn Disk>,
     path: PathBuf,
     place: Place,
+    /// The record is not in the file as it is.
+    unsaved: bool,
     /// What is in it.
     pub(crate) record: Record,
 }
@@ -122,9 +125,14 @@ pub(crate) struct UndoFile {
 impl UndoFile {
     /// Reads what an earlier run left; empty when that was in another boot or namespace, or unreadable.
     pub(crate) fn open(path: &Path) -> UndoFile {
-        let place = Place::here();
-        let record = match fs::read(path) {
-            Ok(octets) => match serde_json::from_slice::<Contents>(&octets) {
+        UndoFile::open_on(Box::new(Files), path, Place::here())
+    }
+
+    /// The same on another disk.
+    pub(crate) fn open_on(disk: Box<dyn Disk>, path: &Path, place: Place) -> UndoFile {
+        let record = match disk.read(path) {
+            Ok(None) => Record::default(),
+            Ok(Some(octets)) => match serde_json::from_slice::<Contents>(&octets) {
                 Ok(contents) if contents.place == place => contents.record,
                 Ok(_) => {
                     tracing::debug!(path = %path.display(), "undo file of another boot or namespace ignored");
@@ -136,40 +144,35 @@ impl UndoFile {
                 }
             },
             Err(error) => {
-                if error.kind() != io::ErrorKind::NotFound {
-                    tracing::warn!(path = %path.display(), %error, "cannot read the undo file");
-                }
+                tracing::warn!(path = %path.display(), %error, "cannot read the undo file");
                 Record::default()
             }
         };
-        UndoFile { path: path.to_owned(), place, record }
+        UndoFile { disk, path: path.to_owned(), place, unsaved: false, record }
     }
 
     /// Writes the record so that after a power cut either the old or the new one is there.
-    pub(crate) fn save(&self) -> Result<()> {
-        let failed = |e: io::Error| Error::kernel(format!("write {}", self.path.display()), e);
+    pub(crate) fn save(&mut self) -> Result<()> {
+        self.unsaved = true;
+        let failed = |e: std::io::Error| Error::kernel(format!("write {}", self.path.display()), e);
         let contents = Contents { place: self.place.clone(), record: self.record.clone() };
         let octets = serde_json::to_vec_pretty(&contents).map_err(|e| failed(e.into()))?;
-        let temporary = self.path.with_added_extension("new");
-        let mut file = File::create(&temporary).map_err(failed)?;
-        file.write_all(&octets).map_err(failed)?;
-        file.sync_all().map_err(failed)?;
-        fs::rename(&temporary, &self.path).map_err(failed)?;
-        if let Some(directory) = self.path.parent().filter(|p| !p.as_os_str().is_empty()) {
-            // Some file systems cannot do this; the rename itself has happened.
-            let _ = File::open(directory).and_then(|d| d.sync_all());
-        }
+        replace(&*self.disk, &self.path, &octets).map_err(failed)?;
+        self.unsaved = false;
         Ok(())
     }
 
+    /// Whether the last attempt to write it has failed.
+    pub(crate) fn is_unsaved(&self) -> bool {
+        self.unsaved
+    }
+
     /// Deletes the file.
-    pub(crate) fn delete(&self) -> Result<()> {
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::kernel(format!("delete {}", self.path.display()), error))
-            }
-            _ => Ok(()),
-        }
+    pub(crate) fn delete(&mut self) -> Result<()> {
+        self.unsaved = false;
+        self.disk
+            .remove(&self.path)
+            .map_err(|error| Error::kernel(format!("delete {}", self.path.display()), error))
     }
 }
 

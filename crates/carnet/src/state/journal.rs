@@ -18,15 +18,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::Ipv6Addr;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
 use carnet_base::sort_by_key;
+use carnet_linux::disk::{self, Disk, DiskFile};
 
 const HEAD: &[u8] = b"carnet state 1\n";
 /// What begins a commit.
@@ -82,7 +81,7 @@ pub struct Found {
 /// The open file.
 #[derive(Debug)]
 pub struct Journal {
-    file: File,
+    file: Box<dyn DiskFile>,
     path: PathBuf,
     /// Octets that are good; what is behind them is what is left of a commit that failed.
     end: u64,
@@ -94,25 +93,22 @@ pub struct Journal {
 /// The directory of the file, which says which file has the name.
 #[derive(Debug)]
 struct Directory {
+    disk: Box<dyn Disk>,
     path: PathBuf,
     /// The file has been put in the place of another, and a crash may yet bring that one back: what is written meanwhile
     /// is on the disk only when this is.
     unsettled: bool,
-    /// How it is brought to the disk.
-    sync: fn(&Path) -> io::Result<()>,
 }
 
 impl Directory {
-    fn of(file: &Path) -> Directory {
-        let path = file.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let sync = |path: &Path| File::open(path).and_then(|directory| directory.sync_all());
-        Directory { path: path.to_owned(), unsettled: false, sync }
+    fn of(disk: Box<dyn Disk>, file: &Path) -> Directory {
+        Directory { disk, path: disk::directory(file).to_owned(), unsettled: false }
     }
 
     /// Sees to it that the file has its name after a crash, too.
     fn settle(&mut self) -> io::Result<()> {
         if self.unsettled {
-            (self.sync)(&self.path)?;
+            self.disk.sync_directory(&self.path)?;
             self.unsettled = false;
         }
         Ok(())
@@ -132,20 +128,18 @@ impl Journal {
     ///
     /// # Errors
     /// When it is damaged, not ours, in use, or the disk does not work; the text says which, and what to do.
-    pub fn open(path: &Path, first: &[Change]) -> anyhow::Result<(Journal, Found)> {
-        let mut directory = Directory::of(path);
-        let file = match open_locked(path)? {
+    pub fn open(disk: Box<dyn Disk>, path: &Path, first: &[Change]) -> anyhow::Result<(Journal, Found)> {
+        let mut directory = Directory::of(disk, path);
+        let file = match open_locked(&*directory.disk, path)? {
             Some(file) => file,
             None => {
                 let mut octets = HEAD.to_vec();
                 octets.extend(commit(first));
-                replace(path, &mut directory, |file| file.write_all_at(&octets, 0))?
+                replace(path, &mut directory, |file| file.write_at(&octets, 0))?
             }
         };
         directory.settle().with_context(|| format!("cannot write {}", directory.path.display()))?;
-        let mut octets = Vec::new();
-        io::Read::read_to_end(&mut &file, &mut octets)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        let octets = file.read_all().with_context(|| format!("cannot read {}", path.display()))?;
         let mut journal = Journal {
             file,
             path: path.to_owned(),
@@ -205,7 +199,7 @@ impl Journal {
         self.tidy()?;
         let octets = commit(changes);
         self.untidy = true;
-        self.file.write_all_at(&octets, self.end)?;
+        self.file.write_at(&octets, self.end)?;
         self.file.sync_data()?;
         self.untidy = false;
         self.places.note_commit(self.end, &octets)?;
@@ -238,16 +232,16 @@ impl Journal {
         sort_by_key(&mut old, |(_, place)| *place);
         let (mut end, mut places) = (HEAD.len() as u64, Places::default());
         let file = replace(&self.path, &mut self.directory, |file| {
-            file.write_all_at(HEAD, 0)?;
+            file.write_at(HEAD, 0)?;
             let (mut piece, mut size) = (Vec::new(), 0);
             for (index, (key, (at, length))) in old.iter().enumerate() {
                 let mut value = vec![0; *length as usize];
-                self.file.read_exact_at(&mut value, *at)?;
+                self.file.read_at(&mut value, *at)?;
                 size += value.len();
                 piece.push((*key, Some(String::from_utf8(value).map_err(io::Error::other)?)));
                 if size >= PIECE || index + 1 == old.len() {
                     let octets = commit(&piece);
-                    file.write_all_at(&octets, end)?;
+                    file.write_at(&octets, end)?;
                     places.note_commit(end, &octets)?;
                     end += octets.len() as u64;
                     (piece, size) = (Vec::new(), 0);
@@ -319,17 +313,12 @@ fn whole_commit(octets: &[u8], at: usize) -> Option<(usize, &[u8])> {
 
 /// Opens the file that has this name, if there is one, and keeps others out. Whoever had it may have put another in its
 /// place in between, which that lock is not about.
-fn open_locked(path: &Path) -> anyhow::Result<Option<File>> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
+fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn DiskFile>>> {
     for _ in 0..MAX_REPLACED {
-        let file = match options.open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("cannot open {}", path.display())),
-        };
-        lock(&file, path)?;
-        if has_name(&file, path)? {
+        let opened = disk.open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let Some(file) = opened else { return Ok(None) };
+        lock(&*file, path)?;
+        if has_name(disk, &*file, path)? {
             return Ok(Some(file));
         }
     }
@@ -337,14 +326,8 @@ fn open_locked(path: &Path) -> anyhow::Result<Option<File>> {
 }
 
 /// Whether a file is the one of this name.
-fn has_name(file: &File, path: &Path) -> anyhow::Result<bool> {
-    let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-    let open = file.metadata().with_context(|| format!("cannot read {}", path.display()))?;
-    match std::fs::metadata(path) {
-        Ok(named) => Ok(identity(named) == identity(open)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-    }
+fn has_name(disk: &dyn Disk, file: &dyn DiskFile, path: &Path) -> anyhow::Result<bool> {
+    disk.has_name(file, path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// Puts a new file in the place of another: after a crash there is one of the two, whole, and which it is the disk knows
@@ -352,22 +335,21 @@ fn has_name(file: &File, path: &Path) -> anyhow::Result<bool> {
 fn replace(
     path: &Path,
     directory: &mut Directory,
-    write: impl FnOnce(&File) -> io::Result<()>,
-) -> anyhow::Result<File> {
+    write: impl FnOnce(&dyn DiskFile) -> io::Result<()>,
+) -> anyhow::Result<Box<dyn DiskFile>> {
+    let disk = &*directory.disk;
     let new = path.with_extension("new");
-    let mut options = OpenOptions::new();
     // Emptied when nobody else is writing it.
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let file = options.open(&new).with_context(|| format!("cannot create {}", new.display()))?;
-    lock(&file, &new)?;
-    ensure!(has_name(&file, &new)?, "{} is in use by another station", path.display());
-    let written = file.set_len(0).and_then(|()| write(&file)).and_then(|()| file.sync_all());
+    let file = disk.create(&new).with_context(|| format!("cannot create {}", new.display()))?;
+    lock(&*file, &new)?;
+    ensure!(has_name(disk, &*file, &new)?, "{} is in use by another station", path.display());
+    let written = file.set_len(0).and_then(|()| write(&*file)).and_then(|()| file.sync_all());
     if written.is_err() {
         // It takes room that is missing elsewhere.
-        let _ = std::fs::remove_file(&new);
+        let _ = disk.remove(&new);
     }
     written.with_context(|| format!("cannot write {}", new.display()))?;
-    std::fs::rename(&new, path).with_context(|| format!("cannot replace {}", path.display()))?;
+    disk.rename(&new, path).with_context(|| format!("cannot replace {}", path.display()))?;
     directory.unsettled = true;
     Ok(file)
 }
@@ -375,18 +357,16 @@ fn replace(
 impl Drop for Journal {
     fn drop(&mut self) {
         // Closing alone would leave it to a process that is just being started, which has a copy of every open file.
-        let _ = self.file.unlock();
+        self.file.unlock();
     }
 }
 
 /// One station at a time.
-fn lock(file: &File, path: &Path) -> anyhow::Result<()> {
+fn lock(file: &dyn DiskFile, path: &Path) -> anyhow::Result<()> {
     match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => bail!("{} is in use by another station", path.display()),
-        Err(TryLockError::Error(error)) => {
-            Err(error).with_context(|| format!("cannot lock {}", path.display()))
-        }
+        Ok(true) => Ok(()),
+        Ok(false) => bail!("{} is in use by another station", path.display()),
+        Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
     }
 }
 

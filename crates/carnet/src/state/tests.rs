@@ -3,6 +3,7 @@
 use carnet_mobility::mobile_router::StoredSequence;
 use futures_util::FutureExt;
 
+use super::queue::{HELD, TOGETHER};
 use super::*;
 use crate::scratch::Scratch;
 
@@ -37,13 +38,13 @@ async fn what_was_kept_is_there_after_a_restart() {
     let directory = scratch.path().join("deep/er");
     let (mut state, loaded) = open(&directory);
     assert_eq!(loaded, PersistentState::default());
-    state.set(Key::Own, text(&own(7)));
+    state.set((Key::Own, text(&own(7))));
     assert_eq!(state.close().await, []);
     drop(state);
     let (mut state, loaded) = open(&directory);
     assert_eq!(loaded, own(7));
     // The end writes what nobody has committed.
-    state.set(Key::Own, text(&own(8)));
+    state.set((Key::Own, text(&own(8))));
     state.close().await;
     drop(state);
     assert_eq!(open(&directory).1, own(8));
@@ -53,14 +54,14 @@ async fn what_was_kept_is_there_after_a_restart() {
 async fn packets_wait_for_what_they_tell_of_and_changes_gather_meanwhile() {
     let scratch = Scratch::new();
     let (mut state, _) = open(scratch.path());
-    state.set(Key::Own, text(&own(1)));
+    state.set((Key::Own, text(&own(1))));
     state.hold(packet(1));
     state.hold(packet(2));
     state.commit(true);
-    assert!(state.0.as_ref().is_some_and(|queue| queue.writing));
+    assert!(state.0.as_ref().is_some_and(|keeping| keeping.queue.is_writing()));
     // These go together, in the next one.
     for number in 3..=5 {
-        state.set(Key::Own, text(&own(u16::from(number))));
+        state.set((Key::Own, text(&own(u16::from(number)))));
         state.hold(packet(number));
         state.commit(true);
     }
@@ -77,10 +78,10 @@ async fn packets_wait_for_what_they_tell_of_and_changes_gather_meanwhile() {
 async fn what_does_not_press_waits_for_more_of_its_kind() {
     let scratch = Scratch::new();
     let (mut state, _) = open(scratch.path());
-    let is_writing = |state: &State| state.0.as_ref().is_some_and(|queue| queue.writing);
+    let is_writing = |state: &State| state.0.as_ref().is_some_and(|keeping| keeping.queue.is_writing());
     let begin = Instant::now();
     for (number, presses, goes) in [(1, false, true), (2, false, false), (3, false, false)] {
-        state.set(Key::Own, text(&own(number)));
+        state.set((Key::Own, text(&own(number))));
         state.hold(packet(u8::try_from(number).expect("small")));
         state.commit(presses);
         assert_eq!(is_writing(&state), goes, "{number}");
@@ -97,7 +98,7 @@ async fn what_does_not_press_waits_for_more_of_its_kind() {
     assert_eq!(state.handle(news), (vec![packet(2), packet(3)], None));
     // What presses comes while the disk is busy, and goes as soon as it is not, with what has time.
     for (number, presses) in [(4, true), (5, false), (6, true), (7, false)] {
-        state.set(Key::Own, text(&own(number)));
+        state.set((Key::Own, text(&own(number))));
         state.hold(packet(u8::try_from(number).expect("small")));
         state.commit(presses);
         assert!(is_writing(&state));
@@ -115,7 +116,7 @@ async fn what_does_not_press_waits_for_more_of_its_kind() {
 async fn a_disk_that_takes_nothing_is_told_once() {
     let scratch = Scratch::new();
     let (mut state, _) = open(scratch.path());
-    state.set(Key::Own, text(&own(1)));
+    state.set((Key::Own, text(&own(1))));
     state.hold(packet(1));
     state.commit(true);
     let failing = || News::Failing("No space left on device".into());
@@ -129,14 +130,14 @@ async fn a_disk_that_takes_nothing_is_told_once() {
     for _ in 0..HELD + 10 {
         state.hold(packet(9));
     }
-    assert_eq!(state.0.as_ref().map(|queue| queue.held.len()), Some(HELD));
+    assert_eq!(state.0.as_ref().map(|keeping| keeping.queue.held()), Some(HELD));
 }
 
 #[tokio::test]
 async fn without_a_directory_nothing_is_kept_and_nothing_waits() {
     let (mut state, loaded, _) = opened(Place::Nowhere).expect("opens");
     assert_eq!((loaded, state.is_kept()), (PersistentState::default(), false));
-    state.set(Key::Own, text(&own(1)));
+    state.set((Key::Own, text(&own(1))));
     state.commit(true);
     assert!(state.news().now_or_never().is_none());
     assert_eq!(state.close().await, []);
@@ -182,7 +183,7 @@ async fn what_another_keeps_is_acknowledged_when_it_says_so() {
     });
     let (mut state, loaded, warning) = opened(Place::Store(&socket)).expect("opens");
     assert_eq!((loaded, warning), (own(7), None));
-    state.set(Key::Own, text(&own(8)));
+    state.set((Key::Own, text(&own(8))));
     state.hold(packet(1));
     state.commit(true);
     assert!(state.news().now_or_never().is_none());
@@ -210,10 +211,10 @@ async fn the_end_does_not_wait_for_a_store_that_has_gone() {
         let () = gone.recv().expect("leave");
     });
     let (mut state, ..) = opened(Place::Store(&socket)).expect("opens");
-    state.set(Key::Own, text(&own(8)));
+    state.set((Key::Own, text(&own(8))));
     state.hold(packet(1));
     state.commit(true);
-    state.set(Key::Own, text(&own(9)));
+    state.set((Key::Own, text(&own(9))));
     go.send(()).expect("the keeper");
     keeper.join().expect("the keeper");
     let lost = state.news().await;
@@ -222,4 +223,19 @@ async fn the_end_does_not_wait_for_a_store_that_has_gone() {
     let before = tokio::time::Instant::now();
     assert_eq!(state.close().await, []);
     assert_eq!(before.elapsed(), Duration::ZERO);
+}
+
+/// A disk that is full for long: what waited for it says nothing any more to anybody.
+#[test]
+fn what_has_waited_too_long_does_not_go() {
+    let mut queue = Queue::new();
+    let at = Time::from_secs;
+    queue.set((Key::Own, text(&own(1))));
+    queue.hold(at(1), packet(1));
+    let (number, _) = queue.commit(at(1), true).expect("something to write");
+    queue.set((Key::Own, text(&own(2))));
+    queue.hold(at(20), packet(2));
+    assert_eq!(queue.written(at(40), number), []);
+    let (number, _) = queue.commit(at(40), true).expect("something to write");
+    assert_eq!(queue.written(at(41), number), [packet(2)]);
 }

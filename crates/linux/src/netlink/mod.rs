@@ -9,6 +9,7 @@
 //! Dumps are filtered by the kernel where it can (`NETLINK_GET_STRICT_CHK`, Linux 4.20) and here in any case.
 
 mod addresses;
+mod channel;
 mod events;
 mod filters;
 mod ipv4;
@@ -29,14 +30,14 @@ use netlink_packet_core::{
     NetlinkPayload, NlasIterator,
 };
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 pub(crate) use addresses::AddressInfo;
+pub(crate) use channel::Channel;
 pub(crate) use events::{Events, IPV6_ADDRESSES, LINKS, Watcher, usable};
 pub(crate) use ipv4::{Ipv4AddressInfo, Ipv4Router};
 
 pub(crate) use links::{IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo};
-pub(crate) use monitor::{Dirty, Monitor};
+pub(crate) use monitor::{Dirty, Monitor, News};
 pub(crate) use policy::{CROWDED_MAX, Heard, rules_are_plain};
 #[cfg(test)]
 pub(crate) use routes::Hop;
@@ -44,6 +45,7 @@ pub(crate) use routes::{RouteInfo, effective_metric};
 pub(crate) use rules::{Action, RuleInfo};
 
 use crate::error::{Error, Result};
+use channel::KernelSocket;
 use message::Message;
 
 /// How often a dump that changed under the reader's hands is begun anew.
@@ -54,8 +56,7 @@ const RECEIVE_BUFFER: usize = 32 * 1024;
 
 /// A socket for requests.
 pub(crate) struct Requests {
-    socket: Socket,
-    port: u32,
+    channel: Box<dyn Channel>,
     sequence: u32,
     buffer: Vec<u8>,
     /// Requests that asked.
@@ -64,42 +65,30 @@ pub(crate) struct Requests {
     pub(crate) writes: u64,
     /// Answers that could not be parsed.
     pub(crate) unparsed: u64,
-    groups: solicited::SolicitedGroups,
 }
 
 impl std::fmt::Debug for Requests {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Requests").field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("Requests").field("port", &self.port()).finish_non_exhaustive()
     }
 }
 
 impl Requests {
     /// Opens the socket in the network namespace of the calling thread.
     pub(crate) fn open() -> Result<Requests> {
-        let failed = |e: io::Error| Error::kernel("open a netlink socket", e);
-        let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
-        let port = socket.bind_auto().map_err(failed)?.port_number();
-        socket.connect(&SocketAddr::new(0, 0)).map_err(failed)?;
-        // Old kernels know neither of these three; all of them only spare work or explain errors.
-        let _ = socket.set_netlink_get_strict_chk(true);
-        let _ = socket.set_cap_ack(true);
-        let _ = socket.set_ext_ack(true);
+        let socket = KernelSocket::open().map_err(|e| Error::kernel("open a netlink socket", e))?;
+        Ok(Requests::over(Box::new(socket)))
+    }
+
+    /// Requests that go another way.
+    pub(crate) fn over(channel: Box<dyn Channel>) -> Requests {
         let buffer = Vec::with_capacity(RECEIVE_BUFFER);
-        Ok(Requests {
-            socket,
-            port,
-            sequence: 0,
-            buffer,
-            reads: 0,
-            writes: 0,
-            unparsed: 0,
-            groups: Default::default(),
-        })
+        Requests { channel, sequence: 0, buffer, reads: 0, writes: 0, unparsed: 0 }
     }
 
     /// The socket's port: notifications of what this socket did bear it.
     pub(crate) fn port(&self) -> u32 {
-        self.port
+        self.channel.port()
     }
 
     /// Sends a request that changes something and waits for its acknowledgement.
@@ -150,13 +139,13 @@ impl Requests {
     ) -> Result<(Vec<RouteNetlinkMessage>, bool)> {
         self.sequence = self.sequence.wrapping_add(1);
         NetlinkBuffer::new(&mut *request).set_sequence_number(self.sequence);
-        retry(|| self.socket.send(request, 0)).map_err(|e| Error::kernel(operation(), e))?;
+        retry(|| self.channel.send(request)).map_err(|e| Error::kernel(operation(), e))?;
 
         let mut answers = Vec::new();
         let mut interrupted = false;
         loop {
             self.buffer.clear();
-            retry(|| self.socket.recv(&mut self.buffer, 0)).map_err(|e| Error::kernel(operation(), e))?;
+            retry(|| self.channel.receive(&mut self.buffer)).map_err(|e| Error::kernel(operation(), e))?;
             let mut rest = self.buffer.as_slice();
             while !rest.is_empty() {
                 let (this, next) = split(rest).ok_or_else(|| Error::Protocol {

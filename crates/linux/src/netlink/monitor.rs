@@ -53,11 +53,9 @@ impl Dirty {
     }
 }
 
-/// A socket that hears what changes.
+/// What was heard and not looked at yet.
 #[derive(Debug)]
-pub(crate) struct Monitor {
-    socket: AsyncFd<Socket>,
-    buffer: Vec<u8>,
+pub(crate) struct News {
     /// What has changed since it was last taken.
     pub(crate) dirty: Dirty,
     /// Something of routing is not what it was, whosever it is.
@@ -72,8 +70,68 @@ pub(crate) struct Monitor {
     pub(crate) unparsed: u64,
 }
 
+impl Default for News {
+    /// Everything counts as changed at first.
+    fn default() -> News {
+        News {
+            dirty: Dirty::ALL,
+            routing: true,
+            routes: true,
+            heard: Heard::default(),
+            overruns: 0,
+            unparsed: 0,
+        }
+    }
+}
+
+impl News {
+    /// Takes note of the events that have come together.
+    pub(crate) fn hear(&mut self, octets: &[u8]) {
+        self.routing = true;
+        let (mut rest, mut missed) = (octets, false);
+        while let Some((this, next)) = split(rest) {
+            rest = next;
+            match NetlinkMessage::<Message>::deserialize(this).map(|m| m.payload) {
+                Ok(NetlinkPayload::InnerMessage(Message(Some(event)))) => {
+                    note(&mut self.dirty, &event);
+                    self.routes |= !is_neighbour(&event);
+                    self.heard.hear(&event);
+                }
+                Ok(NetlinkPayload::Overrun(_)) => missed = true,
+                Ok(_) => self.routes = true,
+                Err(_) => {
+                    // It concerned something: better ask once too often.
+                    self.unparsed += 1;
+                    missed = true;
+                }
+            }
+        }
+        if missed {
+            self.miss();
+        }
+    }
+
+    /// The kernel had no room for events: anything may have changed.
+    pub(crate) fn overrun(&mut self) {
+        self.overruns += 1;
+        self.miss();
+    }
+
+    fn miss(&mut self) {
+        self.dirty = Dirty::ALL;
+        (self.routing, self.routes, self.heard.missed) = (true, true, true);
+    }
+}
+
+/// A socket that hears what changes.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    socket: AsyncFd<Socket>,
+    buffer: Vec<u8>,
+}
+
 impl Monitor {
-    /// Begins to listen. Everything counts as changed at first. `own` is the port of the requests' socket.
+    /// Begins to listen. `own` is the port of the requests' socket.
     pub(crate) fn open(own: u32) -> Result<Monitor> {
         let failed = |e: io::Error| Error::kernel("listen to netlink events", e);
         let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
@@ -87,64 +145,26 @@ impl Monitor {
         }
         let socket = watch(socket).map_err(failed)?;
         let buffer = Vec::with_capacity(super::RECEIVE_BUFFER);
-        Ok(Monitor {
-            socket,
-            buffer,
-            dirty: Dirty::ALL,
-            routing: true,
-            routes: true,
-            heard: Heard::default(),
-            overruns: 0,
-            unparsed: 0,
-        })
+        Ok(Monitor { socket, buffer })
     }
 
     /// Reads all that has arrived, so that a burst becomes one set of questions, and asks to be woken by more.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let mut missed = false;
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, news: &mut News) -> io::Result<()> {
         while let Poll::Ready(guard) = self.socket.poll_read_ready(cx) {
             let mut guard = guard?;
             loop {
                 self.buffer.clear();
                 match guard.get_inner().recv(&mut self.buffer, 0) {
-                    Ok(_) => {
-                        self.routing = true;
-                        let mut rest = self.buffer.as_slice();
-                        while let Some((this, next)) = split(rest) {
-                            rest = next;
-                            match NetlinkMessage::<Message>::deserialize(this).map(|m| m.payload) {
-                                Ok(NetlinkPayload::InnerMessage(Message(Some(event)))) => {
-                                    note(&mut self.dirty, &event);
-                                    self.routes |= !is_neighbour(&event);
-                                    self.heard.hear(&event);
-                                }
-                                Ok(NetlinkPayload::Overrun(_)) => missed = true,
-                                Ok(_) => self.routes = true,
-                                Err(_) => {
-                                    // It concerned something: better ask once too often.
-                                    self.unparsed += 1;
-                                    missed = true;
-                                }
-                            }
-                        }
-                    }
+                    Ok(_) => news.hear(&self.buffer),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         guard.clear_ready();
                         break;
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
-                        self.overruns += 1;
-                        missed = true;
-                    }
+                    Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => news.overrun(),
                     Err(error) => return Err(error),
                 }
             }
-        }
-        if missed {
-            // Anything may have changed.
-            self.dirty = Dirty::ALL;
-            (self.routing, self.routes, self.heard.missed) = (true, true, true);
         }
         Ok(())
     }

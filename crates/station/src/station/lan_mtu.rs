@@ -23,7 +23,11 @@ pub(super) struct LanMtu {
 impl LanMtu {
     /// Takes what the path carries now (`None`: there is none) and returns what hosts are to be told.
     pub(super) fn update(&mut self, now: Time, path: Option<u32>) -> Option<u32> {
-        let Some(path) = path.map(|mtu| mtu.max(MIN_MTU as u32)) else { return self.told };
+        let Some(path) = path.map(|mtu| mtu.max(MIN_MTU as u32)) else {
+            // Nor is there anything to wait for.
+            self.more = None;
+            return self.told;
+        };
         match (self.told, self.more) {
             (Some(told), more) if path > told => {
                 let (since, least) = more.unwrap_or((now, path));
@@ -70,5 +74,19 @@ mod tests {
         assert_eq!(lan.update(at(1209), Some(1460)), Some(1360));
         assert_eq!(lan.update(at(1210), Some(1460)), Some(1460));
         assert_eq!(lan.poll_timeout(), None);
+    }
+
+    /// A time that has passed and stays would wake the station without end.
+    #[test]
+    fn without_a_path_it_waits_for_nothing() {
+        let mut lan = LanMtu::default();
+        let at = Time::from_secs;
+        lan.update(at(0), Some(1360));
+        lan.update(at(1), Some(1460));
+        assert_eq!(lan.poll_timeout(), Some(at(601)));
+        assert_eq!(lan.update(at(2), None), Some(1360));
+        assert_eq!(lan.poll_timeout(), None);
+        lan.update(at(700), Some(1460));
+        assert_eq!(lan.poll_timeout(), Some(at(1300)), "all the time");
     }
 }

@@ -55,7 +55,7 @@ impl Wanted {
             let reached = self.reach.is_empty().then_some(true);
             let echoes = reached.is_none().then(|| Echoes::open(self.reach)).transpose()?;
             let carriers = Carriers::open(self.links)?;
-            tokio::spawn(Links { carriers, echoes, asking, unanswered: 0, reached }.look(tell));
+            tokio::task::spawn_local(Links { carriers, echoes, asking, unanswered: 0, reached }.look(tell));
             verdict.changed().await?;
         }
         Ok(verdict)

@@ -29,6 +29,7 @@ use anyhow::Context;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::LocalSet;
 use tracing::info;
 
 use agent::Recipe;
@@ -57,7 +58,9 @@ fn main() -> ExitCode {
         Err(error) => return refuse(error, ExitCode::from(MISTAKE)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.context("cannot start").and_then(|runtime| runtime.block_on(run(config))) {
+    // Who looks at the links stays on this thread.
+    let here = LocalSet::new();
+    match runtime.context("cannot start").and_then(|runtime| here.block_on(&runtime, run(config))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => refuse(error, ExitCode::FAILURE),
     }

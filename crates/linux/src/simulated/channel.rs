@@ -1,0 +1,413 @@
+//! A simulated kernel's side of rtnetlink: requests as octets in, answers and events as octets out, and all that can go
+//! wrong between.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroI32;
+use std::rc::Rc;
+
+use carnet_station::forwarding::desired::Rule;
+use ipnet::Ipv6Net;
+use netlink_packet_core::{
+    DoneMessage, ErrorMessage, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL, NetlinkBuffer, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressProtocol};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::kernel::{Action, Answer, KnownRoute, KnownRule, Link, Maker, News, OwnAddress, State};
+use crate::netlink::Channel;
+use crate::settings::Tree;
+
+/// What a kernel may say to any request.
+const REFUSALS: [i32; 5] = [libc::ENOBUFS, libc::ENOMEM, libc::EINVAL, libc::EBUSY, libc::EAGAIN];
+/// carnet's port, and everybody else's.
+const PORT: u32 = 77;
+const OTHERS: u32 = 5;
+
+/// The socket of one process.
+pub(super) struct SimulatedChannel {
+    pub(super) kernel: Rc<RefCell<State>>,
+    answers: VecDeque<Vec<u8>>,
+    /// The answer to the request that was just taken is lost.
+    deaf: bool,
+}
+
+impl SimulatedChannel {
+    pub(super) fn new(kernel: Rc<RefCell<State>>) -> SimulatedChannel {
+        SimulatedChannel { kernel, answers: VecDeque::new(), deaf: false }
+    }
+}
+
+impl Channel for SimulatedChannel {
+    fn port(&self) -> u32 {
+        PORT
+    }
+
+    fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        let mut state = self.kernel.borrow_mut();
+        if state.step() {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        let header = NetlinkBuffer::new(request);
+        let (sequence, flags) = (header.sequence_number(), header.flags());
+        let trouble = state.trouble;
+        let fails = state.rng.chance(trouble);
+        let kind = if fails { state.rng.below(8) } else { 9 };
+        if kind == 0 {
+            return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
+        }
+        let parsed = NetlinkMessage::<RouteNetlinkMessage>::deserialize(request);
+        let NetlinkPayload::InnerMessage(message) = parsed.expect("a request of rtnetlink").payload else {
+            panic!("a request that is none");
+        };
+        // Somebody is a moment faster.
+        if fails && kind == 1 {
+            forestall(&mut state, &message, flags);
+        }
+        let mut answers = Vec::new();
+        let result = match kind {
+            2..=4 => Err(REFUSALS[state.rng.below(REFUSALS.len() as u64) as usize]),
+            _ => serve(&mut state, message, flags, &mut answers),
+        };
+        let is_dump = flags & NLM_F_DUMP == NLM_F_DUMP;
+        let interrupted = if kind == 5 && is_dump { NLM_F_DUMP_INTR } else { 0 };
+        self.deaf = matches!(kind, 6 | 7);
+        let late = kind == 7;
+        let mut octets = Vec::new();
+        for answer in answers {
+            octets.extend(emit(NetlinkPayload::InnerMessage(answer), sequence, interrupted, PORT));
+        }
+        let end = match result {
+            Ok(()) if is_dump => NetlinkPayload::Done(DoneMessage::default()),
+            result => {
+                let mut error = ErrorMessage::default();
+                error.code = result.err().and_then(|errno| NonZeroI32::new(-errno));
+                error.header = request[..16].to_vec();
+                NetlinkPayload::Error(error)
+            }
+        };
+        octets.extend(emit::<RouteNetlinkMessage>(end, sequence, interrupted, PORT));
+        if !self.deaf || late {
+            self.answers.push_back(octets);
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
+        if std::mem::take(&mut self.deaf) {
+            return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
+        }
+        let answer = self.answers.pop_front().expect("somebody waits for an answer to nothing");
+        buffer.extend(answer);
+        Ok(())
+    }
+
+    fn join(&mut self, _: u32, _: Ipv6Addr) {}
+
+    fn leave(&mut self, _: u32, _: Ipv6Addr) {}
+}
+
+fn emit<T: netlink_packet_core::NetlinkSerializable>(
+    payload: NetlinkPayload<T>,
+    sequence: u32,
+    flags: u16,
+    port: u32,
+) -> Vec<u8> {
+    let mut header = NetlinkHeader::default();
+    (header.sequence_number, header.flags, header.port_number) = (sequence, flags, port);
+    let mut message = NetlinkMessage::new(header, payload);
+    message.finalize();
+    let mut octets = vec![0; message.buffer_len().next_multiple_of(4)];
+    let length = message.buffer_len();
+    message.serialize(&mut octets[..length]);
+    octets
+}
+
+/// An event as its listeners get it.
+pub(super) fn event(news: News, by: Maker) -> Vec<u8> {
+    use RouteNetlinkMessage::*;
+    let message = match news {
+        News::Link(link, true) => NewLink(link_message(&link)),
+        News::Link(link, false) => DelLink(link_message(&link)),
+        News::Address(address, true) => NewAddress(address_message(&address)),
+        News::Address(address, false) => DelAddress(address_message(&address)),
+        News::Route(route, true) => NewRoute(route_message(&route)),
+        News::Route(route, false) => DelRoute(route_message(&route)),
+        News::Rule(rule, true) => NewRule(rule_message(&rule)),
+        News::Rule(rule, false) => DelRule(rule_message(&rule)),
+    };
+    let port = if by == Maker::Station { PORT } else { OTHERS };
+    emit(NetlinkPayload::InnerMessage(message), 0, 0, port)
+}
+
+/// An operator has just made what is asked for.
+fn forestall(state: &mut State, message: &RouteNetlinkMessage, flags: u16) {
+    match message {
+        RouteNetlinkMessage::NewAddress(message) if flags & NLM_F_EXCL != 0 => {
+            let address = address_of(message);
+            let _ = state.add_address(OwnAddress { protocol: 0, maker: Maker::Other, ..address });
+        }
+        RouteNetlinkMessage::NewRoute(message) if flags & NLM_F_EXCL != 0 => {
+            let route = route_of(message);
+            let _ = state.add_route(KnownRoute { protocol: 3, maker: Maker::Other, ..route }, true);
+        }
+        _ => {}
+    }
+}
+
+fn serve(
+    state: &mut State,
+    message: RouteNetlinkMessage,
+    flags: u16,
+    answers: &mut Vec<RouteNetlinkMessage>,
+) -> Answer {
+    use RouteNetlinkMessage::*;
+    let by = Maker::Station;
+    match message {
+        GetLink(message) => {
+            let name = message.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::IfName(name) => Some(name.clone()),
+                _ => None,
+            });
+            let links = state.links.iter().filter(|link| name.as_ref().is_none_or(|it| *it == link.name));
+            answers.extend(links.map(|link| NewLink(link_message(link))));
+            if answers.is_empty() { Err(libc::ENODEV) } else { Ok(()) }
+        }
+        DelLink(message) => state.remove_link(message.header.index),
+        GetAddress(message) => {
+            if message.header.family == AddressFamily::Inet6 {
+                answers.extend(state.addresses.iter().map(|it| NewAddress(address_message(it))));
+            }
+            Ok(())
+        }
+        NewAddress(message) => state.add_address(address_of(&message)),
+        DelAddress(message) => {
+            let OwnAddress { index, address, prefix_length, .. } = address_of(&message);
+            state.delete_address(index, address, prefix_length, by)
+        }
+        GetRoute(message) => {
+            if message.header.address_family != AddressFamily::Inet6 {
+                return Ok(());
+            }
+            let protocol = u8::from(message.header.protocol);
+            let table = message.attributes.iter().find_map(|attribute| match attribute {
+                RouteAttribute::Table(table) => Some(*table),
+                _ => None,
+            });
+            let routes = state.routes.iter().filter(|it| {
+                table.is_none_or(|table| it.table == table) && (protocol == 0 || it.protocol == protocol)
+            });
+            answers.extend(routes.map(|it| NewRoute(route_message(it))));
+            if table.is_some() && answers.is_empty() { Err(libc::ENOENT) } else { Ok(()) }
+        }
+        NewRoute(message) => state.add_route(route_of(&message), flags & NLM_F_EXCL != 0),
+        DelRoute(message) => {
+            let KnownRoute { table, destination, metric, protocol, .. } = route_of(&message);
+            state.delete_route(table, destination, metric, protocol, by)
+        }
+        GetRule(_) => {
+            answers.extend(state.rules.iter().map(|it| NewRule(rule_message(it))));
+            Ok(())
+        }
+        NewRule(message) => state.add_rule(rule_of(&message)),
+        DelRule(message) => {
+            let KnownRule { rule, protocol, .. } = rule_of(&message);
+            state.delete_rule(&rule, protocol, by)
+        }
+        // There never was a fast path.
+        DelTrafficFilter(_) | DelQueueDiscipline(_) => Err(libc::ENOENT),
+        GetTrafficFilter(_) => Ok(()),
+        other => panic!("a request that nobody has thought of: {other:?}"),
+    }
+}
+
+fn link_message(link: &Link) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = link.index;
+    let is_loopback = link.name == "lo";
+    message.header.link_layer_type = if is_loopback { LinkLayerType::Loopback } else { LinkLayerType::Ether };
+    let up = if link.up { LinkFlags::Up } else { LinkFlags::empty() };
+    let running = if link.running { LinkFlags::LowerUp } else { LinkFlags::empty() };
+    message.header.flags = up | running;
+    message.attributes = vec![
+        LinkAttribute::IfName(link.name.clone()),
+        LinkAttribute::Mtu(1500),
+        LinkAttribute::Address(vec![2, 0, 0, 0, 0, link.index as u8]),
+    ];
+    message
+}
+
+fn address_message(address: &OwnAddress) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = AddressFamily::Inet6;
+    message.header.prefix_len = address.prefix_length;
+    message.header.index = address.index;
+    if address.deprecated {
+        message.header.flags = AddressHeaderFlags::Deprecated;
+    }
+    message.attributes = vec![
+        AddressAttribute::Address(address.address.into()),
+        AddressAttribute::Protocol(AddressProtocol::from(address.protocol)),
+    ];
+    message
+}
+
+fn address_of(message: &AddressMessage) -> OwnAddress {
+    let (mut address, mut protocol, mut deprecated) = (Ipv6Addr::UNSPECIFIED, 0, false);
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(IpAddr::V6(it)) | AddressAttribute::Address(IpAddr::V6(it)) => {
+                address = *it
+            }
+            AddressAttribute::Protocol(it) => protocol = u8::from(*it),
+            AddressAttribute::CacheInfo(_) => deprecated = true,
+            _ => {}
+        }
+    }
+    OwnAddress {
+        index: message.header.index,
+        address,
+        prefix_length: message.header.prefix_len,
+        protocol,
+        deprecated,
+        maker: Maker::Station,
+    }
+}
+
+fn route_message(route: &KnownRoute) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = AddressFamily::Inet6;
+    message.header.destination_prefix_length = route.destination.prefix_len();
+    message.header.table = u8::try_from(route.table).unwrap_or(libc::RT_TABLE_COMPAT);
+    message.header.protocol = RouteProtocol::from(route.protocol);
+    message.header.scope = RouteScope::Universe;
+    message.attributes = vec![
+        RouteAttribute::Table(route.table),
+        RouteAttribute::Destination(RouteAddress::Inet6(route.destination.addr())),
+        RouteAttribute::Priority(route.metric),
+    ];
+    message.header.kind = match route.action {
+        Action::Unreachable => RouteType::Unreachable,
+        Action::Local(index) => {
+            message.attributes.push(RouteAttribute::Oif(index));
+            RouteType::Local
+        }
+        Action::Forward(index, gateway) => {
+            message.attributes.push(RouteAttribute::Oif(index));
+            message.attributes.extend(gateway.map(|it| RouteAttribute::Gateway(RouteAddress::Inet6(it))));
+            RouteType::Unicast
+        }
+    };
+    message
+}
+
+fn route_of(message: &RouteMessage) -> KnownRoute {
+    let (mut table, mut metric) = (u32::from(message.header.table), 0);
+    let (mut destination, mut index, mut gateway) = (Ipv6Addr::UNSPECIFIED, 0, None);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Table(it) => table = *it,
+            RouteAttribute::Priority(it) => metric = *it,
+            RouteAttribute::Destination(RouteAddress::Inet6(it)) => destination = *it,
+            RouteAttribute::Oif(it) => index = *it,
+            RouteAttribute::Gateway(RouteAddress::Inet6(it)) => gateway = Some(*it),
+            _ => {}
+        }
+    }
+    let length = message.header.destination_prefix_length;
+    KnownRoute {
+        table,
+        destination: Ipv6Net::new(destination, length).expect("a prefix"),
+        metric,
+        protocol: u8::from(message.header.protocol),
+        action: match message.header.kind {
+            RouteType::Unreachable => Action::Unreachable,
+            RouteType::Local => Action::Local(index),
+            _ => Action::Forward(index, gateway),
+        },
+        maker: Maker::Station,
+    }
+}
+
+fn rule_message(known: &KnownRule) -> RuleMessage {
+    let KnownRule { rule, protocol, .. } = known;
+    let mut message = RuleMessage::default();
+    message.header.family = AddressFamily::Inet6;
+    message.header.action = RuleAction::ToTable;
+    message.header.table = u8::try_from(rule.table).unwrap_or(0);
+    message.header.src_len = rule.from.map_or(0, |it| it.prefix_len());
+    message.header.dst_len = rule.to.map_or(0, |it| it.prefix_len());
+    let attributes = &mut message.attributes;
+    // The kernel does not name the priority 0.
+    attributes.extend((rule.priority != 0).then_some(RuleAttribute::Priority(rule.priority)));
+    attributes.extend([RuleAttribute::Table(rule.table), RuleAttribute::SuppressPrefixLen(u32::MAX)]);
+    attributes.push(RuleAttribute::Protocol(RouteProtocol::from(*protocol)));
+    attributes.extend(rule.input_interface.clone().map(RuleAttribute::Iifname));
+    attributes.extend(rule.from.map(|it| RuleAttribute::Source(it.addr().into())));
+    attributes.extend(rule.to.map(|it| RuleAttribute::Destination(it.addr().into())));
+    attributes.extend(rule.protocol.map(|it| RuleAttribute::IpProtocol(i32::from(it).into())));
+    message
+}
+
+fn rule_of(message: &RuleMessage) -> KnownRule {
+    let header = &message.header;
+    let mut rule = Rule { table: u32::from(header.table), ..super::kernel::local_rule(0) };
+    let mut protocol = 0;
+    for attribute in &message.attributes {
+        match attribute {
+            RuleAttribute::Priority(it) => rule.priority = *it,
+            RuleAttribute::Table(it) => rule.table = *it,
+            RuleAttribute::Iifname(it) => rule.input_interface = Some(it.clone()),
+            RuleAttribute::Source(IpAddr::V6(it)) => rule.from = Ipv6Net::new(*it, header.src_len).ok(),
+            RuleAttribute::Destination(IpAddr::V6(it)) => rule.to = Ipv6Net::new(*it, header.dst_len).ok(),
+            RuleAttribute::IpProtocol(it) => rule.protocol = Some(u8::from(*it)),
+            RuleAttribute::Protocol(it) => protocol = u8::from(*it),
+            _ => {}
+        }
+    }
+    KnownRule { rule, protocol, maker: Maker::Station }
+}
+
+/// The switches of a simulated kernel.
+pub(super) struct SimulatedTree(pub(super) Rc<RefCell<State>>);
+
+impl Tree for SimulatedTree {
+    fn read(&self, interface: &str, name: &str) -> io::Result<Option<String>> {
+        self.stumble()?;
+        Ok(self.0.borrow().switch(interface, name))
+    }
+
+    fn write(&mut self, interface: &str, name: &str, value: &str) -> io::Result<()> {
+        self.stumble()?;
+        let result = self.0.borrow_mut().set_switch(interface, name, value, Maker::Station);
+        result.map_err(io::Error::from_raw_os_error)
+    }
+
+    fn interfaces(&self) -> io::Result<Vec<String>> {
+        self.stumble()?;
+        Ok(self.0.borrow().interfaces())
+    }
+}
+
+impl SimulatedTree {
+    /// Fails now and then.
+    fn stumble(&self) -> io::Result<()> {
+        let mut state = self.0.borrow_mut();
+        if state.step() {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        let trouble = state.trouble / 2.0;
+        match state.rng.chance(trouble) {
+            true => Err(io::Error::from_raw_os_error(libc::ENOMEM)),
+            false => Ok(()),
+        }
+    }
+}

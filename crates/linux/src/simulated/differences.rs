@@ -1,0 +1,102 @@
+//! Where a kernel is not what it is to be, whatever the installer believes.
+
+use std::collections::BTreeSet;
+
+use carnet_station::forwarding::desired::{Entry, Route, RouteAction, TUNNEL_DEVICE, priority};
+
+use super::kernel::{Action, KnownRoute, KnownRule, Maker, State, local_rule};
+use crate::ROUTE_PROTOCOL;
+use crate::netlink::effective_metric;
+
+/// All of them, in words.
+pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a Entry> + Clone) -> Vec<String> {
+    let mut found: Vec<String> = wanted
+        .clone()
+        .filter(|entry| !is_there(state, entry))
+        .map(|entry| format!("missing: {entry:?}"))
+        .collect();
+    let routes: BTreeSet<_> = wanted
+        .clone()
+        .filter_map(|entry| match entry {
+            Entry::Route(it) => Some((it.table, it.destination, effective_metric(it.metric))),
+            _ => None,
+        })
+        .collect();
+    let is_made = |it: &&KnownRoute| it.maker == Maker::Station && it.protocol == ROUTE_PROTOCOL;
+    let stale = state.routes.iter().filter(is_made);
+    found.extend(
+        stale
+            .filter(|it| !routes.contains(&(it.table, it.destination, it.metric)))
+            .map(|it| format!("not wanted: {it:?}")),
+    );
+    let rules: BTreeSet<_> = wanted
+        .clone()
+        .filter_map(|entry| match entry {
+            Entry::Rule(rule) => Some(rule.clone()),
+            _ => None,
+        })
+        .collect();
+    let is_early = rules.iter().any(|rule| rule.priority < priority::LOCAL);
+    let moved = local_rule(priority::LOCAL);
+    let is_ours = |it: &&KnownRule| it.protocol == ROUTE_PROTOCOL;
+    found.extend(
+        state
+            .rules
+            .iter()
+            .filter(is_ours)
+            .filter(|it| !(rules.contains(&it.rule) || is_early && it.rule == moved))
+            .map(|it| format!("not wanted: {it:?}")),
+    );
+    let has = |rule| state.rules.iter().any(|it| it.rule == rule);
+    if (is_early, !is_early) != (has(moved), has(local_rule(0))) {
+        found.push(format!("the local rule is in the wrong place: {:?}", state.rules));
+    }
+    let addresses: BTreeSet<_> = wanted
+        .filter_map(|entry| match entry {
+            Entry::Address(it) => {
+                state.link(&it.interface).map(|link| (link.index, it.address, it.prefix_length))
+            }
+            _ => None,
+        })
+        .collect();
+    let stale = state.addresses.iter().filter(|it| it.maker == Maker::Station);
+    found.extend(
+        stale
+            .filter(|it| !addresses.contains(&(it.index, it.address, it.prefix_length)))
+            .map(|it| format!("not wanted: {it:?}")),
+    );
+    found
+}
+
+/// Whether what is wanted is there, as far as it can be.
+fn is_there(state: &State, entry: &Entry) -> bool {
+    match entry {
+        Entry::Setting(setting) => match state.switch(&setting.interface, &setting.name) {
+            // Somebody else's business.
+            Some(is) if setting.name == "accept_ra" && is == "0" => true,
+            Some(is) => is == setting.value,
+            None => true,
+        },
+        Entry::Address(it) => state.link(&it.interface).is_none_or(|link| {
+            state.addresses.iter().any(|there| (there.index, there.address) == (link.index, it.address))
+        }),
+        Entry::Rule(rule) => state.rules.iter().any(|it| it.protocol == ROUTE_PROTOCOL && it.rule == **rule),
+        Entry::Route(route) => is_route_there(state, route),
+        Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_) => true,
+    }
+}
+
+fn is_route_there(state: &State, route: &Route) -> bool {
+    let action = match &*route.action {
+        RouteAction::Unreachable => Action::Unreachable,
+        RouteAction::Local => Action::Local(state.link(TUNNEL_DEVICE).map_or(0, |link| link.index)),
+        RouteAction::Forward { interface, gateway } => match state.link(interface) {
+            Some(link) if link.up => Action::Forward(link.index, *gateway),
+            _ => return true,
+        },
+    };
+    let key = (route.table, route.destination, effective_metric(route.metric));
+    let there = state.routes.iter().find(|it| (it.table, it.destination, it.metric) == key);
+    // An operator's is left where it is.
+    there.is_some_and(|it| it.maker == Maker::Other || it.action == action)
+}

@@ -1,0 +1,344 @@
+//! A disk that keeps what it was told to keep, and of the rest what it likes.
+//!
+//! What was written since the last sync is lost in a power cut from some point on: some first part of these writes is
+//! there, and of the next some first octets. The same is true of the names in the directory. A sync that fails has
+//! perhaps kept some of it, and the next one will not try again what that one has lost, as Linux does it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use carnet_base::Rng;
+
+use crate::disk::{Disk, DiskFile};
+
+#[derive(Debug, Clone)]
+enum Write {
+    Octets(u64, Vec<u8>),
+    Length(u64),
+}
+
+impl Write {
+    /// Carries it out, of octets so many at the most.
+    fn apply(&self, content: &mut Vec<u8>, at_most: usize) {
+        match self {
+            Write::Length(length) => content.resize(*length as usize, 0),
+            Write::Octets(at, octets) => {
+                let octets = &octets[..octets.len().min(at_most)];
+                let (at, end) = (*at as usize, *at as usize + octets.len());
+                if content.len() < end {
+                    content.resize(end, 0);
+                }
+                content[at..end].copy_from_slice(octets);
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Inode {
+    /// As everybody sees it, and as it is on the disk.
+    seen: Vec<u8>,
+    kept: Vec<u8>,
+    /// What is between.
+    between: Vec<Write>,
+    locked: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Naming {
+    Is(PathBuf, u64),
+    Gone(PathBuf),
+    Renamed(PathBuf, PathBuf),
+}
+
+impl Naming {
+    fn apply(&self, names: &mut BTreeMap<PathBuf, u64>) {
+        match self {
+            Naming::Is(path, inode) => drop(names.insert(path.clone(), *inode)),
+            Naming::Gone(path) => drop(names.remove(path)),
+            Naming::Renamed(from, to) => {
+                if let Some(inode) = names.remove(from) {
+                    names.insert(to.clone(), inode);
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    inodes: BTreeMap<u64, Inode>,
+    next: u64,
+    seen: BTreeMap<PathBuf, u64>,
+    kept: BTreeMap<PathBuf, u64>,
+    between: Vec<Naming>,
+    rng: Rng,
+    full: bool,
+    trouble: f64,
+    /// Whoever wrote is gone.
+    dead: bool,
+}
+
+impl State {
+    fn stumble(&mut self) -> io::Result<()> {
+        if self.dead {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        let trouble = self.trouble;
+        match self.rng.chance(trouble) {
+            true => Err(io::Error::from_raw_os_error(libc::EIO)),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes some first part of what is between.
+    fn keep_some(&mut self, inode: u64) {
+        let State { inodes, rng, .. } = self;
+        let Some(inode) = inodes.get_mut(&inode) else { return };
+        let count = rng.below(inode.between.len() as u64 + 1) as usize;
+        for (index, write) in std::mem::take(&mut inode.between).iter().enumerate().take(count + 1) {
+            let at_most = if index < count { usize::MAX } else { rng.below(200) as usize };
+            if index < count || matches!(write, Write::Octets(..)) {
+                write.apply(&mut inode.kept, at_most);
+            }
+        }
+    }
+}
+
+/// A disk, as long as the machine lasts and longer.
+#[derive(Debug, Clone)]
+pub struct SimulatedDisk(Arc<Mutex<State>>);
+
+impl SimulatedDisk {
+    /// An empty one.
+    pub fn new(rng: Rng) -> SimulatedDisk {
+        SimulatedDisk(Arc::new(Mutex::new(State {
+            inodes: BTreeMap::new(),
+            next: 1,
+            seen: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            between: Vec::new(),
+            rng,
+            full: false,
+            trouble: 0.0,
+            dead: false,
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nobody has panicked with it")
+    }
+
+    /// Whether it takes anything more, and how likely it is that something fails.
+    pub fn set_trouble(&self, full: bool, trouble: f64) {
+        let mut state = self.state();
+        (state.full, state.trouble) = (full, trouble);
+    }
+
+    pub(super) fn set_dead(&self, dead: bool) {
+        self.state().dead = dead;
+    }
+
+    /// The process is gone, what it wrote is not.
+    pub fn abandon(&self) {
+        self.state().inodes.values_mut().for_each(|inode| inode.locked = false);
+    }
+
+    /// What would be found on it if power went now: a disk of its own, which works.
+    pub fn after_power_cut(&self) -> SimulatedDisk {
+        let mut state = self.state();
+        let rng = state.rng.fork();
+        let mut copy = State {
+            inodes: state.inodes.clone(),
+            next: state.next,
+            seen: BTreeMap::new(),
+            kept: state.kept.clone(),
+            between: Vec::new(),
+            rng,
+            full: false,
+            trouble: 0.0,
+            dead: false,
+        };
+        let count = copy.rng.below(state.between.len() as u64 + 1) as usize;
+        state.between.iter().take(count).for_each(|naming| naming.apply(&mut copy.kept));
+        copy.seen = copy.kept.clone();
+        let inodes: Vec<u64> = copy.inodes.keys().copied().collect();
+        for inode in inodes {
+            copy.keep_some(inode);
+            if let Some(inode) = copy.inodes.get_mut(&inode) {
+                (inode.seen, inode.locked) = (inode.kept.clone(), false);
+            }
+        }
+        SimulatedDisk(Arc::new(Mutex::new(copy)))
+    }
+
+    /// Octets of a file.
+    pub fn size(&self, path: &Path) -> usize {
+        let state = self.state();
+        state.seen.get(path).and_then(|inode| state.inodes.get(inode)).map_or(0, |inode| inode.seen.len())
+    }
+
+    /// Whether there is a file of this name.
+    pub fn exists(&self, path: &Path) -> bool {
+        self.state().seen.contains_key(path)
+    }
+
+    fn file(&self, inode: u64) -> Box<dyn DiskFile> {
+        Box::new(SimulatedFile { disk: self.clone(), inode })
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn open(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>> {
+        let inode = self.state().seen.get(path).copied();
+        Ok(inode.map(|inode| self.file(inode)))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.state();
+        let inode = match state.seen.get(path) {
+            Some(inode) => *inode,
+            None => {
+                state.stumble()?;
+                let inode = state.next;
+                state.next += 1;
+                state.inodes.insert(inode, Inode::default());
+                state.seen.insert(path.to_owned(), inode);
+                state.between.push(Naming::Is(path.to_owned(), inode));
+                inode
+            }
+        };
+        drop(state);
+        Ok(self.file(inode))
+    }
+
+    fn has_name(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool> {
+        let open = file.identity()?.1;
+        Ok(self.state().seen.get(path) == Some(&open))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
+        let state = self.state();
+        Ok(state.seen.get(path).and_then(|inode| state.inodes.get(inode)).map(|inode| inode.seen.clone()))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.stumble()?;
+        let naming = Naming::Renamed(from.to_owned(), to.to_owned());
+        naming.apply(&mut state.seen);
+        state.between.push(naming);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if state.seen.contains_key(path) {
+            state.stumble()?;
+            state.seen.remove(path);
+            state.between.push(Naming::Gone(path.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn sync_directory(&self, _: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.stumble()?;
+        let State { between, kept, inodes, seen, .. } = &mut *state;
+        between.drain(..).for_each(|naming| naming.apply(kept));
+        inodes
+            .retain(|inode, it| it.locked || kept.values().chain(seen.values()).any(|named| named == inode));
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedFile {
+    disk: SimulatedDisk,
+    inode: u64,
+}
+
+impl SimulatedFile {
+    fn with<T>(&self, act: impl FnOnce(&mut Inode) -> T) -> io::Result<T> {
+        let mut state = self.disk.state();
+        state.inodes.get_mut(&self.inode).map(act).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
+    }
+
+    fn write(&self, write: Write, at_most: usize) -> io::Result<()> {
+        self.with(|inode| {
+            let write = match write {
+                Write::Octets(at, octets) => Write::Octets(at, octets[..octets.len().min(at_most)].to_vec()),
+                length @ Write::Length(_) => length,
+            };
+            write.apply(&mut inode.seen, usize::MAX);
+            inode.between.push(write);
+        })
+    }
+}
+
+impl DiskFile for SimulatedFile {
+    fn identity(&self) -> io::Result<(u64, u64)> {
+        Ok((1, self.inode))
+    }
+
+    fn read_all(&self) -> io::Result<Vec<u8>> {
+        self.with(|inode| inode.seen.clone())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        self.disk.state().stumble()?;
+        let octets = self.read_all()?;
+        let there = octets.get(at as usize..at as usize + buffer.len());
+        buffer.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write_at(&self, octets: &[u8], at: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let (full, state_is_dead, failed) = (state.full, state.dead, state.stumble());
+        let most = state.rng.below(octets.len() as u64 + 1) as usize;
+        drop(state);
+        if state_is_dead {
+            return failed;
+        }
+        let fails = full || failed.is_err();
+        self.write(Write::Octets(at, octets.to_vec()), if fails { most } else { usize::MAX })?;
+        failed?;
+        if full { Err(io::Error::from_raw_os_error(libc::ENOSPC)) } else { Ok(()) }
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.disk.state().stumble()?;
+        self.write(Write::Length(length), 0)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.disk.state();
+        if let Err(error) = state.stumble() {
+            if !state.dead {
+                state.keep_some(self.inode);
+            }
+            return Err(error);
+        }
+        drop(state);
+        self.with(|inode| {
+            for write in std::mem::take(&mut inode.between) {
+                write.apply(&mut inode.kept, usize::MAX);
+            }
+        })
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        self.with(|inode| !std::mem::replace(&mut inode.locked, true))
+    }
+
+    fn unlock(&self) {
+        let _ = self.with(|inode| inode.locked = false);
+    }
+}

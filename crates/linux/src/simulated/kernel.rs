@@ -1,0 +1,515 @@
+//! What a kernel knows of its networking, and what it does by itself: routes and addresses that go with their
+//! interface, switches that carry over, default routers that a machine forgets when it begins to forward.
+//!
+//! Whose an object is, is remembered: what carnet's socket has made is to go with it, what others have made is to stay.
+//! Whatever breaks that is noted as a fault of carnet's.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv6Addr;
+
+use carnet_base::Rng;
+use carnet_station::forwarding::desired::{Rule, TABLE_MAIN, TUNNEL_DEVICE};
+use ipnet::Ipv6Net;
+
+use super::SimulatedDisk;
+use crate::ROUTE_PROTOCOL;
+
+pub(super) const TABLE_LOCAL: u32 = 255;
+pub(super) const PROTOCOL_KERNEL: u8 = 2;
+const PROTOCOL_ADVERTISED: u8 = 9;
+/// Events that wait for a listener who does not read them.
+const QUEUE: usize = 64;
+/// Interfaces, and their switches, that concern all.
+const COMMON: [&str; 2] = ["all", "default"];
+
+/// Who has made something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Maker {
+    /// The kernel, operators, others.
+    Other,
+    /// carnet.
+    Station,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) index: u32,
+    pub(super) name: String,
+    pub(super) up: bool,
+    pub(super) running: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OwnAddress {
+    pub(super) index: u32,
+    pub(super) address: Ipv6Addr,
+    pub(super) prefix_length: u8,
+    pub(super) protocol: u8,
+    pub(super) deprecated: bool,
+    pub(super) maker: Maker,
+}
+
+/// What a route does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    Unreachable,
+    Local(u32),
+    Forward(u32, Option<Ipv6Addr>),
+}
+
+impl Action {
+    fn index(self) -> Option<u32> {
+        match self {
+            Action::Unreachable => None,
+            Action::Local(index) | Action::Forward(index, _) => Some(index),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KnownRoute {
+    pub(super) table: u32,
+    pub(super) destination: Ipv6Net,
+    pub(super) metric: u32,
+    pub(super) protocol: u8,
+    pub(super) action: Action,
+    pub(super) maker: Maker,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KnownRule {
+    pub(super) rule: Rule,
+    pub(super) protocol: u8,
+    pub(super) maker: Maker,
+}
+
+/// Something that others are told of.
+#[derive(Debug, Clone)]
+pub(super) enum News {
+    Link(Link, bool),
+    Address(OwnAddress, bool),
+    Route(KnownRoute, bool),
+    Rule(KnownRule, bool),
+}
+
+/// Where a packet goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// To this machine itself.
+    Local,
+    /// Out of an interface, to a next hop if it is not on the link.
+    Out(String, Option<Ipv6Addr>),
+    /// Nowhere.
+    Nowhere,
+}
+
+/// An errno.
+pub(super) type Answer = Result<(), i32>;
+
+/// A kernel's networking.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) links: Vec<Link>,
+    pub(super) addresses: Vec<OwnAddress>,
+    pub(super) routes: Vec<KnownRoute>,
+    pub(super) rules: Vec<KnownRule>,
+    /// What switches are, and what they would be without carnet.
+    switches: BTreeMap<(String, String), (String, String)>,
+    next_index: u32,
+    /// What carnet's listener has not read; `None`: nobody listens.
+    pub(super) news: Option<VecDeque<(News, Maker)>>,
+    pub(super) overrun: bool,
+    /// What carnet has done to what is not its own.
+    pub(super) misdeeds: Vec<String>,
+    pub(super) rng: Rng,
+    /// How likely it is that a request fails, and a switch.
+    pub(super) trouble: f64,
+    pub(super) boot: u32,
+    /// Steps until the process is as good as dead, and what dies with it.
+    pub(super) fuse: Option<(u32, SimulatedDisk)>,
+}
+
+pub(super) fn local_rule(priority: u32) -> Rule {
+    Rule { priority, input_interface: None, from: None, to: None, protocol: None, table: TABLE_LOCAL }
+}
+
+impl State {
+    pub(super) fn new(rng: Rng) -> State {
+        let mut state = State {
+            links: Vec::new(),
+            addresses: Vec::new(),
+            routes: Vec::new(),
+            rules: Vec::new(),
+            switches: BTreeMap::new(),
+            next_index: 1,
+            news: None,
+            overrun: false,
+            misdeeds: Vec::new(),
+            rng,
+            trouble: 0.0,
+            boot: 0,
+            fuse: None,
+        };
+        for (name, value) in DEFAULTS {
+            for common in COMMON {
+                state.switches.insert((common.into(), name.into()), (value.into(), value.into()));
+            }
+        }
+        let main = Rule { priority: 32766, table: TABLE_MAIN, ..local_rule(0) };
+        for rule in [local_rule(0), main] {
+            state.rules.push(KnownRule { rule, protocol: PROTOCOL_KERNEL, maker: Maker::Other });
+        }
+        let index = state.add_link("lo");
+        state.set_link(index, true, true);
+        state
+    }
+
+    /// Takes a step of the process; whether it can take none any more.
+    pub(super) fn step(&mut self) -> bool {
+        let Some((left, disk)) = &mut self.fuse else { return false };
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            disk.set_dead(true);
+        }
+        *left == 0
+    }
+
+    fn tell(&mut self, news: News, by: Maker) {
+        let Some(queue) = &mut self.news else { return };
+        // The program's filter: its own routes and rules are no news to it.
+        if by == Maker::Station && matches!(news, News::Route(..) | News::Rule(..)) {
+            return;
+        }
+        if queue.len() >= QUEUE {
+            self.overrun = true;
+            return;
+        }
+        queue.push_back((news, by));
+    }
+
+    pub(super) fn link(&self, name: &str) -> Option<&Link> {
+        self.links.iter().find(|link| link.name == name)
+    }
+
+    pub(super) fn add_link(&mut self, name: &str) -> u32 {
+        let index = self.next_index;
+        self.next_index += 1;
+        let link = Link { index, name: name.into(), up: false, running: false };
+        for (switch, _) in DEFAULTS {
+            let value = self.switches[&("default".to_owned(), switch.to_owned())].clone();
+            self.switches.insert((name.into(), switch.into()), value);
+        }
+        self.links.push(link.clone());
+        self.tell(News::Link(link, true), Maker::Other);
+        index
+    }
+
+    pub(super) fn set_link(&mut self, index: u32, up: bool, running: bool) {
+        let Some(link) = self.links.iter_mut().find(|link| link.index == index) else { return };
+        let was_up = std::mem::replace(&mut link.up, up);
+        link.running = up && running;
+        let link = link.clone();
+        self.tell(News::Link(link, true), Maker::Other);
+        if was_up && !up {
+            self.empty(index);
+        }
+    }
+
+    /// Addresses and routes go with their interface; of these not all kernels tell.
+    fn empty(&mut self, index: u32) {
+        let tells = self.rng.chance(0.5);
+        for address in self.addresses.extract_if(.., |it| it.index == index).collect::<Vec<_>>() {
+            self.tell(News::Address(address, false), Maker::Other);
+        }
+        for route in self.routes.extract_if(.., |it| it.action.index() == Some(index)).collect::<Vec<_>>() {
+            if tells {
+                self.tell(News::Route(route, false), Maker::Other);
+            }
+        }
+    }
+
+    pub(super) fn remove_link(&mut self, index: u32) -> Answer {
+        let at = self.links.iter().position(|link| link.index == index).ok_or(libc::ENODEV)?;
+        self.empty(index);
+        let link = self.links.remove(at);
+        self.switches.retain(|(interface, _), _| *interface != link.name);
+        self.tell(News::Link(link, false), Maker::Other);
+        Ok(())
+    }
+
+    pub(super) fn add_address(&mut self, address: OwnAddress) -> Answer {
+        let is_same = |it: &OwnAddress| (it.index, it.address) == (address.index, address.address);
+        if !self.links.iter().any(|link| link.index == address.index) {
+            return Err(libc::ENODEV);
+        }
+        if self.addresses.iter().any(is_same) {
+            return Err(libc::EEXIST);
+        }
+        let (index, maker) = (address.index, address.maker);
+        let route = |table, destination, action| KnownRoute {
+            table,
+            destination,
+            metric: 256,
+            protocol: PROTOCOL_KERNEL,
+            action,
+            maker,
+        };
+        self.routes.push(route(TABLE_LOCAL, address.address.into(), Action::Local(index)));
+        if let Ok(prefix) = Ipv6Net::new(address.address, address.prefix_length)
+            && address.prefix_length < 128
+        {
+            self.routes.push(route(TABLE_MAIN, prefix.trunc(), Action::Forward(index, None)));
+        }
+        self.addresses.push(address.clone());
+        self.tell(News::Address(address, true), maker);
+        Ok(())
+    }
+
+    pub(super) fn delete_address(&mut self, index: u32, address: Ipv6Addr, length: u8, by: Maker) -> Answer {
+        if !self.links.iter().any(|link| link.index == index) {
+            return Err(libc::ENODEV);
+        }
+        let is = |it: &OwnAddress| (it.index, it.address, it.prefix_length) == (index, address, length);
+        let at = self.addresses.iter().position(is).ok_or(libc::EADDRNOTAVAIL)?;
+        let gone = self.addresses.remove(at);
+        self.blame(by, gone.maker, || format!("address {address}/{length} deleted"));
+        self.routes.retain(|it| {
+            !(it.protocol == PROTOCOL_KERNEL
+                && it.action.index() == Some(index)
+                && (it.table == TABLE_LOCAL && it.destination.addr() == address
+                    || it.table == TABLE_MAIN
+                        && it.destination.prefix_len() == length
+                        && it.destination.contains(&address)))
+        });
+        self.tell(News::Address(gone, false), by);
+        Ok(())
+    }
+
+    pub(super) fn add_route(&mut self, route: KnownRoute, exclusive: bool) -> Answer {
+        if let Some(index) = route.action.index() {
+            let link = self.links.iter().find(|link| link.index == index).ok_or(libc::ENODEV)?;
+            if !link.up {
+                return Err(libc::ENETDOWN);
+            }
+        }
+        let is_same = |it: &KnownRoute| {
+            (it.table, it.destination, it.metric) == (route.table, route.destination, route.metric)
+        };
+        let maker = route.maker;
+        match self.routes.iter().position(is_same) {
+            Some(_) if exclusive => return Err(libc::EEXIST),
+            Some(at) => {
+                let before = std::mem::replace(&mut self.routes[at], route.clone());
+                self.blame(maker, before.maker, || format!("route to {} replaced", before.destination));
+            }
+            None => self.routes.push(route.clone()),
+        }
+        self.tell(News::Route(route, true), maker);
+        Ok(())
+    }
+
+    pub(super) fn delete_route(
+        &mut self,
+        table: u32,
+        destination: Ipv6Net,
+        metric: u32,
+        protocol: u8,
+        by: Maker,
+    ) -> Answer {
+        let is = |it: &KnownRoute| {
+            (it.table, it.destination, it.metric) == (table, destination, metric)
+                && (protocol == 0 || it.protocol == protocol)
+        };
+        let at = self.routes.iter().position(is).ok_or(libc::ESRCH)?;
+        let gone = self.routes.remove(at);
+        self.blame(by, gone.maker, || format!("route to {destination} deleted"));
+        self.tell(News::Route(gone, false), by);
+        Ok(())
+    }
+
+    pub(super) fn add_rule(&mut self, rule: KnownRule) -> Answer {
+        if self.rules.iter().any(|it| (&it.rule, it.protocol) == (&rule.rule, rule.protocol)) {
+            return Err(libc::EEXIST);
+        }
+        let at = self.rules.iter().take_while(|it| it.rule.priority <= rule.rule.priority).count();
+        self.rules.insert(at, rule.clone());
+        let maker = rule.maker;
+        self.tell(News::Rule(rule, true), maker);
+        Ok(())
+    }
+
+    pub(super) fn delete_rule(&mut self, rule: &Rule, protocol: u8, by: Maker) -> Answer {
+        let is = |it: &KnownRule| it.rule == *rule && (protocol == 0 || it.protocol == protocol);
+        let at = self.rules.iter().position(is).ok_or(libc::ENOENT)?;
+        let gone = self.rules.remove(at);
+        // The one that it moves.
+        if gone.rule != local_rule(0) {
+            self.blame(by, gone.maker, || format!("rule {rule:?} deleted"));
+        }
+        self.tell(News::Rule(gone, false), by);
+        Ok(())
+    }
+
+    fn blame(&mut self, by: Maker, whose: Maker, what: impl FnOnce() -> String) {
+        if (by, whose) == (Maker::Station, Maker::Other) {
+            self.misdeeds.push(what());
+        }
+    }
+
+    pub(super) fn switch(&self, interface: &str, name: &str) -> Option<String> {
+        self.switches.get(&(interface.to_owned(), name.to_owned())).map(|(is, _)| is.clone())
+    }
+
+    pub(super) fn interfaces(&self) -> Vec<String> {
+        self.links.iter().map(|link| link.name.clone()).chain(COMMON.map(str::to_owned)).collect()
+    }
+
+    pub(super) fn set_switch(&mut self, interface: &str, name: &str, value: &str, by: Maker) -> Answer {
+        if !self.switches.contains_key(&(interface.to_owned(), name.to_owned())) {
+            return Err(libc::ENOENT);
+        }
+        let concerned: Vec<String> = match (interface, name) {
+            ("all", "forwarding") => self.interfaces(),
+            _ => vec![interface.to_owned()],
+        };
+        for interface in concerned {
+            let Some((is, without)) = self.switches.get_mut(&(interface.clone(), name.to_owned())) else {
+                continue;
+            };
+            let before = std::mem::replace(is, value.to_owned());
+            if by == Maker::Other {
+                *without = value.to_owned();
+            }
+            let accepts = self.switch(&interface, "accept_ra").unwrap_or_default();
+            if name == "forwarding" && before == "0" && value != "0" && accepts != "2" {
+                let index = self.link(&interface).map_or(0, |link| link.index);
+                let forgotten = |it: &mut KnownRoute| {
+                    it.protocol == PROTOCOL_ADVERTISED && it.action.index() == Some(index)
+                };
+                for route in self.routes.extract_if(.., forgotten).collect::<Vec<_>>() {
+                    self.blame(by, route.maker, || format!("default route by {interface} forgotten"));
+                    self.tell(News::Route(route, false), Maker::Other);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a Router Advertisement means anything to an interface.
+    fn hears_advertisements(&self, interface: &str) -> bool {
+        match self.switch(interface, "accept_ra").as_deref() {
+            Some("2") => true,
+            Some("1") => self.switch(interface, "forwarding").as_deref() == Some("0"),
+            _ => false,
+        }
+    }
+
+    /// A Router Advertisement with an address that follows from it.
+    pub(super) fn advertise(&mut self, interface: &str, router: Ipv6Addr, address: Ipv6Addr) {
+        let Some(link) = self.link(interface).cloned().filter(|link| link.running) else { return };
+        if !self.hears_advertisements(interface) {
+            return;
+        }
+        let is_of_another = |it: &OwnAddress| {
+            it.index == link.index
+                && it.maker == Maker::Other
+                && it.address != address
+                && it.prefix_length == 64
+        };
+        for old in self.addresses.clone().into_iter().filter(is_of_another) {
+            let _ = self.delete_address(old.index, old.address, old.prefix_length, Maker::Other);
+        }
+        let index = link.index;
+        let _ = self.add_address(OwnAddress {
+            index,
+            address,
+            prefix_length: 64,
+            protocol: PROTOCOL_KERNEL,
+            deprecated: false,
+            maker: Maker::Other,
+        });
+        let action = Action::Forward(index, Some(router));
+        // Of several uplinks each has its own.
+        let metric = 1024 + index;
+        let route = KnownRoute {
+            table: TABLE_MAIN,
+            destination: Ipv6Net::default(),
+            metric,
+            protocol: PROTOCOL_ADVERTISED,
+            action,
+            maker: Maker::Other,
+        };
+        if !self.routes.contains(&route) {
+            let _ = self.add_route(route, false);
+        }
+    }
+
+    /// The process has died, or closed its files: the tunnel device goes, and nobody listens.
+    pub(super) fn abandon(&mut self) {
+        self.news = None;
+        self.overrun = false;
+        if let Some(index) = self.link(TUNNEL_DEVICE).map(|link| link.index) {
+            let _ = self.remove_link(index);
+        }
+    }
+
+    /// What is left of carnet's, or missing of others', when it does not run.
+    pub(super) fn leftovers(&self) -> Vec<String> {
+        let mut left = self.misdeeds.clone();
+        let of = |maker: Maker| maker == Maker::Station;
+        left.extend(self.routes.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
+        left.extend(self.addresses.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
+        let is_local = |it: &&KnownRule| it.rule == local_rule(0) && it.protocol == PROTOCOL_KERNEL;
+        let rules = self.rules.iter().filter(|it| of(it.maker) && !is_local(it));
+        left.extend(rules.map(|it| format!("left: {it:?}")));
+        if self.rules.first().as_ref().is_none_or(|first| !is_local(first)) {
+            left.push(format!("the local rule is not the first: {:?}", self.rules));
+        }
+        for ((interface, name), (is, without)) in &self.switches {
+            if is != without && interface != TUNNEL_DEVICE {
+                left.push(format!("{interface}.{name} is {is}, was {without}"));
+            }
+        }
+        left.extend(self.link(TUNNEL_DEVICE).map(|link| format!("left: {link:?}")));
+        left
+    }
+
+    /// How many objects bear carnet's mark.
+    pub(super) fn marked(&self) -> usize {
+        self.routes.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
+            + self.rules.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
+    }
+
+    /// Where a packet goes that came in by an interface (`lo`: that this machine sends).
+    pub(super) fn way(&self, input: &str, source: Ipv6Addr, destination: Ipv6Addr, protocol: u8) -> Way {
+        for KnownRule { rule, .. } in &self.rules {
+            let matches = rule.input_interface.as_deref().is_none_or(|it| it == input)
+                && rule.from.is_none_or(|it| it.contains(&source))
+                && rule.to.is_none_or(|it| it.contains(&destination))
+                && rule.protocol.is_none_or(|it| it == protocol);
+            if !matches {
+                continue;
+            }
+            let routes = self.routes.iter().filter(|route| {
+                let is_up = |index| self.links.iter().any(|link| link.index == index && link.running);
+                route.table == rule.table
+                    && route.destination.contains(&destination)
+                    && route.action.index().is_none_or(is_up)
+            });
+            let best = routes.max_by_key(|it| (it.destination.prefix_len(), u32::MAX - it.metric));
+            match best.map(|route| route.action) {
+                None => {}
+                Some(Action::Unreachable) => return Way::Nowhere,
+                Some(Action::Local(_)) => return Way::Local,
+                Some(Action::Forward(index, gateway)) => {
+                    let name = self.links.iter().find(|link| link.index == index);
+                    return name.map_or(Way::Nowhere, |link| Way::Out(link.name.clone(), gateway));
+                }
+            }
+        }
+        Way::Nowhere
+    }
+}
+
+/// Switches that every interface has, and what they are at first.
+const DEFAULTS: [(&str, &str); 3] = [("forwarding", "0"), ("accept_ra", "1"), ("rp_filter", "0")];

@@ -1,0 +1,319 @@
+//! A machine that is none: what [`Platform`](crate::Platform) makes of a kernel, over a kernel and a disk that fail when
+//! they are told to. For tests; in no program.
+//!
+//! Everything of carnet's is the real thing, down to the octets of netlink: requests, the installer, the observer, the
+//! record of what there is to put back. Left out: tunnel device and sockets (packets are asked for their way, see
+//! [`Kernel::way`]), the fast paths, IPv4.
+
+mod channel;
+mod differences;
+mod disk;
+mod kernel;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::Ipv6Addr;
+use std::path::Path;
+use std::rc::Rc;
+
+use carnet_base::Rng;
+use carnet_station::forwarding::desired::{Change, TABLE_MAIN, TUNNEL_DEVICE};
+use ipnet::Ipv6Net;
+
+use crate::error::Result;
+use crate::installer::Installer;
+use crate::keeper::Keeper;
+use crate::netlink::Requests;
+use crate::platform::PlatformEvent;
+use crate::settings::Switches;
+use crate::undo::{Place, UndoFile};
+
+use channel::{SimulatedChannel, SimulatedTree};
+pub use disk::SimulatedDisk;
+pub use kernel::Way;
+use kernel::{Action, KnownRoute, Maker, OwnAddress, State};
+
+/// A kernel; clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Kernel(Rc<RefCell<State>>);
+
+impl Kernel {
+    /// One that has just booted, with a loopback interface.
+    pub fn new(rng: Rng) -> Kernel {
+        Kernel(Rc::new(RefCell::new(State::new(rng))))
+    }
+
+    /// How likely it is that a request fails.
+    pub fn set_trouble(&self, trouble: f64) {
+        self.0.borrow_mut().trouble = trouble;
+    }
+
+    /// After so many steps the process is as good as dead: the kernel takes no request any more, and the disk nothing.
+    pub fn set_fuse(&self, fuse: Option<(u32, SimulatedDisk)>) {
+        let mut state = self.0.borrow_mut();
+        if let (None, Some((_, disk))) = (&fuse, &state.fuse) {
+            disk.set_dead(false);
+        }
+        state.fuse = fuse;
+    }
+
+    /// Whether it has taken the last one.
+    pub fn is_dead(&self) -> bool {
+        self.0.borrow().fuse.as_ref().is_some_and(|(left, _)| *left == 0)
+    }
+
+    /// Takes a step; whether there will be none any more.
+    pub fn step(&self) -> bool {
+        self.0.borrow_mut().step()
+    }
+
+    /// Events are lost: the listener is told that some were.
+    pub fn lose_events(&self) {
+        let mut state = self.0.borrow_mut();
+        if let Some(queue) = &mut state.news
+            && !queue.is_empty()
+        {
+            queue.clear();
+            state.overrun = true;
+        }
+    }
+
+    /// A new interface, which is down.
+    pub fn add_link(&self, name: &str) {
+        self.0.borrow_mut().add_link(name);
+    }
+
+    /// An interface goes.
+    pub fn remove_link(&self, name: &str) {
+        let index = self.0.borrow().link(name).map(|link| link.index);
+        let _ = index.map(|index| self.0.borrow_mut().remove_link(index));
+    }
+
+    /// Whether there is an interface, and it has carrier.
+    pub fn is_running(&self, name: &str) -> Option<bool> {
+        self.0.borrow().link(name).map(|link| link.running)
+    }
+
+    /// An interface is taken up or down, has carrier or not.
+    pub fn set_link(&self, name: &str, up: bool, running: bool) {
+        let index = self.0.borrow().link(name).map(|link| link.index);
+        let _ = index.map(|index| self.0.borrow_mut().set_link(index, up, running));
+    }
+
+    /// A Router Advertisement comes in, from which an address follows.
+    pub fn advertise(&self, interface: &str, router: Ipv6Addr, address: Ipv6Addr) {
+        self.0.borrow_mut().advertise(interface, router, address);
+    }
+
+    /// An operator sets a switch.
+    pub fn set_switch(&self, interface: &str, name: &str, value: &str) {
+        let _ = self.0.borrow_mut().set_switch(interface, name, value, Maker::Other);
+    }
+
+    /// An operator makes a route of his own.
+    pub fn add_route(&self, table: u32, destination: Ipv6Net, metric: u32, interface: &str) {
+        let index = self.0.borrow().link(interface).map(|link| link.index);
+        let Some(index) = index else { return };
+        let action = Action::Forward(index, None);
+        let maker = Maker::Other;
+        let route = KnownRoute { table, destination, metric, protocol: 3, action, maker };
+        let _ = self.0.borrow_mut().add_route(route, true);
+    }
+
+    /// An operator puts an address on an interface.
+    pub fn add_address(&self, interface: &str, address: Ipv6Addr, prefix_length: u8) {
+        let index = self.0.borrow().link(interface).map(|link| link.index);
+        let Some(index) = index else { return };
+        let (protocol, deprecated, maker) = (0, false, Maker::Other);
+        let address = OwnAddress { index, address, prefix_length, protocol, deprecated, maker };
+        let _ = self.0.borrow_mut().add_address(address);
+    }
+
+    /// An operator removes something that carnet has made, whatever it is: the one of this number, counted round.
+    pub fn meddle(&self, number: usize) {
+        let mut state = self.0.borrow_mut();
+        let is_ours = |maker: Maker| maker == Maker::Station;
+        let (routes, rules) = (state.routes.clone(), state.rules.clone());
+        let routes: Vec<_> = routes.iter().filter(|it| is_ours(it.maker) && it.protocol != 2).collect();
+        let rules: Vec<_> = rules.iter().filter(|it| is_ours(it.maker) && it.protocol != 2).collect();
+        let addresses = state.addresses.clone();
+        let addresses: Vec<_> = addresses.iter().filter(|it| is_ours(it.maker)).collect();
+        let all = routes.len() + rules.len() + addresses.len();
+        let Some(number) = number.checked_rem(all) else { return };
+        let by = Maker::Other;
+        let _ = if let Some(route) = routes.get(number) {
+            state.delete_route(route.table, route.destination, route.metric, route.protocol, by)
+        } else if let Some(rule) = rules.get(number - routes.len()) {
+            state.delete_rule(&rule.rule, rule.protocol, by)
+        } else {
+            let it = addresses[number - routes.len() - rules.len()];
+            state.delete_address(it.index, it.address, it.prefix_length, by)
+        };
+    }
+
+    /// Where a packet goes that came in by an interface, or that the machine sends itself (`lo`).
+    pub fn way(&self, input: &str, source: Ipv6Addr, destination: Ipv6Addr, protocol: u8) -> Way {
+        self.0.borrow().way(input, source, destination, protocol)
+    }
+
+    /// The process has died.
+    pub fn abandon(&self) {
+        self.0.borrow_mut().abandon();
+    }
+
+    /// Power was cut: everything begins anew.
+    pub fn reboot(&self) {
+        let mut state = self.0.borrow_mut();
+        let (rng, boot) = (state.rng.fork(), state.boot + 1);
+        *state = State::new(rng);
+        state.boot = boot;
+    }
+
+    /// What carnet has broken that is others'.
+    pub fn misdeeds(&self) -> Vec<String> {
+        self.0.borrow().misdeeds.clone()
+    }
+
+    /// What is there of carnet's, and what is not as it was; to be asked while it does not run.
+    pub fn leftovers(&self) -> Vec<String> {
+        self.0.borrow().leftovers()
+    }
+
+    /// How many routes and rules bear carnet's mark.
+    pub fn marked(&self) -> usize {
+        self.0.borrow().marked()
+    }
+
+    /// Every object of a kind as text, those of the kernel's own alone left out.
+    pub fn describe(&self) -> Vec<String> {
+        let state = self.0.borrow();
+        let routes = state.routes.iter().filter(|it| it.table != TABLE_MAIN || it.protocol != 2);
+        let rules = state.rules.iter().map(|it| format!("{:?}", it.rule));
+        routes.map(|it| format!("{it:?}")).chain(rules).collect()
+    }
+}
+
+/// What a process has of the platform.
+#[derive(Debug)]
+pub struct Machine {
+    kernel: Kernel,
+    keeper: Keeper,
+    events: VecDeque<PlatformEvent>,
+    failures: u32,
+}
+
+impl Machine {
+    /// As [`Platform::open`](crate::Platform::open).
+    ///
+    /// # Errors
+    /// As there; nothing of this process is left then.
+    pub fn open(kernel: &Kernel, disk: &SimulatedDisk, undo: &Path) -> Result<Machine> {
+        let result = Machine::try_open(kernel, disk, undo);
+        if result.is_err() {
+            kernel.abandon();
+        }
+        result
+    }
+
+    fn try_open(kernel: &Kernel, disk: &SimulatedDisk, undo: &Path) -> Result<Machine> {
+        let mut state = kernel.0.borrow_mut();
+        let index = state.add_link(TUNNEL_DEVICE);
+        let place = Place { boot_id: state.boot.to_string(), netns: 1, netns_cookie: 1 };
+        drop(state);
+        let requests = Requests::over(Box::new(SimulatedChannel::new(kernel.0.clone())));
+        let switches = Switches::of(Box::new(SimulatedTree(kernel.0.clone())));
+        let undo = UndoFile::open_on(Box::new(disk.clone()), undo, place);
+        let installer = Installer::open(requests, switches, undo, index)?;
+        let mut state = kernel.0.borrow_mut();
+        state.news = Some(VecDeque::new());
+        state.set_link(index, true, true);
+        drop(state);
+        let keeper = Keeper::new(installer);
+        let mut machine = Machine { kernel: kernel.clone(), keeper, events: VecDeque::new(), failures: 0 };
+        machine.refresh()?;
+        Ok(machine)
+    }
+
+    /// As [`Platform::apply`](crate::Platform::apply).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn apply(&mut self, change: &Change) -> Result<()> {
+        self.keeper.installer.apply(change)
+    }
+
+    /// As [`Platform::commit`](crate::Platform::commit).
+    pub fn commit(&mut self) {
+        self.keeper.commit();
+    }
+
+    /// Hears what the kernel tells, and says it.
+    ///
+    /// # Errors
+    /// As [`Platform::next_event`](crate::Platform::next_event).
+    pub fn poll(&mut self) -> Result<Vec<PlatformEvent>> {
+        let (news, overrun) = {
+            let mut state = self.kernel.0.borrow_mut();
+            let news = state.news.as_mut().map(std::mem::take).unwrap_or_default();
+            (news, std::mem::take(&mut state.overrun))
+        };
+        for (news, by) in news {
+            self.keeper.news.hear(&channel::event(news, by));
+        }
+        if overrun {
+            self.keeper.news.overrun();
+        }
+        let result = self.refresh();
+        self.failures = if result.is_err() { self.failures + 1 } else { 0 };
+        result.map(|()| self.events.drain(..).collect())
+    }
+
+    /// As [`Platform::failures`](crate::Platform::failures).
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        self.keeper.refresh(&mut self.events, |_, _| {})
+    }
+
+    /// Whether there is anything to hear or to look at.
+    pub fn has_news(&self) -> bool {
+        let state = self.kernel.0.borrow();
+        state.overrun
+            || state.news.as_ref().is_some_and(|news| !news.is_empty())
+            || self.keeper.news.dirty.any()
+            || !self.events.is_empty()
+    }
+
+    /// Whether there is something to try again.
+    pub fn is_troubled(&self) -> bool {
+        self.keeper.installer.is_troubled()
+    }
+
+    /// A second has passed.
+    pub fn tick(&mut self) {
+        self.keeper.tick();
+    }
+
+    /// Where the kernel is not what it is to be.
+    pub fn differences(&self) -> Vec<String> {
+        let state = self.kernel.0.borrow();
+        differences::differences(&state, self.keeper.installer.wanted())
+    }
+
+    /// How much it remembers, in entries.
+    pub fn size(&self) -> usize {
+        self.keeper.installer.size() + self.events.len()
+    }
+
+    /// As [`Platform::close`](crate::Platform::close).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn close(mut self) -> Result<()> {
+        let result = self.keeper.installer.close();
+        self.kernel.abandon();
+        result
+    }
+}
