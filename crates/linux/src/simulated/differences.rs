@@ -44,7 +44,7 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
             .rules
             .iter()
             .filter(is_ours)
-            .filter(|it| !rules.contains(&it.rule) && !(is_early && it.rule == moved))
+            .filter(|it| !(rules.contains(&it.rule) || is_early && it.rule == moved))
             .map(|it| format!("not wanted: {it:?}")),
     );
     let has = |rule| state.rules.iter().any(|it| it.rule == rule);
