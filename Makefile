@@ -22,7 +22,7 @@ help:
 	@echo 'make fuzz    every parser and whole stations, guided by coverage (FUZZ_SECONDS=60 of a processor each; 1440 over night)'
 	@echo 'make fuzz-coverage  what the corpora of make fuzz reach: out/fuzz-coverage'
 	@echo 'make mutations  millions of packets and configs that were right once (FUZZ_ROUNDS=1000000 of each kind)'
-	@echo 'make faults  10,000 bad days of routers and home agents, in virtual time'
+	@echo 'make faults  10,000 bad days of routers and home agents, and 10,000 of their kernels and disks, in virtual time (15 minutes)'
 	@echo 'make test-eval  the Python package of the evaluation: installed, its types, a session as in a notebook (10 seconds)'
 	@echo 'make lint    format, clippy, documentation, conventions'
 	@echo 'make bench   how fast the data paths are (needs root; 15 minutes, BENCH_ARGS=--quick 2 minutes)'
@@ -144,6 +144,7 @@ mutations:
 faults:
 	CARNET_DAYS=5000 $(FUZZ) --package carnet-mobility --test suite faults::
 	CARNET_SCHEDULES=3000 $(FUZZ) --package carnet-fleet --test suite faults::
+	CARNET_SCHEDULES=10000 $(FUZZ) --package carnet --bin carnet faults::
 
 test-kernel:
 	@tools/setup.sh test-kernel

@@ -15,6 +15,8 @@ mod check;
 mod cli;
 mod client;
 mod facilities;
+#[cfg(test)]
+mod faults;
 mod geonet;
 mod http;
 mod ipsec;

@@ -4,7 +4,7 @@
 //! A thread writes it, so that packets do not wait for the disk. While it waits for the disk, the next changes gather,
 //! and go together: the more registrations there are, the more of them share one wait (group commit). A packet that
 //! tells of a change at the home agent, the Binding Acknowledgement above all, is held until the change is on the disk.
-//! What only renews has time: of such commits there are no more than one in [`TOGETHER`], for a wait for the disk costs more than all
+//! What only renews has time: of such commits there are no more than one in `TOGETHER` (see `queue`), for a wait for the disk costs more than all
 //! else that a renewal asks for. A registration that is new or moves waits for nothing but the disk.
 //! When the disk takes nothing (it is full), it is tried again each second, and nothing is acknowledged meanwhile: a
 //! router that has an acknowledgement has a binding that a crash does not end.

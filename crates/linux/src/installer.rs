@@ -840,7 +840,7 @@ impl Installer {
     /// Takes out what could not be taken out before; the first error.
     fn take_out_stale(&mut self) -> Result<()> {
         let mut result = Ok(());
-        for (Keyed(entry), (index, doubtful)) in std::mem::take(&mut self.stale) {
+        for (Keyed(entry), (index, doubtful)) in std::mem::take(&mut self.stale).into_iter().rev() {
             result = result.and(self.dispose(entry, index, doubtful));
         }
         result
@@ -850,19 +850,22 @@ impl Installer {
     pub(crate) fn close(&mut self) -> Result<()> {
         self.fast_path.close(&mut self.requests);
         self.gather(std::iter::empty());
-        let mut result = self.take_out_all();
-        for _ in 1..FAREWELLS {
+        let mut result = Ok(());
+        for attempt in 1..=FAREWELLS {
+            result = self.take_out_all(attempt == FAREWELLS);
             match &result {
                 Ok(()) => break,
-                Err(error) => tracing::warn!("{error}; it is tried again"),
+                Err(error) if attempt < FAREWELLS => tracing::warn!("{error}; it is tried again"),
+                Err(_) => {}
             }
-            result = self.take_out_all();
         }
         result
     }
 
-    /// Removes what is left, last things first, and goes on after an error; returns the first one.
-    fn take_out_all(&mut self) -> Result<()> {
+    /// Removes what is left, last things first, and goes on after an error; returns the first one. Settings wait for those
+    /// that were made after them, unless this is the last attempt: an interface that begins to forward before it accepts
+    /// no advertisements any more would forget its routers.
+    fn take_out_all(&mut self, is_last: bool) -> Result<()> {
         let mut result = Ok(());
         let mut keep_first = |new: Result<()>| {
             if let (Ok(()), Err(_)) = (&result, &new) {
@@ -874,13 +877,19 @@ impl Installer {
         keep_first(self.take_out_stale());
         let mut keys: Vec<Keyed> = self.wanted.keys().cloned().collect();
         sort(&mut keys);
+        let is_setting = |key: &Keyed| matches!(*key.0, Entry::Setting(_));
         for key in keys.iter().rev() {
-            keep_first(self.remove(key));
+            if is_last || !is_setting(key) || !self.stale.keys().any(is_setting) {
+                keep_first(self.remove(key));
+            }
         }
         if self.local_rule != LocalRule::InPlace {
             keep_first(self.restore_local_rule());
         }
         keep_first(self.requests.delete_link(self.tunnel_index));
+        if !is_last && self.wanted.keys().any(is_setting) {
+            return result;
+        }
         // Those of interfaces that have gone, and whatever could not be put back at once.
         for changed in self.undo.record.settings.clone().into_iter().rev() {
             keep_first(self.restore_setting(&changed.interface, &changed.name));

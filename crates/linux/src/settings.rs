@@ -157,6 +157,15 @@ pub(crate) fn recorded(record: &Record, name: &str) -> Vec<String> {
     record.settings.iter().filter(|s| s.name == name).map(|s| s.interface.clone()).collect()
 }
 
+/// What a switch would be without carnet: an interface that came later has of carnet's `all` what it has.
+fn without_ours(record: &Record, setting: &Setting, current: String) -> String {
+    let is_all = |s: &&ChangedSetting| s.interface == "all" && s.name == setting.name && s.ours == current;
+    let all = record.settings.iter().find(is_all).filter(|_| setting.interface != "all");
+    let original =
+        all.and_then(|all| all.others.get(&setting.interface).or_else(|| all.others.get("default")));
+    original.cloned().unwrap_or(current)
+}
+
 impl Switches {
     /// The kernel's.
     pub(crate) fn of_kernel() -> Switches {
@@ -260,7 +269,7 @@ impl Switches {
                     interface: interface.clone(),
                     index,
                     name: name.clone(),
-                    original: current.clone(),
+                    original: without_ours(&undo.record, setting, current),
                     ours: value.trim().to_owned(),
                     others,
                 });

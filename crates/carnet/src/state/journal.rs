@@ -86,6 +86,10 @@ pub struct Journal {
     /// Octets that are good; what is behind them is what is left of a commit that failed.
     end: u64,
     untidy: bool,
+    /// Where the last commit is that was found in the file, until it is written once more: whoever wrote it may have been
+    /// killed before it was on the disk, or when the disk had refused it. Then it is in memory alone, and the kernel does not
+    /// try again by itself.
+    unconfirmed: Option<(u64, usize)>,
     places: Places,
     directory: Directory,
 }
@@ -145,6 +149,7 @@ impl Journal {
             path: path.to_owned(),
             end: HEAD.len() as u64,
             untidy: false,
+            unconfirmed: None,
             places: Places::default(),
             directory,
         };
@@ -184,6 +189,7 @@ impl Journal {
                 break;
             };
             self.places.note(start as u64, lines).with_context(|| format!("octet {start}"))?;
+            self.unconfirmed = Some((at as u64, start + lines.len() - at));
             at = start + lines.len();
             self.end = at as u64;
         }
@@ -207,12 +213,19 @@ impl Journal {
         Ok(())
     }
 
-    /// Cuts off what is left of a commit that failed.
+    /// Cuts off what is left of a commit that failed, and writes again what may not be on the disk.
     fn tidy(&mut self) -> io::Result<()> {
         if self.untidy {
             self.file.set_len(self.end)?;
             self.file.sync_data()?;
             self.untidy = false;
+        }
+        if let Some((at, length)) = self.unconfirmed {
+            let mut octets = vec![0; length];
+            self.file.read_at(&mut octets, at)?;
+            self.file.write_at(&octets, at)?;
+            self.file.sync_data()?;
+            self.unconfirmed = None;
         }
         Ok(())
     }
@@ -250,6 +263,7 @@ impl Journal {
             Ok(())
         })?;
         (self.file, self.end, self.untidy, self.places) = (file, end, false, places);
+        self.unconfirmed = None;
         let _ = self.directory.settle();
         Ok(())
     }

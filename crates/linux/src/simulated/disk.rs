@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use carnet_base::Rng;
@@ -186,7 +187,7 @@ impl SimulatedDisk {
     }
 
     fn file(&self, inode: u64) -> Box<dyn DiskFile> {
-        Box::new(SimulatedFile { disk: self.clone(), inode })
+        Box::new(SimulatedFile { disk: self.clone(), inode, holds: AtomicBool::new(false) })
     }
 }
 
@@ -258,6 +259,8 @@ impl Disk for SimulatedDisk {
 struct SimulatedFile {
     disk: SimulatedDisk,
     inode: u64,
+    /// It keeps others out.
+    holds: AtomicBool,
 }
 
 impl SimulatedFile {
@@ -335,10 +338,22 @@ impl DiskFile for SimulatedFile {
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        self.with(|inode| !std::mem::replace(&mut inode.locked, true))
+        let is_free = self.with(|inode| !std::mem::replace(&mut inode.locked, true))?;
+        if is_free {
+            self.holds.store(true, Relaxed);
+        }
+        Ok(is_free)
     }
 
     fn unlock(&self) {
-        let _ = self.with(|inode| inode.locked = false);
+        if self.holds.swap(false, Relaxed) {
+            let _ = self.with(|inode| inode.locked = false);
+        }
+    }
+}
+
+impl Drop for SimulatedFile {
+    fn drop(&mut self) {
+        self.unlock();
     }
 }

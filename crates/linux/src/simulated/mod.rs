@@ -317,3 +317,6 @@ impl Machine {
         result
     }
 }
+
+#[cfg(test)]
+mod tests;

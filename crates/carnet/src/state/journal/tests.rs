@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 
+use carnet_base::Rng;
 use carnet_linux::disk::Files;
+use carnet_linux::simulated::SimulatedDisk;
 
 use super::*;
 use crate::scratch::Scratch;
@@ -157,9 +159,7 @@ fn a_directory_that_the_disk_does_not_take_keeps_the_new_file_and_holds_what_com
 }
 
 fn octets_of(journal: &Journal) -> Vec<u8> {
-    // The open file and not the one of the name; where it was read to does not matter.
-    let size = journal.end as usize;
-    let mut octets = vec![0; size];
+    let mut octets = vec![0; journal.end as usize];
     journal.file.read_at(&mut octets, 0).expect("read");
     octets
 }
@@ -229,4 +229,27 @@ fn a_large_file_is_written_anew_in_pieces() {
     let found = records(&path);
     assert_eq!((found.len(), found[&node(3)].as_str()), (2000, "{\"v\":\"new\"}"));
     assert!(found[&node(1999)].contains(&text));
+}
+
+/// A process that is killed when the disk has refused a commit leaves it in memory: the next one takes it for written, and
+/// makes it so before anything follows it.
+#[test]
+fn what_the_disk_has_refused_before_a_crash_is_written_again_after_it() {
+    let path = Path::new("/state/s.state");
+    for seed in 0..200 {
+        let disk = SimulatedDisk::new(Rng::new(seed));
+        let open = |disk: &SimulatedDisk| Journal::open(Box::new(disk.clone()), path, &[]).expect("opens");
+        let (mut journal, _) = open(&disk);
+        journal.append(&[set(1, "a")]).expect("appends");
+        disk.set_trouble(false, 0.5);
+        let refused = journal.append(&[set(2, "refused")]).is_err();
+        drop(journal);
+        disk.set_trouble(false, 0.0);
+        let (mut journal, found) = open(&disk);
+        journal.append(&[set(3, "b")]).expect("appends");
+        let (_, after) = open(&disk.after_power_cut());
+        let after: BTreeMap<Key, String> = after.records.into_iter().collect();
+        assert_eq!(after.len(), found.records.len() + 1, "seed {seed}: {after:?}");
+        assert!(refused || after.len() == 3, "seed {seed}: {after:?}");
+    }
 }

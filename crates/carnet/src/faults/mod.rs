@@ -1,0 +1,316 @@
+//! Bad days of whole machines: everything fails that can, at every step, and what may never be never is.
+//!
+//! A home agent and two mobile routers run for hours of virtual time, with all that is real but the kernel and the disk
+//! (`carnet_linux::simulated`): stations, what makes their kernels have what they want, the octets of netlink, the
+//! journal and what waits for it. Packets are lost, doubled and overtake each other; clocks jump; routers move, and their
+//! interfaces come and go; requests to kernels fail, are carried out unseen, and events are lost; disks are full or fail
+//! now and then; operators delete what is carnet's; processes are killed between any two steps, and power is cut;
+//! strangers forge, record and repeat.
+//!
+//! At every step: (1) every binding is one that its router asked for, of what is its own; (2) nothing goes into a tunnel
+//! without a binding, nor comes out; (3) what was acknowledged is there after a power cut at this moment, and the
+//! knowledge of old messages never goes back; (4) nothing of an operator's is touched. After an orderly end
+//! the kernel is what it was, and after any other the next start leaves nothing behind. Without faults (5) a handover
+//! loses no packet in either direction, whenever it is sent. After the faults (6) kernels are what they are to be and
+//! routers are registered within a bounded time, and nobody remembers more than at first.
+//!
+//! A failure names its seed: `CARNET_SEED=n cargo test -p carnet --bin carnet faults::` runs that day alone,
+//! `CARNET_SCHEDULES=n` so many.
+
+mod node;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::Duration;
+
+use carnet_base::Rng;
+use carnet_mobility::agents::AgentsConfig;
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
+use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
+use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
+use carnet_station::io::{Command, Input, Output};
+use carnet_station::{MobileRouterSettings, PersistentState, Station, StationConfig};
+
+use node::{End, JOURNAL};
+use world::{AGENT, Conditions, HOMES, UPLINKS, World, care_of, prefix};
+
+/// How long it may take after the last fault.
+const RECOVERY: Duration = Duration::from_secs(110);
+/// How far clocks are ahead of what they were at the most, in nanoseconds, when the faults are over.
+const AHEAD: i64 = 600_000_000_000;
+/// What a process may remember at the end, in entries and packets, and a file have, in octets.
+const MEMORY: usize = 250;
+const FILE: usize = 700_000;
+
+fn association(router: usize, replay: ReplayProtection) -> Authentication {
+    let key = [7 + router as u8; 16];
+    Authentication::SharedKey(SecurityAssociation { spi: 300 + router as u32, key, replay })
+}
+
+fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
+    let lifetime = Duration::from_secs(60 + rng.below(540));
+    let authentication = [0, 1].map(|router| {
+        let timestamp = ReplayProtection::Timestamp { window: Duration::from_secs(7) };
+        association(router, if rng.chance(0.5) { ReplayProtection::Sequence } else { timestamp })
+    });
+    let home_prefix = world::network(AGENT);
+    let nodes = [0, 1].map(|router| AuthorizedNode {
+        home_address: HOMES[router],
+        prefixes: vec![prefix(router)],
+        authentication: authentication[router].clone(),
+    });
+    let agent = HomeAgentConfig {
+        others: OtherAgents::default(),
+        address: AGENT,
+        home_prefix,
+        home_network: None,
+        home_link: None,
+        max_lifetime: Duration::from_secs(600),
+        force_udp: false,
+        ipv4_address: None,
+        multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
+        nodes: nodes.to_vec(),
+    };
+    let uplink = |uplink: usize| UplinkConfig {
+        interface: UPLINKS[uplink].into(),
+        priority: 10 + uplink as u32,
+        ..UplinkConfig::default()
+    };
+    let routers = [0, 1].map(|router| StationConfig {
+        mobile_router: Some(MobileRouterSettings {
+            router: MobileRouterConfig {
+                home_address: HOMES[router],
+                home_prefix,
+                home_agent: AGENT,
+                home_agent_ipv4: None,
+                force_udp: false,
+                liveness: None,
+                policies: Vec::new(),
+                prefixes: vec![prefix(router)],
+                mode: RegistrationMode::Explicit,
+                lifetime,
+                authentication: authentication[router].clone(),
+                uplinks: vec![uplink(0), uplink(1)],
+            },
+            lan: vec!["i0".into()],
+            agents: AgentsConfig::default(),
+            advertise: true,
+            nesting: false,
+            direct_networks: Vec::new(),
+        }),
+        ..StationConfig::default()
+    });
+    (StationConfig { home_agent: Some(agent), ..StationConfig::default() }, routers)
+}
+
+/// A router that asks for the network of the other, with its own key: its Binding Update.
+fn greedy(world: &mut World, router: usize) -> Option<Vec<u8>> {
+    let mut config = world.nodes[1 + router].config.clone();
+    let settings = config.mobile_router.as_mut().expect("a router");
+    settings.router.prefixes.push(prefix(1 - router));
+    let (now, wall) = (world.now, world.nodes[0].wall(world.now));
+    let mut thief = Station::new(config, PersistentState::default(), world.rng.fork(), now, wall);
+    while thief.poll_output().is_some() {}
+    let address = |address| carnet_station::io::Address {
+        address,
+        prefix_length: 64,
+        tentative: false,
+        duplicate: false,
+        deprecated: false,
+        temporary: false,
+    };
+    let interface = carnet_station::io::Interface {
+        name: UPLINKS[0].into(),
+        running: true,
+        mtu: 1500,
+        addresses: vec![address(care_of(router, 0, 0))],
+        routers: vec![world::ROUTER],
+        ..Default::default()
+    };
+    let _ = thief.handle_input(now, wall, Input::Interface(interface));
+    std::iter::from_fn(|| thief.poll_output()).find_map(|output| match output {
+        Output::Packet(packet) => Some(packet),
+        _ => None,
+    })
+}
+
+fn disturb(world: &mut World) {
+    let rng = &mut world.rng;
+    let (index, router, uplink) = (rng.below(3) as usize, rng.below(2) as usize, rng.below(2) as usize);
+    let network = rng.below(3);
+    let end = [End::Orderly, End::Killed, End::PowerCut][rng.below(3) as usize];
+    match rng.below(24) {
+        0..=4 => world.attach(router, uplink, Some(network)),
+        5..=6 => world.attach(router, uplink, None),
+        7 => world.pull(router, uplink),
+        8 => world.end(index, end),
+        9..=10 => {
+            let steps = 1 + world.rng.below(120) as u32;
+            let end = if end == End::Orderly { End::Killed } else { end };
+            world.nodes[index].light_fuse(steps, end);
+        }
+        11 => {
+            let trouble = world.rng.below(40) as f64 / 100.0;
+            world.nodes[index].kernel.set_trouble(trouble);
+        }
+        12 => world.nodes[index].kernel.set_trouble(0.0),
+        13 => {
+            let (full, trouble) = (world.rng.chance(0.5), world.rng.below(30) as f64 / 100.0);
+            world.nodes[index].disk.set_trouble(full, trouble);
+        }
+        14 => world.nodes[index].disk.set_trouble(false, 0.0),
+        15 => world.nodes[index].kernel.lose_events(),
+        16..=17 => {
+            let number = world.rng.below(1000) as usize;
+            world.nodes[index].kernel.meddle(number);
+        }
+        18 => {
+            let ahead = [0, 3, 500, -3, -500][world.rng.below(5) as usize];
+            world.nodes[index].clock_ahead = world.ahead + ahead * 1_000_000_000;
+        }
+        19 => {
+            let wish = [None, Some("w0"), Some("w1")][world.rng.below(3) as usize];
+            let uplink = wish.map(str::to_owned);
+            world.input(1 + router, Input::Command(Command::Handover { uplink, policy: None }));
+        }
+        20 => {
+            if let Some(packet) = greedy(world, router) {
+                world.inject(packet);
+            }
+        }
+        21 => world.nodes[index].kernel.set_switch("o0", "accept_ra", ["0", "1", "1"][network as usize]),
+        _ => world.attack(),
+    }
+}
+
+/// No packet of either direction is lost while a router goes from one uplink to the other.
+fn hand_over(world: &mut World, router: usize, to: usize) {
+    let uplink = Some(UPLINKS[to].to_owned());
+    let mut numbers = Vec::new();
+    numbers.extend(world.talk(router));
+    world.input(1 + router, Input::Command(Command::Handover { uplink, policy: None }));
+    let end = world.now + Duration::from_millis(400);
+    let pause = Duration::from_millis(7);
+    while world.now < end {
+        numbers.extend(world.talk(router));
+        let next = (world.now + pause).min(end);
+        for _ in 0..3 {
+            if !world.step(next) {
+                world.now = next;
+                break;
+            }
+        }
+    }
+    world.run(Duration::from_secs(1));
+    let lost: Vec<u32> = numbers.iter().copied().filter(|number| !world.arrived.contains(number)).collect();
+    assert!(lost.is_empty(), "{} of {} packets were lost in a handover: {lost:?}", lost.len(), numbers.len());
+    let known = world.nodes[1 + router].process.as_ref().expect("it runs");
+    let care_of = known.station.binding_status(world.now)[0].care_of_address;
+    assert_eq!(
+        care_of.map(|it| it.to_string()),
+        Some(self::care_of(router, to, 0).to_string()),
+        "it did not go"
+    );
+}
+
+/// The faults end.
+fn recover(world: &mut World) {
+    world.conditions = Conditions::GOOD;
+    // Who has believed a clock that was ahead believes no older message (RFC 4285 5): clocks are never set back for good.
+    world.ahead += AHEAD;
+    for node in &mut world.nodes {
+        node.kernel.set_trouble(0.0);
+        node.disk.set_trouble(false, 0.0);
+        node.clock_ahead = world.ahead;
+    }
+    for router in 0..2 {
+        world.input(1 + router, Input::Command(Command::Handover { uplink: None, policy: None }));
+        for uplink in 0..2 {
+            world.attach(router, uplink, Some(0));
+        }
+    }
+    let end = world.now + RECOVERY;
+    let is_well =
+        |world: &World| world.is_registered(0) && world.is_registered(1) && world.differences().is_empty();
+    while world.now < end && !is_well(world) {
+        world.run(Duration::from_millis(500));
+        // Who has lost a binding hears of it by the next packet.
+        world.talk(0);
+        world.talk(1);
+    }
+    let differences = world.differences();
+    assert!(differences.is_empty(), "kernels are not what they are to be: {differences:#?}");
+    let states = [1, 2].map(|index| {
+        let process = world.nodes[index].process.as_ref();
+        process.and_then(|process| process.station.mobile_router()).map(|machine| machine.state())
+    });
+    assert!(is_well(world), "not registered: {states:?}");
+}
+
+fn day(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let (agent, routers) = configs(&mut rng);
+    let mut world = World::new(agent, routers, rng);
+    for _ in 0..1 + world.rng.below(2) {
+        world.conditions = Conditions {
+            loss: world.rng.below(41) as f64 / 100.0,
+            duplicate: if world.rng.chance(0.5) { 0.2 } else { 0.0 },
+            delay: Duration::from_millis(2 + world.rng.below(3000)),
+        };
+        for _ in 0..world.rng.below(50) {
+            disturb(&mut world);
+            let longest = Duration::from_secs([1, 20, 900][world.rng.below(3) as usize]);
+            let pause = world.rng.duration(Duration::ZERO, longest);
+            world.run(pause / 2);
+            world.talk(0);
+            world.talk(1);
+            world.run(pause / 2);
+        }
+        // A fuse that has not burnt down is put out.
+        world.nodes.iter_mut().for_each(node::Node::put_out);
+        recover(&mut world);
+        // Old paths are forgotten, and the other uplinks have heard an advertisement.
+        world.run(Duration::from_secs(130));
+        for (router, to) in [(0, 1), (1, 1), (0, 0)] {
+            hand_over(&mut world, router, to);
+        }
+    }
+    for node in &world.nodes {
+        let size = node.size();
+        assert!(size < MEMORY, "{size} entries are remembered");
+        let octets = node.disk.size(Path::new(JOURNAL));
+        assert!(octets < FILE, "a file of {octets} octets");
+    }
+    for index in [1, 2, 0] {
+        let now = world.now;
+        world.nodes[index].shut_down(now);
+        world.run(Duration::from_secs(1));
+        world.end(index, End::Orderly);
+        let left = world.nodes[index].kernel.leftovers();
+        assert!(left.is_empty(), "machine {index}, after its end: {left:#?}");
+        world.nodes[index].start_at = None;
+    }
+}
+
+/// Schedules; `CARNET_SCHEDULES` says otherwise.
+const SCHEDULES: u64 = match option_env!("CARNET_SCHEDULES") {
+    Some(text) => match u64::from_str_radix(text, 10) {
+        Ok(number) => number,
+        Err(_) => panic!("CARNET_SCHEDULES is no number"),
+    },
+    None => 100,
+};
+
+#[test]
+fn whatever_fails_nothing_happens_that_may_not() {
+    if let Some(seed) = option_env!("CARNET_SEED").and_then(|text| text.parse().ok()) {
+        return day(seed);
+    }
+    for seed in 0..SCHEDULES {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| day(seed))) {
+            eprintln!("seed {seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! A machine with a station: kernel, disk, and a process that may die at any step and is started again.
+
+use std::net::Ipv6Addr;
+use std::path::Path;
+use std::time::Duration;
+
+use carnet_base::{Rng, Time, WallTime};
+use carnet_linux::PlatformEvent;
+use carnet_linux::simulated::{Kernel, Machine, SimulatedDisk};
+use carnet_station::forwarding::forwarder::Verdict;
+use carnet_station::forwarding::packet::PacketBuffer;
+use carnet_station::io::{Command, Input, Kept, Output};
+use carnet_station::{PersistentState, Station, StationConfig};
+
+use crate::run::MAX_FAILURES;
+use crate::state::{Burst, Change, Journal, Next, Queue, Writer, loaded, record_of};
+
+pub const JOURNAL: &str = "/var/lib/carnet/station.state";
+pub const UNDO: &str = "/run/carnet/station.undo";
+/// Between a failure to start, or an end, and the next start.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Between two looks at a kernel that gives no answer (`run.rs`).
+const RECOVERY: Duration = Duration::from_millis(100);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It is asked to, or gives up, and puts everything back.
+    Orderly,
+    /// `kill -9`.
+    Killed,
+    /// With the machine.
+    PowerCut,
+}
+
+/// A running station and what carries its outputs out.
+pub struct Process {
+    pub station: Station,
+    pub machine: Machine,
+    queue: Queue,
+    writer: Writer,
+    /// What is being written, and when the disk is through with it.
+    commit: Option<(Time, u64, Vec<Change>)>,
+    look_at: Option<Time>,
+    tick_at: Option<Time>,
+}
+
+/// A packet that has left, or something that the test wants to know.
+pub enum Left {
+    /// Written into the tunnel device.
+    Packet(Vec<u8>),
+    /// A process ended.
+    Ended(End),
+    /// A process began with this.
+    Began(PersistentState),
+}
+
+/// The machine.
+pub struct Node {
+    pub kernel: Kernel,
+    pub disk: SimulatedDisk,
+    pub config: StationConfig,
+    pub process: Option<Process>,
+    pub start_at: Option<Time>,
+    /// How far its clock is from the right time.
+    pub clock_ahead: i64,
+    /// Requests to the kernel and outputs until the process dies, and how.
+    fuse: Option<(u32, End)>,
+    /// Why it could not start the last time.
+    pub obstacle: String,
+    rng: Rng,
+    pub left: Vec<Left>,
+}
+
+impl Node {
+    pub fn new(config: StationConfig, mut rng: Rng) -> Node {
+        Node {
+            kernel: Kernel::new(rng.fork()),
+            disk: SimulatedDisk::new(rng.fork()),
+            config,
+            process: None,
+            start_at: Some(Time::ZERO),
+            clock_ahead: 0,
+            fuse: None,
+            obstacle: String::new(),
+            rng,
+            left: Vec::new(),
+        }
+    }
+
+    pub fn wall(&self, now: Time) -> WallTime {
+        let right = 1_800_000_000_000_000_000 + now.saturating_since(Time::ZERO).as_nanos() as i64;
+        WallTime::from_unix_nanos((right + self.clock_ahead) as u64)
+    }
+
+    /// When something is due.
+    pub fn due(&self, now: Time) -> Option<Time> {
+        let Some(process) = &self.process else { return self.start_at };
+        let writes = match &process.commit {
+            Some((at, ..)) => Some(*at),
+            None => process.queue.due(),
+        };
+        let timer = process.station.poll_timeout();
+        let all = [process.tick_at, process.look_at, timer, writes];
+        all.into_iter().flatten().map(|due| due.max(now)).min()
+    }
+
+    /// What is due, for whoever wonders.
+    pub fn dues(&self) -> String {
+        let of = |it: &Process| (it.tick_at, it.look_at, it.station.poll_timeout(), it.queue.due());
+        format!("start {:?}, process {:?}", self.start_at, self.process.as_ref().map(of))
+    }
+
+    /// Does what is due.
+    pub fn serve(&mut self, now: Time) {
+        if self.process.is_none() {
+            if self.start_at.is_some_and(|at| at <= now) {
+                self.start(now);
+            }
+            return;
+        }
+        self.write(now);
+        let Some(process) = &mut self.process else { return };
+        if process.tick_at.is_some_and(|at| at <= now) {
+            process.machine.tick();
+            process.tick_at = process.machine.is_troubled().then(|| now + SECOND);
+        }
+        if self.process.as_ref().is_some_and(|it| it.station.poll_timeout().is_some_and(|due| due <= now)) {
+            self.input(now, Input::Timeout);
+        }
+        self.look(now);
+    }
+
+    fn start(&mut self, now: Time) {
+        self.start_at = Some(now + AGAIN);
+        let opened = Journal::open(Box::new(self.disk.clone()), Path::new(JOURNAL), &[]);
+        let (journal, found) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.obstacle = format!("{error:#}");
+                return;
+            }
+        };
+        let kept = loaded(Path::new(JOURNAL), found.records).expect("what was written can be read");
+        self.left.push(Left::Began(kept.clone()));
+        let opened = Machine::open(&self.kernel, &self.disk, Path::new(UNDO));
+        let Ok(machine) = opened.map_err(|error| self.obstacle = error.to_string()) else {
+            drop(journal);
+            if self.kernel.is_dead() {
+                self.end(now, self.fuse.map_or(End::Killed, |(_, end)| end));
+            }
+            return;
+        };
+        self.start_at = None;
+        // Nothing of an earlier life is left, but for what this one has just made.
+        let stale: Vec<String> =
+            self.kernel.leftovers().into_iter().filter(|text| !text.contains("carnet0")).collect();
+        assert!(stale.is_empty(), "after a start: {stale:#?}");
+        let known: Vec<Ipv6Addr> = kept.home_agent.iter().map(|node| node.home_address).collect();
+        let wall = self.wall(now);
+        let station = Station::new(self.config.clone(), kept, self.rng.fork(), now, wall);
+        self.process = Some(Process {
+            station,
+            machine,
+            queue: Queue::new(),
+            writer: Writer::new(journal),
+            commit: None,
+            look_at: None,
+            tick_at: None,
+        });
+        // As `Runner::new` does.
+        self.keep(now, Kept::Own);
+        for home_address in known {
+            let process = self.process.as_ref().expect("runs");
+            if process.station.stored_node(now, wall, home_address).is_none() {
+                self.keep(now, Kept::Node(home_address));
+            }
+        }
+        self.begin_commit(now, true);
+        self.carry_out(now);
+        self.look(now);
+    }
+
+    /// Lets the process die after so many more requests to the kernel and outputs.
+    pub fn light_fuse(&mut self, steps: u32, end: End) {
+        self.fuse = Some((steps, end));
+        self.kernel.set_fuse(Some((steps, self.disk.clone())));
+    }
+
+    /// It does not.
+    pub fn put_out(&mut self) {
+        self.fuse = None;
+        self.kernel.set_fuse(None);
+    }
+
+    /// Whether it has died at this step.
+    fn burns(&mut self, now: Time) -> bool {
+        let Some((_, end)) = self.fuse else { return self.process.is_none() };
+        if self.process.is_some() && self.kernel.step() {
+            self.end(now, end);
+        }
+        self.process.is_none()
+    }
+
+    pub fn input(&mut self, now: Time, input: Input) {
+        let wall = self.wall(now);
+        let Some(process) = &mut self.process else { return };
+        // A command may be refused, which is the operator's business.
+        let _ = process.station.handle_input(now, wall, input);
+        self.carry_out(now);
+    }
+
+    /// A packet out of the tunnel device, as `Runner::packet` handles it.
+    pub fn packet(&mut self, now: Time, packet: &[u8]) {
+        let wall = self.wall(now);
+        let Some(process) = &mut self.process else { return };
+        let mut buffer = PacketBuffer::new();
+        buffer.copy_from(packet);
+        match process.station.handle_packet(now, wall, &mut buffer) {
+            Verdict::Forward => self.left.push(Left::Packet(buffer.as_slice().to_vec())),
+            Verdict::Encapsulate { .. } => panic!("there is no IPv4"),
+            Verdict::Consumed | Verdict::Dropped(_) => self.carry_out(now),
+        }
+    }
+
+    fn keep(&mut self, now: Time, kept: Kept) -> bool {
+        let wall = self.wall(now);
+        let process = self.process.as_mut().expect("runs");
+        let (change, holds) = record_of(&process.station, (now, wall), kept).expect("can be written");
+        process.queue.set(change);
+        holds
+    }
+
+    /// As `Runner::carry_out` does.
+    fn carry_out(&mut self, now: Time) {
+        let mut burst = Burst::default();
+        while let Some(output) = self.process.as_mut().and_then(|process| process.station.poll_output()) {
+            match burst.next(output) {
+                Next::Keep(kept) => burst.holds |= self.keep(now, kept),
+                Next::Hold(packet) => self.process.as_mut().expect("runs").queue.hold(now, packet),
+                Next::Carry(output) => self.carry(now, output),
+            }
+            if self.burns(now) {
+                return;
+            }
+        }
+        if let Some(process) = &mut self.process {
+            process.machine.commit();
+        }
+        self.begin_commit(now, burst.changes);
+    }
+
+    fn carry(&mut self, now: Time, output: Output) {
+        let process = self.process.as_mut().expect("runs");
+        match output {
+            Output::Forwarding(change) => {
+                let _ = process.machine.apply(&change);
+                if process.machine.is_troubled() && process.tick_at.is_none() {
+                    process.tick_at = Some(now + SECOND);
+                }
+            }
+            Output::Packet(packet) => self.left.push(Left::Packet(packet)),
+            _ => {}
+        }
+    }
+
+    fn begin_commit(&mut self, now: Time, presses: bool) {
+        let Some(process) = &mut self.process else { return };
+        if let Some((number, changes)) = process.queue.commit(now, presses) {
+            let span = self.rng.duration(Duration::ZERO, Duration::from_millis(20));
+            process.commit = Some((now + span, number, changes));
+        }
+    }
+
+    /// The disk is through with a commit, or what does not press has waited long enough.
+    fn write(&mut self, now: Time) {
+        let Some(process) = &mut self.process else { return };
+        let Some((at, number, changes)) = process.commit.take() else {
+            if process.queue.due().is_some_and(|due| due <= now) {
+                self.begin_commit(now, false);
+            }
+            return;
+        };
+        if at > now {
+            process.commit = Some((at, number, changes));
+            return;
+        }
+        if process.writer.write(&changes).is_err() {
+            process.commit = Some((now + AGAIN, number, changes));
+            return;
+        }
+        let packets = process.queue.written(now, number);
+        let _ = process.writer.tidy();
+        for packet in packets {
+            if self.burns(now) {
+                return;
+            }
+            self.carry(now, packet);
+        }
+        self.begin_commit(now, false);
+    }
+
+    /// Hears what the kernel tells, as the program's loop does.
+    pub fn look(&mut self, now: Time) {
+        for _ in 0..100 {
+            let Some(process) = &mut self.process else { return };
+            if process.look_at.is_some_and(|at| at > now) || !process.machine.has_news() {
+                return;
+            }
+            process.look_at = None;
+            match process.machine.poll() {
+                Ok(events) => {
+                    if process.machine.is_troubled() && process.tick_at.is_none() {
+                        process.tick_at = Some(now + SECOND);
+                    }
+                    for event in events {
+                        if self.burns(now) {
+                            return;
+                        }
+                        self.input(
+                            now,
+                            match event {
+                                PlatformEvent::Interface(interface) => Input::Interface(interface),
+                                PlatformEvent::InterfaceGone { name } => Input::InterfaceGone { name },
+                                other => panic!("an event that nobody has thought of: {other:?}"),
+                            },
+                        );
+                    }
+                }
+                Err(error) if !error.is_fatal() && process.machine.failures() <= MAX_FAILURES => {
+                    process.look_at = Some(now + RECOVERY);
+                }
+                Err(_) => {
+                    self.end(now, End::Orderly);
+                    return;
+                }
+            }
+            if self.burns(now) {
+                return;
+            }
+        }
+        panic!("the kernel has news for ever");
+    }
+
+    /// The process is asked to leave.
+    pub fn shut_down(&mut self, now: Time) {
+        self.input(now, Input::Command(Command::Shutdown));
+    }
+
+    /// The process ends, and is started again.
+    pub fn end(&mut self, now: Time, end: End) {
+        self.kernel.set_fuse(None);
+        self.fuse = None;
+        self.start_at = Some(now + AGAIN);
+        if let Some(process) = self.process.take() {
+            self.bury(now, process, end);
+        }
+        self.kernel.abandon();
+        self.disk.abandon();
+        if end == End::PowerCut {
+            self.disk = self.disk.after_power_cut();
+            self.kernel.reboot();
+        }
+        self.left.push(Left::Ended(end));
+    }
+
+    fn bury(&mut self, now: Time, mut process: Process, end: End) {
+        match end {
+            End::Orderly => {
+                // What waits is written, if the disk takes it at once.
+                let now = now + SECOND;
+                let commit = process.commit.take().map(|(_, number, changes)| (number, changes));
+                let mut next = commit.or_else(|| process.queue.commit(now, true));
+                while let Some((number, changes)) = next
+                    && process.writer.write(&changes).is_ok()
+                {
+                    self.left.extend(process.queue.written(now, number).into_iter().filter_map(packet));
+                    next = process.queue.commit(now, true);
+                }
+                drop(process.writer);
+                if process.machine.close().is_ok() {
+                    let left = self.kernel.leftovers();
+                    assert!(left.is_empty(), "after an orderly end: {left:#?}");
+                    assert!(!self.disk.exists(Path::new(UNDO)), "there is still something to put back");
+                }
+            }
+            End::Killed | End::PowerCut => {
+                // In the middle of writing, perhaps.
+                if let Some((_, _, changes)) = process.commit.take()
+                    && self.rng.chance(0.5)
+                {
+                    self.disk.set_trouble(false, 0.4);
+                    let _ = process.writer.write(&changes);
+                    self.disk.set_trouble(false, 0.0);
+                }
+                drop(process);
+            }
+        }
+    }
+
+    /// How many entries and packets the process remembers.
+    pub fn size(&self) -> usize {
+        self.process.as_ref().map_or(0, |process| process.machine.size() + process.queue.held())
+    }
+}
+
+fn packet(output: Output) -> Option<Left> {
+    match output {
+        Output::Packet(packet) => Some(Left::Packet(packet)),
+        _ => None,
+    }
+}

@@ -1,0 +1,575 @@
+//! A home agent, two mobile routers and the Internet between, in virtual time; what may never be is looked for at every step.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::net::Ipv6Addr;
+use std::path::Path;
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_linux::simulated::Way;
+use carnet_mobility::mobile_router::State;
+use carnet_station::StationConfig;
+use carnet_station::io::Input;
+use carnet_wire::extension::{Extensions, upper_layer};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::mobility::{Message, MobilityHeader};
+use ipnet::Ipv6Net;
+
+use super::node::{End, JOURNAL, Left, Node};
+use crate::state::{Journal, loaded};
+
+pub const AGENT: Ipv6Addr = ours(1, 1);
+pub const HOMES: [Ipv6Addr; 2] = [ours(1, 0x1234), ours(1, 0x5678)];
+const PREFIXES: [Ipv6Addr; 2] = [ours(0xa, 0), ours(0xb, 0)];
+const HOSTS: [Ipv6Addr; 2] = [ours(0xa, 5), ours(0xb, 5)];
+const CORRESPONDENT: Ipv6Addr = ours(0x99, 1);
+const EVIL: Ipv6Addr = ours(0x666, 1);
+/// The router on every link.
+pub const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xffff);
+pub const UPLINKS: [&str; 2] = ["w0", "w1"];
+/// The number of data that nobody may get.
+const FORGED: u32 = u32::MAX;
+/// How long a path that was given up is listened to, and a packet may wait for the disk.
+const GRACE: Duration = Duration::from_secs(60);
+const ADVERTISEMENTS: Duration = Duration::from_secs(60);
+/// Steps at one moment, and more than ever are taken.
+const MANY: u32 = 10_000;
+/// On a wire with so many packets none is doubled.
+const CROWD: usize = 50;
+/// Where it is in a packet.
+const HOP_LIMIT: usize = 7;
+/// Messages that strangers have recorded.
+const RECORDED: usize = 30;
+/// Octets of a journal that is read at every acknowledgement; of a larger one only now and then.
+const SMALL: u64 = 4000;
+
+/// 2001:db8:NETWORK::HOST
+const fn ours(network: u16, host: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, network, 0, 0, 0, 0, host)
+}
+
+/// The network of 64 bits that an address is in.
+pub fn network(address: Ipv6Addr) -> Ipv6Net {
+    Ipv6Net::new_assert(address, 64).trunc()
+}
+
+/// The mobile network of a router.
+pub fn prefix(router: usize) -> Ipv6Net {
+    network(PREFIXES[router])
+}
+
+pub fn care_of(router: usize, uplink: usize, network: u64) -> Ipv6Addr {
+    ours(0xf00 + 0x10 * uplink as u16 + network as u16, 10 + router as u16)
+}
+
+/// Data with a number.
+fn data(source: Ipv6Addr, destination: Ipv6Addr, number: u32) -> Vec<u8> {
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: 60,
+        next_header: protocol::NO_NEXT_HEADER,
+        hop_limit: 60,
+        source,
+        destination,
+    };
+    let mut packet = header.emit().to_vec();
+    packet.extend(number.to_be_bytes());
+    packet.resize(HEADER_LEN + 60, 0x55);
+    packet
+}
+
+fn number_of(packet: &[u8]) -> Option<u32> {
+    let octets = packet.get(HEADER_LEN..HEADER_LEN + 4)?;
+    (packet.len() == HEADER_LEN + 60).then(|| u32::from_be_bytes(octets.try_into().expect("four")))
+}
+
+/// The same inside another packet.
+pub fn tunnelled(source: Ipv6Addr, destination: Ipv6Addr, inner: &[u8]) -> Vec<u8> {
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: inner.len() as u16,
+        next_header: protocol::IPV6,
+        hop_limit: 60,
+        source,
+        destination,
+    };
+    [&header.emit()[..], inner].concat()
+}
+
+/// What the network does to packets.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditions {
+    pub loss: f64,
+    pub duplicate: f64,
+    pub delay: Duration,
+}
+
+impl Conditions {
+    pub const GOOD: Conditions = Conditions { loss: 0.0, duplicate: 0.0, delay: Duration::from_millis(20) };
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// Comes in at a machine, by an interface.
+    Packet(usize, String, Vec<u8>),
+    /// Routers on the links say that they are there.
+    Advertisements,
+}
+
+/// All of it.
+pub struct World {
+    pub now: Time,
+    /// The home agent, and the mobile routers.
+    pub nodes: Vec<Node>,
+    pub conditions: Conditions,
+    pub rng: Rng,
+    wire: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    events: u64,
+    /// Since time has passed.
+    steps: u32,
+    /// Where the uplinks of each router are.
+    pub places: [[Option<u64>; 2]; 2],
+    /// Care-of addresses that each router had ever.
+    had: [BTreeSet<Ipv6Addr>; 2],
+    /// When the home agent last had a binding of a router with this care-of address.
+    bound: BTreeMap<(usize, Ipv6Addr), Time>,
+    /// The last sequence number that was acknowledged to each.
+    acknowledged: [Option<u16>; 2],
+    /// The last timestamp that was on the disk when one was.
+    timestamps: [u64; 2],
+    /// Binding Updates that went by.
+    recorded: Vec<Vec<u8>>,
+    number: u32,
+    /// What all clocks are ahead of the right time in nanoseconds, but for those that were set.
+    pub ahead: i64,
+    /// Data that have arrived.
+    pub arrived: BTreeSet<u32>,
+}
+
+impl World {
+    pub fn new(agent: StationConfig, routers: [StationConfig; 2], mut rng: Rng) -> World {
+        let nodes = std::iter::once(agent).chain(routers).map(|config| Node::new(config, rng.fork()));
+        let mut world = World {
+            now: Time::ZERO,
+            nodes: nodes.collect(),
+            conditions: Conditions::GOOD,
+            rng,
+            wire: BinaryHeap::new(),
+            events: 0,
+            steps: 0,
+            places: [[Some(0), None], [Some(0), None]],
+            had: Default::default(),
+            bound: BTreeMap::new(),
+            acknowledged: [None; 2],
+            timestamps: [0; 2],
+            recorded: Vec::new(),
+            number: 0,
+            ahead: 0,
+            arrived: BTreeSet::new(),
+        };
+        (0..3).for_each(|index| world.furnish(index));
+        world.schedule(Duration::ZERO, Event::Advertisements);
+        world
+    }
+
+    /// What a machine has after it has booted.
+    fn furnish(&mut self, index: usize) {
+        let kernel = self.nodes[index].kernel.clone();
+        let names: &[&str] = if index == 0 { &["eth0", "o0"] } else { &["w0", "w1", "i0", "o0"] };
+        for name in names {
+            kernel.add_link(name);
+        }
+        for name in ["eth0", "i0", "o0"] {
+            kernel.set_link(name, true, true);
+        }
+        // An operator's own.
+        kernel.add_address("o0", ours(0x77, 1), 64);
+        kernel.add_route(1234, network(ours(0x78, 0)), 1024, "o0");
+        if index == 0 {
+            kernel.add_address("eth0", ours(0x98, 2), 64);
+            kernel.add_route(254, Ipv6Net::default(), 1024, "eth0");
+        } else {
+            for uplink in 0..2 {
+                self.connect(index - 1, uplink);
+            }
+        }
+    }
+
+    /// Brings an uplink to where it is.
+    fn connect(&mut self, router: usize, uplink: usize) {
+        let kernel = &self.nodes[1 + router].kernel;
+        match self.places[router][uplink] {
+            Some(network) => {
+                let address = care_of(router, uplink, network);
+                self.had[router].insert(address);
+                kernel.set_link(UPLINKS[uplink], true, true);
+                kernel.advertise(UPLINKS[uplink], ROUTER, address);
+            }
+            None => kernel.set_link(UPLINKS[uplink], self.rng.chance(0.5), false),
+        }
+    }
+
+    /// An uplink moves; its interface comes back if it was gone.
+    pub fn attach(&mut self, router: usize, uplink: usize, network: Option<u64>) {
+        self.places[router][uplink] = network;
+        if self.nodes[1 + router].kernel.is_running(UPLINKS[uplink]).is_none() {
+            self.nodes[1 + router].kernel.add_link(UPLINKS[uplink]);
+        }
+        self.connect(router, uplink);
+        self.settle();
+    }
+
+    /// An uplink's interface is pulled out.
+    pub fn pull(&mut self, router: usize, uplink: usize) {
+        self.places[router][uplink] = None;
+        self.nodes[1 + router].kernel.remove_link(UPLINKS[uplink]);
+        self.settle();
+    }
+
+    fn schedule(&mut self, after: Duration, event: Event) {
+        self.events += 1;
+        self.wire.push(Reverse((self.now + after, self.events, event)));
+    }
+
+    pub fn input(&mut self, index: usize, input: Input) {
+        let now = self.now;
+        self.nodes[index].input(now, input);
+        self.settle();
+    }
+
+    pub fn end(&mut self, index: usize, end: End) {
+        let now = self.now;
+        self.nodes[index].end(now, end);
+        self.settle();
+    }
+
+    /// Lets so much time pass.
+    pub fn run(&mut self, span: Duration) {
+        let end = self.now + span;
+        while self.step(end) {}
+        self.now = end;
+    }
+
+    /// The next thing that happens, if it does before the end.
+    pub fn step(&mut self, end: Time) -> bool {
+        let wire = self.wire.peek().map(|Reverse((at, ..))| *at);
+        let due = self.nodes.iter().map(|node| node.due(self.now));
+        let (at, index) = due
+            .enumerate()
+            .filter_map(|(index, at)| Some((at?, index)))
+            .chain(wire.map(|at| (at, usize::MAX)))
+            .min()
+            .expect("advertisements never end");
+        if at > end {
+            return false;
+        }
+        self.steps = if at > self.now { 0 } else { self.steps + 1 };
+        assert!(
+            self.steps < MANY,
+            "time does not pass: {}",
+            self.nodes.get(index).map(Node::dues).unwrap_or_default()
+        );
+        self.now = at.max(self.now);
+        let now = self.now;
+        match self.nodes.get_mut(index) {
+            Some(node) => node.serve(now),
+            None => match self.wire.pop() {
+                Some(Reverse((_, _, Event::Packet(index, interface, packet)))) => {
+                    self.receive(index, &interface, packet);
+                }
+                _ => {
+                    for (router, uplink) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                        if let Some(network) = self.places[router][uplink] {
+                            let address = care_of(router, uplink, network);
+                            let kernel = &self.nodes[1 + router].kernel;
+                            kernel.advertise(UPLINKS[uplink], ROUTER, address);
+                        }
+                    }
+                    self.schedule(ADVERTISEMENTS, Event::Advertisements);
+                }
+            },
+        }
+        self.settle();
+        true
+    }
+
+    /// All that follows at once.
+    fn settle(&mut self) {
+        for _ in 0..1000 {
+            let now = self.now;
+            let mut rests = true;
+            for index in 0..self.nodes.len() {
+                self.nodes[index].look(now);
+                self.check_bindings();
+                for left in std::mem::take(&mut self.nodes[index].left) {
+                    rests = false;
+                    match left {
+                        Left::Packet(packet) => self.leaves(index, packet),
+                        Left::Ended(End::PowerCut) => self.furnish(index),
+                        Left::Ended(_) => {}
+                        Left::Began(kept) if index == 0 => self.check_kept(&kept),
+                        Left::Began(_) => {}
+                    }
+                }
+                let misdeeds = self.nodes[index].kernel.misdeeds();
+                assert!(misdeeds.is_empty(), "machine {index}: {misdeeds:#?}");
+            }
+            if rests {
+                return;
+            }
+        }
+        panic!("it never comes to rest");
+    }
+
+    /// The kernel has a packet that came in by an interface.
+    fn receive(&mut self, index: usize, interface: &str, mut packet: Vec<u8>) {
+        let node = &mut self.nodes[index];
+        if interface != "carnet0" && node.kernel.is_running(interface) != Some(true) {
+            return;
+        }
+        let Ok(header) = Header::parse(&packet) else { return };
+        let protocol = upper_layer(&packet).map_or(0, |(protocol, ..)| protocol);
+        match node.kernel.way(interface, header.source, header.destination, protocol) {
+            Way::Out(..) if header.hop_limit <= 1 => {}
+            Way::Out(out, _) if out == "carnet0" => {
+                packet[HOP_LIMIT] -= 1;
+                let now = self.now;
+                node.packet(now, &packet);
+            }
+            Way::Out(out, _) => {
+                packet[HOP_LIMIT] -= 1;
+                self.send(index, &out, packet);
+            }
+            Way::Local | Way::Nowhere => {}
+        }
+    }
+
+    /// A packet goes out of an interface.
+    fn send(&mut self, index: usize, interface: &str, packet: Vec<u8>) {
+        let Ok(header) = Header::parse(&packet) else { return };
+        let (source, destination) = (header.source, header.destination);
+        if index > 0 && interface == "i0" {
+            return self.arrives(&packet);
+        }
+        if index > 0 {
+            let uplink = if interface == "w0" { 0 } else { 1 };
+            let place = self.places[index - 1][uplink];
+            let is_own = place.is_some_and(|network| care_of(index - 1, uplink, network) == source);
+            // RFC 2827: nobody leaves a visited network with an address of another.
+            if !is_own || !interface.starts_with('w') {
+                return;
+            }
+        }
+        if destination == CORRESPONDENT {
+            return self.arrives(&packet);
+        }
+        let mut to = None;
+        for (router, uplink) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            if self.places[router][uplink].map(|it| care_of(router, uplink, it)) == Some(destination) {
+                to = Some((1 + router, UPLINKS[uplink]));
+            }
+        }
+        if network(AGENT).contains(&destination) {
+            to = Some((0, "eth0"));
+        }
+        let Some((to, interface)) = to else { return };
+        let Conditions { loss, duplicate, delay } = self.conditions;
+        // A loop of routes that an operator has made would be an avalanche.
+        let copies = if self.rng.chance(duplicate) && self.wire.len() < CROWD { 2 } else { 1 };
+        for _ in 0..copies {
+            if !self.rng.chance(loss) {
+                let span = self.rng.duration(Duration::from_millis(1), delay);
+                self.schedule(span, Event::Packet(to, interface.into(), packet.clone()));
+            }
+        }
+    }
+
+    fn arrives(&mut self, packet: &[u8]) {
+        if let Some(number) = number_of(packet) {
+            assert_ne!(number, FORGED, "what came from nowhere was let out");
+            self.arrived.insert(number);
+        }
+    }
+
+    /// A station has written a packet into the tunnel device.
+    fn leaves(&mut self, index: usize, packet: Vec<u8>) {
+        if index == 0 {
+            self.check_tunnel(&packet);
+            self.check_acknowledgement(&packet);
+        } else if upper_layer(&packet).is_some_and(|(protocol, ..)| protocol == protocol::MOBILITY) {
+            if self.recorded.len() >= RECORDED {
+                self.recorded.remove(0);
+            }
+            self.recorded.push(packet.clone());
+        }
+        self.receive(index, "carnet0", packet);
+    }
+
+    /// A host of the mobile network and its correspondent send each other a packet; their numbers.
+    pub fn talk(&mut self, router: usize) -> [u32; 2] {
+        self.number += 2;
+        let numbers = [self.number - 1, self.number];
+        self.receive(1 + router, "i0", data(HOSTS[router], CORRESPONDENT, numbers[0]));
+        self.receive(0, "eth0", data(CORRESPONDENT, HOSTS[router], numbers[1]));
+        self.settle();
+        numbers
+    }
+
+    /// Strangers try what they can.
+    pub fn attack(&mut self) {
+        let router = self.rng.below(2) as usize;
+        let other = 1 - router;
+        // A tunnel of nobody, and one of a router with the data of the other.
+        let inner = data(HOSTS[router], CORRESPONDENT, FORGED);
+        let uplink = self.rng.below(2) as usize;
+        let theirs = self.places[other][uplink].map(|network| care_of(other, uplink, network));
+        for source in [Some(EVIL), theirs].into_iter().flatten() {
+            self.receive(0, "eth0", tunnelled(source, AGENT, &inner));
+        }
+        let count = self.recorded.len() as u64;
+        if count > 0 {
+            let packet = self.recorded[self.rng.below(count) as usize].clone();
+            // Recorded and sent again; from elsewhere; with another octet.
+            let mut elsewhere = packet.clone();
+            elsewhere[8..24].copy_from_slice(&EVIL.octets());
+            let mut other = packet.clone();
+            let at = HEADER_LEN + self.rng.below((packet.len() - HEADER_LEN) as u64) as usize;
+            other[at] ^= 1 << self.rng.below(8);
+            for packet in [packet, elsewhere, other] {
+                self.receive(0, "eth0", packet);
+            }
+        }
+        self.settle();
+    }
+
+    /// A packet comes to the home agent from anywhere.
+    pub fn inject(&mut self, packet: Vec<u8>) {
+        self.receive(0, "eth0", packet);
+        self.settle();
+    }
+
+    /// Invariant 1: bindings are the routers' own, and of what is theirs.
+    fn check_bindings(&mut self) {
+        let Some(process) = &self.nodes[0].process else { return };
+        let agent = process.station.home_agent().expect("it is one");
+        for (router, home) in HOMES.into_iter().enumerate() {
+            let prefix = prefix(router);
+            for binding in agent.bindings().of(home) {
+                let Some(care_of_address) = binding.care_of_address.ipv6() else {
+                    panic!("a binding to {:?}", binding.care_of_address);
+                };
+                assert!(self.had[router].contains(&care_of_address), "a binding to {care_of_address}");
+                assert!(
+                    binding.prefixes.iter().all(|it| *it == prefix),
+                    "a binding of {:?}",
+                    binding.prefixes
+                );
+                self.bound.insert((router, care_of_address), self.now);
+            }
+        }
+    }
+
+    /// Invariant 2: what goes into a tunnel goes to where there is a binding, or was a moment ago.
+    fn check_tunnel(&self, packet: &[u8]) {
+        let Ok((outer, inner)) = Header::parse_packet(packet) else { return };
+        if outer.next_header != protocol::IPV6 || outer.source != AGENT {
+            return;
+        }
+        let Ok(inner) = Header::parse(inner) else { return };
+        let is_inside = |router: &usize| {
+            prefix(*router).contains(&inner.destination) || HOMES[*router] == inner.destination
+        };
+        let router = (0..2).find(is_inside);
+        let Some(router) = router else { return };
+        let bound = self.bound.get(&(router, outer.destination));
+        assert!(
+            bound.is_some_and(|at| self.now.saturating_since(*at) < GRACE),
+            "{} went to {} without a binding, at {:?}; the last one was there at {bound:?}",
+            inner.destination,
+            outer.destination,
+            self.now
+        );
+    }
+
+    /// Invariant 3: what is acknowledged is there after a crash, whenever that comes.
+    fn check_acknowledgement(&mut self, packet: &[u8]) {
+        let Ok(extensions) = Extensions::parse(packet) else { return };
+        if extensions.protocol != protocol::MOBILITY {
+            return;
+        }
+        let header = MobilityHeader::parse(&packet[extensions.offset..]).expect("its own message");
+        let Ok(Message::BindingAcknowledgement(message)) = header.message() else { return };
+        let Some(home_address) = extensions.routing_home_address.filter(|_| message.status < 128) else {
+            return;
+        };
+        let router = HOMES.iter().position(|home| *home == home_address).expect("a router of ours");
+        let destination = Header::parse(packet).expect("a packet").destination;
+        let sequence = message.sequence;
+        let newer = |last: u16| sequence.wrapping_sub(last) < 0x8000;
+        if self.acknowledged[router].is_none_or(newer) {
+            self.acknowledged[router] = Some(sequence);
+        }
+        let size = self.nodes[0].disk.size(Path::new(JOURNAL)) as u64;
+        if size > SMALL && self.rng.below(size) > SMALL {
+            return;
+        }
+        let disk = self.nodes[0].disk.after_power_cut();
+        let (_, found) = Journal::open(Box::new(disk), Path::new(JOURNAL), &[]).expect("a good file");
+        let kept = loaded(Path::new(JOURNAL), found.records).expect("what was written can be read");
+        let node = kept.home_agent.iter().find(|node| node.home_address == home_address);
+        let node = node.unwrap_or_else(|| panic!("{home_address} was told of {sequence}, which is nowhere"));
+        let last = node.sequence.unwrap_or_else(|| panic!("no sequence number of {home_address} is kept"));
+        let behind = sequence.wrapping_sub(last);
+        assert!(behind == 0 || behind >= 0x8000, "{sequence} was acknowledged, {last} is kept");
+        // One that somebody sent on from elsewhere is answered there; what it says was about another address.
+        if behind == 0 && message.lifetime > 0 && self.had[router].contains(&destination) {
+            let registration = node.registration.as_ref().and_then(|it| it.care_of_address.ipv6());
+            assert_eq!(registration, Some(destination), "{sequence} is acknowledged, and not kept");
+        }
+        self.timestamps[router] = self.timestamps[router].max(node.timestamp.unwrap_or(0));
+    }
+
+    /// And what is known of old messages never goes back.
+    fn check_kept(&mut self, kept: &carnet_station::PersistentState) {
+        for (router, home) in HOMES.iter().enumerate() {
+            let known = kept.home_agent.iter().filter(|node| node.home_address == *home);
+            for path in known.flat_map(|node| &node.former) {
+                // Listened to once more, if the clock was set back.
+                self.bound.extend(path.care_of_address.ipv6().map(|it| ((router, it), self.now)));
+            }
+            let Some(acknowledged) = self.acknowledged[router] else { continue };
+            let node = kept.home_agent.iter().find(|node| node.home_address == *home);
+            let last = node.and_then(|node| node.sequence);
+            assert!(
+                last.is_some_and(|last| last.wrapping_sub(acknowledged) < 0x8000),
+                "{home}: {acknowledged} was acknowledged, the restart knows {last:?}"
+            );
+            let timestamp = node.and_then(|node| node.timestamp).unwrap_or(0);
+            assert!(timestamp >= self.timestamps[router], "{home}: an old timestamp would be taken");
+        }
+    }
+
+    /// Whether a router is registered where its preferred uplink is, at both ends.
+    pub fn is_registered(&self, router: usize) -> bool {
+        let machine = self.nodes[1 + router].process.as_ref().map(|it| it.station.mobile_router());
+        let is = machine.flatten().is_some_and(|machine| machine.state() == State::Registered);
+        let agent = self.nodes[0].process.as_ref().and_then(|process| process.station.home_agent());
+        let binding = agent.and_then(|agent| agent.bindings().valid(HOMES[router]));
+        let care_of_address = binding.and_then(|binding| binding.care_of_address.ipv6());
+        is && care_of_address == self.places[router][0].map(|network| care_of(router, 0, network))
+    }
+
+    /// Where kernels are not what they are to be.
+    pub fn differences(&self) -> Vec<String> {
+        let all = self.nodes.iter().enumerate().flat_map(|(index, node)| {
+            let differences = node.process.as_ref().map(|process| process.machine.differences());
+            let differences =
+                differences.unwrap_or_else(|| vec![format!("it does not run: {}", node.obstacle)]);
+            differences.into_iter().map(move |text| format!("machine {index}: {text}"))
+        });
+        all.collect()
+    }
+}

@@ -1,0 +1,176 @@
+//! What the installer does when the kernel refuses, or does what it was asked and nobody hears of it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use carnet_station::forwarding::desired::{
+    Entry, InterfaceAddress, Route, RouteAction, Rule, Setting, TABLE_TUNNEL, priority,
+};
+
+use super::*;
+
+const UNDO: &str = "/run/undo";
+
+fn machine(seed: u64) -> (Kernel, SimulatedDisk, Machine) {
+    let mut rng = Rng::new(seed);
+    let kernel = Kernel::new(rng.fork());
+    for name in ["w0", "i0"] {
+        kernel.add_link(name);
+        kernel.set_link(name, true, true);
+    }
+    let disk = SimulatedDisk::new(rng);
+    let mut machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens");
+    machine.poll().expect("looks");
+    (kernel, disk, machine)
+}
+
+fn net(text: &str) -> Ipv6Net {
+    text.parse().expect("a prefix")
+}
+
+/// One of each kind.
+fn entries() -> Vec<Arc<Entry>> {
+    let setting = |interface: &str, name: &str, value: &str| {
+        Entry::Setting(Setting { interface: interface.into(), name: name.into(), value: value.into() })
+    };
+    let rule = |priority| {
+        let input_interface = Some("w0".into());
+        Entry::Rule(Rule {
+            priority,
+            input_interface,
+            from: None,
+            to: None,
+            protocol: None,
+            table: TABLE_TUNNEL,
+        })
+    };
+    let route = |destination, action| {
+        Entry::Route(Route {
+            table: TABLE_TUNNEL,
+            destination: net(destination),
+            metric: 7,
+            action,
+            source: None,
+        })
+    };
+    let entries = [
+        setting("w0", "accept_ra", "2"),
+        setting("all", "forwarding", "1"),
+        setting("w0", "forwarding", "0"),
+        Entry::Address(InterfaceAddress {
+            interface: "i0".into(),
+            address: "2001:db8:a::1".parse().expect("an address"),
+            prefix_length: 64,
+            deprecated: false,
+        }),
+        route("2001:db8:c::/64", RouteAction::Forward { interface: "w0".into(), gateway: None }),
+        route("::/0", RouteAction::Unreachable),
+        rule(priority::CAPTURE),
+        rule(priority::FROM_LAN),
+    ];
+    entries.map(Arc::new).to_vec()
+}
+
+/// No event tells that the kernel has memory again.
+#[test]
+fn what_the_kernel_refuses_is_tried_again_without_any_event() {
+    let (kernel, _, mut machine) = machine(1);
+    kernel.set_trouble(1.0);
+    for entry in entries() {
+        let _ = machine.apply(&Change::Set(entry));
+    }
+    assert!(machine.is_troubled() && !machine.differences().is_empty());
+    kernel.set_trouble(0.0);
+    let mut seconds = 0;
+    while machine.is_troubled() {
+        machine.tick();
+        seconds += 1;
+    }
+    assert_eq!(machine.differences(), Vec::<String>::new());
+    assert!(seconds <= 2, "{seconds}");
+    machine.close().expect("closes");
+    assert_eq!(kernel.leftovers(), Vec::<String>::new());
+}
+
+/// Attempts become rarer while the kernel goes on refusing.
+#[test]
+fn a_kernel_that_goes_on_refusing_is_asked_every_half_minute() {
+    let (kernel, _, mut machine) = machine(2);
+    // Somebody else has the place.
+    let entry = &entries()[4];
+    kernel.add_route(TABLE_TUNNEL, net("2001:db8:c::/64"), 7, "w0");
+    let refused = machine.apply(&Change::Set(entry.clone())).expect_err("taken");
+    assert_eq!(refused.raw_os_error(), Some(libc::EEXIST), "{refused}");
+    let mut attempts = Vec::new();
+    let mut before = machine.keeper.installer.requests.writes;
+    for second in 1..200 {
+        machine.tick();
+        let after = machine.keeper.installer.requests.writes;
+        if after > before {
+            attempts.push(second);
+        }
+        before = after;
+    }
+    assert_eq!(attempts, [1, 3, 7, 15, 31, 63, 95, 127, 159, 191]);
+    machine.apply(&Change::Remove(entry.clone())).expect("gone");
+    (0..32).for_each(|_| machine.tick());
+    assert!(!machine.is_troubled());
+    machine.close().expect("closes");
+    assert_eq!(kernel.leftovers(), Vec::<String>::new(), "the route is not ours");
+}
+
+/// Requests fail before, after and instead of being carried out; entries come and go all the while.
+#[test]
+fn what_is_in_doubt_is_neither_missing_nor_left_behind() {
+    for seed in 0..300 {
+        let (kernel, disk, mut machine) = machine(seed);
+        let mut rng = Rng::new(seed);
+        kernel.set_trouble(0.4);
+        disk.set_trouble(rng.chance(0.2), 0.2);
+        let entries = entries();
+        for _ in 0..40 {
+            let entry = entries[rng.below(entries.len() as u64) as usize].clone();
+            let change = if rng.chance(0.6) { Change::Set(entry) } else { Change::Remove(entry) };
+            let _ = machine.apply(&change);
+            if rng.chance(0.2) {
+                machine.tick();
+            }
+        }
+        kernel.set_trouble(0.0);
+        disk.set_trouble(false, 0.0);
+        for _ in 0..64 {
+            machine.tick();
+            machine.poll().expect("looks");
+        }
+        let differences = machine.differences();
+        assert!(differences.is_empty(), "{seed}: {differences:#?}");
+        machine.close().unwrap_or_else(|error| panic!("{seed}: {error}"));
+        let left = kernel.leftovers();
+        assert!(left.is_empty(), "{seed}: {left:#?}");
+        assert!(!disk.exists(Path::new(UNDO)), "{seed}");
+    }
+}
+
+/// What is on the disk after a power cut is some first part of what was written since the last sync.
+#[test]
+fn a_simulated_disk_keeps_what_it_was_told_to_keep() {
+    use crate::disk::Disk;
+    let mut whole = [false; 2];
+    for seed in 0..50 {
+        let disk = SimulatedDisk::new(Rng::new(seed));
+        let path = Path::new("/state");
+        let file = disk.create(path).expect("made");
+        file.write_at(b"kept", 0).expect("written");
+        file.sync_data().expect("kept");
+        disk.sync_directory(Path::new("/")).expect("kept");
+        file.write_at(b" and lost", 4).expect("written");
+        assert_eq!(file.read_all().expect("read"), b"kept and lost");
+        let found = disk.after_power_cut().read(path).expect("read").expect("there");
+        assert!(b"kept and lost".starts_with(&found) && found.len() >= 4, "{found:?}");
+        whole[usize::from(found.len() == 13)] = true;
+        disk.set_trouble(true, 0.0);
+        let full = file.write_at(b"more", 13).expect_err("full");
+        assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
+    }
+    assert_eq!(whole, [true; 2]);
+}
