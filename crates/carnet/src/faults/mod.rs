@@ -45,7 +45,7 @@ const FILE: usize = 700_000;
 
 fn association(router: usize, replay: ReplayProtection) -> Authentication {
     let key = [7 + router as u8; 16];
-    Authentication::SharedKey(SecurityAssociation { spi: 300 + router as u32, key, replay })
+    Authentication::SharedKey(SecurityAssociation { spi: 300 + router as u32, key: key.into(), replay })
 }
 
 fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
@@ -57,7 +57,7 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
     let home_prefix = world::network(AGENT);
     let nodes = [0, 1].map(|router| AuthorizedNode {
         home_address: HOMES[router],
-        prefixes: vec![prefix(router)],
+        prefixes: [prefix(router)].into(),
         authentication: authentication[router].clone(),
     });
     let agent = HomeAgentConfig {

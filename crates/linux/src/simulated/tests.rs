@@ -31,18 +31,22 @@ fn net(text: &str) -> Ipv6Net {
 /// One of each kind.
 fn entries() -> Vec<Arc<Entry>> {
     let setting = |interface: &str, name: &str, value: &str| {
-        Entry::Setting(Setting { interface: interface.into(), name: name.into(), value: value.into() })
+        Entry::Setting(Box::new(Setting {
+            interface: interface.into(),
+            name: name.into(),
+            value: value.into(),
+        }))
     };
     let rule = |priority| {
         let input_interface = Some("w0".into());
-        Entry::Rule(Rule {
+        Entry::Rule(Box::new(Rule {
             priority,
             input_interface,
             from: None,
             to: None,
             protocol: None,
             table: TABLE_TUNNEL,
-        })
+        }))
     };
     let route = |destination, action| {
         Entry::Route(Route {
@@ -63,8 +67,8 @@ fn entries() -> Vec<Arc<Entry>> {
             prefix_length: 64,
             deprecated: false,
         }),
-        route("2001:db8:c::/64", RouteAction::Forward { interface: "w0".into(), gateway: None }),
-        route("::/0", RouteAction::Unreachable),
+        route("2001:db8:c::/64", RouteAction::Forward { interface: "w0".into(), gateway: None }.into()),
+        route("::/0", RouteAction::Unreachable.into()),
         rule(priority::CAPTURE),
         rule(priority::FROM_LAN),
     ];
