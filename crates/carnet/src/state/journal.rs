@@ -135,14 +135,19 @@ impl Journal {
     pub fn open(disk: Box<dyn Disk>, path: &Path, first: &[Change]) -> anyhow::Result<(Journal, Found)> {
         let mut directory = Directory::of(disk, path);
         let file = match open_locked(&*directory.disk, path)? {
-            Some(file) => file,
+            Some(file) => {
+                // Whoever gave it its name may have been killed before the disk knew it.
+                directory.unsettled = true;
+                file
+            }
             None => {
                 let mut octets = HEAD.to_vec();
                 octets.extend(commit(first));
-                replace(path, &mut directory, |file| file.write_at(&octets, 0))?
+                let file = replace(path, &mut directory, |file| file.write_at(&octets, 0))?;
+                directory.settle().with_context(|| format!("cannot write {}", directory.path.display()))?;
+                file
             }
         };
-        directory.settle().with_context(|| format!("cannot write {}", directory.path.display()))?;
         let octets = file.read_all().with_context(|| format!("cannot read {}", path.display()))?;
         let mut journal = Journal {
             file,

@@ -253,3 +253,26 @@ fn what_the_disk_has_refused_before_a_crash_is_written_again_after_it() {
         assert!(refused || after.len() == 3, "seed {seed}: {after:?}");
     }
 }
+
+/// The same with the name of the file: of one that was put in the place of another, and of the first one.
+#[test]
+fn a_name_that_the_disk_did_not_take_before_a_crash_is_given_again_after_it() {
+    let path = Path::new("/state/s.state");
+    for seed in 0..200 {
+        let disk = SimulatedDisk::new(Rng::new(seed));
+        let open = |disk: &SimulatedDisk| Journal::open(Box::new(disk.clone()), path, &[]);
+        disk.set_trouble(false, if seed % 2 == 0 { 0.3 } else { 0.0 });
+        let first = open(&disk).is_ok_and(|(mut journal, _)| journal.append(&[set(1, "a")]).is_ok());
+        disk.set_trouble(false, 0.3);
+        if let Ok((mut journal, _)) = open(&disk) {
+            let _ = journal.compact();
+        }
+        disk.set_trouble(false, 0.0);
+        let (mut journal, _) = open(&disk).expect("opens");
+        journal.append(&[set(2, "b")]).expect("appends");
+        let (_, after) = open(&disk.after_power_cut()).expect("opens");
+        let after: BTreeMap<Key, String> = after.records.into_iter().collect();
+        assert!(after.contains_key(&node(2)), "seed {seed}: {after:?}");
+        assert!(!first || after.contains_key(&node(1)), "seed {seed}: {after:?}");
+    }
+}
