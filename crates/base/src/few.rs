@@ -38,6 +38,11 @@ impl<T> Few<T> {
         }
     }
 
+    /// Whether there is one, which is nowhere else.
+    pub fn is_inline(&self) -> bool {
+        matches!(self.0, One(_))
+    }
+
     /// Puts one behind all others.
     pub fn push(&mut self, entry: T) {
         self.insert(self.as_slice().len(), entry);

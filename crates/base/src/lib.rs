@@ -21,7 +21,7 @@ mod timer;
 pub use endpoint::{Endpoint, ParseEndpointError};
 pub use few::Few;
 pub use key::Key;
-pub use limiter::RateLimiter;
+pub use limiter::{Rate, RateLimiter};
 pub use link::{Address, Interface, LinkMessage};
 pub use queue::next_of;
 pub use rng::{Rng, Seed};

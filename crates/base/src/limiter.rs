@@ -4,19 +4,41 @@ use std::time::Duration;
 
 use crate::Time;
 
+/// How often: `burst` things at once, and one more per `interval` after that.
+///
+/// Where very many buckets have one rate, each is no more than the time when it is full again.
+#[derive(Debug, Clone, Copy)]
+pub struct Rate {
+    /// Tokens of a full bucket.
+    pub burst: u32,
+    /// In which it gains one.
+    pub interval: Duration,
+}
+
+impl Rate {
+    /// Takes so many tokens, if there are as many, else none, of the bucket that is full again at `full_at`: the later that is,
+    /// the emptier it is.
+    pub fn take(self, full_at: &mut Time, now: Time, count: u32) -> bool {
+        let later = (*full_at).max(now) + self.interval * count;
+        let allowed = later.saturating_since(now) <= self.interval * self.burst;
+        if allowed {
+            *full_at = later;
+        }
+        allowed
+    }
+}
+
 /// Lets `burst` things pass at once and one more per `interval` after that.
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
-    interval: Duration,
-    burst: u32,
-    /// When the bucket will be full again; the later it is, the emptier the bucket.
+    rate: Rate,
     full_at: Time,
 }
 
 impl RateLimiter {
     /// A full bucket of `burst` tokens that gains one token per `interval`.
     pub fn new(burst: u32, interval: Duration) -> Self {
-        RateLimiter { interval, burst, full_at: Time::ZERO }
+        RateLimiter { rate: Rate { burst, interval }, full_at: Time::ZERO }
     }
 
     /// Takes a token if there is one.
@@ -26,12 +48,7 @@ impl RateLimiter {
 
     /// Takes so many tokens if there are as many, else none.
     pub fn allow_all(&mut self, now: Time, count: u32) -> bool {
-        let full_at = self.full_at.max(now) + self.interval * count;
-        let allowed = full_at.saturating_since(now) <= self.interval * self.burst;
-        if allowed {
-            self.full_at = full_at;
-        }
-        allowed
+        self.rate.take(&mut self.full_at, now, count)
     }
 
     /// Whether there is a token; it stays there.
@@ -41,7 +58,7 @@ impl RateLimiter {
 
     /// When there is a token, if nobody takes one before.
     pub fn ready_at(&self, now: Time) -> Time {
-        let others = self.interval * self.burst.saturating_sub(1);
+        let others = self.rate.interval * self.rate.burst.saturating_sub(1);
         now + self.full_at.saturating_since(now).saturating_sub(others)
     }
 

@@ -19,7 +19,7 @@ use std::hash::BuildHasher;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{RateLimiter, Time};
+use carnet_base::{Rate, RateLimiter, Time};
 use foldhash::HashMap;
 use foldhash::quality::FixedState;
 
@@ -40,15 +40,8 @@ pub(super) const UPDATE_INTERVAL: Duration = Duration::from_millis(125);
 /// So many nodes are remembered before those are looked for that need not be.
 const REMEMBERED: usize = 1024;
 
-/// Takes one of so many tokens of a bucket that is full again at `full_at`, and gains one per `interval`.
-fn take(full_at: &mut Time, now: Time, burst: u32, interval: Duration) -> bool {
-    let next = (*full_at).max(now) + interval;
-    let allowed = next.saturating_since(now) <= interval * burst;
-    if allowed {
-        *full_at = next;
-    }
-    allowed
-}
+/// [`UPDATES_AT_ONCE`] and [`UPDATE_INTERVAL`].
+const SHARE: Rate = Rate { burst: UPDATES_AT_ONCE, interval: UPDATE_INTERVAL };
 
 /// Binding Updates of those who are not where they are bound.
 #[derive(Debug)]
@@ -82,10 +75,10 @@ impl Admission {
         let bits = source.to_bits();
         let network = if source.to_ipv4_mapped().is_some() { bits } else { bits >> 64 };
         let place = self.hasher.hash_one(network) as usize % PLACES;
-        let interval = Duration::from_secs(1) / OF_SOURCE;
+        let of_source = Rate { burst: OF_SOURCE_AT_ONCE, interval: Duration::from_secs(1) / OF_SOURCE };
         let Some(full_at) = self.places.get_mut(place) else { return true };
         // What the source has no share for is not at the cost of others.
-        take(full_at, now, OF_SOURCE_AT_ONCE, interval) && self.all.allow(now)
+        of_source.take(full_at, now, 1) && self.all.allow(now)
     }
 }
 
@@ -102,7 +95,7 @@ impl Shares {
     /// Whether there is one left for this node; it stays there.
     pub fn has(&self, now: Time, home_address: Ipv6Addr) -> bool {
         let mut full_at = self.full_at.get(&home_address).copied().unwrap_or(Time::ZERO);
-        take(&mut full_at, now, UPDATES_AT_ONCE, UPDATE_INTERVAL)
+        SHARE.take(&mut full_at, now, 1)
     }
 
     /// Takes one.
@@ -115,7 +108,7 @@ impl Shares {
             }
         }
         let full_at = self.full_at.entry(home_address).or_insert(Time::ZERO);
-        take(full_at, now, UPDATES_AT_ONCE, UPDATE_INTERVAL);
+        SHARE.take(full_at, now, 1);
     }
 
     /// Nodes that are remembered.

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, SmallMap, Time};
+use carnet_base::{Endpoint, Few, SmallMap, Time};
 use ipnet::Ipv6Net;
 
 use super::binding_cache::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay};
@@ -124,73 +124,6 @@ impl Entry {
     }
 }
 
-/// The bindings of a node by Binding Identifier.
-#[derive(Debug, Clone, Default)]
-enum Entries {
-    #[default]
-    None,
-    One(Entry),
-    Several(Vec<Entry>),
-}
-
-impl Entries {
-    fn all(&self) -> &[Entry] {
-        match self {
-            Entries::None => &[],
-            Entries::One(entry) => std::slice::from_ref(entry),
-            Entries::Several(entries) => entries,
-        }
-    }
-
-    fn all_mut(&mut self) -> &mut [Entry] {
-        match self {
-            Entries::None => &mut [],
-            Entries::One(entry) => std::slice::from_mut(entry),
-            Entries::Several(entries) => entries,
-        }
-    }
-
-    fn place(&self, bid: Option<u16>) -> Result<usize, usize> {
-        self.all().binary_search_by_key(&bid, |entry| entry.bid)
-    }
-
-    fn insert(&mut self, entry: Entry) {
-        match (self.place(entry.bid), std::mem::take(self)) {
-            (Ok(at), mut entries) => {
-                if let Some(known) = entries.all_mut().get_mut(at) {
-                    *known = entry;
-                }
-                *self = entries;
-            }
-            (Err(_), Entries::None) => *self = Entries::One(entry),
-            (Err(at), Entries::One(first)) => {
-                let mut entries = Vec::with_capacity(2);
-                entries.push(first);
-                entries.insert(at, entry);
-                *self = Entries::Several(entries);
-            }
-            (Err(at), Entries::Several(mut entries)) => {
-                entries.insert(at, entry);
-                *self = Entries::Several(entries);
-            }
-        }
-    }
-
-    fn remove(&mut self, bid: Option<u16>) {
-        let Ok(at) = self.place(bid) else { return };
-        *self = match std::mem::take(self) {
-            Entries::None | Entries::One(_) => Entries::None,
-            Entries::Several(mut entries) => {
-                entries.remove(at);
-                match entries.len() {
-                    1 => entries.pop().map_or(Entries::None, Entries::One),
-                    _ => Entries::Several(entries),
-                }
-            }
-        };
-    }
-}
-
 /// What few nodes have.
 #[derive(Debug, Default)]
 struct Rest {
@@ -211,8 +144,8 @@ impl Rest {
 /// What is known of one node.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    /// A plain binding is alone.
-    entries: Entries,
+    /// In the order of their Binding Identifiers; a plain binding is alone.
+    entries: Few<Entry>,
     /// What the tunnels of the last bindings carried.
     prefixes: Arc<[Ipv6Net]>,
     rest: Option<Box<Rest>>,
@@ -242,12 +175,16 @@ impl Node {
 
     /// Its bindings by Binding Identifier, whatever their state.
     pub fn entries(&self) -> &[Entry] {
-        self.entries.all()
+        self.entries.as_slice()
     }
 
     /// One of them.
     pub fn entry(&self, bid: Option<u16>) -> Option<&Entry> {
-        self.entries().get(self.entries.place(bid).ok()?)
+        self.entries().get(self.place(bid).ok()?)
+    }
+
+    fn place(&self, bid: Option<u16>) -> Result<usize, usize> {
+        self.entries().binary_search_by_key(&bid, |entry| entry.bid)
     }
 
     /// A binding for those who ask.
@@ -277,7 +214,11 @@ impl Node {
     /// Adds a binding, or puts it in the place of the one with its identifier. What a valid one says is then so for all.
     pub fn insert(&mut self, home_agent: Ipv6Addr, binding: &Binding) {
         self.change_rest(|rest| drop(rest.tested.remove(&binding.bid)));
-        self.entries.insert(Entry::new(home_agent, binding));
+        let entry = Entry::new(home_agent, binding);
+        match self.place(entry.bid) {
+            Ok(at) => self.entries.as_mut_slice()[at] = entry,
+            Err(at) => self.entries.insert(at, entry),
+        }
         if !binding.is_valid() {
             let rest = self.rest.get_or_insert_default();
             rest.tested.insert(binding.bid, binding.prefixes.clone());
@@ -287,7 +228,7 @@ impl Node {
         // RFC 5648 4.1 and 5.3: the number and the flags are common to all, and so are the prefixes (RFC 3963
         // 6.2: each Binding Update names them all).
         self.prefixes = binding.prefixes.clone();
-        for entry in self.entries.all_mut() {
+        for entry in self.entries.as_mut_slice() {
             entry.mobile_router = binding.mobile_router;
             entry.link_local = binding.link_local;
         }
@@ -298,7 +239,9 @@ impl Node {
 
     /// Removes a binding.
     pub fn remove(&mut self, bid: Option<u16>) {
-        self.entries.remove(bid);
+        if let Ok(at) = self.place(bid) {
+            self.entries.remove(at);
+        }
         self.change_rest(|rest| drop(rest.tested.remove(&bid)));
     }
 
@@ -314,8 +257,8 @@ impl Node {
 
     /// Notes that the renewal of a binding has been asked for.
     pub fn set_asked(&mut self, bid: Option<u16>) {
-        if let Ok(at) = self.entries.place(bid)
-            && let Some(entry) = self.entries.all_mut().get_mut(at)
+        if let Ok(at) = self.place(bid)
+            && let Some(entry) = self.entries.as_mut_slice().get_mut(at)
         {
             entry.is_asked = true;
         }
@@ -432,7 +375,7 @@ mod tests {
                 Endpoint::Udp(_) => binding.agent = "udp:198.51.100.1:4191".parse().expect("an end"),
             }
             node.insert(AGENT, &binding);
-            assert!(matches!(node.entries, Entries::One(_)) && node.rest.is_none());
+            assert!(node.entries.is_inline() && node.rest.is_none());
             assert!(!matches!(node.entries()[0].ends, Ends::Other(_)), "{care_of_address}");
         }
     }
@@ -474,7 +417,7 @@ mod tests {
         node.remove(Some(5));
         assert_eq!(bids(&node), [2, 9]);
         node.remove(Some(2));
-        assert!(bids(&node) == [9] && matches!(node.entries, Entries::One(_)));
+        assert!(bids(&node) == [9] && node.entries.is_inline());
         node.remove(Some(9));
         node.sequence = None;
         assert!(node.is_empty() && node.entry(Some(9)).is_none());
