@@ -18,7 +18,7 @@ const MAX_KEYS: usize = 4;
 /// `auth`: how Binding Updates and Acknowledgements are authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Auth {
-    /// Not at all. [`Config::warnings`] says so.
+    /// Not at all. [`warnings`](super::Config::warnings) says so.
     None,
     /// IPsec between home address and home agent (RFC 4877); an IKE daemon makes its security associations.
     Ipsec,
