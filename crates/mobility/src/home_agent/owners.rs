@@ -23,8 +23,11 @@ pub(super) struct Owners {
     /// In order.
     home_addresses: Box<[Ipv6Addr]>,
     /// The places of the home addresses, each where its hash leads or, where others are there already, next behind them.
-    /// A third of it is nobody's, so that no way is long.
+    /// A third of it is nobody's, so that no way is long. What a place leaves free of the number is of the hash: to tell that
+    /// an address is another one, it need not be looked at, which is far away in memory.
     index: Box<[u32]>,
+    /// The bits of the numbers in the index that are places.
+    places: u32,
     hasher: RandomState,
     /// By length, the longest first, the prefixes in order and with the places of the nodes to which they are given: one, if
     /// the configuration is in order.
@@ -53,26 +56,45 @@ impl Owners {
         let mut owners = Owners {
             home_addresses: nodes.iter().map(|node| node.home_address).collect(),
             index: vec![NOBODY; nodes.len() + nodes.len() / 2 + 1].into(),
+            // One more than there are nodes, so that none of them has all of these bits, as nobody has.
+            places: u32::try_from(nodes.len())
+                .unwrap_or(NOBODY)
+                .checked_ilog2()
+                .map_or(0, |bits| NOBODY >> (31 - bits)),
             prefixes: prefixes.collect(),
             hasher: RandomState::default(),
         };
         for (place, node) in (0..NOBODY).zip(nodes) {
             let (at, _) = owners.look_for(node.home_address);
+            let tag = owners.tag(owners.hash(node.home_address));
             if let Some(free) = owners.index.get_mut(at) {
-                *free = place;
+                *free = tag | place;
             }
         }
         owners
     }
 
+    fn hash(&self, address: Ipv6Addr) -> u64 {
+        self.hasher.hash_one(address.to_bits())
+    }
+
+    /// What the index has of a hash beside a place.
+    fn tag(&self, hash: u64) -> u32 {
+        hash as u32 & !self.places
+    }
+
     /// Where in the index an address is, or would be, and what is there.
     fn look_for(&self, address: Ipv6Addr) -> (usize, u32) {
-        let hash = self.hasher.hash_one(address.to_bits());
+        let hash = self.hash(address);
         // The upper half of the product: as even as the hash is.
         let mut at = ((u128::from(hash) * self.index.len() as u128) >> 64) as usize;
         loop {
-            let place = self.index.get(at).copied().unwrap_or(NOBODY);
-            if place == NOBODY || self.home_address(place) == Some(address) {
+            let there = self.index.get(at).copied().unwrap_or(NOBODY);
+            let place = there & self.places;
+            if there == NOBODY {
+                return (at, NOBODY);
+            }
+            if there & !self.places == self.tag(hash) && self.home_address(place) == Some(address) {
                 return (at, place);
             }
             at = if at + 1 < self.index.len() { at + 1 } else { 0 };
@@ -151,7 +173,7 @@ mod tests {
 
     #[test]
     fn each_home_address_has_its_place_and_no_other_address_has_one() {
-        for count in [0, 1, 2, 3, 1000] {
+        for count in [0, 1, 2, 3, 4, 255, 256, 1000] {
             let nodes: Vec<AuthorizedNode> =
                 (0..count).map(|number| node(Ipv6Addr::from_bits(number * 3), &[])).collect();
             let owners = Owners::of(&nodes);
