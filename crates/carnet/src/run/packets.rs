@@ -19,7 +19,7 @@ const BATCH: usize = 256;
 /// to be verified. More wait in their own queue of the tunnel device and keep nobody else from his turn.
 const CONTROL: [(Queue, usize); 2] = [(Queue::Known, BATCH), (Queue::Strangers, 32)];
 /// Control messages that come closer to each other than this are let gather for as long.
-const GATHER: Duration = Duration::from_millis(2);
+const GATHER: Duration = Duration::from_millis(4);
 /// Packets that wake the station more often than this are let gather, see [`Runner::packets`].
 const FREQUENT: Duration = Duration::from_micros(50);
 
@@ -209,14 +209,14 @@ mod tests {
         let mut gathering = Gathering::default();
         gathering.read(begin, 1, true);
         assert_eq!(gathering.until(), None, "one by itself");
-        gathering.read(begin + ms(1), 1, true);
-        assert_eq!(gathering.until(), Some(begin + ms(3)), "soon after another");
-        gathering.read(begin + ms(3), 4, true);
-        assert_eq!(gathering.until(), Some(begin + ms(5)), "several");
-        gathering.read(begin + ms(5), 256, false);
+        gathering.read(begin + ms(2), 1, true);
+        assert_eq!(gathering.until(), Some(begin + ms(6)), "soon after another");
+        gathering.read(begin + ms(6), 4, true);
+        assert_eq!(gathering.until(), Some(begin + ms(10)), "several");
+        gathering.read(begin + ms(10), 256, false);
         assert_eq!(gathering.until(), None, "there are more");
-        gathering.read(begin + ms(6), 0, true);
-        gathering.read(begin + ms(8), 1, true);
+        gathering.read(begin + ms(11), 0, true);
+        gathering.read(begin + ms(14), 1, true);
         assert_eq!(gathering.until(), None, "after a pause");
     }
 }

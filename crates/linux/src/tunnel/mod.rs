@@ -27,6 +27,7 @@
 //! (before Linux 5.1, or without the right to load BPF programs) there is one queue.
 
 pub(crate) mod coalescing;
+mod control;
 pub(crate) mod device;
 mod reader;
 pub(crate) mod segmentation;
@@ -44,12 +45,13 @@ use std::task::Poll;
 use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::readable::watch;
 
 use coalescing::Kinds;
+use control::Queues;
 use device::Abilities;
 pub use reader::TunnelReader;
 pub(crate) use steering::Known;
@@ -78,8 +80,8 @@ struct Device {
 /// The queues of control messages.
 #[derive(Debug)]
 struct Control {
-    known: AsyncFd<OwnedFd>,
-    strangers: AsyncFd<OwnedFd>,
+    /// That of the known, and that of the strangers.
+    queues: Queues<2>,
     steering: Arc<Steering>,
 }
 
@@ -105,47 +107,44 @@ impl TunnelIo {
     /// # Errors
     /// At once and every time when the device is gone.
     pub async fn readable(&self, control_from: Option<Instant>) -> io::Result<()> {
-        let ready = async |file: &AsyncFd<OwnedFd>| {
-            let guard = file.ready(READABLE).await?;
+        let first = async || {
+            let guard = self.0.file.ready(READABLE).await?;
             if guard.ready().is_error() { Err(io::Error::other(Error::tunnel_gone())) } else { Ok(()) }
         };
-        let Some(Control { known, strangers, .. }) = &self.0.control else {
-            return ready(&self.0.file).await;
+        let Some(Control { queues, .. }) = &self.0.control else {
+            return first().await;
         };
-        let later = async |file| {
-            if let Some(from) = control_from {
-                sleep_until(from).await;
-            }
-            ready(file).await
-        };
-        let mut first = pin!(ready(&self.0.file));
-        let (mut second, mut third) = (pin!(later(known)), pin!(later(strangers)));
+        let (mut first, mut others) = (pin!(first()), pin!(queues.readable(control_from)));
         poll_fn(|cx| match first.as_mut().poll(cx) {
-            Poll::Pending => match second.as_mut().poll(cx) {
-                Poll::Pending => third.as_mut().poll(cx),
-                ready => ready,
-            },
+            Poll::Pending => others.as_mut().poll(cx),
             ready => ready,
         })
         .await
     }
 
-    fn file(&self, queue: Queue) -> Option<&AsyncFd<OwnedFd>> {
-        let control = self.0.control.as_ref();
+    fn file(&self, queue: Queue) -> Option<&OwnedFd> {
+        let queues = self.0.control.as_ref().map(|control| &control.queues);
         match queue {
-            Queue::Forwarded => Some(&self.0.file),
-            Queue::Known => control.map(|it| &it.known),
-            Queue::Strangers => control.map(|it| &it.strangers),
+            Queue::Forwarded => Some(self.0.file.get_ref()),
+            Queue::Known => queues?.file(0),
+            Queue::Strangers => queues?.file(1),
         }
     }
 
     /// Reads whatever comes next in a queue, with its virtio header if the device has them.
     fn try_read(&self, queue: Queue, buffer: &mut [u8]) -> io::Result<usize> {
-        let file = self.file(queue).ok_or(io::ErrorKind::WouldBlock)?;
         let mut read = |fd: &OwnedFd| nix::unistd::read(fd, &mut *buffer).map_err(explain);
+        if queue != Queue::Forwarded {
+            let queues = self.0.control.as_ref().map(|control| &control.queues);
+            let is_quiet = queues.is_none_or(Queues::is_quiet);
+            let file = self.file(queue).filter(|_| !is_quiet);
+            return read(file.ok_or(io::ErrorKind::WouldBlock)?);
+        }
         // Not both at once: `try_io` knows no combinations.
-        match file.try_io(Interest::READABLE, &mut read) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => file.try_io(Interest::ERROR, read),
+        match self.0.file.try_io(Interest::READABLE, &mut read) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.0.file.try_io(Interest::ERROR, read)
+            }
             other => other,
         }
     }
@@ -154,7 +153,7 @@ impl TunnelIo {
     fn is_empty(&self, queue: Queue) -> bool {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         let Some(file) = self.file(queue) else { return true };
-        let mut asked = [PollFd::new(file.get_ref().as_fd(), PollFlags::POLLIN)];
+        let mut asked = [PollFd::new(file.as_fd(), PollFlags::POLLIN)];
         matches!(poll(&mut asked, PollTimeout::ZERO), Ok(0))
     }
 
@@ -175,15 +174,11 @@ impl TunnelIo {
 
     /// Creates the device, down, and says whom to tell which senders are known, where it is to know so many.
     pub(crate) fn create(senders: usize) -> Result<(TunnelIo, Option<Known>)> {
-        let watch =
-            |file| watch(file).map_err(|e| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), e));
+        let unwatched = |error| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), error);
         let (file, control, Abilities { has_header, kinds }) = match create_steered(senders) {
-            Ok((file, [known, strangers], abilities, steering)) => {
-                let control = Control {
-                    known: watch(known)?,
-                    strangers: watch(strangers)?,
-                    steering: Arc::new(steering),
-                };
+            Ok((file, others, abilities, steering)) => {
+                let queues = Queues::new(others).map_err(unwatched)?;
+                let control = Control { queues, steering: Arc::new(steering) };
                 (file, Some(control), abilities)
             }
             Err(why) => {
@@ -192,8 +187,9 @@ impl TunnelIo {
                 (file, None, abilities)
             }
         };
+        let file = watch(file).map_err(unwatched)?;
         let known = control.as_ref().map(|control| Known::new(Arc::clone(&control.steering)));
-        Ok((TunnelIo(Arc::new(Device { file: watch(file)?, control, has_header, kinds })), known))
+        Ok((TunnelIo(Arc::new(Device { file, control, has_header, kinds })), known))
     }
 }
 

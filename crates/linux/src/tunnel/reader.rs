@@ -127,6 +127,7 @@ impl TunnelReader {
     /// into their queue, and out of it.
     pub fn handled(&mut self) {
         let Some(control) = &self.io.0.control else { return };
+        control.queues.was_read();
         let now = steering::now();
         for (queue, progress) in &mut self.progress {
             if let Some(before) = progress.look(now, platform::QUEUE, || self.io.is_empty(*queue)) {
