@@ -40,7 +40,7 @@ help:
 	@echo 'make sim     the simulator: ns-3 with the station in every node (ns3/README.md)'
 	@echo 'make sim-smoke   a few runs that show that it works (2 minutes)'
 	@echo 'make sim-paper   the figures of "TCP over Geo-routing for High Mobility" (45 minutes on two cores)'
-	@echo 'make build   target/release/carnet and carnet-lab'
+	@echo 'make build   target/release/carnet, carnet-fleet and carnet-lab'
 	@echo 'make book    the pages as a book: out/book/html/index.html'
 	@echo 'make test-book  every command, config and link of the pages (part of make test)'
 	@echo 'make deb     a Debian package in out/deb'
@@ -60,7 +60,7 @@ figures: demo
 	target/release/carnet-lab figures $(OUT)/demo/results.json docs/figures
 
 build:
-	$(CARGO) build --release --bin carnet --bin carnet-lab
+	$(CARGO) build --release --bin carnet --bin carnet-fleet --bin carnet-lab
 
 # The dashboard in a browser, against real stations; pictures in out/web
 test-web:

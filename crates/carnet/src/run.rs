@@ -69,15 +69,19 @@ pub fn load(path: &Path) -> Result<Box<Config>, ConfigErrors> {
     with_secrets(|| Config::load(path).map(Box::new))
 }
 
+/// In the place of its directory, where another program keeps the state: nothing is forgotten.
+fn keep_state_in(config: &mut Config, store: Option<&Path>) {
+    if let Some(store) = store {
+        config.station.state_dir = store.parent().map(Path::to_owned);
+    }
+}
+
 /// Runs a station until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// When it cannot start, or the kernel's side breaks; whatever had been set up is removed before.
 pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
-    if let Some(store) = store {
-        // In its place: nothing is forgotten.
-        config.station.state_dir = store.parent().map(Path::to_owned);
-    }
+    keep_state_in(&mut config, store);
     for warning in config.warnings() {
         warn!("{warning}");
     }
@@ -271,7 +275,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                 Ok(())
             }
             _ = hangup.recv() => {
-                with_secrets(|| runner.reload(path));
+                with_secrets(|| runner.reload(path, store));
                 protected = runner.protected();
                 let wanted = settings::signals(&runner.config);
                 if wanted != sources {

@@ -286,6 +286,8 @@ fn the_examples_are_good() {
     let output = Command::new(env!("CARGO_BIN_EXE_carnet-fleet"))
         .arg("check")
         .arg(root.join("packaging/examples/fleet.toml"))
+        // It looks for the home agent's program there.
+        .env("PATH", Path::new(env!("CARGO_BIN_EXE_carnet")).parent().expect("a folder"))
         .output()
         .expect("carnet-fleet runs");
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "fleet.toml");

@@ -13,7 +13,7 @@ use crate::settings;
 
 impl Runner {
     /// Reads the config again and changes the difference; a config with errors changes nothing.
-    pub(super) fn reload(&mut self, path: &Path) {
+    pub(super) fn reload(&mut self, path: &Path, store: Option<&Path>) {
         let mut config = match Config::load(path).map(Box::new) {
             Ok(config) => config,
             Err(errors) => {
@@ -26,6 +26,7 @@ impl Runner {
                 return;
             }
         };
+        super::keep_state_in(&mut config, store);
         let sections = [
             ("[station]", config.station != self.config.station),
             ("[dataplane]", config.dataplane != self.config.dataplane),

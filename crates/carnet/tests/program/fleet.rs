@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::hosts::{Host, possible, seconds, wait_for, wait_until};
+use crate::keys::{BOTH, NEW, OLD};
 use crate::station::{PROGRAM, Station, carnet, with_path};
 use crate::testbed::{HOME_ADDRESS, Testbed};
 
@@ -289,6 +290,45 @@ fn a_member_that_stops_hands_its_seat_over() {
     assert!(log.contains("another member has the seat now"), "{log}");
 }
 
+/// The three steps of docs/operating.md: the home agent that works reads its config again, and the one that waits begins with it.
+#[test]
+fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
+    let Some(fleet) = Fleet::new() else { return };
+    let ([mut anna, bruno], router) = started(&fleet);
+    let config = fleet.bed.router_config().replace("'60s'", "'600s'");
+    let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
+    let renew = |auth: &str| {
+        let count = acknowledged();
+        router.reload(&config.replace(OLD, auth));
+        wait_until("the registration is renewed", seconds(20), || acknowledged() > count);
+    };
+    let change = |from: &str, to: &str| {
+        for (name, member) in NAMES.iter().zip([&anna, &bruno]) {
+            let file = fleet.bed.scratch.path(&format!("{name}.toml"));
+            let before = fs::read_to_string(&file).expect("a config file");
+            assert!(before.contains(from), "{before}");
+            fs::write(&file, before.replace(from, to)).expect("a config file");
+            kill(member.pid(), Signal::SIGHUP).expect("the member");
+        }
+    };
+    let echo = fleet.bed.echo(1000);
+    echo.flows();
+    let read_again = |count| anna.log().matches("the config was read again").count() == count;
+    change(OLD, BOTH);
+    wait_until("the new key is known beside the old one", seconds(10), || read_again(1));
+    renew(NEW);
+    change(BOTH, NEW);
+    wait_until("the old key is not known any more", seconds(10), || read_again(2));
+    renew(NEW);
+    let report = echo.stop();
+    assert_eq!(report.lost, 0, "{report:?}");
+
+    anna.terminate();
+    fleet.bed.core.ip("link set ha down");
+    assert!(bruno.has_the_router(), "{}", bruno.log());
+    renew(NEW);
+}
+
 /// One that waits for its records is told to end by somebody else than its keeper, who says nothing.
 #[test]
 fn a_home_agent_that_waits_ends_when_it_is_told_to() {
@@ -327,8 +367,12 @@ fn a_config_with_a_mistake_is_refused() {
         return;
     }
     let bed = Testbed::new();
-    let good =
-        "member = 'anna'\nstore = ['http://[::1]:2379']\nseat = 'north'\nconfig = 'x'\nmembers = ['anna']\n";
+    let agent = bed.scratch.path("north.toml");
+    fs::write(&agent, bed.agent_config()).expect("a config file");
+    let good = &format!(
+        "member = 'anna'\nstore = ['http://[::1]:2379']\nseat = 'north'\nconfig = 'north.toml'\nmembers = ['anna']\n\
+         program = '{PROGRAM}'\n"
+    );
     let file = bed.scratch.path("fleet.toml");
     let checked = |text: &str| {
         fs::write(&file, text).expect("a config file");
@@ -338,6 +382,8 @@ fn a_config_with_a_mistake_is_refused() {
     assert_eq!(checked(good), (Some(0), String::new()));
     for (from, to, said) in [
         ("http://[::1]:2379", "[::1]:2379", "expected https://HOST:PORT or http://HOST:PORT"),
+        ("http://[::1]:2379", "http://2001:db8:fe::1:2379", "an address of IPv6 in brackets"),
+        ("http://[::1]:2379", "http://:2379", "expected https://HOST:PORT or http://HOST:PORT"),
         ("members = ['anna']", "members = ['bruno']", "members: expected \"anna\""),
         ("members = ['anna']", "members = ['anna', 'anna']", "is there twice"),
         ("member = 'anna'", "member = 'an/na'", "expected letters"),
@@ -351,12 +397,27 @@ fn a_config_with_a_mistake_is_refused() {
         ),
         (
             "members = ['anna']",
-            "members = ['anna']\n[times]\nreach_ms = 50",
-            "expected a reach_ms of at least 100",
+            "members = ['anna']\ntimes = { reach_ms = 50 }",
+            "expected a reach_ms of at least 100, found 50",
         ),
-        ("members = ['anna']", "members = ['anna']\n[times]\nlease_ms = 100", "lease_ms of at least four"),
+        (
+            "members = ['anna']",
+            "members = ['anna']\ntimes = { lease_ms = 100 }",
+            "lease_ms of at least four of them, found 100 and 100",
+        ),
+        ("north.toml", "absent.toml", "absent.toml: cannot read"),
+        (PROGRAM, "/nowhere/carnet", "program: cannot run /nowhere/carnet"),
     ] {
         let (status, text) = checked(&good.replacen(from, to, 1));
         assert!(status == Some(2) && text.contains(said), "{to}: {status:?} {text}");
+    }
+    // The home agent's config as well.
+    for (text, said) in [
+        (bed.agent_config().replace("0c0d0e0f", ""), "north.toml:"),
+        (bed.router_config(), "config: expected [home_agent] in "),
+    ] {
+        fs::write(&agent, text).expect("a config file");
+        let (status, text) = checked(good);
+        assert!(status == Some(2) && text.contains(said), "{status:?} {text}");
     }
 }

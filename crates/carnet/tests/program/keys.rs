@@ -7,10 +7,10 @@ use crate::hosts::{assert_same, possible, seconds, wait_until};
 use crate::station::Station;
 use crate::testbed::{CARE_OF, Testbed};
 
-const OLD: &str = "auth = { spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
-const BOTH: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a5968778695a4b3c2d1e0f', \
+pub(crate) const OLD: &str = "auth = { spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
+pub(crate) const BOTH: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a5968778695a4b3c2d1e0f', \
                     former = [{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }] }";
-const NEW: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a5968778695a4b3c2d1e0f' }";
+pub(crate) const NEW: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a5968778695a4b3c2d1e0f' }";
 
 /// The three steps of docs/operating.md, there and back again.
 #[test]

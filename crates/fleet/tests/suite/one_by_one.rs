@@ -227,6 +227,27 @@ fn a_gateway_that_is_down_for_all_moves_nothing() {
     }
 }
 
+/// Who looks at a carrier notices at once, who asks a neighbour after up to five quarters of `reach_ms`; `doubt` is two of them
+/// (`carnet-fleet`).
+#[test]
+fn a_gateway_that_others_miss_later_moves_nothing() {
+    for seed in 0..40 {
+        let mut world = World::new(seed, |config| {
+            usual(config);
+            config.doubt = Duration::from_secs(2);
+        });
+        world.until(MINUTE, |world| world.working() == [0]).expect("somebody has the seat");
+        for late in [250, 700, 1250].map(Duration::from_millis) {
+            let outage = Duration::from_secs(20);
+            world.unlink(0, outage);
+            world.run(late);
+            (1..3).for_each(|member| world.unlink(member, outage - late));
+            world.run(outage + Duration::from_secs(10));
+            assert_eq!((world.working(), world.takeovers), (vec![0], 1), "seed {seed}, {late:?}");
+        }
+    }
+}
+
 #[test]
 fn of_members_that_are_all_cut_off_one_takes_the_seat() {
     for seed in 0..10 {

@@ -63,15 +63,24 @@ impl HomeAgent {
                 Err(reason)
             }
             Verdict::Reject { status, reason, sequence, timestamp, statuses } => {
-                let limits = self.limits.entry(home_address).or_default();
-                let allowed = if reason == MobilityDrop::AuthenticationFailed {
-                    if !request.comes_from_signed_address() {
-                        self.ignored(now, &request, octets, reason);
-                        return Err(reason);
-                    }
-                    limits.unauthentic.allow(now)
-                } else if node.authentication.authenticates() {
-                    limits.refused.allow(now)
+                let from_signed = request.comes_from_signed_address();
+                let is_authentic = node.authentication.authenticates();
+                if reason == MobilityDrop::AuthenticationFailed && !from_signed {
+                    self.ignored(now, &request, octets, reason);
+                    return Err(reason);
+                }
+                // What may have been recorded takes nothing of the share: it is from elsewhere, or old.
+                if is_authentic && from_signed && reason == MobilityDrop::Refused {
+                    self.shares.take(now, home_address);
+                }
+                let allowed = if is_authentic || reason == MobilityDrop::AuthenticationFailed {
+                    let limits = self.limits.entry(home_address).or_default();
+                    let limit = match reason {
+                        MobilityDrop::AuthenticationFailed => &mut limits.unauthentic,
+                        _ if from_signed => &mut limits.refused,
+                        _ => &mut limits.refused_elsewhere,
+                    };
+                    limit.allow(now)
                 } else {
                     self.strangers.allow(now)
                 };

@@ -25,6 +25,9 @@ const MAX_HEARTBEATS: u32 = 10_000;
 pub(super) struct Limits {
     /// Authentic ones, which anybody may have recorded (RFC 6275 12, `MAX_UPDATE_RATE`).
     pub refused: RateLimiter,
+    /// The same of those that come from elsewhere than from the address that was signed: whoever plays a recording from where
+    /// he is takes nothing of what its node is told.
+    pub refused_elsewhere: RateLimiter,
     /// Status 146. RFC 4285 5.1.1 wants it sent, and signed; but it is a signed message that a stranger has
     /// ordered, so it is seldom and goes to the care-of address in question only.
     pub unauthentic: RateLimiter,
@@ -38,6 +41,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             refused: RateLimiter::new(MAX_REFUSALS, Duration::from_secs(1) / MAX_REFUSALS),
+            refused_elsewhere: RateLimiter::new(MAX_REFUSALS, Duration::from_secs(1) / MAX_REFUSALS),
             unauthentic: RateLimiter::new(1, AUTHENTICATION_FAILED_INTERVAL),
             heartbeats: RateLimiter::new(MAX_HEARTBEATS, Duration::from_secs(1) / MAX_HEARTBEATS),
             prefixes: RateLimiter::new(3, Duration::from_secs(1)),

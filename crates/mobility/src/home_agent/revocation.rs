@@ -111,14 +111,14 @@ impl HomeAgent {
             return Err(MobilityDrop::UnknownType);
         };
         let home_address = message.pseudo_source();
-        if let Some(node) = self.config.node(home_address) {
-            node.authentication.admit(message.protected)?;
-            node.authentication.verify(octets, message.source, home_address)?;
-        }
-        // RFC 5846 6.2.2: one that answers nothing outstanding is "silently discard"ed.
+        // RFC 5846 6.2.2: one that answers nothing outstanding is "silently discard"ed; before anything is calculated for it.
         let asked = self.revocations.get(&home_address).ok_or(MobilityDrop::Unexpected)?;
         if asked.sequence != revocation.sequence {
             return Err(MobilityDrop::Unexpected);
+        }
+        if let Some(node) = self.config.node(home_address) {
+            node.authentication.admit(message.protected)?;
+            node.authentication.verify(octets, message.source, home_address)?;
         }
         let reason = match status {
             revocation_status::SUCCESS | revocation_status::PARTIAL_SUCCESS => "revoked".to_string(),

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 
 use carnet_mobility::{Authentication, MobilityDrop, SecurityAssociation};
+use carnet_wire::mobility::revocation::revocation_status;
+use carnet_wire::mobility::{Builder, RevocationFlags, RevocationKind};
 
 use crate::agent::{Agent, authenticated, config, node};
 use crate::craft::*;
@@ -146,4 +148,73 @@ fn a_source_that_floods_is_limited_before_its_messages_are_verified() {
     // Its share comes back by itself.
     agent.wait(0.01);
     agent.accept(&genuine);
+}
+
+/// Authentic ones that are refused cost as much to look into.
+#[test]
+fn refused_updates_of_a_node_are_within_its_share() {
+    let mut agent = Agent::new(authenticated());
+    agent.accept(&Update::explicit(1).signed());
+    let foreign = Update::explicit(2).prefix("2001:db8:ffff::/64").signed();
+    let (mut refused, mut answers) = (0, 0);
+    for _ in 0..20_000 {
+        answers += agent.send(&foreign).len();
+        match agent.dropped {
+            Some(MobilityDrop::Share) => {}
+            other => {
+                refused += 1;
+                assert!(
+                    matches!(other, Some(MobilityDrop::Refused | MobilityDrop::RateLimited)),
+                    "{other:?}"
+                );
+            }
+        }
+        agent.wait(0.0001);
+    }
+    assert!((16..=16 + 2 * 8 + 1).contains(&refused), "{refused} of 20,000 in two seconds");
+    assert!(answers > 0);
+    // What somebody has recorded of it, played from elsewhere, takes nothing.
+    agent.wait(10.0);
+    let recorded = Update { source: addr("2001:db8:bad::1"), ..foreign.alternate(CARE_OF).signed() };
+    for _ in 0..100 {
+        agent.send(&recorded);
+        assert_ne!(agent.dropped, Some(MobilityDrop::Share));
+    }
+    agent.accept(&Update::explicit(3).signed());
+}
+
+/// A node that has lost its number is told so, whoever plays its messages from where he is.
+#[test]
+fn a_recording_does_not_use_up_what_its_node_is_told() {
+    let mut agent = Agent::new(authenticated());
+    for sequence in [1000, 1001] {
+        agent.accept(&Update::explicit(sequence).alternate(CARE_OF).signed());
+    }
+    let recorded = Update::explicit(1000).alternate(CARE_OF).signed();
+    let played = Update { source: addr("2001:db8:bad::1"), ..recorded }.packet();
+    let (mut to_node, mut elsewhere) = (0, 0);
+    for number in 0..30_000 {
+        elsewhere += agent.receive(&played).len();
+        if number % 600 == 300 {
+            let lost = Update::explicit(3).alternate(OTHER_CARE_OF).from(OTHER_CARE_OF);
+            to_node += agent.send(&lost.signed()).len();
+        }
+        agent.wait(1.0 / 300.0);
+    }
+    assert_eq!(to_node, 50, "every two seconds");
+    assert!((100..=400).contains(&elsewhere), "{elsewhere} in 100 seconds");
+}
+
+/// Nothing is calculated for what answers no question.
+#[test]
+fn an_acknowledgement_of_no_revocation_is_not_verified() {
+    let mut agent = Agent::new(authenticated());
+    let wrong = SecurityAssociation { key: [9; 16].into(), ..association() };
+    let kind = RevocationKind::Acknowledgement { status: revocation_status::SUCCESS };
+    let mut header = Builder::binding_revocation(kind, 7, RevocationFlags::default())
+        .option(&wrong.blank_option())
+        .finish();
+    wrong.sign(&mut header, addr("2001:db8:bad::1"), addr(HOME));
+    agent.receive(&Update::explicit(0).from("2001:db8:bad::1").around(&mut header));
+    assert_eq!(agent.dropped, Some(MobilityDrop::Unexpected));
 }

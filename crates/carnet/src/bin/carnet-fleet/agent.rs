@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use carnet_fleet::Change;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixDatagram, UnixListener};
@@ -48,11 +50,20 @@ pub struct Recipe {
     pub name: String,
 }
 
+/// What it is told.
+#[derive(Debug)]
+enum Told {
+    /// Its oldest commit is stored.
+    Written,
+    /// Its config is to be read again.
+    Reload,
+}
+
 /// A process that runs, or is about to.
 #[derive(Debug)]
 pub struct Agent {
     begin: Option<Sender<BTreeMap<String, String>>>,
-    written: UnboundedSender<()>,
+    tell: UnboundedSender<Told>,
     /// What it says.
     pub news: UnboundedReceiver<News>,
 }
@@ -61,14 +72,14 @@ impl Agent {
     /// Starts one that waits.
     pub fn start(recipe: Recipe) -> Agent {
         let (begin, begun) = channel(1);
-        let (written, told) = unbounded_channel();
-        let (tell, news) = unbounded_channel();
+        let (tell, told) = unbounded_channel();
+        let (say, news) = unbounded_channel();
         tokio::spawn(async move {
-            let ended = live(recipe, begun, told, &tell).await;
+            let ended = live(recipe, begun, told, &say).await;
             let (why, told) = ended.unwrap_or_else(|error| (format!("{error:#}"), false));
-            let _ = tell.send(News::Ended(why, told));
+            let _ = say.send(News::Ended(why, told));
         });
-        Agent { begin: Some(begin), written, news }
+        Agent { begin: Some(begin), tell, news }
     }
 
     /// Gives it its records: from now on it is the home agent. To be done once.
@@ -85,7 +96,12 @@ impl Agent {
 
     /// Tells it that its oldest commit is stored.
     pub fn written(&self) {
-        let _ = self.written.send(());
+        let _ = self.tell.send(Told::Written);
+    }
+
+    /// Tells it to read its config again; one that waits does so when it begins.
+    pub fn reload(&self) {
+        let _ = self.tell.send(Told::Reload);
     }
 }
 
@@ -93,8 +109,8 @@ impl Agent {
 async fn live(
     recipe: Recipe,
     mut begun: Receiver<BTreeMap<String, String>>,
-    mut told: UnboundedReceiver<()>,
-    tell: &UnboundedSender<News>,
+    mut told: UnboundedReceiver<Told>,
+    say: &UnboundedSender<News>,
 ) -> anyhow::Result<(String, bool)> {
     let [store, ready] =
         ["store", "ready"].map(|kind| recipe.directory.join(format!("{}.{kind}", recipe.name)));
@@ -111,8 +127,8 @@ async fn live(
         .spawn()
         .with_context(|| format!("cannot start {}", recipe.program.display()))?;
     let (mut commits, mut taken) = (0_u64, None::<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>);
-    // Records for which it is not there yet.
-    let mut early = None;
+    // Records for which it is not there yet, and a signal: before it listens to that, it would end by it.
+    let (mut early, mut early_reload) = (None, false);
     let mut notice = [0; 256];
     loop {
         tokio::select! {
@@ -127,7 +143,7 @@ async fn live(
             },
             Ok(length) = readiness.recv(&mut notice) => {
                 if notice[..length].split(|octet| *octet == b'\n').any(|line| line == b"READY=1") {
-                    let _ = tell.send(News::Working);
+                    let _ = say.send(News::Working);
                 }
             }
             Ok((stream, _)) = listener.accept(), if taken.is_none() => {
@@ -136,6 +152,9 @@ async fn live(
                     give(&mut write, &records).await?;
                 }
                 taken = Some((BufReader::new(read).lines(), write));
+                if std::mem::take(&mut early_reload) {
+                    reload(&child);
+                }
             }
             line = next_line(&mut taken) => {
                 // Its end comes as that of the process.
@@ -145,14 +164,24 @@ async fn live(
                 };
                 let changes: Vec<Change> = serde_json::from_str(&line).context("what it commits is no JSON of ours")?;
                 commits += 1;
-                let _ = tell.send(News::Commit(commits, changes));
+                let _ = say.send(News::Commit(commits, changes));
             }
-            Some(()) = told.recv() => {
-                if let Some((_, stream)) = &mut taken {
+            Some(told) = told.recv() => match (told, &mut taken) {
+                (Told::Written, Some((_, stream))) => {
                     let _ = stream.write_all(b"\n").await;
                 }
-            }
+                (Told::Written, None) => {}
+                (Told::Reload, Some(_)) => reload(&child),
+                (Told::Reload, None) => early_reload = true,
+            },
         }
+    }
+}
+
+/// A process that has ended hears nothing.
+fn reload(child: &Child) {
+    if let Some(process) = child.id().and_then(|id| i32::try_from(id).ok()) {
+        let _ = kill(Pid::from_raw(process), Signal::SIGHUP);
     }
 }
 

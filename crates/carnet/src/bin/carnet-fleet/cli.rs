@@ -14,7 +14,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Keep the seat of a config until SIGTERM or SIGINT; then others get it.
+    /// Keep the seat of a config until SIGTERM or SIGINT; then others get it. SIGHUP: the home agent reads its own config again.
     Run {
         /// The config file; docs/fleet.md describes it.
         #[arg(long, value_name = "FILE")]
@@ -23,9 +23,13 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILTER")]
         log: Option<String>,
     },
-    /// Look for mistakes in a config file: exits 0 when there are none, else 2.
+    /// Look for mistakes in a config file, and in the home agent's that it names: exits 0 when there are none, else 2.
     Check {
         /// The config file.
-        config: PathBuf,
+        #[arg(value_name = "FILE", required_unless_present = "named")]
+        config: Option<PathBuf>,
+        /// The same, as for the other commands.
+        #[arg(long = "config", value_name = "FILE", conflicts_with = "config")]
+        named: Option<PathBuf>,
     },
 }

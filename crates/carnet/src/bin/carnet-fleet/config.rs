@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -109,8 +110,10 @@ fn place(text: &str) -> Option<(&'static str, &str)> {
     let (scheme, rest) = [ENCRYPTED, CLEAR]
         .into_iter()
         .find_map(|scheme| Some((scheme, text.strip_prefix(scheme)?.trim_end_matches('/'))))?;
-    let (_, port) = rest.rsplit_once(':')?;
-    port.parse::<u16>().is_ok().then_some((scheme, rest))
+    let (host, port) = rest.rsplit_once(':')?;
+    // An address of IPv6 without brackets would lose its end as the port.
+    let is_host = !host.is_empty() && (!host.contains(':') || host.starts_with('[') && host.ends_with(']'));
+    (is_host && port.parse::<u16>().is_ok()).then_some((scheme, rest))
 }
 
 /// What a server's certificate has to be for.
@@ -166,11 +169,42 @@ impl Config {
                 "reach: expected unicast addresses of IPv6, link-local ones with an interface (fe80::1%eth0), found {text:?}"
             );
         }
-        ensure!(self.silence() >= Duration::from_millis(100), "times: expected a reach_ms of at least 100");
+        ensure!(
+            self.silence() >= Duration::from_millis(100),
+            "times: expected a reach_ms of at least 100, found {}",
+            self.silence().as_millis()
+        );
         let times = self.seat();
         ensure!(
             times.beat >= Duration::from_millis(10) && times.lease >= times.beat * 4,
-            "times: expected a beat_ms of at least 10, and a lease_ms of at least four of them"
+            "times: expected a beat_ms of at least 10, and a lease_ms of at least four of them, found {} and {}",
+            times.beat.as_millis(),
+            times.lease.as_millis()
+        );
+        Ok(())
+    }
+
+    /// Looks for mistakes in the home agent's config, with the program that is to run by it.
+    ///
+    /// # Errors
+    /// What is wrong in it.
+    pub fn check_agent(&self) -> anyhow::Result<()> {
+        let program = self.program.display();
+        let checked = Command::new(&self.program).args(["check", "--config"]).arg(&self.config).output();
+        let checked = checked.with_context(|| format!("program: cannot run {program}"))?;
+        // What it warns of is said when it runs; that it has no state_dir is right here.
+        ensure!(
+            checked.status.success(),
+            "config: expected the config of a home agent, found mistakes\n{}",
+            String::from_utf8_lossy(&checked.stderr).trim_end()
+        );
+        let text = fs::read_to_string(&self.config)
+            .with_context(|| format!("config: cannot read {}", self.config.display()))?;
+        let table: toml::Table = toml::from_str(&text).context("config")?;
+        ensure!(
+            table.contains_key("home_agent"),
+            "config: expected [home_agent] in {}, found none",
+            self.config.display()
         );
         Ok(())
     }
@@ -185,7 +219,9 @@ impl Config {
         let mut places = Vec::new();
         for text in &self.store {
             let (scheme, place) = place(text).with_context(|| {
-                format!("store: expected https://HOST:PORT or http://HOST:PORT, found {text:?}")
+                format!(
+                    "store: expected https://HOST:PORT or http://HOST:PORT, with an address of IPv6 in brackets, found {text:?}"
+                )
             })?;
             let same = (scheme == ENCRYPTED) == encrypted;
             ensure!(same, "store: expected all servers with https:// or none, found {first:?} and {text:?}");
@@ -222,8 +258,11 @@ impl Config {
         set(&mut seat.lease, self.times.lease_ms);
         set(&mut seat.patience, self.times.patience_ms);
         set(&mut seat.settled, self.times.settled_ms);
-        // Members miss the same neighbour within the time between two questions, which is a quarter of that.
-        seat.doubt = seat.doubt.max(self.silence() / 2);
+        // A carrier is missed at once, a neighbour after up to five questions, of which four are asked in that time: so much
+        // later may others notice what has happened to all, and then have to say it.
+        if !self.reach.is_empty() {
+            seat.doubt = seat.doubt.max(self.silence() * 2);
+        }
         seat.margin = seat.margin.min(seat.lease / 4);
         seat
     }

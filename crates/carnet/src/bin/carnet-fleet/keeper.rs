@@ -116,7 +116,8 @@ impl Keeper {
     }
 
     /// Until it is told to end; then gives the seat up first, and returns when there is no process any more.
-    pub async fn run(mut self, mut end: watch::Receiver<bool>) {
+    /// Whatever `reload` says is for the home agent.
+    pub async fn run(mut self, mut end: watch::Receiver<bool>, mut reload: UnboundedReceiver<()>) {
         let mut ending = false;
         self.hear_links();
         loop {
@@ -140,12 +141,21 @@ impl Keeper {
                     self.seat.handle_timeout(self.now());
                     self.prepare();
                 }
+                Some(()) = reload.recv() => self.reload(),
                 _ = end.changed(), if !ending => {
                     ending = true;
                     let now = self.now();
                     self.seat.retire(now);
                 }
             }
+        }
+    }
+
+    /// Has the home agent read its config again, whether it waits or works; one that is to be started reads it anyhow.
+    fn reload(&self) {
+        info!("seat {}: the home agent's config is read again", self.name);
+        if let Process::Runs(agent) | Process::Waits(agent) = &self.process {
+            agent.reload();
         }
     }
 

@@ -28,6 +28,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tracing::info;
@@ -47,7 +48,10 @@ fn main() -> ExitCode {
         code
     };
     let loaded = match Cli::parse().command {
-        Command::Check { config } => Config::load(&config).map(|_| None),
+        Command::Check { config, named } => match config.or(named) {
+            Some(config) => Config::load(&config).and_then(|config| config.check_agent()).map(|()| None),
+            None => Ok(None),
+        },
         Command::Run { config, log } => {
             Config::load(&config).and_then(|config| log::start(log.as_deref()).map(|()| Some(config)))
         }
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
 async fn run(config: Config) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let directory = &config.directory;
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let servers = config.servers()?;
@@ -82,11 +87,17 @@ async fn run(config: Config) -> anyhow::Result<()> {
     };
     let links = config.links().begin().await.context("cannot look at the links (links, reach)")?;
     let keeper = Keeper::new(config.seat.clone(), config.seat(), random()?, place, recipe, links);
-    let keeper = tokio::spawn(keeper.run(ending));
+    let (reload, reloads) = unbounded_channel();
+    let keeper = tokio::spawn(keeper.run(ending, reloads));
     info!("member {} is up, for the seat {}", config.member, config.seat);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    loop {
+        tokio::select! {
+            _ = hangup.recv() => {
+                let _ = reload.send(());
+            }
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
     }
     info!("member {} stops, and gives its seat to others", config.member);
     let _ = end.send(true);

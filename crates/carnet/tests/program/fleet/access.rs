@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::{FLEET, Fleet, PATIENT, started};
 use crate::hosts::{Host, Scratch, seconds, wait_for, wait_until};
+use crate::station::PROGRAM;
 
 /// A port of etcd for its administrator alone: on the loopback interface of its machine, without TLS.
 const ADMINISTRATOR: u16 = 2381;
@@ -256,13 +257,15 @@ fn a_config_of_access_with_a_mistake_is_refused() {
     let file = folder.join("fleet.toml");
     let checked = |text: &str| {
         fs::write(&file, text).expect("a config file");
-        let output = Command::new(FLEET).arg("check").arg(&file).output().expect("the program");
+        let output =
+            Command::new(FLEET).args(["check", "--config"]).arg(&file).output().expect("the program");
         (output.status.code(), String::from_utf8(output.stderr).expect("text"))
     };
     let good = format!(
         "member = 'anna'\nstore = ['https://[2001:db8::1]:2379', 'https://192.0.2.1:2379', 'https://etcd.example:2379/']\n\
-         seat = 'north'\nconfig = 'x'\nmembers = ['anna']\n{ACCESS}"
+         seat = 'north'\nconfig = 'north.toml'\nmembers = ['anna']\nprogram = '{PROGRAM}'\n{ACCESS}"
     );
+    public("north.toml", include_str!("../../../../../packaging/examples/north.toml"));
     assert_eq!(checked(&good), (Some(0), String::new()));
     let only_ca = &good[..good.find("certificate =").expect("there")];
     assert_eq!(checked(only_ca), (Some(0), String::new()));

@@ -65,6 +65,14 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
     for round in 0..effort.kills {
         let machine = round % MACHINES.len();
         let on = machines.on(machine);
+        // On a machine that is too busy a member may have been taken for dead, and its seat is on its way back: what it would
+        // lose by a death then says nothing.
+        let at_home: Vec<Vec<usize>> =
+            (0..machines.seats).map(|seat| machines.on(seat % MACHINES.len())).collect();
+        let settled = all.until(monotonic() + 30 * SECOND, |all| {
+            at_home.iter().enumerate().all(|(seat, on)| all.flows(seat).all(|flow| on.contains(&flow.member)))
+        })?;
+        ensure!(settled, "a seat is not with the member that is to have it first");
         all.watch();
         all.pass(chance.between(300, 800) * MILLISECOND)?;
         let affected: Vec<usize> = (0..machines.seats)
