@@ -299,7 +299,7 @@ const SCHEDULES: u64 = match option_env!("CARNET_SCHEDULES") {
         Ok(number) => number,
         Err(_) => panic!("CARNET_SCHEDULES is no number"),
     },
-    None => 100,
+    None => 60,
 };
 
 #[test]
