@@ -15,10 +15,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::readable::{Owner, watch};
 
-/// Some queues that are heard of together, or not at all for a while.
+/// Both queues, that of the known and that of the strangers: they are heard of together, or not at all for a while.
 #[derive(Debug)]
-pub(super) struct Queues<const N: usize> {
-    files: [OwnedFd; N],
+pub(super) struct Queues {
+    files: [OwnedFd; 2],
     /// Has news as long as there is something to read.
     news: AsyncFd<News>,
     /// It is told of what comes.
@@ -46,9 +46,9 @@ impl News {
     }
 }
 
-impl<const N: usize> Queues<N> {
+impl Queues {
     /// Listens to these.
-    pub(super) fn new(files: [OwnedFd; N]) -> io::Result<Self> {
+    pub(super) fn new(files: [OwnedFd; 2]) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         for file in &files {
             epoll.add(file, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
@@ -56,8 +56,14 @@ impl<const N: usize> Queues<N> {
         Ok(Queues { files, news: watch(News(epoll))?, listens: AtomicBool::new(true) })
     }
 
-    pub(super) fn file(&self, number: usize) -> Option<&OwnedFd> {
-        self.files.get(number)
+    pub(super) fn known(&self) -> &OwnedFd {
+        let [known, _] = &self.files;
+        known
+    }
+
+    pub(super) fn strangers(&self) -> &OwnedFd {
+        let [_, strangers] = &self.files;
+        strangers
     }
 
     /// Waits until there may be something to read, and is not woken before `from` by anything that comes. Safe to cancel.
@@ -109,19 +115,19 @@ mod tests {
     const SOON: Duration = Duration::from_millis(20);
 
     /// Two queues, and what writes into them.
-    fn queues() -> (Queues<2>, [File; 2]) {
+    fn queues() -> (Queues, [File; 2]) {
         let pipes = [(); 2].map(|()| nix::unistd::pipe().expect("a pipe"));
         let [(first, to_first), (second, to_second)] = pipes;
         (Queues::new([first, second]).expect("an epoll"), [to_first.into(), to_second.into()])
     }
 
-    fn read(queues: &Queues<2>, number: usize) {
-        let mut file = File::from(queues.file(number).expect("a queue").try_clone().expect("a copy"));
+    fn read(queues: &Queues, number: usize) {
+        let mut file = File::from(queues.files[number].try_clone().expect("a copy"));
         file.read_exact(&mut [0]).expect("an octet");
         queues.was_read();
     }
 
-    async fn is_readable(queues: &Queues<2>) -> bool {
+    async fn is_readable(queues: &Queues) -> bool {
         tokio::time::timeout(SOON, queues.readable(None)).await.is_ok()
     }
 

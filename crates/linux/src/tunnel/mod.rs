@@ -80,8 +80,7 @@ struct Device {
 /// The queues of control messages.
 #[derive(Debug)]
 struct Control {
-    /// That of the known, and that of the strangers.
-    queues: Queues<2>,
+    queues: Queues,
     steering: Arc<Steering>,
 }
 
@@ -111,9 +110,7 @@ impl TunnelIo {
             let guard = self.0.file.ready(READABLE).await?;
             if guard.ready().is_error() { Err(io::Error::other(Error::tunnel_gone())) } else { Ok(()) }
         };
-        let Some(Control { queues, .. }) = &self.0.control else {
-            return first().await;
-        };
+        let Some(queues) = self.queues() else { return first().await };
         let (mut first, mut others) = (pin!(first()), pin!(queues.readable(control_from)));
         poll_fn(|cx| match first.as_mut().poll(cx) {
             Poll::Pending => others.as_mut().poll(cx),
@@ -122,12 +119,15 @@ impl TunnelIo {
         .await
     }
 
+    fn queues(&self) -> Option<&Queues> {
+        self.0.control.as_ref().map(|control| &control.queues)
+    }
+
     fn file(&self, queue: Queue) -> Option<&OwnedFd> {
-        let queues = self.0.control.as_ref().map(|control| &control.queues);
         match queue {
             Queue::Forwarded => Some(self.0.file.get_ref()),
-            Queue::Known => queues?.file(0),
-            Queue::Strangers => queues?.file(1),
+            Queue::Known => self.queues().map(Queues::known),
+            Queue::Strangers => self.queues().map(Queues::strangers),
         }
     }
 
@@ -135,9 +135,7 @@ impl TunnelIo {
     fn try_read(&self, queue: Queue, buffer: &mut [u8]) -> io::Result<usize> {
         let mut read = |fd: &OwnedFd| nix::unistd::read(fd, &mut *buffer).map_err(explain);
         if queue != Queue::Forwarded {
-            let queues = self.0.control.as_ref().map(|control| &control.queues);
-            let is_quiet = queues.is_none_or(Queues::is_quiet);
-            let file = self.file(queue).filter(|_| !is_quiet);
+            let file = self.file(queue).filter(|_| !self.queues().is_some_and(Queues::is_quiet));
             return read(file.ok_or(io::ErrorKind::WouldBlock)?);
         }
         // Not both at once: `try_io` knows no combinations.

@@ -39,9 +39,10 @@ pub(super) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
+        let refusals = || RateLimiter::new(MAX_REFUSALS, Duration::from_secs(1) / MAX_REFUSALS);
         Limits {
-            refused: RateLimiter::new(MAX_REFUSALS, Duration::from_secs(1) / MAX_REFUSALS),
-            refused_elsewhere: RateLimiter::new(MAX_REFUSALS, Duration::from_secs(1) / MAX_REFUSALS),
+            refused: refusals(),
+            refused_elsewhere: refusals(),
             unauthentic: RateLimiter::new(1, AUTHENTICATION_FAILED_INTERVAL),
             heartbeats: RateLimiter::new(MAX_HEARTBEATS, Duration::from_secs(1) / MAX_HEARTBEATS),
             prefixes: RateLimiter::new(3, Duration::from_secs(1)),

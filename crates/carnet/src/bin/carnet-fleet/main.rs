@@ -48,10 +48,11 @@ fn main() -> ExitCode {
         code
     };
     let loaded = match Cli::parse().command {
-        Command::Check { config, named } => match config.or(named) {
-            Some(config) => Config::load(&config).and_then(|config| config.check_agent()).map(|()| None),
-            None => Ok(None),
-        },
+        Command::Check { config, named } => {
+            // One of them is there: the command line was refused otherwise.
+            let file = config.or(named).unwrap_or_default();
+            Config::load(&file).and_then(|config| config.check_agent()).map(|()| None)
+        }
         Command::Run { config, log } => {
             Config::load(&config).and_then(|config| log::start(log.as_deref()).map(|()| Some(config)))
         }
