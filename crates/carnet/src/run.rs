@@ -498,10 +498,13 @@ impl Runner {
             outputs: Vec::new(),
             refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
         };
-        // How often the home agent has begun without bindings; and nothing of nodes that it serves no more.
+        // How often the home agent has begun without bindings; and nothing of nodes of which there is nothing now. Without
+        // a home agent that is for the next one to say.
         runner.persist(Kept::Own);
         for home_address in known {
-            if runner.station.stored_node(header.time, header.wall, home_address).is_none() {
+            if runner.station.home_agent().is_some()
+                && runner.station.stored_node(header.time, header.wall, home_address).is_none()
+            {
                 runner.persist(Kept::Node(home_address));
             }
         }

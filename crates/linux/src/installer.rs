@@ -178,14 +178,19 @@ impl Installer {
         let names: BTreeMap<u32, String> =
             map_of(self.requests.links()?.into_iter().map(|link| (link.index, link.name)));
         let recorded = std::mem::take(&mut self.undo.record.addresses);
-        for AddressInfo { index, address, ours } in left {
-            let Some(interface) = names.get(&index) else { continue };
-            let is_recorded = recorded.iter().any(|r| {
-                (r.index, &r.interface, r.address, r.prefix_length)
-                    == (index, interface, address.address, address.prefix_length)
-            });
-            if ours || is_recorded {
-                self.requests.delete_address(index, interface, address.address, address.prefix_length)?;
+        // One that was recorded may have been replaced by somebody else's since.
+        let has_marks = AddressInfo::have_marks(&left);
+        for known in left {
+            let AddressInfo { index, address, .. } = &known;
+            let Some(interface) = names.get(index) else { continue };
+            let is_recorded = || {
+                recorded.iter().any(|r| {
+                    (r.index, &r.interface, r.address, r.prefix_length)
+                        == (*index, interface, address.address, address.prefix_length)
+                })
+            };
+            if known.is_ours() || !has_marks && is_recorded() {
+                self.requests.delete_address(*index, interface, address.address, address.prefix_length)?;
             }
         }
         let settings = self.undo.record.settings.clone();
@@ -250,18 +255,17 @@ impl Installer {
     fn forget(&mut self, entry: &Entry) -> Result<()> {
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
-            Entry::Address(address) => {
-                self.forget_address(address);
+            Entry::Address(InterfaceAddress { interface, address, .. }) => {
+                self.forget_address(interface, *address);
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    fn forget_address(&mut self, address: &InterfaceAddress) {
-        let InterfaceAddress { interface, address, .. } = address;
+    fn forget_address(&mut self, interface: &str, address: Ipv6Addr) {
         let recorded = self.undo.record.addresses.len();
-        self.undo.record.addresses.retain(|a| (&a.interface, a.address) != (interface, *address));
+        self.undo.record.addresses.retain(|a| (&*a.interface, a.address) != (interface, address));
         if self.undo.record.addresses.len() != recorded {
             self.save();
         }
@@ -434,12 +438,15 @@ impl Installer {
                 return Ok(Put::Done(index));
             }
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
-                let known =
-                    self.requests.addresses()?.into_iter().find(|known| {
-                        known.ours && (known.index, known.address.address) == (index, *address)
-                    });
+                let known = self.requests.addresses()?.into_iter().find(|known| {
+                    known.is_ours() && (known.index, known.address.address) == (index, *address)
+                });
                 match known.map(|known| known.address.prefix_length) {
-                    None => return Ok(Put::Foreign(index)),
+                    None => {
+                        // Of one before, which its owner has replaced.
+                        self.forget_address(interface, *address);
+                        return Ok(Put::Foreign(index));
+                    }
                     // Of an attempt whose answer was lost.
                     Some(length) if length == *prefix_length => {}
                     Some(length) => {
@@ -505,14 +512,14 @@ impl Installer {
         self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
-            Entry::Address(it @ InterfaceAddress { interface, address, prefix_length, .. }) => {
+            Entry::Address(InterfaceAddress { interface, address, prefix_length, .. }) => {
                 let is_it = |known: AddressInfo| {
-                    known.ours && (known.index, known.address.address) == (index, *address)
+                    known.is_ours() && (known.index, known.address.address) == (index, *address)
                 };
                 if !doubtful || self.requests.addresses()?.into_iter().any(is_it) {
                     self.requests.delete_address(index, interface, *address, *prefix_length)?;
                 }
-                self.forget_address(it);
+                self.forget_address(interface, *address);
                 Ok(())
             }
             Entry::Route(route) => self.requests.delete_route(route.table, route.destination, route.metric),
@@ -700,16 +707,23 @@ impl Installer {
         addresses: &[AddressInfo],
     ) -> Result<()> {
         if dirty.links || dirty.addresses {
-            let addresses: BTreeSet<(u32, Ipv6Addr)> =
-                set_of(addresses.iter().map(|a| (a.index, a.address.address)));
-            self.note_lost(|entry, index, switches| {
+            let has_marks = AddressInfo::have_marks(addresses);
+            let addresses: BTreeMap<(u32, Ipv6Addr), bool> =
+                map_of(addresses.iter().map(|a| ((a.index, a.address.address), a.is_ours())));
+            self.note_lost(|entry, wanted, switches| {
+                let index = wanted.index;
                 let same = |name: &str| links.get(name).is_some_and(|link| link.index == index);
                 match entry {
                     Entry::Setting(s) => {
                         (settings::is_common(&s.interface) || same(&s.interface)) && switches.holds(s)
                     }
                     Entry::Socket(Socket { interface: Some(interface), .. }) => same(interface),
-                    Entry::Address(a) => same(&a.interface) && addresses.contains(&(index, a.address)),
+                    // Somebody else's in the place of carnet's is not carnet's.
+                    Entry::Address(a) => {
+                        let known = addresses.get(&(index, a.address));
+                        same(&a.interface)
+                            && known.is_some_and(|is_ours| *is_ours || wanted.foreign || !has_marks)
+                    }
                     Entry::Route(route) => route.interface().is_none_or(|interface| {
                         interface == TUNNEL_DEVICE
                             || same(interface) && links.get(interface).is_some_and(|link| link.up)
@@ -723,10 +737,10 @@ impl Installer {
             let routes = self.requests.routes(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, RouteInfo> =
                 map_of(routes.into_iter().map(|r| ((r.table, r.destination, r.metric), r)));
-            self.note_lost(|entry, index, _| match entry {
+            self.note_lost(|entry, wanted, _| match entry {
                 Entry::Route(route) => routes
                     .get(&(route.table, route.destination, effective_metric(route.metric)))
-                    .is_some_and(|found| agrees(route, index, found)),
+                    .is_some_and(|found| agrees(route, wanted.index, found)),
                 _ => true,
             });
         }
@@ -739,9 +753,9 @@ impl Installer {
     }
 
     /// Puts every installed entry that is no longer there on the list of those that wait.
-    fn note_lost(&mut self, is_there: impl Fn(&Entry, u32, &Switches) -> bool) {
+    fn note_lost(&mut self, is_there: impl Fn(&Entry, &Wanted, &Switches) -> bool) {
         for (key, wanted) in &mut self.wanted {
-            if wanted.settles(key) && !is_there(&key.0, wanted.index, &self.switches) {
+            if wanted.settles(key) && !is_there(&key.0, wanted, &self.switches) {
                 tracing::debug!(key = ?key.0.key(), "lost");
                 wanted.installed = None;
                 wanted.foreign = false;

@@ -94,10 +94,7 @@ fn home_agent() -> HomeAgentConfig {
 
 fn bindings() -> Vec<StoredBinding> {
     let binding = |number| StoredBinding {
-        home_address: address(0x2001_0db9, number),
         sequence: Some(1),
-        timestamp: None,
-        spi: None,
         registration: Some(StoredRegistration {
             since: None,
             bid: None,
@@ -111,11 +108,7 @@ fn bindings() -> Vec<StoredBinding> {
             expires: WALL + LIFETIME,
             previous: None,
         }),
-        identified: Vec::new(),
-        former: Vec::new(),
-        flows: Vec::new(),
-        relay: None,
-        relay_until: None,
+        ..StoredBinding::of(address(0x2001_0db9, number))
     };
     (0..BINDINGS).map(binding).collect()
 }

@@ -48,12 +48,7 @@ fn home_agent(count: u32) -> Station {
         .collect();
     let stored = (0..count)
         .map(|index| StoredBinding {
-            relay: None,
-            relay_until: None,
-            home_address: home_address(index),
             sequence: Some(1),
-            timestamp: None,
-            spi: None,
             registration: Some(StoredRegistration {
                 since: None,
                 bid: None,
@@ -67,9 +62,7 @@ fn home_agent(count: u32) -> Station {
                 expires: DATE + Duration::from_secs(600),
                 previous: None,
             }),
-            identified: Vec::new(),
-            former: Vec::new(),
-            flows: Vec::new(),
+            ..StoredBinding::of(home_address(index))
         })
         .collect();
     let config = StationConfig {

@@ -87,6 +87,49 @@ fn sequences(agent: &Station) -> BTreeMap<Ipv6Addr, u16> {
     bindings.as_array().expect("an array").iter().filter_map(one).collect()
 }
 
+/// A node is taken out of the config, its home agent is killed, starts twice without it, and is a mobile router's for a while:
+/// what was recorded of the node is still old when it comes back.
+#[test]
+fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (with, without) = (config(&bed, 2), config(&bed, 1));
+    let cannon = Cannon::new(&bed.core);
+    let answer = |sequence: u16| {
+        let sniffer = Sniffer::start(&bed.core, &["ha"]);
+        let packet = update(1, sequence);
+        let status = wait_for("an answer", seconds(10), || {
+            cannon.fire(&packet, address(HOME_AGENT), 0);
+            let answers = acknowledgements(&sniffer.heard());
+            answers.iter().find(|answer| answer.2 >= sequence).map(|answer| (answer.1, answer.2))
+        });
+        sniffer.stop();
+        status
+    };
+    let mut agent = Station::start(&bed.agent, &with);
+    assert_eq!(answer(10), (0, 10));
+    assert_eq!(answer(11), (0, 11));
+    agent.reload(&without);
+    assert!(agent.bindings().is_empty());
+    agent.end_by(Signal::SIGKILL);
+    for _ in 0..2 {
+        agent = Station::start(&bed.agent, &without);
+        agent.end_by(Signal::SIGKILL);
+    }
+    let (station, _) = with.split_once("\n[home_agent]").expect("a home agent");
+    let router = bed.router_config();
+    let (_, router) = router.split_once("\n[mobile_router]").expect("a mobile router");
+    agent = Station::start(&bed.agent, &format!("{station}\n[mobile_router]{router}"));
+    agent.end_by(Signal::SIGTERM);
+    agent = Station::start(&bed.agent, &with);
+    assert_eq!(answer(10), (OUT_OF_WINDOW, 11));
+    assert!(agent.bindings().is_empty());
+    assert_eq!(answer(12), (0, 12));
+    agent.end_by(Signal::SIGTERM);
+}
+
 /// kill -9 in the middle of many registrations, three times: each that was acknowledged is there, with its number, and
 /// what was accepted before is refused when somebody sends it again.
 #[test]

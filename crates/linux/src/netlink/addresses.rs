@@ -28,30 +28,40 @@ const LOCAL_TABLE: u32 = 255;
 pub(crate) struct AddressInfo {
     pub(crate) index: u32,
     pub(crate) address: Address,
-    /// It bears carnet's mark (Linux 5.18 and later keep it).
-    pub(crate) ours: bool,
+    /// Who has made it (`IFA_PROTO`); 0 where nobody says, and before Linux 5.18 always.
+    pub(crate) protocol: u8,
 }
 
 impl AddressInfo {
+    /// Whether it bears carnet's mark.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.protocol == ROUTE_PROTOCOL
+    }
+
+    /// Whether the kernel that has these addresses keeps marks: it marks its own.
+    pub(crate) fn have_marks(all: &[AddressInfo]) -> bool {
+        all.iter().any(|known| known.protocol != 0)
+    }
+
     fn from_message(message: AddressMessage) -> Option<AddressInfo> {
         if message.header.family != AddressFamily::Inet6 {
             return None;
         }
         let mut flags = AddressFlags::from_bits_retain(u32::from(message.header.flags.bits()));
-        let (mut local, mut address, mut ours) = (None, None, false);
+        let (mut local, mut address, mut protocol) = (None, None, 0);
         for attribute in message.attributes {
             match attribute {
                 AddressAttribute::Local(IpAddr::V6(a)) => local = Some(a),
                 AddressAttribute::Address(IpAddr::V6(a)) => address = Some(a),
                 AddressAttribute::Flags(f) => flags = f,
-                AddressAttribute::Protocol(p) => ours = u8::from(p) == ROUTE_PROTOCOL,
+                AddressAttribute::Protocol(p) => protocol = p.into(),
                 _ => {}
             }
         }
         let duplicate = flags.contains(AddressFlags::Dadfailed);
         Some(AddressInfo {
             index: message.header.index,
-            ours,
+            protocol,
             address: Address {
                 // With a peer, IFA_ADDRESS is the peer's and IFA_LOCAL our own.
                 address: local.or(address)?,

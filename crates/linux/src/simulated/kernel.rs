@@ -17,6 +17,8 @@ use crate::ROUTE_PROTOCOL;
 pub(super) const TABLE_LOCAL: u32 = 255;
 pub(super) const PROTOCOL_KERNEL: u8 = 2;
 const PROTOCOL_ADVERTISED: u8 = 9;
+/// `IFAPROT_KERNEL_LO`
+const PROTOCOL_LOOPBACK: u8 = 1;
 /// Events that wait for a listener who does not read them.
 const QUEUE: usize = 64;
 /// Interfaces, and their switches, that concern all.
@@ -161,6 +163,14 @@ impl State {
         }
         let index = state.add_link("lo");
         state.set_link(index, true, true);
+        let _ = state.add_address(OwnAddress {
+            index,
+            address: Ipv6Addr::LOCALHOST,
+            prefix_length: 128,
+            protocol: PROTOCOL_LOOPBACK,
+            deprecated: false,
+            maker: Maker::Other,
+        });
         state
     }
 

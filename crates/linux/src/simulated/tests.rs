@@ -155,6 +155,38 @@ fn what_is_in_doubt_is_neither_missing_nor_left_behind() {
     }
 }
 
+/// An operator takes carnet's address away and puts the same there: it is the operator's, whoever is killed when.
+#[test]
+fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
+    let address = &entries()[3];
+    let Entry::Address(InterfaceAddress { interface, address: own, prefix_length, .. }) = &**address else {
+        panic!("an address");
+    };
+    for (looks, is_killed) in [(true, true), (true, false), (false, true)] {
+        let (kernel, disk, mut machine) = machine(3);
+        machine.apply(&Change::Set(address.clone())).expect("added");
+        machine.poll().expect("looks");
+        // There are two routes besides.
+        kernel.meddle(0);
+        kernel.add_address(interface, *own, *prefix_length);
+        if looks {
+            machine.poll().expect("looks");
+            assert_eq!(machine.differences(), Vec::<String>::new());
+        }
+        if is_killed {
+            drop(machine);
+            kernel.abandon();
+            machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens again");
+        } else {
+            machine.apply(&Change::Remove(address.clone())).expect("no longer wanted");
+        }
+        machine.close().expect("closes");
+        assert_eq!(kernel.leftovers(), Vec::<String>::new(), "looked {looks}, killed {is_killed}");
+        let way = kernel.way("lo", *own, *own, 58);
+        assert_eq!(way, Way::Local, "looked {looks}, killed {is_killed}");
+    }
+}
+
 /// What is on the disk after a power cut is some first part of what was written since the last sync.
 #[test]
 fn a_simulated_disk_keeps_what_it_was_told_to_keep() {

@@ -66,6 +66,7 @@ use home_agents_list::HomeAgentsList;
 pub use home_agents_list::{OtherAgents, Peer};
 pub(crate) use home_link::{Heard, HomeLink, ND_HOP_LIMIT};
 use limits::{Limits, Strangers};
+use registration::Replay;
 use request::Request;
 use revocation::Revocation;
 use silence::Silence;
@@ -170,6 +171,8 @@ pub struct HomeAgent {
     /// The SPI that a node with several keys has used last.
     spis: BTreeMap<Ipv6Addr, u32>,
     cache: BindingCache,
+    /// What holds off replays of messages of nodes that are not served any more: one may come back.
+    absent: BTreeMap<Ipv6Addr, Replay>,
     home_link: Option<HomeLink>,
     /// Requests that wait for duplicate address detection.
     testing: BTreeMap<Ipv6Addr, Vec<Tested>>,
@@ -213,6 +216,7 @@ impl HomeAgent {
         HomeAgent {
             spis: BTreeMap::new(),
             cache: BindingCache::new(config.address, &config.nodes),
+            absent: BTreeMap::new(),
             home_link: config.home_link.clone().map(|name| HomeLink::new(name, Some(config.address))),
             testing: BTreeMap::new(),
             announcements: BTreeMap::new(),

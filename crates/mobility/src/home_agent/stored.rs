@@ -23,8 +23,12 @@ use crate::{OLD_PATH_GRACE, Output};
 pub struct StoredBinding {
     /// Home address.
     pub home_address: Ipv6Addr,
-    /// The last sequence number accepted, if any.
+    /// The last sequence number accepted, if any; of a node with a key that of the last message that it has signed.
     pub sequence: Option<u16>,
+    /// Of a node that has no key now, or is not served any more: the last sequence number that was accepted with a
+    /// signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_sequence: Option<u16>,
     /// The last NTP timestamp accepted, if any.
     pub timestamp: Option<u64>,
     /// The SPI of the key that it has used last, if any. Earlier versions knew one key for each node.
@@ -97,16 +101,43 @@ fn is_zero(priority: &u8) -> bool {
     *priority == 0
 }
 
+impl StoredBinding {
+    /// Nothing of a node.
+    pub fn of(home_address: Ipv6Addr) -> Self {
+        StoredBinding {
+            home_address,
+            sequence: None,
+            signed_sequence: None,
+            timestamp: None,
+            spi: None,
+            registration: None,
+            identified: Vec::new(),
+            former: Vec::new(),
+            flows: Vec::new(),
+            relay: None,
+            relay_until: None,
+        }
+    }
+}
+
 impl HomeAgent {
     /// All that has to survive a restart.
     pub fn stored(&self, now: Time, wall: WallTime) -> Vec<StoredBinding> {
         let home_addresses = self.config.nodes.iter().map(|node| node.home_address);
-        home_addresses.filter_map(|home_address| self.stored_node(now, wall, home_address)).collect()
+        let absent = self.absent.keys().copied();
+        home_addresses
+            .chain(absent)
+            .filter_map(|home_address| self.stored_node(now, wall, home_address))
+            .collect()
     }
 
     /// The same of one node; `None` where there is nothing to keep.
     pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
-        self.config.node(home_address)?;
+        let Some(node) = self.config.node(home_address) else {
+            let Replay { sequence: signed_sequence, timestamp } = *self.absent.get(&home_address)?;
+            return Some(StoredBinding { signed_sequence, timestamp, ..StoredBinding::of(home_address) });
+        };
+        let has_key = node.authentication.association().is_some();
         let replay = self.cache.replay(home_address);
         let mut registrations: Vec<StoredRegistration> = self
             .cache
@@ -122,11 +153,13 @@ impl HomeAgent {
         // What was left by a node that has nothing now is not worth a place in the file.
         let bound = !registrations.is_empty();
         let former = self.cache.former(home_address).iter().filter(|_| bound);
-        let sequence = replay.sequence.or(self.cache.sequence(home_address).filter(|_| bound));
+        let signed = replay.sequence.filter(|_| has_key);
+        let sequence = signed.or(self.cache.sequence(home_address).filter(|_| bound));
         let plain = registrations.iter().position(|registration| registration.bid.is_none());
         Some(StoredBinding {
             home_address,
             sequence,
+            signed_sequence: replay.sequence.filter(|_| !has_key),
             timestamp: replay.timestamp,
             spi: self.spi(home_address).filter(|_| replay.sequence.is_some()),
             registration: plain.map(|plain| registrations.remove(plain)),
@@ -180,17 +213,28 @@ impl HomeAgent {
         };
         for entry in stored {
             let home_address = entry.home_address;
-            let Some(node) = self.config.node(home_address) else { continue };
-            let own = node.prefixes.clone();
-            if node.authentication.association().is_some() {
-                let replay = Replay { sequence: entry.sequence, timestamp: entry.timestamp };
-                let has_several = node.authentication.has_several();
-                if let Some(node) = self.cache.node_or_new(home_address) {
-                    node.set_replay(replay);
+            // With the SPI comes the number of what was signed.
+            let signed = entry.signed_sequence.or(entry.sequence.filter(|_| entry.spi.is_some()));
+            let is_signed = signed.is_some() || entry.timestamp.is_some();
+            let mut replay = Replay { sequence: signed, timestamp: entry.timestamp };
+            let Some(node) = self.config.node(home_address) else {
+                if is_signed {
+                    self.absent.insert(home_address, replay);
                 }
-                if let Some(spi) = entry.spi.filter(|_| has_several) {
+                continue;
+            };
+            let own = node.prefixes.clone();
+            let has_key = node.authentication.association().is_some();
+            if has_key {
+                replay.sequence = signed.or(entry.sequence);
+                if let Some(spi) = entry.spi.filter(|_| node.authentication.has_several()) {
                     self.spis.insert(home_address, spi);
                 }
+            }
+            if (has_key || is_signed)
+                && let Some(node) = self.cache.node_or_new(home_address)
+            {
+                node.set_replay(replay);
             }
             let allowed =
                 |relay: &Relay| relay.prefixes.iter().all(|p| own.iter().any(|own| own.contains(p)));

@@ -8,7 +8,7 @@ use carnet_mobility::{
 };
 use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
 
-use crate::agent::{Agent, authenticated};
+use crate::agent::{Agent, authenticated, node};
 use crate::craft::*;
 use crate::pair::{Pair, Setup};
 
@@ -111,6 +111,66 @@ fn a_timestamp_under_the_old_key_is_old_under_every_key() {
     let later = stamped(&agent, 2, new_key());
     agent.accept(&later);
     agent.refuse(&recorded, 144);
+}
+
+/// A node that was not served for a while, or that nothing but its word stood for, has its old key again.
+#[test]
+fn a_recording_is_old_when_its_node_comes_back() {
+    let mut without = authenticated();
+    without.nodes = vec![node("2001:db8:1::9", &["2001:db8:99::/64"])];
+    let by_word = with(Authentication::None);
+    let timed = SecurityAssociation {
+        replay: ReplayProtection::Timestamp { window: Duration::from_secs(7) },
+        ..association()
+    };
+    let ways = [
+        vec![without.clone()],
+        vec![by_word.clone()],
+        vec![with(Authentication::Ipsec)],
+        vec![without.clone(), by_word.clone(), without.clone()],
+        vec![both(), without, by_word, new_alone()],
+    ];
+    for (way, meanwhile) in ways.into_iter().enumerate() {
+        for key in [association(), timed.clone()] {
+            let served = with(Authentication::SharedKey(key.clone()));
+            let mut agent = Agent::new(served.clone());
+            let stamp = |agent: &Agent, update: Update| {
+                let option = MobilityOption::MessageIdentifier(agent.wall().to_ntp());
+                update.with(option).signed_by(key.clone())
+            };
+            let recorded = stamp(&agent, Update::explicit(10));
+            agent.accept(&recorded);
+            agent.wait(1.0);
+            let last = stamp(&agent, Update::explicit(11).from(OTHER_CARE_OF).lifetime(0));
+            agent.accept(&last);
+            for config in &meanwhile {
+                reload(&mut agent, config.clone());
+                if matches!(config.nodes[0].authentication, Authentication::None)
+                    && agent.machine.node(addr(HOME)).is_some()
+                {
+                    // Its numbers begin anew, and those of its bindings count until they end.
+                    agent.accept(&Update::explicit(3));
+                    reload(&mut agent, config.clone());
+                    agent.refuse(&Update::explicit(3), 135);
+                    agent.accept(&Update::explicit(4).lifetime(0));
+                }
+            }
+            reload(&mut agent, served.clone());
+            assert!(agent.binding().is_none());
+            match key.replay {
+                ReplayProtection::Sequence => {
+                    assert_eq!(agent.refuse(&recorded, 135).sequence(), 11, "way {way}");
+                    agent.accept(&Update::explicit(12).signed());
+                }
+                ReplayProtection::Timestamp { .. } => {
+                    agent.refuse(&recorded, 144);
+                    agent.wait(1.0);
+                    let next = stamp(&agent, Update::explicit(12));
+                    agent.accept(&next);
+                }
+            }
+        }
+    }
 }
 
 /// Three steps, under each of which the router renews its binding: nothing ends, nothing is unanswered, nothing is forwarded
