@@ -201,7 +201,7 @@ pub struct HomeAgent {
     relays: BTreeMap<Ipv6Addr, Box<Relay>>,
     revocations: BTreeMap<Ipv6Addr, Box<Revocation>>,
     /// The timestamp of the last notice.
-    last_notice: u64,
+    last_notice: Option<u64>,
     rng: Rng,
 }
 
@@ -236,7 +236,7 @@ impl HomeAgent {
             drain: None,
             relays: BTreeMap::new(),
             revocations: BTreeMap::new(),
-            last_notice: 0,
+            last_notice: None,
             rng: Rng::new(0),
             config,
         }

@@ -10,12 +10,18 @@ use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
 
 use super::{Binding, HomeAgent};
 use crate::HOP_LIMIT;
+use crate::sequence::is_later;
 
 impl HomeAgent {
     /// The time of sending of an authenticated notice, as an NTP timestamp greater than all before.
     fn notice_time(&mut self, wall: WallTime) -> u64 {
-        self.last_notice = wall.to_ntp().max(self.last_notice.saturating_add(1));
-        self.last_notice
+        let wall = wall.to_ntp();
+        let time = match self.last_notice {
+            Some(last) if !is_later(wall, last) => last.wrapping_add(1),
+            _ => wall,
+        };
+        self.last_notice = Some(time);
+        time
     }
 
     /// Sends a message to the node of a binding by the way of that binding, authenticated where it has a key.

@@ -4,6 +4,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
+use carnet_base::{Time, WallTime};
 use carnet_mobility::home_agent::{HomeAgentConfig, OtherAgents, Peer};
 use carnet_mobility::{Event, HomeAgent, MobilityDrop, Output};
 use carnet_wire::extension::Extensions;
@@ -17,7 +18,7 @@ use carnet_wire::nd::{
     self, HomeAgentInformation, NdOption, PrefixInformation, RouterAdvertisementRepr, router_advertisement,
 };
 
-use crate::agent::{Agent, authenticated, config, end};
+use crate::agent::{Agent, WALL_START, authenticated, config, end};
 use crate::craft::*;
 
 const OTHER: &str = "2001:db8:1::2";
@@ -124,6 +125,31 @@ fn a_switch_is_signed_repeated_and_answered_by_leaving() {
     agent.machine.handle_drain_end().expect("a drain");
     assert_eq!(agent.ask(&Update::explicit(5).signed()).status(), 0);
     assert!(agent.machine.relay(addr(HOME)).is_none());
+}
+
+/// RFC 5905 6: on 2036-02-07 at 06:28:16 the seconds begin anew.
+#[test]
+fn what_is_said_after_2036_is_newer_than_before() {
+    let mut agent = Agent::new(with_peer(authenticated()));
+    agent.now = Time::ZERO + WallTime::from_unix_nanos(2_085_978_493_000_000_000).distance(WALL_START);
+    agent.accept(&Update::explicit(1).signed());
+    let mut last: Option<u64> = None;
+    for _ in 0..8 {
+        let wall = agent.wall();
+        agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
+        for packet in sent(&mut agent.machine) {
+            let header = MobilityHeader::parse(header_of(&packet)).expect("a header");
+            let Ok(Message::HomeAgentSwitch(switch)) = header.message() else { panic!("{header:?}") };
+            let time = timestamp(switch.options).expect("a Message-ID option");
+            assert_eq!(WallTime::from_ntp(time, wall).distance(wall).as_millis(), 0, "{time:x}");
+            let is_newer = last.is_none_or(|last| time.wrapping_sub(last).cast_signed() > 0);
+            assert!(is_newer, "{last:x?}, then {time:x}");
+            last = Some(time);
+        }
+        agent.machine.handle_drain_end().expect("a drain");
+        agent.now += Duration::from_secs(1);
+    }
+    assert!(last.is_some_and(|last| last >> 32 < 10), "{last:x?}");
 }
 
 /// RFC 5142 7: no more at a time than leave.
