@@ -277,6 +277,29 @@ fn what_others_made_is_left_alone() {
     });
 }
 
+/// Where the kernel keeps marks (5.18 and later); its own address on `lo` says that it does.
+#[test]
+fn an_address_that_an_operator_makes_his_own_stays() {
+    in_namespace(|scratch| async move {
+        two_links();
+        ip("link set lo up");
+        let entry = || address("i0", "2001:db8:a::1/64");
+        for anew in [true, false] {
+            let mut platform = scratch.open();
+            platform.apply(&set(entry())).unwrap();
+            if anew {
+                ip("-6 addr del 2001:db8:a::1/64 dev i0");
+            }
+            ip("-6 addr replace 2001:db8:a::1/64 dev i0 nodad");
+            events_for(&mut platform, Duration::from_millis(100)).await;
+            platform.apply(&remove(entry())).unwrap();
+            platform.close().unwrap();
+            assert_eq!(ip_json("-6 addr show dev i0")[0]["addr_info"][0]["local"], "2001:db8:a::1", "anew: {anew}");
+            ip("-6 addr del 2001:db8:a::1/64 dev i0");
+        }
+    });
+}
+
 #[test]
 fn an_address_can_change_its_prefix_length() {
     in_namespace(|scratch| async move {

@@ -228,7 +228,7 @@ fn without_the_right_certificates_and_passwords_there_is_no_seat() {
         fleet.url = place.to_owned();
         fleet.more = ACCESS.replace(from, to);
         let anna = fleet.member(0);
-        wait_until(said, seconds(20), || anna.log().contains(said));
+        wait_until(said, seconds(60), || anna.log().contains(said));
         assert_eq!((beats(&fleet.bed.core), anna.bindings()), (None, None), "{}", anna.log());
         drop(anna);
         fs::remove_file(fleet.bed.scratch.path("anna.log")).expect("its log");
