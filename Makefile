@@ -175,9 +175,10 @@ bench-takeover:
 	$(CARGO) build --release --bin carnet --bin carnet-fleet --bin carnet-lab
 	target/release/carnet-lab bench --only takeover --out $(OUT)/bench-takeover $(BENCH_ARGS)
 
+# Of what was not measured anew the figures stay that were there.
 bench-figures:
 	@mkdir -p docs/figures
-	target/release/carnet-lab bench-table $(OUT)/bench/bench.json docs/figures/bench.md \
+	target/release/carnet-lab bench-table $(firstword $(wildcard $(OUT)/bench/bench.json docs/figures/bench.json)) docs/figures/bench.md \
 	  $(addprefix --with ,$(wildcard $(foreach one,bindings registrations attack takeover,$(OUT)/bench-$(one)/bench.json)))
 
 # Pages and all values: out/eval-papers. For instance EVALUATION_ARGS='--quick nemo-wimax'

@@ -110,7 +110,7 @@ enum Command {
     BenchTable {
         /// The figures.
         bench: PathBuf,
-        /// The file to write.
+        /// The file to write; the figures go beside it, as bench.json.
         table: PathBuf,
         /// Another bench.json: what it has measured stands in the place of the same here.
         #[arg(long, value_name = "BENCH")]
@@ -264,7 +264,9 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::BenchTable { bench, table, with } => {
-            write_file(table, bench::page(bench, with)?)?;
+            let (page, figures) = bench::page(bench, with)?;
+            write_file(table, page)?;
+            write_file(&table.with_extension("json"), figures)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Eval(args) => {

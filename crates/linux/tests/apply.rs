@@ -294,7 +294,11 @@ fn an_address_that_an_operator_makes_his_own_stays() {
             events_for(&mut platform, Duration::from_millis(100)).await;
             platform.apply(&remove(entry())).unwrap();
             platform.close().unwrap();
-            assert_eq!(ip_json("-6 addr show dev i0")[0]["addr_info"][0]["local"], "2001:db8:a::1", "anew: {anew}");
+            assert_eq!(
+                ip_json("-6 addr show dev i0")[0]["addr_info"][0]["local"],
+                "2001:db8:a::1",
+                "anew: {anew}"
+            );
             ip("-6 addr del 2001:db8:a::1/64 dev i0");
         }
     });

@@ -69,9 +69,12 @@ impl Bench {
     /// run, and way by way what stands for itself.
     pub fn take(&mut self, other: Bench) {
         let mut taken = Vec::new();
+        // Of which nothing is left that was here before.
+        let mut replaced = Vec::new();
         let mut whole = |what: &'static str, is_there: bool| {
             if is_there {
                 taken.push(what);
+                replaced.push(what);
             }
             is_there
         };
@@ -93,10 +96,15 @@ impl Bench {
         if whole("many bindings", !other.bindings.is_empty()) {
             (self.bindings, self.starts) = (other.bindings, other.starts);
         }
-        whole("registrations", put(&mut self.registrations, other.registrations, |figure| figure.path));
-        whole("attacks", put(&mut self.attacks, other.attacks, |figure| figure.path));
-        whole("takeovers", put(&mut self.takeovers, other.takeovers, |figure| figure.path));
-        whole("faults", put(&mut self.faults, other.faults, |figure| figure.path));
+        for (what, put) in [
+            ("registrations", put(&mut self.registrations, other.registrations, |figure| figure.path)),
+            ("attacks", put(&mut self.attacks, other.attacks, |figure| figure.path)),
+            ("takeovers", put(&mut self.takeovers, other.takeovers, |figure| figure.path)),
+            ("faults", put(&mut self.faults, other.faults, |figure| figure.path)),
+        ] {
+            taken.extend(put.map(|_| what));
+            replaced.extend(put.filter(|is_all| *is_all).map(|_| what));
+        }
         let machine = &other.machine;
         let commit = machine.commit.as_ref().map_or(String::new(), |commit| format!(" ({commit})"));
         let disturbed = match &other.disturbed[..] {
@@ -104,16 +112,24 @@ impl Bench {
             all => format!(", where {}", all.join(" and ")),
         };
         let (what, carnet) = (taken.join(", "), &machine.carnet);
-        self.others_runs.push(format!("{what}: {}, {carnet}{commit}{disturbed}", other.time));
+        let run = format!("{what}: {}, {carnet}{commit}{disturbed}", other.time);
+        self.others_runs.retain(|known| {
+            let kinds = known.split_once(": ").map_or("", |(kinds, _)| kinds);
+            *known != run && !kinds.split(", ").all(|kind| replaced.contains(&kind))
+        });
+        self.others_runs.push(run);
     }
 }
 
-/// Puts figures in the place of those of the same path; says whether there are any.
-fn put<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> bool {
+/// Puts figures in the place of those of the same path; whether all that there is now are these. `None`: there are none.
+fn put<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> Option<bool> {
+    if others.is_empty() {
+        return None;
+    }
     here.retain(|figure| !others.iter().any(|other| path(other) == path(figure)));
-    let some = !others.is_empty();
+    let is_all = here.is_empty();
     here.extend(others);
-    some
+    Some(is_all)
 }
 
 /// A way.
@@ -608,5 +624,50 @@ mod tests {
             "the load was 1.20 before, on 2 cores; other programs had 10 % of all cores; other guests of the \
              hypervisor had 25 % of all cores"
         );
+    }
+
+    fn attack(path: Path) -> AttackFigure {
+        let kind = String::new();
+        AttackFigure {
+            path,
+            kind,
+            frames: 0.0,
+            routers: 0,
+            acknowledged: 0,
+            late: 0,
+            lost: 0,
+            wrong: 0,
+            again: 0,
+            longest_ms: 0.0,
+            packets: 0,
+            packets_lost: 0,
+            rate: 0.0,
+            agent: 0.0,
+        }
+    }
+
+    /// A run is told of as long as any of its figures is there.
+    #[test]
+    fn other_runs_are_told_of_as_long_as_something_of_them_is_there() {
+        let run = |time: &str, paths: &[Path]| Bench {
+            time: time.into(),
+            attacks: paths.iter().copied().map(attack).collect(),
+            ..Bench::default()
+        };
+        let mut bench = Bench::default();
+        let told = |bench: &Bench| -> Vec<String> {
+            bench
+                .others_runs
+                .iter()
+                .map(|run| run.split(", ").next().unwrap_or_default().to_owned())
+                .collect()
+        };
+        bench.take(run("first", &[Path::Bpf, Path::Tun]));
+        bench.take(run("first", &[Path::Bpf, Path::Tun]));
+        assert_eq!(told(&bench), ["attacks: first"]);
+        bench.take(run("second", &[Path::Tun]));
+        assert_eq!(told(&bench), ["attacks: first", "attacks: second"]);
+        bench.take(run("third", &[Path::Tun, Path::Bpf]));
+        assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
     }
 }

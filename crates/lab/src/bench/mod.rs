@@ -394,8 +394,9 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The page of a `bench.json` for documentation, with what `bench --only takeover` has measured elsewhere.
-pub fn page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<String> {
+/// The page of a `bench.json` for documentation, with what runs with `--only` have measured instead; and all of it as another
+/// `bench.json`, with which others go on.
+pub fn page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<(String, String)> {
     let read = |file: &std::path::Path| -> anyhow::Result<Bench> {
         let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         serde_json::from_slice(&text).with_context(|| format!("{} is no bench.json", file.display()))
@@ -405,9 +406,10 @@ pub fn page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<String> 
         bench.take(read(file)?);
     }
     bench.targets = targets::judge(&bench);
-    Ok(format!(
+    let page = format!(
         "# How fast the data paths are\n\n\
          Written by `make bench-figures` from what `make bench` and `make bench-takeover` measured.\n\n{}",
         table::text(&bench)
-    ))
+    );
+    Ok((page, serde_json::to_string(&bench)? + "\n"))
 }
