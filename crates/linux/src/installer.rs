@@ -70,8 +70,6 @@ struct Wanted {
     foreign: bool,
     /// It was there once and got lost.
     lost: bool,
-    /// The last error, so that it is logged once.
-    complaint: Option<Box<str>>,
 }
 
 impl Wanted {
@@ -116,6 +114,9 @@ pub(crate) struct Installer {
     undo: UndoFile,
     wanted: HashMap<Keyed, Wanted>,
     waiting: BTreeSet<Keyed>,
+    /// What was said last of an entry that cannot be had, so that it is said once. Not in [`Wanted`]: of these there are very
+    /// many.
+    complaints: BTreeMap<Keyed, String>,
     /// What is no longer wanted and could not be taken out: index of its interface, and whether it is doubtful.
     stale: BTreeMap<Keyed, (u32, bool)>,
     /// Something was refused since the last attempt at all that waits.
@@ -156,6 +157,7 @@ impl Installer {
             undo,
             wanted: HashMap::new(),
             waiting: BTreeSet::new(),
+            complaints: BTreeMap::new(),
             stale: BTreeMap::new(),
             troubled: false,
             unheard: false,
@@ -209,7 +211,7 @@ impl Installer {
                 if let Some((before, known)) = self.wanted.remove_entry(&entry) {
                     wanted = known;
                     if before.0 != entry.0 {
-                        wanted.complaint = None;
+                        self.complaints.remove(&entry);
                         // An address that is not ours stays as it is, whatever prefix length we would like.
                         wanted.foreign &= matches!(*entry.0, Entry::Address(_));
                     }
@@ -234,6 +236,7 @@ impl Installer {
 
     fn remove(&mut self, key: &Keyed) -> Result<()> {
         self.waiting.remove(key);
+        self.complaints.remove(key);
         let Some((Keyed(entry), wanted)) = self.wanted.remove_entry(key) else { return Ok(()) };
         match wanted.installed {
             Some(installed) => self.dispose(installed, wanted.index, wanted.doubtful),
@@ -321,16 +324,15 @@ impl Installer {
                 wanted.lost = false;
                 let text = "accept_ra is 0 and stays so: something else handles Router Advertisements there, \
                             or nothing shall";
-                if wanted.complaint.as_deref() != Some(text)
-                    && let Entry::Setting(setting) = &*entry
+                if let Entry::Setting(setting) = &*entry
+                    && is_new(&mut self.complaints, key, text)
                 {
                     tracing::info!("{}: {text}", setting.interface);
-                    wanted.complaint = Some(text.into());
                 }
             } else if matches!(result, Ok(Put::Done(_) | Put::Foreign(_))) {
                 self.waiting.remove(key);
                 self.restored += u64::from(std::mem::take(&mut wanted.lost));
-                wanted.complaint = None;
+                self.complaints.remove(key);
             } else {
                 self.waiting.insert(key.clone());
             }
@@ -817,13 +819,10 @@ impl Installer {
         };
         let keys: Vec<Keyed> = self.waiting.iter().filter(|key| ready(key)).cloned().collect();
         for key in keys {
-            if let Err(error) = self.install(&key)
-                && let Some(wanted) = self.wanted.get_mut(&key)
-            {
+            if let Err(error) = self.install(&key) {
                 let text = error.to_string();
-                if wanted.complaint.as_deref() != Some(&*text) {
+                if is_new(&mut self.complaints, &key, &text) {
                     tracing::warn!("{text}; it is tried again");
-                    wanted.complaint = Some(text.into());
                 }
             }
         }
@@ -841,6 +840,7 @@ impl Installer {
         let record = &self.undo.record;
         self.wanted.len()
             + self.waiting.len()
+            + self.complaints.len()
             + self.stale.len()
             + record.settings.len()
             + record.addresses.len()
@@ -913,6 +913,15 @@ impl Installer {
         }
         result
     }
+}
+
+/// Whether this is not what was said last of an entry; it is now.
+fn is_new(complaints: &mut BTreeMap<Keyed, String>, key: &Keyed, text: &str) -> bool {
+    let is_new = complaints.get(key).is_none_or(|last| last != text);
+    if is_new {
+        complaints.insert(key.clone(), text.to_owned());
+    }
+    is_new
 }
 
 /// Whether an error means that the interface has just vanished or gone down.
