@@ -12,7 +12,7 @@ use carnet_wire::mobility::{BindingAcknowledgement, MobilityOption};
 
 use super::binding_update_list::{MAX_BINDACK_TIMEOUT, Remedy, remedy};
 use super::bindings::{Attempt, Member, Update};
-use super::{MobileRouter, Registration, Timer};
+use super::{Contradicted, MobileRouter, Registration, Timer};
 use crate::sequence::is_later;
 use crate::{Event, MobilityDrop, Output, is_newer, lifetime_from_units};
 
@@ -324,6 +324,8 @@ impl MobileRouter {
             Remedy::Stop => {
                 self.clear_bindings(now);
                 self.refuse(now, status);
+                let Update { sequence, authenticated, .. } = *update;
+                self.contradicted = Some(Contradicted { sequence, authenticated });
                 self.forwarding_changed("the home agent refused");
             }
         }

@@ -3,7 +3,8 @@
 //! An answer that corrects us (status 135 names the sequence number, 144 the time) is followed at once, a few
 //! times. One that refuses for now puts the exchange on hold. One that says no to what we are stops the
 //! service (RFC 3963 5.4); from then on a single Binding Update asks again every [`REFUSED_INTERVAL`], so that
-//! a router whose home agent has been put right comes back without anybody's help.
+//! a router whose home agent has been put right comes back without anybody's help. One whose Binding Update is accepted
+//! after all (somebody else has sent another one with its number, and what that was told came first) asks at once.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::binding_update_list::{
     Exchange, MAX_BINDACK_TIMEOUT, Purpose, Remedy, Sent, refresh_after, remedy,
 };
 use super::sending::mapped;
-use super::{Hints, MobileRouter, REFUSED_INTERVAL, Registration, Timer};
+use super::{Contradicted, Hints, MobileRouter, REFUSED_INTERVAL, Registration, Timer};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::sequence::is_later;
 use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
@@ -40,6 +41,14 @@ impl MobileRouter {
         let at_home_address = message.destination == self.config.home_address;
         if !at_home_address && message.routing_home_address != Some(self.config.home_address) {
             return Err(MobilityDrop::WrongParty);
+        }
+        if let Some(contradicted) = self.contradicted.filter(|it| it.sequence == acknowledgement.sequence)
+            && !Status(acknowledgement.status).is_rejection()
+        {
+            self.verify_acknowledgement(now, octets, contradicted.authenticated)?;
+            self.end_refusal();
+            self.evaluate(now, wall, "the home agent accepted what it had refused");
+            return Ok(());
         }
         if self.answers_bindings(acknowledgement) {
             return self.bindings_acknowledged(now, wall, acknowledgement, octets);
@@ -82,7 +91,7 @@ impl MobileRouter {
             return Ok(());
         }
         if status.is_rejection() {
-            self.rejected(now, wall, exchange, status);
+            self.rejected(now, wall, exchange, sent, status);
             return Ok(());
         }
         if self.taken_for_a_host(acknowledgement) {
@@ -305,7 +314,7 @@ impl MobileRouter {
         }
     }
 
-    fn rejected(&mut self, now: Time, wall: WallTime, exchange: Exchange, status: Status) {
+    fn rejected(&mut self, now: Time, wall: WallTime, exchange: Exchange, sent: Sent, status: Status) {
         let action = if status == Status::AUTHENTICATION_FAILED && self.registration.is_some() {
             // The home agent holds a binding of ours: the key was right a moment ago. More likely than a new
             // key is a stranger who has made the home agent say so, with a forgery that names our address and
@@ -342,6 +351,8 @@ impl MobileRouter {
             Remedy::Stop => {
                 // RFC 3963 5.4: the home agent did not create (or keep) a binding on our behalf.
                 self.refuse(now, status);
+                let authenticated = mapped(sent.care_of_address);
+                self.contradicted = Some(Contradicted { sequence: sent.sequence, authenticated });
                 self.exchange = None;
                 self.timers.stop(Timer::Retransmit);
             }
@@ -374,12 +385,14 @@ impl MobileRouter {
     /// The service stops (RFC 3963 5.4), and the home agent is asked again after a while.
     pub(super) fn refuse(&mut self, now: Time, status: Status) {
         self.refused = Some(status);
+        self.contradicted = None;
         self.timers.set(Timer::AskAgain, now + REFUSED_INTERVAL);
         self.unregister();
     }
 
     /// A refusal counts no more.
     pub(super) fn end_refusal(&mut self) {
+        self.contradicted = None;
         if self.refused.take().is_some() {
             self.timers.stop(Timer::AskAgain);
             self.exchange.take_if(|exchange| exchange.single);

@@ -147,6 +147,14 @@ pub struct StoredSequence {
     pub last_notice: Option<u64>,
 }
 
+/// A Binding Update that was refused.
+#[derive(Debug, Clone, Copy)]
+struct Contradicted {
+    sequence: u16,
+    /// The address that its answer is authenticated with.
+    authenticated: Ipv6Addr,
+}
+
 /// Where the router stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -207,6 +215,8 @@ pub struct MobileRouter {
     doubtful: bool,
     exchange: Option<Exchange>,
     refused: Option<Status>,
+    /// What would be contradicted if this Binding Update were acknowledged after all.
+    contradicted: Option<Contradicted>,
     /// Refused for the moment.
     setback: Option<Status>,
     /// Ordered by the home agent, and when one last ordered something, by its clock. That is one value for all of them:
@@ -280,6 +290,7 @@ impl MobileRouter {
             doubtful: false,
             exchange: None,
             refused: None,
+            contradicted: None,
             setback: None,
             switch: None,
             last_notice: None,

@@ -322,6 +322,27 @@ fn a_refusal_of_the_router_stops_the_service() {
     assert!(road.is_carried());
 }
 
+/// The same Binding Update is accepted after all: the router asks at once.
+#[test]
+fn one_whose_bindings_are_accepted_after_they_were_refused_asks_at_once() {
+    let mut agent = Road::plain_agent();
+    agent.nodes[0].prefixes = [net("2001:db8:b::/64")].into();
+    let mut road = Road::with(Road::unsigned(), agent, 1);
+    road.attach_all();
+    road.run(60.0);
+    assert!(matches!(road.router.state(), State::Refused(_)));
+    let asked = road.last().seen.clone();
+    road.agent_config = Road::plain_agent();
+    road.restart_agent();
+    road.forget();
+    let mut answer = Acknowledgement::to(&asked, 0);
+    answer.options = vec![identifier(1, 0)];
+    road.router_receives(None, &answer.packet());
+    road.run(1.0);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    assert!(road.is_carried());
+}
+
 /// 5.5.1: on the home link all bindings are de-registered (RFC 6275 11.5.5), and registered again on leaving.
 #[test]
 fn returning_home_ends_all_bindings() {

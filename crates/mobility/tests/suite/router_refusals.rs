@@ -83,6 +83,55 @@ fn after_a_refusal_the_home_agent_is_asked_again_every_ten_minutes() {
     }
 }
 
+/// Somebody else has sent another Binding Update with the number of ours, and what that was told came first; or the home agent
+/// has a new config, and heard ours twice. The ten minutes are not waited for, and nothing is believed but that: it is asked.
+#[test]
+fn one_whose_update_is_accepted_after_it_was_refused_asks_at_once() {
+    for mut pair in [by_hand(), registered_by_hand()] {
+        let asked = pair.last_update();
+        pair.answer(142).expect("an answer");
+        pair.forget();
+        // About another number: not ours.
+        let other =
+            Acknowledgement { sequence: asked.sequence().wrapping_add(1), ..Acknowledgement::to(&asked, 0) };
+        assert_eq!(pair.router_receives(0, &other.packet()), Err(MobilityDrop::Unexpected));
+        pair.router_receives(0, &Acknowledgement::to(&asked, 142).packet()).expect_err("once is enough");
+        assert_eq!(pair.machine().state(), State::Refused(Status(142)));
+        pair.router_receives(0, &Acknowledgement::to(&asked, 0).packet()).expect("accepted after all");
+        assert_eq!((pair.machine().state(), pair.updates().len()), (State::Registering, 1));
+        assert!(pair.machine().registration().is_none());
+        // What it was told once is not heard twice.
+        pair.answer(142).expect("an answer");
+        pair.router_receives(0, &Acknowledgement::to(&asked, 0).packet()).expect_err("an old number");
+        assert_eq!(pair.machine().state(), State::Refused(Status(142)));
+        let asked = pair.last_update();
+        pair.router_receives(0, &Acknowledgement::to(&asked, 0).packet()).expect("accepted after all");
+        pair.answer(0).expect("accepted");
+        assert_eq!(pair.machine().state(), State::Registered);
+        pair.run(700.0);
+    }
+}
+
+/// Of those with a key only who has it can say so.
+#[test]
+fn an_acceptance_after_a_refusal_has_to_be_signed() {
+    let mut pair = Pair::new(Setup::authenticated());
+    pair.conditions = Conditions::DEAF;
+    pair.attach(0, "wifi", CARE_OF);
+    let asked = pair.last_update();
+    let answer = |status, key: SecurityAssociation| {
+        Acknowledgement { association: Some(key), ..Acknowledgement::to(&asked, status) }.packet()
+    };
+    pair.router_receives(0, &answer(142, association())).expect("an answer");
+    let wrong = SecurityAssociation { key: [9; 16].into(), ..association() };
+    assert_eq!(pair.router_receives(0, &answer(0, wrong)), Err(MobilityDrop::AuthenticationFailed));
+    let unsigned = Acknowledgement::to(&asked, 0).packet();
+    assert_eq!(pair.router_receives(0, &unsigned), Err(MobilityDrop::AuthenticationMissing));
+    assert_eq!(pair.machine().state(), State::Refused(Status(142)));
+    pair.router_receives(0, &answer(0, association())).expect("accepted after all");
+    assert_eq!(pair.machine().state(), State::Registering);
+}
+
 /// Without an uplink when it is time: as soon as there is one, once. Less than a refusal goes the usual way.
 #[test]
 fn a_refused_router_without_uplink_asks_when_it_has_one() {
