@@ -498,13 +498,14 @@ impl Runner {
             outputs: Vec::new(),
             refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
         };
-        // How often the home agent has begun without bindings; and nothing of nodes of which there is nothing now. Without
-        // a home agent that is for the next one to say.
+        // How often the home agent has begun without bindings; and no more of nodes than there is of them now, if they are
+        // served or not. What is a home agent's waits for the next one where there is none.
         runner.persist(Kept::Own);
         for home_address in known {
-            if runner.station.home_agent().is_some()
-                && runner.station.stored_node(header.time, header.wall, home_address).is_none()
-            {
+            let agent = runner.station.home_agent();
+            let is_other = agent.is_some_and(|agent| agent.node(home_address).is_none())
+                || runner.station.stored_node(header.time, header.wall, home_address).is_none();
+            if is_other {
                 runner.persist(Kept::Node(home_address));
             }
         }

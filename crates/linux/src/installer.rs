@@ -117,8 +117,8 @@ pub(crate) struct Installer {
     /// What was said last of an entry that cannot be had, so that it is said once. Not in [`Wanted`]: of these there are very
     /// many.
     complaints: BTreeMap<Keyed, String>,
-    /// What is no longer wanted and could not be taken out: index of its interface, and whether it is doubtful.
-    stale: BTreeMap<Keyed, (u32, bool)>,
+    /// What is no longer wanted and could not be taken out: index of its interface.
+    stale: BTreeMap<Keyed, u32>,
     /// Something was refused since the last attempt at all that waits.
     troubled: bool,
     /// There may be interfaces that do not accept Router Advertisements any more.
@@ -180,19 +180,11 @@ impl Installer {
         let names: BTreeMap<u32, String> =
             map_of(self.requests.links()?.into_iter().map(|link| (link.index, link.name)));
         let recorded = std::mem::take(&mut self.undo.record.addresses);
-        // One that was recorded may have been replaced by somebody else's since.
-        let has_marks = AddressInfo::have_marks(&left);
         for known in left {
-            let AddressInfo { index, address, .. } = &known;
-            let Some(interface) = names.get(index) else { continue };
-            let is_recorded = || {
-                recorded.iter().any(|r| {
-                    (r.index, &r.interface, r.address, r.prefix_length)
-                        == (*index, interface, address.address, address.prefix_length)
-                })
-            };
-            if known.is_ours() || !has_marks && is_recorded() {
-                self.requests.delete_address(*index, interface, address.address, address.prefix_length)?;
+            let Some(interface) = names.get(&known.index) else { continue };
+            if self.is_own(&recorded, interface, &known) {
+                let AddressInfo { index, address, .. } = known;
+                self.requests.delete_address(index, interface, address.address, address.prefix_length)?;
             }
         }
         let settings = self.undo.record.settings.clone();
@@ -200,6 +192,25 @@ impl Installer {
             self.restore_setting(&changed.interface, &changed.name)?;
         }
         self.undo.delete()
+    }
+
+    /// Whether an address is carnet's: by its mark, for one that was written down may have been replaced by somebody else's
+    /// since; where there are no marks, if it was written down.
+    fn is_own(&self, recorded: &[AddedAddress], interface: &str, known: &AddressInfo) -> bool {
+        let AddressInfo { index, address, .. } = known;
+        let is_it = |it: &AddedAddress| {
+            (it.index, &*it.interface, it.address, it.prefix_length)
+                == (*index, interface, address.address, address.prefix_length)
+        };
+        known.is_ours() || !self.requests.keeps_marks() && recorded.iter().any(is_it)
+    }
+
+    /// The prefix length of an address of carnet's, if it is there.
+    fn own_length(&mut self, index: u32, interface: &str, address: Ipv6Addr) -> Result<Option<u8>> {
+        let known = self.requests.addresses()?.into_iter();
+        let mut known = known.filter(|known| (known.index, known.address.address) == (index, address));
+        let own = known.find(|known| self.is_own(&self.undo.record.addresses, interface, known));
+        Ok(own.map(|known| known.address.prefix_length))
     }
 
     /// Carries out a change.
@@ -239,17 +250,17 @@ impl Installer {
         self.complaints.remove(key);
         let Some((Keyed(entry), wanted)) = self.wanted.remove_entry(key) else { return Ok(()) };
         match wanted.installed {
-            Some(installed) => self.dispose(installed, wanted.index, wanted.doubtful),
+            Some(installed) => self.dispose(installed, wanted.index),
             None => self.forget(&entry),
         }
     }
 
     /// Takes out what is no longer wanted, now or later.
-    fn dispose(&mut self, entry: Arc<Entry>, index: u32, doubtful: bool) -> Result<()> {
-        let result = self.take_out(&entry, index, doubtful);
+    fn dispose(&mut self, entry: Arc<Entry>, index: u32) -> Result<()> {
+        let result = self.take_out(&entry, index);
         if result.is_err() {
             self.troubled = true;
-            self.stale.insert(Keyed(entry), (index, doubtful));
+            self.stale.insert(Keyed(entry), index);
         }
         result
     }
@@ -286,7 +297,7 @@ impl Installer {
     fn install(&mut self, key: &Keyed) -> Result<()> {
         let stale = self.stale.remove_entry(key);
         let Some(wanted) = self.wanted.get_mut(key) else { return Ok(()) };
-        if let Some((Keyed(stale), (index, _))) = stale
+        if let Some((Keyed(stale), index)) = stale
             && wanted.installed.is_none()
         {
             (wanted.installed, wanted.index, wanted.doubtful) = (Some(stale), index, true);
@@ -331,14 +342,15 @@ impl Installer {
                 }
             } else if matches!(result, Ok(Put::Done(_) | Put::Foreign(_))) {
                 self.waiting.remove(key);
-                self.restored += u64::from(std::mem::take(&mut wanted.lost));
+                let was_lost = std::mem::take(&mut wanted.lost);
+                self.restored += u64::from(was_lost && !wanted.foreign);
                 self.complaints.remove(key);
             } else {
                 self.waiting.insert(key.clone());
             }
         }
         if let Some(stale) = stale {
-            self.dispose(stale, index, doubtful)?;
+            self.dispose(stale, index)?;
         }
         let result = match result {
             Ok(Put::Perhaps(_, error)) => Err(error),
@@ -427,6 +439,7 @@ impl Installer {
         // The kernel cannot change the prefix length of an address.
         if let Some(Entry::Address(old)) = previous
             && old.prefix_length != *prefix_length
+            && self.own_length(index, interface, *address)? == Some(old.prefix_length)
         {
             self.requests.delete_address(index, interface, *address, old.prefix_length)?;
         }
@@ -436,14 +449,8 @@ impl Installer {
         };
         match added {
             Ok(()) => {}
-            Err(e) if e.raw_os_error() == Some(libc::EEXIST) && previous.is_some() => {
-                return Ok(Put::Done(index));
-            }
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
-                let known = self.requests.addresses()?.into_iter().find(|known| {
-                    known.is_ours() && (known.index, known.address.address) == (index, *address)
-                });
-                match known.map(|known| known.address.prefix_length) {
+                match self.own_length(index, interface, *address)? {
                     None => {
                         // Of one before, which its owner has replaced.
                         self.forget_address(interface, *address);
@@ -508,18 +515,16 @@ impl Installer {
         }
     }
 
-    /// Removes what carnet has put there; of what is doubtful, only what bears its mark.
-    fn take_out(&mut self, entry: &Entry, index: u32, doubtful: bool) -> Result<()> {
+    /// Removes what carnet has put there, and nothing of others.
+    fn take_out(&mut self, entry: &Entry, index: u32) -> Result<()> {
         self.hear(entry);
         self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
-            Entry::Address(InterfaceAddress { interface, address, prefix_length, .. }) => {
-                let is_it = |known: AddressInfo| {
-                    known.is_ours() && (known.index, known.address.address) == (index, *address)
-                };
-                if !doubtful || self.requests.addresses()?.into_iter().any(is_it) {
-                    self.requests.delete_address(index, interface, *address, *prefix_length)?;
+            Entry::Address(InterfaceAddress { interface, address, .. }) => {
+                // An operator may have made it his own a moment ago.
+                if let Some(length) = self.own_length(index, interface, *address)? {
+                    self.requests.delete_address(index, interface, *address, length)?;
                 }
                 self.forget_address(interface, *address);
                 Ok(())
@@ -709,7 +714,7 @@ impl Installer {
         addresses: &[AddressInfo],
     ) -> Result<()> {
         if dirty.links || dirty.addresses {
-            let has_marks = AddressInfo::have_marks(addresses);
+            let keeps_marks = self.requests.keeps_marks();
             let addresses: BTreeMap<(u32, Ipv6Addr), bool> =
                 map_of(addresses.iter().map(|a| ((a.index, a.address.address), a.is_ours())));
             self.note_lost(|entry, wanted, switches| {
@@ -724,7 +729,7 @@ impl Installer {
                     Entry::Address(a) => {
                         let known = addresses.get(&(index, a.address));
                         same(&a.interface)
-                            && known.is_some_and(|is_ours| *is_ours || wanted.foreign || !has_marks)
+                            && known.is_some_and(|is_ours| *is_ours || wanted.foreign || !keeps_marks)
                     }
                     Entry::Route(route) => route.interface().is_none_or(|interface| {
                         interface == TUNNEL_DEVICE
@@ -854,8 +859,8 @@ impl Installer {
     /// Takes out what could not be taken out before; the first error.
     fn take_out_stale(&mut self) -> Result<()> {
         let mut result = Ok(());
-        for (Keyed(entry), (index, doubtful)) in std::mem::take(&mut self.stale).into_iter().rev() {
-            result = result.and(self.dispose(entry, index, doubtful));
+        for (Keyed(entry), index) in std::mem::take(&mut self.stale).into_iter().rev() {
+            result = result.and(self.dispose(entry, index));
         }
         result
     }

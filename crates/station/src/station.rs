@@ -80,6 +80,8 @@ struct Agent {
 pub struct Station {
     agent: Option<Agent>,
     router: Option<Router>,
+    /// What is kept for a role that is absent, until there is one again.
+    dormant: PersistentState,
     geonet: Option<Geonet>,
     /// The GeoNetworking router to be, as long as its address is not known.
     awaited: Option<(GeonetSettings, Rng)>,
@@ -120,6 +122,7 @@ impl Station {
     ) -> Station {
         let mut station = Station {
             agent: None,
+            dormant: PersistentState::default(),
             router: None,
             geonet: None,
             awaited_security: None,

@@ -87,8 +87,8 @@ fn sequences(agent: &Station) -> BTreeMap<Ipv6Addr, u16> {
     bindings.as_array().expect("an array").iter().filter_map(one).collect()
 }
 
-/// A node is taken out of the config, its home agent is killed, starts twice without it, and is a mobile router's for a while:
-/// what was recorded of the node is still old when it comes back.
+/// A node is taken out of the config for a while, or the home agent is: by reloads, restarts and kills. What was recorded of the
+/// node is still old when it comes back, and its binding is gone where its home agent has worked without it.
 #[test]
 fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     if !possible() {
@@ -96,6 +96,10 @@ fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     }
     let bed = Testbed::new();
     let (with, without) = (config(&bed, 2), config(&bed, 1));
+    let (station, _) = with.split_once("\n[home_agent]").expect("a home agent");
+    let router = bed.router_config();
+    let (_, router) = router.split_once("\n[mobile_router]").expect("a mobile router");
+    let router = format!("{station}\n[mobile_router]{router}");
     let cannon = Cannon::new(&bed.core);
     let answer = |sequence: u16| {
         let sniffer = Sniffer::start(&bed.core, &["ha"]);
@@ -109,24 +113,33 @@ fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
         status
     };
     let mut agent = Station::start(&bed.agent, &with);
-    assert_eq!(answer(10), (0, 10));
-    assert_eq!(answer(11), (0, 11));
-    agent.reload(&without);
-    assert!(agent.bindings().is_empty());
-    agent.end_by(Signal::SIGKILL);
-    for _ in 0..2 {
-        agent = Station::start(&bed.agent, &without);
-        agent.end_by(Signal::SIGKILL);
+    let mut sequence = 10;
+    // By a reload, or after the station was killed.
+    for (number, way) in [
+        &[(&without, true), (&without, false), (&without, false), (&with, false)][..],
+        &[(&without, false), (&router, false), (&without, true), (&with, false)],
+        &[(&router, true), (&with, true)],
+        &[(&router, true), (&with, false)],
+        &[(&router, false), (&with, true)],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(answer(sequence), (0, sequence));
+        assert_eq!(answer(sequence + 1), (0, sequence + 1));
+        for (config, by_reload) in way {
+            if *by_reload {
+                agent.reload(config);
+            } else {
+                agent.end_by(Signal::SIGKILL);
+                agent = Station::start(&bed.agent, config);
+            }
+        }
+        assert_eq!(answer(sequence), (OUT_OF_WINDOW, sequence + 1), "way {number}");
+        let is_bound = !way.iter().any(|(config, _)| **config == without);
+        assert_eq!(sequences(&agent).contains_key(&home(1)), is_bound, "way {number}");
+        sequence += 10;
     }
-    let (station, _) = with.split_once("\n[home_agent]").expect("a home agent");
-    let router = bed.router_config();
-    let (_, router) = router.split_once("\n[mobile_router]").expect("a mobile router");
-    agent = Station::start(&bed.agent, &format!("{station}\n[mobile_router]{router}"));
-    agent.end_by(Signal::SIGTERM);
-    agent = Station::start(&bed.agent, &with);
-    assert_eq!(answer(10), (OUT_OF_WINDOW, 11));
-    assert!(agent.bindings().is_empty());
-    assert_eq!(answer(12), (0, 12));
     agent.end_by(Signal::SIGTERM);
 }
 

@@ -28,19 +28,14 @@ const LOCAL_TABLE: u32 = 255;
 pub(crate) struct AddressInfo {
     pub(crate) index: u32,
     pub(crate) address: Address,
-    /// Who has made it (`IFA_PROTO`); 0 where nobody says, and before Linux 5.18 always.
+    /// Who has made it (`IFA_PROTO`); 0 where nobody says.
     pub(crate) protocol: u8,
 }
 
 impl AddressInfo {
-    /// Whether it bears carnet's mark.
+    /// Whether it bears carnet's mark; before Linux 5.18 none does.
     pub(crate) fn is_ours(&self) -> bool {
         self.protocol == ROUTE_PROTOCOL
-    }
-
-    /// Whether the kernel that has these addresses keeps marks: it marks its own.
-    pub(crate) fn have_marks(all: &[AddressInfo]) -> bool {
-        all.iter().any(|known| known.protocol != 0)
     }
 
     fn from_message(message: AddressMessage) -> Option<AddressInfo> {

@@ -6,6 +6,7 @@ use std::io;
 use std::net::Ipv6Addr;
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::sys::utsname::uname;
 
 use super::solicited::SolicitedGroups;
 
@@ -13,6 +14,8 @@ use super::solicited::SolicitedGroups;
 pub(crate) trait Channel {
     /// Its port: what it did is told to others with it.
     fn port(&self) -> u32;
+    /// Whether addresses keep the mark of who has made them.
+    fn keeps_marks(&self) -> bool;
     /// Takes one request.
     fn send(&mut self, request: &[u8]) -> io::Result<()>;
     /// Puts some of the answers, whole messages, behind what is in the buffer; waits for them.
@@ -27,6 +30,7 @@ pub(crate) trait Channel {
 pub(super) struct KernelSocket {
     socket: Socket,
     port: u32,
+    keeps_marks: bool,
     groups: SolicitedGroups,
 }
 
@@ -40,13 +44,24 @@ impl KernelSocket {
         let _ = socket.set_netlink_get_strict_chk(true);
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_ext_ack(true);
-        Ok(KernelSocket { socket, port, groups: SolicitedGroups::default() })
+        let keeps_marks = uname().is_ok_and(|name| is_since(&name.release().to_string_lossy(), (5, 18)));
+        Ok(KernelSocket { socket, port, keeps_marks, groups: SolicitedGroups::default() })
     }
+}
+
+/// Whether a kernel's release is this version or a later one.
+fn is_since(release: &str, version: (u32, u32)) -> bool {
+    let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map_while(|number| number.parse().ok());
+    matches!((numbers.next(), numbers.next()), (Some(major), Some(minor)) if (major, minor) >= version)
 }
 
 impl Channel for KernelSocket {
     fn port(&self) -> u32 {
         self.port
+    }
+
+    fn keeps_marks(&self) -> bool {
+        self.keeps_marks
     }
 
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
@@ -63,5 +78,20 @@ impl Channel for KernelSocket {
 
     fn leave(&mut self, index: u32, address: Ipv6Addr) {
         self.groups.leave(index, address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_by_number() {
+        for release in ["5.18.0", "5.18-rc1", "6.1.0-13-amd64", "10.0"] {
+            assert!(is_since(release, (5, 18)), "{release}");
+        }
+        for release in ["5.17.99", "5.4.0-150-generic", "4.19.0", "5", "", "unknown"] {
+            assert!(!is_since(release, (5, 18)), "{release}");
+        }
     }
 }

@@ -91,6 +91,11 @@ impl Requests {
         self.channel.port()
     }
 
+    /// Whether the kernel keeps what [`AddressInfo::is_ours`] looks at.
+    pub(crate) fn keeps_marks(&self) -> bool {
+        self.channel.keeps_marks()
+    }
+
     /// Sends a request that changes something and waits for its acknowledgement.
     fn change(
         &mut self,

@@ -51,6 +51,10 @@ impl Channel for SimulatedChannel {
         PORT
     }
 
+    fn keeps_marks(&self) -> bool {
+        self.kernel.borrow().keeps_marks
+    }
+
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
         let mut state = self.kernel.borrow_mut();
         if state.step() {

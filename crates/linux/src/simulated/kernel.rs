@@ -17,8 +17,6 @@ use crate::ROUTE_PROTOCOL;
 pub(super) const TABLE_LOCAL: u32 = 255;
 pub(super) const PROTOCOL_KERNEL: u8 = 2;
 const PROTOCOL_ADVERTISED: u8 = 9;
-/// `IFAPROT_KERNEL_LO`
-const PROTOCOL_LOOPBACK: u8 = 1;
 /// Events that wait for a listener who does not read them.
 const QUEUE: usize = 64;
 /// Interfaces, and their switches, that concern all.
@@ -127,6 +125,8 @@ pub(super) struct State {
     /// How likely it is that a request fails, and a switch.
     pub(super) trouble: f64,
     pub(super) boot: u32,
+    /// Whether an address bears the mark of who has made it; before Linux 5.18 none does.
+    pub(super) keeps_marks: bool,
     /// Steps until the process is as good as dead, and what dies with it.
     pub(super) fuse: Option<(u32, SimulatedDisk)>,
 }
@@ -150,6 +150,7 @@ impl State {
             rng,
             trouble: 0.0,
             boot: 0,
+            keeps_marks: true,
             fuse: None,
         };
         for (name, value) in DEFAULTS {
@@ -163,14 +164,6 @@ impl State {
         }
         let index = state.add_link("lo");
         state.set_link(index, true, true);
-        let _ = state.add_address(OwnAddress {
-            index,
-            address: Ipv6Addr::LOCALHOST,
-            prefix_length: 128,
-            protocol: PROTOCOL_LOOPBACK,
-            deprecated: false,
-            maker: Maker::Other,
-        });
         state
     }
 
@@ -247,7 +240,10 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn add_address(&mut self, address: OwnAddress) -> Answer {
+    pub(super) fn add_address(&mut self, mut address: OwnAddress) -> Answer {
+        if !self.keeps_marks {
+            address.protocol = 0;
+        }
         let is_same = |it: &OwnAddress| (it.index, it.address) == (address.index, address.address);
         if !self.links.iter().any(|link| link.index == address.index) {
             return Err(libc::ENODEV);

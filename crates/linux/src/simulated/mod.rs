@@ -78,6 +78,11 @@ impl Kernel {
         }
     }
 
+    /// It is one of before Linux 5.18: addresses bear no mark.
+    pub fn keep_no_marks(&self) {
+        self.0.borrow_mut().keeps_marks = false;
+    }
+
     /// A new interface, which is down.
     pub fn add_link(&self, name: &str) {
         self.0.borrow_mut().add_link(name);

@@ -162,16 +162,17 @@ fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
     let Entry::Address(InterfaceAddress { interface, address: own, prefix_length, .. }) = &**address else {
         panic!("an address");
     };
-    for (looks, is_killed) in [(true, true), (true, false), (false, true)] {
+    for (looks, is_killed) in [(true, true), (true, false), (false, true), (false, false)] {
         let (kernel, disk, mut machine) = machine(3);
         machine.apply(&Change::Set(address.clone())).expect("added");
         machine.poll().expect("looks");
-        // There are two routes besides.
+        // There is nothing else of carnet's.
         kernel.meddle(0);
         kernel.add_address(interface, *own, *prefix_length);
         if looks {
             machine.poll().expect("looks");
             assert_eq!(machine.differences(), Vec::<String>::new());
+            assert_eq!(machine.keeper.installer.restored, 0, "nothing was put back");
         }
         if is_killed {
             drop(machine);
@@ -184,6 +185,39 @@ fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
         assert_eq!(kernel.leftovers(), Vec::<String>::new(), "looked {looks}, killed {is_killed}");
         let way = kernel.way("lo", *own, *own, 58);
         assert_eq!(way, Way::Local, "looked {looks}, killed {is_killed}");
+    }
+}
+
+/// Before Linux 5.18 it is what was written down that tells: of carnet's own address nothing is forgotten while it is there.
+#[test]
+fn without_marks_an_address_is_known_by_what_was_written_down() {
+    let address = &entries()[3];
+    let longer = |length| {
+        let Entry::Address(it) = &**address else { panic!("an address") };
+        Arc::new(Entry::Address(InterfaceAddress { prefix_length: length, ..it.clone() }))
+    };
+    for is_killed in [true, false] {
+        for refuses in [true, false] {
+            let (kernel, disk, mut machine) = machine(4);
+            kernel.keep_no_marks();
+            machine.apply(&Change::Set(address.clone())).expect("added");
+            // It cannot be taken out, and is wanted again.
+            kernel.set_trouble(if refuses { 1.0 } else { 0.0 });
+            let _ = machine.apply(&Change::Remove(address.clone()));
+            kernel.set_trouble(0.0);
+            machine.apply(&Change::Set(address.clone())).expect("there");
+            machine.apply(&Change::Set(longer(128))).expect("another length");
+            machine.apply(&Change::Set(longer(64))).expect("and back");
+            assert_eq!(machine.differences(), Vec::<String>::new());
+            if is_killed {
+                drop(machine);
+                kernel.abandon();
+                machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens again");
+            }
+            machine.close().expect("closes");
+            let left = kernel.leftovers();
+            assert!(left.is_empty(), "killed {is_killed}, refused {refuses}: {left:#?}");
+        }
     }
 }
 

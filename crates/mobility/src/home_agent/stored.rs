@@ -16,7 +16,7 @@ use super::drain::RELAY_LIFETIME;
 use super::registration::{Replay, shared};
 use super::{HomeAgent, MAX_FLOWS, Relay, Timer};
 use crate::flow::FlowBinding;
-use crate::{OLD_PATH_GRACE, Output};
+use crate::{OLD_PATH_GRACE, Output, is_newer};
 
 /// What is kept of a node across a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,8 +25,8 @@ pub struct StoredBinding {
     pub home_address: Ipv6Addr,
     /// The last sequence number accepted, if any; of a node with a key that of the last message that it has signed.
     pub sequence: Option<u16>,
-    /// Of a node that has no key now, or is not served any more: the last sequence number that was accepted with a
-    /// signature.
+    /// The last sequence number that was accepted with a signature, where that is not [`Self::sequence`], or where no SPI says
+    /// that it is: the node has no key now, or is not served any more, or nothing came since it has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_sequence: Option<u16>,
     /// The last NTP timestamp accepted, if any.
@@ -102,6 +102,13 @@ fn is_zero(priority: &u8) -> bool {
 }
 
 impl StoredBinding {
+    /// Whether [`Self::sequence`] is of a signed message. Earlier versions wrote no SPI; nodes without a key leave nothing but
+    /// their bindings.
+    fn is_signed(&self) -> bool {
+        let is_bound = self.registration.is_some() || !self.identified.is_empty();
+        self.spi.is_some() || self.timestamp.is_some() || !is_bound && self.relay.is_none()
+    }
+
     /// Nothing of a node.
     pub fn of(home_address: Ipv6Addr) -> Self {
         StoredBinding {
@@ -155,13 +162,14 @@ impl HomeAgent {
         let former = self.cache.former(home_address).iter().filter(|_| bound);
         let signed = replay.sequence.filter(|_| has_key);
         let sequence = signed.or(self.cache.sequence(home_address).filter(|_| bound));
+        let spi = self.spi(home_address).filter(|_| replay.sequence.is_some());
         let plain = registrations.iter().position(|registration| registration.bid.is_none());
         Some(StoredBinding {
             home_address,
             sequence,
-            signed_sequence: replay.sequence.filter(|_| !has_key),
+            signed_sequence: replay.sequence.filter(|_| !has_key || spi.is_none()),
             timestamp: replay.timestamp,
-            spi: self.spi(home_address).filter(|_| replay.sequence.is_some()),
+            spi,
             registration: plain.map(|plain| registrations.remove(plain)),
             identified: registrations,
             former: former
@@ -213,8 +221,7 @@ impl HomeAgent {
         };
         for entry in stored {
             let home_address = entry.home_address;
-            // With the SPI comes the number of what was signed.
-            let signed = entry.signed_sequence.or(entry.sequence.filter(|_| entry.spi.is_some()));
+            let signed = entry.signed_sequence.or(entry.sequence.filter(|_| entry.is_signed()));
             let is_signed = signed.is_some() || entry.timestamp.is_some();
             let mut replay = Replay { sequence: signed, timestamp: entry.timestamp };
             let Some(node) = self.config.node(home_address) else {
@@ -226,7 +233,9 @@ impl HomeAgent {
             let own = node.prefixes.clone();
             let has_key = node.authentication.association().is_some();
             if has_key {
-                replay.sequence = signed.or(entry.sequence);
+                // RFC 6275 9.5.1: newer than what the binding has, too, whoever has asked for that.
+                let newer = entry.sequence.filter(|it| signed.is_none_or(|signed| is_newer(*it, signed)));
+                replay.sequence = newer.or(signed);
                 if let Some(spi) = entry.spi.filter(|_| node.authentication.has_several()) {
                     self.spis.insert(home_address, spi);
                 }

@@ -128,6 +128,10 @@ fn a_recording_is_old_when_its_node_comes_back() {
         vec![by_word.clone()],
         vec![with(Authentication::Ipsec)],
         vec![without.clone(), by_word.clone(), without.clone()],
+        // Several keys, of which none was seen used since.
+        vec![without.clone(), both(), without.clone()],
+        vec![by_word.clone(), both(), by_word.clone()],
+        vec![both(), by_word.clone(), both(), without.clone()],
         vec![both(), without, by_word, new_alone()],
     ];
     for (way, meanwhile) in ways.into_iter().enumerate() {
@@ -171,6 +175,39 @@ fn a_recording_is_old_when_its_node_comes_back() {
             }
         }
     }
+}
+
+/// What a router goes on to sign while its home agent does not look is old as well, as long as it is bound.
+#[test]
+fn a_number_that_was_taken_without_a_key_is_old_under_the_key() {
+    let mut agent = Agent::new(authenticated());
+    agent.accept(&Update::explicit(10).signed());
+    reload(&mut agent, with(Authentication::None));
+    let recorded = Update::explicit(15).signed();
+    agent.accept(&recorded);
+    agent.accept(&Update::explicit(20).from(OTHER_CARE_OF).signed());
+    reload(&mut agent, authenticated());
+    assert_eq!(agent.refuse(&recorded, 135).sequence(), 20);
+    assert_eq!(agent.binding().expect("a binding").care_of_address, addr(OTHER_CARE_OF));
+    agent.accept(&Update::explicit(21).signed());
+}
+
+/// Earlier versions did not write by which key.
+#[test]
+fn a_record_without_spi_is_of_signed_messages_where_it_can_be() {
+    let mut agent = Agent::new(authenticated());
+    let recorded = Update::explicit(10).signed();
+    agent.accept(&recorded);
+    agent.accept(&Update::explicit(11).lifetime(0).signed());
+    let mut stored = agent.machine.stored(agent.now, agent.wall());
+    assert_eq!((stored.len(), stored[0].sequence), (1, Some(11)));
+    (stored[0].spi, stored[0].signed_sequence) = (None, None);
+    let mut next = Agent::new(with(Authentication::None));
+    next.now = agent.now;
+    let (now, wall) = (next.now, next.wall());
+    next.machine.restore(now, wall, stored);
+    reload(&mut next, authenticated());
+    assert_eq!(next.refuse(&recorded, 135).sequence(), 11);
 }
 
 /// Three steps, under each of which the router renews its binding: nothing ends, nothing is unanswered, nothing is forwarded

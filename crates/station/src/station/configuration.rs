@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
-use carnet_base::{Rng, Time, WallTime, map_of};
+use carnet_base::{Rng, Time, WallTime, map_of, sort_by_key};
 use carnet_mobility::agents::{Agents, AgentsConfig};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, OtherAgents, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence, StoredVolume};
@@ -135,8 +135,9 @@ impl Station {
         now: Time,
         wall: WallTime,
         config: StationConfig,
-        persistent: PersistentState,
+        mut persistent: PersistentState,
     ) {
+        self.dormant = dormant(&config, &mut persistent);
         self.forwarder.serve_nobody();
         let direct_networks = config
             .mobile_router
@@ -191,31 +192,52 @@ impl Station {
 
     /// What has to survive a restart, as of now.
     pub fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
-        PersistentState {
-            home_agent: self.home_agent().map(|agent| agent.stored(now, wall)).unwrap_or_default(),
-            ..self.own_state()
-        }
+        let home_agent = match self.home_agent() {
+            Some(agent) => agent.stored(now, wall),
+            None => self.dormant.home_agent.clone(),
+        };
+        PersistentState { home_agent, ..self.own_state() }
     }
 
     /// What has to survive a restart of one node of the home agent; `None` for nothing.
     pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
-        self.home_agent()?.stored_node(now, wall, home_address)
+        if let Some(agent) = self.home_agent() {
+            return agent.stored_node(now, wall, home_address);
+        }
+        let dormant = &self.dormant.home_agent;
+        let place = dormant.binary_search_by_key(&home_address, |node| node.home_address).ok()?;
+        dormant.get(place).cloned()
     }
 
     /// What has to survive a restart without the home agent's nodes.
     pub fn own_state(&self) -> PersistentState {
+        let volumes = |router: &Router| {
+            let volumes = router.machine.volumes();
+            map_of(volumes.map(|(interface, volume)| (interface.to_owned(), volume)))
+        };
+        let PersistentState { restart_counter, mobile_router, volumes: dormant, .. } = &self.dormant;
         PersistentState {
             home_agent: Vec::new(),
-            restart_counter: self.home_agent().map(HomeAgent::restart_counter),
-            mobile_router: self.router.as_ref().map(Router::stored),
-            volumes: map_of(
-                self.mobile_router()
-                    .into_iter()
-                    .flat_map(MobileRouter::volumes)
-                    .map(|(interface, volume)| (interface.to_owned(), volume)),
-            ),
+            restart_counter: self.home_agent().map(HomeAgent::restart_counter).or(*restart_counter),
+            mobile_router: self.router.as_ref().map(Router::stored).or_else(|| mobile_router.clone()),
+            volumes: self.router.as_ref().map_or_else(|| dormant.clone(), volumes),
         }
     }
+}
+
+/// Takes what is of a role that is absent.
+fn dormant(config: &StationConfig, persistent: &mut PersistentState) -> PersistentState {
+    let mut dormant = PersistentState::default();
+    if config.home_agent.is_none() {
+        dormant.home_agent = std::mem::take(&mut persistent.home_agent);
+        sort_by_key(&mut dormant.home_agent, |node| node.home_address);
+        dormant.restart_counter = persistent.restart_counter.take();
+    }
+    if config.mobile_router.is_none() {
+        dormant.mobile_router = persistent.mobile_router.take();
+        dormant.volumes = std::mem::take(&mut persistent.volumes);
+    }
+    dormant
 }
 
 /// A date in seconds, as far as they go into 32 bits.
