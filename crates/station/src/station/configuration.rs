@@ -219,7 +219,7 @@ impl Station {
         PersistentState {
             home_agent: Vec::new(),
             restart_counter: self.home_agent().map(HomeAgent::restart_counter).or(*restart_counter),
-            mobile_router: self.router.as_ref().map(Router::stored).or_else(|| mobile_router.clone()),
+            mobile_router: self.router.as_ref().map(Router::stored).or(*mobile_router),
             volumes: self.router.as_ref().map_or_else(|| dormant.clone(), volumes),
         }
     }
