@@ -8,7 +8,7 @@ use carnet_base::Time;
 use crate::config::SeatConfig;
 
 /// After so long without a word a member is gone.
-const GONE: Duration = Duration::from_secs(3);
+pub const GONE: Duration = Duration::from_secs(3);
 
 /// One of them.
 #[derive(Debug)]

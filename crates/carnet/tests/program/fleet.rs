@@ -3,6 +3,7 @@
 
 mod access;
 mod links;
+mod status;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -98,8 +99,8 @@ impl Fleet {
         member.checked_sub(1).map_or(&self.bed.agent, |other| &self.others[other])
     }
 
-    /// Starts a member; its home agent's socket tells whether it has the seat.
-    fn member(&self, member: usize) -> Member {
+    /// Writes the config of a member, and says where it is.
+    fn config(&self, member: usize) -> PathBuf {
         let name = NAMES[member];
         let path = |kind: &str| self.bed.scratch.path(&format!("{name}{kind}"));
         let agent = self.bed.agent_config().replace("agent.sock", &format!("{name}.sock"));
@@ -113,9 +114,16 @@ impl Fleet {
             self.more
         );
         fs::write(path(".fleet.toml"), config).expect("a config file");
+        path(".fleet.toml")
+    }
+
+    /// Starts a member; its home agent's socket tells whether it has the seat.
+    fn member(&self, member: usize) -> Member {
+        let name = NAMES[member];
+        let path = |kind: &str| self.bed.scratch.path(&format!("{name}{kind}"));
         let log = path(".log");
         let words =
-            [FLEET, "run", "--config", path(".fleet.toml").to_str().expect("a path")].map(str::to_owned);
+            [FLEET, "run", "--config", self.config(member).to_str().expect("a path")].map(str::to_owned);
         let output = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
         let child = self.host(member).spawn(&words, move |command| {
             command.env_remove("RUST_LOG").env_remove("NOTIFY_SOCKET");

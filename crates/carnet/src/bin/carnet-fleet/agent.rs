@@ -105,6 +105,11 @@ impl Agent {
     }
 }
 
+/// The sockets at which the home agent of a seat finds its records, and says that it works.
+pub fn sockets(directory: &Path, seat: &str) -> [PathBuf; 2] {
+    ["store", "ready"].map(|kind| directory.join(format!("{seat}.{kind}")))
+}
+
 /// From its start to its end.
 async fn live(
     recipe: Recipe,
@@ -112,8 +117,7 @@ async fn live(
     mut told: UnboundedReceiver<Told>,
     say: &UnboundedSender<News>,
 ) -> anyhow::Result<(String, bool)> {
-    let [store, ready] =
-        ["store", "ready"].map(|kind| recipe.directory.join(format!("{}.{kind}", recipe.name)));
+    let [store, ready] = sockets(&recipe.directory, &recipe.name);
     let (listener, _store) = bound(&store, UnixListener::bind)?;
     let (readiness, _ready) = bound(&ready, UnixDatagram::bind)?;
     let mut child = Command::new(&recipe.program)

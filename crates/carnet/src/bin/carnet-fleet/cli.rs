@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 /// Keeps home agents running on whichever of several machines lives.
 #[derive(Debug, Parser)]
@@ -26,10 +26,36 @@ pub(crate) enum Command {
     /// Look for mistakes in a config file, and in the home agent's that it names: exits 0 when there are none, else 2.
     Check {
         /// The config file.
-        #[arg(value_name = "FILE", required_unless_present = "named")]
-        config: Option<PathBuf>,
-        /// The same, as for the other commands.
-        #[arg(long = "config", value_name = "FILE", conflicts_with = "config")]
-        named: Option<PathBuf>,
+        #[command(flatten)]
+        file: File,
     },
+    /// Ask etcd who has the seat, and listen for a moment who is there: exits 0 when somebody has it, 1 when nobody has or etcd does
+    /// not answer, 2 with a mistake in the config.
+    Status {
+        /// The config file.
+        #[command(flatten)]
+        file: File,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// A config file, with or without its option.
+#[derive(Debug, Args)]
+pub(crate) struct File {
+    /// The config file.
+    #[arg(value_name = "FILE", required_unless_present = "named")]
+    config: Option<PathBuf>,
+    /// The same, as for the other commands.
+    #[arg(long = "config", value_name = "FILE", conflicts_with = "config")]
+    named: Option<PathBuf>,
+}
+
+impl File {
+    /// Where it is.
+    pub(crate) fn path(self) -> PathBuf {
+        // One of them is there: the command line was refused otherwise.
+        self.config.or(self.named).unwrap_or_default()
+    }
 }

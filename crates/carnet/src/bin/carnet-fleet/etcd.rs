@@ -10,7 +10,7 @@ mod server;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use carnet_fleet::{Event, Key, Outcome, Revision, Snapshot, Token, Transaction};
@@ -45,6 +45,8 @@ const WORDS: usize = 300;
 const CONNECT: Duration = Duration::from_millis(500);
 /// How long an answer to a reading may take, and one to a password, for which etcd calculates.
 const READ: Duration = Duration::from_secs(5);
+/// The home agent's record of itself; the others are of nodes.
+const OWN: &str = "own";
 /// Octets of a token at most.
 const LONGEST_TOKEN: usize = 16 << 10;
 /// What etcd says of a request that it has refused for its token, before it did anything: it does not know it, has been given
@@ -65,6 +67,17 @@ pub struct Connection {
     /// What drives it, and tells why it has ended.
     driver: Option<JoinHandle<hyper::Result<()>>>,
     server: Server,
+}
+
+/// What there is of a seat, without the records themselves.
+#[derive(Debug)]
+pub struct Overview {
+    /// The store's revision then.
+    pub revision: Revision,
+    /// The value of [`Key::Owner`], if there is that key.
+    pub owner: Option<String>,
+    /// Of so many nodes there are records.
+    pub nodes: u64,
 }
 
 /// An answer, or what etcd says instead of one.
@@ -108,6 +121,7 @@ struct Range {
     header: Header,
     kvs: Vec<Pair>,
     more: bool,
+    count: Number,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -167,6 +181,15 @@ fn decoded(text: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(STANDARD.decode(text)?)?)
 }
 
+/// What comes after all names that begin with these, which end with a slash.
+fn after(names: &str) -> String {
+    let mut end = names.to_owned();
+    end.pop();
+    // The character behind a slash.
+    end.push('0');
+    end
+}
+
 impl Prefix {
     /// Of a seat.
     pub fn of(fleet: &str, seat: &str) -> Prefix {
@@ -179,11 +202,7 @@ impl Prefix {
 
     /// The end of the range of all keys.
     fn end(&self) -> String {
-        let mut end = self.0.clone().into_bytes();
-        // The last octet is a slash, and there is one behind it.
-        end.pop();
-        end.push(b'/' + 1);
-        STANDARD.encode(end)
+        encoded(&after(&self.0))
     }
 
     fn key(&self, name: &str) -> anyhow::Result<Option<Key>> {
@@ -405,6 +424,28 @@ impl Connection {
                 return Ok(snapshot);
             }
         }
+    }
+
+    /// Reads what is of interest to people, however much there is.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub async fn overview(&mut self, prefix: &Prefix) -> anyhow::Result<Overview> {
+        let records = format!("{}record/", prefix.0);
+        // All of it at one revision.
+        let body = json!({"success": [
+            {"request_range": {"key": prefix.name(&Key::Owner)}},
+            {"request_range": {"key": encoded(&records), "range_end": encoded(&after(&records)), "count_only": true}},
+            {"request_range": {"key": prefix.name(&Key::Record(OWN.into())), "count_only": true}},
+        ]});
+        let response = self.send("/v3/kv/txn", &body).await?;
+        let answer: Answer = serde_json::from_slice(&whole(response).await?)?;
+        let [owner, records, own] = <[Part; 3]>::try_from(answer.responses)
+            .map_err(|parts| anyhow!("expected three answers of etcd, found {}", parts.len()))?
+            .map(|part| part.response_range);
+        let owner = owner.kvs.first().map(|pair| decoded(&pair.value)).transpose()?;
+        let nodes = records.count.0.saturating_sub(own.count.0);
+        Ok(Overview { revision: answer.header.revision.0, owner, nodes })
     }
 
     /// Begins to watch all keys, from the revision after this one.

@@ -7,6 +7,7 @@
 //!
 //! * [`config`] is the file, [`keeper`] keeps a seat.
 //! * [`links`] looks whether routers can be reached.
+//! * [`status`] shows people what the store says of a seat.
 //! * [`etcd`] speaks to the store, by what [`access`] has of certificates and passwords; [`agent`] speaks to the home agent's
 //!   process.
 //!
@@ -22,6 +23,7 @@ mod keeper;
 mod links;
 #[path = "../../log.rs"]
 mod log;
+mod status;
 
 use std::process::ExitCode;
 
@@ -48,25 +50,31 @@ fn main() -> ExitCode {
         code
     };
     let loaded = match Cli::parse().command {
-        Command::Check { config, named } => {
-            // One of them is there: the command line was refused otherwise.
-            let file = config.or(named).unwrap_or_default();
-            Config::load(&file).and_then(|config| config.check_agent()).map(|()| None)
+        Command::Check { file } => {
+            Config::load(&file.path()).and_then(|config| config.check_agent()).map(|()| None)
         }
+        Command::Status { file, json } => Config::load(&file.path()).map(|config| Some((config, Some(json)))),
         Command::Run { config, log } => {
-            Config::load(&config).and_then(|config| log::start(log.as_deref()).map(|()| Some(config)))
+            Config::load(&config).and_then(|config| log::start(log.as_deref()).map(|()| Some((config, None))))
         }
     };
-    let config = match loaded {
-        Ok(Some(config)) => config,
+    let (config, shown) = match loaded {
+        Ok(Some(asked)) => asked,
         Ok(None) => return ExitCode::SUCCESS,
         Err(error) => return refuse(error, ExitCode::from(MISTAKE)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     // Who looks at the links stays on this thread.
     let here = LocalSet::new();
-    match runtime.context("cannot start").and_then(|runtime| here.block_on(&runtime, run(config))) {
-        Ok(()) => ExitCode::SUCCESS,
+    let work = async {
+        match shown {
+            Some(json) => status::show(&config, json).await,
+            None => run(config).await.map(|()| true),
+        }
+    };
+    match runtime.context("cannot start").and_then(|runtime| here.block_on(&runtime, work)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => refuse(error, ExitCode::FAILURE),
     }
 }

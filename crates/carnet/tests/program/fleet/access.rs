@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 
 use super::{FLEET, Fleet, PATIENT, started};
-use crate::hosts::{Host, Scratch, seconds, wait_for, wait_until};
+use crate::hosts::{Host, Scratch, said, seconds, wait_for, wait_until};
 use crate::station::PROGRAM;
 
 /// A port of etcd for its administrator alone: on the loopback interface of its machine, without TLS.
@@ -166,6 +166,21 @@ fn members_show_certificates_and_passwords_and_so_does_the_store() {
     wait_until("the other has the binding", seconds(20), || bruno.has_the_router());
     assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
     assert!(!bruno.log().contains("WARN"), "{}", bruno.log());
+    // Whoever looks at it shows the same.
+    let config = fleet.bed.scratch.path("bruno.fleet.toml");
+    let status = |access: &str| {
+        let text = fs::read_to_string(&config).expect("a config").replace(ACCESS, access);
+        fs::write(&config, text).expect("a config");
+        let output = fleet.host(1).output(&[FLEET, "status", config.to_str().expect("a path")]);
+        (output.status.code(), said(&output))
+    };
+    wait_until("status names the owner", seconds(20), || {
+        let (code, text) = status(ACCESS);
+        code == Some(0) && text.contains("bruno, whose home agent works")
+    });
+    let (code, text) = status(&ACCESS.replace("'password'", "'wrong'"));
+    let refused = "[2001:db8:c::1]:2379: etcd refuses the user \"north\" (access.user): ";
+    assert!(code == Some(1) && text.contains(refused), "{code:?} {text}");
 }
 
 /// A token that has not been used for longer than etcd keeps it; and one that is taken away, with the rights of the moment.

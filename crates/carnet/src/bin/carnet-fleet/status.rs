@@ -1,0 +1,436 @@
+//! Who has the seat, and which members are there, for people and as JSON.
+//!
+//! etcd has no times: that somebody has the seat may have been written last year. So it is read what there is, and then
+//! listened who writes: whoever has the seat each beat, and whoever waits for it each second. That ends when all of them have been
+//! heard, or after the silence by which members themselves tell that one is gone; an owner has its lease.
+//!
+//! Left out: since when one has the seat, which etcd does not know, and its log says.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use carnet_fleet::store::TokenState;
+use carnet_fleet::{Event, GONE, Key, Presence, SeatConfig, Token};
+use serde::Serialize;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::agent;
+use crate::config::Config;
+use crate::etcd::{Connection, Overview, Prefix, Server, Watch};
+
+/// How long a server may take for an answer.
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// What there is to say.
+#[derive(Debug, Serialize)]
+struct Status {
+    seat: String,
+    /// Who has it.
+    owner: Option<String>,
+    state: State,
+    /// Who wrote last that it has the seat, or gives it up.
+    last: Option<Last>,
+    members: Vec<Member>,
+    /// Of so many nodes the home agent has records.
+    nodes: u64,
+    store: Vec<Asked>,
+    here: Here,
+}
+
+/// Of the seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// Its owner's home agent works.
+    Working,
+    /// It is starting.
+    Starting,
+    /// It was given up, and nobody has taken it yet.
+    Free,
+    /// Whoever had it says nothing any more.
+    Silent,
+    /// Nobody ever had it.
+    New,
+    /// What is written there is not of this version.
+    Unknown,
+}
+
+#[derive(Debug, Serialize)]
+struct Last {
+    member: String,
+    /// Which process of it; as text, for many take a number of JSON for one with a fraction.
+    process: String,
+    /// Which transaction of that process.
+    transaction: u64,
+    /// To whom it gives the seat, if to a certain one.
+    gives_to: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Member {
+    name: String,
+    state: MemberState,
+    /// It does not reach its routers.
+    cut_off: bool,
+    /// It is in this config.
+    listed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum MemberState {
+    Owner,
+    Waits,
+    Silent,
+}
+
+/// A server of the store.
+#[derive(Debug, Serialize)]
+struct Asked {
+    server: String,
+    /// Why it does not answer.
+    error: Option<String>,
+}
+
+/// The member of this config on this machine.
+#[derive(Debug, Serialize)]
+struct Here {
+    member: String,
+    /// Whether it runs, if this user may know.
+    runs: Option<bool>,
+}
+
+/// What is heard from the store.
+#[derive(Debug)]
+struct Listener {
+    seat: SeatConfig,
+    /// The owner's key: no token where it is not of ours.
+    owner: Option<Option<Token>>,
+    /// Whether that was written while this listened.
+    fresh: bool,
+    present: BTreeMap<String, Presence>,
+}
+
+impl Listener {
+    fn new(seat: SeatConfig, overview: &Overview) -> Listener {
+        let owner = overview.owner.as_deref().map(Token::of);
+        Listener { seat, owner, fresh: false, present: BTreeMap::new() }
+    }
+
+    fn hear(&mut self, event: Event) {
+        match (event.key, event.value) {
+            (Key::Owner, value) => {
+                (self.owner, self.fresh) = (value.as_deref().map(Token::of), true);
+            }
+            (Key::Member(name), Some(value)) => drop(self.present.insert(name, Presence::of(&value))),
+            (Key::Member(_), None) | (Key::Record(_), _) => {}
+        }
+    }
+
+    fn token(&self) -> Option<&Token> {
+        self.owner.as_ref()?.as_ref()
+    }
+
+    fn state(&self) -> State {
+        match (&self.owner, self.fresh) {
+            (None, _) => State::New,
+            (Some(None), _) => State::Unknown,
+            (Some(Some(Token { state: TokenState::Free(_), .. })), _) => State::Free,
+            (Some(Some(_)), false) => State::Silent,
+            (Some(Some(Token { state: TokenState::Starting, .. })), true) => State::Starting,
+            (Some(Some(Token { state: TokenState::Working, .. })), true) => State::Working,
+        }
+    }
+
+    fn owner(&self) -> Option<&str> {
+        let has_it = matches!(self.state(), State::Working | State::Starting);
+        self.token().filter(|_| has_it).map(|token| token.member.as_str())
+    }
+
+    /// Whether nothing is missing.
+    fn has_heard_all(&self) -> bool {
+        let owner = self.owner();
+        let heard = |name: &String| owner == Some(name) || self.present.contains_key(name);
+        owner.is_some() && self.seat.members.iter().all(heard)
+    }
+
+    /// How long it is worth listening.
+    fn patience(&self) -> Duration {
+        if self.state() == State::Silent { GONE.max(self.seat.lease) } else { GONE }
+    }
+
+    /// How the members are: those of the config, and whoever else was heard.
+    fn members(&self) -> Vec<Member> {
+        let owner = self.owner();
+        let listed = |name: &str| self.seat.members.iter().any(|one| one == name);
+        let mut others: Vec<&str> = self.present.keys().map(String::as_str).chain(owner).collect();
+        others.retain(|name| !listed(name));
+        others.sort_unstable();
+        others.dedup();
+        let all = self.seat.members.iter().map(String::as_str).chain(others);
+        all.map(|name| {
+            let present = self.present.get(name);
+            let state = match present {
+                _ if owner == Some(name) => MemberState::Owner,
+                Some(_) => MemberState::Waits,
+                None => MemberState::Silent,
+            };
+            let cut_off = present.is_some_and(|present| present.cut_off);
+            Member { name: name.to_owned(), state, cut_off, listed: listed(name) }
+        })
+        .collect()
+    }
+}
+
+/// Prints what there is; whether somebody has the seat.
+///
+/// # Errors
+/// When the store cannot be asked.
+pub async fn show(config: &Config, json: bool) -> anyhow::Result<bool> {
+    let status = ask(config).await?;
+    let text = match json {
+        true => serde_json::to_string_pretty(&status)? + "\n",
+        false => status.text(),
+    };
+    std::io::stdout().write_all(text.as_bytes()).context("cannot print")?;
+    Ok(status.owner.is_some())
+}
+
+async fn ask(config: &Config) -> anyhow::Result<Status> {
+    let prefix = Prefix::of(&config.fleet, &config.seat);
+    let servers = config.servers()?;
+    let asked: Vec<_> = servers
+        .iter()
+        .map(|server| {
+            let (server, prefix) = (server.clone(), prefix.clone());
+            tokio::spawn(async move { overview(&server, &prefix).await })
+        })
+        .collect();
+    let (mut store, mut answers) = (Vec::new(), Vec::new());
+    for (server, answer) in servers.iter().zip(asked) {
+        let error = match answer.await? {
+            Ok(overview) => {
+                answers.push((server, overview));
+                None
+            }
+            Err(error) => Some(format!("{error:#}")),
+        };
+        store.push(Asked { server: server.place.clone(), error });
+    }
+    for (server, overview) in answers {
+        match listen(server, &prefix, config.seat(), &overview).await {
+            Ok(heard) => return Ok(Status::of(config, &heard, overview.nodes, store)),
+            Err(error) => {
+                let failed = store.iter_mut().find(|one| one.server == server.place);
+                failed.into_iter().for_each(|one| one.error = Some(format!("{error:#}")));
+            }
+        }
+    }
+    let mut text = "no server of the store answers".to_owned();
+    for one in &store {
+        let _ = write!(text, "\n  {}: {}", one.server, one.error.as_deref().unwrap_or_default());
+    }
+    bail!(text)
+}
+
+async fn overview(server: &Server, prefix: &Prefix) -> anyhow::Result<Overview> {
+    let answer = async { Connection::to(server).await?.overview(prefix).await };
+    in_time(answer).await
+}
+
+async fn in_time<T>(answer: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    timeout(ANSWER, answer).await.unwrap_or_else(|_| bail!("no answer within {} s", ANSWER.as_secs()))
+}
+
+async fn listen(
+    server: &Server,
+    prefix: &Prefix,
+    seat: SeatConfig,
+    overview: &Overview,
+) -> anyhow::Result<Listener> {
+    let watch = async { Connection::to(server).await?.watch(prefix, overview.revision).await };
+    let mut watch: Watch = in_time(watch).await?;
+    let (began, mut listener) = (Instant::now(), Listener::new(seat, overview));
+    while !listener.has_heard_all() {
+        let Ok(changes) = timeout_at(began + listener.patience(), watch.next()).await else { break };
+        for event in changes?.into_values().flatten() {
+            listener.hear(event);
+        }
+    }
+    Ok(listener)
+}
+
+impl Status {
+    fn of(config: &Config, heard: &Listener, nodes: u64, store: Vec<Asked>) -> Status {
+        let last = heard.token().map(|token| Last {
+            member: token.member.clone(),
+            process: token.process.to_string(),
+            transaction: token.count,
+            gives_to: match &token.state {
+                TokenState::Free(to) => to.clone(),
+                TokenState::Starting | TokenState::Working => None,
+            },
+        });
+        Status {
+            seat: config.seat.clone(),
+            owner: heard.owner().map(str::to_owned),
+            state: heard.state(),
+            last,
+            members: heard.members(),
+            nodes,
+            store,
+            here: Here { member: config.member.clone(), runs: runs(&config.directory, &config.seat) },
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut out = String::new();
+        let mut line = |name: &str, value: &str| {
+            let _ = writeln!(out, "{name:<17} {value}");
+        };
+        let last = self.last.as_ref();
+        let last_member = last.map_or("somebody", |last| &last.member);
+        let owner = match self.state {
+            State::Working => format!("{last_member}, whose home agent works"),
+            State::Starting => format!("{last_member}, whose home agent is starting"),
+            State::Free => match last.and_then(|last| last.gives_to.as_ref()) {
+                Some(to) => format!("nobody: {last_member} gives it to {to}"),
+                None => format!("nobody: {last_member} has given it up"),
+            },
+            State::Silent => format!("nobody: {last_member} had it last, and says nothing any more"),
+            State::New => "nobody yet".to_owned(),
+            State::Unknown => "nobody knows: what the store says is not of this version".to_owned(),
+        };
+        line("seat", &self.seat);
+        line("owner", &owner);
+        for one in &self.members {
+            let state = match one.state {
+                MemberState::Owner => "has the seat",
+                MemberState::Waits => "waits",
+                MemberState::Silent => "says nothing",
+            };
+            let cut_off = if one.cut_off { ", cut off from routers" } else { "" };
+            let listed = if one.listed { "" } else { ", not in this config" };
+            line(&format!("  {}", one.name), &format!("{state}{cut_off}{listed}"));
+        }
+        line("nodes", &self.nodes.to_string());
+        for one in &self.store {
+            line("store", &format!("{}: {}", one.server, one.error.as_deref().unwrap_or("answers")));
+        }
+        let runs = match self.here.runs {
+            Some(true) => "carnet-fleet runs",
+            Some(false) => "no carnet-fleet runs",
+            None => "this user may not see whether carnet-fleet runs",
+        };
+        line("here", &format!("{}: {runs}", self.here.member));
+        out
+    }
+}
+
+/// Whether a program of this seat runs on this machine: one that keeps a home agent listens for it. What is connected to it is not
+/// noticed there.
+fn runs(directory: &Path, seat: &str) -> Option<bool> {
+    let [_, ready] = agent::sockets(directory, seat);
+    match UnixDatagram::unbound().and_then(|socket| socket.connect(ready)) {
+        Ok(()) => Some(true),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            Some(false)
+        }
+        Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn listener(owner: Option<&str>) -> Listener {
+        let seat = SeatConfig::new("anna", vec!["anna".into(), "bruno".into()]);
+        Listener::new(seat, &Overview { revision: 7, owner: owner.map(str::to_owned), nodes: 0 })
+    }
+
+    fn token(member: &str, state: TokenState) -> String {
+        Token { member: member.into(), process: u64::MAX, count: 3, state }.to_text()
+    }
+
+    /// It says this, and that the owner is this one.
+    fn says(listener: &Listener, owner: Option<&str>, expected: &str) {
+        let config: Config = toml::from_str(
+            "member = 'anna'\nstore = []\nseat = 'north'\nconfig = 'north.toml'\nmembers = ['anna', 'bruno']\n\
+             directory = '/nonexistent'",
+        )
+        .expect("a config");
+        let status = Status::of(&config, listener, 0, Vec::new());
+        assert_eq!(status.owner.as_deref(), owner);
+        assert!(status.text().contains(expected), "{}", status.text());
+    }
+
+    /// What was written at any time before is no sign of life.
+    #[test]
+    fn an_owner_is_one_that_is_heard() {
+        let working = token("anna", TokenState::Working);
+        let mut listener = listener(Some(&working));
+        says(&listener, None, "nobody: anna had it last, and says nothing any more\n");
+        listener.hear(Event { key: Key::Owner, value: Some(working) });
+        says(&listener, Some("anna"), "anna, whose home agent works\n");
+        assert!(!listener.has_heard_all());
+        let waits = Presence { process: 1, cut_off: true }.to_text();
+        listener.hear(Event { key: Key::Member("bruno".into()), value: Some(waits) });
+        assert!(listener.has_heard_all());
+        says(
+            &listener,
+            Some("anna"),
+            "  anna            has the seat\n  bruno           waits, cut off from routers\n",
+        );
+    }
+
+    /// Another lease is another silence.
+    #[test]
+    fn an_owner_has_its_lease() {
+        let mut listener = listener(Some(&token("anna", TokenState::Working)));
+        assert_eq!(listener.patience(), GONE);
+        listener.seat.lease = GONE * 2;
+        assert_eq!(listener.patience(), GONE * 2);
+        listener.hear(Event { key: Key::Owner, value: Some(token("bruno", TokenState::Starting)) });
+        assert_eq!(listener.patience(), GONE);
+        says(&listener, Some("bruno"), "bruno, whose home agent is starting\n");
+    }
+
+    #[test]
+    fn a_seat_that_is_given_up_is_nobodys_yet() {
+        let mut listener = listener(Some(&token("anna", TokenState::Free(Some("bruno".into())))));
+        says(&listener, None, "nobody: anna gives it to bruno\n");
+        listener.hear(Event { key: Key::Owner, value: Some(token("anna", TokenState::Free(None))) });
+        says(&listener, None, "nobody: anna has given it up\n");
+        assert!(!listener.has_heard_all());
+        listener.hear(Event { key: Key::Owner, value: None });
+        says(&listener, None, "nobody yet\n");
+        listener.hear(Event { key: Key::Owner, value: Some("of another version".into()) });
+        says(&listener, None, "nobody knows: what the store says is not of this version\n");
+    }
+
+    /// As where the lists of two configs differ.
+    #[test]
+    fn whoever_else_is_heard_is_shown() {
+        let mut listener = listener(None);
+        listener.hear(Event { key: Key::Owner, value: Some(token("dora", TokenState::Working)) });
+        let waits = Presence::default().to_text();
+        listener.hear(Event { key: Key::Member("carla".into()), value: Some(waits) });
+        says(
+            &listener,
+            Some("dora"),
+            "  carla           waits, not in this config\n  dora            has the seat, not",
+        );
+        let members: Vec<Value> =
+            listener.members().iter().map(|one| serde_json::to_value(one).expect("JSON")).collect();
+        let silent = json!({"name": "anna", "state": "silent", "cut_off": false, "listed": true});
+        assert_eq!((members.len(), &members[0]), (4, &silent));
+    }
+}

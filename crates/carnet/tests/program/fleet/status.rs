@@ -1,0 +1,144 @@
+//! What `carnet-fleet status` says of a fleet: while nobody has the seat, while somebody has it, and after deaths.
+
+use std::net::TcpListener;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use super::{FLEET, Fleet, started};
+use crate::hosts::{said, seconds, wait_for};
+
+fn status(fleet: &Fleet, member: usize, options: &[&str]) -> Output {
+    let config = fleet.bed.scratch.path(&format!("{}.fleet.toml", super::NAMES[member]));
+    let words = [&[FLEET, "status", "--config", config.to_str().expect("a path")], options].concat();
+    fleet.host(member).output(&words)
+}
+
+/// Its status, as JSON, when this holds of it.
+fn when(fleet: &Fleet, member: usize, what: &str, code: i32, holds: impl Fn(&Value) -> bool) -> Value {
+    let mut last = String::new();
+    wait_for(what, seconds(40), || {
+        let output = status(fleet, member, &["--json"]);
+        let found = serde_json::from_slice(&output.stdout).ok().filter(&holds);
+        let text = said(&output);
+        if text != last {
+            println!("{:?} {text}", output.status.code());
+            last = text;
+        }
+        found.filter(|_| output.status.code() == Some(code))
+    })
+}
+
+/// The text for people, of which the code is this.
+fn text(fleet: &Fleet, member: usize, code: i32) -> String {
+    let output = status(fleet, member, &[]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(output.status.code(), Some(code), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+#[test]
+fn status_says_who_has_the_seat_and_who_is_there() {
+    let Some(mut fleet) = Fleet::new() else { return };
+    let member =
+        |name: &str, state: &str| json!({"name": name, "state": state, "cut_off": false, "listed": true});
+    fleet.config(0);
+    let new = when(&fleet, 0, "etcd is up, and nobody has the seat", 1, |_| true);
+    let nobody = json!({
+        "seat": "north",
+        "owner": null,
+        "state": "new",
+        "last": null,
+        "members": [member("anna", "silent"), member("bruno", "silent")],
+        "nodes": 0,
+        "store": [{"server": "[2001:db8:c::1]:2379", "error": null}],
+        "here": {"member": "anna", "runs": false},
+    });
+    assert_eq!(new, nobody);
+    let expected = "seat              north\n\
+                    owner             nobody yet\n  \
+                      anna            says nothing\n  \
+                      bruno           says nothing\n\
+                    nodes             0\n\
+                    store             [2001:db8:c::1]:2379: answers\n\
+                    here              anna: no carnet-fleet runs\n";
+    assert_eq!(text(&fleet, 0, 1), expected);
+
+    let ([mut anna, mut bruno], _router) = started::<2>(&fleet);
+    let all = |status: &Value| {
+        status["members"] == json!([member("anna", "owner"), member("bruno", "waits")])
+            && status["state"] == "working"
+            && status["nodes"] == 1
+    };
+    let works = when(&fleet, 1, "anna has it, and bruno waits", 0, all);
+    assert_eq!(
+        (&works["owner"], &works["here"]),
+        (&json!("anna"), &json!({"member": "bruno", "runs": true}))
+    );
+    assert_eq!((&works["last"]["member"], &works["last"]["gives_to"]), (&json!("anna"), &Value::Null));
+
+    anna.die();
+    fleet.bed.core.ip("link set ha down");
+    let all = |status: &Value| {
+        status["members"] == json!([member("anna", "silent"), member("bruno", "owner")])
+            && status["state"] == "working"
+    };
+    let works = when(&fleet, 1, "bruno has it", 0, all);
+    assert_eq!((&works["owner"], &works["nodes"]), (&json!("bruno"), &json!(1)));
+
+    bruno.terminate();
+    let expected = text(&fleet, 1, 1);
+    assert!(expected.contains("\nowner             nobody: bruno has given it up\n"), "{expected}");
+    assert!(expected.contains("\n  bruno           says nothing\n"), "{expected}");
+    assert!(expected.contains("\nnodes             1\n"), "{expected}");
+    assert!(expected.ends_with("\nhere              bruno: no carnet-fleet runs\n"), "{expected}");
+
+    let mut bruno = fleet.member(1);
+    when(&fleet, 1, "bruno has it again", 0, |status| status["owner"] == "bruno");
+    bruno.die();
+    when(&fleet, 1, "nobody has it any more", 1, |status| {
+        status["state"] == "silent" && status["owner"].is_null() && status["last"]["member"] == "bruno"
+    });
+    let expected = text(&fleet, 1, 1);
+    let owner = "\nowner             nobody: bruno had it last, and says nothing any more\n";
+    assert!(expected.contains(owner), "{expected}");
+
+    // One server that says nothing, and one that is not there.
+    let _silent = fleet.bed.core.run(|| TcpListener::bind("[2001:db8:c::1]:2383")).expect("a port");
+    let url = std::mem::replace(
+        &mut fleet.url,
+        "http://[2001:db8:c::1]:2383', 'http://[2001:db8:c::1]:2379".into(),
+    );
+    fleet.config(1);
+    let one = text(&fleet, 1, 1);
+    assert!(one.contains("\nstore             [2001:db8:c::1]:2383: no answer within 3 s\n"), "{one}");
+    assert!(one.contains("\nstore             [2001:db8:c::1]:2379: answers\n"), "{one}");
+    fleet.store.kill().expect("etcd");
+    fleet.store.wait().expect("etcd");
+    for options in [&[][..], &["--json"]] {
+        let output = status(&fleet, 1, options);
+        let (code, errors) = (output.status.code(), String::from_utf8_lossy(&output.stderr));
+        let expected = "carnet-fleet: no server of the store answers\n  [2001:db8:c::1]:2383: no answer within 3 s\n  \
+                        [2001:db8:c::1]:2379: cannot reach etcd at [2001:db8:c::1]:2379: Connection refused";
+        assert!(code == Some(1) && errors.starts_with(expected), "{code:?} {errors}");
+        assert!(output.stdout.is_empty());
+    }
+    fleet.url = url;
+}
+
+/// A mistake is one before anybody is asked.
+#[test]
+fn status_of_a_config_with_a_mistake_is_refused() {
+    let asked = |arguments: &[&str]| {
+        let output = Command::new(FLEET).arg("status").args(arguments).output().expect("the program");
+        (output.status.code(), said(&output))
+    };
+    for (arguments, expected) in [
+        (&[][..], "required arguments"),
+        (&["/nowhere/fleet.toml"], "cannot read /nowhere/fleet.toml"),
+        (&["--json", "--config", "/nowhere/fleet.toml"], "cannot read /nowhere/fleet.toml"),
+    ] {
+        let (code, text) = asked(arguments);
+        assert!(code == Some(2) && text.contains(expected), "{code:?} {text}");
+    }
+}
