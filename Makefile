@@ -262,7 +262,7 @@ book:
 
 test-book:
 	@tools/setup.sh test
-	$(CARGO) build --bin carnet
+	$(CARGO) build --bin carnet --bin carnet-fleet
 	$(CARNET_PYTHON) tools/book/test
 
 deb:
