@@ -225,8 +225,14 @@ impl Tls {
                     format!("expected a certificate that holds for {}", name.to_str())
                 }
                 Some(rustls::Error::InvalidMessage(_)) => NO_TLS.into(),
-                // As etcd does it.
-                None if error.kind() == io::ErrorKind::UnexpectedEof => NO_TLS.into(),
+                // As etcd does it: a reset where it has not read all that was said.
+                None if matches!(
+                    error.kind(),
+                    io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
+                ) =>
+                {
+                    NO_TLS.into()
+                }
                 _ => "TLS".into(),
             };
             anyhow::Error::new(error).context(expected)
