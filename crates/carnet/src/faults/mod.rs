@@ -37,10 +37,12 @@ use world::{AGENT, Conditions, HOMES, UPLINKS, World, care_of, prefix};
 
 /// How long it may take after the last fault.
 const RECOVERY: Duration = Duration::from_secs(110);
+/// Of that, so long it has to do without packets that remind a router.
+const PATIENCE: Duration = Duration::from_secs(70);
 /// How far clocks are ahead of what they were at the most, in nanoseconds, when the faults are over.
 const AHEAD: i64 = 600_000_000_000;
 /// What a process may remember at the end, in entries and packets, and a file have, in octets.
-const MEMORY: usize = 250;
+const MEMORY: usize = 60;
 const FILE: usize = 700_000;
 
 fn association(router: usize, replay: ReplayProtection) -> Authentication {
@@ -49,7 +51,9 @@ fn association(router: usize, replay: ReplayProtection) -> Authentication {
 }
 
 fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
-    let lifetime = Duration::from_secs(60 + rng.below(540));
+    // With the shortest a journal grows until it is written anew.
+    let seconds = if rng.chance(0.2) { 12 } else { 60 + rng.below(540) };
+    let lifetime = Duration::from_secs(seconds);
     let authentication = [0, 1].map(|router| {
         let timestamp = ReplayProtection::Timestamp { window: Duration::from_secs(7) };
         association(router, if rng.chance(0.5) { ReplayProtection::Sequence } else { timestamp })
@@ -104,11 +108,23 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
     (StationConfig { home_agent: Some(agent), ..StationConfig::default() }, routers)
 }
 
-/// A router that asks for the network of the other, with its own key: its Binding Update.
+/// A router that asks for the network of the other, or for all that is the other's, with its own key; or a stranger who
+/// has another key: the Binding Update.
 fn greedy(world: &mut World, router: usize) -> Option<Vec<u8>> {
     let mut config = world.nodes[1 + router].config.clone();
     let settings = config.mobile_router.as_mut().expect("a router");
-    settings.router.prefixes.push(prefix(1 - router));
+    match world.rng.below(3) {
+        0 => settings.router.prefixes.push(prefix(1 - router)),
+        kind => {
+            let other = 1 - router;
+            (settings.router.home_address, settings.router.prefixes) = (HOMES[other], vec![prefix(other)]);
+            let Authentication::SharedKey(own) = &mut settings.router.authentication else { return None };
+            if kind == 2 {
+                own.spi = 300 + other as u32;
+                own.key = [99; 16].into();
+            }
+        }
+    }
     let (now, wall) = (world.now, world.nodes[0].wall(world.now));
     let mut thief = Station::new(config, PersistentState::default(), world.rng.fork(), now, wall);
     while thief.poll_output().is_some() {}
@@ -144,7 +160,14 @@ fn disturb(world: &mut World) {
         0..=4 => world.attach(router, uplink, Some(network)),
         5..=6 => world.attach(router, uplink, None),
         7 => world.pull(router, uplink),
-        8 => world.end(index, end),
+        8 => {
+            if end == End::Orderly && world.rng.chance(0.5) {
+                let now = world.now;
+                world.nodes[index].shut_down(now);
+                world.run(Duration::from_secs(1));
+            }
+            world.end(index, end);
+        }
         9..=10 => {
             let steps = 1 + world.rng.below(120) as u32;
             let end = if end == End::Orderly { End::Killed } else { end };
@@ -216,7 +239,8 @@ fn hand_over(world: &mut World, router: usize, to: usize) {
 
 /// The faults end.
 fn recover(world: &mut World) {
-    world.conditions = Conditions::GOOD;
+    // Who asks may have to ask several times yet.
+    world.conditions = Conditions { loss: 0.6, ..Conditions::GOOD };
     // Who has believed a clock that was ahead believes no older message (RFC 4285 5): clocks are never set back for good.
     world.ahead += AHEAD;
     for node in &mut world.nodes {
@@ -224,20 +248,29 @@ fn recover(world: &mut World) {
         node.disk.set_trouble(false, 0.0);
         node.clock_ahead = world.ahead;
     }
+    // Routers learn what time it is at the home agent.
+    for node in &mut world.nodes[1..] {
+        node.clock_ahead += [0, 20, -20][world.rng.below(3) as usize] * 1_000_000_000;
+    }
     for router in 0..2 {
         world.input(1 + router, Input::Command(Command::Handover { uplink: None, policy: None }));
         for uplink in 0..2 {
             world.attach(router, uplink, Some(0));
         }
     }
-    let end = world.now + RECOVERY;
+    world.run(Duration::from_secs(5));
+    world.conditions = Conditions::GOOD;
+    world.conditions.delay = Duration::from_millis(20 + world.rng.below(150));
+    let (patient, end) = (world.now + PATIENCE, world.now + RECOVERY);
     let is_well =
         |world: &World| world.is_registered(0) && world.is_registered(1) && world.differences().is_empty();
     while world.now < end && !is_well(world) {
         world.run(Duration::from_millis(500));
         // Who has lost a binding hears of it by the next packet.
-        world.talk(0);
-        world.talk(1);
+        if world.now > patient {
+            world.talk(0);
+            world.talk(1);
+        }
     }
     let differences = world.differences();
     assert!(differences.is_empty(), "kernels are not what they are to be: {differences:#?}");

@@ -286,6 +286,12 @@ impl Node {
             process.commit = Some((at, number, changes));
             return;
         }
+        process.commit = Some((at, number, changes));
+        if self.burns(now) {
+            return;
+        }
+        let Some(process) = &mut self.process else { return };
+        let Some((_, number, changes)) = process.commit.take() else { return };
         if process.writer.write(&changes).is_err() {
             process.commit = Some((now + AGAIN, number, changes));
             return;

@@ -13,7 +13,7 @@ use carnet_station::StationConfig;
 use carnet_station::io::Input;
 use carnet_wire::extension::{Extensions, upper_layer};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
-use carnet_wire::mobility::{Message, MobilityHeader};
+use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
 use ipnet::Ipv6Net;
 
 use super::node::{End, JOURNAL, Left, Node};
@@ -41,6 +41,8 @@ const CROWD: usize = 50;
 const HOP_LIMIT: usize = 7;
 /// Messages that strangers have recorded.
 const RECORDED: usize = 30;
+/// How long a packet waits for the disk, in the units of a lifetime.
+const STALE_UNITS: u16 = 8;
 /// Octets of a journal that is read at every acknowledgement; of a larger one only now and then.
 const SMALL: u64 = 4000;
 
@@ -188,6 +190,10 @@ impl World {
         // An operator's own.
         kernel.add_address("o0", ours(0x77, 1), 64);
         kernel.add_route(1234, network(ours(0x78, 0)), 1024, "o0");
+        // Where carnet wants one.
+        if index == 0 && self.rng.chance(0.2) {
+            kernel.add_route(254, HOMES[0].into(), 1024, "o0");
+        }
         if index == 0 {
             kernel.add_address("eth0", ours(0x98, 2), 64);
             kernel.add_route(254, Ipv6Net::default(), 1024, "eth0");
@@ -396,6 +402,9 @@ impl World {
 
     /// A station has written a packet into the tunnel device.
     fn leaves(&mut self, index: usize, packet: Vec<u8>) {
+        if index > 0 {
+            self.check_routers_tunnel(index - 1, &packet);
+        }
         if index == 0 {
             self.check_tunnel(&packet);
             self.check_acknowledgement(&packet);
@@ -426,9 +435,16 @@ impl World {
         let inner = data(HOSTS[router], CORRESPONDENT, FORGED);
         let uplink = self.rng.below(2) as usize;
         let theirs = self.places[other][uplink].map(|network| care_of(other, uplink, network));
-        for source in [Some(EVIL), theirs].into_iter().flatten() {
+        // And one from where it was once.
+        let left = |it: &&Ipv6Addr| {
+            let bound = self.bound.get(&(router, **it));
+            bound.is_none_or(|at| self.now.saturating_since(*at) >= GRACE)
+        };
+        let left = self.had[router].iter().copied().find(|it| self.is_in_order(0) && left(&it));
+        for source in [Some(EVIL), theirs, left].into_iter().flatten() {
             self.receive(0, "eth0", tunnelled(source, AGENT, &inner));
         }
+        self.trespass(router, uplink);
         let count = self.recorded.len() as u64;
         if count > 0 {
             let packet = self.recorded[self.rng.below(count) as usize].clone();
@@ -438,11 +454,34 @@ impl World {
             let mut other = packet.clone();
             let at = HEADER_LEN + self.rng.below((packet.len() - HEADER_LEN) as u64) as usize;
             other[at] ^= 1 << self.rng.below(8);
-            for packet in [packet, elsewhere, other] {
+            let mut all = [packet, elsewhere, other];
+            // Perhaps it has not come yet, and the stranger is the first.
+            all.rotate_left(self.rng.below(3) as usize);
+            for packet in all {
                 self.receive(0, "eth0", packet);
             }
         }
         self.settle();
+    }
+
+    /// Whether a machine runs and lacks nothing: what has only just begun, or has no luck, is not closed yet.
+    fn is_in_order(&self, index: usize) -> bool {
+        let process = self.nodes[index].process.as_ref();
+        process.is_some_and(|process| process.machine.differences().is_empty())
+    }
+
+    /// Strangers on the links of a router, and on board: nothing passes by the tunnel.
+    fn trespass(&mut self, router: usize, uplink: usize) {
+        if !self.is_in_order(1 + router) {
+            return;
+        }
+        let inner = data(CORRESPONDENT, HOSTS[router], FORGED);
+        self.receive(1 + router, UPLINKS[uplink], inner.clone());
+        if let Some(network) = self.places[router][uplink] {
+            let address = care_of(router, uplink, network);
+            self.receive(1 + router, UPLINKS[uplink], tunnelled(EVIL, address, &inner));
+            self.receive(1 + router, "i0", data(address, CORRESPONDENT, FORGED));
+        }
     }
 
     /// A packet comes to the home agent from anywhere.
@@ -494,6 +533,23 @@ impl World {
         );
     }
 
+    /// The same at the other end, which may be on its way to another care-of address, and does not know what the home agent
+    /// has forgotten until the lifetime ends.
+    fn check_routers_tunnel(&self, router: usize, packet: &[u8]) {
+        let Ok(outer) = Header::parse(packet) else { return };
+        if outer.next_header != protocol::IPV6 || outer.destination != AGENT {
+            return;
+        }
+        let settings = self.nodes[1 + router].config.mobile_router.as_ref().expect("a router");
+        let bound = self.bound.iter().filter(|((whose, _), _)| *whose == router).map(|(_, at)| *at).max();
+        assert!(
+            bound.is_some_and(|at| self.now.saturating_since(at) < settings.router.lifetime + GRACE),
+            "the router sent from {} without a binding, at {:?}; the last one was there at {bound:?}",
+            outer.source,
+            self.now
+        );
+    }
+
     /// Invariant 3: what is acknowledged is there after a crash, whenever that comes.
     fn check_acknowledgement(&mut self, packet: &[u8]) {
         let Ok(extensions) = Extensions::parse(packet) else { return };
@@ -525,15 +581,34 @@ impl World {
         let behind = sequence.wrapping_sub(last);
         assert!(behind == 0 || behind >= 0x8000, "{sequence} was acknowledged, {last} is kept");
         // One that somebody sent on from elsewhere is answered there; what it says was about another address.
-        if behind == 0 && message.lifetime > 0 && self.had[router].contains(&destination) {
+        // One that is granted for less than a packet waits for the disk may be over when it goes.
+        if behind == 0 && message.lifetime > STALE_UNITS && self.had[router].contains(&destination) {
             let registration = node.registration.as_ref().and_then(|it| it.care_of_address.ipv6());
             assert_eq!(registration, Some(destination), "{sequence} is acknowledged, and not kept");
         }
+        let accepted = message.options.iter().find_map(|option| match option {
+            Ok(MobilityOption::MessageIdentifier(timestamp)) => Some(timestamp),
+            _ => None,
+        });
+        assert!(node.timestamp >= accepted, "{accepted:?} was acknowledged, {:?} is kept", node.timestamp);
         self.timestamps[router] = self.timestamps[router].max(node.timestamp.unwrap_or(0));
     }
 
     /// And what is known of old messages never goes back.
     fn check_kept(&mut self, kept: &carnet_station::PersistentState) {
+        let wall = self.nodes[0].wall(self.now);
+        let agent = self.nodes[0].process.as_ref().and_then(|process| process.station.home_agent());
+        for node in agent.iter().flat_map(|_| &kept.home_agent) {
+            let bound = agent.and_then(|agent| agent.bindings().valid(node.home_address));
+            let bound = bound.map(|binding| binding.care_of_address);
+            let registration = node.registration.as_ref().filter(|it| it.expires > wall);
+            let registered = registration.map(|it| it.care_of_address);
+            assert!(
+                registered.is_none() || bound == registered,
+                "{}: {registered:?} is kept, and {bound:?} is there after the restart",
+                node.home_address
+            );
+        }
         for (router, home) in HOMES.iter().enumerate() {
             let known = kept.home_agent.iter().filter(|node| node.home_address == *home);
             for path in known.flat_map(|node| &node.former) {

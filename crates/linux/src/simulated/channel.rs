@@ -73,7 +73,7 @@ impl Channel for SimulatedChannel {
             panic!("a request that is none");
         };
         // Somebody is a moment faster.
-        if fails && kind == 1 {
+        if fails && (kind == 1 || kind == 6 && state.rng.chance(0.5)) {
             forestall(&mut state, &message, flags);
         }
         let mut answers = Vec::new();

@@ -55,6 +55,12 @@ enum Naming {
 }
 
 impl Naming {
+    /// Where the name is.
+    fn directory(&self) -> Option<&Path> {
+        let (Naming::Is(path, _) | Naming::Gone(path) | Naming::Renamed(_, path)) = self;
+        path.parent()
+    }
+
     fn apply(&self, names: &mut BTreeMap<PathBuf, u64>) {
         match self {
             Naming::Is(path, inode) => drop(names.insert(path.clone(), *inode)),
@@ -244,11 +250,13 @@ impl Disk for SimulatedDisk {
         Ok(())
     }
 
-    fn sync_directory(&self, _: &Path) -> io::Result<()> {
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         state.stumble()?;
         let State { between, kept, inodes, seen, .. } = &mut *state;
-        between.drain(..).for_each(|naming| naming.apply(kept));
+        between
+            .extract_if(.., |naming| naming.directory() == Some(path))
+            .for_each(|naming| naming.apply(kept));
         inodes
             .retain(|inode, it| it.locked || kept.values().chain(seen.values()).any(|named| named == inode));
         Ok(())

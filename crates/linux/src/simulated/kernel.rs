@@ -119,6 +119,8 @@ pub(super) struct State {
     /// What carnet's listener has not read; `None`: nobody listens.
     pub(super) news: Option<VecDeque<(News, Maker)>>,
     pub(super) overrun: bool,
+    /// So many of the next events are lost.
+    pub(super) losing: u32,
     /// What carnet has done to what is not its own.
     pub(super) misdeeds: Vec<String>,
     pub(super) rng: Rng,
@@ -146,6 +148,7 @@ impl State {
             next_index: 1,
             news: None,
             overrun: false,
+            losing: 0,
             misdeeds: Vec::new(),
             rng,
             trouble: 0.0,
@@ -183,7 +186,8 @@ impl State {
         if by == Maker::Station && matches!(news, News::Route(..) | News::Rule(..)) {
             return;
         }
-        if queue.len() >= QUEUE {
+        if queue.len() >= QUEUE || self.losing > 0 {
+            self.losing = self.losing.saturating_sub(1);
             self.overrun = true;
             return;
         }

@@ -67,15 +67,10 @@ impl Kernel {
         self.0.borrow_mut().step()
     }
 
-    /// Events are lost: the listener is told that some were.
+    /// The next events are lost: the listener is told that some were.
     pub fn lose_events(&self) {
         let mut state = self.0.borrow_mut();
-        if let Some(queue) = &mut state.news
-            && !queue.is_empty()
-        {
-            queue.clear();
-            state.overrun = true;
-        }
+        state.losing = 1 + state.rng.below(5) as u32;
     }
 
     /// It is one of before Linux 5.18: addresses bear no mark.
