@@ -190,6 +190,9 @@ impl World {
         // An operator's own.
         kernel.add_address("o0", ours(0x77, 1), 64);
         kernel.add_route(1234, network(ours(0x78, 0)), 1024, "o0");
+        if self.rng.chance(0.3) {
+            kernel.set_switch("o0", "forwarding", "1");
+        }
         // Where carnet wants one.
         if index == 0 && self.rng.chance(0.2) {
             kernel.add_route(254, HOMES[0].into(), 1024, "o0");
