@@ -272,17 +272,17 @@ impl Switches {
                     original: without_ours(&undo.record, setting, current),
                     ours: value.trim().to_owned(),
                     others,
+                    returns: false,
                 });
             }
         }
         // Noted even if it is right: it must stay so when `all` carries over.
         undo.save()?;
-        if right {
-            return Ok(Set::Done);
+        if !right {
+            self.write(interface, name, value).map_err(failed)?;
         }
-        self.write(interface, name, value).map_err(failed)?;
         if interface == "all" {
-            self.settle_others(name, &BTreeMap::new(), undo);
+            self.settle_others(name, &BTreeMap::new(), &undo.record).map_err(failed)?;
         }
         Ok(Set::Done)
     }
@@ -299,32 +299,39 @@ impl Switches {
         else {
             return Ok(());
         };
-        let changed = undo.record.settings.remove(at);
-        if index == Some(changed.index)
-            && let Err(error) = self.put_back(&changed, undo)
-        {
-            let what = format!("put {} back to {}", described(interface, name), changed.original);
-            undo.record.settings.insert(at, changed);
-            return Err(Error::kernel(what, error));
+        if index == Some(undo.record.settings[at].index) {
+            self.put_back(at, undo)?;
         }
+        undo.record.settings.remove(at);
         undo.save()
     }
 
     /// Writes the original value, unless somebody else has changed the setting since.
-    fn put_back(&mut self, changed: &ChangedSetting, undo: &mut UndoFile) -> io::Result<()> {
-        let ChangedSetting { interface, name, original, ours, others, .. } = changed;
-        match self.tree.read(interface, name)? {
-            Some(current) if current == *original => {}
-            Some(current) if current == *ours => {
-                self.write(interface, name, original)?;
+    fn put_back(&mut self, at: usize, undo: &mut UndoFile) -> Result<()> {
+        let ChangedSetting { interface, name, original, ours, others, returns, .. } =
+            undo.record.settings[at].clone();
+        let failed =
+            |error| Error::kernel(format!("put {} back to {original}", described(&interface, &name)), error);
+        let current = self.tree.read(&interface, &name).map_err(failed)?;
+        match current.as_deref() {
+            Some(current) if current == original && !returns => {}
+            Some(current) if current == original || current == ours => {
+                if interface == "all" && !returns {
+                    // With it go all interfaces, and some of them have to come back.
+                    undo.record.settings[at].returns = true;
+                    undo.save()?;
+                }
+                if current != original {
+                    self.write(&interface, &name, &original).map_err(failed)?;
+                }
                 if interface == "all" {
-                    for own in undo.record.settings.iter_mut().filter(|s| s.name == *name) {
+                    for own in undo.record.settings.iter_mut().filter(|s| s.name == name) {
                         // What it was under carnet's `all` is not what it was.
                         if let Some(original) = others.get(&own.interface) {
                             own.original = original.clone();
                         }
                     }
-                    self.settle_others(name, others, undo);
+                    self.settle_others(&name, &others, &undo.record).map_err(failed)?;
                 }
             }
             Some(current) => tracing::info!(interface, name, current, "left as somebody else has set it"),
@@ -334,22 +341,27 @@ impl Switches {
     }
 
     /// After `all` has carried over to every interface: those with a setting of carnet's get that again, the
-    /// others what is in `originals`.
-    fn settle_others(&mut self, name: &str, originals: &BTreeMap<String, String>, undo: &UndoFile) {
+    /// others what is in `originals`. Goes on after an error; the first one.
+    fn settle_others(
+        &mut self,
+        name: &str,
+        originals: &BTreeMap<String, String>,
+        record: &Record,
+    ) -> io::Result<()> {
         let mut values = originals.clone();
-        for own in undo.record.settings.iter().filter(|s| s.name == name && s.interface != "all") {
+        for own in record.settings.iter().filter(|s| s.name == name && s.interface != "all") {
             values.insert(own.interface.clone(), own.ours.clone());
         }
+        let mut result = Ok(());
         for (interface, value) in values {
-            let result = match self.tree.read(&interface, name) {
+            let this = match self.tree.read(&interface, name) {
                 Ok(Some(current)) if current != value => self.write(&interface, name, &value),
                 Ok(_) => Ok(()),
                 Err(error) => Err(error),
             };
-            if let Err(error) = result {
-                tracing::warn!(interface, name, %error, "cannot put a setting back");
-            }
+            result = result.and(this);
         }
+        result
     }
 }
 

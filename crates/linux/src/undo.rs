@@ -73,6 +73,9 @@ pub(crate) struct ChangedSetting {
     pub(crate) ours: String,
     /// For `all`: what it was on every interface, since some switches carry over to them.
     pub(crate) others: BTreeMap<String, String>,
+    /// It is being put back, and the others after it: though it is what it was, they may not be yet.
+    #[serde(default)]
+    pub(crate) returns: bool,
 }
 
 /// An address that was added.

@@ -332,7 +332,7 @@ const SCHEDULES: u64 = match option_env!("CARNET_SCHEDULES") {
         Ok(number) => number,
         Err(_) => panic!("CARNET_SCHEDULES is no number"),
     },
-    None => 60,
+    None => 40,
 };
 
 #[test]

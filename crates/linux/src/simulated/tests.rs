@@ -188,6 +188,32 @@ fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
     }
 }
 
+/// `all` carries over to every interface, and what had been forwarding before carnet does so after it: also where it dies between
+/// the two.
+#[test]
+fn a_switch_of_an_operators_is_put_back_whenever_carnet_dies() {
+    let mut deaths = 0;
+    for steps in 1..60 {
+        let (kernel, disk, mut machine) = machine(5);
+        kernel.set_switch("i0", "forwarding", "1");
+        for entry in entries() {
+            machine.apply(&Change::Set(entry)).expect("there");
+        }
+        kernel.set_fuse(Some((steps, disk.clone())));
+        let _ = machine.close();
+        deaths += u32::from(kernel.is_dead());
+        kernel.set_fuse(None);
+        kernel.abandon();
+        disk.abandon();
+        let machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens again");
+        machine.close().expect("closes");
+        let left = kernel.leftovers();
+        assert!(left.is_empty(), "after {steps} steps: {left:#?}");
+        assert!(!disk.exists(Path::new(UNDO)), "after {steps} steps");
+    }
+    assert!((20..59).contains(&deaths), "{deaths} deaths");
+}
+
 /// Before Linux 5.18 it is what was written down that tells: of carnet's own address nothing is forgotten while it is there.
 #[test]
 fn without_marks_an_address_is_known_by_what_was_written_down() {

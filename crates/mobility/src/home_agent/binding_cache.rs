@@ -272,6 +272,11 @@ impl BindingCache {
         })
     }
 
+    /// Whether a home address has a valid binding to this care-of address.
+    pub(super) fn is_bound_at(&self, home_address: Ipv6Addr, care_of_address: Endpoint) -> bool {
+        self.known(home_address).is_some_and(|node| self.is_bound_to(node, |it| it == care_of_address))
+    }
+
     /// Whether a node has a valid binding to a care-of address that is so.
     fn is_bound_to(&self, node: &Node, is_so: impl Fn(Endpoint) -> bool) -> bool {
         let mut valid = node.entries().iter().filter(|entry| entry.is_valid());

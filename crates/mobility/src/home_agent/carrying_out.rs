@@ -13,8 +13,8 @@ use super::registration::{Registered, Registration, Replay, Verdict, judge};
 use super::request::Request;
 use super::{HomeAgent, Timer};
 use crate::{
-    Authentication, Event, MobilityDrop, MobilityMessage, OLD_PATH_GRACE, Output, lifetime_from_units,
-    lifetime_units,
+    Authentication, Event, MobilityDrop, MobilityMessage, OLD_PATH_GRACE, Output, is_newer,
+    lifetime_from_units, lifetime_units,
 };
 
 /// How long duplicate address detection listens: one probe and `RetransTimer` (RFC 4862 5.4, RFC 4861 10).
@@ -139,6 +139,9 @@ impl HomeAgent {
         if !self.shares.has(now, request.home_address) {
             return Err(MobilityDrop::Share);
         }
+        if has_key && self.is_old(request) && !self.may_refuse(now, request) {
+            return Err(MobilityDrop::RateLimited);
+        }
         // What costs nothing to verify needs no limit.
         if has_key && !self.comes_from_binding(request) {
             let source = match message.outer {
@@ -154,9 +157,24 @@ impl HomeAgent {
 
     /// Whether it comes from where its node is bound.
     fn comes_from_binding(&self, request: &Request) -> bool {
-        self.cache.of(request.home_address).any(|binding| match request.outer {
-            Some((_, node)) => binding.care_of_address == node,
-            None => binding.care_of_address == request.source,
+        let source = request.outer.map_or(request.source.into(), |(_, node)| node);
+        self.cache.is_bound_at(request.home_address, source)
+    }
+
+    /// RFC 6275 9.5.1: whether it is refused, whoever has signed it.
+    fn is_old(&self, request: &Request) -> bool {
+        let last = self.cache.replay(request.home_address).sequence;
+        last.is_some_and(|last| !is_newer(request.sequence, last))
+    }
+
+    /// Whether its node would be told. If not, it makes no difference who has signed it: recordings, of which anybody may have
+    /// very many, are not verified.
+    fn may_refuse(&self, now: Time, request: &Request) -> bool {
+        self.limits.get(&request.home_address).is_none_or(|limits| {
+            match request.comes_from_signed_address() {
+                true => limits.refused.has_token(now),
+                false => limits.refused_elsewhere.has_token(now),
+            }
         })
     }
 

@@ -205,6 +205,28 @@ fn a_recording_does_not_use_up_what_its_node_is_told() {
     assert!((100..=400).contains(&elsewhere), "{elsewhere} in 100 seconds");
 }
 
+/// What is old is refused whoever has signed it. When that has been said often enough nothing is calculated for it; and a router
+/// that goes on from its last number is heard all the while.
+#[test]
+fn recordings_that_are_not_answered_are_not_verified() {
+    let mut agent = Agent::new(authenticated());
+    agent.accept(&Update::explicit(1000).signed());
+    let wrong = SecurityAssociation { key: [9; 16].into(), ..association() };
+    let forged = Update::explicit(999).signed_by(wrong).packet();
+    agent.receive(&forged);
+    assert_eq!(agent.dropped, Some(MobilityDrop::AuthenticationFailed));
+    let recorded = Update::explicit(999).signed().packet();
+    while !agent.receive(&recorded).is_empty() {}
+    for packet in [&recorded, &forged] {
+        agent.receive(packet);
+        assert_eq!(agent.dropped, Some(MobilityDrop::RateLimited));
+    }
+    agent.accept(&Update::explicit(1001).signed());
+    agent.wait(11.0);
+    agent.receive(&forged);
+    assert_eq!(agent.dropped, Some(MobilityDrop::AuthenticationFailed), "there is an answer left");
+}
+
 /// Nothing is calculated for what answers no question.
 #[test]
 fn an_acknowledgement_of_no_revocation_is_not_verified() {
