@@ -316,8 +316,8 @@ impl Switches {
         match current.as_deref() {
             Some(current) if current == original && !returns => {}
             Some(current) if current == original || current == ours => {
-                if interface == "all" && !returns {
-                    // With it go all interfaces, and some of them have to come back.
+                // With it go all interfaces, and some of them have to come back.
+                if interface == "all" && (!returns || undo.is_unsaved()) {
                     undo.record.settings[at].returns = true;
                     undo.save()?;
                 }
