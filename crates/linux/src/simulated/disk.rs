@@ -257,8 +257,11 @@ impl Disk for SimulatedDisk {
         between
             .extract_if(.., |naming| naming.directory() == Some(path))
             .for_each(|naming| naming.apply(kept));
-        inodes
-            .retain(|inode, it| it.locked || kept.values().chain(seen.values()).any(|named| named == inode));
+        // What is to be named yet, in another directory, is there.
+        let coming =
+            |inode: &u64| between.iter().any(|it| matches!(it, Naming::Is(_, named) if named == inode));
+        let named = |inode: &u64| kept.values().chain(seen.values()).any(|named| named == inode);
+        inodes.retain(|inode, it| it.locked || named(inode) || coming(inode));
         Ok(())
     }
 }
