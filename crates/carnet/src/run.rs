@@ -498,8 +498,8 @@ impl Runner {
             outputs: Vec::new(),
             refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
         };
-        // How often the home agent has begun without bindings; and no more of nodes than there is of them now, if they are
-        // served or not. What is a home agent's waits for the next one where there is none.
+        // How often the home agent has begun without bindings. Of nodes that it serves no more only what holds off replays stays,
+        // and nothing of those of whom there is nothing. Where there is no home agent, all of it waits for the next one.
         runner.persist(Kept::Own);
         for home_address in known {
             let agent = runner.station.home_agent();

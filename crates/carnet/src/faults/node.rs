@@ -169,7 +169,7 @@ impl Node {
             look_at: None,
             tick_at: None,
         });
-        // As `Runner::new` does.
+        // As `Runner::new` does; every node is served here.
         self.keep(now, Kept::Own);
         for home_address in known {
             let process = self.process.as_ref().expect("runs");
