@@ -66,8 +66,9 @@ pub struct Bench {
 
 impl Bench {
     /// Puts what another run has measured in the place of the same here: all ways of what is compared with each other in one
-    /// run, and way by way what stands for itself.
-    pub fn take(&mut self, other: Bench) {
+    /// run, and way by way what stands for itself. Not where what is here was measured later.
+    pub fn take(&mut self, mut other: Bench) {
+        self.leave_out_what_is_older(&mut other);
         let mut taken = Vec::new();
         // Of which nothing is left that was here before.
         let mut replaced = Vec::new();
@@ -105,6 +106,9 @@ impl Bench {
             taken.extend(put.map(|_| what));
             replaced.extend(put.filter(|is_all| *is_all).map(|_| what));
         }
+        if taken.is_empty() {
+            return;
+        }
         let machine = &other.machine;
         let commit = machine.commit.as_ref().map_or(String::new(), |commit| format!(" ({commit})"));
         let disturbed = match &other.disturbed[..] {
@@ -119,6 +123,37 @@ impl Bench {
         });
         self.others_runs.push(run);
     }
+
+    /// When the last of these figures was measured.
+    fn time_of(&self, kind: &str) -> &str {
+        let runs = self.others_runs.iter().filter_map(|run| run.split_once(": "));
+        let times = runs.filter(|(kinds, _)| kinds.split(", ").any(|it| it == kind));
+        // "2026-11-26 02:34:35 UTC, carnet ...": the order of these is that of time.
+        times.filter_map(|(_, rest)| rest.split(',').next()).max().unwrap_or(&self.time)
+    }
+
+    fn leave_out_what_is_older(&self, other: &mut Bench) {
+        let time = other.time.clone();
+        let is_older = |kind: &str| time.as_str() < self.time_of(kind);
+        leave_out(&mut other.packets, &self.packets, is_older("packets per second"), |_, _| true);
+        leave_out(&mut other.tcp, &self.tcp, is_older("TCP"), |_, _| true);
+        leave_out(&mut other.rtt, &self.rtt, is_older("round-trip times"), |_, _| true);
+        leave_out(&mut other.cpu, &self.cpu, is_older("processor time"), |_, _| true);
+        leave_out(&mut other.handover, &self.handover, is_older("handovers"), |_, _| true);
+        leave_out(&mut other.bindings, &self.bindings, is_older("many bindings"), |_, _| true);
+        leave_out(&mut other.starts, &self.starts, is_older("many bindings"), |_, _| true);
+        leave_out(&mut other.registrations, &self.registrations, is_older("registrations"), |a, b| {
+            a.path == b.path
+        });
+        leave_out(&mut other.attacks, &self.attacks, is_older("attacks"), |a, b| a.path == b.path);
+        leave_out(&mut other.takeovers, &self.takeovers, is_older("takeovers"), |a, b| a.path == b.path);
+        leave_out(&mut other.faults, &self.faults, is_older("faults"), |a, b| a.path == b.path);
+    }
+}
+
+/// Leaves out of `others` what is here already, if it is older.
+fn leave_out<T>(others: &mut Vec<T>, here: &[T], is_older: bool, same: impl Fn(&T, &T) -> bool) {
+    others.retain(|other| !is_older || !here.iter().any(|figure| same(figure, other)));
 }
 
 /// Puts figures in the place of those of the same path; whether all that there is now are these. `None`: there are none.
@@ -669,5 +704,11 @@ mod tests {
         assert_eq!(told(&bench), ["attacks: first", "attacks: second"]);
         bench.take(run("third", &[Path::Tun, Path::Bpf]));
         assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
+        // What is older takes no place, but for a way that is not here yet.
+        bench.take(run("second", &[Path::Tun]));
+        assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
+        bench.take(run("second", &[Path::Tun, Path::Xdp]));
+        assert_eq!(told(&bench), ["attacks: third", "attacks: second"]);
+        assert_eq!(bench.attacks.len(), 3);
     }
 }
