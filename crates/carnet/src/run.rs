@@ -466,7 +466,11 @@ impl Runner {
         let recorder = Recorder::create(config.station.record.as_deref(), &header)?;
         let station_config = settings::station(&config, geonet.as_ref().and_then(Geonet::address));
         config.wipe_keys();
-        let known: Vec<_> = header.state.home_agent.iter().map(|node| node.home_address).collect();
+        let served = settings::home_addresses(&config);
+        let (known, others): (Vec<_>, Vec<_>) =
+            header.state.home_agent.iter().partition(|node| served.contains(&node.home_address));
+        let known: Vec<_> = known.into_iter().map(|node| node.home_address).collect();
+        let others: Vec<_> = others.into_iter().cloned().collect();
         let rng = Rng::from_seed(header.seed);
         let mut station = Station::new(station_config, header.state, rng, header.time, header.wall);
         if let Some(entity) = security {
@@ -501,12 +505,17 @@ impl Runner {
         // How often the home agent has begun without bindings. Of nodes that it serves no more only what holds off replays stays,
         // and nothing of those of whom there is nothing. Where there is no home agent, all of it waits for the next one.
         runner.persist(Kept::Own);
+        let now = |runner: &Runner, home_address| {
+            runner.station.stored_node(header.time, header.wall, home_address)
+        };
         for home_address in known {
-            let agent = runner.station.home_agent();
-            let is_other = agent.is_some_and(|agent| agent.node(home_address).is_none())
-                || runner.station.stored_node(header.time, header.wall, home_address).is_none();
-            if is_other {
+            if now(&runner, home_address).is_none() {
                 runner.persist(Kept::Node(home_address));
+            }
+        }
+        for stored in others {
+            if now(&runner, stored.home_address) != Some(stored.clone()) {
+                runner.persist(Kept::Node(stored.home_address));
             }
         }
         runner.state.commit(true);

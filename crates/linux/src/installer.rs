@@ -871,6 +871,7 @@ impl Installer {
         self.gather(std::iter::empty());
         let mut result = Ok(());
         for attempt in 1..=FAREWELLS {
+            self.switches.parting = attempt == FAREWELLS;
             result = self.take_out_all(attempt == FAREWELLS);
             match &result {
                 Ok(()) => break,

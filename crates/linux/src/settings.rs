@@ -5,7 +5,8 @@
 //! made since is theirs.
 //!
 //! Some switches of `all` carry over to every interface (`forwarding`, `disable_ipv6`, ...), there and
-//! back. What the interfaces had is therefore kept with the value of `all`.
+//! back. What the interfaces had is therefore kept with the value of `all`; what somebody has set one of them to since is
+//! theirs, and one that came later gets what `default` had. They are told by name alone.
 //!
 //! `rp_filter` (RFC 3704) is IPv4's. Where it is strict (1, or `all` is), the kernel drops what comes in by any interface
 //! but the one that it would answer by. Only then it is written; what is loose or off stays as it is.
@@ -97,9 +98,14 @@ fn read(interface: &str, name: &str) -> io::Result<Option<String>> {
     }
     match fs::read_to_string(format!("{}/{interface}/{name}", root(name))) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => Ok(None),
+        Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Whether there is no such switch, or no such interface any more.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
 
 fn write(interface: &str, name: &str, value: &str) -> io::Result<()> {
@@ -114,6 +120,8 @@ pub(crate) struct Switches {
     tree: Box<dyn Tree>,
     /// How often one was set.
     pub(crate) writes: u64,
+    /// The process ends, and this is the last attempt: what cannot be written down before is put back all the same.
+    pub(crate) parting: bool,
 }
 
 impl std::fmt::Debug for Switches {
@@ -174,7 +182,7 @@ impl Switches {
 
     /// Those of a tree.
     pub(crate) fn of(tree: Box<dyn Tree>) -> Switches {
-        Switches { tree, writes: 0 }
+        Switches { tree, writes: 0, parting: false }
     }
 
     fn write(&mut self, interface: &str, name: &str, value: &str) -> io::Result<()> {
@@ -249,32 +257,40 @@ impl Switches {
         if is_others_business(setting, &current) && ours != Some("0") {
             return Ok(Set::LeftAlone);
         }
+        let known = known.filter(|at| {
+            let is_it = undo.record.settings[*at].index == index;
+            if !is_it {
+                // Of an earlier interface of this name.
+                undo.record.settings.remove(*at);
+            }
+            is_it
+        });
+        let returns = known.is_some_and(|at| undo.record.settings[at].returns);
+        let mut others = None;
+        // Those of a switch that is not in position are not carnet's, unless it was not put back to the end.
+        if interface == "all" && (known.is_none() || !right && !returns) {
+            let mut values = self.read_everywhere(name).map_err(failed)?;
+            for own in undo.record.settings.iter().filter(|s| s.name == *name && s.interface != "all") {
+                values.insert(own.interface.clone(), own.original.clone());
+            }
+            others = Some(values);
+        }
         match known {
-            Some(at) if undo.record.settings[at].index == index => {
-                undo.record.settings[at].ours = value.trim().to_owned();
+            Some(at) => {
+                let changed = &mut undo.record.settings[at];
+                changed.ours = value.trim().to_owned();
+                changed.others = others.unwrap_or(std::mem::take(&mut changed.others));
+                changed.returns = false;
             }
-            other => {
-                if let Some(at) = other {
-                    // Of an earlier interface of this name.
-                    undo.record.settings.remove(at);
-                }
-                let mut others = BTreeMap::new();
-                if interface == "all" {
-                    others = self.read_everywhere(name).map_err(failed)?;
-                    for own in undo.record.settings.iter().filter(|s| s.name == *name) {
-                        others.insert(own.interface.clone(), own.original.clone());
-                    }
-                }
-                undo.record.settings.push(ChangedSetting {
-                    interface: interface.clone(),
-                    index,
-                    name: name.clone(),
-                    original: without_ours(&undo.record, setting, current),
-                    ours: value.trim().to_owned(),
-                    others,
-                    returns: false,
-                });
-            }
+            None => undo.record.settings.push(ChangedSetting {
+                interface: interface.clone(),
+                index,
+                name: name.clone(),
+                original: without_ours(&undo.record, setting, current),
+                ours: value.trim().to_owned(),
+                others: others.unwrap_or_default(),
+                returns: false,
+            }),
         }
         // Noted even if it is right: it must stay so when `all` carries over.
         undo.save()?;
@@ -308,7 +324,7 @@ impl Switches {
 
     /// Writes the original value, unless somebody else has changed the setting since.
     fn put_back(&mut self, at: usize, undo: &mut UndoFile) -> Result<()> {
-        let ChangedSetting { interface, name, original, ours, others, returns, .. } =
+        let ChangedSetting { interface, name, original, ours, mut others, returns, .. } =
             undo.record.settings[at].clone();
         let failed =
             |error| Error::kernel(format!("put {} back to {original}", described(&interface, &name)), error);
@@ -318,8 +334,19 @@ impl Switches {
             Some(current) if current == original || current == ours => {
                 // With it go all interfaces, and some of them have to come back.
                 if interface == "all" && (!returns || undo.is_unsaved()) {
+                    if !returns {
+                        others = self.originals(&undo.record, &undo.record.settings[at]).map_err(failed)?;
+                    }
+                    undo.record.settings[at].others = others.clone();
                     undo.record.settings[at].returns = true;
-                    undo.save()?;
+                    match undo.save() {
+                        Err(error) if self.parting => {
+                            tracing::warn!(
+                                "{error}: what forwards after a crash from here on has to be put right by hand"
+                            );
+                        }
+                        saved => saved?,
+                    }
                 }
                 if current != original {
                     self.write(&interface, &name, &original).map_err(failed)?;
@@ -334,10 +361,33 @@ impl Switches {
                     self.settle_others(&name, &others, &undo.record).map_err(failed)?;
                 }
             }
-            Some(current) => tracing::info!(interface, name, current, "left as somebody else has set it"),
+            Some(current) => {
+                tracing::info!(interface, name, current, "left as somebody else has set it");
+                // Also when `all` is put back.
+                let mut of_all = undo.record.settings.iter_mut().filter(|s| s.interface == "all");
+                if let Some(all) = of_all.find(|s| s.name == name && s.interface != interface) {
+                    all.others.insert(interface, current.to_owned());
+                }
+            }
             None => {}
         }
         Ok(())
+    }
+
+    /// What interfaces without a setting of carnet's are to get when `all` carries over to them: what somebody has set them to
+    /// since carnet did, or else what they had before, or where they came later what new ones got then.
+    fn originals(&self, record: &Record, all: &ChangedSetting) -> io::Result<BTreeMap<String, String>> {
+        let mut originals = all.others.clone();
+        let own = recorded(record, &all.name);
+        let mut current = self.read_everywhere(&all.name)?;
+        current.retain(|interface, _| !own.contains(interface));
+        let of_others: Vec<_> = current.extract_if(.., |_, value| *value != all.ours).collect();
+        originals.extend(of_others);
+        let new = originals.get("default").cloned();
+        for (interface, ours) in current {
+            originals.entry(interface).or_insert_with(|| new.clone().unwrap_or(ours));
+        }
+        Ok(originals)
     }
 
     /// After `all` has carried over to every interface: those with a setting of carnet's get that again, the
@@ -359,7 +409,8 @@ impl Switches {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error),
             };
-            result = result.and(this);
+            // Interfaces may go at any time.
+            result = result.and(this.or_else(|error| if is_missing(&error) { Ok(()) } else { Err(error) }));
         }
         result
     }

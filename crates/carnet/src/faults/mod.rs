@@ -202,7 +202,12 @@ fn disturb(world: &mut World) {
                 world.inject(packet);
             }
         }
-        21 => world.nodes[index].kernel.set_switch("o0", "accept_ra", ["0", "1", "1"][network as usize]),
+        21 => {
+            // While somebody puts the switches of all interfaces back nobody can tell whose one of them is.
+            let node = &world.nodes[index];
+            let name = if rng.chance(0.5) && node.process.is_some() { "forwarding" } else { "accept_ra" };
+            node.kernel.set_switch("o0", name, ["0", "1", "1"][network as usize]);
+        }
         _ => world.attack(),
     }
 }

@@ -74,12 +74,17 @@ impl Runner {
         let gn_address = Geonet::of(&self.geonet).and_then(Geonet::address);
         let station_config = settings::station(&config, gn_address);
         config.wipe_keys();
-        self.station.reconfigure(clock::now(), clock::wall(), station_config);
+        let (now, wall) = (clock::now(), clock::wall());
+        let before = self.station.persistent_state(now, wall).home_agent;
+        self.station.reconfigure(now, wall, station_config);
         self.persist(Kept::Own);
-        for home_address in
-            settings::home_addresses(&self.config).difference(&settings::home_addresses(&config))
-        {
-            self.persist(Kept::Node(*home_address));
+        // Of nodes that are served no more only what holds off replays stays, also of those that were served before there was
+        // no home agent for a while; and nothing of registrations that are not allowed any more.
+        for stored in before {
+            let home_address = stored.home_address;
+            if self.station.stored_node(now, wall, home_address) != Some(stored) {
+                self.persist(Kept::Node(home_address));
+            }
         }
         self.config = config;
         self.carry_out();

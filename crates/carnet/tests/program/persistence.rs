@@ -121,6 +121,7 @@ fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
         &[(&router, true), (&with, true)],
         &[(&router, true), (&with, false)],
         &[(&router, false), (&with, true)],
+        &[(&router, true), (&without, true), (&with, false)],
     ]
     .into_iter()
     .enumerate()

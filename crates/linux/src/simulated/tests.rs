@@ -214,6 +214,70 @@ fn a_switch_of_an_operators_is_put_back_whenever_carnet_dies() {
     assert!((20..59).contains(&deaths), "{deaths} deaths");
 }
 
+/// The directory of what is written down is full, or gone: the machine is no router any more all the same.
+#[test]
+fn switches_are_put_back_at_the_end_though_nothing_can_be_written_down() {
+    let (kernel, disk, mut machine) = machine(6);
+    kernel.set_switch("i0", "forwarding", "1");
+    for entry in entries() {
+        machine.apply(&Change::Set(entry)).expect("there");
+    }
+    disk.set_trouble(true, 0.0);
+    machine.close().expect_err("the disk is full");
+    assert_eq!(kernel.leftovers(), Vec::<String>::new());
+    disk.set_trouble(false, 0.0);
+    let machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens again");
+    machine.close().expect("closes");
+    assert_eq!(kernel.leftovers(), Vec::<String>::new());
+}
+
+/// While carnet forwards an operator says of an interface, of new ones or of all that they do not, or do; interfaces come.
+#[test]
+fn what_an_operator_sets_meanwhile_is_left_to_him() {
+    for (is_killed, before, after) in
+        [(false, "1", "0"), (true, "1", "0"), (false, "0", "0"), (true, "0", "0"), (false, "1", "1")]
+    {
+        let (kernel, disk, mut machine) = machine(7);
+        kernel.set_switch("i0", "forwarding", before);
+        kernel.set_switch("default", "forwarding", before);
+        for entry in entries() {
+            machine.apply(&Change::Set(entry)).expect("there");
+        }
+        kernel.set_switch("i0", "forwarding", after);
+        kernel.add_link("i1");
+        machine.poll().expect("looks");
+        if is_killed {
+            drop(machine);
+            kernel.abandon();
+            machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens again");
+        }
+        machine.close().expect("closes");
+        let left = kernel.leftovers();
+        assert!(left.is_empty(), "killed {is_killed}, {before} before, {after} meanwhile: {left:#?}");
+    }
+}
+
+/// What was not put back to the end, and then was wanted again, is as it was set.
+#[test]
+fn what_an_operator_turns_off_stays_off_though_it_was_half_put_back() {
+    let mut failures = 0;
+    for seed in 0..100 {
+        let (kernel, _, mut machine) = machine(seed);
+        let all = entries()[1].clone();
+        kernel.set_switch("i0", "forwarding", "1");
+        machine.apply(&Change::Set(all.clone())).expect("there");
+        kernel.set_trouble(0.5);
+        failures += u32::from(machine.apply(&Change::Remove(all.clone())).is_err());
+        kernel.set_trouble(0.0);
+        machine.apply(&Change::Set(all)).expect("there again");
+        kernel.set_switch("all", "forwarding", "0");
+        machine.close().expect("closes");
+        let left = kernel.leftovers();
+        assert!(left.is_empty(), "{seed}: {left:#?}");
+    }
+    assert!(failures > 20, "{failures}");
+}
+
 /// Before Linux 5.18 it is what was written down that tells: of carnet's own address nothing is forgotten while it is there.
 #[test]
 fn without_marks_an_address_is_known_by_what_was_written_down() {

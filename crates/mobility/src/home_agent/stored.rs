@@ -18,6 +18,11 @@ use super::{HomeAgent, MAX_FLOWS, Relay, Timer};
 use crate::flow::FlowBinding;
 use crate::{OLD_PATH_GRACE, Output, is_newer};
 
+/// How far a sequence number that was taken without a key may be ahead of the last signed one to be believed under the key: two
+/// days of registrations with a lifetime of 60 s. Of what somebody has recorded, an eighth of the 32,768 messages before the last one, from the oldest
+/// on, may become new by it, and no more.
+const UNSIGNED_LEAD: u16 = 4096;
+
 /// What is kept of a node across a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredBinding {
@@ -233,9 +238,11 @@ impl HomeAgent {
             let own = node.prefixes.clone();
             let has_key = node.authentication.association().is_some();
             if has_key {
-                // RFC 6275 9.5.1: newer than what the binding has, too, whoever has asked for that.
-                let newer = entry.sequence.filter(|it| signed.is_none_or(|signed| is_newer(*it, signed)));
-                replay.sequence = newer.or(signed);
+                // RFC 6275 9.5.1: newer than what the binding has, too, whoever has asked for that; as far as a number that
+                // anybody may have sent makes nothing new that is older than what was signed.
+                let newer = |it: u16, than| is_newer(it, than) && it.wrapping_sub(than) <= UNSIGNED_LEAD;
+                let unsigned = entry.sequence.filter(|it| signed.is_none_or(|signed| newer(*it, signed)));
+                replay.sequence = unsigned.or(signed);
                 if let Some(spi) = entry.spi.filter(|_| node.authentication.has_several()) {
                     self.spis.insert(home_address, spi);
                 }

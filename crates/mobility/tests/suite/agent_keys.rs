@@ -192,6 +192,23 @@ fn a_number_that_was_taken_without_a_key_is_old_under_the_key() {
     agent.accept(&Update::explicit(21).signed());
 }
 
+/// Anybody can send the home agent a number while it asks for no key: what was signed before is old all the same when it does.
+#[test]
+fn a_number_far_ahead_that_was_taken_without_a_key_makes_no_recording_new() {
+    for (ahead, last) in [(32_767, 1000), (4097, 1000), (4096, 5096)] {
+        let mut agent = Agent::new(authenticated());
+        let recorded = Update::explicit(9).signed();
+        agent.accept(&recorded);
+        agent.accept(&Update::explicit(1000).from(OTHER_CARE_OF).signed());
+        reload(&mut agent, with(Authentication::None));
+        agent.accept(&Update::explicit(1000 + ahead).from(OTHER_CARE_OF));
+        reload(&mut agent, authenticated());
+        assert_eq!(agent.refuse(&recorded, 135).sequence(), last, "{ahead}");
+        assert_eq!(agent.binding().expect("a binding").care_of_address, addr(OTHER_CARE_OF));
+        agent.accept(&Update::explicit(last + 1).signed());
+    }
+}
+
 /// Earlier versions did not write by which key.
 #[test]
 fn a_record_without_spi_is_of_signed_messages_where_it_can_be() {

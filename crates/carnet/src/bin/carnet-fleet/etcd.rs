@@ -44,7 +44,7 @@ const WORDS: usize = 300;
 /// How long a connection may take, with all of TLS.
 const CONNECT: Duration = Duration::from_millis(500);
 /// How long an answer to a reading may take, and one to a password, for which etcd calculates.
-const READ: Duration = Duration::from_secs(5);
+pub const READ: Duration = Duration::from_secs(5);
 /// The home agent's record of itself; the others are of nodes.
 const OWN: &str = "own";
 /// Octets of a token at most.

@@ -21,10 +21,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::agent;
 use crate::config::Config;
-use crate::etcd::{Connection, Overview, Prefix, Server, Watch};
-
-/// How long a server may take for an answer.
-const ANSWER: Duration = Duration::from_secs(3);
+use crate::etcd::{Connection, Overview, Prefix, READ, Server, Watch};
 
 /// What there is to say.
 #[derive(Debug, Serialize)]
@@ -244,7 +241,7 @@ async fn overview(server: &Server, prefix: &Prefix) -> anyhow::Result<Overview> 
 }
 
 async fn in_time<T>(answer: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    timeout(ANSWER, answer).await.unwrap_or_else(|_| bail!("no answer within {} s", ANSWER.as_secs()))
+    timeout(READ, answer).await.unwrap_or_else(|_| bail!("no answer within {} s", READ.as_secs()))
 }
 
 async fn listen(

@@ -111,14 +111,14 @@ fn status_says_who_has_the_seat_and_who_is_there() {
     );
     fleet.config(1);
     let one = text(&fleet, 1, 1);
-    assert!(one.contains("\nstore             [2001:db8:c::1]:2383: no answer within 3 s\n"), "{one}");
+    assert!(one.contains("\nstore             [2001:db8:c::1]:2383: no answer within 5 s\n"), "{one}");
     assert!(one.contains("\nstore             [2001:db8:c::1]:2379: answers\n"), "{one}");
     fleet.store.kill().expect("etcd");
     fleet.store.wait().expect("etcd");
     for options in [&[][..], &["--json"]] {
         let output = status(&fleet, 1, options);
         let (code, errors) = (output.status.code(), String::from_utf8_lossy(&output.stderr));
-        let expected = "carnet-fleet: no server of the store answers\n  [2001:db8:c::1]:2383: no answer within 3 s\n  \
+        let expected = "carnet-fleet: no server of the store answers\n  [2001:db8:c::1]:2383: no answer within 5 s\n  \
                         [2001:db8:c::1]:2379: cannot reach etcd at [2001:db8:c::1]:2379: Connection refused";
         assert!(code == Some(1) && errors.starts_with(expected), "{code:?} {errors}");
         assert!(output.stdout.is_empty());
