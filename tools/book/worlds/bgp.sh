@@ -1,6 +1,7 @@
 # The world `bus`, with a router of the provider beside the home agent: namespace `upstream`, 2001:db8:fe::1, which
 # speaks BGP to 2001:db8:fe::2 at `home` (BIRD, where there is one). The commands `announced PREFIX` and `withdrawn
-# PREFIX` wait until the provider's router has a route to it, or none.
+# PREFIX` wait until the provider's router has a route to it, or none; `home-agent` starts the home agent again when the
+# page has killed it, whose process is in ~/home-agent.
 . "$WORLDS/bus.sh"
 ip netns add upstream
 ip netns exec upstream $quiet
@@ -45,3 +46,16 @@ END
 if command -v bird >/dev/null; then
   ip netns exec upstream bird -c /etc/bird/upstream.conf -s /run/bird/upstream.ctl
 fi
+cp /run/book/home.pid ~/home-agent
+# Keeps its sockets and state for the next one.
+ip netns exec home nsenter --target "$(cat /run/book/home.pid)" --mount sleep infinity &
+echo $! >~/home-keeper
+cat >"$programs/home-agent" <<'END2'
+#!/bin/bash -eu
+if [ -e "/proc/$(cat ~/home-agent)/exe" ]; then exit 0; fi
+ip netns exec home nsenter --target "$(cat ~/home-keeper)" --mount sh -c '
+  echo $$ >~/home-agent
+  cp ~/home-agent /run/book/home.pid
+  exec "$PROGRAM" run --config /etc/carnet/home.toml' >>~/home.log 2>&1 &
+END2
+chmod +x "$programs/home-agent"
