@@ -38,7 +38,7 @@ use crate::facilities::Applications;
 use crate::geonet::{Geonet, next_event as next_geonet_event, until};
 use crate::record::{Header, Recorder};
 use crate::settings::security::{Furnished, furnish};
-use crate::state::{Burst, News, Next, Opening, Place, State, record_of};
+use crate::state::{Burst, News, Next, NotWanted, Opening, Place, State, record_of};
 use crate::upper_tester::{self, UpperTester};
 use crate::{answers, http, settings};
 
@@ -133,7 +133,9 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         State::open(opening)
     });
     let opened = tokio::select! {
-        opened = &mut opening => Some(opened?),
+        opened = &mut opening => {
+            Some(opened?).filter(|opened| !opened.as_ref().is_err_and(|error| error.is::<NotWanted>()))
+        }
         _ = terminate.recv() => None,
         _ = interrupt.recv() => None,
     };

@@ -37,6 +37,7 @@ use tokio::time::{Instant, sleep_until};
 use journal::Found;
 pub use journal::{Change, Journal, Key};
 pub use queue::{Burst, Next, Queue, Writer, record_of};
+pub use remote::NotWanted;
 use remote::Remote;
 
 /// Between two attempts to write to a disk that takes nothing.
@@ -388,9 +389,12 @@ fn hand_over(mut there: remote::Commits, commits: &mpsc::Receiver<(u64, Vec<Chan
 fn hear(mut back: remote::Answers, tell: &UnboundedSender<News>) {
     for number in 1.. {
         if let Err(error) = back.next() {
-            let _ = tell.send(News::Lost(format!(
-                "who keeps the state has gone, or another machine is this station now: {error}"
-            )));
+            let told = match error.kind() {
+                // So a home agent is ended that another machine goes on with, or one whose carnet-fleet was killed.
+                io::ErrorKind::UnexpectedEof => "ended by its carnet-fleet, or with it".to_owned(),
+                _ => format!("its carnet-fleet cannot be heard any more: {error}"),
+            };
+            let _ = tell.send(News::Lost(told));
             return;
         }
         let _ = tell.send(News::Written(number));

@@ -332,7 +332,7 @@ impl Seat {
     }
 
     /// Takes note that the home agent has ended by itself. The seat is given up, and not taken for a while.
-    pub fn handle_ended(&mut self, now: Time, why: &str) {
+    pub fn handle_ended(&mut self, now: Time) {
         if self.agent == Agent::Stopped {
             return;
         }
@@ -340,7 +340,6 @@ impl Seat {
         self.rested = now + self.config.rest;
         let well = self.works.take().map(|since| now.saturating_since(since));
         self.shy = now + self.failures.pause(well, &self.config);
-        self.outputs.push_back(Output::Note(format!("the home agent has ended: {why}")));
         if let Some(hold) = &mut self.hold {
             hold.commits.clear();
             hold.leaving = Some(None);

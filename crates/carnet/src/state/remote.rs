@@ -4,6 +4,7 @@
 //! empty line. Then each commit is a line, `[["own","{...}"],["2001:db8:1::5678",null]]`, and its answer an empty line when
 //! it is stored. The end of the connection is the end of the station: others may have its place.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -11,6 +12,18 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 
 use super::journal::{Change, Key};
+
+/// Whoever keeps the records has no use for this station: the connection ended before anything was said.
+#[derive(Debug)]
+pub struct NotWanted;
+
+impl fmt::Display for NotWanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it has ended before it has said what there is")
+    }
+}
+
+impl std::error::Error for NotWanted {}
 
 /// The connection to who keeps them.
 #[derive(Debug)]
@@ -49,7 +62,7 @@ impl Remote {
         let (mut records, mut line) = (Vec::new(), String::new());
         loop {
             line.clear();
-            ensure!(self.reader.read_line(&mut line)? > 0, "it has ended before it has said what there is");
+            ensure!(self.reader.read_line(&mut line)? > 0, NotWanted);
             if line == "\n" {
                 return Ok(records);
             }

@@ -2,6 +2,7 @@
 //! it; the route to the other is there already.
 
 mod access;
+mod doubles;
 mod links;
 mod status;
 
@@ -119,11 +120,15 @@ impl Fleet {
 
     /// Starts a member; its home agent's socket tells whether it has the seat.
     fn member(&self, member: usize) -> Member {
+        self.member_by(member, &self.config(member))
+    }
+
+    /// The same with a config that is there.
+    fn member_by(&self, member: usize, config: &Path) -> Member {
         let name = NAMES[member];
         let path = |kind: &str| self.bed.scratch.path(&format!("{name}{kind}"));
         let log = path(".log");
-        let words =
-            [FLEET, "run", "--config", self.config(member).to_str().expect("a path")].map(str::to_owned);
+        let words = [FLEET, "run", "--config", config.to_str().expect("a path")].map(str::to_owned);
         let output = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
         let child = self.host(member).spawn(&words, move |command| {
             command.env_remove("RUST_LOG").env_remove("NOTIFY_SOCKET");
@@ -298,7 +303,8 @@ fn a_member_that_stops_hands_its_seat_over() {
     assert!(log.contains("another member has the seat now"), "{log}");
 }
 
-/// The three steps of docs/operating.md: the home agent that works reads its config again, and the one that waits begins with it.
+/// The three steps of docs/operating.md: the home agent that works reads its config again, and for the one that waits there is
+/// another. What was written since, and not taken over, is not what that begins with; nor is the config that it had long ago.
 #[test]
 fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
     let Some(fleet) = Fleet::new() else { return };
@@ -321,7 +327,12 @@ fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
     };
     let echo = fleet.bed.echo(1000);
     echo.flows();
-    let read_again = |count| anna.log().matches("the config was read again").count() == count;
+    let says = |count: usize, text: &str| bruno.log().matches(text).count() == count;
+    // And bruno's second and third home agent waits.
+    let read_again = |count| {
+        anna.log().matches("the config was read again").count() == count
+            && says(count + 1, "the data path is")
+    };
     change(OLD, BOTH);
     wait_until("the new key is known beside the old one", seconds(10), || read_again(1));
     renew(NEW);
@@ -331,9 +342,21 @@ fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
     let report = echo.stop();
     assert_eq!(report.lost, 0, "{report:?}");
 
+    assert!(says(2, "another home agent waits, by that config"), "{}", bruno.log());
+    let file = fleet.bed.scratch.path("bruno.toml");
+    let good = fs::read_to_string(&file).expect("a config file");
+    fs::write(&file, format!("{good}\n[half an edit\n")).expect("a config file");
+    kill(bruno.pid(), Signal::SIGHUP).expect("the member");
+    wait_until("it is refused", seconds(10), || {
+        says(1, "config is not taken over: config: expected the config")
+    });
+
     anna.terminate();
     fleet.bed.core.ip("link set ha down");
     assert!(bruno.has_the_router(), "{}", bruno.log());
+    router.reload(&config);
+    wait_until("the key that was dropped is refused", seconds(20), || bruno.log().contains("its SPI is"));
+    assert!(says(1, "not taken over"), "{}", bruno.log());
     renew(NEW);
 }
 

@@ -532,6 +532,6 @@ impl World {
         if self.members[member].agent.take().is_some_and(|agent| agent.works) {
             self.history.push((self.now, member, false));
         }
-        self.with(member, |seat, now| seat.handle_ended(now, "killed"));
+        self.with(member, |seat, now| seat.handle_ended(now));
     }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use carnet_fleet::Change;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -48,6 +48,34 @@ pub struct Recipe {
     pub directory: PathBuf,
     /// Of the seat.
     pub name: String,
+}
+
+impl Recipe {
+    /// Looks for mistakes in the home agent's config, with the program that is to run by it. May block.
+    ///
+    /// # Errors
+    /// What is wrong in it.
+    pub fn check(&self) -> anyhow::Result<toml::Table> {
+        let program = self.program.display();
+        let checked =
+            std::process::Command::new(&self.program).args(["check", "--config"]).arg(&self.config).output();
+        let checked = checked.with_context(|| format!("program: cannot run {program}"))?;
+        // What it warns of is said when it runs; that it has no state_dir is right here.
+        ensure!(
+            checked.status.success(),
+            "config: expected the config of a home agent, found mistakes\n{}",
+            String::from_utf8_lossy(&checked.stderr).trim_end()
+        );
+        let text = fs::read_to_string(&self.config)
+            .with_context(|| format!("config: cannot read {}", self.config.display()))?;
+        let table: toml::Table = toml::from_str(&text).context("config")?;
+        ensure!(
+            table.contains_key("home_agent"),
+            "config: expected [home_agent] in {}, found none",
+            self.config.display()
+        );
+        Ok(table)
+    }
 }
 
 /// What it is told.
@@ -99,7 +127,7 @@ impl Agent {
         let _ = self.tell.send(Told::Written);
     }
 
-    /// Tells it to read its config again; one that waits does so when it begins.
+    /// Tells one that works to read its config again.
     pub fn reload(&self) {
         let _ = self.tell.send(Told::Reload);
     }

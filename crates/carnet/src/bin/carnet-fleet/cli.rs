@@ -17,8 +17,8 @@ pub(crate) enum Command {
     /// Keep the seat of a config until SIGTERM or SIGINT; then others get it. SIGHUP: the home agent reads its own config again.
     Run {
         /// The config file; docs/fleet.md describes it.
-        #[arg(long, value_name = "FILE")]
-        config: PathBuf,
+        #[command(flatten)]
+        file: File,
         /// What to log: a level, or targets with levels (default: RUST_LOG, else info).
         #[arg(long, value_name = "FILTER")]
         log: Option<String>,

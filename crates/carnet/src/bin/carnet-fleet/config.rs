@@ -3,16 +3,17 @@
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use carnet_fleet::SeatConfig;
 use carnet_linux::Neighbour;
+use nix::net::if_::if_nametoindex;
 use serde::Deserialize;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::access::Files;
+use crate::agent::Recipe;
 use crate::etcd::Server;
 use crate::links::Wanted;
 
@@ -148,9 +149,15 @@ impl Config {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        for name in [&self.member, &self.fleet, &self.seat].into_iter().chain(&self.members) {
-            ensure!(is_name(name), "{name:?}: expected letters, digits, '-', '_' and '.'");
+        let own = [("member", &self.member), ("fleet", &self.fleet), ("seat", &self.seat)];
+        for (key, name) in own.into_iter().chain(self.members.iter().map(|name| ("members", name))) {
+            ensure!(is_name(name), "{key}: expected letters, digits, '-', '_' and '.', found {name:?}");
         }
+        ensure!(
+            self.directory.is_absolute(),
+            "directory: expected an absolute path, found {:?}",
+            self.directory.display().to_string()
+        );
         self.servers()?;
         ensure!(
             self.members.contains(&self.member),
@@ -184,29 +191,38 @@ impl Config {
         Ok(())
     }
 
-    /// Looks for mistakes in the home agent's config, with the program that is to run by it.
+    /// How the home agent is started.
+    pub fn recipe(&self) -> Recipe {
+        Recipe {
+            program: self.program.clone(),
+            config: self.config.clone(),
+            directory: self.directory.clone(),
+            name: self.seat.clone(),
+        }
+    }
+
+    /// Looks for mistakes in the home agent's config; what of both configs is no mistake, but will hardly be meant.
     ///
     /// # Errors
     /// What is wrong in it.
-    pub fn check_agent(&self) -> anyhow::Result<()> {
-        let program = self.program.display();
-        let checked = Command::new(&self.program).args(["check", "--config"]).arg(&self.config).output();
-        let checked = checked.with_context(|| format!("program: cannot run {program}"))?;
-        // What it warns of is said when it runs; that it has no state_dir is right here.
-        ensure!(
-            checked.status.success(),
-            "config: expected the config of a home agent, found mistakes\n{}",
-            String::from_utf8_lossy(&checked.stderr).trim_end()
-        );
-        let text = fs::read_to_string(&self.config)
-            .with_context(|| format!("config: cannot read {}", self.config.display()))?;
-        let table: toml::Table = toml::from_str(&text).context("config")?;
-        ensure!(
-            table.contains_key("home_agent"),
-            "config: expected [home_agent] in {}, found none",
-            self.config.display()
-        );
-        Ok(())
+    pub fn check_agent(&self) -> anyhow::Result<Vec<String>> {
+        let table = self.recipe().check()?;
+        let mut warnings = Vec::new();
+        if table.get("station").and_then(|station| station.get("state_dir")).is_some() {
+            warnings.push("config: station.state_dir is not used: the state is in etcd".to_owned());
+        }
+        let of_neighbours = self.reach.iter().filter_map(|text| neighbour(text)?.interface);
+        for interface in self.links.iter().cloned().chain(of_neighbours) {
+            if if_nametoindex(interface.as_str()).is_err() {
+                warnings.push(format!("links, reach: there is no interface {interface} here now"));
+            }
+        }
+        let seat = self.seat();
+        if seat.patience < seat.lease {
+            let (patience, lease) = (seat.patience.as_millis(), seat.lease.as_millis());
+            warnings.push(format!("times: a patience_ms of {patience} is less than the lease_ms of {lease}"));
+        }
+        Ok(warnings)
     }
 
     /// The servers, with all that is in the files of `[access]`.

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use carnet_base::Time;
 use carnet_fleet::{
-    Event, Key, Outcome, Output, RequestId, Revision, Role, Seat, SeatConfig, Snapshot, Transaction,
+    Event, Key, Outcome, Output, Presence, RequestId, Revision, Role, Seat, SeatConfig, Snapshot, Token,
+    Transaction,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::agent::{self, Agent, Recipe};
 use crate::etcd::{Connection, Prefix, Server};
@@ -62,6 +63,8 @@ enum Process {
 pub struct Keeper {
     name: String,
     seat: Seat,
+    /// This process among those that are or were this member.
+    number: u64,
     began: Instant,
     place: Place,
     recipe: Recipe,
@@ -76,6 +79,11 @@ pub struct Keeper {
     role: Role,
     member: String,
     links: watch::Receiver<Verdict>,
+    /// What came of looking at the home agent's config, for one that waits.
+    checked: UnboundedReceiver<Result<(), String>>,
+    tell_checked: UnboundedSender<Result<(), String>>,
+    /// Another process says that it is this member.
+    doubled: bool,
 }
 
 impl Keeper {
@@ -90,11 +98,13 @@ impl Keeper {
     ) -> Keeper {
         let (transactions, to_make) = unbounded_channel();
         let (from_store, store) = unbounded_channel();
+        let (tell_checked, checked) = unbounded_channel();
         tokio::spawn(make(name.clone(), place.clone(), config.lease, to_make, from_store.clone()));
         Keeper {
             member: config.member.clone(),
             silent: SILENT + config.beat * 2,
             seat: Seat::new(config, process, Time::ZERO),
+            number: process,
             name,
             began: Instant::now(),
             place,
@@ -108,6 +118,9 @@ impl Keeper {
             process: Process::None(Instant::now(), None),
             role: Role::Blind,
             links,
+            checked,
+            tell_checked,
+            doubled: false,
         }
     }
 
@@ -142,6 +155,7 @@ impl Keeper {
                     self.prepare();
                 }
                 Some(()) = reload.recv() => self.reload(),
+                Some(checked) = self.checked.recv() => self.renew(checked),
                 _ = end.changed(), if !ending => {
                     ending = true;
                     let now = self.now();
@@ -151,11 +165,34 @@ impl Keeper {
         }
     }
 
-    /// Has the home agent read its config again, whether it waits or works; one that is to be started reads it anyhow.
+    /// Has the home agent read its config again: one that works by itself, and in the place of one that waits there will be
+    /// another, once it is known that the config has no mistakes. One that is to be started reads it anyhow.
     fn reload(&self) {
         info!("seat {}: the home agent's config is read again", self.name);
-        if let Process::Runs(agent) | Process::Waits(agent) = &self.process {
-            agent.reload();
+        match &self.process {
+            Process::Runs(agent) => agent.reload(),
+            Process::Waits(_) => {
+                let (recipe, tell) = (self.recipe.clone(), self.tell_checked.clone());
+                tokio::task::spawn_blocking(move || {
+                    let checked = recipe.check().map(drop).map_err(|error| format!("{error:#}"));
+                    let _ = tell.send(checked);
+                });
+            }
+            Process::None(..) | Process::Ends(..) => {}
+        }
+    }
+
+    /// With a config that has mistakes the one that waits stays: it begins by what it has read when it was started.
+    fn renew(&mut self, checked: Result<(), String>) {
+        match (checked, &self.process) {
+            (Err(why), _) => error!("seat {}: the home agent's config is not taken over: {why}", self.name),
+            (Ok(()), Process::Waits(_)) => {
+                info!("seat {}: another home agent waits, by that config", self.name);
+                self.stop();
+            }
+            // It has begun meanwhile.
+            (Ok(()), Process::Runs(agent)) => agent.reload(),
+            (Ok(()), Process::None(..) | Process::Ends(..)) => {}
         }
     }
 
@@ -200,6 +237,7 @@ impl Keeper {
             }
             FromStore::Events(follow, events) if follow == self.follows => {
                 for (revision, events) in events {
+                    self.look_for_doubles(&events);
                     self.seat.handle_events(now, revision, events);
                 }
             }
@@ -211,6 +249,25 @@ impl Keeper {
             }
             // Of one that was given up.
             _ => {}
+        }
+    }
+
+    /// Two machines by one name are one member to the others: neither is counted on when the other one has gone.
+    fn look_for_doubles(&mut self, events: &[Event]) {
+        let mut processes = events.iter().filter_map(|event| {
+            let value = event.value.as_deref()?;
+            match &event.key {
+                Key::Member(name) if *name == self.member => Some(Presence::of(value).process),
+                Key::Owner => {
+                    let token = Token::of(value)?;
+                    (token.member == self.member).then_some(token.process)
+                }
+                _ => None,
+            }
+        });
+        // A process of an earlier life says nothing any more.
+        if processes.any(|process| process != self.number) && !std::mem::replace(&mut self.doubled, true) {
+            warn!("seat {}: another process says that it is the member {}, too", self.name, self.member);
         }
     }
 
@@ -245,7 +302,7 @@ impl Keeper {
                     }
                     Process::Runs(_) => {
                         warn!("seat {}: the home agent has ended: {why}", self.name);
-                        self.seat.handle_ended(now, &why);
+                        self.seat.handle_ended(now);
                     }
                     Process::Waits(_) | Process::None(..) => {
                         warn!("seat {}: a home agent that waits has ended: {why}", self.name);

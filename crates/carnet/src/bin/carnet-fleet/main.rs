@@ -6,6 +6,7 @@
 //! second, with all bindings: `carnet_fleet` says how, and why no two ever have it.
 //!
 //! * [`config`] is the file, [`keeper`] keeps a seat.
+//! * [`alone`] sees to it that there is one program for each seat in a place.
 //! * [`links`] looks whether routers can be reached.
 //! * [`status`] shows people what the store says of a seat.
 //! * [`etcd`] speaks to the store, by what [`access`] has of certificates and passwords; [`agent`] speaks to the home agent's
@@ -16,6 +17,7 @@
 
 mod access;
 mod agent;
+mod alone;
 mod cli;
 mod config;
 mod etcd;
@@ -35,7 +37,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tracing::info;
 
-use agent::Recipe;
+use alone::Alone;
 use cli::{Cli, Command};
 use config::Config;
 use etcd::Prefix;
@@ -51,12 +53,14 @@ fn main() -> ExitCode {
     };
     let loaded = match Cli::parse().command {
         Command::Check { file } => {
-            Config::load(&file.path()).and_then(|config| config.check_agent()).map(|()| None)
+            Config::load(&file.path()).and_then(|config| config.check_agent()).map(|warnings| {
+                warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+                None
+            })
         }
         Command::Status { file, json } => Config::load(&file.path()).map(|config| Some((config, Some(json)))),
-        Command::Run { config, log } => {
-            Config::load(&config).and_then(|config| log::start(log.as_deref()).map(|()| Some((config, None))))
-        }
+        Command::Run { file, log } => Config::load(&file.path())
+            .and_then(|config| log::start(log.as_deref()).map(|()| Some((config, None)))),
     };
     let (config, shown) = match loaded {
         Ok(Some(asked)) => asked,
@@ -85,17 +89,12 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let directory = &config.directory;
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let _alone = Alone::in_place(directory, &config.seat)?;
     let servers = config.servers()?;
     let (end, ending) = watch::channel(false);
     let place = Place { servers, prefix: Prefix::of(&config.fleet, &config.seat) };
-    let recipe = Recipe {
-        program: config.program.clone(),
-        config: config.config.clone(),
-        directory: directory.clone(),
-        name: config.seat.clone(),
-    };
     let links = config.links().begin().await.context("cannot look at the links (links, reach)")?;
-    let keeper = Keeper::new(config.seat.clone(), config.seat(), random()?, place, recipe, links);
+    let keeper = Keeper::new(config.seat.clone(), config.seat(), random()?, place, config.recipe(), links);
     let (reload, reloads) = unbounded_channel();
     let keeper = tokio::spawn(keeper.run(ending, reloads));
     info!("member {} is up, for the seat {}", config.member, config.seat);

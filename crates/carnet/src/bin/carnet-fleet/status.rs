@@ -34,7 +34,7 @@ struct Status {
     last: Option<Last>,
     members: Vec<Member>,
     /// Of so many nodes the home agent has records.
-    nodes: u64,
+    nodes: Option<u64>,
     store: Vec<Asked>,
     here: Here,
 }
@@ -55,6 +55,8 @@ enum State {
     New,
     /// What is written there is not of this version.
     Unknown,
+    /// No server of the store answers.
+    Unreachable,
 }
 
 #[derive(Debug, Serialize)]
@@ -187,7 +189,7 @@ impl Listener {
 /// Prints what there is; whether somebody has the seat.
 ///
 /// # Errors
-/// When the store cannot be asked.
+/// When it cannot be asked for, or printed.
 pub async fn show(config: &Config, json: bool) -> anyhow::Result<bool> {
     let status = ask(config).await?;
     let text = match json {
@@ -228,11 +230,16 @@ async fn ask(config: &Config) -> anyhow::Result<Status> {
             }
         }
     }
-    let mut text = "no server of the store answers".to_owned();
-    for one in &store {
-        let _ = write!(text, "\n  {}: {}", one.server, one.error.as_deref().unwrap_or_default());
-    }
-    bail!(text)
+    Ok(Status {
+        seat: config.seat.clone(),
+        owner: None,
+        state: State::Unreachable,
+        last: None,
+        members: Vec::new(),
+        nodes: None,
+        store,
+        here: here(config),
+    })
 }
 
 async fn overview(server: &Server, prefix: &Prefix) -> anyhow::Result<Overview> {
@@ -279,9 +286,9 @@ impl Status {
             state: heard.state(),
             last,
             members: heard.members(),
-            nodes,
+            nodes: Some(nodes),
             store,
-            here: Here { member: config.member.clone(), runs: runs(&config.directory, &config.seat) },
+            here: here(config),
         }
     }
 
@@ -302,6 +309,7 @@ impl Status {
             State::Silent => format!("nobody: {last_member} had it last, and says nothing any more"),
             State::New => "nobody yet".to_owned(),
             State::Unknown => "nobody knows: what the store says is not of this version".to_owned(),
+            State::Unreachable => "nobody knows: no server of the store answers".to_owned(),
         };
         line("seat", &self.seat);
         line("owner", &owner);
@@ -315,7 +323,9 @@ impl Status {
             let listed = if one.listed { "" } else { ", not in this config" };
             line(&format!("  {}", one.name), &format!("{state}{cut_off}{listed}"));
         }
-        line("nodes", &self.nodes.to_string());
+        if let Some(nodes) = self.nodes {
+            line("nodes", &nodes.to_string());
+        }
         for one in &self.store {
             line("store", &format!("{}: {}", one.server, one.error.as_deref().unwrap_or("answers")));
         }
@@ -327,6 +337,10 @@ impl Status {
         line("here", &format!("{}: {runs}", self.here.member));
         out
     }
+}
+
+fn here(config: &Config) -> Here {
+    Here { member: config.member.clone(), runs: runs(&config.directory, &config.seat) }
 }
 
 /// Whether a program of this seat runs on this machine: one that keeps a home agent listens for it. What is connected to it is not

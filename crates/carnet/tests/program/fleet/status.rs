@@ -43,7 +43,7 @@ fn status_says_who_has_the_seat_and_who_is_there() {
     let member =
         |name: &str, state: &str| json!({"name": name, "state": state, "cut_off": false, "listed": true});
     fleet.config(0);
-    let new = when(&fleet, 0, "etcd is up, and nobody has the seat", 1, |_| true);
+    let new = when(&fleet, 0, "etcd is up, and nobody has the seat", 1, |status| status["state"] == "new");
     let nobody = json!({
         "seat": "north",
         "owner": null,
@@ -115,14 +115,15 @@ fn status_says_who_has_the_seat_and_who_is_there() {
     assert!(one.contains("\nstore             [2001:db8:c::1]:2379: answers\n"), "{one}");
     fleet.store.kill().expect("etcd");
     fleet.store.wait().expect("etcd");
-    for options in [&[][..], &["--json"]] {
-        let output = status(&fleet, 1, options);
-        let (code, errors) = (output.status.code(), String::from_utf8_lossy(&output.stderr));
-        let expected = "carnet-fleet: no server of the store answers\n  [2001:db8:c::1]:2383: no answer within 5 s\n  \
-                        [2001:db8:c::1]:2379: cannot reach etcd at [2001:db8:c::1]:2379: Connection refused";
-        assert!(code == Some(1) && errors.starts_with(expected), "{code:?} {errors}");
-        assert!(output.stdout.is_empty());
-    }
+    let expected = "owner             nobody knows: no server of the store answers\n\
+                    store             [2001:db8:c::1]:2383: no answer within 5 s\n\
+                    store             [2001:db8:c::1]:2379: cannot reach etcd at [2001:db8:c::1]:2379: Connection refused";
+    let none = text(&fleet, 1, 1);
+    assert!(none.contains(expected), "{none}");
+    assert!(none.ends_with("\nhere              bruno: no carnet-fleet runs\n"), "{none}");
+    let none: Value = serde_json::from_slice(&status(&fleet, 1, &["--json"]).stdout).expect("JSON");
+    assert_eq!((&none["state"], &none["owner"]), (&json!("unreachable"), &Value::Null));
+    assert!(none["nodes"].is_null() && none["store"][1]["error"].is_string(), "{none}");
     fleet.url = url;
 }
 

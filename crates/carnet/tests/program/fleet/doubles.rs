@@ -1,0 +1,44 @@
+//! A member is one process: a second one on its machine is refused, and one on another machine is told of.
+
+use std::fs;
+
+use super::{FLEET, Fleet, Member, NAMES, started};
+use crate::hosts::{said, seconds, wait_until};
+
+#[test]
+fn a_second_program_for_the_seat_leaves_the_first_alone() {
+    let Some(fleet) = Fleet::new() else { return };
+    let ([mut anna, bruno], _router) = started(&fleet);
+    for (member, first) in [&anna, &bruno].into_iter().enumerate() {
+        let config = fleet.bed.scratch.path(&format!("{}.fleet.toml", NAMES[member]));
+        let words = ["timeout", "20", FLEET, "run", "--config", config.to_str().expect("a path")];
+        let second = fleet.host(member).output(&words);
+        let expected =
+            format!("carnet-fleet keeps the seat north here already: process {}, by ", first.pid());
+        let told = said(&second);
+        assert!(second.status.code() == Some(1) && told.contains(&expected), "{told}");
+        let files = |kind: &str| first.directory.join(format!("north.{kind}")).exists();
+        assert!(["lock", "store", "ready"].into_iter().all(files), "{told}");
+    }
+    // The one that waits hears of its home agent.
+    anna.terminate();
+    assert!(!anna.directory.join("north.lock").exists());
+    fleet.bed.core.ip("link set ha down");
+    wait_until("bruno's works", seconds(20), || bruno.log().contains("the home agent works"));
+    assert!(bruno.has_the_router(), "{}", bruno.log());
+}
+
+#[test]
+fn two_machines_by_one_name_hear_of_each_other() {
+    let Some(fleet) = Fleet::new() else { return };
+    let ([anna], _router) = started::<1>(&fleet);
+    let config = fleet.config(1);
+    let text = fs::read_to_string(&config).expect("a config file");
+    fs::write(&config, text.replace("member = 'bruno'", "member = 'anna'")).expect("a config file");
+    let other = fleet.member_by(1, &config);
+    let hears = |member: &Member| {
+        member.log().matches("another process says that it is the member anna, too").count() == 1
+    };
+    wait_until("both say so, once", seconds(20), || hears(&anna) && hears(&other));
+    assert!(anna.has_the_router() && other.bindings().is_none(), "{}", other.log());
+}
