@@ -280,7 +280,6 @@ impl Switches {
                 let changed = &mut undo.record.settings[at];
                 changed.ours = value.trim().to_owned();
                 changed.others = others.unwrap_or(std::mem::take(&mut changed.others));
-                changed.returns = false;
             }
             None => undo.record.settings.push(ChangedSetting {
                 interface: interface.clone(),
@@ -296,6 +295,11 @@ impl Switches {
         undo.save()?;
         if !right {
             self.write(interface, name, value).map_err(failed)?;
+        }
+        if let Some(changed) = known.filter(|_| returns).and_then(|at| undo.record.settings.get_mut(at)) {
+            // From here on everything is as it was set, and not before.
+            changed.returns = false;
+            undo.save()?;
         }
         if interface == "all" {
             self.settle_others(name, &BTreeMap::new(), &undo.record).map_err(failed)?;
@@ -361,14 +365,7 @@ impl Switches {
                     self.settle_others(&name, &others, &undo.record).map_err(failed)?;
                 }
             }
-            Some(current) => {
-                tracing::info!(interface, name, current, "left as somebody else has set it");
-                // Also when `all` is put back.
-                let mut of_all = undo.record.settings.iter_mut().filter(|s| s.interface == "all");
-                if let Some(all) = of_all.find(|s| s.name == name && s.interface != interface) {
-                    all.others.insert(interface, current.to_owned());
-                }
-            }
+            Some(current) => tracing::info!(interface, name, current, "left as somebody else has set it"),
             None => {}
         }
         Ok(())

@@ -203,10 +203,13 @@ fn disturb(world: &mut World) {
             }
         }
         21 => {
-            // While somebody puts the switches of all interfaces back nobody can tell whose one of them is.
+            // What is as carnet has it, nobody can tell; nor whose a switch is while those of all are being put back.
             let node = &world.nodes[index];
-            let name = if rng.chance(0.5) && node.process.is_some() { "forwarding" } else { "accept_ra" };
-            node.kernel.set_switch("o0", name, ["0", "1", "1"][network as usize]);
+            if rng.chance(0.5) && node.process.is_some() {
+                node.kernel.set_switch("o0", "forwarding", "0");
+            } else {
+                node.kernel.set_switch("o0", "accept_ra", ["0", "1", "1"][network as usize]);
+            }
         }
         _ => world.attack(),
     }

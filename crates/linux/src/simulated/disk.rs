@@ -144,6 +144,12 @@ impl SimulatedDisk {
         (state.full, state.trouble) = (full, trouble);
     }
 
+    /// Whether something may fail.
+    pub fn is_troubled(&self) -> bool {
+        let state = self.state();
+        state.full || state.trouble > 0.0
+    }
+
     pub(super) fn set_dead(&self, dead: bool) {
         self.state().dead = dead;
     }

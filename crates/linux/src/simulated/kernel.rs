@@ -114,7 +114,7 @@ pub(super) struct State {
     pub(super) routes: Vec<KnownRoute>,
     pub(super) rules: Vec<KnownRule>,
     /// What switches are, and what they would be without carnet.
-    switches: BTreeMap<(String, String), (String, String)>,
+    pub(super) switches: BTreeMap<(String, String), (String, String)>,
     next_index: u32,
     /// What carnet's listener has not read; `None`: nobody listens.
     pub(super) news: Option<VecDeque<(News, Maker)>>,

@@ -113,6 +113,16 @@ impl Kernel {
         }
     }
 
+    /// Where `all` forwards as it did before, interfaces that do not may stay so.
+    pub fn forgive_forwarding(&self) {
+        let mut state = self.0.borrow_mut();
+        let is_back = state.switches.iter().any(|((interface, name), (is, without))| {
+            (interface.as_str(), name.as_str()) == ("all", "forwarding") && is == without
+        });
+        let switches = state.switches.iter_mut().filter(|((_, name), _)| is_back && name == "forwarding");
+        switches.for_each(|(_, (is, without))| without.clone_from(is));
+    }
+
     /// An operator makes a route of his own.
     pub fn add_route(&self, table: u32, destination: Ipv6Net, metric: u32, interface: &str) {
         let index = self.0.borrow().link(interface).map(|link| link.index);
