@@ -4,7 +4,7 @@
 //! Whose an object is, is remembered: what carnet's socket has made is to go with it, what others have made is to stay.
 //! Whatever breaks that is noted as a fault of carnet's.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv6Addr;
 
 use carnet_base::Rng;
@@ -113,8 +113,10 @@ pub(super) struct State {
     pub(super) addresses: Vec<OwnAddress>,
     pub(super) routes: Vec<KnownRoute>,
     pub(super) rules: Vec<KnownRule>,
+    /// Interfaces of which nobody knows any more whether they forwarded.
+    forgiven: BTreeSet<String>,
     /// What switches are, and what they would be without carnet.
-    pub(super) switches: BTreeMap<(String, String), (String, String)>,
+    switches: BTreeMap<(String, String), (String, String)>,
     next_index: u32,
     /// What carnet's listener has not read; `None`: nobody listens.
     pub(super) news: Option<VecDeque<(News, Maker)>>,
@@ -154,6 +156,7 @@ impl State {
             trouble: 0.0,
             boot: 0,
             keeps_marks: true,
+            forgiven: BTreeSet::new(),
             fuse: None,
         };
         for (name, value) in DEFAULTS {
@@ -360,6 +363,16 @@ impl State {
         Ok(())
     }
 
+    /// Where `all` forwards as it did before, interfaces that do not may stay so.
+    pub(super) fn forgive_forwarding(&mut self) {
+        let of = |interface: &str| self.switches.get(&(interface.to_owned(), "forwarding".to_owned()));
+        if of("all").is_some_and(|(is, without)| is == without) {
+            let left =
+                self.interfaces().into_iter().filter(|it| of(it).is_some_and(|(is, without)| is != without));
+            self.forgiven.extend(left.collect::<Vec<_>>());
+        }
+    }
+
     fn blame(&mut self, by: Maker, whose: Maker, what: impl FnOnce() -> String) {
         if (by, whose) == (Maker::Station, Maker::Other) {
             self.misdeeds.push(what());
@@ -476,7 +489,8 @@ impl State {
             left.push(format!("the local rule is not the first: {:?}", self.rules));
         }
         for ((interface, name), (is, without)) in &self.switches {
-            if is != without && interface != TUNNEL_DEVICE {
+            let forgiven = name == "forwarding" && self.forgiven.contains(interface);
+            if is != without && interface != TUNNEL_DEVICE && !forgiven {
                 left.push(format!("{interface}.{name} is {is}, was {without}"));
             }
         }

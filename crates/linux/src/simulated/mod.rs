@@ -113,14 +113,9 @@ impl Kernel {
         }
     }
 
-    /// Where `all` forwards as it did before, interfaces that do not may stay so.
+    /// Interfaces that do not forward as they did before, while `all` does, may stay so.
     pub fn forgive_forwarding(&self) {
-        let mut state = self.0.borrow_mut();
-        let is_back = state.switches.iter().any(|((interface, name), (is, without))| {
-            (interface.as_str(), name.as_str()) == ("all", "forwarding") && is == without
-        });
-        let switches = state.switches.iter_mut().filter(|((_, name), _)| is_back && name == "forwarding");
-        switches.for_each(|(_, (is, without))| without.clone_from(is));
+        self.0.borrow_mut().forgive_forwarding();
     }
 
     /// An operator makes a route of his own.
