@@ -40,6 +40,7 @@ protocol bgp home {
     local as 64501;
     neighbor 2001:db8:fe::2 as 64500;
     connect delay time 1;
+    error wait time 1, 2;
     ipv6 { import all; export none; };
 }
 END
