@@ -257,14 +257,12 @@ impl Switches {
         if is_others_business(setting, &current) && ours != Some("0") {
             return Ok(Set::LeftAlone);
         }
-        let known = known.filter(|at| {
-            let is_it = undo.record.settings[*at].index == index;
-            if !is_it {
-                // Of an earlier interface of this name.
-                undo.record.settings.remove(*at);
-            }
-            is_it
-        });
+        let earlier = known.filter(|at| undo.record.settings[*at].index != index);
+        if let Some(at) = earlier {
+            // Of an earlier interface of this name.
+            undo.record.settings.remove(at);
+        }
+        let known = known.filter(|_| earlier.is_none());
         let returns = known.is_some_and(|at| undo.record.settings[at].returns);
         let mut others = None;
         // Those of a switch that is not in position are not carnet's, unless it was not put back to the end.
@@ -279,7 +277,9 @@ impl Switches {
             Some(at) => {
                 let changed = &mut undo.record.settings[at];
                 changed.ours = value.trim().to_owned();
-                changed.others = others.unwrap_or(std::mem::take(&mut changed.others));
+                if let Some(others) = others {
+                    changed.others = others;
+                }
             }
             None => undo.record.settings.push(ChangedSetting {
                 interface: interface.clone(),

@@ -24,6 +24,16 @@ fn machine(seed: u64) -> (Kernel, SimulatedDisk, Machine) {
     (kernel, disk, machine)
 }
 
+/// The machine's program ends, or is killed first and started again.
+fn end(mut machine: Machine, kernel: &Kernel, disk: &SimulatedDisk, is_killed: bool) {
+    if is_killed {
+        drop(machine);
+        kernel.abandon();
+        machine = Machine::open(kernel, disk, Path::new(UNDO)).expect("opens again");
+    }
+    machine.close().expect("closes");
+}
+
 fn net(text: &str) -> Ipv6Net {
     text.parse().expect("a prefix")
 }
@@ -249,12 +259,7 @@ fn what_an_operator_sets_meanwhile_is_left_to_him() {
         kernel.set_switch("i0", "forwarding", after);
         kernel.add_link("i1");
         machine.poll().expect("looks");
-        if is_killed {
-            drop(machine);
-            kernel.abandon();
-            machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens again");
-        }
-        machine.close().expect("closes");
+        end(machine, &kernel, &disk, is_killed);
         let left = kernel.leftovers();
         assert!(left.is_empty(), "killed {is_killed}, {before} before, {after} meanwhile: {left:#?}");
     }
@@ -302,12 +307,7 @@ fn without_marks_an_address_is_known_by_what_was_written_down() {
             machine.apply(&Change::Set(longer(128))).expect("another length");
             machine.apply(&Change::Set(longer(64))).expect("and back");
             assert_eq!(machine.differences(), Vec::<String>::new());
-            if is_killed {
-                drop(machine);
-                kernel.abandon();
-                machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens again");
-            }
-            machine.close().expect("closes");
+            end(machine, &kernel, &disk, is_killed);
             let left = kernel.leftovers();
             assert!(left.is_empty(), "killed {is_killed}, refused {refuses}: {left:#?}");
         }
