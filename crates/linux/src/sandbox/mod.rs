@@ -10,7 +10,7 @@
 //! * [`seccomp`]: of the system calls those that the program makes;
 //! * memory that others cannot read: no core file with keys in it, no debugger of the same user (`PR_SET_DUMPABLE`).
 //!
-//! It is written for this program rather than taken from a crate: its 5,000,000 octets have no room for three of them,
+//! It is written for this program rather than taken from a crate: its OpenWrt build has no room for three of them,
 //! and what is needed of each is a page.
 //!
 //! Left out: namespaces of its own (the unit does that where there is systemd), a user of its own (the same), and UDP,
