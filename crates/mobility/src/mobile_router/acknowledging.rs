@@ -22,8 +22,17 @@ const MAX_CORRECTIONS: u32 = 3;
 impl MobileRouter {
     /// Whether an acknowledgement is for bindings with identifiers.
     pub(super) fn answers_bindings(&self, acknowledgement: &BindingAcknowledgement<'_>) -> bool {
-        self.updates.iter().any(|update| update.sequence == acknowledgement.sequence)
-            || (self.exchange.is_none() && !self.updates.is_empty())
+        self.answered_sequence(acknowledgement)
+            .is_some_and(|sequence| self.updates.iter().any(|update| update.sequence == sequence))
+    }
+
+    /// The number of the Binding Update that an acknowledgement answers. Status 135 bears the number that the home agent
+    /// has accepted last instead (RFC 6275 9.5.1): it can answer nothing but the outstanding one.
+    pub(super) fn answered_sequence(&self, acknowledgement: &BindingAcknowledgement<'_>) -> Option<u16> {
+        match Status(acknowledgement.status) {
+            Status::SEQUENCE_OUT_OF_WINDOW => self.outstanding.map(|outstanding| outstanding.sequence),
+            _ => Some(acknowledgement.sequence),
+        }
     }
 
     /// Handles an acknowledgement of bindings with identifiers, which is known to be for us.
@@ -34,9 +43,10 @@ impl MobileRouter {
         acknowledgement: &BindingAcknowledgement<'_>,
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
-        let position = self.updates.iter().position(|update| update.sequence == acknowledgement.sequence);
-        let latest = self.updates.len().checked_sub(1).ok_or(MobilityDrop::Unexpected)?;
-        let update = self.updates.get(position.unwrap_or(latest)).ok_or(MobilityDrop::Unexpected)?.clone();
+        let sequence = self.answered_sequence(acknowledgement).ok_or(MobilityDrop::Unexpected)?;
+        let position = self.updates.iter().position(|update| update.sequence == sequence);
+        let position = position.ok_or(MobilityDrop::Unexpected)?;
+        let update = self.updates[position].clone();
         self.verify_acknowledgement(now, octets, update.authenticated)?;
         let status = Status(acknowledgement.status);
         if status == Status::SEQUENCE_OUT_OF_WINDOW {
@@ -45,9 +55,9 @@ impl MobileRouter {
                 return Err(MobilityDrop::Unexpected);
             }
             self.sequence = acknowledgement.sequence;
+            self.outstanding = None;
             return self.correct_bindings(now, wall, &update);
         }
-        let position = position.ok_or(MobilityDrop::Unexpected)?;
         self.updates.remove(position);
         let timestamp = acknowledgement.options.iter().find_map(|option| match option {
             Ok(MobilityOption::MessageIdentifier(timestamp)) => Some(timestamp),
@@ -161,6 +171,8 @@ impl MobileRouter {
         let before = binding.registration.replace(registration);
         binding.priority = member.priority;
         self.setback = None;
+        self.registration_acknowledged();
+        let binding = &mut self.bindings[member.binding];
         let attempt = binding.attempt.take();
         binding.removal = None;
         let started = attempt.as_ref().and_then(|attempt| attempt.started).unwrap_or(update.at);
@@ -295,7 +307,11 @@ impl MobileRouter {
             (None, Remedy::Retry(after)) => format!("trying again in {} s", after.as_secs()),
             (None, Remedy::StartOver) => "de-registering first".into(),
             (None, Remedy::GoOn) => "trying again".into(),
-            (None, Remedy::Stop) => "service stops".into(),
+            (None, Remedy::BackOff | Remedy::Stop) => {
+                self.clear_bindings(now);
+                self.refuse(now, status);
+                self.service_stops(now)
+            }
         };
         self.outputs.push_back(Output::Event(Event::Rejected {
             status: status.0,
@@ -321,9 +337,7 @@ impl MobileRouter {
                 self.deregister_from(now, wall, uplink, address);
                 self.forwarding_changed("the home agent refused");
             }
-            Remedy::Stop => {
-                self.clear_bindings(now);
-                self.refuse(now, status);
+            Remedy::BackOff | Remedy::Stop => {
                 let Update { sequence, authenticated, .. } = *update;
                 self.contradicted = Some(Contradicted { sequence, authenticated });
                 self.forwarding_changed("the home agent refused");

@@ -3,8 +3,9 @@
 //! An answer that corrects us (status 135 names the sequence number, 144 the time) is followed at once, a few
 //! times. One that refuses for now puts the exchange on hold. One that says no to what we are stops the
 //! service (RFC 3963 5.4); from then on a single Binding Update asks again every [`REFUSED_INTERVAL`], so that
-//! a router whose home agent has been put right comes back without anybody's help. One whose Binding Update is accepted
-//! after all (somebody else has sent another one with its number, and what that was told came first) asks at once.
+//! a router whose home agent has been put right comes back without anybody's help. After status 129 and
+//! 131 to 133, which a home agent may send while it starts, the pauses begin with seconds and double up to that interval.
+//! One whose Binding Update is accepted after all (somebody else has sent another one with its number, and what that was told came first) asks at once.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -19,7 +20,10 @@ use super::binding_update_list::{
     Exchange, MAX_BINDACK_TIMEOUT, Purpose, Remedy, Sent, refresh_after, remedy,
 };
 use super::sending::mapped;
-use super::{Contradicted, Hints, MobileRouter, REFUSED_INTERVAL, Registration, Timer};
+use super::{
+    Contradicted, Hints, KNOWN_REFUSAL_PAUSE, MobileRouter, REFUSED_INTERVAL, Registration, Timer,
+    UNKNOWN_REFUSAL_PAUSE,
+};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::sequence::is_later;
 use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
@@ -28,8 +32,33 @@ use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_fro
 const MAX_CORRECTIONS: u32 = 3;
 
 impl MobileRouter {
-    /// Handles a Binding Acknowledgement (RFC 6275 11.7.3, RFC 3963 5.3 and 5.4).
+    /// Handles a Binding Acknowledgement, and sends what has waited for it.
     pub(super) fn acknowledged(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        message: &MobilityMessage<'_>,
+        acknowledgement: &BindingAcknowledgement<'_>,
+        octets: &[u8],
+    ) -> Result<(), MobilityDrop> {
+        let answered = self.outstanding.filter(|outstanding| {
+            let home_address = self.config.home_address;
+            outstanding.sequence == acknowledgement.sequence
+                && Status(acknowledgement.status) != Status::SEQUENCE_OUT_OF_WINDOW
+                && self.authentication.verify(octets, outstanding.authenticated, home_address).is_ok()
+        });
+        if answered.is_some() {
+            self.outstanding = None;
+        }
+        let result = self.take_acknowledgement(now, wall, message, acknowledgement, octets);
+        if answered.is_some() {
+            self.update_answered(now, wall);
+        }
+        result
+    }
+
+    /// Handles a Binding Acknowledgement (RFC 6275 11.7.3, RFC 3963 5.3 and 5.4).
+    fn take_acknowledgement(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -54,15 +83,13 @@ impl MobileRouter {
             return self.bindings_acknowledged(now, wall, acknowledgement, octets);
         }
         let Some(mut exchange) = self.exchange.clone() else { return Err(MobilityDrop::Unexpected) };
-        // That of the Binding Update which it answers; status 135 names another number than that one's.
-        let answered = exchange.find(acknowledgement.sequence).map(|sent| sent.care_of_address);
-        let care_of_address = answered.or(exchange.care_of_address()).ok_or(MobilityDrop::Unexpected)?;
-        self.verify_acknowledgement(now, octets, mapped(care_of_address))?;
+        let sequence = self.answered_sequence(acknowledgement).ok_or(MobilityDrop::Unexpected)?;
+        let sent = exchange.find(sequence).ok_or(MobilityDrop::Unexpected)?;
+        self.verify_acknowledgement(now, octets, mapped(sent.care_of_address))?;
         let status = Status(acknowledgement.status);
         if status == Status::SEQUENCE_OUT_OF_WINDOW {
             return self.sequence_error(now, wall, exchange, acknowledgement.sequence);
         }
-        let sent = exchange.find(acknowledgement.sequence).ok_or(MobilityDrop::Unexpected)?;
         exchange.answered();
         self.exchange = Some(exchange.clone());
         let timestamp = acknowledgement.options.iter().find_map(|option| match option {
@@ -116,24 +143,48 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Checks the MAC of an acknowledgement, where there is to be one.
+    /// Checks the MAC of an acknowledgement, where there is to be one. The operator is told what is wrong with it; of keys
+    /// only if no Binding Update of ours explains the MAC. One that answers an older Binding Update has the MAC for another
+    /// care-of address, and is late, not wrong.
     pub(super) fn verify_acknowledgement(
         &mut self,
         now: Time,
         octets: &[u8],
         care_of_address: Ipv6Addr,
     ) -> Result<(), MobilityDrop> {
-        let verified = self.authentication.verify(octets, care_of_address, self.config.home_address);
+        let home_address = self.config.home_address;
+        let verified = self.authentication.verify(octets, care_of_address, home_address);
         if let Err(reason) = verified
             && self.key_warnings.allow(now)
+            && !self.own_addresses().any(|own| self.authentication.verify(octets, own, home_address).is_ok())
         {
             let spi = self.authentication.association().map_or(0, |association| association.spi);
-            let message = format!(
-                "an acknowledgement does not verify ({reason}): do both ends have the same key for SPI {spi}?"
-            );
+            let agent = self.config.home_agent;
+            let what = match reason {
+                MobilityDrop::AuthenticationMissing => {
+                    "has no authentication option: does the home agent have a key for this router?"
+                        .to_string()
+                }
+                MobilityDrop::UnknownSpi => format!("has an unknown SPI, expected {spi}"),
+                MobilityDrop::AuthenticationFailed => {
+                    format!("has a wrong MAC: do both ends have the same key for SPI {spi}?")
+                }
+                other => format!("cannot be verified ({other})"),
+            };
+            let message = format!("an acknowledgement from the home agent {agent} {what}");
             self.outputs.push_back(Output::Event(Event::Warning { message }));
         }
         verified
+    }
+
+    /// Every address that an acknowledgement to us may be authenticated with.
+    fn own_addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
+        let current = self.accepted_care_of_addresses().into_iter().map(|(address, _)| mapped(address));
+        let previous = self.previous.iter().map(|(address, _)| mapped(*address));
+        let updates = self.updates.iter().map(|update| update.authenticated);
+        let sent = self.exchange.iter().flat_map(|exchange| &exchange.sent);
+        let sent = sent.map(|sent| mapped(sent.care_of_address));
+        current.chain(previous).chain(updates).chain(sent).chain([self.config.home_address])
     }
 
     /// Whether the home agent accepted a mobile router as a mere mobile node (RFC 3963 5.3).
@@ -202,6 +253,7 @@ impl MobileRouter {
         }
         self.exchange = None;
         self.setback = None;
+        self.registration_acknowledged();
         self.doubtful = false;
         // A plain binding replaces all (RFC 5648 6.2).
         self.clear_bindings(now);
@@ -278,10 +330,11 @@ impl MobileRouter {
         last: u16,
     ) -> Result<(), MobilityDrop> {
         // A number that the last transmission has passed already: a duplicate, or a late answer.
-        if exchange.sent.is_empty() || is_newer(self.sequence, last) {
+        if is_newer(self.sequence, last) {
             return Err(MobilityDrop::Unexpected);
         }
         self.sequence = last;
+        self.outstanding = None;
         let mut exchange = exchange;
         exchange.answered();
         self.correct(now, wall, exchange)
@@ -327,10 +380,11 @@ impl MobileRouter {
             Remedy::GoOn => "registered all the same, trying again".into(),
             Remedy::Retry(after) => format!("trying again in {} s", after.as_secs()),
             Remedy::StartOver => "de-registering first".into(),
-            Remedy::Stop => format!(
-                "service stops; asking again in {} min, or after a `carnet handover`, a reload or a restart",
-                REFUSED_INTERVAL.as_secs() / 60
-            ),
+            Remedy::BackOff | Remedy::Stop => {
+                // RFC 3963 5.4: the home agent did not create (or keep) a binding on our behalf.
+                self.refuse(now, status);
+                self.service_stops(now)
+            }
         };
         self.outputs.push_back(Output::Event(Event::Rejected {
             status: status.0,
@@ -348,9 +402,7 @@ impl MobileRouter {
                 self.transmit(now, wall);
             }
             Remedy::GoOn => return,
-            Remedy::Stop => {
-                // RFC 3963 5.4: the home agent did not create (or keep) a binding on our behalf.
-                self.refuse(now, status);
+            Remedy::BackOff | Remedy::Stop => {
                 let authenticated = mapped(sent.care_of_address);
                 self.contradicted = Some(Contradicted { sequence: sent.sequence, authenticated });
                 self.exchange = None;
@@ -382,12 +434,38 @@ impl MobileRouter {
         }
     }
 
-    /// The service stops (RFC 3963 5.4), and the home agent is asked again after a while.
+    /// The service stops (RFC 3963 5.4), and the home agent is asked again after a pause.
     pub(super) fn refuse(&mut self, now: Time, status: Status) {
         self.refused = Some(status);
         self.contradicted = None;
-        self.timers.set(Timer::AskAgain, now + REFUSED_INTERVAL);
+        let pause = self.next_refusal_pause(status);
+        self.timers.set(Timer::AskAgain, now + pause);
         self.unregister();
+    }
+
+    /// How long to wait after a refusal, and after the question that follows it.
+    pub(super) fn next_refusal_pause(&mut self, status: Status) -> Duration {
+        if remedy(status) != Remedy::BackOff {
+            return REFUSED_INTERVAL;
+        }
+        let first = if self.was_acknowledged { KNOWN_REFUSAL_PAUSE } else { UNKNOWN_REFUSAL_PAUSE };
+        *self.refusal_pause.get_or_insert(first)
+    }
+
+    /// What the operator is told when a refusal has stopped the service.
+    pub(super) fn service_stops(&self, now: Time) -> String {
+        let pause = self.timers.get(Timer::AskAgain).map_or(REFUSED_INTERVAL, |at| at.saturating_since(now));
+        let pause = match pause.as_secs() {
+            seconds if seconds >= 120 => format!("{} min", seconds / 60),
+            seconds => format!("{seconds} s"),
+        };
+        format!("service stops; asking again in {pause}, or after a `carnet handover`, a reload or a restart")
+    }
+
+    /// The home agent has acknowledged a registration: the next refusal is a first one.
+    pub(super) fn registration_acknowledged(&mut self) {
+        self.was_acknowledged = true;
+        self.refusal_pause = None;
     }
 
     /// A refusal counts no more.

@@ -4,7 +4,7 @@
 //! home agent acknowledged last. The two live side by side: while a new care-of address is being registered
 //! the old registration goes on carrying traffic.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::Time;
@@ -38,6 +38,17 @@ pub(super) struct Sent {
     pub timestamp: Option<u64>,
     /// The care-of address that it left from, and that it is about.
     pub care_of_address: IpAddr,
+}
+
+/// The Binding Update that was sent last, while no acknowledgement has answered it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Outstanding {
+    pub sequence: u16,
+    pub at: Time,
+    /// The uplink and the care-of address that it left from.
+    pub via: (usize, IpAddr),
+    /// The address that its acknowledgement is authenticated with.
+    pub authenticated: Ipv6Addr,
 }
 
 /// A Binding Update that has not been acknowledged yet, with all its retransmissions.
@@ -172,6 +183,8 @@ pub(super) enum Remedy {
     StartOver,
     /// As if nothing had been said.
     GoOn,
+    /// Stop the service, and ask again after a pause that doubles each time.
+    BackOff,
     /// Stop the service, and ask again after a long while.
     Stop,
 }
@@ -183,15 +196,18 @@ pub(super) fn remedy(status: Status) -> Remedy {
         Status::TYPE_CHANGE_DISALLOWED => Remedy::StartOver,
         // The operator of the home agent may be changing the key right now.
         Status::AUTHENTICATION_FAILED => Remedy::Retry(Duration::from_secs(30)),
+        // A home agent that has just started says this until it has heard the prefixes of its home link. RFC 6275 11.7.3
+        // lets the node try again; the pauses double as in 11.8.
+        Status::HOME_REGISTRATION_NOT_SUPPORTED
+        | Status::NOT_HOME_SUBNET
+        | Status::NOT_HOME_AGENT
+        | Status::PROHIBITED => Remedy::BackOff,
+        // RFC 3963 5.4: the router refrains from sending Binding Updates.
         Status::MOBILE_ROUTER_NOT_PERMITTED
         | Status::INVALID_PREFIX
         | Status::NOT_AUTHORIZED_FOR_PREFIX
         | Status::FORWARDING_SETUP_FAILED
-        | Status::HOME_REGISTRATION_NOT_SUPPORTED
-        | Status::NOT_HOME_SUBNET
-        | Status::NOT_HOME_AGENT
-        | Status::MESSAGE_ID_REQUIRED
-        | Status::PROHIBITED => Remedy::Stop,
+        | Status::MESSAGE_ID_REQUIRED => Remedy::Stop,
         // Among them 134: whoever has our home address on the home link may be gone soon.
         _ => Remedy::Retry(MAX_BINDACK_TIMEOUT),
     }
@@ -206,7 +222,7 @@ pub(super) fn refresh_after(lifetime: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::net::Ipv4Addr;
 
     use super::*;
 

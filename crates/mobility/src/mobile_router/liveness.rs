@@ -234,6 +234,12 @@ impl MobileRouter {
         path.waiting.clear();
     }
 
+    /// How long answers over an uplink take at most, as far as that was measured.
+    pub(super) fn answer_time(&self, uplink: usize) -> Option<Duration> {
+        let path = self.liveness.get(uplink)?;
+        path.rtt.map(|_| path.late())
+    }
+
     /// The registration whose path over an uplink heartbeats are for.
     pub(super) fn heartbeat_path(&self, uplink: usize) -> Option<Registration> {
         if self.stopping || self.at_home || self.refused.is_some() {

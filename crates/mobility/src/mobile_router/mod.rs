@@ -58,7 +58,7 @@ use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
 pub use binding_update_list::Registration;
-use binding_update_list::{Exchange, Purpose};
+use binding_update_list::{Exchange, Outstanding, Purpose};
 pub use bindings::Binding;
 use bindings::{Abilities, Update};
 pub use demotion::Response;
@@ -81,8 +81,13 @@ use crate::{Authentication, Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessag
 
 /// At least this often a Binding Update goes out while packets wait for a registration.
 pub const DEMAND_INTERVAL: Duration = Duration::from_secs(2);
-/// After a refusal that stops the service a single Binding Update asks again this often.
+/// After a refusal that stops the service a single Binding Update asks again this often; the longest pause after one of
+/// status 129 and 131 to 133.
 pub const REFUSED_INTERVAL: Duration = Duration::from_secs(600);
+/// The first pause after status 129 and 131 to 133 from a home agent that has acknowledged this router before.
+const KNOWN_REFUSAL_PAUSE: Duration = Duration::from_secs(2);
+/// The same from a home agent that has never acknowledged it.
+const UNKNOWN_REFUSAL_PAUSE: Duration = Duration::from_secs(32);
 /// Binding Error status 2: the other side does not know the kind of message (RFC 6275 6.1.9).
 const UNKNOWN_MESSAGE: u8 = 2;
 
@@ -166,7 +171,7 @@ pub enum State {
     Registered,
     /// On the home link.
     Home,
-    /// The home agent refused; it is asked again every [`REFUSED_INTERVAL`].
+    /// The home agent refused; it is asked again after a pause of at most [`REFUSED_INTERVAL`].
     Refused(Status),
     /// De-registered on request.
     Stopped,
@@ -214,7 +219,15 @@ pub struct MobileRouter {
     /// it, so that what we take for registered may not be.
     doubtful: bool,
     exchange: Option<Exchange>,
+    /// The last Binding Update without an answer: no other leaves while that could overtake it.
+    outstanding: Option<Outstanding>,
+    /// The exchange waits for the answer to the outstanding Binding Update.
+    is_waiting: bool,
     refused: Option<Status>,
+    /// This home agent has acknowledged a registration of this router.
+    was_acknowledged: bool,
+    /// The pause after the next refusal, doubled with each question; `None` since the last acknowledgement.
+    refusal_pause: Option<Duration>,
     /// What would be contradicted if this Binding Update were acknowledged after all.
     contradicted: Option<Contradicted>,
     /// Refused for the moment.
@@ -289,7 +302,11 @@ impl MobileRouter {
             registration: None,
             doubtful: false,
             exchange: None,
+            outstanding: None,
+            is_waiting: false,
             refused: None,
+            was_acknowledged: false,
+            refusal_pause: None,
             contradicted: None,
             setback: None,
             switch: None,
@@ -399,6 +416,11 @@ impl MobileRouter {
         self.acknowledged_timestamp = old.acknowledged_timestamp;
         self.last_notice = old.last_notice;
         self.sent_at.clone_from(&old.sent_at);
+        self.outstanding = old.outstanding.and_then(|it| {
+            let name = &old.uplinks.get(it.via.0)?.config.interface;
+            let uplink = self.uplinks.iter().position(|u| u.config.interface == *name)?;
+            Some(Outstanding { via: (uplink, it.via.1), ..it })
+        });
         self.forced = old.forced_uplink().and_then(|forced| {
             self.uplinks.iter().position(|u| u.config.interface == forced.config.interface)
         });
@@ -415,6 +437,7 @@ impl MobileRouter {
         let same_home = self.config.home_address == old.config.home_address
             && self.config.home_agent == old.config.home_agent;
         if same_home {
+            self.was_acknowledged = old.was_acknowledged;
             self.target = position(&self.uplinks, old.target);
             self.at_home = old.at_home && self.target.is_some();
             self.returned = old.returned;
@@ -522,6 +545,7 @@ impl MobileRouter {
             Some(name) => Some(self.uplink_called(name)?),
         };
         self.end_refusal();
+        self.refusal_pause = None;
         self.hints = Hints::default();
         self.rehabilitate_all();
         let reason = if uplink.is_some() { "the operator asked for it" } else { "automatic choice again" };
@@ -681,6 +705,8 @@ impl MobileRouter {
                 Timer::AskAgain => {
                     // Without an uplink, as soon as there is one.
                     self.exchange.take_if(|exchange| exchange.single);
+                    // RFC 6275 11.8: the pauses double.
+                    self.refusal_pause = self.refusal_pause.map(|pause| (pause * 2).min(REFUSED_INTERVAL));
                     self.evaluate(now, wall, "the home agent is asked again");
                 }
                 Timer::Demotion(index) => {

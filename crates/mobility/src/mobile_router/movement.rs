@@ -10,7 +10,7 @@ use carnet_base::{Time, WallTime};
 
 use super::binding_update_list::{Exchange, Purpose, refresh_after};
 use super::uplink::ipv4_of;
-use super::{Attachment, MobileRouter, REFUSED_INTERVAL, Timer};
+use super::{Attachment, MobileRouter, Timer};
 use crate::{Event, OLD_PATH_GRACE, Output, UDP_PORT};
 
 /// An uplink that has just come back must stay up this long before a working one is given up for it.
@@ -231,7 +231,9 @@ impl MobileRouter {
         } else if self.timers.get(Timer::AskAgain).is_none() {
             let exchange = Exchange::new(Purpose::Register, uplink, addresses, true);
             self.exchange = Some(Exchange { single: true, ..exchange });
-            self.timers.set(Timer::AskAgain, now + REFUSED_INTERVAL);
+            let pause =
+                self.refused.map_or(super::REFUSED_INTERVAL, |status| self.next_refusal_pause(status));
+            self.timers.set(Timer::AskAgain, now + pause);
             self.transmit(now, wall);
         }
     }

@@ -170,6 +170,8 @@ impl MobileRouter {
             self.exchange = None;
             self.timers.stop(super::Timer::Retransmit);
             self.clear_bindings(now);
+            // The home agent's operator has decided this: no short pauses.
+            self.refusal_pause = Some(super::REFUSED_INTERVAL);
             self.refuse(now, Status::PROHIBITED);
         } else {
             for index in 0..self.bindings.len() {

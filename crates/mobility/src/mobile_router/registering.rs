@@ -331,13 +331,14 @@ impl MobileRouter {
     }
 
     fn send_draft(&mut self, now: Time, wall: WallTime, draft: Draft) {
-        let (sequence, timestamp) = self.number_update(now, wall);
         let (flows, summary) = self.flows_for(&draft.members, draft.removal);
         let own_address = draft.members.iter().find(|_| !draft.removal).map(|m| mapped(m.care_of_address));
         let source = match draft.via.1 {
             IpAddr::V6(address) => address,
             IpAddr::V4(_) => self.config.home_address,
         };
+        let authenticated = own_address.unwrap_or(source);
+        let (sequence, timestamp) = self.number_update(now, wall, draft.via, authenticated);
         let update = Update {
             sequence,
             at: now,
@@ -347,7 +348,7 @@ impl MobileRouter {
             via: draft.via,
             count: draft.members.len(),
             members: draft.members,
-            authenticated: own_address.unwrap_or(source),
+            authenticated,
             flows,
             summary,
         };

@@ -2,6 +2,12 @@
 //!
 //! Every transmission has a new sequence number and, where the security association wants one, a greater
 //! timestamp than all before (RFC 4285 6).
+//!
+//! All bindings of a home address share the sequence number (RFC 5648 4.1), and the home agent refuses a number that is
+//! not greater than the last one (RFC 6275 9.5.1). Uplinks have different delays: two Binding Updates that leave by two
+//! uplinks at once may arrive in the other order. So at most one is outstanding: the next one leaves once the home agent
+//! has answered, once the first has had the time to arrive, or at once if the first left by an uplink that is gone or
+//! silent, because traffic must not wait for it.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 use std::time::Duration;
@@ -9,7 +15,7 @@ use std::time::Duration;
 use carnet_base::{Endpoint, Time, WallTime};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
 
-use super::binding_update_list::{Exchange, Purpose, Sent};
+use super::binding_update_list::{CONNECTION_ATTEMPT_DELAY, Exchange, Outstanding, Purpose, Sent};
 use super::{MobileRouter, Registration, RegistrationMode, Timer};
 use crate::sequence::is_later;
 use crate::{Event, HOP_LIMIT, MAX_UPDATE_RATE, Output, ReplayProtection, UDP_PORT, lifetime_units};
@@ -37,8 +43,10 @@ impl MobileRouter {
         if let Some(next) = self.next_update_allowed(now) {
             self.timers.set(Timer::Retransmit, next);
             self.exchange = Some(exchange);
+            self.is_waiting = self.overtaking_until(now).is_some();
             return;
         }
+        self.is_waiting = false;
         if exchange.purpose == Purpose::Register && exchange.unanswered > 0 {
             // What worked a while ago is silent now: all there is joins the race.
             for address in self.uplinks[exchange.uplink].care_of_addresses() {
@@ -48,7 +56,8 @@ impl MobileRouter {
             }
         }
         let Some(care_of_address) = exchange.next_care_of_address() else { return };
-        let (sequence, timestamp) = self.number_update(now, wall);
+        let via = (exchange.uplink, care_of_address);
+        let (sequence, timestamp) = self.number_update(now, wall, via, mapped(care_of_address));
         let sent = Sent { sequence, at: now, timestamp, care_of_address };
         let output = self.binding_update(&exchange, sent);
         let wait = exchange.transmitted(sent);
@@ -84,8 +93,34 @@ impl MobileRouter {
         self.outputs.push_back(Output::Event(Event::Warning { message }));
     }
 
-    /// When the next Binding Update may leave, if not now (RFC 6275 11.7.1).
+    /// When the next Binding Update may leave, if not now: not more often than RFC 6275 11.7.1 has it, and behind the
+    /// outstanding one.
     pub(super) fn next_update_allowed(&mut self, now: Time) -> Option<Time> {
+        self.update_rate_limit(now).max(self.overtaking_until(now))
+    }
+
+    /// Until when a Binding Update could arrive before the outstanding one; `None` if it cannot now.
+    fn overtaking_until(&self, now: Time) -> Option<Time> {
+        let Outstanding { at, via: (uplink, address), .. } = self.outstanding?;
+        let link = self.uplinks.get(uplink)?;
+        let at_home = self.at_home && address == IpAddr::V6(self.config.home_address);
+        if !(at_home || link.has_care_of_address(address)) || self.is_silent(uplink) {
+            return None;
+        }
+        let arrived = at + self.answer_time(uplink).unwrap_or_default().max(CONNECTION_ATTEMPT_DELAY);
+        (arrived > now).then_some(arrived)
+    }
+
+    /// An acknowledgement has answered the outstanding Binding Update: what waited for that leaves now.
+    pub(super) fn update_answered(&mut self, now: Time, wall: WallTime) {
+        if self.is_multiple() {
+            self.reconcile(now, wall);
+        } else if std::mem::take(&mut self.is_waiting) && self.exchange.is_some() {
+            self.transmit(now, wall);
+        }
+    }
+
+    fn update_rate_limit(&mut self, now: Time) -> Option<Time> {
         let second = Duration::from_secs(1);
         while self.sent_at.front().is_some_and(|at| now.saturating_since(*at) >= second) {
             self.sent_at.pop_front();
@@ -94,11 +129,18 @@ impl MobileRouter {
         (self.sent_at.len() >= MAX_UPDATE_RATE).then_some(*first + second)
     }
 
-    /// The sequence number and timestamp of a Binding Update that leaves now. All bindings share the number
+    /// The sequence number and timestamp of a Binding Update that leaves now from `via`. All bindings share the number
     /// (RFC 5648 4.1).
-    pub(super) fn number_update(&mut self, now: Time, wall: WallTime) -> (u16, Option<u64>) {
+    pub(super) fn number_update(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        via: (usize, IpAddr),
+        authenticated: Ipv6Addr,
+    ) -> (u16, Option<u64>) {
         self.sent_at.push_back(now);
         self.sequence = self.sequence.wrapping_add(1);
+        self.outstanding = Some(Outstanding { sequence: self.sequence, at: now, via, authenticated });
         (self.sequence, self.timestamp(wall))
     }
 

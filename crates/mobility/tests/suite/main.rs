@@ -37,6 +37,7 @@ mod road_flows;
 mod road_identifiers;
 mod road_ipv4;
 mod road_liveness;
+mod road_order;
 mod road_schedules;
 mod router_home;
 mod router_host;

@@ -166,18 +166,23 @@ fn a_lost_answer_leaves_no_doubt() {
         road.router_does(|router, now, wall| router.handle_policy_uplinks(now, wall, "udp", uplinks))
             .expect("an uplink");
     };
-    // Three Binding Updates over three uplinks that say so, so, and so again; the last answer is lost.
+    // Three Binding Updates, of which the home agent takes all, and the last answer is lost.
     to(&mut road, Some(&sat));
+    road.run(0.05);
     to(&mut road, None);
-    road.attach("cell", Some("2001:db8:f2::20"), None);
+    road.run(0.05);
     to(&mut road, Some(&sat));
-    road.attach("sat", Some("2001:db8:f3::20"), None);
-    to(&mut road, None);
     assert_eq!(road.updates.len(), 4, "the first of all, and three");
-    road.run(0.005);
-    road.network("sat").loss = 1.0;
+    road.run(0.015);
+    for network in road.networks.values_mut() {
+        network.loss = 1.0;
+    }
+    assert_ne!(at_agent(&road), before);
     road.run(0.010);
-    road.network("sat").loss = 0.0;
+    for network in road.networks.values_mut() {
+        network.loss = 0.0;
+    }
+    to(&mut road, None);
     road.run(3.0);
     assert_eq!(at_agent(&road), before);
 }

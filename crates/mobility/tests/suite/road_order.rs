@@ -1,0 +1,155 @@
+//! Binding Updates of one router over several uplinks reach the home agent in the order of their numbers (RFC 6275 9.5.1,
+//! RFC 5648 4.1).
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use carnet_mobility::{Event, MobilityDrop};
+
+use crate::craft::*;
+use crate::road::*;
+
+const NAT: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+
+fn attach_mixed(road: &mut Road) {
+    road.network("cell").nat = Some(Nat::new(NAT, Duration::from_secs(120)));
+    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    road.attach("cell", None, Some(Ipv4Addr::new(10, 0, 0, 2)));
+    road.attach("sat", None, Some(Ipv4Addr::new(203, 0, 113, 7)));
+}
+
+/// What a router or the home agent says of keys.
+fn is_about_keys(event: &Event) -> bool {
+    let words = ["key", "MAC", "SPI", "verif", "authentic"];
+    matches!(event, Event::Warning { message } if words.iter().any(|word| message.contains(word)))
+}
+
+/// Three uplinks of two families, each packet with a delay of its own of 0 to 200 ms, for half an hour; three routers.
+#[test]
+fn updates_over_uplinks_with_random_delays_are_never_refused_as_old() {
+    let mut updates = 0;
+    for seed in 1..=3 {
+        let mut road = Road::with(config(), agent_config(), seed);
+        for network in road.networks.values_mut() {
+            network.delay = (Duration::ZERO, Duration::from_millis(200));
+        }
+        attach_mixed(&mut road);
+        for _ in 0..180 {
+            road.run(10.0);
+            assert_eq!(road.bound_bids(), [1, 2, 3], "seed {seed}: {}", road.describe());
+        }
+        let refused: Vec<&Event> =
+            road.agent_events.iter().filter(|e| matches!(e, Event::BindingRefused { .. })).collect();
+        assert!(refused.is_empty(), "seed {seed}: {refused:?}");
+        let said = road.events.iter().map(|(_, event)| event).chain(&road.agent_events);
+        let keys: Vec<&Event> = said.filter(|event| is_about_keys(event)).collect();
+        assert!(keys.is_empty(), "seed {seed}: {keys:?}");
+        let failed = [MobilityDrop::Sequence, MobilityDrop::AuthenticationFailed];
+        assert!(!road.drops.iter().any(|drop| failed.contains(drop)), "seed {seed}: {:?}", road.drops);
+        updates += road.updates.len();
+    }
+    assert!(updates > 3 * 3 * 30, "{updates} Binding Updates");
+}
+
+/// A Binding Update of one uplink waits for the answer to that of another, and not longer: three uplinks, of which each has
+/// to speak for itself, are registered within three round trips.
+#[test]
+fn an_update_leaves_as_soon_as_the_outstanding_one_is_answered() {
+    let mut road = Road::new(config());
+    road.network("wifi").delay = (Duration::from_millis(20), Duration::from_millis(20));
+    road.attach("wifi", None, Some(Ipv4Addr::new(203, 0, 113, 5)));
+    road.run(1.0);
+    road.forget();
+    road.attach("cell", None, Some(Ipv4Addr::new(203, 0, 113, 6)));
+    road.attach("sat", None, Some(Ipv4Addr::new(203, 0, 113, 7)));
+    road.run(0.1);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    let at: Vec<_> = road.updates.iter().map(|update| update.at).collect();
+    assert_eq!(at.len(), 2);
+    assert_eq!(at[1].saturating_since(at[0]), Duration::from_millis(20), "one round trip");
+}
+
+/// An uplink that leads nowhere holds the others up for a quarter of a second.
+#[test]
+fn an_update_does_not_wait_for_an_uplink_that_leads_nowhere() {
+    let mut road = Road::new(config());
+    road.attach("wifi", None, Some(Ipv4Addr::new(203, 0, 113, 5)));
+    road.run(1.0);
+    road.black_hole("cell", true);
+    road.attach("cell", None, Some(Ipv4Addr::new(203, 0, 113, 6)));
+    road.attach("sat", None, Some(Ipv4Addr::new(203, 0, 113, 7)));
+    let took = road.run_while(1.0, "sat is registered", |road| !road.bound_bids().contains(&3));
+    assert!(took <= Duration::from_millis(270), "{took:?}");
+}
+
+/// What is urgent waits for no answer by an uplink that is gone.
+#[test]
+fn a_removal_does_not_wait_for_an_answer_by_the_uplink_that_is_gone() {
+    let mut road = Road::registered();
+    road.attach("wifi", Some("2001:db8:f1::20"), None);
+    assert_eq!(road.updates.len(), 1);
+    road.run(0.005);
+    road.detach("wifi");
+    assert_eq!((road.updates.len(), road.last().uplink.as_str()), (2, "cell"));
+}
+
+/// RFC 6275 11.7.3: status 135 answers the outstanding Binding Update. Without one it is a recording, which must not move
+/// the numbers.
+#[test]
+fn status_135_without_an_outstanding_update_is_dropped() {
+    let mut road = Road::new(config());
+    road.black_hole("sat", true);
+    road.attach("sat", Some("2001:db8:f3::10"), None);
+    road.run(5.0);
+    let unanswered = road.last().seen.clone();
+    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    road.run(0.4);
+    assert_eq!(road.bound_bids(), [1]);
+    road.forget();
+    let before = road.router.stored().sequence;
+    let answer = Acknowledgement {
+        sequence: before.wrapping_add(1000),
+        association: Some(association()),
+        ..Acknowledgement::to(&unanswered, 135)
+    };
+    road.router_receives(None, &answer.packet());
+    assert_eq!(road.drops, [MobilityDrop::Unexpected]);
+    assert_eq!((road.router.stored().sequence, road.updates.len()), (before, 0));
+}
+
+/// An acknowledgement that is late, for another care-of address than the last update's, has no wrong key; what has one is
+/// said with what is wrong.
+#[test]
+fn warnings_of_keys_say_what_is_wrong_with_the_acknowledgement() {
+    let said = |answer: &dyn Fn(&mut Acknowledgement)| {
+        let mut road = Road::new(config());
+        road.agent_down = true;
+        road.attach("wifi", Some("2001:db8:f1::10"), None);
+        road.run(0.1);
+        let first = road.last().seen.clone();
+        road.attach("cell", Some("2001:db8:f2::10"), None);
+        road.run(0.5);
+        let mut acknowledgement =
+            Acknowledgement { association: Some(association()), ..Acknowledgement::to(&first, 135) };
+        answer(&mut acknowledgement);
+        road.events.clear();
+        road.router_receives(None, &acknowledgement.packet());
+        let events = road.events.iter().filter_map(|(_, event)| match event {
+            Event::Warning { message } => Some(message.clone()),
+            _ => None,
+        });
+        events.collect::<Vec<_>>().join("; ")
+    };
+    assert_eq!(said(&|_| {}), "", "late");
+    let wrong = said(&|answer| {
+        answer.association =
+            Some(carnet_mobility::SecurityAssociation { key: [9; 16].into(), ..association() });
+    });
+    assert!(wrong.contains("wrong MAC") && wrong.contains("SPI 300"), "{wrong}");
+    let spi = said(&|answer| {
+        answer.association = Some(carnet_mobility::SecurityAssociation { spi: 301, ..association() });
+    });
+    assert!(spi.contains("unknown SPI, expected 300") && !spi.contains("key"), "{spi}");
+    let missing = said(&|answer| answer.association = None);
+    assert!(missing.contains("no authentication option"), "{missing}");
+}
