@@ -115,14 +115,16 @@ inline_always void begin_forwarded(void *to, const struct ipv6 *inner, __be32 fi
 #endif
 }
 
-/* Unspecified, multicast, link-local or loopback. */
+/* Multicast, link-local, or reserved: of ::/8 without the prefixes of NAT64 (RFC 6052 2.1, RFC 8215). */
 inline_always int is_special(const struct address *address)
 {
 	__u64 first = high(address);
 
 	if ((first >> 56) == 0xff || (first >> 54) == 0x3fa)
 		return 1;
-	return first == 0 && low(address) <= 1;
+	if (first >> 56)
+		return 0;
+	return (first != 0x0064ff9b00000000ULL || low(address) >> 32) && first >> 16 != 0x0064ff9b0001ULL;
 }
 
 /* The version that what is remembered of a slot must have. */

@@ -287,11 +287,11 @@ static __attribute__((noinline)) void keep_way(const struct address *address, co
 	way->kind = (whole ? WAY_OF_NETWORK : 0) | (sends ? WAY_SENDS : 0);
 }
 
-/* Whether an address to which there is a way may be special: another of its network was not when the way was kept, which
- * says nothing of the unspecified address and of loopback. */
+/* Whether an address to which there is a way may be special: another of its /64 was not when the way was kept, which
+ * says nothing of the addresses of ::/8. */
 inline_always int may_be_special(const struct address *address)
 {
-	return !high(address);
+	return !(high(address) >> 56);
 }
 
 /* Begins to fetch the counters of a way: with many bindings they are in no cache, and nothing has to wait for them. */

@@ -130,12 +130,20 @@ pub fn tunnel_flow_label(key: u64, inner: &Header) -> u32 {
     ((hash >> 44) as u32).max(1)
 }
 
+/// Whether an address is reserved: of `::/8` (RFC 4291 2.4, IANA's registry of the IPv6 address space), with the
+/// unspecified, the loopback, the IPv4-compatible and the IPv4-mapped addresses. No packet on a wire has such a source:
+/// a host that receives an IPv4-mapped one may take it for IPv4, past its rules for IPv6. The prefixes of NAT64 (RFC 6052
+/// 2.1, RFC 8215) lie in `::/8` and are not reserved: their addresses are genuine sources and destinations.
+#[inline]
+pub fn is_reserved(address: Ipv6Addr) -> bool {
+    match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..] => false,
+        [first, ..] => first < 0x100,
+    }
+}
+
 /// Whether an address is unicast and routable: what RFC 6275 asks of home and care-of addresses (6.1.7, 6.3,
-/// 9.3.1). Not multicast, unspecified, loopback, link-local or IPv4-mapped.
+/// 9.3.1). Not multicast, link-local or reserved ([`is_reserved`]).
 pub fn is_unicast_routable(address: Ipv6Addr) -> bool {
-    !(address.is_multicast()
-        || address.is_unspecified()
-        || address.is_loopback()
-        || address.is_unicast_link_local()
-        || address.to_ipv4_mapped().is_some())
+    !(address.is_multicast() || address.is_unicast_link_local() || is_reserved(address))
 }

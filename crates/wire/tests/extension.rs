@@ -224,10 +224,16 @@ fn octets_beyond_the_payload_are_no_part_of_it() {
 
 #[test]
 fn unicast_and_routable() {
-    for yes in ["2001:db8::1", "fd00::1", "64:ff9b::1"] {
+    for yes in ["2001:db8::1", "fd00::1", "64:ff9b::1", "64:ff9b::c000:201", "64:ff9b:1:2::1", "100::1"] {
         assert!(is_unicast_routable(address(yes)), "{yes}");
     }
-    for no in ["::", "::1", "fe80::1", "ff02::1", "ff0e::1", "::ffff:192.0.2.1"] {
+    for no in ["::", "::1", "fe80::1", "ff02::1", "ff0e::1", "::ffff:192.0.2.1", "::192.0.2.1", "::2"] {
+        assert!(!is_unicast_routable(address(no)), "{no}");
+    }
+    // Beside the prefixes of NAT64, before and behind ::/8.
+    for no in
+        ["64:ff9b:0:1::1", "64:ff9b:0:0:1::1", "64:ff9b::1:0:0:1", "64:ff9b:2::1", "63:ff9b::1", "ff::1"]
+    {
         assert!(!is_unicast_routable(address(no)), "{no}");
     }
 }

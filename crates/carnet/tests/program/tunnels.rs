@@ -71,9 +71,22 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
     let inside = Sniffer::start(&bed.host, &["eth0"]);
     shoot([HOME_AGENT, CARE_OF[0]], [STRANGER, "2001:db8:c::99"]);
     shoot([STRANGER, CARE_OF[0]], [STRANGER, INSIDE]);
+    // Nobody sends from a reserved address; the addresses of NAT64 lie between them and are not reserved.
+    const RESERVED: [&str; 4] = ["::ffff:10.0.0.1", "::10.0.0.1", "::2", "64:ff9b:0:1::1"];
+    const NAT64: [&str; 2] = ["64:ff9b::c000:201", "64:ff9b:1:2::1"];
+    for source in RESERVED.into_iter().chain(NAT64) {
+        shoot([HOME_AGENT, CARE_OF[0]], [source, INSIDE]);
+    }
     shoot([HOME_AGENT, CARE_OF[0]], [CORRESPONDENT, INSIDE]);
     wait_until("what is right passes", seconds(5), || datagrams(&inside.heard(), CORRESPONDENT, INSIDE) > 0);
-    assert_eq!(datagrams(&inside.stop(), STRANGER, INSIDE), 0, "not from the home agent");
+    let heard = inside.stop();
+    assert_eq!(datagrams(&heard, STRANGER, INSIDE), 0, "not from the home agent");
+    for source in RESERVED {
+        assert_eq!(datagrams(&heard, source, INSIDE), 0, "from {source}");
+    }
+    for source in NAT64 {
+        assert_eq!(datagrams(&heard, source, INSIDE), 1, "from {source}");
+    }
     assert_eq!(datagrams(&outside.stop(), STRANGER, "2001:db8:c::99"), 0, "not to the mobile network");
 
     // Nobody on board plays the home agent.

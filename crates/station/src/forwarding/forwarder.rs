@@ -29,7 +29,7 @@ use carnet_wire::extension::{
     SEQUENCE_DESTINATION_LEN, encapsulation_limit_destination, sequence_destination,
 };
 use carnet_wire::icmpv6::{self, ErrorMessage};
-use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
+use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, is_unicast_routable, protocol};
 use foldhash::quality::FixedState;
 use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
@@ -78,7 +78,7 @@ carnet_base::drop_reasons! {
         InnerSource = "inner_source",
         /// The inner destination does not belong to the binding.
         InnerDestination = "inner_destination",
-        /// Link-local or multicast: such packets stay on their link.
+        /// A link-local, multicast or reserved address (`::/8` without the prefixes of NAT64): no tunnel carries such packets.
         Scope = "scope",
         /// Too large for the path; the sender was told.
         TooBig = "too_big",
@@ -307,12 +307,7 @@ impl Forwarder {
 
     /// Encapsulates the packet in `buffer`, which is addressed to none of the station's own addresses.
     pub fn encapsulate(&mut self, now: Time, header: &Header, buffer: &mut PacketBuffer) -> Verdict {
-        if header.destination.is_multicast()
-            || header.destination.is_unicast_link_local()
-            || header.source.is_unicast_link_local()
-            || header.source.is_unspecified()
-            || header.source.is_multicast()
-        {
+        if !is_unicast_routable(header.source) || !is_unicast_routable(header.destination) {
             return self.drop(TunnelDrop::Scope);
         }
         let (sender, end) = match self.towards.lookup(header.destination) {
@@ -542,14 +537,7 @@ impl Forwarder {
         let Some(path) = self.paths.get(&ends) else {
             return refuse(TunnelDrop::OuterSource);
         };
-        if inner.source.is_unspecified()
-            || inner.source.is_multicast()
-            || inner.source.is_unicast_link_local()
-            || inner.source.is_loopback()
-            || inner.destination.is_unicast_link_local()
-            || inner.destination.is_multicast()
-            || inner.destination.is_loopback()
-        {
+        if !is_unicast_routable(inner.source) || !is_unicast_routable(inner.destination) {
             return refuse(TunnelDrop::Scope);
         }
         let mtu = path.mtu;

@@ -5,6 +5,8 @@
 //!
 //! | priority | rule | what it does |
 //! |---|---|---|
+//! | 88 | mobile router: in on a tunnel device, from a prefix of NAT64 | goes on at 90 |
+//! | 89 | mobile router: in on a tunnel device, from another address of `::/8` | drops: such sources are reserved |
 //! | 90 | in on a tunnel device, from (home agent) or to (mobile router) a prefix of its binding | goes on at 94 |
 //! | 92 | in on a tunnel device | drops (RFC 3963 9, RFC 6275 10.4.5) |
 //! | 94 | | nothing, it is there to be gone to |
@@ -37,6 +39,8 @@ pub(crate) const TABLE_AGENT: u32 = 13_503;
 /// Metric of routes into a tunnel device: they come before the one into [`TUNNEL_DEVICE`], which stays.
 pub(crate) const METRIC: u32 = 512;
 
+const NOT_RESERVED: u32 = 88;
+const RESERVED: u32 = 89;
 const INNER: u32 = 90;
 const NOT_INNER: u32 = 92;
 const CHECKED: u32 = 94;
@@ -44,6 +48,13 @@ const TAKEN: u32 = 95;
 const PROBED: u32 = 96;
 const NOT_TAKEN: u32 = 97;
 const AGENT: u32 = 98;
+
+/// Reserved source addresses, and what of them is not reserved (`is_reserved` of the slow path).
+const RESERVED_PREFIX: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 8);
+const NAT64_PREFIXES: [Ipv6Net; 2] = [
+    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96),
+    Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48),
+];
 
 const PROTOCOL_IPV6: u8 = 41;
 const PROTOCOL_ICMPV6: u8 = 58;
@@ -208,6 +219,15 @@ pub(crate) fn plan(
             add(Key::Address(tunnel.local));
             add(Key::Accept((tunnelled(TAKEN, None, TABLE_LOCAL), Action::Lookup)));
         } else {
+            let from = |from, priority| Rule {
+                input_interface: input_interface.clone(),
+                from: Some(from),
+                ..rule(priority)
+            };
+            for prefix in NAT64_PREFIXES {
+                add(Key::Guard((from(prefix, NOT_RESERVED), Action::Goto(INNER))));
+            }
+            add(Key::Guard((from(RESERVED_PREFIX, RESERVED), Action::Discard)));
             let probed = Rule {
                 input_interface,
                 from: host(tunnel.remote),

@@ -99,6 +99,9 @@ fn a_registered_mobile_router() {
     assert_eq!(
         shown(&tunnels, &[(TABLE_TUNNEL, "::/0"), (13_500, "::/0")]),
         [
+            "88: iif cn0 from 64:ff9b::/96 goto 90",
+            "88: iif cn0 from 64:ff9b:1::/48 goto 90",
+            "89: iif cn0 from ::/8 blackhole",
             "90: iif cn0 to 2001:db8:1::1234/128 goto 94",
             "90: iif cn0 to 2001:db8:a::/64 goto 94",
             "92: iif cn0 blackhole",

@@ -7,7 +7,7 @@
 //! time, as between any routers.
 
 use carnet_base::{Endpoint, Time};
-use carnet_wire::ipv6::{HEADER_LEN, Header};
+use carnet_wire::ipv6::{HEADER_LEN, Header, is_unicast_routable};
 
 use super::{Forwarder, TunnelDrop, Verdict, decapsulated_traffic_class, strip};
 use crate::forwarding::packet::PacketBuffer;
@@ -29,6 +29,9 @@ impl Forwarder {
         let Ok((inner, payload)) = Header::parse_packet(octets) else {
             return self.drop(TunnelDrop::Malformed);
         };
+        if !is_unicast_routable(inner.source) || !is_unicast_routable(inner.destination) {
+            return self.drop(TunnelDrop::Scope);
+        }
         let length = HEADER_LEN + payload.len();
         let further = match self.tunnel_towards(inner.destination) {
             Some((towards, _)) if towards.1 != ends.1 => is_peer(towards.1),

@@ -70,6 +70,37 @@ fn pair() -> (Forwarder, Forwarder) {
     (router, agent)
 }
 
+#[test]
+fn forwarder_with_reserved_inner_address_drops_packet_at_either_end() {
+    let reserved = ["::", "::1", "::2", "::192.0.2.1", "::ffff:192.0.2.1", "64:ff9b:0:1::1", "ff::1"];
+    let genuine = ["64:ff9b::c000:201", "64:ff9b:1:2::1", "100::1", "2001:db8:9::1"];
+    // To the vehicle from anywhere, and from the vehicle to anywhere.
+    let into_vehicle = |source: &str| {
+        let (mut router, _) = pair();
+        let mut buffer = packet(source, "2001:db8:a::5", 100);
+        let outer = Header {
+            source: address("2001:db8:1::1"),
+            destination: address("2001:db8:f1::10"),
+            payload_length: 100,
+            ..Header::parse(buffer.as_slice()).expect("header")
+        };
+        assert!(buffer.prepend(&outer.emit()));
+        decapsulate(&mut router, &mut buffer)
+    };
+    let out_of_vehicle = |destination: &str| {
+        let (mut router, _) = pair();
+        encapsulate(&mut router, &mut packet("2001:db8:a::5", destination, 100))
+    };
+    for text in reserved {
+        assert_eq!(into_vehicle(text), Err(TunnelDrop::Scope), "{text}");
+        assert_eq!(out_of_vehicle(text), Verdict::from(TunnelDrop::Scope), "{text}");
+    }
+    for text in genuine {
+        assert_eq!(into_vehicle(text), Ok(()), "{text}");
+        assert_eq!(out_of_vehicle(text), Verdict::Forward, "{text}");
+    }
+}
+
 /// What comes straight from another mobile router is from its networks and for ours; what is for its networks goes there as long
 /// as there is a direct route, and by way of the home agent else.
 #[test]
