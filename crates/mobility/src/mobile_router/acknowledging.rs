@@ -75,7 +75,7 @@ impl MobileRouter {
             self.acknowledged_timestamp =
                 timestamp.filter(|new| newest.is_none_or(|old| is_later(*new, old))).or(newest);
         }
-        self.path_answered(update.via.0, now.saturating_since(update.at));
+        self.path_answered(now, update.via.0, now.saturating_since(update.at));
         if update.removal {
             // 133: there was nothing to forget. Whatever else it says, the lifetime ends it (RFC 5648 5.7 on 167).
             for member in &update.members {

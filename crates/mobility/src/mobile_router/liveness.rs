@@ -109,6 +109,9 @@ pub(super) struct PathState {
     keepalive: Option<Duration>,
     too_long: Option<Duration>,
     last_sent: Option<Time>,
+    /// Between two attempts over IPv6 where IPv4 carries the uplink, and when the last was.
+    pub(super) ipv6_interval: Option<Duration>,
+    pub(super) ipv6_tried_at: Option<Time>,
     /// Those without an answer when it was said that the home agent knows none: an answer proves that wrong.
     denied: Vec<u32>,
     pub(super) trips: RoundTrips,
@@ -135,6 +138,12 @@ impl PathState {
     /// When an answer is not waited for any longer.
     fn patience(&self) -> Duration {
         self.late().max(PATIENCE.0)
+    }
+
+    /// Whether a heartbeat that was sent since then should have been answered by now.
+    pub(super) fn is_unanswered_since(&self, now: Time, since: Time) -> bool {
+        let due = self.rtt.unwrap_or(PATIENCE.2);
+        self.waiting.iter().any(|(_, sent, _)| *sent >= since && now.saturating_since(*sent) > due)
     }
 
     fn result(&mut self, lost: bool) {
@@ -206,6 +215,7 @@ impl MobileRouter {
         registration: Registration,
         same: bool,
     ) {
+        self.judge_ipv6_attempt(now, uplink);
         let Some(path) = self.liveness.get_mut(uplink) else { return };
         let over = Some((registration.care_of_address, registration.udp));
         if path.over != over || !same {
@@ -221,11 +231,13 @@ impl MobileRouter {
             path.proving = self.config.liveness.is_some() && self.heartbeats_unknown_until.is_none();
             path.answered = 0;
         }
+        self.expect_ipv6(now, uplink, registration);
         self.schedule_heartbeat(now, uplink, now);
     }
 
     /// An acknowledgement has come over an uplink.
-    pub(super) fn path_answered(&mut self, uplink: usize, took: Duration) {
+    pub(super) fn path_answered(&mut self, now: Time, uplink: usize, took: Duration) {
+        self.judge_ipv6_attempt(now, uplink);
         let Some(path) = self.liveness.get_mut(uplink) else { return };
         if path.rtt.is_none() {
             path.measured(took);
@@ -607,6 +619,7 @@ impl MobileRouter {
 
     /// An uplink has another care-of address: what was found out about the path is about another one.
     pub(super) fn path_moved(&mut self, uplink: usize) {
+        self.timers.stop(Timer::Ipv6(uplink));
         if let Some(path) = self.liveness.get_mut(uplink) {
             let PathState { failures, failed_at, sequence, .. } = *path;
             *path = PathState { failures, failed_at, ..PathState::new(sequence) };

@@ -30,6 +30,7 @@ mod binding_update_list;
 mod bindings;
 mod capacity;
 mod demotion;
+mod family;
 mod flows;
 mod heard;
 mod hints;
@@ -201,6 +202,8 @@ enum Timer {
     Heartbeat(usize),
     /// When the signal of an uplink, not renewed, counts no more.
     Signal(usize),
+    /// When an uplink that is registered over IPv4 tries IPv6 again.
+    Ipv6(usize),
 }
 
 /// The mobile router. See the module documentation for how it decides.
@@ -725,6 +728,7 @@ impl MobileRouter {
                 }
                 Timer::Heartbeat(index) => self.heartbeat_due(now, wall, index),
                 Timer::Signal(index) => self.signal_expired(now, wall, index),
+                Timer::Ipv6(index) => self.try_ipv6_again(now, wall, index),
             }
         }
         self.schedule_heartbeats(now);

@@ -297,6 +297,7 @@ impl MobileRouter {
         let fit = |router: &MobileRouter, index: usize, care_of_address: IpAddr| {
             let binding = &router.bindings[index];
             care_of_address.is_ipv6()
+                && !router.is_trying_ipv6(index, care_of_address)
                 && !router.is_silent(binding.uplink)
                 && binding.attempt.as_ref().is_none_or(|attempt| attempt.rounds == 0 && attempt.turn == 0)
         };

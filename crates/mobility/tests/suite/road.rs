@@ -38,6 +38,8 @@ pub struct Network {
     pub ipv6_dead: bool,
     pub ipv4_dead: bool,
     pub protocol41_dead: bool,
+    /// Swallows IPv6 on its way to the router.
+    pub ipv6_deaf: bool,
     pub nat: Option<Nat>,
 }
 
@@ -49,6 +51,7 @@ impl Network {
             ipv6_dead: false,
             ipv4_dead: false,
             protocol41_dead: false,
+            ipv6_deaf: false,
             nat: None,
         }
     }
@@ -467,7 +470,7 @@ impl Road {
     fn down(&mut self, uplink: &str, outer: Option<(Endpoint, Endpoint)>, packet: Vec<u8>) {
         let network = &self.networks[uplink];
         let dead = match outer {
-            None => network.ipv6_dead,
+            None => network.ipv6_dead || network.ipv6_deaf,
             Some((Endpoint::Ipv4(_), _)) => network.ipv4_dead || network.protocol41_dead,
             Some(_) => network.ipv4_dead,
         };
@@ -634,7 +637,9 @@ impl Road {
         let Some(best) = self.agent.bindings().of(self.config.home_address).next() else { return false };
         let (uplink, local) = match best.care_of_address {
             Endpoint::Ipv6(address) => match self.uplink_with(IpAddr::V6(address)) {
-                Some(uplink) if !self.networks[&uplink].ipv6_dead => (uplink, best.care_of_address),
+                Some(uplink) if !self.networks[&uplink].ipv6_dead && !self.networks[&uplink].ipv6_deaf => {
+                    (uplink, best.care_of_address)
+                }
                 _ => return false,
             },
             remote => match self.way_down(remote) {
