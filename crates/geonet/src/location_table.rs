@@ -5,7 +5,11 @@
 //! because the link layer knows a sender by nothing else, and because the IPv6 adaptation knows a destination
 //! by nothing else.
 //!
-//! *Position vectors* are replaced by newer ones only (C.2). *Neighbours* (IS_NEIGHBOUR) are made by
+//! *Position vectors* are replaced by newer ones only (C.2). Where nothing is signed anybody says that a vector is newer. So a
+//! time stamp that is ahead of this station's clock by more than [`MAX_AHEAD`] never replaces a plausible one, and a
+//! plausible one always replaces one that is ahead: a forged vector from the future does not shut the true ones out. A station of
+//! which nothing plausible is known is taken with what it says, for it may be this station's clock that is wrong: it would be deaf
+//! otherwise. *Neighbours* (IS_NEIGHBOUR) are made by
 //! single-hop packets (10.3.6.3, 10.3.10.3); whoever is known by forwarded packets only is not one.
 //! Neighbours are in the spatial index as well.
 //!
@@ -17,9 +21,10 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
+use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_wire::geonet::{GnAddress, LongPositionVector};
+use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
 
 use crate::duplicates::DuplicatePacketList;
 use crate::geodesy::Position;
@@ -28,6 +33,10 @@ use crate::spatial_index::SpatialIndex;
 use crate::{GeonetDrop, MacAddress, Mib};
 
 const NONE: u32 = u32::MAX;
+
+/// How far the time stamp of a position vector may be ahead of this station's clock: one second more than the leap
+/// seconds since 2004, which some stations leave out.
+pub const MAX_AHEAD: Duration = Duration::from_secs(Timestamp::LEAP_SECONDS as u64 + 1);
 
 /// Octets that one entry costs at most: the entry, its place in the spatial index and in the hash table.
 pub const ENTRY_OCTETS: usize = size_of::<Entry>() + SpatialIndex::ITEM_OCTETS + 2 * size_of::<(u64, u32)>();
@@ -115,6 +124,8 @@ pub struct Learnt {
     pub new_neighbour: bool,
     /// Its position vector was updated.
     pub updated: bool,
+    /// Its position vector was not updated because the time stamp is ahead of this station's clock.
+    pub from_the_future: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -213,7 +224,8 @@ impl LocationTable {
     }
 
     /// Takes over the position vector of a packet's source (C.2), making an entry where there is none.
-    /// `direct`: the packet came in one hop, so that the source is a neighbour.
+    /// `direct`: the packet came in one hop, so that the source is a neighbour. `clock` is the time of this station, if it
+    /// knows the time.
     ///
     /// # Errors
     /// [`GeonetDrop::LocationTableFull`] for a newcomer for whom there is no room.
@@ -223,19 +235,28 @@ impl LocationTable {
         mib: &Mib,
         pv: &LongPositionVector,
         direct: bool,
+        clock: Option<Timestamp>,
     ) -> Result<Learnt, GeonetDrop> {
         let mid = mid_key(pv.address);
         let Some(&slot) = self.by_mid.get(&mid) else {
             let slot = self.insert(now, mib, pv, direct)?;
-            return Ok(Learnt { slot, is_new: true, new_neighbour: direct, updated: true });
+            let (is_new, updated, from_the_future) = (true, true, false);
+            return Ok(Learnt { slot, is_new, new_neighbour: direct, updated, from_the_future });
         };
         let entry = &mut self.entries[slot as usize];
         let expired = entry.expires <= now;
-        let updated = expired || pv.timestamp.is_newer_than(entry.position_vector.timestamp);
+        let is_ahead = |timestamp: Timestamp| {
+            let most = MAX_AHEAD.as_millis() as i64;
+            clock.is_some_and(|clock| timestamp.milliseconds_since(clock) > most)
+        };
+        let known = entry.position_vector.timestamp;
+        let from_the_future = !expired && is_ahead(pv.timestamp) && !is_ahead(known);
+        let from_the_past = !expired && is_ahead(known) && !is_ahead(pv.timestamp);
+        let updated = expired || from_the_past || (pv.timestamp.is_newer_than(known) && !from_the_future);
         if !updated {
             // An old position says nothing about who is near now: it may be a recording.
             let new_neighbour = direct && *pv == entry.position_vector && self.still_there(now, mib, slot);
-            return Ok(Learnt { slot, is_new: false, new_neighbour, updated: false });
+            return Ok(Learnt { slot, is_new: false, new_neighbour, updated: false, from_the_future });
         }
         if expired {
             entry.duplicates = DuplicatePacketList::default();
@@ -254,7 +275,13 @@ impl LocationTable {
         }
         if was_neighbour && !direct {
             // Its queue is in the order in which the neighbours were heard directly.
-            return Ok(Learnt { slot, is_new: expired, new_neighbour: false, updated: true });
+            return Ok(Learnt {
+                slot,
+                is_new: expired,
+                new_neighbour: false,
+                updated: true,
+                from_the_future,
+            });
         }
         if direct {
             if was_neighbour {
@@ -268,7 +295,7 @@ impl LocationTable {
             self.requeue(slot, Kind::Other as u8 + 1);
         }
         let new_neighbour = !was_neighbour && self.entries[slot as usize].is_neighbour();
-        Ok(Learnt { slot, is_new: expired, new_neighbour, updated: true })
+        Ok(Learnt { slot, is_new: expired, new_neighbour, updated: true, from_the_future })
     }
 
     /// A station was heard directly with the position that is known of it, as a road side unit may send for ever

@@ -32,14 +32,14 @@ fn an_entry_is_small() {
 #[test]
 fn direct_packets_make_neighbours() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
-    let near = table.learn(T0, &mib, &pv(1, 10), true).expect("room");
+    let near = table.learn(T0, &mib, &pv(1, 10), true, None).expect("room");
     assert!(near.is_new && near.new_neighbour && table.entry(near.slot).is_neighbour());
-    let far = table.learn(T0, &mib, &pv(2, 10), false).expect("room");
+    let far = table.learn(T0, &mib, &pv(2, 10), false, None).expect("room");
     assert!(far.is_new && !far.new_neighbour && !table.entry(far.slot).is_neighbour());
     assert_eq!((table.len(), table.neighbours()), (2, 1));
     // Heard directly later on, the other one becomes a neighbour too; a forwarded packet unmakes none.
-    assert!(table.learn(T0, &mib, &pv(2, 11), true).expect("room").new_neighbour);
-    table.learn(T0, &mib, &pv(1, 11), false).expect("room");
+    assert!(table.learn(T0, &mib, &pv(2, 11), true, None).expect("room").new_neighbour);
+    table.learn(T0, &mib, &pv(1, 11), false, None).expect("room");
     assert_eq!(table.neighbours(), 2);
 }
 
@@ -48,11 +48,11 @@ fn direct_packets_make_neighbours() {
 fn older_positions_are_ignored() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
     let moved = |timestamp, latitude| LongPositionVector { latitude, ..pv(1, timestamp) };
-    let slot = table.learn(T0, &mib, &moved(u32::MAX - 5, 1), true).expect("room").slot;
-    assert!(!table.learn(T0, &mib, &moved(u32::MAX - 5, 2), true).expect("room").updated);
-    assert!(!table.learn(T0, &mib, &moved(u32::MAX - 6, 3), true).expect("room").updated);
+    let slot = table.learn(T0, &mib, &moved(u32::MAX - 5, 1), true, None).expect("room").slot;
+    assert!(!table.learn(T0, &mib, &moved(u32::MAX - 5, 2), true, None).expect("room").updated);
+    assert!(!table.learn(T0, &mib, &moved(u32::MAX - 6, 3), true, None).expect("room").updated);
     assert_eq!(table.entry(slot).position_vector().latitude, 1);
-    assert!(table.learn(T0, &mib, &moved(3, 4), true).expect("room").updated);
+    assert!(table.learn(T0, &mib, &moved(3, 4), true, None).expect("room").updated);
     assert_eq!(table.entry(slot).position_vector().latitude, 4);
     assert_eq!(table.index().position(slot).map(|p| p.latitude), Some(4));
 }
@@ -61,14 +61,14 @@ fn older_positions_are_ignored() {
 #[test]
 fn entries_expire() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
-    let slot = table.learn(T0, &mib, &pv(1, 10), true).expect("room").slot;
+    let slot = table.learn(T0, &mib, &pv(1, 10), true, None).expect("room").slot;
     table.entry_mut(slot).duplicates.add(7, 8);
-    table.learn(T0 + Duration::from_secs(1), &mib, &pv(2, 10), false).expect("room");
+    table.learn(T0 + Duration::from_secs(1), &mib, &pv(2, 10), false, None).expect("room");
     assert_eq!(table.next_expiry(), Some(T0 + Duration::from_secs(20)));
     let end = T0 + Duration::from_secs(20);
     assert!(table.find(end - Duration::from_nanos(1), mid(1)).is_some());
     assert!(table.find(end, mid(1)).is_none());
-    assert!(table.learn(end, &mib, &pv(1, 5), true).expect("room").updated);
+    assert!(table.learn(end, &mib, &pv(1, 5), true, None).expect("room").updated);
     assert!(!table.entry(slot).duplicates.contains(7));
     table.expire(T0 + Duration::from_secs(21), &mib);
     assert_eq!((table.len(), table.neighbours()), (1, 1));
@@ -80,25 +80,25 @@ fn entries_expire() {
 #[test]
 fn a_time_that_stands_still_is_no_absence() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
-    table.learn(T0, &mib, &pv(1, 10), true).expect("room");
-    table.learn(T0, &mib, &pv(2, 10), false).expect("room");
+    table.learn(T0, &mib, &pv(1, 10), true, None).expect("room");
+    table.learn(T0, &mib, &pv(2, 10), false, None).expect("room");
     for second in 1..60 {
         let now = T0 + Duration::from_secs(second);
-        let learnt = table.learn(now, &mib, &pv(1, 10), true).expect("known");
+        let learnt = table.learn(now, &mib, &pv(1, 10), true, None).expect("known");
         assert!(!learnt.is_new && !learnt.new_neighbour && !learnt.updated);
         table.expire(now, &mib);
         if second < 20 {
             // From afar the same position may have come with a packet that was carried for long.
-            table.learn(now, &mib, &pv(2, 10), false).expect("known");
+            table.learn(now, &mib, &pv(2, 10), false, None).expect("known");
         }
         assert_eq!((table.neighbours(), table.len()), (1, if second < 20 { 2 } else { 1 }), "{second} s");
     }
     table.expire(T0 + Duration::from_secs(79), &mib);
     assert!(table.is_empty());
     // The lifetime of one that becomes a neighbour begins anew as well.
-    table.learn(T0, &mib, &pv(4, 10), false).expect("room");
+    table.learn(T0, &mib, &pv(4, 10), false, None).expect("room");
     let later = T0 + Duration::from_secs(19);
-    assert!(table.learn(later, &mib, &pv(4, 10), true).expect("known").new_neighbour);
+    assert!(table.learn(later, &mib, &pv(4, 10), true, None).expect("known").new_neighbour);
     assert!(table.find(later + Duration::from_secs(19), mid(4)).is_some());
 }
 
@@ -107,8 +107,8 @@ fn a_time_that_stands_still_is_no_absence() {
 fn a_lost_neighbour_stays_known() {
     let mut table = LocationTable::new(1);
     let mib = Mib { lifetime_neighbour: Duration::from_secs(3), ..Mib::default() };
-    table.learn(T0, &mib, &pv(1, 10), true).expect("room");
-    table.learn(T0 + Duration::from_secs(2), &mib, &pv(1, 11), false).expect("room");
+    table.learn(T0, &mib, &pv(1, 10), true, None).expect("room");
+    table.learn(T0 + Duration::from_secs(2), &mib, &pv(1, 11), false, None).expect("room");
     table.expire(T0 + Duration::from_secs(3), &mib);
     assert_eq!((table.len(), table.neighbours()), (1, 0));
     table.expire(T0 + Duration::from_secs(22), &mib);
@@ -119,8 +119,8 @@ fn a_lost_neighbour_stays_known() {
 #[test]
 fn a_replayed_beacon_makes_no_neighbour() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
-    table.learn(T0, &mib, &pv(1, 10), false).expect("room");
-    let learnt = table.learn(T0, &mib, &pv(1, 9), true).expect("known");
+    table.learn(T0, &mib, &pv(1, 10), false, None).expect("room");
+    let learnt = table.learn(T0, &mib, &pv(1, 9), true, None).expect("known");
     assert!(!learnt.new_neighbour);
     assert_eq!(table.neighbours(), 0);
 }
@@ -132,20 +132,20 @@ fn a_flood_turns_over_among_itself() {
     let mib = Mib { max_neighbours: 100, max_other_stations: 50, ..Mib::default() };
     for beacon in 0..2 {
         for station in 0..40 {
-            table.learn(T0, &mib, &pv(station, beacon), true).expect("room");
+            table.learn(T0, &mib, &pv(station, beacon), true, None).expect("room");
         }
     }
     for station in 1000..100_000 {
-        table.learn(T0, &mib, &pv(station, 0), true).expect("room among the fabricated");
-        table.learn(T0, &mib, &pv(station + 1_000_000, 0), false).expect("room among the far");
+        table.learn(T0, &mib, &pv(station, 0), true, None).expect("room among the fabricated");
+        table.learn(T0, &mib, &pv(station + 1_000_000, 0), false, None).expect("room among the far");
         assert!(table.len() <= 150 && table.capacity() <= 151);
     }
     assert!((0..40).all(|station| table.find(T0, mid(station)).is_some()));
     // A real newcomer that beacons on gets in and stays.
-    table.learn(T0, &mib, &pv(500, 0), true).expect("room");
-    table.learn(T0, &mib, &pv(500, 1), true).expect("room");
+    table.learn(T0, &mib, &pv(500, 0), true, None).expect("room");
+    table.learn(T0, &mib, &pv(500, 1), true, None).expect("room");
     for station in 100_000..101_000 {
-        table.learn(T0, &mib, &pv(station, 0), true).expect("room among the fabricated");
+        table.learn(T0, &mib, &pv(station, 0), true, None).expect("room among the fabricated");
     }
     assert!(table.find(T0, mid(500)).is_some());
 }
@@ -157,15 +157,15 @@ fn established_neighbours_stay() {
     let mib = Mib { max_neighbours: 10, ..Mib::default() };
     for station in 0..20 {
         for beacon in 0..2 {
-            let learnt = table.learn(T0, &mib, &pv(station, beacon), true);
+            let learnt = table.learn(T0, &mib, &pv(station, beacon), true, None);
             assert_eq!(learnt.is_ok(), station < 10, "{station}");
         }
     }
     assert!((0..10).all(|station| table.find(T0, mid(station)).is_some()));
-    assert_eq!(table.learn(T0, &mib, &pv(30, 0), true), Err(GeonetDrop::LocationTableFull));
+    assert_eq!(table.learn(T0, &mib, &pv(30, 0), true, None), Err(GeonetDrop::LocationTableFull));
     // Their lifetime ends all the same, without waiting for the timer.
     let later = T0 + Duration::from_secs(20);
-    assert!(table.learn(later, &mib, &pv(30, 0), true).is_ok());
+    assert!(table.learn(later, &mib, &pv(30, 0), true, None).is_ok());
 }
 
 #[test]

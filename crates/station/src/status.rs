@@ -470,6 +470,7 @@ impl Station {
                 ("delivered", counted.delivered),
                 ("sent", counted.sent),
                 ("beacons", counted.beacons),
+                ("from_the_future", counted.from_the_future),
                 ("recoveries", counted.recoveries),
                 ("unacknowledged", counted.unacknowledged),
                 ("rerouted", counted.rerouted),

@@ -296,7 +296,7 @@ mod tests {
                 longitude: position.longitude,
                 ..LongPositionVector::default()
             };
-            table.learn(Time::ZERO, &Mib::default(), &pv, true).expect("room");
+            table.learn(Time::ZERO, &Mib::default(), &pv, true, None).expect("room");
         }
         table
     }

@@ -197,7 +197,7 @@ mod tests {
     fn table(heard: &[(u64, LongPositionVector)]) -> LocationTable {
         let mut table = LocationTable::new(1);
         for (milliseconds, vector) in heard {
-            table.learn(Time::from_millis(*milliseconds), &Mib::default(), vector, true).expect("room");
+            table.learn(Time::from_millis(*milliseconds), &Mib::default(), vector, true, None).expect("room");
         }
         table
     }

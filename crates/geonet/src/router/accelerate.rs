@@ -138,7 +138,7 @@ impl Router {
             return Err(GeonetDrop::OwnEcho);
         }
         let direct = self.mib.piggyback && sample.direct;
-        let learnt = self.table.learn(now, &self.mib, &source, direct)?;
+        let learnt = self.table.learn(now, &self.mib, &source, direct, self.clock(now))?;
         let (beta, length) = (self.mib.packet_data_rate_beta, self.mib.duplicate_packet_list_length);
         let entry = self.table.entry_mut(learnt.slot);
         entry.rate.count(now, sample.octets, beta);

@@ -349,6 +349,7 @@ impl Router {
 
     /// After a source was learnt: what waited for it may go on.
     pub(super) fn learnt(&mut self, now: Time, learnt: Learnt, source: &LongPositionVector) {
+        self.counters.from_the_future += u64::from(learnt.from_the_future);
         if learnt.new_neighbour {
             self.event(Event::NewNeighbour(source.address));
         }

@@ -78,6 +78,8 @@ pub struct Counters {
     pub location_requests: u64,
     /// Location Service replies among them.
     pub location_replies: u64,
+    /// Position vectors that were not taken, because their time stamp is ahead of this station's clock.
+    pub from_the_future: u64,
     /// Packets that entered perimeter mode here.
     pub recoveries: u64,
     /// Frames to one station that the link reported as not acknowledged.
@@ -97,6 +99,7 @@ impl Default for Counters {
             beacons: 0,
             location_requests: 0,
             location_replies: 0,
+            from_the_future: 0,
             recoveries: 0,
             unacknowledged: 0,
             rerouted: 0,
@@ -137,6 +140,8 @@ pub struct Router {
     repetitions: SmallMap<u32, source::Repeated>,
     next_repetition: u32,
     own_positions: VecDeque<OwnPosition>,
+    /// TST of the last position, and when it came: the clock of this station.
+    clock: Option<(Timestamp, Time)>,
     /// TST of the first position: packets of this router are not older.
     first_position: Option<Timestamp>,
     /// The planar subgraph and what it was made from: neighbours and own position.
@@ -183,6 +188,7 @@ impl Router {
             repetitions: SmallMap::new(),
             next_repetition: 0,
             own_positions: VecDeque::with_capacity(OWN_POSITIONS),
+            clock: None,
             first_position: None,
             planar: None,
             unreached: VecDeque::new(),
@@ -275,6 +281,7 @@ impl Router {
         self.withdraw_fast_path();
         if let Some(position) = old.position {
             self.position = Some(LongPositionVector { address, ..position });
+            self.clock = old.clock;
             self.plan_beacon(now, true);
         }
     }
@@ -305,10 +312,20 @@ impl Router {
             return Err(GeonetDrop::AbsurdPosition);
         }
         self.first_position.get_or_insert(position.timestamp);
+        // Without a fix the last position comes again, and its time stamp goes on getting old.
+        if self.clock.is_none_or(|(last, _)| last != position.timestamp) {
+            self.clock = Some((position.timestamp, now));
+        }
         let first = self.position.replace(LongPositionVector { address: self.address, ..position }).is_none();
         self.plan_beacon(now, first);
         self.tell_fast_path(now);
         Ok(())
+    }
+
+    /// What the time of this station is (TST), as its position vectors tell; `None` before the first one.
+    pub(super) fn clock(&self, now: Time) -> Option<Timestamp> {
+        let (timestamp, at) = self.clock?;
+        Some(timestamp.wrapping_add(now.saturating_since(at)))
     }
 
     /// Where this station is; all algorithms that ask have been given a position before.

@@ -171,7 +171,7 @@ impl Router {
     /// 10.3.6.3, 10.3.10.3
     fn single_hop(&mut self, now: Time, received: &Received<'_>, deliver: bool) -> Result<(), GeonetDrop> {
         let source = *received.source();
-        let learnt = self.table.learn(now, &self.mib, &source, true);
+        let learnt = self.table.learn(now, &self.mib, &source, true, self.clock(now));
         if deliver {
             self.deliver(received);
         }
@@ -205,7 +205,7 @@ impl Router {
         let direct = self.mib.piggyback
             && received.packet.basic.remaining_hop_limit == received.packet.common.maximum_hop_limit
             && received.frame.source == source.address.mid();
-        let learnt = self.table.learn(now, &self.mib, &source, direct)?;
+        let learnt = self.table.learn(now, &self.mib, &source, direct, self.clock(now))?;
         let (octets, beta) = (received.frame.packet.len(), self.mib.packet_data_rate_beta);
         let length = self.mib.duplicate_packet_list_length;
         let entry = self.table.entry_mut(learnt.slot);

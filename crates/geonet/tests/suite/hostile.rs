@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use carnet_base::Rng;
+use carnet_base::{Rng, Time};
+use carnet_geonet::location_table::mid_key;
 use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Recovery};
 use carnet_geonet::{BROADCAST, GeonetDrop, Mib, Output, ReceivedFrame, Transport};
 use carnet_wire::geonet::{GnAddress, StationType, Timestamp};
@@ -239,4 +240,51 @@ fn nothing_is_learnt_from_a_discarded_header() {
     }
     assert!(iut.router.location_table().is_empty());
     assert_eq!(iut.router.counters().delivered, 0);
+}
+
+/// Beacons in B's name, each so many milliseconds ahead of the router's clock, at so many metres; the place that the router
+/// knows of B after each.
+fn places_after(iut: &mut Iut, beacons: &[(i64, f64)]) -> Vec<f64> {
+    let mut places = Vec::new();
+    for &(ahead, east) in beacons {
+        let clock = i64::from(iut.pv().timestamp.0)
+            + iut.now.saturating_since(Time::from_secs(1000)).as_millis() as i64;
+        let mut station = Station::b().moved(place(east, 0.0));
+        station.pv.timestamp = Timestamp((clock + ahead) as u32);
+        let _ = iut.hear(&station, &station.beacon());
+        let table = iut.router.location_table();
+        let slot = table.find(iut.now, mid_key(station.pv.address)).expect("B is known");
+        let known = table.entry(slot).position();
+        let all = beacons.iter().map(|beacon| beacon.1);
+        places.extend(all.filter(|east| place(*east, 0.0) == known).take(1));
+        iut.wait_ms(1000);
+    }
+    places
+}
+
+const DAYS: i64 = 24 * 3600 * 1000;
+
+#[test]
+fn router_with_forged_time_stamp_of_future_takes_next_true_position() {
+    // A forgery after a true beacon changes nothing; one before it counts until the true one.
+    let mut iut = Iut::quiet(Mib::default());
+    let told =
+        places_after(&mut iut, &[(0, 10.0), (21 * DAYS, 999.0), (0, 20.0), (7_000, 999.0), (-500, 30.0)]);
+    assert_eq!(told, [10.0, 10.0, 20.0, 20.0, 30.0]);
+    assert_eq!(iut.router.counters().from_the_future, 2);
+    let mut iut = Iut::quiet(Mib::default());
+    let told = places_after(&mut iut, &[(21 * DAYS, 999.0), (-500, 20.0), (500, 30.0)]);
+    assert_eq!(told, [999.0, 20.0, 30.0]);
+    // What every true clock may be ahead is believed.
+    let told = places_after(&mut iut, &[(5_500, 40.0), (5_900, 50.0)]);
+    assert_eq!(told, [40.0, 50.0]);
+}
+
+#[test]
+fn router_with_slow_clock_still_follows_its_neighbours() {
+    let mut iut = Iut::quiet(Mib::default());
+    // Its clock is an hour slow.
+    let hour = 3_600_000;
+    let told = places_after(&mut iut, &[(hour, 10.0), (hour, 20.0), (hour - 5_000, 999.0), (hour, 30.0)]);
+    assert_eq!(told, [10.0, 20.0, 20.0, 30.0], "newer ones count, older ones do not");
 }
