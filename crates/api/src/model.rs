@@ -88,6 +88,10 @@ pub struct Status {
     pub home_agent: Option<HomeAgentStatus>,
     /// The GeoNetworking router, where the station is one.
     pub geonet: Option<GeonetStatus>,
+    /// What on this machine is not as the station needs it, and what the station does about it: a setting that another program
+    /// changes again and again, an entry that the kernel refuses. Empty where nothing stands in the way.
+    #[serde(default)]
+    pub obstacles: Vec<String>,
     /// What holds the process; `null` with `station.sandbox = "off"`.
     #[serde(default)]
     pub sandbox: Option<Sandbox>,
@@ -254,6 +258,10 @@ pub struct Uplink {
     pub volume_period: String,
     /// True for an uplink that carries the traffic now.
     pub active: bool,
+    /// The first of the station's `obstacles` (`GET /v1/status`), which concerns every uplink; `null` where nothing on this
+    /// machine stands in the way.
+    #[serde(default)]
+    pub obstacle: Option<String>,
 }
 
 /// A tunnel.

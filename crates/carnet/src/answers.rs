@@ -25,6 +25,7 @@ pub fn status(
     path: Option<Path>,
     station: &Station,
     geonet: Option<model::GeonetStatus>,
+    obstacles: Vec<String>,
     sandbox: Option<&Held>,
     uptime: Duration,
     time: Time,
@@ -86,6 +87,7 @@ pub fn status(
             bindings: now.home_agent_bindings.unwrap_or_default() as u64,
         }),
         geonet,
+        obstacles,
         sandbox: sandbox.map(|held| model::Sandbox {
             capabilities: held.capabilities.iter().map(|name| (*name).to_owned()).collect(),
             landlock: held.landlock,
@@ -171,7 +173,7 @@ pub fn drain(station: &Station) -> Option<model::Drain> {
 }
 
 /// `GET /v1/uplinks`
-pub fn uplinks(station: &Station, now: Time) -> Vec<model::Uplink> {
+pub fn uplinks(station: &Station, obstacles: &[String], now: Time) -> Vec<model::Uplink> {
     station
         .uplink_status(now)
         .into_iter()
@@ -190,6 +192,7 @@ pub fn uplinks(station: &Station, now: Time) -> Vec<model::Uplink> {
             volume: uplink.volume,
             volume_period: uplink.volume_period.name().into(),
             active: uplink.active,
+            obstacle: obstacles.first().cloned(),
         })
         .collect()
 }

@@ -58,6 +58,8 @@ const RECOVERY: Duration = Duration::from_millis(100);
 /// send them. The counters count them all.
 const REFUSALS: u32 = 10;
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
+/// Between two looks at the settings of this machine because something failed.
+const DOUBT_INTERVAL: Duration = Duration::from_secs(1);
 const REQUESTS: usize = 64;
 const EVENTS: usize = 1024;
 
@@ -443,6 +445,8 @@ struct Runner {
     /// Outputs of frames that are being received; empty otherwise.
     outputs: Vec<Output>,
     refusals: RateLimiter,
+    /// How often the settings of this machine are looked at because something failed.
+    doubts: RateLimiter,
 }
 
 impl Runner {
@@ -503,6 +507,7 @@ impl Runner {
             buffer: PacketBuffer::new(),
             outputs: Vec::new(),
             refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
+            doubts: RateLimiter::new(1, DOUBT_INTERVAL),
         };
         // How often the home agent has begun without bindings. Of nodes that it serves no more only what holds off replays stays,
         // and nothing of those of whom there is nothing. Where there is no home agent, all of it waits for the next one.
@@ -611,7 +616,15 @@ impl Runner {
         }
     }
 
+    /// What on this machine is not as the station needs it.
+    fn obstacles(&self) -> Vec<String> {
+        self.platform.as_ref().map(Platform::obstacles).unwrap_or_default()
+    }
+
     fn kernel_event(&mut self, event: PlatformEvent) {
+        if let PlatformEvent::Notice(message) = event {
+            return self.report(&Event::Warning { message });
+        }
         if let PlatformEvent::InterfaceGone { name } = &event
             && let Some(message) = settings::without_interface(&self.config, name)
         {
@@ -623,6 +636,7 @@ impl Runner {
             PlatformEvent::TunnelUsed { local, remote } => Input::TunnelUsed { local, remote },
             PlatformEvent::Destinations(destinations) => Input::Destinations(destinations),
             PlatformEvent::Icmpv6(message) => Input::Icmpv6(message),
+            PlatformEvent::Notice(_) => return,
         });
     }
 
@@ -805,7 +819,29 @@ impl Runner {
         }
     }
 
+    /// Where something fails that worked, a setting of this machine may be the reason, and the kernel does not tell of all: looks
+    /// at them again, and does not leave the home agent with the blame for what is known.
+    fn doubt_machine(&mut self, event: &Event) -> Option<Event> {
+        let is_failure = match event {
+            Event::Warning { .. } | Event::Deregistered { .. } | Event::BindingRemoved { .. } => true,
+            Event::Handover { to, .. } => to.is_none(),
+            _ => false,
+        };
+        let platform = self.platform.as_mut().filter(|_| is_failure)?;
+        if self.doubts.allow(clock::now()) {
+            platform.doubt_settings();
+        }
+        let (Event::Warning { message }, Some(obstacle)) = (event, platform.obstacles().into_iter().next())
+        else {
+            return None;
+        };
+        let is_new = !message.contains(&obstacle);
+        is_new.then(|| Event::Warning { message: format!("{message} (on this machine: {obstacle})") })
+    }
+
     fn report(&mut self, event: &Event) {
+        let explained = self.doubt_machine(event);
+        let event = explained.as_ref().unwrap_or(event);
         let quiet = match event {
             Event::BindingRefused { .. } => !self.refusals.allow(clock::now()),
             Event::Registered { refresh, .. } => *refresh,

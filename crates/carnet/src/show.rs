@@ -105,6 +105,9 @@ pub fn status(answer: Value) -> serde_json::Result<String> {
     for (name, value) in status.geonet.iter().flat_map(geonet::status) {
         line(name, value);
     }
+    for obstacle in status.obstacles {
+        line("in the way", obstacle);
+    }
     if let Some(sandbox) = &status.sandbox {
         let layers = [
             sandbox.landlock.map(|abi| format!("landlock {abi}")),
@@ -199,7 +202,11 @@ fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
         "capacity",
         "volume",
     ];
-    lay_out("no uplinks", &columns, rows.collect(), width)
+    let mut out = lay_out("no uplinks", &columns, rows.collect(), width);
+    if let Some(obstacle) = uplinks.iter().find_map(|uplink| uplink.obstacle.as_ref()) {
+        let _ = writeln!(out, "\non this machine: {obstacle}");
+    }
+    out
 }
 
 fn routes(routes: &[Route], width: Option<usize>) -> String {

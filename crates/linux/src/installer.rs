@@ -13,7 +13,12 @@
 //! **The local rule.** The kernel asks its `local` table first, by a rule of priority 0, and no rule can
 //! come before that. To capture packets to a care-of address, the rule is moved down to
 //! [`priority::LOCAL`]: the new one is added before the old one is deleted, and the other way round at the
-//! end, so that the machine never loses its own addresses.
+//! end, so that the machine never loses its own addresses. Another program that puts it back to priority 0 hides the
+//! captured packets from carnet.
+//!
+//! **Other programs.** The kernel tells when a setting is changed or the local rule is back at priority 0. Both are put right,
+//! after pauses that grow if that happens again and again ([`crate::contest`]), and [`Installer::obstacles`] names what is not
+//! as the station needs it.
 //!
 //! A captured packet is routed into the tunnel device and not delivered to the machine. In a firewall it
 //! therefore passes the FORWARD hook, from the uplink to the tunnel device, and never INPUT: where forwarding
@@ -37,6 +42,7 @@ use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 use crate::ROUTE_PROTOCOL;
+use crate::contest::{Contest, Second};
 use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
 use crate::fast_path::{self, FastPath, FastPathConfig, Path};
@@ -105,6 +111,19 @@ enum LocalRule {
 
 /// How often it is tried at the end to take out what does not go at once.
 const FAREWELLS: usize = 4;
+/// Obstacles that are named at most.
+const OBSTACLES: usize = 16;
+/// What an operator reads where another program has put the local rule back.
+const EARLY_LOCAL_RULE: &str = "the rule for the `local` table is back at priority 0, so that packets for carnet's tunnels do not reach it";
+
+/// What another program can take from the station.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Contested {
+    /// A setting.
+    Setting(Keyed),
+    /// The place of the local rule.
+    LocalRule,
+}
 
 /// What is wanted, what is there, and the means to make them equal.
 #[derive(Debug)]
@@ -137,6 +156,10 @@ pub(crate) struct Installer {
     broad: bool,
     /// Entries put back.
     pub(crate) restored: u64,
+    /// What another program has changed lately.
+    contests: BTreeMap<Contested, Contest>,
+    /// What an operator should read of that, and has not been told yet.
+    notices: Vec<String>,
 }
 
 impl Installer {
@@ -170,6 +193,8 @@ impl Installer {
             heard: Heard::default(),
             broad: false,
             restored: 0,
+            contests: BTreeMap::new(),
+            notices: Vec::new(),
         };
         installer.clean_addresses_and_settings()?;
         Ok(installer)
@@ -713,17 +738,18 @@ impl Installer {
         links: &BTreeMap<String, LinkInfo>,
         addresses: &[AddressInfo],
     ) -> Result<()> {
+        if dirty.links || dirty.addresses || dirty.settings {
+            self.note_changed_settings(links);
+        }
         if dirty.links || dirty.addresses {
             let keeps_marks = self.requests.keeps_marks();
             let addresses: BTreeMap<(u32, Ipv6Addr), bool> =
                 map_of(addresses.iter().map(|a| ((a.index, a.address.address), a.is_ours())));
-            self.note_lost(|entry, wanted, switches| {
+            self.note_lost(|entry, wanted| {
                 let index = wanted.index;
                 let same = |name: &str| links.get(name).is_some_and(|link| link.index == index);
                 match entry {
-                    Entry::Setting(s) => {
-                        (settings::is_common(&s.interface) || same(&s.interface)) && switches.holds(s)
-                    }
+                    Entry::Setting(s) => settings::is_common(&s.interface) || same(&s.interface),
                     Entry::Socket(Socket { interface: Some(interface), .. }) => same(interface),
                     // Somebody else's in the place of carnet's is not carnet's.
                     Entry::Address(a) => {
@@ -744,7 +770,7 @@ impl Installer {
             let routes = self.requests.routes(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, RouteInfo> =
                 map_of(routes.into_iter().map(|r| ((r.table, r.destination, r.metric), r)));
-            self.note_lost(|entry, wanted, _| match entry {
+            self.note_lost(|entry, wanted| match entry {
                 Entry::Route(route) => routes
                     .get(&(route.table, route.destination, effective_metric(route.metric)))
                     .is_some_and(|found| agrees(route, wanted.index, found)),
@@ -759,10 +785,74 @@ impl Installer {
         Ok(())
     }
 
-    /// Puts every installed entry that is no longer there on the list of those that wait.
-    fn note_lost(&mut self, is_there: impl Fn(&Entry, &Wanted, &Switches) -> bool) {
+    /// Puts every setting that another program has changed on the list of those that wait.
+    fn note_changed_settings(&mut self, links: &BTreeMap<String, LinkInfo>) {
+        let mut changed = Vec::new();
         for (key, wanted) in &mut self.wanted {
-            if wanted.settles(key) && !is_there(&key.0, wanted, &self.switches) {
+            let Entry::Setting(setting) = &*key.0 else { continue };
+            let same = || links.get(&setting.interface).is_some_and(|link| link.index == wanted.index);
+            if wanted.settles(key)
+                && (settings::is_common(&setting.interface) || same())
+                && let Some(found) = self.switches.found_instead(setting)
+            {
+                wanted.installed = None;
+                wanted.lost = true;
+                changed.push((key.clone(), found));
+            }
+        }
+        for (key, found) in changed {
+            self.waiting.insert(key.clone());
+            self.contest(Contested::Setting(key), &found);
+        }
+    }
+
+    /// Another program has changed this.
+    fn contest(&mut self, what: Contested, found: &str) {
+        let notice = self.contests.entry(what).or_default().change(found);
+        self.notices.push(notice);
+    }
+
+    /// Whether the pause before this is put right still runs.
+    fn is_put_off(&self, what: &Contested) -> bool {
+        self.contests.get(what).is_some_and(Contest::waits)
+    }
+
+    /// A second has passed; returns whether something is to be put right now.
+    pub(crate) fn pass_second(&mut self) -> bool {
+        let mut is_due = false;
+        self.contests.retain(|_, contest| match contest.tick() {
+            Second::Nothing => true,
+            Second::Due => {
+                is_due = true;
+                true
+            }
+            Second::Over => false,
+        });
+        is_due
+    }
+
+    /// Whether another program has changed something lately.
+    #[cfg(any(test, feature = "simulated"))]
+    pub(crate) fn is_contested(&self) -> bool {
+        !self.contests.is_empty()
+    }
+
+    /// What an operator should read, once.
+    pub(crate) fn notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// What on this machine is not as the station needs it, in words.
+    pub(crate) fn obstacles(&self) -> Vec<String> {
+        let contests = self.contests.values().filter_map(Contest::obstacle);
+        let refused = self.complaints.iter().filter(|(key, _)| self.waiting.contains(*key));
+        contests.chain(refused.map(|(_, text)| text.clone())).take(OBSTACLES).collect()
+    }
+
+    /// Puts every installed entry that is no longer there on the list of those that wait.
+    fn note_lost(&mut self, is_there: impl Fn(&Entry, &Wanted) -> bool) {
+        for (key, wanted) in &mut self.wanted {
+            if wanted.settles(key) && !is_there(&key.0, wanted) {
                 tracing::debug!(key = ?key.0.key(), "lost");
                 wanted.installed = None;
                 wanted.foreign = false;
@@ -774,7 +864,7 @@ impl Installer {
 
     fn check_rules(&mut self) -> Result<()> {
         let rules = self.requests.rules()?;
-        self.note_lost(|entry, _, _| match entry {
+        self.note_lost(|entry, _| match entry {
             Entry::Rule(rule) => rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == **rule),
             _ => true,
         });
@@ -784,12 +874,25 @@ impl Installer {
                 self.requests.add_rule(&ours, ROUTE_PROTOCOL)?;
                 self.restored += 1;
             }
-            if rules.iter().any(|r| r.plain && r.rule == local_rule(0)) {
-                // Not deleted again: whoever does this may do it for ever.
-                tracing::warn!(
-                    "somebody has put the local rule back to priority 0: packets for carnet's tunnels do not \
-                     reach it (`ip -6 rule del pref 0`)"
-                );
+            if rules.iter().any(|r| r.plain && r.rule == local_rule(0))
+                && !self.is_put_off(&Contested::LocalRule)
+            {
+                self.contest(Contested::LocalRule, EARLY_LOCAL_RULE);
+                self.delete_early_local_rules()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the local rule away from priority 0 where another program has put it back, unless the pause before that still runs.
+    fn delete_early_local_rules(&mut self) -> Result<()> {
+        if self.local_rule != LocalRule::Moved || self.is_put_off(&Contested::LocalRule) {
+            return Ok(());
+        }
+        for info in self.requests.rules()? {
+            if info.plain && info.rule == local_rule(0) {
+                self.requests.delete_rule(&info.rule, info.protocol)?;
+                self.restored += 1;
             }
         }
         Ok(())
@@ -811,7 +914,16 @@ impl Installer {
             (self.unheard, self.troubled) = (true, true);
             tracing::warn!("{error}; it is tried again");
         }
+        if self.contests.contains_key(&Contested::LocalRule)
+            && let Err(error) = self.delete_early_local_rules()
+        {
+            self.troubled = true;
+            tracing::warn!("{error}; it is tried again");
+        }
         let ready = |key: &Keyed| {
+            if self.is_put_off(&Contested::Setting(key.clone())) {
+                return false;
+            }
             let Some((Keyed(entry), _)) = self.wanted.get_key_value(key) else { return false };
             match &**entry {
                 Entry::Setting(s) => settings::is_common(&s.interface) || links.contains_key(&s.interface),
@@ -847,6 +959,8 @@ impl Installer {
             + self.waiting.len()
             + self.complaints.len()
             + self.stale.len()
+            + self.contests.len()
+            + self.notices.len()
             + record.settings.len()
             + record.addresses.len()
     }

@@ -63,13 +63,24 @@ impl Keeper {
         }
         follow(installer, observer);
         events.extend(observer.news());
-        installer.reconcile(dirty, &observer.links, &observer.addresses)?;
+        let result = installer.reconcile(dirty, &observer.links, &observer.addresses);
+        events.extend(installer.notices().into_iter().map(PlatformEvent::Notice));
+        result?;
         self.commit();
         Ok(())
     }
 
-    /// To be called each second: tries again what was refused.
+    /// Looks at the settings anew, and puts back what another program has changed.
+    pub(crate) fn doubt_settings(&mut self) {
+        self.news.dirty.settings = true;
+    }
+
+    /// To be called each second: tries again what was refused, and what another program has changed.
     pub(crate) fn tick(&mut self) {
+        if self.installer.pass_second() {
+            self.installer.retry(&self.observer.links);
+            self.commit();
+        }
         if !self.installer.is_troubled() {
             (self.pause, self.left) = (1, 1);
             return;

@@ -18,6 +18,7 @@ mod alarm;
 mod bpf_call;
 mod carriers;
 pub mod clock;
+mod contest;
 mod counters;
 mod datagrams;
 pub mod disk;

@@ -97,6 +97,8 @@ pub enum PlatformEvent {
     },
     /// Packets went there into the tunnel to the home agent, by the fast path ([`crate::Ports::direct`]).
     Destinations(Vec<Ipv6Addr>),
+    /// Another program on this machine has changed what the station needs: what an operator should read of that.
+    Notice(String),
     /// An ICMPv6 message heard on a watched link: an error (types 1 to 4), Neighbor Discovery (133 to 136) or the answer
     /// to home agent discovery (145).
     Icmpv6(LinkMessage),
@@ -297,6 +299,18 @@ impl Platform {
             })
             .await?;
         }
+    }
+
+    /// Looks with the next [`Self::next_event`] whether another program has changed settings that the station needs. The kernel
+    /// tells of most changes, not of all.
+    pub fn doubt_settings(&mut self) {
+        self.keeper.doubt_settings();
+    }
+
+    /// What on this machine is not as the station needs it, in words: a setting that another program changes, an entry that the
+    /// kernel refuses.
+    pub fn obstacles(&self) -> Vec<String> {
+        self.keeper.installer.obstacles()
     }
 
     /// How often in a row [`Self::next_event`] has failed: not since the last event, of which there may be none for days,

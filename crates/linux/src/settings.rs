@@ -217,13 +217,23 @@ impl Switches {
         Ok(current.as_deref() == Some(value))
     }
 
-    /// Whether a switch is still as it was set, as far as it is known.
-    pub(crate) fn holds(&self, setting: &Setting) -> bool {
-        match self.tree.read(&setting.interface, &setting.name) {
-            Ok(Some(_)) if setting.name == RP_FILTER => !self.is_strict(&setting.interface),
-            Ok(Some(current)) => current == setting.value.trim() || is_others_business(setting, &current),
-            _ => true,
+    /// What another program has set a switch to since it was set, in words; `None` where it is as it was set, as far as that is
+    /// known.
+    pub(crate) fn found_instead(&self, setting: &Setting) -> Option<String> {
+        let Setting { interface, name, value } = setting;
+        let current = self.tree.read(interface, name).ok()??;
+        let needed = value.trim();
+        if name == RP_FILTER {
+            let at = [interface.as_str(), "all"]
+                .into_iter()
+                .find(|at| self.is(at, name, STRICT).unwrap_or_default())?;
+            let is_strict = self.is_strict(interface);
+            return is_strict.then(|| format!("{} is {STRICT}, {needed} is needed", described(at, name)));
         }
+        if current == needed || is_others_business(setting, &current) {
+            return None;
+        }
+        Some(format!("{} is {current}, {needed} is needed", described(interface, name)))
     }
 
     /// Whether this will make a router of a machine that is none.
@@ -276,6 +286,11 @@ impl Switches {
         match known {
             Some(at) => {
                 let changed = &mut undo.record.settings[at];
+                // An operator has set it since, and is to find it so at the end. A value of one interface tells nothing: `all`
+                // carries over.
+                if interface == "all" && !right && !returns && current != changed.ours {
+                    changed.original = current;
+                }
                 changed.ours = value.trim().to_owned();
                 if let Some(others) = others {
                     changed.others = others;

@@ -205,7 +205,12 @@ fn disturb(world: &mut World) {
         21 => {
             // What is as carnet has it, nobody can tell; nor whose a switch is while those of all are being put back.
             let node = &world.nodes[index];
-            if rng.chance(0.5) && node.process.is_some() {
+            let is_running = node.process.is_some();
+            if is_running && rng.chance(0.2) {
+                node.kernel.restore_local_rule();
+            } else if is_running && rng.chance(0.3) {
+                node.kernel.set_switch("all", "forwarding", "0");
+            } else if is_running && rng.chance(0.5) {
                 node.kernel.set_switch("o0", "forwarding", "0");
             } else {
                 node.kernel.set_switch("o0", "accept_ra", ["0", "1", "1"][network as usize]);

@@ -324,6 +324,9 @@ impl Node {
                         if self.burns(now) {
                             return;
                         }
+                        if matches!(event, PlatformEvent::Notice(_)) {
+                            continue;
+                        }
                         self.input(
                             now,
                             match event {

@@ -53,6 +53,7 @@ fn status() -> Status {
         mobile_router: None,
         home_agent: None,
         geonet: None,
+        obstacles: Vec::new(),
         sandbox: None,
     }
 }
@@ -114,7 +115,7 @@ async fn questions_are_answered_as_json() {
     assert_eq!(
         bench.client.get("/v1/status").await.expect("status"),
         json!({"name": "bus-42", "version": "0.1.0", "uptime_s": 1.5, "roles": ["home_agent"],
-               "dataplane": "tun", "mobile_router": null, "home_agent": null, "geonet": null, "sandbox": null})
+               "dataplane": "tun", "obstacles": [], "mobile_router": null, "home_agent": null, "geonet": null, "sandbox": null})
     );
     assert_eq!(
         bench.client.get("/v1/bindings").await.expect("bindings"),

@@ -27,6 +27,7 @@ impl Runner {
                     self.platform.as_ref().map(Platform::path),
                     &self.station,
                     geonet,
+                    self.obstacles(),
                     self.sandbox.as_ref(),
                     uptime,
                     now,
@@ -36,7 +37,7 @@ impl Runner {
                 let _ = reply.send(answers::bindings(&self.station, now));
             }
             Request::Uplinks(reply) => {
-                let _ = reply.send(answers::uplinks(&self.station, now));
+                let _ = reply.send(answers::uplinks(&self.station, &self.obstacles(), now));
             }
             Request::Tunnels(reply) => {
                 let _ = reply.send(answers::tunnels(self.platform.as_ref(), &self.station));

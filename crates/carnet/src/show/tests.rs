@@ -126,6 +126,25 @@ w3      down: no carrier          10
 }
 
 #[test]
+fn uplinks_show_what_on_this_machine_is_in_their_way_once() {
+    let uplink = |interface: &str| {
+        json!({"interface": interface, "state": "silent", "retry_s": null, "care_of_address": null, "bid": null,
+               "priority": 10, "signal_dbm": null, "rtt_ms": null, "loss": null, "active": false,
+               "obstacle": "x is 0, 1 is needed"})
+    };
+    assert_eq!(
+        show(Table::Uplinks, json!([uplink("w0"), uplink("w1")]), None),
+        "\
+UPLINK  STATE      PRIORITY
+w0      no answer  10
+w1      no answer  10
+
+on this machine: x is 0, 1 is needed
+"
+    );
+}
+
+#[test]
 fn policies() {
     let policy = |name: &str, wanted: Value, takes: Value, home_agent: &str| {
         json!({"name": name, "action": "failover", "selectors": 1, "uplinks": ["w1", "w0"], "wanted_uplink": wanted,
@@ -227,6 +246,7 @@ fn status_of_a_station() {
         "home_agent": {"address": "2001:db8:2::1", "bindings": 3},
         "sandbox": {"capabilities": ["CAP_NET_ADMIN", "CAP_NET_RAW"], "landlock": null, "seccomp": true,
                     "lacking": ["no Landlock here"]},
+        "obstacles": ["x is 0, 1 is needed; this station puts it right in 2 s"],
     });
     assert_eq!(
         status(answer).expect("a status"),
@@ -246,6 +266,7 @@ mobile router     at home
   asked for       wwan0 for policy voice
 home agent        2001:db8:2::1
   bindings        3
+in the way        x is 0, 1 is needed; this station puts it right in 2 s
 sandbox           seccomp
   capabilities    CAP_NET_ADMIN CAP_NET_RAW
   lacking         no Landlock here

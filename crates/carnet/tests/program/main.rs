@@ -41,6 +41,7 @@ mod refresh;
 mod reload;
 mod replay;
 mod sandbox;
+mod settings;
 mod signals;
 mod size;
 mod start;

@@ -23,9 +23,13 @@ use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 use crate::readable::watch;
 
-/// Multicast groups: links, neighbours, IPv4 addresses, IPv4 routes, IPv6 addresses, IPv6 routes, IPv6 rules
-/// (`enum rtnetlink_groups`).
-const GROUPS: [u32; 7] = [1, 3, 5, 7, 9, 11, 19];
+/// Multicast groups: links, neighbours, IPv4 addresses, IPv4 routes, IPv6 addresses, IPv6 routes, IPv6 rules, IPv4 and IPv6
+/// settings of interfaces (`enum rtnetlink_groups`).
+const GROUPS: [u32; 9] = [1, 3, 5, 7, 9, 11, 19, 24, 25];
+
+/// `RTM_NEWNETCONF` and `RTM_DELNETCONF`: a setting of an interface, or of all, is another one (`forwarding` and `rp_filter`
+/// among them), or has gone with its interface.
+const NETCONF: [u16; 2] = [80, 81];
 
 /// What must be asked for again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,12 +44,20 @@ pub(crate) struct Dirty {
     pub(crate) own_routes: bool,
     /// carnet's own rules.
     pub(crate) own_rules: bool,
+    /// Settings of interfaces.
+    pub(crate) settings: bool,
 }
 
 impl Dirty {
     /// Everything.
-    pub(crate) const ALL: Dirty =
-        Dirty { links: true, addresses: true, routers: true, own_routes: true, own_rules: true };
+    pub(crate) const ALL: Dirty = Dirty {
+        links: true,
+        addresses: true,
+        routers: true,
+        own_routes: true,
+        own_rules: true,
+        settings: true,
+    };
 
     /// Whether there is anything to ask for.
     pub(crate) fn any(self) -> bool {
@@ -91,6 +103,11 @@ impl News {
         let (mut rest, mut missed) = (octets, false);
         while let Some((this, next)) = split(rest) {
             rest = next;
+            // What it is now is read where it is: the message is not looked into.
+            if kind(this).is_some_and(|kind| NETCONF.contains(&kind)) {
+                (self.dirty.settings, self.routes) = (true, true);
+                continue;
+            }
             match NetlinkMessage::<Message>::deserialize(this).map(|m| m.payload) {
                 Ok(NetlinkPayload::InnerMessage(Message(Some(event)))) => {
                     note(&mut self.dirty, &event);
@@ -168,6 +185,11 @@ impl Monitor {
         }
         Ok(())
     }
+}
+
+/// The type of a message (`nlmsg_type`).
+fn kind(message: &[u8]) -> Option<u16> {
+    message.get(4..6)?.first_chunk().map(|octets| u16::from_ne_bytes(*octets))
 }
 
 fn is_neighbour(event: &RouteNetlinkMessage) -> bool {

@@ -11,8 +11,8 @@ use std::rc::Rc;
 use carnet_station::forwarding::desired::Rule;
 use ipnet::Ipv6Net;
 use netlink_packet_core::{
-    DoneMessage, ErrorMessage, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL, NetlinkBuffer, NetlinkHeader,
-    NetlinkMessage, NetlinkPayload,
+    DoneMessage, Emitable, ErrorMessage, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL, NetlinkBuffer,
+    NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressProtocol};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
@@ -30,6 +30,8 @@ use crate::settings::Tree;
 const REFUSALS: [i32; 5] = [libc::ENOBUFS, libc::ENOMEM, libc::EINVAL, libc::EBUSY, libc::EAGAIN];
 /// carnet's port, and everybody else's.
 const PORT: u32 = 77;
+/// Octets of `struct nlmsghdr`.
+const NETLINK_HEADER: u32 = 16;
 const OTHERS: u32 = 5;
 
 /// The socket of one process.
@@ -147,9 +149,19 @@ pub(super) fn event(news: News, by: Maker) -> Vec<u8> {
         News::Route(route, false) => DelRoute(route_message(&route)),
         News::Rule(rule, true) => NewRule(rule_message(&rule)),
         News::Rule(rule, false) => DelRule(rule_message(&rule)),
+        News::Setting => return setting_message(),
     };
     let port = if by == Maker::Station { PORT } else { OTHERS };
     emit(NetlinkPayload::InnerMessage(message), 0, 0, port)
+}
+
+/// `RTM_NEWNETCONF`, without the attributes that nobody looks at.
+fn setting_message() -> Vec<u8> {
+    let mut header = NetlinkHeader::default();
+    (header.message_type, header.length) = (80, NETLINK_HEADER);
+    let mut octets = vec![0; NETLINK_HEADER as usize];
+    header.emit(&mut octets);
+    octets
 }
 
 /// An operator has just made what is asked for.

@@ -90,6 +90,8 @@ pub(super) enum News {
     Address(OwnAddress, bool),
     Route(KnownRoute, bool),
     Rule(KnownRule, bool),
+    /// A setting is another one; the kernel tells of some.
+    Setting,
 }
 
 /// Where a packet goes.
@@ -402,6 +404,9 @@ impl State {
             let before = std::mem::replace(is, value.to_owned());
             if by == Maker::Other {
                 *without = value.to_owned();
+            }
+            if name != "accept_ra" && before != value {
+                self.tell(News::Setting, Maker::Other);
             }
             let accepts = self.switch(&interface, "accept_ra").unwrap_or_default();
             if name == "forwarding" && before == "0" && value != "0" && accepts != "2" {

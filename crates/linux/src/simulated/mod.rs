@@ -31,7 +31,7 @@ use crate::undo::{Place, UndoFile};
 use channel::{SimulatedChannel, SimulatedTree};
 pub use disk::SimulatedDisk;
 pub use kernel::Way;
-use kernel::{Action, KnownRoute, Maker, OwnAddress, State};
+use kernel::{Action, KnownRoute, KnownRule, Maker, OwnAddress, State, local_rule};
 
 /// A kernel; clones are the same one.
 #[derive(Debug, Clone)]
@@ -111,6 +111,12 @@ impl Kernel {
         if state.switch(interface, name).as_deref() != Some(value) {
             let _ = state.set_switch(interface, name, value, Maker::Other);
         }
+    }
+
+    /// Another program adds the rule for the `local` table at priority 0 again.
+    pub fn restore_local_rule(&self) {
+        let rule = KnownRule { rule: local_rule(0), protocol: 3, maker: Maker::Other };
+        let _ = self.0.borrow_mut().add_rule(rule);
     }
 
     /// Interfaces that do not forward as they did before, while `all` does, may stay so.
@@ -296,7 +302,12 @@ impl Machine {
 
     /// Whether there is something to try again.
     pub fn is_troubled(&self) -> bool {
-        self.keeper.installer.is_troubled()
+        self.keeper.installer.is_troubled() || self.keeper.installer.is_contested()
+    }
+
+    /// As [`Platform::obstacles`](crate::Platform::obstacles).
+    pub fn obstacles(&self) -> Vec<String> {
+        self.keeper.installer.obstacles()
     }
 
     /// A second has passed.

@@ -133,6 +133,124 @@ fn a_kernel_that_goes_on_refusing_is_asked_every_half_minute() {
     assert_eq!(kernel.leftovers(), Vec::<String>::new(), "the route is not ours");
 }
 
+fn notices(machine: &mut Machine) -> Vec<String> {
+    let events = machine.poll().expect("looks").into_iter();
+    events
+        .filter_map(|event| if let PlatformEvent::Notice(text) = event { Some(text) } else { None })
+        .collect()
+}
+
+/// No interface, address or route changes: the kernel's word about the setting is all that there is.
+#[test]
+fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
+    let (kernel, _, mut machine) = machine(8);
+    for entry in entries() {
+        machine.apply(&Change::Set(entry)).expect("there");
+    }
+    assert_eq!(notices(&mut machine), Vec::<String>::new(), "its own changes are not others'");
+    kernel.set_switch("all", "forwarding", "0");
+    let said = notices(&mut machine);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("net.ipv6.conf.all.forwarding is 0, 1 is needed"), "{said:?}");
+    assert_eq!(machine.differences(), Vec::<String>::new());
+    assert_eq!(machine.obstacles(), Vec::<String>::new());
+    // An uplink that forwards hears no routers.
+    kernel.set_switch("w0", "forwarding", "1");
+    assert!(notices(&mut machine)[0].contains("net.ipv6.conf.w0.forwarding is 1, 0 is needed"));
+    assert_eq!(machine.differences(), Vec::<String>::new());
+    machine.close().expect("closes");
+    // What it was before carnet. Under carnet's `all` nobody can tell an operator's 1 from what carries over.
+    assert_eq!(kernel.leftovers(), ["w0.forwarding is 0, was 1"]);
+}
+
+/// A hardening file turns off what was on before carnet came: at the end it is off.
+#[test]
+fn setting_that_an_operator_changed_meanwhile_ends_as_the_operator_wants_it() {
+    let (kernel, _, mut machine) = machine(12);
+    kernel.set_switch("all", "forwarding", "1");
+    machine.apply(&Change::Set(entries()[1].clone())).expect("there");
+    kernel.set_switch("all", "forwarding", "0");
+    machine.poll().expect("looks");
+    assert_eq!(machine.differences(), Vec::<String>::new());
+    machine.close().expect("closes");
+    assert_eq!(kernel.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn strict_reverse_path_filter_of_all_is_made_loose_on_the_uplink() {
+    let (kernel, _, mut machine) = machine(9);
+    let setting = Setting { interface: "w0".into(), name: "rp_filter".into(), value: "2".into() };
+    machine.apply(&Change::Set(Arc::new(Entry::Setting(Box::new(setting))))).expect("there");
+    assert_eq!(notices(&mut machine), Vec::<String>::new());
+    kernel.set_switch("all", "rp_filter", "1");
+    let said = notices(&mut machine);
+    assert!(said[0].contains("net.ipv4.conf.all.rp_filter is 1, 2 is needed"), "{said:?}");
+    assert_eq!(kernel.0.borrow().switch("w0", "rp_filter").as_deref(), Some("2"));
+    assert_eq!(kernel.0.borrow().switch("all", "rp_filter").as_deref(), Some("1"), "that is the operator's");
+    machine.close().expect("closes");
+    assert_eq!(kernel.leftovers(), Vec::<String>::new());
+}
+
+/// Whoever changes a setting again and again is not fought at every event, and never given in to.
+#[test]
+fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() {
+    let (kernel, _, mut machine) = machine(10);
+    for entry in entries() {
+        machine.apply(&Change::Set(entry)).expect("there");
+    }
+    let forwards = |kernel: &Kernel| kernel.0.borrow().switch("all", "forwarding").as_deref() == Some("1");
+    let mut pauses = Vec::new();
+    for _ in 0..11 {
+        kernel.set_switch("all", "forwarding", "0");
+        machine.poll().expect("looks");
+        let mut seconds = 0;
+        while !forwards(&kernel) {
+            let obstacles = machine.obstacles();
+            assert!(obstacles[0].contains("net.ipv6.conf.all.forwarding is 0, 1 is needed"), "{obstacles:?}");
+            // Events meanwhile do not shorten the pause.
+            kernel.set_link("i0", true, seconds % 2 == 0);
+            machine.poll().expect("looks");
+            machine.tick();
+            seconds += 1;
+            assert!(seconds < 100, "it is given up");
+        }
+        pauses.push(seconds);
+        assert_eq!(machine.differences(), Vec::<String>::new());
+    }
+    assert_eq!(pauses, [0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 64]);
+    assert!(machine.obstacles()[0].contains("again and again, 11 times so far"), "{:?}", machine.obstacles());
+    (0..121).for_each(|_| machine.tick());
+    assert_eq!(machine.obstacles(), Vec::<String>::new(), "nothing stands in the way any more");
+    machine.close().expect("closes");
+    assert_eq!(kernel.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn local_rule_that_another_program_puts_back_to_priority_0_is_taken_away_again() {
+    let (kernel, _, mut machine) = machine(11);
+    for entry in entries() {
+        machine.apply(&Change::Set(entry)).expect("there");
+    }
+    machine.poll().expect("looks");
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        kernel.restore_local_rule();
+        machine.poll().expect("looks");
+        let mut seconds = 0;
+        while !machine.differences().is_empty() {
+            assert!(machine.obstacles()[0].contains("back at priority 0"), "{:?}", machine.obstacles());
+            machine.tick();
+            machine.poll().expect("looks");
+            seconds += 1;
+            assert!(seconds < 100, "it is given up");
+        }
+        pauses.push(seconds);
+    }
+    assert_eq!(pauses, [0, 0, 0, 1, 2, 4]);
+    machine.close().expect("closes");
+    assert_eq!(kernel.leftovers(), Vec::<String>::new());
+}
+
 /// Requests fail before, after and instead of being carried out; entries come and go all the while.
 #[test]
 fn what_is_in_doubt_is_neither_missing_nor_left_behind() {

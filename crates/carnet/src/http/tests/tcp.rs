@@ -174,6 +174,7 @@ fn promtool_finds_no_fault_with_metrics_and_alerts() {
         volume_used: Some(7),
         volume: None,
         volume_period: "month".into(),
+        obstacle: None,
         active: true,
     };
     let names = include_str!("../../../../../docs/counters.md").lines().filter_map(|line| {

@@ -1,0 +1,131 @@
+//! Settings, and the place of the local rule, that another program on this machine changes although the station needs them
+//! otherwise.
+//!
+//! The installer puts each of them right at once the first [`AT_ONCE`] times: a hardening file that is applied once, a manager
+//! that restarts. A program that changes it again and again gets pauses that grow to [`LONGEST_PAUSE`] seconds, so that the two
+//! do not keep the machine busy. The installer never gives up, because the vehicle's network depends on it; an operator who
+//! wants it otherwise stops the station.
+
+/// Changes that are put right at once.
+const AT_ONCE: u32 = 3;
+/// Seconds between a change and its correction, at most.
+const LONGEST_PAUSE: u32 = 64;
+/// Seconds without another change after which the earlier ones no longer count.
+const CALM: u32 = 120;
+
+/// What has become of one setting.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Contest {
+    /// Changes by another program, the last [`CALM`] seconds or less apart.
+    changes: u32,
+    /// Seconds until the installer puts it right; 0 when it may do so now, or has done so.
+    wait: u32,
+    /// Seconds since the last correction.
+    calm: u32,
+    /// What the other program has made of it, in words.
+    found: String,
+}
+
+/// What a second has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Second {
+    /// Nothing.
+    Nothing,
+    /// The pause is over: it is to be put right now.
+    Due,
+    /// Nobody has changed it for so long that the contest is over.
+    Over,
+}
+
+impl Contest {
+    /// Notes another change, `found` in words, and starts the pause before its correction. Returns what an operator should
+    /// read.
+    pub(crate) fn change(&mut self, found: &str) -> String {
+        self.changes = self.changes.saturating_add(1);
+        self.wait = match self.changes.checked_sub(AT_ONCE + 1) {
+            None => 0,
+            Some(earlier) => (1_u32 << earlier.min(16)).min(LONGEST_PAUSE),
+        };
+        (self.calm, self.found) = (0, found.to_owned());
+        match self.wait {
+            0 => format!(
+                "another program changed a setting that this station needs: {found}; it is put right now"
+            ),
+            wait => format!(
+                "another program changed a setting that this station needs, {} times so far: {found}; it is put right in \
+                 {wait} s",
+                self.changes
+            ),
+        }
+    }
+
+    /// Whether the pause before the correction still runs.
+    pub(crate) fn waits(&self) -> bool {
+        self.wait > 0
+    }
+
+    /// A second has passed.
+    pub(crate) fn tick(&mut self) -> Second {
+        if self.wait > 0 {
+            self.wait -= 1;
+            return if self.wait == 0 { Second::Due } else { Second::Nothing };
+        }
+        self.calm += 1;
+        if self.calm >= CALM { Second::Over } else { Second::Nothing }
+    }
+
+    /// What stands in the station's way now, in words.
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        match (self.wait, self.changes) {
+            (0, 0..=AT_ONCE) => None,
+            (0, changes) => Some(format!(
+                "another program changes a setting that this station needs again and again, {changes} times so far: {}; it \
+                 is right now",
+                self.found
+            )),
+            (wait, _) => Some(format!("{}; this station puts it right in {wait} s", self.found)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lets time pass until the correction, and says how long it took.
+    fn seconds_until_due(contest: &mut Contest) -> u32 {
+        let mut seconds = 0;
+        while contest.waits() {
+            contest.tick();
+            seconds += 1;
+        }
+        seconds
+    }
+
+    #[test]
+    fn pauses_begin_after_three_changes_and_double_up_to_a_minute() {
+        let mut contest = Contest::default();
+        let pauses: Vec<u32> = (0..12)
+            .map(|_| {
+                contest.change("x is 0");
+                seconds_until_due(&mut contest)
+            })
+            .collect();
+        assert_eq!(pauses, [0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 64, 64]);
+    }
+
+    #[test]
+    fn contest_is_over_after_two_minutes_without_a_change() {
+        let mut contest = Contest::default();
+        (0..5).for_each(|_| drop(contest.change("x is 0")));
+        assert_eq!(contest.obstacle().as_deref(), Some("x is 0; this station puts it right in 2 s"));
+        assert_eq!([contest.tick(), contest.tick()], [Second::Nothing, Second::Due]);
+        assert!(contest.obstacle().is_some_and(|text| text.contains("5 times so far: x is 0")));
+        let calm: Vec<Second> = (0..CALM).map(|_| contest.tick()).collect();
+        assert_eq!(
+            calm.iter().filter(|second| **second != Second::Nothing).collect::<Vec<_>>(),
+            [&Second::Over]
+        );
+        assert_eq!(calm.last(), Some(&Second::Over));
+    }
+}
