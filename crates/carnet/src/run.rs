@@ -676,7 +676,8 @@ impl Runner {
     }
 
     /// The same as [`Self::carry_out`] for one of several packets. The fast path may [catch up](Self::catch_up) with them all at
-    /// once, where what tells of a change waits for the disk, and so for the end of the burst.
+    /// once, where what tells of a change waits for the disk, and so for the end of the burst. A packet that waits for nothing
+    /// leaves when the fast path has the changes before it.
     fn carry_out_in_burst(&mut self) {
         let (mut told, mut burst) = (Vec::new(), Burst::default());
         while let Some(output) = self.station.poll_output() {
@@ -688,10 +689,16 @@ impl Runner {
                     self.flush();
                     self.carry(output);
                 }
+                Next::CarryInForce(output) => {
+                    self.behind = true;
+                    self.catch_up();
+                    self.flush();
+                    self.carry(output);
+                }
             }
         }
         self.state.commit(burst.changes);
-        self.behind = true;
+        self.behind |= burst.behind;
         if !burst.holds {
             self.catch_up();
         }

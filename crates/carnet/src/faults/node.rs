@@ -240,6 +240,10 @@ impl Node {
                 Next::Keep(kept) => burst.holds |= self.keep(now, kept),
                 Next::Hold(packet) => self.process.as_mut().expect("runs").queue.hold(now, packet),
                 Next::Carry(output) => self.carry(now, output),
+                Next::CarryInForce(output) => {
+                    self.process.as_mut().expect("runs").machine.commit();
+                    self.carry(now, output);
+                }
             }
             if self.burns(now) {
                 return;

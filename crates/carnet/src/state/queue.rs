@@ -29,6 +29,9 @@ pub enum Next {
     Hold(Output),
     /// It is carried out now.
     Carry(Output),
+    /// A packet that leaves when the fast path has the changes of the data path before it, of which it may tell: a Binding
+    /// Acknowledgement acknowledges what is in force (RFC 6275 9.5.4, 10.3.1).
+    CarryInForce(Output),
 }
 
 /// The outputs that follow from one input: those that tell of what is kept are told from the others.
@@ -38,18 +41,27 @@ pub struct Burst {
     pub holds: bool,
     /// The data path changes: a registration that changes nothing has time.
     pub changes: bool,
+    /// The fast path does not have all changes of the data path yet.
+    pub behind: bool,
 }
 
 impl Burst {
     /// What becomes of the next one.
     pub fn next(&mut self, output: Output) -> Next {
-        self.changes |= matches!(output, Output::Forwarding(_));
+        let is_change = matches!(output, Output::Forwarding(_));
+        self.changes |= is_change;
+        self.behind |= is_change;
         match output {
             Output::Persist(kept) => Next::Keep(kept),
             packet @ (Output::Packet(_) | Output::Protect { .. } | Output::Encapsulated { .. })
                 if self.holds =>
             {
                 Next::Hold(packet)
+            }
+            packet @ (Output::Packet(_) | Output::Protect { .. } | Output::Encapsulated { .. })
+                if std::mem::take(&mut self.behind) =>
+            {
+                Next::CarryInForce(packet)
             }
             output => Next::Carry(output),
         }

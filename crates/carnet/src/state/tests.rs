@@ -1,6 +1,9 @@
 //! What is kept, and what waits for it.
 
+use std::sync::Arc;
+
 use carnet_mobility::mobile_router::StoredSequence;
+use carnet_station::forwarding::desired::{Change, Entry, InterfaceAddress};
 use futures_util::FutureExt;
 
 use super::queue::{HELD, TOGETHER};
@@ -131,6 +134,36 @@ async fn a_disk_that_takes_nothing_is_told_once() {
         state.hold(packet(9));
     }
     assert_eq!(state.0.as_ref().map(|keeping| keeping.queue.held()), Some(HELD));
+}
+
+/// Without a directory an acknowledgement waits for nothing but the fast path, and each of a batch for its own binding.
+#[test]
+fn packet_leaves_after_the_fast_path_has_the_changes_before_it() {
+    let address = "2001:db8:a::1".parse().expect("an address");
+    let change = || {
+        let (interface, prefix_length, deprecated) = ("i0".into(), 64, false);
+        let entry = Entry::Address(InterfaceAddress { interface, address, prefix_length, deprecated });
+        Output::Forwarding(Change::Set(Arc::new(entry)))
+    };
+    let mut burst = Burst::default();
+    let outputs =
+        [packet(1), change(), change(), packet(2), packet(3), change(), packet(4), packet(5), change()];
+    let order: String = outputs
+        .into_iter()
+        .map(|output| match burst.next(output) {
+            Next::Carry(Output::Forwarding(_)) => "change ",
+            Next::Carry(_) => "packet ",
+            Next::CarryInForce(_) => "commit packet ",
+            Next::Keep(_) | Next::Hold(_) => "later ",
+        })
+        .collect();
+    assert_eq!(order, "packet change change commit packet packet change commit packet packet change ");
+    assert!(burst.behind, "the last change is committed at the end of the burst");
+    // What waits for the disk does so for longer.
+    let mut burst = Burst { holds: true, ..Burst::default() };
+    assert!(matches!(burst.next(change()), Next::Carry(_)));
+    assert!(matches!(burst.next(packet(1)), Next::Hold(_)));
+    assert!(burst.behind);
 }
 
 #[tokio::test]

@@ -63,6 +63,49 @@ fn slow(host: &Host) -> u64 {
 }
 
 /// The programs' maps have a size.
+/// The home agent's system calls that concern the maps of the fast path (`bpf`) and packets (`write`), in their order.
+#[test]
+fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
+    if !possible() {
+        return;
+    }
+    if std::process::Command::new("strace").arg("-V").output().is_err() {
+        println!("\nSKIPPED: no strace");
+        return;
+    }
+    let bed = Testbed::new();
+    let trace = bed.scratch.path("agent.trace");
+    let file = trace.to_str().expect("a path");
+    let wrapper = ["strace", "-f", "-qq", "-o", file, "-e", "trace=bpf,write,writev"];
+    let agent = Station::start_as(&bed.agent, &bed.agent_config(), &wrapper, PROGRAM);
+    wait_until("the data path is there", seconds(20), || agent.log().contains("the data path is"));
+    if !matches!(agent.show("status")["dataplane"].as_str(), Some("bpf" | "xdp")) {
+        return;
+    }
+    let lines_since = |count: usize| {
+        let text = fs::read_to_string(&trace).expect("a trace");
+        text.lines().skip(count).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let is_map = |line: &String| line.contains("BPF_MAP_UPDATE_ELEM") || line.contains("BPF_MAP_DELETE_ELEM");
+    // An IPv6 header, 6 and zeros, behind the one that the tunnel device wants.
+    let is_packet = |line: &String| line.contains(" write") && line.contains("\"`\\0");
+    let check = |when: &str, lines: &[String]| {
+        let packet = lines.iter().position(is_packet).unwrap_or_else(|| panic!("{when}: {lines:#?}"));
+        assert!(lines[..packet].iter().any(is_map), "{when}, the maps are as before: {lines:#?}");
+        // What is counted, and which neighbours are in use, is looked at later.
+        let next: Vec<_> = lines[packet..].iter().take(3).filter(|line| is_map(line)).collect();
+        assert!(next.is_empty(), "{when}, the maps follow the acknowledgement: {lines:#?}");
+    };
+    let before = lines_since(0).len();
+    let mut router = Station::start(&bed.router, &bed.router_config());
+    router.registered();
+    check("registration", &lines_since(before));
+    let before = lines_since(0).len();
+    router.terminate();
+    wait_until("the binding ends", seconds(10), || agent.bindings().is_empty());
+    check("de-registration", &lines_since(before));
+}
+
 #[test]
 fn an_agent_that_is_told_of_more_routers_than_there_was_room_for_makes_room() {
     if !possible() {
