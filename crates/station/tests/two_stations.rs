@@ -277,6 +277,51 @@ fn an_agent_that_lost_its_bindings_is_told_by_the_next_packet() {
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1), "one packet was enough");
 }
 
+/// The home agent's machine says by an ICMPv6 error that it takes no tunnelled packets (RFC 4443 3.1), as one without carnet
+/// does: the router registers again at once. What quotes a packet that it has not sent changes nothing.
+#[test]
+fn an_icmpv6_error_about_a_tunnelled_packet_makes_the_router_register_again() {
+    let mut world = World::registered();
+    world.sleep(Duration::from_secs(5));
+    world.agent = Station::new(
+        agent_config(&["2001:db8:a::/64"]),
+        PersistentState::default(),
+        Rng::new(8),
+        world.now,
+        WALL,
+    );
+    world.settle();
+    // What the home agent itself says is lost here.
+    world.feed_router(Input::Packet(data(HOST, CORRESPONDENT)));
+    let mut tunnelled = None;
+    while let Some(output) = world.router.poll_output() {
+        if let Output::Packet(packet) = output {
+            tunnelled = Some(packet);
+        }
+    }
+    let mut tunnelled = tunnelled.expect("a tunnelled packet");
+    let error = |invoking: &[u8]| {
+        let closed = icmpv6::ErrorMessage::DestinationUnreachable { code: 4 };
+        let packet = icmpv6::error_packet(address(AGENT), address(FIRST), closed, invoking);
+        let header = Header::parse(&packet).expect("an IPv6 packet");
+        Input::Icmpv6(carnet_base::LinkMessage {
+            interface: "w0".into(),
+            source: header.source,
+            destination: header.destination,
+            hop_limit: header.hop_limit,
+            peer: None,
+            message: packet[40..].to_vec(),
+        })
+    };
+    tunnelled[3] ^= 1;
+    world.tell_router(error(&tunnelled));
+    assert_eq!(world.agent.binding_status(world.now).len(), 0, "a guess");
+    tunnelled[3] ^= 1;
+    world.tell_router(error(&tunnelled));
+    assert_eq!(world.agent.binding_status(world.now).len(), 1, "registered");
+    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
+}
+
 #[test]
 fn with_stored_state_nothing_has_to_be_registered_again() {
     let mut world = World::registered();

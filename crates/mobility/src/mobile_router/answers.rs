@@ -465,6 +465,7 @@ impl MobileRouter {
     /// The home agent has acknowledged a registration: the next refusal is a first one.
     pub(super) fn registration_acknowledged(&mut self) {
         self.was_acknowledged = true;
+        self.hints.acknowledged();
         self.refusal_pause = None;
     }
 

@@ -349,6 +349,42 @@ fn a_binding_error_makes_the_router_register_again_but_not_often() {
     assert!(pair.is_registered(0));
 }
 
+/// ICMPv6 errors of the home agent about tunnelled packets: while it acknowledges nothing the router registers every two
+/// seconds; one that acknowledges and goes on refusing packets has another fault, and is asked less and less often.
+#[test]
+fn errors_about_tunnelled_packets_make_the_router_register_every_two_seconds_until_it_is_acknowledged() {
+    let errors = |pair: &mut Pair, seconds: u32| {
+        let start = pair.now;
+        pair.forget();
+        for _ in 0..seconds * 10 {
+            let _ =
+                pair.router_does(0, |machine, now, wall| machine.handle_tunnel_error(now, wall, addr(AGENT)));
+            pair.run(0.1);
+        }
+        let at = |at: &Time| at.saturating_since(start).as_secs_f64();
+        pair.updates().iter().map(|(time, _)| at(time)).collect::<Vec<f64>>()
+    };
+    let mut pair = Pair::new(Setup::plain());
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    let refused = pair
+        .router_does(0, |machine, now, wall| machine.handle_tunnel_error(now, wall, addr("2001:db8:1::2")));
+    assert_eq!(refused, Err(MobilityDrop::WrongParty));
+    // The home agent is down, and its machine answers.
+    pair.agent_down = true;
+    let at = errors(&mut pair, 40);
+    assert!(at[0] < 0.1, "the first at once: {at:?}");
+    let longest = at.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+    assert!(longest < 2.2 && at.len() < 45, "{at:?}");
+    pair.restart_agent(false);
+    pair.agent_down = false;
+    errors(&mut pair, 2);
+    assert!(pair.is_registered(0), "within two seconds");
+    // It is there, and goes on.
+    let at = errors(&mut pair, 60);
+    assert!(at.len() <= 8, "{at:?}");
+}
+
 /// After five minutes without any, or when something has really changed, a hint is a first one again.
 #[test]
 fn a_first_hint_is_followed_at_once_again() {

@@ -134,6 +134,8 @@ pub enum ErrorOutcome {
     /// Provably about one of our packets: this direct route leads nowhere. The inner source is not told, for the next
     /// packet takes the other way.
     Broken(Ends),
+    /// Provably about one of our packets, and from the home agent at the other end of the tunnel: it does not take them.
+    Refused(Ends),
 }
 
 /// Counts of what the forwarder did.

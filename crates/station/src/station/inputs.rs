@@ -447,7 +447,7 @@ impl Station {
             if icmpv6::verify(message.source, message.destination, &message.message).is_ok()
                 && let Ok((error, invoking)) = icmpv6::parse_error(&message.message)
             {
-                self.handle_error(now, message.destination, error, invoking);
+                self.handle_error(now, wall, message.source, message.destination, error, invoking);
             }
             return;
         }

@@ -156,7 +156,7 @@ impl Station {
                 self.mobility(now, wall, message)
             }
             _ if outer.is_some() => self.forwarder.drop(TunnelDrop::UpperLayer),
-            _ => self.upper_layer(now, header, &extensions, buffer),
+            _ => self.upper_layer(now, wall, header, &extensions, buffer),
         }
     }
 
@@ -272,6 +272,7 @@ impl Station {
     fn upper_layer(
         &mut self,
         now: Time,
+        wall: WallTime,
         header: &Header,
         extensions: &Extensions,
         buffer: &mut PacketBuffer,
@@ -321,7 +322,7 @@ impl Station {
             let message = packet.get(extensions.offset..).unwrap_or_default();
             if icmpv6::verify(header.source, header.destination, message).is_ok()
                 && let Ok((error, invoking)) = icmpv6::parse_error(message)
-                && self.handle_error(now, header.destination, error, invoking)
+                && self.handle_error(now, wall, header.source, header.destination, error, invoking)
             {
                 return Verdict::Consumed;
             }

@@ -1,6 +1,6 @@
 //! Path MTU discovery between the desired state, the forwarder and the wire.
 
-use carnet_base::Time;
+use carnet_base::{Time, WallTime};
 use carnet_wire::icmpv6::ErrorMessage;
 use carnet_wire::ipv6::{Header, MIN_MTU, protocol};
 use std::net::Ipv6Addr;
@@ -90,15 +90,24 @@ impl Station {
     pub(super) fn handle_error(
         &mut self,
         now: Time,
+        wall: WallTime,
+        source: Ipv6Addr,
         local: Ipv6Addr,
         error: ErrorMessage,
         invoking: &[u8],
     ) -> bool {
-        match self.forwarder.handle_error(now, local, error, invoking) {
+        match self.forwarder.handle_error(now, source, local, error, invoking) {
             ErrorOutcome::Foreign => return false,
             ErrorOutcome::Handled => {}
             ErrorOutcome::PathMtu(ends, mtu) => self.path_mtus.handle_too_big(now, ends, mtu),
             ErrorOutcome::Broken(ends) => self.direct_is_broken(now, ends),
+            ErrorOutcome::Refused(_) => {
+                if let Some(router) = &mut self.router
+                    && let Err(reason) = router.machine.handle_tunnel_error(now, wall, source)
+                {
+                    *self.dropped.entry(reason).or_default() += 1;
+                }
+            }
         }
         true
     }

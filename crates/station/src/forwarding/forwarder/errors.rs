@@ -10,6 +10,7 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol, tunnel_flow_label
 
 use super::{ErrorOutcome, FORGERY_INTERVAL, Forwarder};
 use crate::forwarding::desired::TunnelEnd;
+use crate::forwarding::path_mtu::Ends;
 
 /// Packet Too Big about one of the last so many packets that were cut is believed.
 const RECENT_IDENTIFICATIONS: u32 = 4096;
@@ -25,6 +26,7 @@ impl Forwarder {
     pub fn handle_error(
         &mut self,
         now: Time,
+        source: Ipv6Addr,
         local: Ipv6Addr,
         error: ErrorMessage,
         invoking: &[u8],
@@ -63,9 +65,9 @@ impl Forwarder {
             }
             // RFC 2473 8.3: whatever went wrong in the tunnel, the inner destination is out of reach.
             ErrorMessage::DestinationUnreachable { .. } | ErrorMessage::TimeExceeded { .. } => {
-                (ErrorOutcome::Handled, ErrorMessage::DestinationUnreachable { code: 3 })
+                (self.refusal(now, source, ends, error), ErrorMessage::DestinationUnreachable { code: 3 })
             }
-            ErrorMessage::ParameterProblem { .. } => return ErrorOutcome::Handled,
+            ErrorMessage::ParameterProblem { .. } => return self.refusal(now, source, ends, error),
         };
         if let (Some(inner), Some(quoted), false) = (inner, quoted, own) {
             let fits = usize::from(inner.payload_length) + HEADER_LEN <= MIN_MTU;
@@ -75,6 +77,21 @@ impl Forwarder {
             }
         }
         outcome
+    }
+
+    /// Whether an error that is provably about one of our packets says that the home agent has no binding for it: it comes
+    /// from there, and is what a machine answers that has no tunnel (RFC 4443 3.1 code 4, 3.4 code 1).
+    fn refusal(&self, now: Time, source: Ipv6Addr, ends: Ends, error: ErrorMessage) -> ErrorOutcome {
+        let says_so = matches!(
+            error,
+            ErrorMessage::DestinationUnreachable { code: 4 } | ErrorMessage::ParameterProblem { code: 1, .. }
+        );
+        let by_home_agent =
+            self.end_of(ends) == Some(TunnelEnd::MobileRouter) && ends.1 == Endpoint::Ipv6(source);
+        match says_so && by_home_agent && now >= self.doubtful_until {
+            true => ErrorOutcome::Refused(ends),
+            false => ErrorOutcome::Handled,
+        }
     }
 
     /// The inner packet in a quoted outer one, as far as it is quoted: `Some(None)` for a later fragment. `None`

@@ -6,6 +6,9 @@ use super::*;
 
 mod several;
 
+/// Not the other end of the tunnel.
+const ROUTER_ON_THE_WAY: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf7, 0, 0, 0, 0, 1);
+
 fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("address")
 }
@@ -157,20 +160,53 @@ fn an_error_about_a_direct_route_is_for_this_router_alone() {
         ErrorMessage::TimeExceeded { code: 0 },
         ErrorMessage::ParameterProblem { code: 1, pointer: 6 },
     ] {
-        assert_eq!(router.handle_error(Time::ZERO, local, error, buffer.as_slice()), broken);
+        assert_eq!(
+            router.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, error, buffer.as_slice()),
+            broken
+        );
         assert_eq!(caused(&mut router), None);
     }
     // One that nobody can have seen.
     buffer.as_mut_slice()[3] ^= 1;
     let unreachable = ErrorMessage::DestinationUnreachable { code: 0 };
-    assert_eq!(router.handle_error(Time::ZERO, local, unreachable, buffer.as_slice()), ErrorOutcome::Handled);
+    assert_eq!(
+        router.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, unreachable, buffer.as_slice()),
+        ErrorOutcome::Handled
+    );
     // While somebody guesses, a right guess is none to believe.
     for _ in 0..1000 {
-        router.handle_error(Time::ZERO, local, unreachable, buffer.as_slice());
+        router.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, unreachable, buffer.as_slice());
     }
     buffer.as_mut_slice()[3] ^= 1;
-    let mut told = |at| router.handle_error(Time::from_secs(at), local, unreachable, buffer.as_slice());
+    let mut told = |at| {
+        router.handle_error(Time::from_secs(at), ROUTER_ON_THE_WAY, local, unreachable, buffer.as_slice())
+    };
     assert_eq!((told(0), told(60)), (ErrorOutcome::Handled, broken));
+}
+
+/// The home agent's own address says that it takes no packets out of the tunnel: it has lost the binding. Others, other
+/// codes and packets that were not ours say nothing of it.
+#[test]
+fn an_error_from_the_home_agent_about_a_packet_of_ours_is_a_refusal() {
+    let (mut router, _) = pair();
+    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
+    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Forward);
+    let (local, agent) = (address("2001:db8:f1::10"), address("2001:db8:1::1"));
+    let refused = ErrorOutcome::Refused(ends("2001:db8:f1::10", "2001:db8:1::1"));
+    let no_tunnel = ErrorMessage::DestinationUnreachable { code: 4 };
+    let no_protocol = ErrorMessage::ParameterProblem { code: 1, pointer: 6 };
+    for error in [no_tunnel, no_protocol] {
+        assert_eq!(router.handle_error(Time::ZERO, agent, local, error, buffer.as_slice()), refused);
+        let elsewhere = router.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, error, buffer.as_slice());
+        assert_eq!(elsewhere, ErrorOutcome::Handled);
+    }
+    for error in [ErrorMessage::DestinationUnreachable { code: 1 }, ErrorMessage::TimeExceeded { code: 0 }] {
+        let other = router.handle_error(Time::ZERO, agent, local, error, buffer.as_slice());
+        assert_eq!(other, ErrorOutcome::Handled);
+    }
+    buffer.as_mut_slice()[3] ^= 1;
+    let forged = router.handle_error(Time::ZERO, agent, local, no_tunnel, buffer.as_slice());
+    assert_eq!(forged, ErrorOutcome::Handled);
 }
 
 #[test]
@@ -269,7 +305,13 @@ fn path_mtu() {
     // minimum). When the tunnel has that MTU, packets up to 1280 pass in fragments.
     let local = address("2001:db8:f1::10");
     let ends = ends("2001:db8:f1::10", "2001:db8:1::1");
-    let outcome = router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu: 1300 }, &outer);
+    let outcome = router.handle_error(
+        Time::ZERO,
+        ROUTER_ON_THE_WAY,
+        local,
+        ErrorMessage::PacketTooBig { mtu: 1300 },
+        &outer,
+    );
     assert_eq!(outcome, ErrorOutcome::PathMtu(ends, 1260));
     assert_eq!(too_big(&mut router), Some(1280));
     router.set_tunnel(Tunnel {
@@ -328,7 +370,13 @@ fn packet_too_big_is_believed_only_about_our_own_packets() {
     encapsulate(&mut router, &mut buffer);
     let outer = buffer.as_slice().to_vec();
     let mut tell = |invoking: &[u8], mtu| {
-        router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu }, invoking)
+        router.handle_error(
+            Time::ZERO,
+            ROUTER_ON_THE_WAY,
+            local,
+            ErrorMessage::PacketTooBig { mtu },
+            invoking,
+        )
     };
     let learnt = ErrorOutcome::PathMtu(ends("2001:db8:f1::10", "2001:db8:1::1"), 1260);
     // Less than the minimum is no MTU (RFC 8201 4).
@@ -353,7 +401,7 @@ fn packet_too_big_is_believed_only_about_our_own_packets() {
     assert_eq!(tell(&outer, 1300), ErrorOutcome::Handled, "somebody is guessing");
     let later = Time::ZERO + FORGERY_INTERVAL;
     let message = ErrorMessage::PacketTooBig { mtu: 1300 };
-    assert_eq!(router.handle_error(later, local, message, &outer), learnt);
+    assert_eq!(router.handle_error(later, ROUTER_ON_THE_WAY, local, message, &outer), learnt);
 }
 
 #[test]
@@ -372,7 +420,7 @@ fn what_a_host_on_board_sees_of_fragments_proves_nothing() {
         quoted[6] = protocol::FRAGMENT;
         quoted.extend_from_slice(&forged.emit());
         let message = ErrorMessage::PacketTooBig { mtu: 1280 };
-        let outcome = agent.handle_error(Time::ZERO, local, message, &quoted);
+        let outcome = agent.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, message, &quoted);
         assert_eq!(outcome, ErrorOutcome::Handled, "{identification}");
     }
 }

@@ -295,7 +295,13 @@ fn an_error_about_a_copy_is_believed() {
     encapsulate(&mut router, &mut buffer);
     let (_, outer) = sent(&mut router, Verdict::Consumed, &buffer).remove(0);
     let local = address("2001:db8:f1::10");
-    let outcome = router.handle_error(Time::ZERO, local, ErrorMessage::PacketTooBig { mtu: 1300 }, &outer);
+    let outcome = router.handle_error(
+        Time::ZERO,
+        ROUTER_ON_THE_WAY,
+        local,
+        ErrorMessage::PacketTooBig { mtu: 1300 },
+        &outer,
+    );
     assert_eq!(outcome, ErrorOutcome::PathMtu(ends("2001:db8:f1::10", AGENT), 1260));
 }
 
