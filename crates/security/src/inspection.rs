@@ -29,37 +29,25 @@ pub struct Inspected<'a> {
     pub place: Position,
 }
 
-/// The application of a packet (TS 102 965), and whether only that may sign it. BTP ports are those of TS 103 248.
+/// The application of a packet (TS 102 965), the only one that may sign it.
 pub fn application_of(packet: &Packet<'_>) -> Psid {
-    match btp_port(packet) {
-        Some(2001) => Psid::CAM,
-        Some(2002) => Psid::DENM,
-        Some(2003) => Psid::MAPEM,
-        Some(2004) => Psid::SPATEM,
-        Some(2006) => Psid::IVIM,
-        Some(2007 | 2008) => Psid::TRAFFIC_LIGHT_CONTROL,
-        Some(2009) => Psid::CPM,
-        Some(2018) => Psid::VAM,
-        // Beacons, Location Service, IPv6, and what has no number of its own here.
-        _ => Psid::GN_MGMT,
-    }
+    application_of_payload(packet.common.next_header, packet.payload)
 }
 
-fn btp_port(packet: &Packet<'_>) -> Option<u16> {
-    match packet.common.next_header {
-        CommonNextHeader::BtpA => {
-            btp::BtpA::parse(packet.payload).ok().map(|(header, _)| header.destination_port)
-        }
-        CommonNextHeader::BtpB => {
-            btp::BtpB::parse(packet.payload).ok().map(|(header, _)| header.destination_port)
-        }
+/// The application of a payload, BTP header and all.
+pub fn application_of_payload(next_header: CommonNextHeader, payload: &[u8]) -> Psid {
+    let port = match next_header {
+        CommonNextHeader::BtpA => btp::BtpA::parse(payload).ok().map(|(header, _)| header.destination_port),
+        CommonNextHeader::BtpB => btp::BtpB::parse(payload).ok().map(|(header, _)| header.destination_port),
         _ => None,
-    }
+    };
+    // Beacons, Location Service, IPv6, and what has no number of its own.
+    port.and_then(Psid::of_port).unwrap_or(Psid::GN_MGMT)
 }
 
 /// The message behind the BTP header.
-pub fn facilities_message<'a>(packet: &Packet<'a>) -> &'a [u8] {
-    packet.payload.get(btp::LEN..).unwrap_or_default()
+pub fn facilities_message(payload: &[u8]) -> &[u8] {
+    payload.get(btp::LEN..).unwrap_or_default()
 }
 
 /// Whether a packet goes one hop, so that it comes once.

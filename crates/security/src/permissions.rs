@@ -4,37 +4,67 @@
 //! are bitmaps: an octet with the version, then a bit for each thing that may be said (TS 103 097 7.2.1 and the messages'
 //! standards). An authority has ranges of them that it may give away.
 
+use std::fmt;
+
 use crate::coer::{Error, Reader, Writer};
 
 /// An application's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Psid(pub u64);
 
-impl Psid {
-    /// CAM (TS 102 965).
-    pub const CAM: Psid = Psid(36);
-    /// DENM.
-    pub const DENM: Psid = Psid(37);
-    /// SPATEM, "traffic light manoeuvre".
-    pub const SPATEM: Psid = Psid(137);
-    /// MAPEM, "road and lane topology".
-    pub const MAPEM: Psid = Psid(138);
-    /// IVIM.
-    pub const IVIM: Psid = Psid(139);
-    /// SREM and SSEM, "traffic light control".
-    pub const TRAFFIC_LIGHT_CONTROL: Psid = Psid(140);
-    /// GeoNetworking itself: beacons, Location Service, and what has no number of its own.
-    pub const GN_MGMT: Psid = Psid(141);
-    /// Certificate revocation lists.
-    pub const CRL: Psid = Psid(622);
-    /// Certificate requests.
-    pub const CERTIFICATE_REQUEST: Psid = Psid(623);
-    /// Certificate trust lists.
-    pub const CTL: Psid = Psid(624);
-    /// VAM.
-    pub const VAM: Psid = Psid(638);
-    /// CPM.
-    pub const CPM: Psid = Psid(639);
+/// The applications in one place: constant, number, name of the message, BTP ports.
+macro_rules! applications {
+    ($($constant:ident = $number:literal, $name:literal, [$($port:literal)*], $meaning:literal;)*) => {
+        impl Psid {
+            $(#[doc = concat!($name, ": ", $meaning, ".")]
+            pub const $constant: Psid = Psid($number);)*
+
+            /// The application of what goes to a BTP port (TS 103 248); `None` if the register has none for it.
+            pub const fn of_port(port: u16) -> Option<Psid> {
+                match port {
+                    $($($port => Some(Psid::$constant),)*)*
+                    _ => None,
+                }
+            }
+
+            /// The usual name of its messages.
+            pub const fn name(self) -> Option<&'static str> {
+                match self {
+                    $(Psid::$constant => Some($name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+// TS 102 965 V2.2.1 and the register of ISO 5345.
+applications! {
+    CAM = 36, "CAM", [2001], "cooperative awareness";
+    DENM = 37, "DENM", [2002], "decentralized environmental notification";
+    SPATEM = 137, "SPATEM", [2004], "traffic light manoeuvre";
+    MAPEM = 138, "MAPEM", [2003], "road and lane topology";
+    IVIM = 139, "IVIM", [2006], "infrastructure to vehicle information";
+    SREM = 140, "SREM", [2007], "traffic light control requests";
+    GN_MGMT = 141, "GN-MGMT", [], "beacons, Location Service, IPv6, and what has no number of its own";
+    CRL = 622, "CRLM", [2015], "certificate revocation lists";
+    CERTIFICATE_REQUEST = 623, "EC/AT request", [2016], "secured certificate requests";
+    CTL = 624, "CTLM", [2014], "certificate trust lists";
+    SSEM = 637, "SSEM", [2008], "traffic light control status";
+    VAM = 638, "VAM", [2018], "vulnerable road user awareness";
+    CPM = 639, "CPM", [2009], "collective perception";
+    IMZM = 640, "IMZM", [2019], "interference management zones";
+    SAEM = 540_801, "SAEM", [2005], "service announcement";
+    RTCMEM = 540_802, "RTCMEM", [2013], "GNSS corrections";
+}
+
+impl fmt::Display for Psid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => write!(f, "{} ({name})", self.0),
+            None => write!(f, "{}", self.0),
+        }
+    }
 }
 
 /// Service specific permissions.
@@ -169,16 +199,13 @@ impl SspRange {
     }
 
     /// Whether all that is in this range is in that of an issuer.
-    fn is_within(&self, issuer: Option<&SspRange>) -> bool {
+    fn is_within(&self, issuer: &SspRange) -> bool {
         match (self, issuer) {
-            (_, Some(SspRange::All)) => true,
-            (SspRange::Opaque(mine), Some(SspRange::Opaque(theirs))) => {
+            (_, SspRange::All) => true,
+            (SspRange::Opaque(mine), SspRange::Opaque(theirs)) => {
                 mine.iter().all(|octets| theirs.contains(octets))
             }
-            (
-                SspRange::Bitmap { value, mask },
-                Some(SspRange::Bitmap { value: their_value, mask: their_mask }),
-            ) => {
+            (SspRange::Bitmap { value, mask }, SspRange::Bitmap { value: their_value, mask: their_mask }) => {
                 value.len() == their_value.len()
                     && mask.len() == their_mask.len()
                     // Where the issuer's matter, mine matter and say the same.
@@ -195,8 +222,16 @@ impl SspRange {
 pub struct PsidSspRange {
     /// The application.
     pub psid: Psid,
-    /// Which SSP; without, only that there are none.
+    /// Which SSP; absent, any. IEEE 1609.2-2022 (`Ieee1609Dot2BaseTypes`, PsidSspRange): "If sspRange is omitted, the holder
+    /// may issue or request certificates for any SSP for that PSID", and its note at SspRange prefers that to an explicit
+    /// `all`. Drafts before the edition of 2016 had the default SSP only.
     pub range: Option<SspRange>,
+}
+
+impl PsidSspRange {
+    fn range(&self) -> &SspRange {
+        self.range.as_ref().unwrap_or(&SspRange::All)
+    }
 }
 
 /// For what an authority may issue certificates.
@@ -299,11 +334,11 @@ impl PsidGroupPermissions {
             && distance <= self.min_chain_length.saturating_add(self.chain_length_range)
     }
 
-    fn names(&self, psid: Psid) -> Option<Option<&SspRange>> {
+    fn names(&self, psid: Psid) -> Option<&SspRange> {
         match &self.subject {
-            SubjectPermissions::All => Some(Some(&SspRange::All)),
+            SubjectPermissions::All => Some(&SspRange::All),
             SubjectPermissions::Explicit(list) => {
-                list.iter().find(|item| item.psid == psid).map(|item| item.range.as_ref())
+                list.iter().find(|item| item.psid == psid).map(PsidSspRange::range)
             }
         }
     }
@@ -315,11 +350,7 @@ pub fn permits_applications(issuer: &[PsidGroupPermissions], applications: &[Psi
         issuer.iter().any(|group| {
             group.reaches(1)
                 && group.end_entity & END_ENTITY_APP != 0
-                && match group.names(application.psid) {
-                    Some(Some(range)) => range.permits(application.ssp.as_ref()),
-                    Some(None) => application.ssp.is_none(),
-                    None => false,
-                }
+                && group.names(application.psid).is_some_and(|range| range.permits(application.ssp.as_ref()))
         })
     })
 }
@@ -335,13 +366,9 @@ pub fn permits_issuing(issuer: &[PsidGroupPermissions], groups: &[PsidGroupPermi
                 && group.end_entity & !above.end_entity == 0
                 && match &group.subject {
                     SubjectPermissions::All => above.subject == SubjectPermissions::All,
-                    SubjectPermissions::Explicit(list) => {
-                        list.iter().all(|item| match (above.names(item.psid), &item.range) {
-                            (Some(_), None) => true,
-                            (Some(theirs), Some(mine)) => mine.is_within(theirs),
-                            (None, _) => false,
-                        })
-                    }
+                    SubjectPermissions::Explicit(list) => list.iter().all(|item| {
+                        above.names(item.psid).is_some_and(|theirs| item.range().is_within(theirs))
+                    }),
                 }
         })
     })

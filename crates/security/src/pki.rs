@@ -19,12 +19,29 @@ pub fn applications(everything: bool) -> Vec<PsidSsp> {
     let bitmap = |octets: &[u8]| Some(Ssp::Bitmap(octets.to_vec()));
     // Not roadworks, nor rescue, nor an emergency vehicle.
     let denm = if everything { [1, 0xff, 0xff, 0xff] } else { [1, 0xdf, 0xbf, 0xef] };
-    vec![
+    let mut list = vec![
         PsidSsp { psid: Psid::CAM, ssp: bitmap(if everything { &[1, 0xff, 0xfc] } else { &[1, 0, 0] }) },
         PsidSsp { psid: Psid::DENM, ssp: bitmap(&denm) },
-        PsidSsp { psid: Psid::GN_MGMT, ssp: None },
-    ]
+    ];
+    let others = OTHERS.iter().filter(|psid| everything || [Psid::GN_MGMT, Psid::SAEM].contains(psid));
+    list.extend(others.map(|psid| PsidSsp { psid: *psid, ssp: None }));
+    list
 }
+
+/// Applications of which nothing but their being named is asked here.
+const OTHERS: [Psid; 11] = [
+    Psid::SPATEM,
+    Psid::MAPEM,
+    Psid::IVIM,
+    Psid::SREM,
+    Psid::GN_MGMT,
+    Psid::SSEM,
+    Psid::VAM,
+    Psid::CPM,
+    Psid::IMZM,
+    Psid::SAEM,
+    Psid::RTCMEM,
+];
 
 /// What a root lets authorities give away: all of [`applications`]; with one step for authorities in between.
 fn issuing(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
@@ -36,7 +53,8 @@ fn issuing(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
             mask: [vec![0xff], vec![0; octets]].concat(),
         }),
     };
-    let list = vec![any(Psid::CAM, 2), any(Psid::DENM, 3), PsidSspRange { psid: Psid::GN_MGMT, range: None }];
+    let others = OTHERS.iter().map(|psid| PsidSspRange { psid: *psid, range: None });
+    let list = [any(Psid::CAM, 2), any(Psid::DENM, 3)].into_iter().chain(others).collect();
     vec![PsidGroupPermissions {
         subject: SubjectPermissions::Explicit(list),
         min_chain_length,

@@ -8,15 +8,20 @@ use carnet_base::{DropReason, Rng, Time, WallTime};
 use carnet_geonet::Mib;
 use carnet_its::cam::{Cam, LowFrequencyContainer};
 use carnet_its::cdd::{self, StationId};
-use carnet_its::denm::Denm;
+use carnet_its::denm::{Denm, SituationContainer};
+use carnet_its::sa::Service;
+use carnet_its::sam::ItsAid;
 use carnet_its::uper;
 use carnet_security::certificate::Certificate;
 use carnet_security::credentials::{Credential, Credentials, PrivateKey};
 use carnet_security::crypto::{Backend, Portable, SigningKey, name_of};
 use carnet_security::keys::Curve;
+use carnet_security::message::Envelope;
+use carnet_security::permissions::{Psid, PsidSsp};
 use carnet_security::pseudonym::{Identity, Strategy};
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
 use carnet_security::{Config, Now, Policy, Security, SecurityDrop, pki, unwrapped};
+use carnet_station::geonet::facilities::FacilitiesSettings;
 use carnet_station::io::{
     Area, AreaShape, Command, Delivered, DenmOrder, DenmWish, Event, Frame, GeonetRequest, GeonetTransport,
     Input, Output, Position,
@@ -124,13 +129,22 @@ fn address(index: usize) -> GnAddress {
     GnAddress::new(false, GnStationType::PassengerCar, [2, 0, 0, 0, 0, index as u8 + 1])
 }
 
+/// What the first station announces where it is to announce something.
+fn service() -> Service {
+    Service { its_aid: ItsAid(36), ..Service::default() }
+}
+
 fn station(index: usize, security: Option<Box<Security>>) -> Station {
+    station_with(index, security, Vec::new())
+}
+
+fn station_with(index: usize, security: Option<Box<Security>>, services: Vec<Service>) -> Station {
     let geonet = GeonetSettings {
         mib: Mib::default(),
         address: Some(address(index)),
         ipv6: None,
         multicast: None,
-        facilities: Some(common::passenger_car()),
+        facilities: Some(FacilitiesSettings { services, ..common::passenger_car() }),
         dcc: None,
     };
     let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
@@ -391,6 +405,99 @@ fn who_accepts_the_unsigned_is_told_no_lies_by_signers() {
     road.drive(30);
     assert_eq!(road.known(0), (vec![1], vec![1]));
     assert!(road.counter(0, "security.plain") > 0);
+}
+
+fn to_port(port: u16, message: &[u8]) -> GeonetRequest {
+    GeonetRequest {
+        transport: GeonetTransport::SingleHop,
+        next_header: 2,
+        store_carry_forward: false,
+        traffic_class: 0,
+        lifetime_ms: None,
+        hop_limit: None,
+        payload: [&BtpB { destination_port: port, destination_port_info: 0 }.to_octets(), message].concat(),
+    }
+}
+
+fn with_applications(pki: &Pki, number: u8, applications: Vec<PsidSsp>) -> Credentials {
+    let content = pki::ticket(key(number).public_key(), until(10_000), None, applications);
+    let issued = pki::issue(&Portable, pki.authority_key.as_ref(), Some(&pki.authority), content);
+    let own = PrivateKey::new(Curve::NistP256, &scalar(number)).expect("as long as the curve's");
+    Credentials { tickets: vec![(issued.expect("signed"), own)], ..pki.credentials(number) }
+}
+
+#[test]
+fn messages_of_each_application_are_signed_with_its_identifier_and_believed() {
+    let pki = Pki::new(1, 2);
+    let sender = with_applications(&pki, 11, pki::applications(true));
+    let mut road = Road::new(vec![strict(&sender), strict(&pki.credentials(12))], everybody);
+    road.stations[0] = station_with(0, strict(&sender), vec![service()]);
+    road.drive(20);
+    assert!(road.counter(0, "facilities.saem.sent") > 0);
+    assert!(road.counter(1, "facilities.saem.received") > 0);
+    for (port, application) in [
+        (port::SPATEM, 137),
+        (port::MAPEM, 138),
+        (port::IVIM, 139),
+        (port::SREM, 140),
+        (port::SSEM, 637),
+        (port::VAM, 638),
+        (port::CPM, 639),
+        (port::IMZM, 640),
+        (port::SAEM, 540_801),
+        (port::RTCMEM, 540_802),
+        (4000, 141),
+    ] {
+        let before = road.sent.len();
+        road.input(0, Input::Geonet(to_port(port, b"anything")));
+        let frame = &road.sent[before].1;
+        let Ok(Envelope::Signed(message)) = Envelope::parse(&frame.packet[4..]) else { panic!("{port}") };
+        assert_eq!(message.header.psid, Psid(application), "port {port}");
+        assert!(
+            road.delivered.iter().any(|(at, it)| *at == 1 && it.payload[..2] == port.to_be_bytes()),
+            "{port} is believed"
+        );
+    }
+    assert_eq!(road.counter(1, "security.dropped.wrong_application"), 0);
+}
+
+#[test]
+fn what_the_ticket_does_not_allow_is_refused_with_the_identifier_and_not_counted_as_sent() {
+    let pki = Pki::new(1, 2);
+    let few = pki::applications(false).into_iter().filter(|it| [Psid::CAM, Psid::DENM].contains(&it.psid));
+    let few = with_applications(&pki, 11, few.collect());
+    let mut road = Road::new(vec![strict(&few), strict(&pki.credentials(12))], everybody);
+    road.stations[0] = station_with(0, strict(&few), vec![service()]);
+    road.drive(20);
+    assert_eq!(
+        (road.counter(0, "facilities.saem.sent"), road.counter(1, "facilities.saem.received")),
+        (0, 0)
+    );
+    assert!(road.counter(0, "facilities.unsent") > 0 && road.counter(0, "facilities.cam.sent") > 0);
+    let now = road.now;
+    let mut refusal = |input| road.stations[0].handle_input(now, wall(now), input).expect_err("refused");
+    for (port, name) in [(port::SSEM, "637 (SSEM)"), (port::SAEM, "540801 (SAEM)"), (4000, "141 (GN-MGMT)")] {
+        let reason = refusal(Input::Geonet(to_port(port, b"anything")));
+        assert_eq!(reason, format!("the ticket of this station does not allow application {name}"));
+    }
+    // Road works, which the SSP of a usual ticket do not cover.
+    let mut denm = Denm::default();
+    let mut situation = SituationContainer::default();
+    situation.event_type.cause_code = cdd::CauseCodeType::ROADWORKS;
+    denm.denm.situation = Some(situation);
+    let order = DenmOrder {
+        wish: DenmWish::Trigger,
+        denm: uper::encode(&denm).expect("encodes"),
+        repetition_duration_ms: None,
+        repetition_interval_ms: None,
+        area: None,
+        traffic_class: None,
+    };
+    let reason = refusal(Input::Command(Command::Denm(order)));
+    assert!(reason.contains("application 37 (DENM)"), "{reason}");
+    assert_eq!(road.counter(0, "facilities.denm.sent"), 0);
+    let told = road.warnings.iter().filter(|warning| warning.contains("540801 (SAEM)")).count();
+    assert_eq!(told, 1, "{:?}", road.warnings);
 }
 
 #[test]

@@ -270,7 +270,7 @@ impl Security {
             return Err(SecurityDrop::OutsideRegion);
         }
         let claims =
-            Claims::of(psid, facilities_message(&inspected.packet)).ok_or(SecurityDrop::BadPacket)?;
+            Claims::of(psid, facilities_message(inspected.packet.payload)).ok_or(SecurityDrop::BadPacket)?;
         if claims.are_covered_by(permissions) { Ok(()) } else { Err(SecurityDrop::NoServicePermission) }
     }
 

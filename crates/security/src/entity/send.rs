@@ -8,15 +8,17 @@
 use std::time::Duration;
 
 use carnet_base::{Rng, SmallMap, Time};
-use carnet_wire::geonet::{BasicHeader, BasicNextHeader, Packet};
+use carnet_geonet::geodesy::Position;
+use carnet_wire::geonet::{BasicHeader, BasicNextHeader, CommonNextHeader, Packet};
 
 use super::{Now, Security};
 use crate::SecurityDrop;
 use crate::certificate::Certificate;
+use crate::claims::Claims;
 use crate::config::Policy;
 use crate::crypto::{SigningKey, signature_input};
 use crate::ids::{HashedId3, HashedId8};
-use crate::inspection::application_of;
+use crate::inspection::{application_of, application_of_payload, facilities_message};
 use crate::message::{HeaderInfo, MOST_REQUESTS, Signer, ThreeDLocation, seal, to_be_signed};
 use crate::permissions::Psid;
 use crate::store::{CertificateStore, Trusted};
@@ -234,9 +236,12 @@ impl Security {
             if self.own.tickets.is_empty() && self.config.policy == Policy::AcceptUnsigned {
                 return Ok(frame.to_vec());
             }
-            if self.pseudonym.is_none() {
-                self.keep_signing(now);
-            }
+            self.check_own(now, packet.common.next_header, packet.payload).map_err(
+                |reason| match reason {
+                    SecurityDrop::NoGenerationLocation => reason,
+                    _ => SecurityDrop::NoTicket,
+                },
+            )?;
             let inside = frame.get(BasicHeader::LEN..packet.len()).unwrap_or_default();
             self.sign(now, application_of(&packet), inside)?
         } else {
@@ -257,12 +262,54 @@ impl Security {
         Ok(secured)
     }
 
+    /// Whether the ticket that signs now allows this payload, BTP header and all.
+    ///
+    /// # Errors
+    /// [`SecurityDrop::NoGenerationLocation`] before the first position, [`SecurityDrop::NoTicket`] if no ticket holds here
+    /// and now, [`SecurityDrop::NoPermission`] if it lacks the application, [`SecurityDrop::NoServicePermission`] if its SSP
+    /// do not cover what the message says. None of them is counted.
+    pub fn check_own(
+        &mut self,
+        now: Now,
+        next_header: CommonNextHeader,
+        payload: &[u8],
+    ) -> Result<(), SecurityDrop> {
+        let unsigned = self.own.tickets.is_empty() && self.config.policy == Policy::AcceptUnsigned;
+        if unsigned || self.config.policy == Policy::Off {
+            return Ok(());
+        }
+        if self.pseudonym.is_none() {
+            self.keep_signing(now);
+        }
+        let psid = application_of_payload(next_header, payload);
+        let (own, _) = self.own_signer(now)?;
+        let permissions =
+            own.trusted.certificate().content().application(psid).ok_or(SecurityDrop::NoPermission)?;
+        // Octets that are no message of the application claim nothing.
+        match Claims::of(psid, facilities_message(payload)) {
+            Some(claims) if !claims.are_covered_by(permissions) => Err(SecurityDrop::NoServicePermission),
+            _ => Ok(()),
+        }
+    }
+
+    /// The ticket that signs here and now, and where and at what elevation that is.
+    fn own_signer(&self, now: Now) -> Result<(&OwnTicket, (Position, u16)), SecurityDrop> {
+        let position = self.position.ok_or(SecurityDrop::NoGenerationLocation)?;
+        let holds = |own: &&OwnTicket| {
+            own.trusted.check_date(now.date).is_ok()
+                && own.trusted.holds_at(position.0, self.countries.as_ref())
+        };
+        let own = self.own.tickets.get(self.own.current).filter(holds).ok_or(SecurityDrop::NoTicket)?;
+        Ok((own, position))
+    }
+
     /// An envelope around a payload of this station, signed by the current ticket.
     ///
     /// # Errors
     /// [`SecurityDrop::NoTicket`] if that may not sign this here and now, [`SecurityDrop::NoGenerationLocation`] before the
     /// first position, [`SecurityDrop::SigningFailed`].
     pub fn sign(&mut self, now: Now, psid: Psid, payload: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
+        // Not by `own_signer`, which borrows all of the entity.
         let (place, elevation) = self.position.ok_or(SecurityDrop::NoGenerationLocation)?;
         let own = self.own.tickets.get(self.own.current).ok_or(SecurityDrop::NoTicket)?;
         let certificate = own.trusted.certificate();

@@ -62,7 +62,7 @@ fn read(captured: &Captured<'_>, packet: &Packet<'_>) -> u16 {
     let source = packet.extended.source().address.mid();
     assert_eq!(source, captured.source);
     let port = BtpB::parse(packet.payload).unwrap().0.destination_port;
-    let message = facilities_message(packet);
+    let message = facilities_message(packet.payload);
     match port {
         CAM => assert_eq!(ca::receive(message).unwrap().header.station_id, StationId(source[5].into())),
         HELLO => assert_eq!(message, [0xc0, 0xff, 0xee]),

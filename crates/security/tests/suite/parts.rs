@@ -155,7 +155,8 @@ fn what_an_authority_may_give_away() {
     assert!(!gives(range(&[1, 0, 0], &[0xff, 0xf0, 0]), bitmap(&[1, 0x1f, 0xff])));
     assert!(!gives(range(&[1, 0, 0], &[0xff, 0xf0, 0]), bitmap(&[1, 0])));
     assert!(gives(Some(SspRange::All), bitmap(&[9])) && gives(Some(SspRange::All), None));
-    assert!(gives(None, None) && !gives(None, bitmap(&[1, 0, 0])));
+    // IEEE 1609.2-2022, PsidSspRange: a range that is absent is that of all SSP.
+    assert!(gives(None, None) && gives(None, bitmap(&[1, 0, 0])) && gives(None, Some(Ssp::Opaque(vec![3]))));
     let opaque = |list: &[&[u8]]| Some(SspRange::Opaque(list.iter().map(|octets| octets.to_vec()).collect()));
     assert!(gives(opaque(&[&[1], &[2]]), Some(Ssp::Opaque(vec![2]))));
     assert!(!gives(opaque(&[&[1], &[2]]), Some(Ssp::Opaque(vec![3]))));
@@ -170,6 +171,14 @@ fn what_an_authority_may_give_away() {
     let narrow = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0xf0, 0]), 2);
     let wide = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0, 0]), 1);
     assert!(!permits_issuing(&[narrow], &[wide]));
+    let narrow = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0xf0, 0]), 2);
+    let absent = |least| group(Psid::CAM, None, least);
+    assert!(!permits_issuing(&[narrow], &[absent(1)]));
+    assert!(permits_issuing(
+        &[absent(2)],
+        &[absent(1), group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0, 0]), 1)]
+    ));
+    assert!(permits_issuing(&[group(Psid::CAM, Some(SspRange::All), 2)], &[absent(1)]));
     let all = PsidGroupPermissions { subject: SubjectPermissions::All, ..tickets };
     assert!(!permits_issuing(&[authorities], &[all]));
 }

@@ -614,7 +614,7 @@ fn tc_sec_snd_cert_aa_08_01_and_at_07_01() {
     assert_eq!(verify(&pki.ticket().certificate), Ok(()));
     let twice = [usual.clone(), usual[..1].to_vec()].concat();
     assert_eq!(verify(&pki.ticket_for(twice).certificate), REFUSED);
-    let others = vec![carnet_security::permissions::PsidSsp { psid: Psid::CPM, ssp: None }];
+    let others = vec![carnet_security::permissions::PsidSsp { psid: Psid(1_000_000), ssp: None }];
     assert_eq!(verify(&pki.ticket_for(others).certificate), REFUSED);
     let many: Vec<_> =
         (0..32).map(|psid| carnet_security::permissions::PsidSsp { psid: Psid(psid), ssp: None }).collect();

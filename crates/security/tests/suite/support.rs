@@ -18,8 +18,8 @@ use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeri
 use carnet_security::{Config, Handled, Now, Policy, Security, SecurityDrop, Ticket, Verified, pki};
 use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{
-    CommonNextHeader, ExtendedHeader, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet, Shape,
-    StationType, Timestamp,
+    BasicHeader, BasicNextHeader, CommonNextHeader, ExtendedHeader, GeoArea, GnAddress, Lifetime,
+    LongPositionVector, Packet, Shape, StationType, Timestamp,
 };
 
 /// Where everything happens.
@@ -213,6 +213,15 @@ impl Station {
     pub fn denm(&mut self, now: Now) -> Vec<u8> {
         let plain = self.plain_denm(now, circle(500), &ordinary_denm(91));
         self.security.secure(now, &plain).unwrap()
+    }
+
+    /// Signs a packet of this station without a look at the SSP of the ticket.
+    pub fn sign_regardless(&mut self, now: Now, plain: &[u8]) -> Vec<u8> {
+        let packet = Packet::parse(plain).unwrap();
+        let psid = carnet_security::inspection::application_of(&packet);
+        let envelope = self.security.sign(now, psid, &plain[BasicHeader::LEN..]).unwrap();
+        let basic = BasicHeader { next_header: BasicNextHeader::Secured, ..packet.basic };
+        [&basic.to_octets()[..], &envelope].concat()
     }
 
     pub fn move_to(&mut self, position: Position) {

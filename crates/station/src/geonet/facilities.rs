@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use carnet_geonet::geodesy::{self, Position as Place};
-use carnet_geonet::{Delivery, GeonetDrop};
+use carnet_geonet::{Delivery, Request};
 use carnet_its::ca::{Content, PathRecorder, Provided};
 use carnet_its::cam::{
     BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam, HighFrequencyContainer,
@@ -44,6 +44,8 @@ use crate::io::Output;
 
 /// How long what an application says of the vehicle's movement counts.
 const MOVEMENT: Duration = Duration::from_secs(2);
+/// How far the clock of a detection may be ahead of the station's.
+const DETECTION_AHEAD: Duration = Duration::from_secs(60);
 /// Place of announcements in the counters, behind those of the kinds of messages.
 const SAEM: usize = 2;
 /// Nobody is told of errors of positions beyond this, metres (SemiAxisLength: 4094 is out of range).
@@ -79,7 +81,7 @@ pub struct FacilitiesCounters {
     pub sent: [u64; 3],
     /// CAMs taken from it, DENMs, and announcements.
     pub received: [u64; 3],
-    /// Messages that the router refused.
+    /// Messages that the router refused, or that no ticket of the station allows.
     pub unsent: u64,
     dropped: [u64; ItsDrop::ALL.len()],
 }
@@ -327,6 +329,13 @@ impl Facilities {
             Denm::from_octets(&order.denm).map_err(|error| format!("the order is no DENM: {error}"))?;
         let management = denm.denm.management;
         let action_id = management.action_id;
+        let at = self.now(now);
+        if management.detection_time > at.date.later(DETECTION_AHEAD) {
+            return Err(format!(
+                "the event was detected at {}, later than now, expected at most {}",
+                management.detection_time.0, at.date.0
+            ));
+        }
         let here = self.position.map(|position| self.reference(&position));
         let is_here = management.event_position.position().is_none();
         let event_position = if is_here { here.unwrap_or_default() } else { management.event_position };
@@ -354,7 +363,6 @@ impl Facilities {
             destination_area: order.area.map(Into::into),
             traffic_class: order.traffic_class.map(TrafficClass::from_octet),
         };
-        let at = self.now(now);
         let den = &mut self.services.den;
         let result = match order.wish {
             DenmWish::Trigger => den.trigger(at, &request).map(Some),
@@ -423,6 +431,7 @@ impl Geonet {
     /// # Errors
     /// When the octets are no CAM, or there are no facilities.
     pub(crate) fn handle_vehicle(&mut self, now: Time, octets: &[u8]) -> Result<(), String> {
+        self.check_message(now, port::CAM, octets)?;
         self.facilities.as_mut().ok_or(NO_FACILITIES)?.handle_vehicle(now, octets)?;
         self.collect(now);
         Ok(())
@@ -431,6 +440,7 @@ impl Geonet {
     /// # Errors
     /// Why it was not done, in words for the operator.
     pub(crate) fn handle_denm_order(&mut self, now: Time, order: &DenmOrder) -> Result<(), String> {
+        self.check_message(now, port::DENM, &order.denm)?;
         let facilities = self.facilities.as_mut().ok_or(NO_FACILITIES)?;
         let largest = self.router.mib().max_area_size;
         if order.area.is_some_and(|area| geodesy::area_size(&area.into()) > largest) {
@@ -443,6 +453,21 @@ impl Geonet {
         self.outputs.extend(made.map(|action| Output::Triggered(action.into())));
         self.collect(now);
         Ok(())
+    }
+
+    /// # Errors
+    /// When no ticket of this station allows it.
+    fn check_service(&mut self, now: Time, request: Request<'_>) -> Result<(), String> {
+        let Some(secured) = &mut self.secured else { return Ok(()) };
+        let result = secured.check_service(now, request.next_header, request.payload);
+        self.outputs.extend(secured.poll_warning().map(Output::Event));
+        result
+    }
+
+    /// # Errors
+    /// When the ticket does not allow the message.
+    fn check_message(&mut self, now: Time, port: u16, message: &[u8]) -> Result<(), String> {
+        self.secured.as_mut().map_or(Ok(()), |secured| secured.check_message(now, port, message))
     }
 
     /// What was delivered goes to its service.
@@ -463,11 +488,13 @@ impl Geonet {
                     let port = transmission.payload.get(..2);
                     let ports = [port::CAM, port::DENM].map(u16::to_be_bytes);
                     let kind = ports.iter().position(|it| port == Some(&it[..])).unwrap_or(SAEM);
-                    let sent: Result<_, GeonetDrop> = self.router.handle_request(now, transmission.request());
-                    match sent {
-                        Ok(_) => facilities.counters.sent[kind] += 1,
-                        // The router counts why.
-                        Err(_) => facilities.counters.unsent += 1,
+                    // The security entity warns, the router counts why.
+                    let sent = self.check_service(now, transmission.request()).is_ok()
+                        && self.router.handle_request(now, transmission.request()).is_ok();
+                    if let Some(facilities) = &mut self.facilities {
+                        let counters = &mut facilities.counters;
+                        let counter = if sent { &mut counters.sent[kind] } else { &mut counters.unsent };
+                        *counter += 1;
                     }
                     self.collect_router(now);
                 }

@@ -29,7 +29,7 @@ pub use self::areas::GeoDestination;
 use self::dcc::Congestion;
 use self::echo::Echo;
 use self::facilities::{Facilities, FacilitiesSettings};
-use self::io::{Delivered, GeonetRequest, GeonetTransport, Position, VirtualFrame};
+use self::io::{Delivered, GeonetRequest, GeonetTransport, Position, VirtualFrame, next_header};
 use self::neighbours::Heard;
 use self::security::Secured;
 use crate::io::{Event, Output};
@@ -271,6 +271,9 @@ impl Geonet {
     /// # Errors
     /// Why it was refused, in words for the operator.
     pub(crate) fn handle_request(&mut self, now: Time, request: &GeonetRequest) -> Result<(), String> {
+        if let Some(secured) = &mut self.secured {
+            secured.check_own(now, next_header(request.next_header), &request.payload)?;
+        }
         let result = self.router.handle_request(now, request.request());
         self.collect(now);
         result.map_err(|reason| {

@@ -15,16 +15,20 @@
 //!   and so does an application ([`crate::io::Command::LockPseudonym`]); an order to change does not wait.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{SmallMap, Time, WallTime};
 use carnet_geonet::{MacAddress, ReceivedFrame, geodesy};
 use carnet_security::ids::HashedId8;
+use carnet_security::inspection::application_of_payload;
+use carnet_security::permissions::Psid;
 use carnet_security::pseudonym::Identity;
 use carnet_security::time::{Time64, ValidityPeriod};
 use carnet_security::{Counters, Handled, Now, Security, SecurityDrop, Verified, unwrapped};
-use carnet_wire::geonet::Timestamp;
+use carnet_wire::btp::BtpB;
+use carnet_wire::geonet::{CommonNextHeader, Packet, Timestamp};
 
 use super::Geonet;
 use super::io::{Position, PositionQuality};
@@ -41,6 +45,12 @@ pub trait SecurityEntity: Debug + Send {
     fn handle_frame(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop>;
     fn poll_verified(&mut self, now: Now) -> Option<Verified>;
     fn secure(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop>;
+    fn check_own(
+        &mut self,
+        now: Now,
+        next_header: CommonNextHeader,
+        payload: &[u8],
+    ) -> Result<(), SecurityDrop>;
     fn handle_position(&mut self, position: geodesy::Position, elevation: u16);
     fn handle_address(&mut self, mid: MacAddress);
     fn poll_timeout(&self, now: Time) -> Option<Time>;
@@ -96,6 +106,15 @@ impl SecurityEntity for Security {
 
     fn secure(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
         Security::secure(self, now, frame)
+    }
+
+    fn check_own(
+        &mut self,
+        now: Now,
+        next_header: CommonNextHeader,
+        payload: &[u8],
+    ) -> Result<(), SecurityDrop> {
+        Security::check_own(self, now, next_header, payload)
     }
 
     fn handle_position(&mut self, position: geodesy::Position, elevation: u16) {
@@ -174,6 +193,10 @@ pub(crate) struct Secured {
     date: (Time, WallTime),
     elevation: u16,
     silence: Silence,
+    /// Applications for which the ticket has no permission, and of which operators were told so.
+    unpermitted: SmallMap<Psid, ()>,
+    /// Warnings that operators have to hear.
+    warnings: VecDeque<String>,
     /// Until then an application wants the station to stay who it is.
     locked_until: Option<Time>,
 }
@@ -181,6 +204,11 @@ pub(crate) struct Secured {
 /// Why nobody can order a change of pseudonym, or hold one back.
 const NO_PSEUDONYMS: &str =
     "this station does not change its pseudonym: there is no [security.pseudonyms] in its config";
+
+/// Why nothing is signed.
+const NO_TICKET: &str = "no ticket of this station holds here and now";
+/// Applications of which operators are told that the ticket lacks them, at most.
+const MOST_UNPERMITTED: usize = 32;
 
 /// Whether own packets are not sent because no ticket signs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,7 +221,15 @@ enum Silence {
 impl Secured {
     pub(crate) fn new(entity: Box<dyn SecurityEntity>, now: Time, wall: WallTime) -> Secured {
         let (elevation, silence) = (elevation(0), Silence::None);
-        Secured { entity, date: (now, wall), elevation, silence, locked_until: None }
+        Secured {
+            entity,
+            date: (now, wall),
+            elevation,
+            silence,
+            unpermitted: SmallMap::new(),
+            warnings: VecDeque::new(),
+            locked_until: None,
+        }
     }
 
     pub(crate) fn entity(&self) -> &dyn SecurityEntity {
@@ -233,6 +269,69 @@ impl Secured {
         Now { time: now, date: Time64::from_wall_time(wall, leap_seconds()) }
     }
 
+    /// Whether the ticket that signs now allows this payload, BTP header and all.
+    ///
+    /// # Errors
+    /// Why not, in words for the operator, with the application's identifier.
+    pub(super) fn check_own(
+        &mut self,
+        now: Time,
+        next_header: CommonNextHeader,
+        payload: &[u8],
+    ) -> Result<(), String> {
+        let application = application_of_payload(next_header, payload);
+        Err(match self.entity.check_own(self.now(now), next_header, payload) {
+            Ok(()) => return Ok(()),
+            Err(SecurityDrop::NoGenerationLocation) => {
+                "nothing can be signed: this station knows no position yet".into()
+            }
+            Err(SecurityDrop::NoTicket) => NO_TICKET.into(),
+            Err(SecurityDrop::NoServicePermission) => format!(
+                "the SSP of this station's ticket for application {application} do not cover what the message says"
+            ),
+            Err(_) => format!("the ticket of this station does not allow application {application}"),
+        })
+    }
+
+    /// [`Self::check_own`] for a message of a service: nobody hears why it is not sent, unless there is a warning.
+    pub(super) fn check_service(
+        &mut self,
+        now: Time,
+        next_header: CommonNextHeader,
+        payload: &[u8],
+    ) -> Result<(), String> {
+        let result = self.check_own(now, next_header, payload);
+        let application = application_of_payload(next_header, payload);
+        match &result {
+            Err(reason) if reason == NO_TICKET => {
+                if self.silence == Silence::None {
+                    self.silence = Silence::ToBeTold;
+                }
+            }
+            Err(reason) => {
+                let room = self.unpermitted.len() < MOST_UNPERMITTED;
+                if room && self.unpermitted.insert(application, ()).is_none() {
+                    self.warnings.push_back(format!("messages are not sent: {reason}"));
+                }
+            }
+            Ok(()) => {}
+        }
+        result
+    }
+
+    /// Whether the ticket allows this message, which goes to a BTP port.
+    ///
+    /// # Errors
+    /// As [`Self::check_own`], but none while no ticket holds or there is no position: what a service does then is up to it.
+    pub(super) fn check_message(&mut self, now: Time, port: u16, message: &[u8]) -> Result<(), String> {
+        let header = BtpB { destination_port: port, destination_port_info: 0 }.to_octets();
+        let payload = [&header[..], message].concat();
+        match self.entity.check_own(self.now(now), CommonNextHeader::BtpB, &payload) {
+            Ok(()) | Err(SecurityDrop::NoGenerationLocation | SecurityDrop::NoTicket) => Ok(()),
+            Err(_) => self.check_own(now, CommonNextHeader::BtpB, &payload),
+        }
+    }
+
     /// A packet of the router as it goes to the link; `mid` is that of the router's address. `None` for one that does not go.
     pub(super) fn secure(&mut self, now: Time, mid: MacAddress, packet: &[u8]) -> Option<Vec<u8>> {
         self.entity.handle_address(mid);
@@ -244,8 +343,11 @@ impl Secured {
                 Some(secured)
             }
             Err(reason) => {
-                if reason == SecurityDrop::NoTicket && self.silence == Silence::None {
-                    self.silence = Silence::ToBeTold;
+                if reason == SecurityDrop::NoTicket
+                    && let Ok(packet) = Packet::parse(packet)
+                {
+                    // For the warning.
+                    let _ = self.check_service(now, packet.common.next_header, packet.payload);
                 }
                 None
             }
@@ -254,12 +356,11 @@ impl Secured {
 
     /// What an operator has to hear: once while it lasts.
     pub(super) fn poll_warning(&mut self) -> Option<Event> {
-        if self.silence != Silence::ToBeTold {
-            return None;
+        if self.silence == Silence::ToBeTold {
+            self.silence = Silence::Told;
+            self.warnings.push_back(format!("nothing is sent: {NO_TICKET}"));
         }
-        self.silence = Silence::Told;
-        let message = "nothing is sent: no ticket of this station holds here and now".into();
-        Some(Event::Warning { message })
+        self.warnings.pop_front().map(|message| Event::Warning { message })
     }
 }
 
