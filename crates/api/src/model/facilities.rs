@@ -86,7 +86,9 @@ pub struct DenmRequest {
     pub information_quality: u8,
     /// Where; `null`: where the station is.
     pub position: Option<GnPlace>,
-    /// How long it lasts, seconds up to 86400; `null` for 600.
+    /// When it was detected, milliseconds as messages count them (TimestampIts: since 2004, without leap seconds); `null`: now.
+    pub detection_time: Option<u64>,
+    /// How long it lasts from then on, seconds up to 86400; `null` for 600.
     pub validity_s: Option<u32>,
     /// How often it is told again, milliseconds; `null`: not at all.
     pub repetition_interval_ms: Option<u64>,

@@ -4,7 +4,7 @@ use carnet_api::model::DenmRequest;
 use carnet_its::cdd::{
     ActionId, CauseCode, CauseCodeType, Heading, HeadingValue, InformationQuality, Latitude, Longitude,
     RelevanceDistance, RelevanceTrafficDirection, SequenceNumber, Speed, SpeedValue, StationId,
-    SubCauseCodeType, Temperature, TransmissionInterval, ValidityDuration,
+    SubCauseCodeType, Temperature, TimestampIts, TransmissionInterval, ValidityDuration,
 };
 use carnet_its::denm::{AlacarteContainer, Denm, LocationContainer, SituationContainer};
 use carnet_station::io::{Area, DenmOrder, DenmWish};
@@ -70,6 +70,12 @@ pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String>
             return Err(format!("validity_s is {validity}, expected 1 to {}", ValidityDuration::MOST));
         }
         management.validity_duration = ValidityDuration(validity);
+    }
+    if let Some(time) = request.detection_time {
+        if !(1..=TimestampIts::MOST).contains(&time) {
+            return Err(format!("detection_time is {time}, expected 1 to {}", TimestampIts::MOST));
+        }
+        management.detection_time = TimestampIts(time);
     }
     // 6.1.2.2 and B.10: it tells receivers how often the message is to be expected.
     management.transmission_interval = request
@@ -226,6 +232,7 @@ mod tests {
                 "information_quality is 8, expected 0 to 7",
             ),
             (DenmWish::Trigger, r#"{"cause": 1, "validity_s": 0}"#, "validity_s is 0, expected 1 to 86400"),
+            (DenmWish::Trigger, r#"{"cause": 1, "detection_time": 0}"#, "detection_time is 0, expected 1 to"),
             (DenmWish::Trigger, r#"{"cause": 1, "repetition_interval_ms": 100}"#, "go together"),
             (
                 DenmWish::Trigger,

@@ -330,6 +330,182 @@ fn mosquitto() -> bool {
     all
 }
 
+/// Programs beside the station in the middle: a broker and its clients.
+struct BesideMiddle<'a> {
+    line: &'a Line,
+}
+
+impl<'a> BesideMiddle<'a> {
+    fn new(line: &'a Line) -> BesideMiddle<'a> {
+        line.hosts[1].ip("link set lo up");
+        BesideMiddle { line }
+    }
+
+    fn start(&self, name: &str, words: &[&str]) -> Running {
+        let path = self.line.scratch.path(name);
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let out = File::create(&path).expect("a file");
+        let child = self.line.hosts[1].spawn(&words, move |command| {
+            command.stdin(Stdio::null()).stderr(out.try_clone().expect("a file")).stdout(out);
+        });
+        Running(child, path)
+    }
+
+    /// A broker on port 1883, which listens when this returns.
+    fn broker(&self, name: &str, words: &[&str]) -> Running {
+        let broker = self.start(name, &[&["mosquitto"], words].concat());
+        // A broker that refuses a client listens as well.
+        let client = ["mosquitto_pub", "-p", "1883", "-t", "test", "-m", "x"];
+        let listens = || !said(&self.line.hosts[1].output(&client)).contains("Connection refused\n");
+        wait_until("the broker listens", seconds(10), listens);
+        broker
+    }
+
+    fn bridge(&self, name: &str, station: &Station, more: &[&str]) -> Running {
+        let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());
+        let program = root().join("packaging/carnet-mqtt");
+        let socket = station.socket.to_str().expect("a path");
+        let broker = ["--broker", "127.0.0.1:1883", "--namespace", "road", "--denm"];
+        let program = [&python, "-B", program.to_str().expect("a path"), "--socket", socket];
+        self.start(name, &[&program[..], &broker, more].concat())
+    }
+
+    fn publish(&self, words: &[&str], text: &str) {
+        let how = if text.is_empty() { "-n" } else { "-s" };
+        let words = [&["mosquitto_pub", "-p", "1883", how], words].concat();
+        let path = self.line.scratch.path("published");
+        fs::write(&path, text).expect("a file");
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let mut child = self.line.hosts[1].spawn(&words, move |command| {
+            command.stdin(File::open(path).expect("a file"));
+        });
+        assert!(child.wait().expect("it ends").success(), "{words:?}");
+    }
+}
+
+/// Where gateways publish their DENMs.
+const OUT_QUEUE: [&str; 2] = ["-t", "road/outQueue/v2x/denm/centre/1/2"];
+
+/// Now, as messages count.
+fn its_time() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    now.as_millis() as u64 - 1_072_915_195_000
+}
+
+/// Road works of a gateway, detected so many seconds ago and valid for so many.
+fn road_works(number: u16, sub_cause: u8, detected_ago_s: u64, validity_s: u64) -> Value {
+    let position = json!({"latitude": 488_375_000, "longitude": 21_062_500, "altitude": 800_001});
+    let detection = its_time() - 1000 * detected_ago_s;
+    let management = json!({"action_id": {"originating_station_id": 999, "sequence_number": number},
+        "detection_time": detection, "reference_time": its_time(), "event_position": position, "relevance_distance": 4,
+        "validity_duration": validity_s});
+    json!({"type": "denm", "origin": "global_application", "version": "1.1.3", "source_uuid": "centre", "timestamp": 0,
+        "message": {"protocol_version": 2, "station_id": 999, "management_container": management,
+        "situation_container": {"event_type": {"cause": 3, "subcause": sub_cause}}}})
+}
+
+/// Events of this sub cause of road works on a station's map.
+fn works(station: &Station, sub_cause: u8) -> usize {
+    let is_it = |event: &&Value| event["cause"] == 3 && event["sub_cause"] == sub_cause;
+    events(station).iter().filter(is_it).count()
+}
+
+#[test]
+fn a_bridge_outlives_any_message_and_its_events_outlive_the_broker() {
+    if !possible() || !mosquitto() {
+        return;
+    }
+    let line = Line::new();
+    let stations = stations(&line);
+    let [west, middle, east] = &stations;
+    let beside = BesideMiddle::new(&line);
+    let folder = line.scratch.path("kept");
+    fs::create_dir(&folder).expect("a folder");
+    let config = line.scratch.path("mosquitto.conf");
+    let text = "listener 1883 127.0.0.1\nallow_anonymous true\nuser root\npersistence true\nautosave_on_changes true\n\
+                autosave_interval 1\n";
+    fs::write(&config, format!("{text}persistence_location {}/\n", folder.display())).expect("a file");
+    let words = ["-c", config.to_str().expect("a path")];
+    let broker = beside.broker("broker", &words);
+
+    // The broker has kept an event of last week, one that goes on, and what the bus said some time ago.
+    let kept = ["-r", "-t", "road/outQueue/v2x/denm/centre/1/7"];
+    beside.publish(&kept, &road_works(7, 7, 7 * 86_400, 3600).to_string());
+    let kept = ["-r", "-t", "road/outQueue/v2x/denm/centre/1/8"];
+    let goes_on = road_works(8, 8, 100, 3600);
+    beside.publish(&kept, &goes_on.to_string());
+    beside.publish(&["-r", "-t", "bus/state"], "{\"speed_mps\": 7.25}");
+    let state = line.scratch.path("bridge.json");
+    let more = ["--vehicle", "bus/state", "--state", state.to_str().expect("a path")];
+    let bridge = beside.bridge("bridge", middle, &more);
+    wait_until("the event that goes on is told", seconds(10), || works(west, 8) == 1 && works(east, 8) == 1);
+    let left = events(west).iter().find(|it| it["sub_cause"] == 8).expect("it")["remaining_s"].as_u64();
+    assert!(left.is_some_and(|left| (3000..=3500).contains(&left)), "{left:?}");
+    bridge.says("it is not what the vehicle says now");
+
+    // Whatever somebody publishes, the next message is heard.
+    let nested = "[".repeat(200_000);
+    let huge = road_works(1, 1, 0, 60).to_string().replace("488375000", &format!("1{}", "0".repeat(400)));
+    for text in
+        ["", "7", "null", "\u{0}", "{\"type\": \"denm\", \"message\": 7}", nested.as_str(), huge.as_str()]
+    {
+        beside.publish(&OUT_QUEUE, text);
+        beside.publish(&["-t", "bus/state"], text);
+    }
+    let mut works_4 = road_works(5, 4, 0, 3600);
+    beside.publish(&OUT_QUEUE, &works_4.to_string());
+    wait_until("the road works are told", seconds(10), || works(west, 4) == 1 && works(east, 4) == 1);
+    let complaints = bridge.said().matches("is not taken").count();
+    for text in ["{\"type\": \"denm\", \"message\": 8}", "{\"type\": \"denm\", \"message\": 9}", "7"] {
+        beside.publish(&OUT_QUEUE, text);
+    }
+
+    // The broker begins anew: an update is none of another event, and the end of an event ends it.
+    wait_until("the broker has kept its state", seconds(10), || folder.join("mosquitto.db").exists());
+    drop(broker);
+    let connections = bridge.said().matches("is connected").count();
+    let _broker = beside.broker("broker2", &words);
+    let again = || bridge.said().matches("is connected").count() > connections;
+    wait_until("the bridge is connected again", seconds(30), again);
+    works_4["message"]["management_container"]["reference_time"] = (its_time() + 1).into();
+    works_4["message"]["situation_container"]["event_type"]["subcause"] = 5.into();
+    beside.publish(&OUT_QUEUE, &works_4.to_string());
+    wait_until("the update is told", seconds(10), || works(west, 5) == 1 && works(west, 4) == 0);
+    // Each reason is logged once, and no more of an event of which nothing is new.
+    assert_eq!(bridge.said().matches("is not taken").count(), complaints, "{}", bridge.said());
+    assert_eq!((works(west, 8), works(west, 7)), (1, 0));
+
+    // So it is after the bridge itself has begun anew.
+    drop(bridge);
+    let bridge = beside.bridge("bridge2", middle, &more);
+    bridge.says("is connected");
+    works_4["message"]["management_container"]["reference_time"] = (its_time() + 2).into();
+    works_4["message"]["management_container"]["termination"] = 0.into();
+    beside.publish(&OUT_QUEUE, &works_4.to_string());
+    wait_until("the road works are over", seconds(10), || works(west, 5) == 0 && works(east, 5) == 0);
+    assert_eq!(works(west, 8), 1);
+}
+
+#[test]
+fn a_broker_that_refuses_is_named_once_with_the_reason() {
+    if !possible() || !mosquitto() {
+        return;
+    }
+    let line = Line::new();
+    let stations = stations(&line);
+    let beside = BesideMiddle::new(&line);
+    let config = line.scratch.path("mosquitto.conf");
+    fs::write(&config, "listener 1883 127.0.0.1\nallow_anonymous false\nuser root\n").expect("a file");
+    let words = ["-c", config.to_str().expect("a path")];
+    let broker = beside.broker("broker", &words);
+    let refused = || broker.said().matches("not authorised").count();
+    let before = refused();
+    let bridge = beside.bridge("bridge", &stations[1], &["--user", "bus"]);
+    wait_until("it has tried twice", seconds(30), || refused() >= before + 2);
+    assert_eq!(bridge.said().matches("the broker refuses the connection: not authorized").count(), 1);
+    assert!(bridge.said().contains("--user without --tls"), "{}", bridge.said());
+}
+
 #[test]
 fn messages_go_to_a_broker_and_its_events_come_from_there() {
     if !possible() || !mosquitto() {
@@ -338,40 +514,11 @@ fn messages_go_to_a_broker_and_its_events_come_from_there() {
     let line = Line::new();
     let stations = stations(&line);
     let [west, middle, east] = &stations;
+    let beside = BesideMiddle::new(&line);
     let host = &line.hosts[1];
-    host.ip("link set lo up");
-    let in_middle = |name: &str, words: &[&str]| {
-        let path = line.scratch.path(name);
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let out = File::create(&path).expect("a file");
-        let child = host.spawn(&words, move |command| {
-            command.stdin(Stdio::null()).stderr(out.try_clone().expect("a file")).stdout(out);
-        });
-        Running(child, path)
-    };
-    let _broker = in_middle("broker", &["mosquitto", "-p", "1883"]);
-    let listens = || host.output(&["mosquitto_pub", "-p", "1883", "-t", "test", "-m", "x"]).status.success();
-    wait_until("the broker listens", seconds(10), listens);
-    let heard = in_middle("heard", &["mosquitto_sub", "-p", "1883", "-v", "-t", "road/inQueue/v2x/#"]);
-    let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());
-    let program = root().join("packaging/carnet-mqtt");
-    let socket = middle.socket.to_str().expect("a path");
-    let program = program.to_str().expect("a path");
-    let words = [
-        &python,
-        "-B",
-        program,
-        "--socket",
-        socket,
-        "--broker",
-        "127.0.0.1:1883",
-        "--namespace",
-        "road",
-        "--denm",
-        "--vehicle",
-        "bus/state",
-    ];
-    let bridge = in_middle("bridge", &words);
+    let _broker = beside.broker("broker", &["-p", "1883"]);
+    let heard = beside.start("heard", &["mosquitto_sub", "-p", "1883", "-v", "-t", "road/inQueue/v2x/#"]);
+    let bridge = beside.bridge("bridge", middle, &["--vehicle", "bus/state"]);
     bridge.says("s1 is connected");
 
     // What stations say, with their place as a quadkey of 22 digits.
@@ -396,18 +543,7 @@ fn messages_go_to_a_broker_and_its_events_come_from_there() {
     let mut denm = json!({"type": "denm", "origin": "global_application", "version": "1.1.3", "source_uuid": "centre",
         "timestamp": 0, "message": {"protocol_version": 2, "station_id": 999, "management_container": management,
         "situation_container": {"event_type": {"cause": 3, "subcause": 4}}}});
-    let publish = |text: &str| {
-        let sent = host.output(&[
-            "mosquitto_pub",
-            "-p",
-            "1883",
-            "-t",
-            "road/outQueue/v2x/denm/centre/1/2",
-            "-m",
-            text,
-        ]);
-        assert!(sent.status.success(), "{}", said(&sent));
-    };
+    let publish = |text: &str| beside.publish(&OUT_QUEUE, text);
     publish("{\"type\": \"denm\", \"message\": 7}");
     publish(&denm.to_string());
     let works = |station: &Station| {
