@@ -23,6 +23,7 @@ help:
 	@echo 'make fuzz-coverage  what the corpora of make fuzz reach: out/fuzz-coverage'
 	@echo 'make mutations  millions of packets and configs that were right once (FUZZ_ROUNDS=1000000 of each kind)'
 	@echo 'make faults  10,000 bad days of routers and home agents, and 10,000 of their kernels and disks, in virtual time (15 minutes)'
+	@echo 'make test-managers  carnet beside systemd-networkd, NetworkManager, dhcpcd and firewalld (needs root and debootstrap; 25 minutes)'
 	@echo 'make test-eval  the Python package of the evaluation: installed, its types, a session as in a notebook (10 seconds)'
 	@echo 'make lint    format, clippy, documentation, conventions'
 	@echo 'make bench   how fast the data paths are (needs root; 15 minutes, BENCH_ARGS=--quick 2 minutes)'
@@ -74,6 +75,15 @@ test-fleet:
 	@tools/setup.sh test
 	$(CARGO) build --release --bin carnet
 	$(CARNET_PYTHON) web/test/fleet target/release/carnet --targets --out $(OUT)/web
+
+# The managers of another Debian: MANAGERS_ARGS='--debian 13'; one alone: MANAGERS_ARGS=NetworkManager
+MANAGERS_ARGS ?=
+
+.PHONY: test-managers
+test-managers:
+	@tools/setup.sh test
+	$(CARGO) build --release --bin carnet
+	$(CARNET_PYTHON) tools/managers/run target/release/carnet --out $(OUT)/managers $(MANAGERS_ARGS)
 
 # A real station against docs/openapi.json
 test-api:
