@@ -7,11 +7,30 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde_json::Value;
 
 /// An answer takes no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a station answers that does not do what it is asked.
+#[derive(Debug)]
+pub struct Refused {
+    /// The HTTP status.
+    pub status: u16,
+    /// The whole answer, and to what.
+    text: String,
+    /// The station's own words.
+    pub said: String,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// Sends a request and reads the head of the answer.
 fn exchange(socket: &Path, method: &str, path: &str, body: &str) -> anyhow::Result<BufReader<UnixStream>> {
@@ -27,7 +46,7 @@ fn exchange(socket: &Path, method: &str, path: &str, body: &str) -> anyhow::Resu
     let mut reader = BufReader::new(stream);
     let mut status = String::new();
     reader.read_line(&mut status)?;
-    let success = status.split_whitespace().nth(1).is_some_and(|code| code.starts_with('2'));
+    let code: u16 = status.split_whitespace().nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     let mut line = String::new();
     while line != "\r\n" {
         line.clear();
@@ -35,12 +54,15 @@ fn exchange(socket: &Path, method: &str, path: &str, body: &str) -> anyhow::Resu
             break;
         }
     }
-    if success {
+    if (200..300).contains(&code) {
         return Ok(reader);
     }
     let mut said = String::new();
     let _ = reader.read_to_string(&mut said);
-    bail!("{} answers {path} with {}: {}", socket.display(), status.trim(), said.trim());
+    let text = format!("{} answers {path} with {}: {}", socket.display(), status.trim(), said.trim());
+    let error = |body: Value| Some(body["error"].as_str()?.to_owned());
+    let said = serde_json::from_str(&said).ok().and_then(error).unwrap_or_else(|| said.trim().to_owned());
+    Err(Refused { status: code, text, said }.into())
 }
 
 /// `GET`: the JSON of the answer.
@@ -102,7 +124,10 @@ mod tests {
         assert_eq!(got.expect("is JSON"), serde_json::json!([1]));
         let answer = "HTTP/1.0 422 Unprocessable Entity\r\n\r\n{\"error\":\"too far\"}";
         let (_, told) = answered(answer, |s| post(s, "/v1/gnsend", &serde_json::json!({})));
-        assert!(told.expect_err("is refused").to_string().contains("too far"));
+        let told = told.expect_err("is refused");
+        assert!(told.to_string().contains("too far"));
+        let refused = told.downcast_ref::<Refused>().expect("an answer");
+        assert_eq!((refused.status, refused.said.as_str()), (422, "too far"));
     }
 
     #[test]

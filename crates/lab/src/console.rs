@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::expect::{Outcome, shown};
-use crate::results::Results;
+use crate::results::{FlowLine, Results};
 
 /// Whether a bar stands where the next line is to be.
 static BAR: AtomicBool = AtomicBool::new(false);
@@ -41,6 +41,34 @@ pub fn at(seconds: f64, text: &str) {
     println!("  {seconds:6.2} s  {text}");
 }
 
+/// The verdict, in words.
+fn verdict(results: &Results) -> String {
+    let count = |o: Outcome| results.expectations.iter().filter(|e| e.outcome == o).count();
+    let (held, failed, skipped) = (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Skipped));
+    let counts = format!("{held} held, {failed} failed, {skipped} skipped");
+    match &results.no_verdict {
+        Some(why) => format!("NO VERDICT: {why}; {counts}"),
+        None if !results.passed => format!("FAIL: {counts}"),
+        None if results.judged() => format!("PASS: {counts}"),
+        None if skipped > 0 => format!("NOTHING JUDGED: {skipped} skipped"),
+        None => "NOTHING JUDGED: the scenario has no [[expect]]".into(),
+    }
+}
+
+/// A line for each flow.
+fn flows(results: &Results) -> Vec<String> {
+    let width = |of: fn(&FlowLine) -> &str| results.flows.iter().map(|f| of(f).chars().count()).max();
+    let names = width(|f| &f.name).unwrap_or(0);
+    let kinds = width(|f| &f.kind).unwrap_or(0);
+    let line = |flow: &FlowLine| {
+        let figure =
+            |(what, value, unit): &(String, Option<f64>, String)| format!("{what} {}", shown(*value, unit));
+        let figures: Vec<String> = flow.figures.iter().map(figure).collect();
+        format!("{:names$}  {:kinds$}  {}", flow.name, flow.kind, figures.join(", "))
+    };
+    results.flows.iter().map(line).collect()
+}
+
 /// The final table.
 pub fn summary(results: &Results, out: &Path) {
     let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
@@ -61,14 +89,50 @@ pub fn summary(results: &Results, out: &Path) {
         let measured = e.why.clone().unwrap_or_else(|| shown(e.measured, &e.unit));
         println!("  {word}  {:w$}  {measured} (expected {})", e.what, e.expected);
     }
-    let count = |o: Outcome| results.expectations.iter().filter(|e| e.outcome == o).count();
+    if !results.judged() {
+        for line in flows(results) {
+            println!("  {line}");
+        }
+    }
+    for warning in &results.warnings {
+        println!("  NOTE: {warning}");
+    }
     println!(
-        "\n  {}: {} held, {} failed, {} skipped\n  {}\n  {}",
-        if results.passed { "PASS" } else { "FAIL" },
-        count(Outcome::Pass),
-        count(Outcome::Fail),
-        count(Outcome::Skipped),
+        "\n  {}\n  {}\n  {}",
+        verdict(results),
         out.join("report.html").display(),
         out.join("results.json").display()
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expect::Judged;
+
+    #[test]
+    fn run_without_expectations_shows_its_flows_and_no_pass() {
+        let figures =
+            vec![("sent".into(), Some(9.0), "packets".into()), ("lost".into(), None, "packets".into())];
+        let flow = FlowLine { name: "rtt".into(), kind: "ping".into(), figures };
+        let mut results = Results { flows: vec![flow], passed: true, ..Results::default() };
+        assert_eq!(flows(&results), ["rtt  ping  sent 9 packets, lost not measured"]);
+        assert_eq!(verdict(&results), "NOTHING JUDGED: the scenario has no [[expect]]");
+        let judged = |outcome| Judged {
+            what: String::new(),
+            section: String::new(),
+            metric: String::new(),
+            expected: String::new(),
+            measured: None,
+            unit: String::new(),
+            outcome,
+            why: None,
+        };
+        results.expectations = vec![judged(Outcome::Skipped)];
+        assert_eq!(verdict(&results), "NOTHING JUDGED: 1 skipped");
+        results.expectations.push(judged(Outcome::Pass));
+        assert_eq!(verdict(&results), "PASS: 1 held, 0 failed, 1 skipped");
+        results.no_verdict = Some("late".into());
+        assert_eq!(verdict(&results), "NO VERDICT: late; 1 held, 0 failed, 1 skipped");
+    }
 }

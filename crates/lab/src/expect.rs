@@ -108,7 +108,7 @@ fn judge_one(e: &Expect, metrics: &Metrics, judging: &Judging<'_>) -> Judged {
         return judged;
     }
     let Some(value) = measured else {
-        judged.why = Some("not measured".into());
+        judged.why = Some(unmeasured(metrics, section, &e.metric).into());
         return judged;
     };
     let missing = [(&e.plus, extra), (&e.times, factor)].into_iter().find(|(_, value)| value.is_none());
@@ -122,6 +122,21 @@ fn judge_one(e: &Expect, metrics: &Metrics, judging: &Judging<'_>) -> Judged {
         && e.at_least.is_none_or(|b| value >= bound(b));
     judged.outcome = if holds { Outcome::Pass } else { Outcome::Fail };
     judged
+}
+
+/// Why a metric has no value: of a flow that sent nothing, or of which nothing arrived, there is nothing to tell.
+fn unmeasured(metrics: &Metrics, section: &str, metric: &str) -> &'static str {
+    let mut flow = metric;
+    while let Some((shorter, _)) = flow.rsplit_once('.') {
+        flow = shorter;
+        let get = |name: &str| find(metrics, section, &format!("{flow}.{name}"));
+        match get("sent") {
+            Some(0.0) => return "nothing was sent",
+            Some(sent) if get("lost") == Some(sent) => return "nothing arrived",
+            _ => {}
+        }
+    }
+    "not measured"
 }
 
 /// A value with its unit, for people.
@@ -208,6 +223,19 @@ mod tests {
     fn what_was_not_measured_fails() {
         let judged = judge_one(&Expect { equals: Some(0.0), ..expect("none") }, &metrics(), &ALL);
         assert_eq!((judged.outcome, judged.why.as_deref()), (Outcome::Fail, Some("not measured")));
+        let mut m = metrics();
+        let run = m.entry(RUN.into()).or_default();
+        run.extend(
+            [("none.sent", 0.0), ("all.sent", 5.0), ("all.lost", 5.0)].map(|(n, v)| (n.to_string(), v)),
+        );
+        for (metric, why) in [
+            ("none.lost", "nothing was sent"),
+            ("all.delay_us.p50", "nothing arrived"),
+            ("x.y", "not measured"),
+        ] {
+            let judged = judge_one(&Expect { equals: Some(0.0), ..expect(metric) }, &m, &ALL);
+            assert_eq!((judged.outcome, judged.why.as_deref()), (Outcome::Fail, Some(why)), "{metric}");
+        }
     }
 
     #[test]

@@ -182,7 +182,20 @@ pub fn visible(what: &str, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A shell in a node of a running lab; returns the shell's exit status.
+/// The file with the path of the socket of the station in a node.
+fn socket_file(node: &str) -> String {
+    format!("{RUN}/sockets/{node}")
+}
+
+/// Notes the socket of the station in a node for [`shell`].
+pub fn note_socket(node: &str, socket: &Path) -> anyhow::Result<()> {
+    let file = socket_file(node);
+    std::fs::create_dir_all(format!("{RUN}/sockets"))?;
+    std::fs::write(&file, socket.as_os_str().as_encoded_bytes())
+        .with_context(|| format!("cannot write {file}"))
+}
+
+/// A shell in a node of a running lab, in which `carnet` asks the station of that node; returns the shell's exit status.
 pub fn shell(scenario: &str, node: &str, command: &[String]) -> anyhow::Result<ExitCode> {
     let Some(pid) = find_inner(scenario) else {
         bail!("no lab runs scenario {scenario:?}; start one with: carnet-lab run {scenario} --hold");
@@ -193,6 +206,9 @@ pub fn shell(scenario: &str, node: &str, command: &[String]) -> anyhow::Result<E
         enter.args(["--user", "--preserve-credentials"]);
     }
     enter.args(["--", "nsenter", &format!("--net=/run/netns/{node}"), "--"]);
+    if let Ok(socket) = std::fs::read_to_string(format!("/proc/{pid}/root{}", socket_file(node))) {
+        enter.env("CARNET_SOCKET", socket);
+    }
     if command.is_empty() {
         enter.arg(std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into()));
     } else {
@@ -211,7 +227,7 @@ fn find_inner(scenario: &str) -> Option<u32> {
         let inner = Path::new(words.first()?).file_name()? == "carnet-lab"
             && words.get(1) == Some(&"--inside")
             && words.get(3) == Some(&"run")
-            && words[4..].contains(&scenario);
+            && words[4..].iter().any(|word| Path::new(word).file_name() == Path::new(scenario).file_name());
         inner.then_some(pid)
     })
 }

@@ -135,7 +135,7 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct RunArgs {
-    /// Name of the scenario.
+    /// Name of the scenario, or the path of its folder (`./mine`).
     scenario: String,
     /// Where report.html, results.json, logs and captures go (default: out/SCENARIO).
     #[arg(long, value_name = "DIR")]
@@ -240,6 +240,7 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
             let picture = report::timeline(&results);
             results.series = results::Series::default();
             results.events.clear();
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
             let file = |ending| folder.join(format!("{}.{ending}", results.scenario));
             write_file(&file("svg"), picture)?;
             write_file(&file("json"), format!("{}\n", serde_json::to_string_pretty(&results)?))?;
@@ -307,20 +308,14 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
 
 /// Everything that can be wrong before a testbed is built is found here.
 fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
-    let scenarios = tools::scenarios(args.scenarios.as_deref())?;
-    let folder = scenarios.join(&args.scenario);
-    let known = scenario::names(&scenarios);
-    if !known.contains(&args.scenario) {
-        let told = format!("there is no scenario {:?}; there are: {}", args.scenario, known.join(", "));
-        return Err(Mistake(told).into());
-    }
+    let (name, folder) = named(args)?;
     let scenario = scenario::load(&folder, args.size)?;
     let mut used: Vec<(&str, &str)> = args.pcap.then(|| capture::program(mode)).into_iter().collect();
     used.extend(scenario.nodes.values().any(|n| n.nft.is_some()).then_some(("nft", "nftables")));
     used.extend(scenario.links.iter().any(|l| l.emulation.is_some()).then_some(("ethtool", "ethtool")));
     tools::check(&used)?;
     let carnet = tools::carnet(args.carnet.as_deref())?;
-    let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&args.scenario));
+    let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&name));
     std::fs::create_dir_all(&out).with_context(|| {
         format!("cannot make the folder for results, {}; --out names another", out.display())
     })?;
@@ -329,7 +324,7 @@ fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
     isolate::visible("the carnet program", &carnet)?;
     isolate::visible("the scenario", &folder)?;
     Ok(run::Plan {
-        name: args.scenario.clone(),
+        name,
         folder,
         carnet,
         out,
@@ -344,6 +339,28 @@ fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
         slow: args.slow,
         mode,
     })
+}
+
+/// The name and the folder of the scenario to run, which is named, or whose folder is.
+fn named(args: &RunArgs) -> anyhow::Result<(String, PathBuf)> {
+    let given = Path::new(&args.scenario);
+    if args.scenario.contains('/') && given.join("scenario.toml").is_file() {
+        let folder = given.canonicalize()?;
+        if let Some(name) = folder.file_name().and_then(|name| name.to_str()) {
+            return Ok((name.to_owned(), folder.clone()));
+        }
+    }
+    let scenarios = tools::scenarios(args.scenarios.as_deref())?;
+    let known = scenario::names(&scenarios);
+    if !known.contains(&args.scenario) {
+        let told = format!(
+            "there is no scenario {:?}, and no folder of that path with a scenario.toml; there are: {}",
+            args.scenario,
+            known.join(", ")
+        );
+        return Err(Mistake(told).into());
+    }
+    Ok((args.scenario.clone(), scenarios.join(&args.scenario)))
 }
 
 fn read_results(path: &Path) -> anyhow::Result<results::Results> {

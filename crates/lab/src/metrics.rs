@@ -3,6 +3,9 @@
 //! A *section* reaches from an action to the next one; `run` is the whole timetable. Metric names are
 //! dotted and begin with the name of the traffic, of the node, or with `capture`; `scenarios/README.md`
 //! lists them.
+//!
+//! What nothing was sent for, or nothing arrived for, has no metric that could pass for a good one: no loss of nothing, no
+//! duplicate of nothing. An expectation then fails as "not measured".
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -49,7 +52,9 @@ pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
             let mut rtts: Vec<f64> = inside.iter().copied().flatten().collect();
             rtts.sort_by(f64::total_cmp);
             m.insert(format!("{name}.sent"), inside.len() as f64);
-            m.insert(format!("{name}.lost"), (inside.len() - rtts.len()) as f64);
+            if !inside.is_empty() {
+                m.insert(format!("{name}.lost"), (inside.len() - rtts.len()) as f64);
+            }
             percentiles(m, &format!("{name}.ms"), &rtts);
         }
         for pings in &seen.gnpings {
@@ -60,7 +65,9 @@ pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
         }
         for (name, arrivals) in &seen.strangers {
             let count = arrivals.iter().filter(|at| window.contains(at)).count();
-            m.insert(format!("{name}.strangers"), count as f64);
+            if m.get(&format!("{name}.sent")).is_some_and(|sent| *sent > 0.0) {
+                m.insert(format!("{name}.strangers"), count as f64);
+            }
         }
         for (name, _, t, started) in &seen.transfers {
             if let Some((up, down)) = t.rates(*started, window) {
@@ -75,14 +82,18 @@ pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
             }
             if let Some(maps) = &seen.maps {
                 m.insert("maps.stations".into(), maps.stations as f64);
-                m.insert("maps.outsiders".into(), maps.outsiders as f64);
+                if maps.stations > 0 {
+                    m.insert("maps.outsiders".into(), maps.outsiders as f64);
+                }
             }
             for (name, _, t, _) in &seen.transfers {
                 m.insert(format!("{name}.bytes"), (t.up + t.down) as f64);
                 m.insert(format!("{name}.bytes_up"), t.up as f64);
                 m.insert(format!("{name}.bytes_down"), t.down as f64);
-                m.insert(format!("{name}.retransmits"), t.retransmits as f64);
-                m.insert(format!("{name}.stall_s"), t.stall());
+                if t.up + t.down > 0 {
+                    m.insert(format!("{name}.retransmits"), t.retransmits as f64);
+                }
+                m.extend(t.stall().map(|stall| (format!("{name}.stall_s"), stall)));
                 m.insert(format!("{name}.unbroken"), f64::from(u8::from(t.unbroken())));
             }
         }
@@ -92,12 +103,16 @@ pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
 
 fn flow_metrics(m: &mut BTreeMap<String, f64>, name: &str, s: &FlowStats) {
     m.insert(format!("{name}.sent"), s.sent as f64);
-    m.insert(format!("{name}.lost"), s.lost as f64);
-    m.insert(format!("{name}.delivered_percent"), 100.0 * (s.sent - s.lost) as f64 / s.sent.max(1) as f64);
-    m.insert(format!("{name}.duplicated"), s.duplicated as f64);
-    m.insert(format!("{name}.reordered"), s.reordered as f64);
-    m.insert(format!("{name}.reordered_by_ms"), s.reordered_by as f64 / 1e6);
-    m.insert(format!("{name}.outage_ms"), s.outage as f64 / 1e6);
+    if s.sent > 0 {
+        m.insert(format!("{name}.lost"), s.lost as f64);
+        m.insert(format!("{name}.delivered_percent"), 100.0 * (s.sent - s.lost) as f64 / s.sent as f64);
+        m.insert(format!("{name}.outage_ms"), s.outage as f64 / 1e6);
+    }
+    if !s.delays.is_empty() {
+        m.insert(format!("{name}.duplicated"), s.duplicated as f64);
+        m.insert(format!("{name}.reordered"), s.reordered as f64);
+        m.insert(format!("{name}.reordered_by_ms"), s.reordered_by as f64 / 1e6);
+    }
     let micros: Vec<f64> = s.delays.iter().map(|d| *d as f64 / 1e3).collect();
     percentiles(m, &format!("{name}.delay_us"), &micros);
 }
@@ -255,6 +270,56 @@ mod tests {
         assert_eq!((run["p.a-b.lost"], run["p.b-a.lost"]), (1.0, 0.0));
         assert_eq!(run["p.outage_ms"], 20.0 / 1e6);
         assert_eq!((run["r.sent"], run["r.lost"], run["r.ms.p50"]), (2.0, 1.0, 0.5));
+    }
+
+    #[test]
+    fn flows_of_which_nothing_was_sent_or_arrived_have_no_good_figures() {
+        let silent = |received: &[(u64, u64)], sent: &[u64]| SeenProbe {
+            name: "p".into(),
+            nodes: ["a".into(), "b".into()],
+            flows: [Flow { sent: sent.into(), received: received.into() }, Flow::default()],
+            ..SeenProbe::default()
+        };
+        let of = |probe: SeenProbe, requests: Vec<(u64, Option<f64>)>| {
+            let broadcasts = geonet::Broadcasts { name: "g".into(), ..geonet::Broadcasts::default() };
+            let transfer = ("t".into(), String::new(), crate::traffic::tcp::Told::default(), 0);
+            let seen = Seen {
+                probes: vec![probe],
+                pings: vec![("r".into(), String::new(), Series { requests })],
+                gnpings: vec![geonet::GnPings { name: "n".into(), ..geonet::GnPings::default() }],
+                broadcasts: vec![broadcasts],
+                strangers: vec![("g".into(), Vec::new())],
+                transfers: vec![transfer],
+                maps: Some(geonet::Maps::default()),
+                ..Seen::default()
+            };
+            of_traffic(&seen, &sections(0, 100, &[])).remove(RUN).expect("the run")
+        };
+        let nothing_sent = of(silent(&[], &[]), Vec::new());
+        let names: Vec<&str> = nothing_sent.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            [
+                "g.sent",
+                "maps.stations",
+                "n.sent",
+                "p.a-b.sent",
+                "p.b-a.sent",
+                "p.sent",
+                "r.sent",
+                "t.bytes",
+                "t.bytes_down",
+                "t.bytes_up",
+                "t.unbroken"
+            ]
+        );
+        assert!(nothing_sent.values().all(|value| *value == 0.0), "{nothing_sent:?}");
+        let nothing_arrived = of(silent(&[], &[1, 2]), vec![(1, None), (2, None)]);
+        assert_eq!((nothing_arrived["p.lost"], nothing_arrived["p.delivered_percent"]), (2.0, 0.0));
+        assert_eq!((nothing_arrived["r.sent"], nothing_arrived["r.lost"]), (2.0, 2.0));
+        for name in ["p.duplicated", "p.reordered", "p.reordered_by_ms", "p.delay_us.p50", "p.b-a.lost"] {
+            assert!(!nothing_arrived.contains_key(name), "{name}");
+        }
     }
 
     #[test]

@@ -107,14 +107,7 @@ impl Daemon {
 
     /// The last lines of its log, indented.
     pub fn tail(&self) -> String {
-        let text = std::fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<&str> = text.lines().collect();
-        if lines.is_empty() {
-            return "  (nothing)".into();
-        }
-        let from = lines.len().saturating_sub(15);
-        lines[from..].iter().map(|l| format!("  | {l}")).collect::<Vec<_>>().join("\n")
+        tail(&self.log)
     }
 
     /// Sends a signal.
@@ -150,6 +143,18 @@ impl Drop for Daemon {
             let _ = self.child.wait();
         }
     }
+}
+
+/// The last lines of a log, indented.
+pub fn tail(log: &Path) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.is_empty() {
+        return "  (nothing)".into();
+    }
+    let from = lines.len().saturating_sub(15);
+    lines[from..].iter().map(|l| format!("  | {l}")).collect::<Vec<_>>().join("\n")
 }
 
 /// Waits for a condition while watching the daemons; tells what it waited for when time runs out.

@@ -3,11 +3,13 @@
 //! The radio interface of a node is one end of a veth pair ([`veth`]), or, where the kernel has it, a radio of
 //! mac80211_hwsim with the whole 802.11 stack of the kernel ([`hwsim`]). A thread holds the model ([`crate::medium`]), feeds it these frames and wakes when it has
 //! something to do. When the machine is late, the model still decides everything at the time at which it was to
-//! happen; only the delivery is late.
+//! happen; only the delivery is late. A radio is whoever its interface says: where a station gives that another
+//! link-layer address, the radio has it, too ([`addresses`]).
 //!
 //! Bounds: the queue of each radio, the batch of frames taken at once, the buffer of the socket; what does not fit
 //! is counted.
 
+mod addresses;
 pub mod hwsim;
 mod netlink;
 mod veth;
@@ -28,6 +30,7 @@ use crate::medium::channel::{Channel, Mac, Output};
 use crate::medium::stats::Counters;
 use crate::scenario::Scenario;
 use crate::traffic::geonet::{self, Mark};
+use addresses::Addresses;
 
 /// What the radios of the nodes are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -80,7 +83,9 @@ struct Shared {
 pub struct Punctuality {
     /// Frames that the kernel would not deliver to a node.
     pub refused: u64,
-    /// By how many milliseconds the others were late, on average.
+    /// Frames that were delivered.
+    pub delivered: u64,
+    /// By how many milliseconds these were late, on average.
     pub mean_ms: f64,
     /// At most.
     pub max_ms: f64,
@@ -99,6 +104,7 @@ pub struct Medium {
     thread: Option<JoinHandle<anyhow::Result<()>>>,
     /// Names of the nodes, in the order of their radios.
     pub nodes: Vec<String>,
+    _addresses: Addresses,
 }
 
 /// The nodes that have a radio, in order.
@@ -106,7 +112,8 @@ pub fn nodes(scenario: &Scenario) -> Vec<String> {
     scenario.tracks.keys().cloned().collect()
 }
 
-/// The link-layer address of a radio, by its number.
+/// The link-layer address that a radio has before its station gives it another, by its number: 02:00:01:00:00:01 for the
+/// first node with a radio, in the order of their names.
 pub fn mac(number: usize) -> Mac {
     let [high, low] = (number as u16 + 1).to_be_bytes();
     [2, 0, 1, 0, high, low]
@@ -162,7 +169,16 @@ impl Medium {
             run(carrier, &thread_shared)
         })?;
         is_ready.recv().context("the medium did not start")??;
-        Ok(Some(Medium { shared, thread: Some(thread), nodes }))
+        let interface = |node: &String| {
+            let interface = crate::topology::radio_of(scenario, node).unwrap_or_default();
+            (node.clone(), interface.to_owned())
+        };
+        let followed = shared.clone();
+        let addresses = Addresses::follow(nodes.iter().map(interface).collect(), move |radio, mac| {
+            let mut state = followed.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.channel.set_address(radio, mac);
+        })?;
+        Ok(Some(Medium { shared, thread: Some(thread), nodes, _addresses: addresses }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -174,6 +190,12 @@ impl Medium {
         if let Some(radio) = self.nodes.iter().position(|name| name == node) {
             self.state().channel.set_walled(radio, walled);
         }
+    }
+
+    /// The present link-layer address of a node's radio.
+    pub fn address(&self, node: &str) -> Option<Mac> {
+        let radio = self.nodes.iter().position(|name| name == node)?;
+        self.state().channel.address(radio)
     }
 
     /// Counters of each radio by now.
@@ -192,6 +214,7 @@ impl Medium {
         let shared = &self.shared;
         Punctuality {
             refused: load(&shared.refused),
+            delivered: load(&shared.delivered),
             mean_ms: load(&shared.late) as f64 / load(&shared.delivered).max(1) as f64 / 1e6,
             max_ms: load(&shared.latest) as f64 / 1e6,
         }

@@ -63,6 +63,26 @@ pub struct Results {
     /// Where the radios are.
     #[serde(default)]
     pub map: Option<Map>,
+    /// What the reader ought to know of the run, such as packets that a station refused to send.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// What became of each flow over the whole run.
+    #[serde(default)]
+    pub flows: Vec<FlowLine>,
+    /// Why the run has no verdict, if it has none.
+    #[serde(default)]
+    pub no_verdict: Option<String>,
+}
+
+/// A flow and its most important figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowLine {
+    /// Name of the traffic.
+    pub name: String,
+    /// What it is: `ping`, `probe` and so on.
+    pub kind: String,
+    /// Figures: what, value, unit.
+    pub figures: Vec<(String, Option<f64>, String)>,
 }
 
 /// A number at the head of the report.
@@ -126,9 +146,9 @@ pub struct Series {
     /// Throughput: time, Mbit/s from client to server, Mbit/s back.
     pub throughput: Vec<Line<(f64, f64, f64)>>,
     /// Broadcasts: time, per cent of those inside the circle that got it, median and highest milliseconds until
-    /// they did.
+    /// they did; `null` where nobody did.
     #[serde(default)]
-    pub broadcasts: Vec<Line<(f64, f64, f64, f64)>>,
+    pub broadcasts: Vec<Line<(f64, f64, Option<f64>, Option<f64>)>>,
     /// Load of the radio channel: time, mean and highest share of the time in which a radio finds it busy, per
     /// cent.
     #[serde(default)]
@@ -218,6 +238,37 @@ pub struct MapCircle {
     pub radius: f64,
 }
 
+/// The flows of a scenario, with their figures out of the metrics of the whole run; of a series the sum.
+pub fn flows(scenario: &Scenario, metrics: Option<&BTreeMap<String, f64>>) -> Vec<FlowLine> {
+    let line = |name: &str, kind: &str, figures: &[(&str, &str, &str)]| {
+        let get = |metric: &str| metrics?.get(&format!("{name}.{metric}")).copied();
+        let figure =
+            |(what, metric, unit): &(&str, &str, &str)| (what.to_string(), get(metric), unit.to_string());
+        FlowLine { name: name.into(), kind: kind.into(), figures: figures.iter().map(figure).collect() }
+    };
+    let packets = |last| [("sent", "sent", "packets"), ("lost", "lost", "packets"), last];
+    let t = &scenario.traffic;
+    let mut lines = Vec::new();
+    for probe in &t.probe {
+        let name = probe.series.as_ref().unwrap_or(&probe.name);
+        lines.push(line(name, "probe", &packets(("delay, median", "delay_us.p50", "us"))));
+    }
+    let round_trip = packets(("round trip, median", "ms.p50", "ms"));
+    lines.extend(t.ping.iter().map(|ping| line(&ping.name, "ping", &round_trip)));
+    lines.extend(t.gnping.iter().map(|ping| line(&ping.name, "gnping", &round_trip)));
+    let rates = [("up", "mbit_up", "Mbit/s"), ("down", "mbit_down", "Mbit/s")];
+    lines.extend(t.tcp.iter().map(|tcp| line(&tcp.name, "tcp", &rates)));
+    let to_many = [
+        ("sent", "sent", "packets"),
+        ("delivered", "delivered_percent", "%"),
+        ("until delivered, median", "ms.p50", "ms"),
+    ];
+    lines.extend(t.gnbroadcast.iter().map(|b| line(&b.name, "gnbroadcast", &to_many)));
+    lines.extend(t.multicast.iter().map(|m| line(&m.name, "multicast", &to_many)));
+    lines.dedup();
+    lines
+}
+
 /// Moments of a way on the map.
 const MOMENTS: u64 = 60;
 
@@ -233,7 +284,7 @@ pub fn map(scenario: &Scenario, seen: &Seen, begin: u64, end: u64) -> Option<Map
         MapNode { name: name.clone(), role, way }
     });
     let circles = seen.broadcasts.iter().filter_map(|b| {
-        let center = b.floods.first()?.center;
+        let center = b.floods.iter().find_map(|flood| flood.center)?;
         Some(MapCircle { name: b.name.clone(), center: (center.x, center.y), radius: b.radius })
     });
     let pings = scenario.traffic.gnping.iter().map(|p| &p.from);
@@ -288,10 +339,11 @@ pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
             let mut delays = f.delays.clone();
             delays.sort_by(f64::total_cmp);
             let share = 100.0 * f.received as f64 / f.inside.max(1) as f64;
-            let share = if f.inside == 0 { 100.0 } else { share };
-            Some((seconds(f.at, begin), share, percentile(&delays, 50.0)?, percentile(&delays, 100.0)?))
+            (seconds(f.at, begin), share, percentile(&delays, 50.0), percentile(&delays, 100.0))
         };
-        let points = b.floods.iter().filter(|f| inside(f.at)).filter_map(point).collect();
+        // A packet for nobody is not drawn, unless it was not even sent.
+        let judged = b.floods.iter().filter(|f| inside(f.at) && (f.inside > 0 || f.refused));
+        let points = judged.map(point).collect();
         all.broadcasts.push(Line { name: b.name.clone(), label: b.label.clone(), points });
     }
     for (name, label, flows) in probe_lines(seen) {
@@ -402,6 +454,11 @@ pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String
 }
 
 impl Results {
+    /// True if there was something to judge, and it was judged.
+    pub fn judged(&self) -> bool {
+        self.expectations.iter().any(|e| e.outcome != Outcome::Skipped)
+    }
+
     /// True if no expectation failed.
     pub fn verdict(expectations: &[Judged]) -> bool {
         expectations.iter().all(|e| e.outcome != Outcome::Fail)

@@ -28,8 +28,8 @@ use crate::process::{Daemon, in_node, output, wait_for};
 use crate::radio::{Kind, Medium};
 use crate::results::{self, ActionDone, EventSeen, HeadlineValue, Results, SCHEMA_VERSION};
 use crate::samples::Samples;
-use crate::scenario::{Action, End, Node, Scenario};
-use crate::station::{self, Event, Events, Station};
+use crate::scenario::{Action, End, Node, Prefix, Scenario};
+use crate::station::{Event, Events, Settings, Station};
 use crate::tools;
 use crate::topology;
 use crate::traffic::{self, Flows, Seen};
@@ -71,6 +71,10 @@ pub struct Plan {
 /// With more mobile routers than this, they are not asked one by one what their uplinks do.
 const FEW: usize = 20;
 
+/// A lab that is late by so many milliseconds once has lost time that the programs in the testbed have not: what they and
+/// the traffic did then is not what the scenario describes.
+const LOST_MS: f64 = 500.0;
+
 /// How long a station takes to start, generously, where there are many.
 const START: u64 = 60 * MILLISECOND;
 
@@ -85,6 +89,8 @@ pub struct Testbed {
     events: Events,
     /// Address of each node for traffic.
     addresses: BTreeMap<String, Ipv6Addr>,
+    /// The longest time, in nanoseconds, by which the lab itself woke too late while the timetable ran.
+    overslept: u64,
 }
 
 /// Runs a scenario inside; true if every expectation held.
@@ -161,6 +167,7 @@ impl Testbed {
             stations: Vec::new(),
             events: Events::default(),
             addresses: BTreeMap::new(),
+            overslept: 0,
         };
         bed.start_programs(plan)?;
         bed.wait_until_ready(all)?;
@@ -206,7 +213,9 @@ impl Testbed {
                 &trust,
                 &plan.out.join("stations"),
             )?;
-            configs.push((station::is_mobile_router(&config)?, name.clone(), config));
+            let settings = Settings::read(&config)?;
+            has_radio(&self.scenario, name, settings.radio.as_deref())?;
+            configs.push((settings.mobile_router, name.clone(), config));
         }
         // Mobile routers come to home agents that are there: where many programs start at once, they would take one that
         // is slow for one that is gone.
@@ -221,6 +230,7 @@ impl Testbed {
             let log = self.logs.join(format!("{name}-carnet.log"));
             let (mut station, daemon) = Station::start(&plan.carnet, &name, &config, plan.verbose, &log)?;
             station.outsider = self.scenario.nodes.get(&name).is_some_and(|node| node.outsider);
+            isolate::note_socket(&name, &station.socket)?;
             self.daemons.push(daemon);
             self.stations.push(station);
         }
@@ -242,7 +252,7 @@ impl Testbed {
                 station.watch(&self.events)?;
             }
         }
-        topology::add_station_routes(&self.scenario)?;
+        self.add_station_routes()?;
         for station in &self.stations {
             let bindings = self.scenario.nodes.get(&station.node).map_or(0, |n| n.bindings);
             if bindings == 0 {
@@ -296,6 +306,39 @@ impl Testbed {
         })
     }
 
+    /// The routes that go through interfaces of the stations. `{ll:NODE}` in them is the link-local address of a node on
+    /// the interface of IPv6 over GeoNetworking that its station makes.
+    fn add_station_routes(&mut self) -> anyhow::Result<()> {
+        for (name, node) in &self.scenario.nodes {
+            let mut commands = String::new();
+            for route in &node.station_routes {
+                let mut route = route.clone();
+                while let Some((before, peer, after)) = named_address(&route) {
+                    let station = self.stations.iter().find(|station| station.node == peer);
+                    let interface = station.and_then(|station| station.geonet_ipv6.clone());
+                    let interface = interface.with_context(|| {
+                        format!(
+                            "{{ll:{peer}}} in node {name}: no station with geonet.ipv6_interface is there"
+                        )
+                    })?;
+                    let mut found = None;
+                    let what = format!("a link-local address on {peer}:{interface}");
+                    wait_for(&what, 30, &mut self.daemons, || {
+                        found = topology::address_in(peer, &interface, &LINK_LOCAL)?;
+                        Ok(found.is_some())
+                    })?;
+                    let address = found.context("it is there")?;
+                    route = format!("{before}{address}{after}");
+                }
+                commands += &format!("route add {route}\n");
+            }
+            if !commands.is_empty() {
+                topology::batch(Some(name), &commands)?;
+            }
+        }
+        Ok(())
+    }
+
     fn measure(&mut self, plan: &Plan) -> anyhow::Result<Measured> {
         let usual = if plan.quick { self.scenario.timetable.quick } else { 1.0 };
         let factor = plan.factor.unwrap_or(usual);
@@ -309,13 +352,15 @@ impl Testbed {
         }
         self.sleep_until(begin - traffic::LEAD, &mut Flows::default(), &mut Samples::default())?;
         let end = begin + scaled(self.scenario.timetable.duration.0);
-        let (scenario, stations) = (&self.scenario, &self.stations);
-        let mut flows = traffic::start(scenario, &self.addresses, stations, begin, end, scaled, &self.logs)?;
+        let (scenario, stations, medium) = (&self.scenario, &self.stations, self.medium.as_ref());
+        let mut flows =
+            traffic::start(scenario, &self.addresses, stations, medium, begin, end, scaled, &self.logs)?;
         console::step(&format!("traffic flows; the timetable takes {} s", (end - begin) / SECOND));
         self.sleep_until(begin, &mut flows, &mut Samples::default())?;
         if let Some(emulator) = &self.emulator {
             emulator.begin(begin, factor);
         }
+        self.overslept = 0;
         samples.begin(&self.stations);
         samples.border(clock::monotonic(), self.medium.as_ref(), self.emulator.as_ref());
         let clock = clock::realtime();
@@ -363,7 +408,9 @@ impl Testbed {
             if now >= at {
                 return Ok(());
             }
-            clock::sleep_until(at.min(now + 100 * MILLISECOND));
+            let until = at.min(now + 100 * MILLISECOND);
+            clock::sleep_until(until);
+            self.overslept = self.overslept.max(clock::monotonic().saturating_sub(until));
         }
     }
 
@@ -459,8 +506,8 @@ impl Testbed {
                 states.push((section.into(), format!("{node}.tunnels.{kind}"), of_kind.count() as f64));
             }
             let all: u64 = since.iter().map(|s| s.1).sum();
-            for (interface, packets) in since {
-                let share = 100.0 * packets as f64 / all.max(1) as f64;
+            for (interface, packets) in since.into_iter().filter(|_| all > 0) {
+                let share = 100.0 * packets as f64 / all as f64;
                 states.push((section.into(), format!("{node}.share.{interface}"), share));
             }
         }
@@ -518,6 +565,8 @@ impl Testbed {
         for (section, name, value) in states {
             all.entry(section).or_default().insert(name, value);
         }
+        let late_ms = (self.overslept as f64 / 1e6).max(samples.latest_ms()).max(seen.late_ms());
+        all.entry(RUN.into()).or_default().insert("lab.late_ms".into(), late_ms);
         let radios = self.medium.as_ref().map_or(&[][..], |m| &m.nodes);
         samples.metrics(&mut all, radios, &sections);
         metrics::derive(&mut all, &self.scenario.derived);
@@ -531,6 +580,12 @@ impl Testbed {
                 optimised: !cfg!(debug_assertions),
             },
         );
+        let mut warnings = seen.refusals.clone();
+        let lost_time = (late_ms >= LOST_MS).then(|| {
+            format!("this machine could not keep up: the lab was late by {late_ms:.0} ms (at most {LOST_MS} count as nothing)")
+        });
+        let no_verdict = lost_time.clone().filter(|_| !plan.slow);
+        warnings.extend(lost_time.filter(|_| plan.slow));
         let headline = self.scenario.headline.iter().map(|h| HeadlineValue {
             label: h.label.clone(),
             value: all
@@ -559,7 +614,7 @@ impl Testbed {
             time: clock::utc(clock),
             duration_s: metrics::seconds(end, begin),
             machine: machine::describe(&plan.carnet, &plan.folder),
-            passed: Results::verdict(&expectations),
+            passed: Results::verdict(&expectations) && no_verdict.is_none(),
             headline: headline.collect(),
             expectations,
             actions: actions
@@ -574,9 +629,37 @@ impl Testbed {
             series: results::Series { load: samples.load(begin, end), ..results::series(&seen, begin, end) },
             topology: results::topology(&self.scenario, &autoconf),
             map: results::map(&self.scenario, &seen, begin, end),
+            flows: results::flows(&self.scenario, all.get(RUN)),
+            warnings,
+            no_verdict,
             metrics: all,
         }
     }
+}
+
+/// fe80::/10.
+const LINK_LOCAL: Prefix = Prefix { address: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), length: 10 };
+
+/// What stands before and after the first `{ll:NODE}` of a route, and the node.
+fn named_address(route: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = route.split_once("{ll:")?;
+    let (node, after) = rest.split_once('}')?;
+    Some((before, node, after))
+}
+
+/// Fails for a station that would wait for ever for the interface of its GeoNetworking, because the scenario gives its node
+/// none of that name.
+fn has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyhow::Result<()> {
+    let Some(wanted) = radio else { return Ok(()) };
+    let linked = scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref());
+    let linked = linked.filter(|end| end.node == node).map(|end| end.interface.as_str());
+    let known: Vec<&str> = linked.chain(topology::radio_of(scenario, node)).collect();
+    anyhow::ensure!(
+        known.contains(&wanted),
+        "the station in node {node} wants geonet.interface = {wanted:?}, which its node has not got; it has: {}",
+        if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+    );
+    Ok(())
 }
 
 /// Leaves the testbed up until Ctrl-C.
@@ -599,4 +682,29 @@ fn write(plan: &Plan, results: &Results) -> anyhow::Result<()> {
     let file = plan.out.join("report.html");
     std::fs::write(&file, crate::report::html(results))
         .with_context(|| format!("cannot make {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn station_whose_node_has_no_such_radio_is_a_mistake() {
+        let text = "title='t'\ntimetable.duration='1s'\nmedium.range='9m'\n\
+                    [nodes.car]\nradio={interface='wlan1',place=[0,0]}\n[nodes.b]\n[nodes.c]\n\
+                    [[links]]\nends=['b:x','c:y']\n";
+        let scenario = crate::scenario::parse(Path::new("s"), text).expect("is good");
+        for (node, radio) in [("car", Some("wlan1")), ("b", Some("x")), ("car", None)] {
+            has_radio(&scenario, node, radio).expect("is there");
+        }
+        let told = has_radio(&scenario, "car", Some("wlan0")).expect_err("is not there").to_string();
+        assert!(told.contains("car wants") && told.ends_with("it has: wlan1"), "{told}");
+    }
+
+    #[test]
+    fn route_may_name_a_node() {
+        let route = "2001:db8::/64 via {ll:car4} dev gn0";
+        assert_eq!(named_address(route), Some(("2001:db8::/64 via ", "car4", " dev gn0")));
+        assert_eq!(named_address("default via fe80::1"), None);
+    }
 }

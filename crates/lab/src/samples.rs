@@ -89,6 +89,12 @@ impl Samples {
         }
     }
 
+    /// The longest time, in milliseconds, by which the medium or emulated links were late with a frame.
+    pub fn latest_ms(&self) -> f64 {
+        let links = self.links_late.as_ref().map_or(0.0, |(late, _)| late.max() / 1e3);
+        self.punctuality.max_ms.max(links)
+    }
+
     /// Adds what the samples tell.
     pub fn metrics(&self, all: &mut Metrics, nodes: &[String], sections: &[Section]) {
         let (first, last) = (self.borders.first(), self.borders.last());
@@ -103,15 +109,17 @@ impl Samples {
         let m = all.entry(RUN.into()).or_default();
         if first.is_some() {
             m.insert("medium.refused".into(), self.punctuality.refused as f64);
-            m.insert("medium.late_ms.mean".into(), self.punctuality.mean_ms);
-            m.insert("medium.late_ms.max".into(), self.punctuality.max_ms);
+            if self.punctuality.delivered > 0 {
+                m.insert("medium.late_ms.mean".into(), self.punctuality.mean_ms);
+                m.insert("medium.late_ms.max".into(), self.punctuality.max_ms);
+            }
         }
         if let Some((late, refused)) = &self.links_late {
             m.insert("links.refused".into(), *refused as f64);
             for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
                 m.extend(late.percentile(percent).map(|us| (format!("links.late_us.{name}"), us)));
             }
-            m.insert("links.late_us.max".into(), late.max());
+            m.extend(late.percentile(100.0).map(|_| ("links.late_us.max".into(), late.max())));
         }
         m.extend(self.counters.iter().map(|(name, sum)| (format!("stations.counter.{name}"), *sum)));
         let span = sections.first().map_or(0, |(_, window)| window.end - window.start) as f64 / 1e9;

@@ -7,6 +7,7 @@
 
 mod check;
 mod emulation;
+mod metric_names;
 mod radio;
 mod random;
 mod series;
@@ -433,6 +434,10 @@ fn parse_sized(file: &Path, text: &str, size: Option<u32>) -> Result<Scenario, F
     let folder = file.parent().unwrap_or(Path::new("."));
     scenario.traces = emulation::traces(&scenario, folder, |span, message| fault(Some(span), message))?;
     scenario.tracks = radio::tracks(&scenario, folder, |span, message| fault(Some(span), message))?;
+    if let Some((name, message)) = metric_names::wrong(&scenario) {
+        let at = ['"', '\''].iter().find_map(|quote| text.find(&format!("{quote}{name}{quote}")));
+        return Err(fault(at.map(|at| at..at), message));
+    }
     Ok(scenario)
 }
 

@@ -22,7 +22,7 @@ at = "2.5s"
 link_down = "a:e0"
 [[expect]]
 what = "nothing is lost"
-metric = "probe.lost"
+metric = "a.exit_status"
 after = "cut"
 equals = 0
 "#;

@@ -33,6 +33,8 @@ pub struct Station {
     pub socket: PathBuf,
     /// Whether it is a mobile router, or a mobile node.
     pub mobile_router: bool,
+    /// The interface of IPv6 over GeoNetworking that it makes.
+    pub geonet_ipv6: Option<String>,
     /// Nobody shall believe it.
     pub outsider: bool,
     /// Its process.
@@ -40,24 +42,45 @@ pub struct Station {
     watch: Option<Child>,
 }
 
-/// The socket of a station with this config, and whether it is a mobile router or node.
-fn socket_of(config: &Path) -> anyhow::Result<(PathBuf, bool)> {
-    let text =
-        std::fs::read_to_string(config).with_context(|| format!("cannot read {}", config.display()))?;
-    let table: toml::Table =
-        toml::from_str(&text).with_context(|| format!("{} is no TOML", config.display()))?;
-    let key = |key: &str| table.get("station").and_then(|s| s.get(key)).and_then(|s| s.as_str());
-    let mobile_router = ["mobile_router", "mobile_node"].iter().any(|role| table.contains_key(*role));
-    match (key("socket"), key("name")) {
-        (Some(socket), _) => Ok((socket.into(), mobile_router)),
-        (None, Some(name)) => Ok((Path::new("/run/carnet").join(format!("{name}.sock")), mobile_router)),
-        (None, None) => bail!("{} has neither station.socket nor station.name", config.display()),
-    }
+/// What the lab has to know of a station's config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Its socket.
+    pub socket: PathBuf,
+    /// Whether it is a mobile router, or a mobile node.
+    pub mobile_router: bool,
+    /// The interface of its GeoNetworking; `None` without one.
+    pub radio: Option<String>,
+    /// The interface of IPv6 over GeoNetworking that it makes.
+    pub geonet_ipv6: Option<String>,
 }
 
-/// Whether a station with this config is a mobile router, or a mobile node.
-pub fn is_mobile_router(config: &Path) -> anyhow::Result<bool> {
-    Ok(socket_of(config)?.1)
+impl Settings {
+    /// Reads them from the file of a config.
+    pub fn read(config: &Path) -> anyhow::Result<Settings> {
+        let text =
+            std::fs::read_to_string(config).with_context(|| format!("cannot read {}", config.display()))?;
+        Settings::parse(&text).with_context(|| config.display().to_string())
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Settings> {
+        let table: toml::Table = toml::from_str(text).context("no TOML")?;
+        let key = |table_name: &str, key: &str| {
+            table.get(table_name).and_then(|t| t.get(key)).and_then(|value| value.as_str()).map(str::to_owned)
+        };
+        let socket = match (key("station", "socket"), key("station", "name")) {
+            (Some(socket), _) => socket.into(),
+            (None, Some(name)) => Path::new("/run/carnet").join(format!("{name}.sock")),
+            (None, None) => bail!("neither station.socket nor station.name"),
+        };
+        Ok(Settings {
+            socket,
+            mobile_router: ["mobile_router", "mobile_node"].iter().any(|role| table.contains_key(*role)),
+            // `udp:ADDRESS` is no interface.
+            radio: key("geonet", "interface").filter(|name| !name.contains(':')),
+            geonet_ipv6: key("geonet", "ipv6_interface"),
+        })
+    }
 }
 
 impl Station {
@@ -69,7 +92,7 @@ impl Station {
         verbose: bool,
         log: &Path,
     ) -> anyhow::Result<(Self, Daemon)> {
-        let (socket, mobile_router) = socket_of(config)?;
+        let Settings { socket, mobile_router, geonet_ipv6, .. } = Settings::read(config)?;
         let mut command = in_node(node, program);
         command.arg("run").arg("--config").arg(config).current_dir(crate::isolate::RUN);
         if verbose {
@@ -83,6 +106,7 @@ impl Station {
             program: program.into(),
             socket,
             mobile_router,
+            geonet_ipv6,
             outsider: false,
             process: daemon.process(),
             watch: None,
@@ -188,4 +212,23 @@ impl Drop for Station {
 /// The kind of an event: `registered`, `handover` and so on.
 pub fn kind(event: &Value) -> &str {
     event["event"].as_str().unwrap_or("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_have_the_interfaces_of_geonetworking() {
+        let text = "[station]\nname = \"car\"\n[geonet]\ninterface = \"wlan1\"\nipv6_interface = \"gn0\"\n";
+        let settings = Settings::parse(text).expect("is good");
+        assert_eq!(settings.socket, Path::new("/run/carnet/car.sock"));
+        assert_eq!(
+            (settings.radio.as_deref(), settings.geonet_ipv6.as_deref()),
+            (Some("wlan1"), Some("gn0"))
+        );
+        let udp = Settings::parse(&text.replace("wlan1", "udp:[::1]:7")).expect("is good");
+        assert_eq!((udp.radio, udp.mobile_router), (None, false));
+        assert!(Settings::parse("[station]\n").is_err());
+    }
 }

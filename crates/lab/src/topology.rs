@@ -237,15 +237,6 @@ fn node_commands(name: &str, node: &Node, scenario: &Scenario) -> (String, Strin
     (commands, four)
 }
 
-/// The routes that go through interfaces of the stations.
-pub fn add_station_routes(scenario: &Scenario) -> anyhow::Result<()> {
-    for (name, node) in scenario.nodes.iter().filter(|(_, node)| !node.station_routes.is_empty()) {
-        let commands = node.station_routes.iter().map(|route| format!("route add {route}\n"));
-        batch(Some(name), &commands.collect::<String>())?;
-    }
-    Ok(())
-}
-
 /// Runs commands of `ip -6 -batch` in a node, or in the lab's own namespace.
 pub fn batch(node: Option<&str>, commands: &str) -> anyhow::Result<()> {
     batch_of("-6", node, commands)

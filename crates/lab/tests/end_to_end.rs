@@ -441,6 +441,257 @@ fn emulated_links_do_what_they_are_told() {
     std::fs::remove_dir_all(place).expect("remove");
 }
 
+/// Three nodes without carnet: `a` pings `b` over an emulated link, and `lost` beyond a router that has no route.
+const CUT: &str = r#"
+title = "cut"
+[nodes.a]
+addresses.e0 = ["2001:db8:a::1/64"]
+addresses.e1 = ["2001:db8:b::1/64"]
+routes = ["2001:db8:c::/64 via 2001:db8:b::2"]
+[nodes.b]
+addresses.e0 = ["2001:db8:a::2/64"]
+[nodes.router]
+forwarding = true
+addresses.e1 = ["2001:db8:b::2/64"]
+[nodes.lost]
+addresses.x = ["2001:db8:c::1/64"]
+[nodes.other]
+addresses.x = ["2001:db8:c::2/64"]
+[[links]]
+ends = ["a:e0", "b:e0"]
+emulation = { delay = "1ms" }
+[[links]]
+ends = ["a:e1", "router:e1"]
+[[links]]
+ends = ["lost:x", "other:x"]
+[[traffic.ping]]
+name = "rtt"
+from = "a"
+to = "TARGET"
+interval = "20ms"
+[timetable]
+duration = "8s"
+[[actions]]
+name = "cut"
+label = "cut"
+at = "3s"
+ACTION
+[[expect]]
+what = "no ping is lost"
+metric = "rtt.lost"
+equals = 0
+[[expect]]
+what = "no ping is lost at last"
+metric = "rtt.lost"
+after = "cut"
+equals = 0
+"#;
+
+/// What a run of [`CUT`] prints and its results; it must not pass.
+fn cut(name: &str, target: &str, action: &str) -> (String, serde_json::Value) {
+    let place = small(name, "exit 3\n", "");
+    let text = CUT.replace("TARGET", target).replace("ACTION", action);
+    std::fs::write(place.join("small/scenario.toml"), text).expect("file");
+    let out = run_small(&place).output().expect("the lab starts");
+    let told = said(&out);
+    assert_eq!(out.status.code(), Some(1), "{told}");
+    let results = std::fs::read(place.join("out/results.json")).unwrap_or_else(|_| panic!("{told}"));
+    std::fs::remove_dir_all(place).expect("remove");
+    (told, serde_json::from_slice(&results).expect("JSON"))
+}
+
+#[test]
+fn wire_cut_for_good_fails_the_expectation_that_no_ping_is_lost() {
+    let _beside = beside();
+    if !can_run_small("wire_cut_for_good") {
+        return;
+    }
+    for action in ["blackhole = \"b:e0\"", "carrier_off = \"a:e0\""] {
+        let (told, results) = cut("cut", "b", action);
+        assert!(told.contains("FAIL  no ping is lost "), "{action}: {told}");
+        assert!(told.contains("FAIL  no ping is lost at last"), "{action}: {told}");
+        let of =
+            |section: &str, metric: &str| results["metrics"][section][metric].as_f64().expect("measured");
+        // One may have been sent just before the cut. Without carrier ping itself is held up.
+        let (sent, lost) = (of("cut", "rtt.sent"), of("cut", "rtt.lost"));
+        assert!(sent >= 10.0 && lost + 1.0 >= sent, "{action}: {lost} of {sent} lost: {told}");
+        assert!(of("run", "rtt.lost") < of("run", "rtt.sent"), "{action}: {told}");
+    }
+}
+
+#[test]
+fn host_that_never_answers_fails_the_expectation_that_no_ping_is_lost() {
+    let _beside = beside();
+    if !can_run_small("host_that_never_answers") {
+        return;
+    }
+    let (told, results) = cut("silent", "lost", "nothing = true");
+    assert!(told.contains("FAIL  no ping is lost "), "{told}");
+    let run = &results["metrics"]["run"];
+    assert!(run["rtt.sent"].as_f64() > Some(200.0), "{told}");
+    assert_eq!(run["rtt.lost"], run["rtt.sent"], "{told}");
+}
+
+/// Runs a copy of a scenario whose files are changed: the status and what was said.
+fn changed(test: &str, scenario: &str, change: impl Fn(&str, String) -> String) -> Option<(bool, String)> {
+    let Some(carnet) = carnet() else {
+        skipped(test, "the carnet program is not built: cargo build -p carnet");
+        return None;
+    };
+    if let Some(why) = obstacle(As::Root) {
+        skipped(test, &why);
+        return None;
+    }
+    let place = folder(test);
+    let copy = place.join(scenario);
+    std::fs::create_dir(&copy).expect("folder");
+    for file in std::fs::read_dir(repository().join("scenarios").join(scenario)).expect("there").flatten() {
+        let name = file.file_name().into_string().expect("a name");
+        let text = change(&name, std::fs::read_to_string(file.path()).expect("text"));
+        std::fs::write(copy.join(name), text).expect("file");
+    }
+    let mut held = (false, String::new());
+    for attempt in 1..=3 {
+        let (_beside, _alone) = if attempt == 1 { (Some(beside()), None) } else { (None, Some(alone())) };
+        let mut lab = Command::new(LAB);
+        // A folder is as good as a name.
+        lab.arg("run").arg(&copy).args(["--quick", "--slow", "--carnet"]).arg(&carnet);
+        let run = lab.arg("--out").arg(place.join("out")).output().expect("the lab starts");
+        held = (run.status.success(), said(&run));
+        if held.0 {
+            break;
+        }
+    }
+    std::fs::remove_dir_all(place).expect("remove");
+    Some(held)
+}
+
+#[test]
+fn radios_have_the_addresses_that_stations_give_their_interfaces() {
+    for (name, address) in [("managed", "managed:02:00:00:00:00:0{n}"), ("anonymous", "anonymous")] {
+        let test = format!("radios_{name}");
+        let with = |file: &str, text: String| match file {
+            "vehicle.toml" => text.replace("[geonet]\n", &format!("[geonet]\naddress = \"{address}\"\n")),
+            _ => text,
+        };
+        let Some((held, told)) = changed(&test, "platoon", with) else { return };
+        assert!(held, "{address}: {told}");
+    }
+}
+
+/// The station may not give its interface the address that it tells others.
+#[test]
+fn radio_without_the_address_of_its_station_fails_the_scenario() {
+    let with = |file: &str, text: String| match file {
+        "vehicle.toml" => {
+            let keys = "[geonet]\naddress = \"managed:02:00:00:00:00:0{n}\"\nset_link_address = false\n";
+            text.replace("[geonet]\n", keys)
+        }
+        _ => text,
+    };
+    let Some((held, told)) = changed("radio_without_address", "platoon", with) else { return };
+    assert!(!held && told.contains("FAIL  end to end: every request is answered"), "{told}");
+}
+
+/// A vehicle that departs when the export begins has a place while the stations settle; one that comes later loses what it
+/// was to send before, and the reason is told.
+const EXPORT: &str = r#"
+title = "export"
+[medium]
+range = "300m"
+settle = "3s"
+[nodes."car{n}"]
+count = 3
+carnet = "vehicle.toml"
+radio = { interface = "wlan1", fcd = { file = "fcd.xml", vehicle = "v{n}" } }
+[[traffic.gnping]]
+name = "ping"
+from = "car0"
+to = "car1"
+interval = "100ms"
+[[traffic.gnping]]
+name = "early"
+from = "car2"
+to = "car1"
+interval = "100ms"
+[[traffic.gnbroadcast]]
+name = "warning"
+from = "car0"
+radius = "200m"
+interval = "500ms"
+[[traffic.gnbroadcast]]
+name = "first"
+from = "car2"
+radius = "200m"
+interval = "250ms"
+[timetable]
+duration = "6s"
+quick = 1
+[[expect]]
+what = "those who are there from the first lose nothing"
+metric = "ping.lost"
+equals = 0
+[[expect]]
+what = "nor do their warnings"
+metric = "warning.delivered_percent"
+equals = 100
+[[expect]]
+what = "what the late one was to send before it came is lost"
+metric = "early.lost"
+at_least = 10
+[[expect]]
+what = "but not all of it"
+metric = "early.answers"
+at_least = 10
+[[expect]]
+what = "and so are its warnings"
+metric = "first.unsent"
+at_least = 4
+"#;
+
+#[test]
+fn export_that_begins_at_second_0_runs_and_packets_without_position_are_lost() {
+    let mut export = String::from("<fcd-export>\n");
+    for tenth in 0..100 {
+        let seconds = f64::from(tenth) / 10.0;
+        export += &format!("<timestep time=\"{seconds:.2}\">\n");
+        for n in 0..3 {
+            if n < 2 || tenth >= 20 {
+                export += &format!(
+                    "<vehicle id=\"v{n}\" x=\"{:.2}\" y=\"0\"/>\n",
+                    100.0 * f64::from(n) + seconds * 10.0
+                );
+            }
+        }
+        export += "</timestep>\n";
+    }
+    export += "</fcd-export>\n";
+    let Some(carnet) = carnet() else {
+        return skipped("export_from_0", "the carnet program is not built: cargo build -p carnet");
+    };
+    if let Some(why) = obstacle(As::Root) {
+        return skipped("export_from_0", &why);
+    }
+    let place = folder("export_from_0");
+    let vehicle = repository().join("scenarios/platoon/vehicle.toml");
+    std::fs::write(place.join("scenario.toml"), EXPORT).expect("file");
+    std::fs::write(place.join("fcd.xml"), export).expect("file");
+    std::fs::copy(vehicle, place.join("vehicle.toml")).expect("file");
+    let mut told = String::new();
+    let held = (1..=3).any(|attempt| {
+        let (_beside, _alone) = if attempt == 1 { (Some(beside()), None) } else { (None, Some(alone())) };
+        let mut lab = Command::new(LAB);
+        lab.arg("run").arg(&place).args(["--slow", "--carnet"]).arg(&carnet);
+        let run = lab.arg("--out").arg(place.join("out")).output().expect("the lab starts");
+        told = said(&run);
+        run.status.success()
+    });
+    assert!(held, "{told}");
+    assert!(told.contains("NOTE: early: requests were not sent: no_position"), "{told}");
+    assert!(told.contains("NOTE: first: packets were not sent"), "{told}");
+    std::fs::remove_dir_all(place).expect("remove");
+}
+
 /// A scenario with two nodes and nothing to wait for; `carnet` is a script.
 fn small(name: &str, script: &str, more: &str) -> PathBuf {
     let place = folder(name);

@@ -336,6 +336,18 @@ impl Channel {
         }
     }
 
+    /// Gives a radio another link-layer address: from now on it takes and acknowledges frames to that one.
+    pub fn set_address(&mut self, radio: usize, mac: Mac) {
+        if let Some(radio) = self.radios.get_mut(radio) {
+            radio.mac = mac;
+        }
+    }
+
+    /// The link-layer address of a radio.
+    pub fn address(&self, radio: usize) -> Option<Mac> {
+        self.radios.get(radio).map(|radio| radio.mac)
+    }
+
     /// Puts a frame on the air.
     fn transmit(&mut self, radio: usize, what: What, airtime: u64) {
         let seconds = (self.now as f64 - self.epoch as f64) / 1e9;

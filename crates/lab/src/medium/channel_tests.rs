@@ -175,6 +175,18 @@ fn unicast_goes_to_one_and_is_acknowledged() {
 }
 
 #[test]
+fn a_radio_takes_frames_to_its_present_address_alone() {
+    let mut c = channel(parameters(), &[0.0, 100.0]);
+    c.set_address(1, mac(8));
+    assert_eq!(c.address(1), Some(mac(8)));
+    c.enqueue(SECOND, 0, frame(mac(8), 114, 5));
+    c.enqueue(2 * SECOND, 0, frame(mac(1), 114, 6));
+    let marks: Vec<u8> = received(&all(&mut c)).iter().map(|r| r.2).collect();
+    assert_eq!(marks, [5]);
+    assert_eq!(c.counters()[0].unacknowledged, 1);
+}
+
+#[test]
 fn unicast_to_nobody_is_tried_seven_times() {
     let mut c = channel(parameters(), &[0.0, 100.0]);
     c.enqueue(SECOND, 0, frame(mac(9), 114, 5));

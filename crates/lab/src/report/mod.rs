@@ -61,7 +61,11 @@ pub fn html(r: &Results) -> String {
         );
     }
     sections(&mut out, r);
-    expectations(&mut out, r);
+    if r.judged() || r.flows.is_empty() {
+        expectations(&mut out, r);
+    } else {
+        flows(&mut out, r);
+    }
     if let Some(map) = &r.map {
         put!(out, "<h2>The radios</h2>\n<figure>");
         put!(out, "<div class=\"wide\">{}</div>", map::map(map, 1020.0, true));
@@ -95,7 +99,11 @@ fn head(out: &mut String, r: &Results) {
     let failed = r.expectations.iter().filter(|e| e.outcome == Outcome::Fail).count();
     let judged = r.expectations.iter().filter(|e| e.outcome != Outcome::Skipped).count();
     put!(out, "<h1>{}</h1>\n<p>", escape(&r.title));
-    if r.passed {
+    if let Some(why) = &r.no_verdict {
+        put!(out, "<span class=\"verdict fail\">\u{2717} no verdict: {}</span>", escape(why));
+    } else if r.passed && !r.judged() {
+        put!(out, "<span class=\"sub\">nothing was judged</span> ");
+    } else if r.passed {
         put!(out, "<span class=\"verdict pass\">\u{2713} all {judged} expectations held</span>");
     } else {
         put!(out, "<span class=\"verdict fail\">\u{2717} {failed} of {judged} expectations failed</span>");
@@ -111,6 +119,9 @@ fn head(out: &mut String, r: &Results) {
     );
     if let Some(warning) = r.machine.warning() {
         put!(out, "<p class=\"fail\"><b>Not to be relied on:</b> {}.</p>\n", escape(&warning));
+    }
+    for warning in &r.warnings {
+        put!(out, "<p class=\"fail\">{}</p>\n", escape(warning));
     }
     put!(out, "<div class=\"cards\">");
     for h in &r.headline {
@@ -190,6 +201,19 @@ fn sections(out: &mut String, r: &Results) {
          acknowledgement.</p>\n",
         run("sent")
     );
+}
+
+/// The flows, for a run in which nothing is judged.
+fn flows(out: &mut String, r: &Results) {
+    put!(out, "<h2>Flows</h2>\n<div class=\"scroll\"><table><tbody>\n");
+    for flow in &r.flows {
+        put!(out, "<tr><td>{}</td><td>{}</td>", escape(&flow.name), escape(&flow.kind));
+        for (what, value, unit) in &flow.figures {
+            put!(out, "<td>{}: {}</td>", escape(what), escape(&shown(*value, unit)));
+        }
+        put!(out, "</tr>\n");
+    }
+    put!(out, "</tbody></table></div>\n");
 }
 
 fn expectations(out: &mut String, r: &Results) {

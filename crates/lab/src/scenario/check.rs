@@ -77,6 +77,16 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Wr
         if n.revoked && n.pki.is_none() {
             return Err((0..0, format!("node {name:?} has no ticket that could be revoked: it has no pki")));
         }
+        for peer in n.station_routes.iter().flat_map(|route| route.split("{ll:").skip(1)) {
+            let peer = peer.split('}').next().unwrap_or_default();
+            if scenario.nodes.get(peer).is_none_or(|peer| peer.carnet.is_none()) {
+                let at = n.carnet.as_ref().map_or(0..0, Spanned::span);
+                return Err((
+                    at,
+                    format!("station_routes of node {name:?}: no carnet runs in node {peer:?}"),
+                ));
+            }
+        }
         for config in [&n.carnet, &n.radvd].into_iter().flatten() {
             if let Some(folder) = folder
                 && !folder.join(config.get_ref()).is_file()

@@ -135,6 +135,9 @@ pub struct Fcd {
     /// True if x and y are longitude and latitude.
     #[serde(default)]
     pub geo: bool,
+    /// The second of the file at which the timetable begins.
+    #[serde(default)]
+    pub begin: f64,
 }
 
 impl Medium {
@@ -346,7 +349,7 @@ pub(super) fn tracks(
                 }
             };
             let missing = || fault(fcd.file.span(), format!("{} has no vehicle {:?}", key.0, fcd.vehicle));
-            Some(tracks.get(&fcd.vehicle).ok_or_else(missing)?.clone())
+            Some(tracks.get(&fcd.vehicle).ok_or_else(missing)?.clone().earlier(fcd.begin))
         } else {
             None
         };

@@ -76,6 +76,7 @@ fn member(series: &Node, number: u32) -> Node {
         *addresses = addresses.iter().map(|a| fill(a, number)).collect();
     }
     node.routes = node.routes.iter().map(|r| fill(r, number)).collect();
+    node.station_routes = node.station_routes.iter().map(|r| fill(r, number)).collect();
     if let Some(radio) = &mut node.radio {
         let span = radio.span();
         let mut unfolded = radio.get_ref().clone();

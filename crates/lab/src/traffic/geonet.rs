@@ -19,11 +19,12 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 
 use super::LEAD;
-use crate::api;
+use crate::api::{self, Refused};
 use crate::clock::{self, MILLISECOND, SECOND};
 use crate::medium::geometry::{Origin, Point};
 use crate::medium::mobility::Track;
-use crate::radio::{self, OnAir};
+use crate::process::tail;
+use crate::radio::{self, Medium, OnAir};
 use crate::scenario::{GnBroadcast, GnPing, Scenario};
 use crate::station::Station;
 
@@ -36,6 +37,10 @@ const EDGE: f64 = 5.0;
 const POSITION: u64 = SECOND;
 /// How long a broadcast may take.
 pub(super) const FLOOD: u64 = SECOND;
+/// What a station takes to tell of an answer that did not come in time.
+const MARGIN: u64 = 200 * MILLISECOND;
+/// How a station says that it has not sent a packet; the reason follows.
+const NOT_SENT: &str = "the packet was not sent: ";
 /// Stack of a thread that only reads lines.
 const STACK: usize = 256 << 10;
 
@@ -75,8 +80,10 @@ pub struct Sent {
     pub mark: Mark,
     /// When, monotonic.
     pub at: u64,
-    /// Centre of the circle.
-    pub center: Point,
+    /// Centre of the circle; `None` where the sender is nowhere and the circle is around it.
+    pub center: Option<Point>,
+    /// The station did not take it, because it does not know its position for example: it is lost.
+    pub refused: bool,
 }
 
 /// A broadcast that was delivered, by the number of the track of who got it.
@@ -93,16 +100,21 @@ type Lines = Arc<Mutex<Vec<(u64, Value)>>>;
 /// Running traffic over GeoNetworking.
 #[derive(Debug, Default)]
 pub struct GeoFlows {
-    pings: Vec<(GnPing, Child, Lines)>,
+    pings: Vec<Pinging>,
     senders: Vec<(GnBroadcast, JoinHandle<Vec<Sent>>)>,
     deliveries: Arc<Mutex<Vec<Delivery>>>,
     /// Events that are on the map of a node.
     events: Arc<Mutex<Vec<Delivery>>>,
     maps: Option<Arc<Mutex<Maps>>>,
+    /// What stations did not send and why, and how often.
+    refusals: Refusals,
     /// Why a broadcast could not be sent.
     failure: Arc<Mutex<Option<String>>>,
     stop: Arc<AtomicBool>,
 }
+
+/// What was not sent and why, and how often.
+type Refusals = Arc<Mutex<BTreeMap<String, u64>>>;
 
 /// Who is on the maps of the stations: what they have told of themselves or of events, each time that somebody looked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -131,8 +143,10 @@ pub struct Broadcasts {
 pub struct Flood {
     /// When it was sent, monotonic.
     pub at: u64,
-    /// Centre of the circle.
-    pub center: Point,
+    /// Centre of the circle, if there was one.
+    pub center: Option<Point>,
+    /// The station did not take it.
+    pub refused: bool,
     /// Nodes inside, without the sender.
     pub inside: u64,
     /// Of these, those that got it.
@@ -165,8 +179,15 @@ pub struct GnPings {
     pub requests: Vec<Request>,
 }
 
-/// Starts all of it; the timetable begins at `begin` and ends at `end`.
-pub fn start(scenario: &Scenario, stations: &[Station], begin: u64, end: u64) -> anyhow::Result<GeoFlows> {
+/// Starts all of it; the timetable begins at `begin` and ends at `end`. Logs go to `folder`.
+pub fn start(
+    scenario: &Scenario,
+    stations: &[Station],
+    medium: Option<&Medium>,
+    begin: u64,
+    end: u64,
+    folder: &Path,
+) -> anyhow::Result<GeoFlows> {
     let mut flows = GeoFlows::default();
     let traffic = &scenario.traffic;
     let nodes = radio::nodes(scenario);
@@ -190,7 +211,7 @@ pub fn start(scenario: &Scenario, stations: &[Station], begin: u64, end: u64) ->
     }
     if stations.iter().any(|station| station.outsider) {
         let maps = Arc::new(Mutex::new(Maps::default()));
-        watch_for_outsiders(&nodes, stations, &maps, &flows.stop)?;
+        watch_for_outsiders(medium, stations, &maps, &flows.stop)?;
         flows.maps = Some(maps);
     }
     for (flow, broadcast) in traffic.gnbroadcast.iter().enumerate() {
@@ -203,6 +224,7 @@ pub fn start(scenario: &Scenario, stations: &[Station], begin: u64, end: u64) ->
             track: track.clone(),
             origin: medium.origin(),
             stop: flows.stop.clone(),
+            refusals: flows.refusals.clone(),
             failure: flows.failure.clone(),
         };
         let epoch = scenario.epoch;
@@ -213,25 +235,65 @@ pub fn start(scenario: &Scenario, stations: &[Station], begin: u64, end: u64) ->
     for ping in &traffic.gnping {
         let station = station(ping.from.get_ref())?;
         let to = ping.to.get_ref();
-        let target = match nodes.iter().position(|n| n == to) {
-            Some(number) => radio::mac_text(radio::mac(number)),
+        let target = match medium.and_then(|medium| medium.address(to)) {
+            Some(mac) => radio::mac_text(mac),
             None => to.clone(),
         };
         let milliseconds = |d: u64| format!("{}ms", d / MILLISECOND);
         let interval = ping.interval.get_ref().0;
         let count = ((end - begin + LEAD) / interval + 10).min(65_535).to_string();
-        let mut command = Command::new(&station.program);
-        command.args(["gnping", &target, "--json", "--count", &count]);
-        command.args(["--interval", &milliseconds(interval), "--timeout", &milliseconds(ping.timeout.0)]);
-        command.arg("--socket").arg(&station.socket);
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("cannot start carnet gnping")?;
-        let events = Arc::new(Mutex::new(Vec::new()));
+        let mut arguments = vec!["gnping".into(), target, "--json".into(), "--count".into(), count];
+        arguments.extend(["--interval".into(), milliseconds(interval)]);
+        arguments.extend(["--timeout".into(), milliseconds(ping.timeout.0)]);
+        arguments.extend(["--socket".into(), station.socket.display().to_string()]);
+        let log = folder.join(format!("gnping-{}.log", ping.name));
+        std::fs::write(&log, "").with_context(|| format!("cannot make {}", log.display()))?;
+        let mut pinging = Pinging {
+            ping: ping.clone(),
+            program: station.program.clone(),
+            arguments,
+            log,
+            child: None,
+            started: 0,
+            due: 0,
+            events: Vec::new(),
+            unsent: Vec::new(),
+        };
+        pinging.begin()?;
+        flows.pings.push(pinging);
+    }
+    Ok(flows)
+}
+
+/// `carnet gnping`, which begins again where its station did not take its first request.
+#[derive(Debug)]
+struct Pinging {
+    ping: GnPing,
+    program: PathBuf,
+    arguments: Vec<String>,
+    /// What it says beside its answers.
+    log: PathBuf,
+    child: Option<Child>,
+    started: u64,
+    /// When it is to begin again, if it does not run.
+    due: u64,
+    /// What it printed, each time that it ran.
+    events: Vec<Lines>,
+    /// When requests were to go that the station did not take.
+    unsent: Vec<u64>,
+}
+
+impl Pinging {
+    fn begin(&mut self) -> anyhow::Result<()> {
+        let log = std::fs::OpenOptions::new().append(true).open(&self.log)?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        self.started = clock::monotonic();
+        let mut child = command.spawn().context("cannot start carnet gnping")?;
+        let events = Lines::default();
         let (stream, into) = (child.stdout.take(), events.clone());
+        self.child = Some(child);
+        self.events.push(events);
         std::thread::Builder::new().stack_size(STACK).spawn(move || {
             for line in stream.into_iter().flat_map(|s| BufReader::new(s).lines()).map_while(Result::ok) {
                 let at = clock::monotonic();
@@ -240,9 +302,53 @@ pub fn start(scenario: &Scenario, stations: &[Station], begin: u64, end: u64) ->
                 }
             }
         })?;
-        flows.pings.push((ping.clone(), child, events));
+        Ok(())
     }
-    Ok(flows)
+
+    /// Begins again where the station did not take the first request, which is a lost one, as are those that were to go
+    /// until now. Fails if gnping has failed otherwise.
+    fn check(&mut self, refusals: &Refusals) -> anyhow::Result<()> {
+        let now = clock::monotonic();
+        let Some(child) = &mut self.child else {
+            return if now >= self.due { self.begin() } else { Ok(()) };
+        };
+        // It ends when it has sent as many as it was to.
+        let Some(status) = child.try_wait()?.filter(|status| !status.success()) else { return Ok(()) };
+        let (name, node) = (&self.ping.name, self.ping.from.get_ref());
+        let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let last = said.lines().last().unwrap_or_default();
+        let Some((_, reason)) = last.split_once(NOT_SENT) else {
+            bail!("gnping {name} in node {node} ended ({status}); it said last:\n{}", tail(&self.log));
+        };
+        let told = format!("{name}: requests were not sent: {reason}");
+        let interval = self.ping.interval.get_ref().0.max(1);
+        let mut at = self.started;
+        while at <= now {
+            self.unsent.push(at);
+            *refusals.lock().unwrap_or_else(PoisonError::into_inner).entry(told.clone()).or_default() += 1;
+            at += interval;
+        }
+        (self.child, self.due) = (None, at);
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// What was seen.
+    fn requests(&self) -> Vec<Request> {
+        let mut all: Vec<Request> = self.unsent.iter().map(|at| (*at, Vec::new())).collect();
+        for events in &self.events {
+            let events = events.lock().unwrap_or_else(PoisonError::into_inner);
+            all.extend(requests(&events, self.ping.timeout.0));
+        }
+        all.sort_by_key(|request| request.0);
+        all
+    }
 }
 
 /// Notes the marked payloads that a station delivers, until it ends.
@@ -283,14 +389,14 @@ fn watch_map(node: usize, socket: &Path, events: Arc<Mutex<Vec<Delivery>>>) -> a
 
 /// Looks at the maps of all stations twice a second for what outsiders have told. A CAM stays on a map for longer.
 fn watch_for_outsiders(
-    nodes: &[String],
+    medium: Option<&Medium>,
     stations: &[Station],
     maps: &Arc<Mutex<Maps>>,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
     // Unless the config says something else it is the end of the address.
     let number = |node: &String| {
-        let [_, _, id @ ..] = radio::mac(nodes.iter().position(|name| name == node)?);
+        let [_, _, id @ ..] = medium?.address(node)?;
         Some(u64::from(u32::from_be_bytes(id)))
     };
     let (outside, inside): (Vec<&Station>, Vec<&Station>) = stations.iter().partition(|s| s.outsider);
@@ -333,6 +439,7 @@ struct Sender {
     track: Track,
     origin: Origin,
     stop: Arc<AtomicBool>,
+    refusals: Refusals,
     failure: Arc<Mutex<Option<String>>>,
 }
 
@@ -352,13 +459,17 @@ impl Sender {
             }
             let now = clock::monotonic();
             let place = self.track.at(seconds(now, epoch));
-            let Some(center) = self.broadcast.center.map(|(x, y)| Point { x, y }).or(place) else { continue };
+            let mark = (self.flow, number);
+            let Some(center) = self.broadcast.center.map(|(x, y)| Point { x, y }).or(place) else {
+                self.refused("the vehicle is not there yet, or any more");
+                all.push(Sent { mark, at: now, center: None, refused: true });
+                continue;
+            };
             let (latitude, longitude) = self.origin.degrees(center);
             let radius = self.broadcast.radius.get_ref().0.round();
             let place = json!({"latitude": latitude, "longitude": longitude});
             let area = json!({"circle": {
                 "latitude": latitude, "longitude": longitude, "radius_m": radius as u64}});
-            let mark = (self.flow, number);
             let sent = if self.broadcast.denm {
                 // Stationary vehicle.
                 let event = json!({"cause": 94, "position": place, "area": area, "validity_s": VALIDITY});
@@ -373,7 +484,11 @@ impl Sender {
                 api::post(&self.socket, "/v1/gnsend", &packet).map(|_| mark)
             };
             match sent {
-                Ok(mark) => all.push(Sent { mark, at: now, center }),
+                Ok(mark) => all.push(Sent { mark, at: now, center: Some(center), refused: false }),
+                Err(error) if error.downcast_ref().is_some_and(|refused: &Refused| refused.status == 409) => {
+                    self.refused(&error.downcast_ref().map_or(String::new(), |r: &Refused| r.said.clone()));
+                    all.push(Sent { mark, at: now, center: Some(center), refused: true });
+                }
                 Err(error) => {
                     let told = format!("broadcast {} failed: {error:#}", self.broadcast.name);
                     *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
@@ -385,6 +500,15 @@ impl Sender {
     }
 }
 
+impl Sender {
+    /// Counts a packet that the station did not take.
+    fn refused(&self, said: &str) {
+        let reason = said.rsplit_once(NOT_SENT).map_or(said, |(_, reason)| reason);
+        let told = format!("{}: packets were not sent: {reason}", self.broadcast.name);
+        *self.refusals.lock().unwrap_or_else(PoisonError::into_inner).entry(told).or_default() += 1;
+    }
+}
+
 fn seconds(at: u64, epoch: u64) -> f64 {
     (at as f64 - epoch as f64) / 1e9
 }
@@ -392,11 +516,8 @@ fn seconds(at: u64, epoch: u64) -> f64 {
 impl GeoFlows {
     /// Fails if something has ended that should still be running, or has not done its work.
     pub fn check(&mut self) -> anyhow::Result<()> {
-        for (ping, child, _) in &mut self.pings {
-            // It ends when it has sent as many as it was to.
-            if let Some(status) = child.try_wait()?.filter(|status| !status.success()) {
-                bail!("gnping {} in node {} ended ({status})", ping.name, ping.from.get_ref());
-            }
+        for pinging in &mut self.pings {
+            pinging.check(&self.refusals)?;
         }
         match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(failure) => bail!(failure),
@@ -404,25 +525,35 @@ impl GeoFlows {
         }
     }
 
+    /// What was not sent by now, and why.
+    pub fn refusals(&self) -> Vec<String> {
+        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.iter().map(|(told, count)| format!("{told} ({count} times)")).collect()
+    }
+
     /// Who was on the maps by now.
     pub fn maps(&self) -> Option<Maps> {
         Some(*self.maps.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends it, and tells what was seen. `on_air` is what the medium has counted.
+    /// Ends it some time after `end`, the end of the timetable, when no request of a ping still waits for its answer, and
+    /// tells what was seen. `on_air` is what the medium has counted.
     pub fn finish(
         mut self,
         scenario: &Scenario,
+        end: u64,
         on_air: &BTreeMap<Mark, OnAir>,
     ) -> anyhow::Result<(Vec<GnPings>, Vec<Broadcasts>)> {
         self.stop.store(true, Ordering::Relaxed);
+        let longest = self.pings.iter().map(|pinging| pinging.ping.timeout.0).max();
+        if let Some(timeout) = longest {
+            clock::sleep_until(end + timeout + MARGIN);
+        }
         let mut pings = Vec::new();
-        for (ping, child, events) in &mut self.pings {
-            let _ = child.kill();
-            let _ = child.wait();
-            let events = events.lock().unwrap_or_else(PoisonError::into_inner);
-            let requests = requests(&events, ping.timeout.0);
-            pings.push(GnPings { name: ping.name.clone(), label: ping.label.clone(), requests });
+        for pinging in &mut self.pings {
+            pinging.end();
+            let (name, label) = (pinging.ping.name.clone(), pinging.ping.label.clone());
+            pings.push(GnPings { name, label, requests: pinging.requests() });
         }
         let deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -461,10 +592,7 @@ impl GeoFlows {
 impl Drop for GeoFlows {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        for (_, child, _) in &mut self.pings {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.pings.iter_mut().for_each(Pinging::end);
     }
 }
 
@@ -477,8 +605,9 @@ pub(super) fn judge(
     tracks: &[&Track],
     deliveries: &[Delivery],
 ) -> Flood {
-    let mut flood = Flood { at: sent.at, center: sent.center, ..Flood::default() };
-    let distance = |track: &Track, at: u64| track.at(seconds(at, epoch)).map(|p| p.distance(sent.center));
+    let mut flood = Flood { at: sent.at, center: sent.center, refused: sent.refused, ..Flood::default() };
+    let Some(center) = sent.center else { return flood };
+    let distance = |track: &Track, at: u64| track.at(seconds(at, epoch)).map(|p| p.distance(center));
     let times = [sent.at.saturating_sub(POSITION), sent.at, sent.at + FLOOD];
     for (node, track) in tracks.iter().enumerate().filter(|(n, _)| !apart.contains(n)) {
         let distances = times.map(|at| distance(track, at));
@@ -524,9 +653,9 @@ pub fn ping_metrics(m: &mut BTreeMap<String, f64>, seen: &GnPings, window: &Rang
     let answers: Vec<(f64, u64)> = inside.iter().flat_map(|r| r.1.iter().copied()).collect();
     let lost = inside.iter().filter(|r| r.1.is_empty()).count();
     m.insert(format!("{name}.sent"), inside.len() as f64);
-    m.insert(format!("{name}.lost"), lost as f64);
-    m.insert(format!("{name}.answers"), answers.len() as f64);
     if !inside.is_empty() {
+        m.insert(format!("{name}.lost"), lost as f64);
+        m.insert(format!("{name}.answers"), answers.len() as f64);
         m.insert(format!("{name}.answered_percent"), 100.0 - 100.0 * lost as f64 / inside.len() as f64);
     }
     let mut rtts: Vec<f64> = answers.iter().map(|a| a.0).collect();
@@ -546,20 +675,28 @@ pub fn broadcast_metrics(m: &mut BTreeMap<String, f64>, seen: &Broadcasts, windo
     let floods: Vec<&Flood> = seen.floods.iter().filter(|f| window.contains(&f.at)).collect();
     let sum = |value: fn(&Flood) -> u64| floods.iter().map(|f| value(f)).sum::<u64>() as f64;
     let (inside, received) = (sum(|f| f.inside), sum(|f| f.received));
+    let outside = sum(|f| f.outside);
     m.insert(format!("{name}.sent"), floods.len() as f64);
-    m.insert(format!("{name}.inside"), inside);
-    m.insert(format!("{name}.received"), received);
-    m.insert(format!("{name}.missed"), inside - received);
-    m.insert(format!("{name}.duplicated"), sum(|f| f.duplicated));
-    m.insert(format!("{name}.outside"), sum(|f| f.outside));
-    if inside > 0.0 {
-        m.insert(format!("{name}.delivered_percent"), 100.0 * received / inside);
-    }
     if floods.is_empty() {
         return;
     }
-    let complete = floods.iter().filter(|f| f.received == f.inside).count();
-    m.insert(format!("{name}.complete_percent"), 100.0 * complete as f64 / floods.len() as f64);
+    m.insert(format!("{name}.unsent"), sum(|f| u64::from(f.refused)));
+    m.insert(format!("{name}.inside"), inside);
+    m.insert(format!("{name}.received"), received);
+    if inside > 0.0 {
+        m.insert(format!("{name}.missed"), inside - received);
+        m.insert(format!("{name}.delivered_percent"), 100.0 * received / inside);
+    }
+    if received + outside > 0.0 {
+        m.insert(format!("{name}.duplicated"), sum(|f| f.duplicated));
+        m.insert(format!("{name}.outside"), outside);
+    }
+    // A packet for nobody is neither complete nor not, unless it was not even sent.
+    let judged: Vec<&&Flood> = floods.iter().filter(|f| f.inside > 0 || f.refused).collect();
+    if !judged.is_empty() {
+        let complete = judged.iter().filter(|f| !f.refused && f.received == f.inside).count();
+        m.insert(format!("{name}.complete_percent"), 100.0 * complete as f64 / judged.len() as f64);
+    }
     m.insert(format!("{name}.unicast.mean"), sum(|f| f.unicast) / floods.len() as f64);
     m.insert(format!("{name}.senders.mean"), sum(|f| f.senders) / floods.len() as f64);
     m.insert(format!("{name}.transmissions.mean"), sum(|f| f.transmissions) / floods.len() as f64);
@@ -596,7 +733,7 @@ mod tests {
         let left = Track::moving(vec![(-1.0, at(190.0)), (0.0, at(220.0))]).expect("is good");
         let gone = Track::visiting(vec![(5.0, at(0.0))]).expect("is good");
         let tracks: Vec<&Track> = fixed.iter().chain([&leaves, &gone, &left]).collect();
-        let sent = Sent { mark: (0, 0), at: 7 * SECOND, center: at(0.0) };
+        let sent = Sent { mark: (0, 0), at: 7 * SECOND, center: Some(at(0.0)), refused: false };
         let deliveries = |nodes: &[usize]| -> Vec<Delivery> {
             let delivery = |(n, node): (usize, &usize)| Delivery {
                 node: *node,
@@ -634,6 +771,28 @@ mod tests {
             (2.0, 1.0, 2.0, 50.0)
         );
         assert_eq!((m["p.ms.p50"], m["p.hops.min"], m["p.hops.max"]), (4.0, 2.0, 3.0));
+    }
+
+    #[test]
+    fn refused_packets_are_lost() {
+        let lost = Flood { at: 2, inside: 3, refused: true, ..Flood::default() };
+        let nowhere = Flood { at: 3, refused: true, ..Flood::default() };
+        let for_nobody = Flood { at: 4, ..Flood::default() };
+        let good = Flood { at: 1, inside: 3, received: 3, ..Flood::default() };
+        let of = |floods: &[&Flood]| {
+            let floods = floods.iter().map(|f| (*f).clone()).collect();
+            let mut m = BTreeMap::new();
+            let seen = Broadcasts { name: "b".into(), floods, ..Broadcasts::default() };
+            broadcast_metrics(&mut m, &seen, &(0..10));
+            m
+        };
+        let m = of(&[&good, &lost, &nowhere, &for_nobody]);
+        assert_eq!((m["b.sent"], m["b.unsent"], m["b.missed"]), (4.0, 2.0, 3.0));
+        assert_eq!((m["b.delivered_percent"], m["b.complete_percent"].round()), (50.0, 33.0));
+        let silent = of(&[&for_nobody]);
+        for name in ["missed", "delivered_percent", "complete_percent", "duplicated", "outside"] {
+            assert!(!silent.contains_key(&format!("b.{name}")), "{name}");
+        }
     }
 
     #[test]

@@ -33,12 +33,16 @@ use tcp::Transfer;
 pub const LEAD: u64 = 2 * SECOND;
 /// How long after the timetable it ends.
 const TAIL: u64 = 300 * MILLISECOND;
+/// How long after that requests of the timetable may still be answered; the probe waits as long.
+const PATIENCE: u64 = SECOND;
 
 /// Running traffic.
 #[derive(Debug, Default)]
 pub struct Flows {
-    probes: Vec<(Probe, [Daemon; 2], [PathBuf; 2])>,
-    pings: Vec<(Ping, Daemon)>,
+    /// Each with the time at which its first packet was to leave.
+    probes: Vec<(Probe, [Daemon; 2], [PathBuf; 2], u64)>,
+    /// Each with the time of its start.
+    pings: Vec<(Ping, Daemon, u64)>,
     transfers: Vec<Transfer>,
     geo: GeoFlows,
     multicasts: Vec<multicast::Running>,
@@ -77,6 +81,17 @@ pub struct Seen {
     pub replays: Vec<(String, replay::Outcome)>,
     /// Who is on the maps of the stations, where there are outsiders.
     pub maps: Option<geonet::Maps>,
+    /// What stations refused to send, and why.
+    pub refusals: Vec<String>,
+    /// The longest time, in nanoseconds, by which a packet of a probe left too late.
+    pub probes_late: u64,
+}
+
+impl Seen {
+    /// The longest time, in milliseconds, by which traffic left too late.
+    pub fn late_ms(&self) -> f64 {
+        self.probes_late as f64 / 1e6
+    }
 }
 
 /// Starts all traffic; the timetable will begin at `begin` and end at `end`, with
@@ -85,6 +100,7 @@ pub fn start(
     scenario: &Scenario,
     addresses: &BTreeMap<String, Ipv6Addr>,
     stations: &[Station],
+    medium: Option<&Medium>,
     begin: u64,
     end: u64,
     scaled: impl Fn(u64) -> u64,
@@ -117,13 +133,13 @@ pub fn start(
             Daemon::start(&format!("probe in node {}", nodes[own_end]), &log, &mut command)
         };
         let ends = [run(0)?, run(1)?];
-        flows.probes.push((probe.clone(), ends, files));
+        flows.probes.push((probe.clone(), ends, files, first));
     }
     for ping in &scenario.traffic.ping {
         let (from, to) = (ping.from.get_ref(), ping.to.get_ref());
         let interval = format!("{:.4}", ping.interval.seconds());
         let mut command = in_node(from, tools::path("ping"));
-        command.env("LC_ALL", "C").args(["-6", "-D", "-n", "-i", &interval]);
+        command.env("LC_ALL", "C").args(["-6", "-D", "-O", "-n", "-i", &interval]);
         if let Some(size) = ping.size {
             command.args(["-s", &size.to_string()]);
         }
@@ -132,8 +148,9 @@ pub fn start(
         }
         command.arg(address(to)?.to_string());
         let log = folder.join(format!("ping-{}.log", ping.name));
+        let started = clock::monotonic();
         let daemon = Daemon::start(&format!("ping in node {from}"), &log, &mut command)?;
-        flows.pings.push((ping.clone(), daemon));
+        flows.pings.push((ping.clone(), daemon, started));
     }
     for (t, tcp) in scenario.traffic.tcp.iter().enumerate() {
         let port = 5201 + t as u16;
@@ -153,7 +170,7 @@ pub fn start(
     for replay in &scenario.traffic.replay {
         flows.replays.push(replay::start(scenario, replay, end, folder)?);
     }
-    flows.geo = geonet::start(scenario, stations, begin, end)?;
+    flows.geo = geonet::start(scenario, stations, medium, begin, end, folder)?;
     Ok(flows)
 }
 
@@ -165,10 +182,10 @@ impl Flows {
     /// Starts what is to begin by now. Fails if a program has ended that should still be running, or has not done its work.
     pub fn check(&mut self) -> anyhow::Result<()> {
         self.begin_transfers()?;
-        for (_, ends, _) in &mut self.probes {
+        for (_, ends, ..) in &mut self.probes {
             ends.iter_mut().try_for_each(Daemon::check_unless_done)?;
         }
-        self.pings.iter_mut().try_for_each(|(_, daemon)| daemon.check())?;
+        self.pings.iter_mut().try_for_each(|(_, daemon, _)| daemon.check())?;
         self.multicasts.iter_mut().try_for_each(multicast::Running::check)?;
         self.replays.iter_mut().try_for_each(replay::Running::check)?;
         self.geo.check()
@@ -178,18 +195,26 @@ impl Flows {
     pub fn finish(mut self, end: u64, scenario: &Scenario, medium: Option<&Medium>) -> anyhow::Result<Seen> {
         clock::sleep_until(end + TAIL);
         let mut seen = Seen::default();
-        for (ping, daemon) in &mut self.pings {
+        for (ping, daemon, started) in &mut self.pings {
+            let read = |daemon: &Daemon| -> anyhow::Result<ping::Series> {
+                let transcript = ping::parse(&String::from_utf8_lossy(&std::fs::read(&daemon.log)?));
+                let interval = ping.interval.0;
+                Ok(ping::Series::new(&transcript, clock::wall_to_monotonic(), *started, interval))
+            };
+            while clock::monotonic() < end + TAIL + PATIENCE && read(daemon)?.waits(end) {
+                clock::sleep(100 * MILLISECOND);
+            }
             daemon.stop(Signal::SIGINT);
-            let shift = clock::monotonic() as i64 - clock::realtime() as i64;
-            let answers = ping::parse(&String::from_utf8_lossy(&std::fs::read(&daemon.log)?));
-            seen.pings.push((ping.name.clone(), ping.label.clone(), ping::Series::new(&answers, shift)));
+            seen.pings.push((ping.name.clone(), ping.label.clone(), read(daemon)?));
         }
-        for (probe, ends, files) in &mut self.probes {
+        for (probe, ends, files, first) in &mut self.probes {
             let limit = probe::length(u64::from(probe.rate), probe.rate) + 10 * SECOND;
             for daemon in ends.iter_mut() {
                 daemon.wait(limit);
             }
             let flows = probe::read(&files[0], &files[1])?;
+            let late = flows.each_ref().map(|flow| probe::latest(&flow.sent, *first, probe.rate));
+            seen.probes_late = seen.probes_late.max(late[0]).max(late[1]);
             let nodes = [probe.between.0.get_ref().clone(), probe.between.1.get_ref().clone()];
             seen.probes.push(SeenProbe {
                 name: probe.name.clone(),
@@ -205,7 +230,8 @@ impl Flows {
         }
         let on_air = medium.map(Medium::marks).unwrap_or_default();
         seen.maps = self.geo.maps();
-        (seen.gnpings, seen.broadcasts) = self.geo.finish(scenario, &on_air)?;
+        seen.refusals = self.geo.refusals();
+        (seen.gnpings, seen.broadcasts) = self.geo.finish(scenario, end, &on_air)?;
         for replay in &mut self.replays {
             seen.replays.push((replay.name.clone(), replay.finish()?));
         }

@@ -206,14 +206,15 @@ impl Running {
             deliveries.extend(received.into_iter().filter_map(delivery));
         }
         let (east, north) = self.traffic.center;
-        let center = Point { x: east, y: north };
+        let center = Some(Point { x: east, y: north });
         let radius = self.traffic.radius.get_ref().0;
         let floods: Vec<Flood> = (0u32..)
             .zip(sent)
             .map(|(number, at)| {
                 let mine: Vec<Delivery> =
                     deliveries.iter().filter(|delivery| delivery.mark.1 == number).copied().collect();
-                judge(&Sent { mark: (0, number), at, center }, &[], radius, scenario.epoch, &tracks, &mine)
+                let sent = Sent { mark: (0, number), at, center, refused: false };
+                judge(&sent, &[], radius, scenario.epoch, &tracks, &mine)
             })
             .collect();
         let mut strangers = Vec::new();

@@ -1,18 +1,70 @@
-//! What `ping -D` prints, read.
+//! What `ping -D -O` prints, read.
+//!
+//! With `-O` ping names every request that has no answer when it sends the next one, so that a request counts by its time
+//! of sending from the first to the last, whether or not anything is answered before it or after it.
+
+use std::collections::BTreeMap;
 
 /// An answer: sequence number, time of arrival (nanoseconds since 1970), round-trip time in milliseconds.
 pub type Answer = (u64, u64, f64);
 
-/// Reads the answers in the output of `ping -D`.
-pub fn parse(text: &str) -> Vec<Answer> {
-    text.lines().filter_map(parse_line).collect()
+/// Sequence numbers have 16 bits (RFC 4443 4.1).
+const SEQUENCES: u64 = 1 << 16;
+
+/// The output of a ping.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Transcript {
+    /// Answers in the order of their arrival.
+    pub answers: Vec<Answer>,
+    /// Requests without an answer when the next one left: sequence number, time at which the next one left (nanoseconds
+    /// since 1970).
+    pub outstanding: BTreeMap<u64, u64>,
+    /// Number of requests, which ping states at its end.
+    pub transmitted: Option<u64>,
 }
 
-/// A line is `[1700000000.123456] 64 bytes from ADDRESS: icmp_seq=1 ttl=60 time=0.123 ms`.
-fn parse_line(line: &str) -> Option<Answer> {
+/// Reads the output of `ping -D -O`.
+pub fn parse(text: &str) -> Transcript {
+    let mut transcript = Transcript::default();
+    let mut highest = 0;
+    for line in text.lines() {
+        if let Some((sequence, at)) = parse_outstanding(line) {
+            let sequence = unwrapped(sequence, &mut highest);
+            transcript.outstanding.insert(sequence, at);
+        } else if let Some((sequence, at, rtt)) = parse_answer(line) {
+            transcript.answers.push((unwrapped(sequence, &mut highest), at, rtt));
+        } else if let Some((number, _)) = line.split_once(" packets transmitted") {
+            transcript.transmitted = number.parse().ok();
+        }
+    }
+    transcript
+}
+
+/// The number of a request, of which the lowest 16 bits are `sequence`: the one nearest to the highest so far.
+fn unwrapped(sequence: u64, highest: &mut u64) -> u64 {
+    let base = *highest - *highest % SEQUENCES + sequence % SEQUENCES;
+    let number = if base + SEQUENCES / 2 < *highest {
+        base + SEQUENCES
+    } else if base > *highest + SEQUENCES / 2 && base >= SEQUENCES {
+        base - SEQUENCES
+    } else {
+        base
+    };
+    *highest = number.max(*highest);
+    number
+}
+
+/// The time at the head of a line, and what follows it: `[1700000000.123456] ...`.
+fn stamped(line: &str) -> Option<(u64, &str)> {
     let (stamp, rest) = line.strip_prefix('[')?.split_once(']')?;
     let (seconds, micros) = stamp.split_once('.')?;
     let at = seconds.parse::<u64>().ok()? * 1_000_000_000 + micros.parse::<u64>().ok()? * 1000;
+    Some((at, rest.trim_start()))
+}
+
+/// `[1700000000.123456] 64 bytes from ADDRESS: icmp_seq=1 ttl=60 time=0.123 ms`.
+fn parse_answer(line: &str) -> Option<Answer> {
+    let (at, rest) = stamped(line)?;
     if rest.contains("DUP!") {
         return None;
     }
@@ -23,8 +75,14 @@ fn parse_line(line: &str) -> Option<Answer> {
     Some((field("icmp_seq=")?.parse().ok()?, at, field("time=")?.parse().ok()?))
 }
 
-/// A ping seen whole: requests by time of sending, each with its round-trip time if it was answered. The
-/// time of sending of an unanswered request is put between those of its neighbours.
+/// `[1700000000.123456] no answer yet for icmp_seq=1`.
+fn parse_outstanding(line: &str) -> Option<(u64, u64)> {
+    let (at, rest) = stamped(line)?;
+    Some((rest.strip_prefix("no answer yet for icmp_seq=")?.trim().parse().ok()?, at))
+}
+
+/// A ping seen whole: requests by time of sending, each with its round-trip time if it was answered. An ICMPv6 error is no
+/// answer: its request is lost.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series {
     /// Time of sending in nanoseconds, round-trip time in milliseconds.
@@ -32,30 +90,57 @@ pub struct Series {
 }
 
 impl Series {
-    /// Orders answers by request; `shift` is added to their wall-clock times.
-    pub fn new(answers: &[Answer], shift: i64) -> Self {
-        let mut known: Vec<(u64, u64, f64)> = answers
-            .iter()
-            .map(|(seq, at, rtt)| (*seq, at.saturating_add_signed(shift) - (rtt * 1e6) as u64, *rtt))
-            .collect();
-        known.sort_by_key(|k| k.0);
-        known.dedup_by_key(|k| k.0);
-        let mut requests = Vec::new();
-        for pair in known.windows(2) {
-            let ((s1, t1, rtt), (s2, t2, _)) = (pair[0], pair[1]);
-            requests.push((t1, Some(rtt)));
-            for missing in s1 + 1..s2 {
-                requests.push((t1 + t2.saturating_sub(t1) * (missing - s1) / (s2 - s1), None));
+    /// All requests of a ping that was started at `started` (nanoseconds, monotonic) and sends one each `interval`; `shift`
+    /// is added to wall-clock times.
+    pub fn new(transcript: &Transcript, shift: i64, started: u64, interval: u64) -> Self {
+        let monotonic = |at: u64| at.saturating_add_signed(shift);
+        let mut round_trips = BTreeMap::new();
+        let mut sent = BTreeMap::new();
+        for (sequence, next) in &transcript.outstanding {
+            sent.insert(sequence + 1, monotonic(*next));
+        }
+        for (sequence, at, rtt) in &transcript.answers {
+            if round_trips.insert(*sequence, *rtt).is_none() {
+                sent.insert(*sequence, monotonic(*at).saturating_sub((rtt * 1e6) as u64));
             }
         }
-        requests.extend(known.last().map(|(_, t, rtt)| (*t, Some(*rtt))));
-        Self { requests }
+        let named = sent.keys().chain(transcript.outstanding.keys()).max().copied().unwrap_or(0);
+        let count = transcript.transmitted.unwrap_or(named);
+        if sent.is_empty() && count > 0 {
+            sent.insert(1, started);
+        }
+        let time = |sequence: u64| {
+            let before = sent.range(..=sequence).next_back();
+            let after = sent.range(sequence..).next();
+            match (before, after) {
+                (Some((a, from)), Some((b, to))) if b > a => {
+                    from + to.saturating_sub(*from) * (sequence - a) / (b - a)
+                }
+                (Some((a, from)), _) => from + (sequence - a) * interval,
+                (None, Some((b, to))) => to.saturating_sub((b - sequence) * interval),
+                (None, None) => started,
+            }
+        };
+        let requests = (1..=count).map(|sequence| (time(sequence), round_trips.get(&sequence).copied()));
+        Self { requests: requests.collect() }
+    }
+
+    /// True if a request that was sent before `end` has no answer.
+    pub fn waits(&self, end: u64) -> bool {
+        self.requests.iter().any(|(sent, rtt)| *sent < end && rtt.is_none())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::MILLISECOND;
+
+    const SHIFT: i64 = -1_700_000_000_000_000_000;
+
+    fn series(text: &str) -> Vec<(u64, Option<f64>)> {
+        Series::new(&parse(text), SHIFT, 7, 10 * MILLISECOND).requests
+    }
 
     #[test]
     fn lines_of_ping_are_read() {
@@ -63,20 +148,57 @@ mod tests {
             [1700000000.000100] 64 bytes from 2001:db8::2: icmp_seq=1 ttl=60 time=0.100 ms\n\
             [1700000000.000200] 64 bytes from 2001:db8::2: icmp_seq=1 ttl=60 time=0.200 ms (DUP!)\n\
             [1700000000.030300] 64 bytes from 2001:db8::2: icmp_seq=4 ttl=60 time=0.300 ms\n\
-            [1700000000.040000] From 2001:db8::9 icmp_seq=5 Destination unreachable: No route\n\n\
-            --- 2001:db8::2 ping statistics ---\n";
-        let answers = parse(text);
-        assert_eq!(answers.len(), 2);
-        assert_eq!(answers[1], (4, 1_700_000_000_030_300_000, 0.3));
-        let series = Series::new(&answers, -1_700_000_000_000_000_000);
+            [1700000000.040000] From 2001:db8::9 icmp_seq=5 Destination unreachable: No route\n\
+            [1700000000.050000] no answer yet for icmp_seq=5\n\n\
+            --- 2001:db8::2 ping statistics ---\n\
+            6 packets transmitted, 2 received, +1 errors, 66.6667% packet loss, time 50ms\n";
+        let transcript = parse(text);
+        assert_eq!(transcript.answers.len(), 2);
+        assert_eq!(transcript.answers[1], (4, 1_700_000_000_030_300_000, 0.3));
+        let at = |ms: u64| ms * MILLISECOND;
         assert_eq!(
-            series.requests,
-            [(0, Some(0.1)), (10_000_000, None), (20_000_000, None), (30_000_000, Some(0.3))]
+            series(text),
+            [
+                (at(0), Some(0.1)),
+                (at(10), None),
+                (at(20), None),
+                (at(30), Some(0.3)),
+                (at(40), None),
+                (at(50), None)
+            ]
         );
     }
 
     #[test]
+    fn requests_before_the_first_and_after_the_last_answer_are_lost() {
+        let text = "[1700000000.010000] no answer yet for icmp_seq=1\n\
+            [1700000000.020000] no answer yet for icmp_seq=2\n\
+            [1700000000.021000] 64 bytes from 2001:db8::2: icmp_seq=3 ttl=60 time=1.00 ms\n\
+            [1700000000.040000] no answer yet for icmp_seq=4\n\
+            [1700000000.050000] no answer yet for icmp_seq=5\n\
+            6 packets transmitted, 1 received, 83.3333% packet loss, time 50ms\n";
+        let at = |ms: u64| ms * MILLISECOND;
+        let all = series(text);
+        let sent: Vec<u64> = all.iter().map(|r| r.0).collect();
+        assert_eq!(sent, [0, at(10), at(20), at(30), at(40), at(50)]);
+        assert_eq!(all.iter().filter(|r| r.1.is_none()).count(), 5);
+        // Before ping has stated its number, all that it has named count.
+        let cut = text.lines().take(5).collect::<Vec<_>>().join("\n");
+        assert_eq!(series(&cut).len(), 6);
+    }
+
+    #[test]
     fn nothing_answered() {
-        assert_eq!(Series::new(&[], 0), Series::default());
+        assert_eq!(series("ping: connect: Network is unreachable\n"), []);
+        // One request that left when ping was started, and another an interval later.
+        let text = "2 packets transmitted, 0 received, 100% packet loss, time 10ms\n";
+        assert_eq!(series(text), [(7, None), (7 + 10 * MILLISECOND, None)]);
+    }
+
+    #[test]
+    fn sequence_numbers_go_on_after_16_bits() {
+        let mut highest = 65_530;
+        let numbers = [65_535, 0, 65_534, 1].map(|sequence| unwrapped(sequence, &mut highest));
+        assert_eq!(numbers, [65_535, 65_536, 65_534, 65_537]);
     }
 }

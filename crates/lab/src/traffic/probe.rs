@@ -113,6 +113,12 @@ fn moment(seq: u64, rate: u32) -> u64 {
     seq * SECOND / u64::from(rate.max(1)) + (z ^ (z >> 31)) % slot
 }
 
+/// The longest time, in nanoseconds, by which a packet left too late, of those that were to leave from `start` on.
+pub fn latest(sent: &[u64], start: u64, rate: u32) -> u64 {
+    let late = |(seq, at): (u64, &u64)| at.saturating_sub(start + moment(seq, rate));
+    (0..).zip(sent).map(late).max().unwrap_or(0)
+}
+
 fn send(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
     // A sleep ends within 1 us of its time instead of the usual 50.
     let _ = prctl::set_timerslack(1000);
@@ -186,6 +192,16 @@ mod tests {
             let count = within.iter().filter(|at| **at * 10 / MILLISECOND == tenth).count();
             assert!((60..140).contains(&count), "{count} in tenth {tenth}");
         }
+    }
+
+    #[test]
+    fn lateness_is_against_the_moment_of_each_packet() {
+        let sent: Vec<u64> =
+            (0..100).map(|seq| 7 + moment(seq, 1000) + u64::from(seq == 50) * SECOND).collect();
+        assert_eq!(
+            (latest(&sent, 7, 1000), latest(&sent[..50], 7, 1000), latest(&[], 7, 1000)),
+            (SECOND, 0, 0)
+        );
     }
 
     #[test]

@@ -74,8 +74,13 @@ impl Transfer {
         let status = sender.wait(15 * SECOND);
         self.listener.stop(Signal::SIGTERM);
         let text = std::fs::read(&sender.log)?;
-        let mut told = parse(&String::from_utf8_lossy(&text), self.tcp.direction)
-            .unwrap_or_else(|e| Told { error: Some(format!("{e:#}")), ..Told::default() });
+        let direction = self.tcp.direction;
+        let mut told = parse(&String::from_utf8_lossy(&text), direction).unwrap_or_else(|e| Told {
+            error: Some(format!("{e:#}")),
+            direction,
+            ..Told::default()
+        });
+        told.planned = self.time.end.saturating_sub(*started) as f64 / SECOND as f64;
         if told.error.is_none() && !status.is_some_and(|s| s.success()) {
             told.error = Some(status.map_or("iperf3 did not end".into(), |s| s.to_string()));
         }
@@ -96,6 +101,8 @@ pub struct Told {
     pub intervals: Vec<(f64, f64, f64, f64)>,
     /// In which directions it was to carry data.
     pub direction: Direction,
+    /// How long it was to last, in seconds.
+    pub planned: f64,
     /// What ended it before its time.
     pub error: Option<String>,
 }
@@ -131,21 +138,31 @@ pub fn parse(text: &str, direction: Direction) -> anyhow::Result<Told> {
 }
 
 impl Told {
-    /// The longest time, in seconds, in which a direction delivered nothing, within whole intervals.
-    pub fn stall(&self) -> f64 {
+    /// The longest time, in seconds, in which a direction delivered nothing, within whole intervals; after an early end the
+    /// time that was left counts, too. `None` without intervals.
+    pub fn stall(&self) -> Option<f64> {
+        let missing = self.missing();
         let longest = |rate: fn(&(f64, f64, f64, f64)) -> f64| {
             let (mut longest, mut current) = (0.0_f64, 0.0);
             for i in &self.intervals {
                 current = if rate(i) > 0.0 { 0.0 } else { current + (i.1 - i.0) };
                 longest = longest.max(current);
             }
-            longest
+            longest.max(current + (missing.end - missing.start).max(0.0))
         };
-        match self.direction {
+        self.intervals.last()?;
+        Some(match self.direction {
             Direction::Both => longest(|i| i.2).max(longest(|i| i.3)),
             Direction::Up => longest(|i| i.2),
             Direction::Down => longest(|i| i.3),
-        }
+        })
+    }
+
+    /// The part of its time, in seconds from its start, that an early end left without data.
+    fn missing(&self) -> Range<f64> {
+        let last = self.intervals.last().map_or(0.0, |i| i.1);
+        // The last interval of a transfer that lasted may be cut short.
+        if self.planned - last > 0.5 { last..self.planned } else { last..last }
     }
 
     /// True if it lasted to its end and carried data in each direction.
@@ -157,7 +174,8 @@ impl Told {
         self.error.is_none() && up && down
     }
 
-    /// Mean rates up and down, in Mbit/s, over the intervals that are wholly in a window. It started at `started`.
+    /// Mean rates up and down, in Mbit/s, over the intervals that are wholly in a window, and over the time in it that an
+    /// early end left without data. It started at `started`.
     pub fn rates(&self, started: u64, window: &Range<u64>) -> Option<(f64, f64)> {
         let at = |seconds: f64| started + (seconds * SECOND as f64) as u64;
         let inside = |i: &&(f64, f64, f64, f64)| at(i.0) >= window.start && at(i.1) <= window.end;
@@ -166,6 +184,9 @@ impl Told {
             let length = to - from;
             (span, up, down) = (span + length, up + length * there, down + length * back);
         }
+        let missing = self.missing();
+        let left = at(missing.end).min(window.end).saturating_sub(at(missing.start).max(window.start));
+        span += left as f64 / SECOND as f64;
         (span > 0.0).then(|| (up / span / 1e6, down / span / 1e6))
     }
 }
@@ -184,7 +205,7 @@ mod tests {
                    "sum_sent_bidir_reverse":{"retransmits":3},"sum_received_bidir_reverse":{"bytes":200}}}"#;
         let t = parse(text, Direction::Both).expect("is good");
         assert_eq!((t.up, t.down, t.retransmits, t.error.clone()), (100, 200, 5, None));
-        assert_eq!(t.stall(), 0.5);
+        assert_eq!(t.stall(), Some(0.5));
         assert_eq!(t.intervals.len(), 3);
         // The second and third interval, from 10.25 to 10.75 s on the clock.
         let rates = t.rates(10 * SECOND, &(10_200_000_000..11 * SECOND)).expect("there are some");
@@ -198,9 +219,22 @@ mod tests {
         let text = r#"{"intervals":[{"sum":{"start":0,"end":1,"bits_per_second":8}}],
             "end":{"sum_received":{"bytes":1}}}"#;
         let t = parse(text, Direction::Down).expect("is good");
-        assert_eq!((t.up, t.down, t.stall(), t.unbroken()), (0, 1, 0.0, true));
+        assert_eq!((t.up, t.down, t.stall(), t.unbroken()), (0, 1, Some(0.0), true));
         let t = parse(text, Direction::Up).expect("is good");
-        assert_eq!((t.up, t.down, t.stall(), t.unbroken()), (1, 0, 0.0, true));
+        assert_eq!((t.up, t.down, t.stall(), t.unbroken()), (1, 0, Some(0.0), true));
+    }
+
+    #[test]
+    fn time_after_an_early_end_is_without_data() {
+        let intervals = (0..4).map(|n| (f64::from(n), f64::from(n + 1), 8e6, 8e6)).collect();
+        let lasted = Told { intervals, planned: 4.2, ..Told::default() };
+        assert_eq!(lasted.stall(), Some(0.0));
+        assert_eq!(lasted.rates(0, &(0..10 * SECOND)), Some((8.0, 8.0)));
+        let ended = Told { planned: 8.0, ..lasted };
+        assert_eq!(ended.stall(), Some(4.0));
+        assert_eq!(ended.rates(0, &(0..10 * SECOND)), Some((4.0, 4.0)));
+        assert_eq!(ended.rates(0, &(5 * SECOND..6 * SECOND)), Some((0.0, 0.0)));
+        assert_eq!(Told { planned: 8.0, ..Told::default() }.stall(), None);
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! </timestep>
 //! ```
 //!
-//! A vehicle is there from its first to its last time step. With `--fcd-output.geo` x is the longitude and y the
+//! A vehicle is there from its first to its last time step; one of the first time step of all stands at its place before
+//! that, so that its station has a position from the start. With `--fcd-output.geo` x is the longitude and y the
 //! latitude. Read are the tags `timestep`, `vehicle` and `person`; speed and angle follow from the places. This is
 //! no XML reader: it takes what SUMO writes, tags with attributes in double quotes.
 
@@ -21,7 +22,7 @@ use crate::medium::geometry::{Origin, Point};
 /// What is wrong, and where.
 pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>, Mistake> {
     let mut points: BTreeMap<String, Vec<(f64, Point)>> = BTreeMap::new();
-    let mut time = None;
+    let (mut time, mut begin) = (None, None);
     let mut rest = text;
     while let Some(start) = rest.find('<') {
         let before = &text[..text.len() - rest.len() + start];
@@ -39,6 +40,7 @@ pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>
                     return Err(wrong(format!("time {seconds} does not come after the one before")));
                 }
                 time = Some(seconds);
+                begin.get_or_insert(seconds);
             }
             "vehicle" | "person" => {
                 let Some(seconds) = time else { return Err(wrong("a vehicle outside of a timestep".into())) };
@@ -54,7 +56,11 @@ pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>
             _ => {}
         }
     }
-    Ok(points.into_iter().filter_map(|(id, points)| Some((id, Track::visiting(points)?))).collect())
+    let track = |points: Vec<(f64, Point)>| match points.first().map(|first| first.0) == begin {
+        true => Track::leaving(points),
+        false => Track::visiting(points),
+    };
+    Ok(points.into_iter().filter_map(|(id, points)| Some((id, track(points)?))).collect())
 }
 
 /// The value of an attribute.
@@ -103,6 +109,15 @@ mod tests {
         let place = |id: &str, t: f64| tracks[id].at(t).map(|p| ((p.x * 100.0).round() / 100.0, p.y));
         assert_eq!([place("v0", 0.5), place("v0", 1.5)], [None, Some((16.95, -1.6))]);
         assert_eq!(place("v1", 2.0), Some((0.0, 1.6)));
+    }
+
+    #[test]
+    fn vehicle_of_the_first_time_step_stands_there_before() {
+        let text = TEXT.replace("    <timestep time=\"0.00\"/>\n", "");
+        let tracks = parse(&text, None).expect("is good");
+        let place = |id: &str, t: f64| tracks[id].at(t).map(|p| p.x);
+        assert_eq!([place("v0", -100.0), place("v0", 1.0), place("v0", 2.1)], [Some(10.0), Some(10.0), None]);
+        assert_eq!(place("v1", -100.0), None);
     }
 
     #[test]

@@ -29,26 +29,40 @@ pub struct Mistake {
 pub struct Track {
     /// Seconds and place, in order of time.
     points: Vec<(f64, Point)>,
-    /// Whether it is only there from the first to the last point; otherwise it stands at the first place before
-    /// and at the last one after.
-    visits: bool,
+    /// Whether it comes with the first point; otherwise it stands there before.
+    arrives: bool,
+    /// Whether it goes with the last point; otherwise it stands there afterwards.
+    leaves: bool,
 }
 
 impl Track {
     /// A node that stays where it is.
     pub fn fixed(place: Point) -> Track {
-        Track { points: vec![(0.0, place)], visits: false }
+        Track { points: vec![(0.0, place)], arrives: false, leaves: false }
     }
 
     /// A node that moves. `None` unless there is a point, and time goes on from each to the next.
     pub fn moving(points: Vec<(f64, Point)>) -> Option<Track> {
         let ordered = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
-        (ordered && !points.is_empty()).then_some(Track { points, visits: false })
+        (ordered && !points.is_empty()).then_some(Track { points, arrives: false, leaves: false })
     }
 
     /// The same, for a node that is only there from the first to the last point.
     pub fn visiting(points: Vec<(f64, Point)>) -> Option<Track> {
-        Some(Track { visits: true, ..Track::moving(points)? })
+        Some(Track { arrives: true, leaves: true, ..Track::moving(points)? })
+    }
+
+    /// A node that stands at its first point before, and is gone after the last one.
+    pub fn leaving(points: Vec<(f64, Point)>) -> Option<Track> {
+        Some(Track { leaves: true, ..Track::moving(points)? })
+    }
+
+    /// The same track so many seconds earlier.
+    pub fn earlier(mut self, seconds: f64) -> Track {
+        for (at, _) in &mut self.points {
+            *at -= seconds;
+        }
+        self
     }
 
     /// The same track elsewhere.
@@ -66,8 +80,8 @@ impl Track {
             (Some((from, here)), Some((to, there))) => {
                 Some(here.towards(*there, (seconds - from) / (to - from)))
             }
-            (Some((at, last)), None) => (!self.visits || seconds <= *at).then_some(*last),
-            (None, Some((_, first))) => (!self.visits).then_some(*first),
+            (Some((at, last)), None) => (!self.leaves || seconds <= *at).then_some(*last),
+            (None, Some((_, first))) => (!self.arrives).then_some(*first),
             (None, None) => None,
         }
     }
@@ -89,14 +103,14 @@ impl Track {
             };
         };
         let (Some(first), Some(end)) = (self.points.first(), self.points.last()) else { return text };
-        let outside = |place: Point| (!self.visits).then_some(place);
-        line(epoch + first.0 - STAY, outside(first.1));
+        line(epoch + first.0 - STAY, (!self.arrives).then_some(first.1));
         for (seconds, place) in &self.points {
             line(epoch + seconds, Some(*place));
         }
         // A thousandth of a second is later by the digits that are written.
-        line(epoch + end.0 + 0.001, outside(end.1));
-        line(epoch + end.0 + STAY, outside(end.1));
+        let after = (!self.leaves).then_some(end.1);
+        line(epoch + end.0 + 0.001, after);
+        line(epoch + end.0 + STAY, after);
         text
     }
 }
@@ -125,6 +139,13 @@ mod tests {
         let track = Track::visiting(vec![(2.0, at(0.0, 0.0)), (4.0, at(20.0, 0.0))]).expect("is good");
         let places = [1.9, 2.0, 3.0, 4.0, 4.1].map(|t| track.at(t).map(|p| p.x));
         assert_eq!(places, [None, Some(0.0), Some(10.0), Some(20.0), None]);
+        let track = Track::leaving(vec![(2.0, at(0.0, 0.0)), (4.0, at(20.0, 0.0))]).expect("is good");
+        let places = [-9.0, 2.0, 4.0, 4.1].map(|t| track.at(t).map(|p| p.x));
+        assert_eq!(places, [Some(0.0), Some(0.0), Some(20.0), None]);
+        let trace = track.trace(&Origin::new(48.8375, 2.1008), 1_700_000_000.0);
+        assert_eq!(trace.lines().filter(|line| line.ends_with("lost")).count(), 2, "{trace}");
+        let track = track.earlier(2.0);
+        assert_eq!([1.0, 2.1].map(|t| track.at(t).map(|p| p.x)), [Some(10.0), None]);
     }
 
     #[test]

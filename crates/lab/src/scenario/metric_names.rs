@@ -1,0 +1,245 @@
+//! The names that metrics can have: what a scenario judges, shows or derives must be measured by something in it.
+//!
+//! A name that nothing measures is told before the run. Whether a metric has a value at its end is another question
+//! ([`crate::expect`]).
+
+use super::Scenario;
+use super::check::names;
+use crate::emulation::way;
+use crate::medium::stats::Counters;
+use crate::metrics::RUN;
+
+/// Percentiles of a distribution.
+const PERCENTILES: [&str; 4] = ["p50", "p90", "p99", "max"];
+/// What a one-way flow has.
+const FLOW: [&str; 7] =
+    ["sent", "lost", "delivered_percent", "duplicated", "reordered", "reordered_by_ms", "outage_ms"];
+/// What a packet to many has.
+const BROADCAST: [&str; 13] = [
+    "sent",
+    "unsent",
+    "inside",
+    "received",
+    "missed",
+    "delivered_percent",
+    "complete_percent",
+    "duplicated",
+    "outside",
+    "transmissions.mean",
+    "unicast.mean",
+    "senders.mean",
+    "strangers",
+];
+/// What a transfer has.
+const TCP: [&str; 8] =
+    ["mbit_up", "mbit_down", "bytes", "bytes_up", "bytes_down", "retransmits", "stall_s", "unbroken"];
+/// What a node has.
+const NODE: [&str; 10] = [
+    "handovers",
+    "refreshes",
+    "registration_ms",
+    "first_registration_ms",
+    "ready_ms",
+    "direct",
+    "exit_status",
+    "tunnels.ipv6",
+    "tunnels.ipv4",
+    "tunnels.udp",
+];
+
+/// The first name that nothing in the scenario measures, and what is wrong with it.
+pub(super) fn wrong(scenario: &Scenario) -> Option<(&str, String)> {
+    let expected = scenario.expect.iter().flat_map(|e| {
+        [Some(&e.metric), e.plus.as_ref(), e.times.as_ref()].into_iter().flatten().map(String::as_str)
+    });
+    let shown = scenario.headline.iter().map(|h| h.metric.as_str());
+    let derived = scenario.derived.iter().flat_map(|d| {
+        [Some(&d.of), d.plus.as_ref(), d.minus.as_ref(), d.over.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+    });
+    expected.chain(shown).chain(derived).find_map(|name| Some((name, mistake(scenario, name)?)))
+}
+
+/// What is wrong with a name, if anything is.
+fn mistake(scenario: &Scenario, name: &str) -> Option<String> {
+    let metric = match name.split_once('/') {
+        Some((section, metric)) => {
+            let is_action = scenario.actions.iter().any(|action| action.name.get_ref() == section);
+            if section != RUN && !is_action {
+                return Some(format!(
+                    "{name:?}: there is no section {section:?}, expected `run` or an action"
+                ));
+            }
+            metric
+        }
+        None => name,
+    };
+    if metric == "order_ms" || metric == "lab.late_ms" || scenario.derived.iter().any(|d| d.name == metric) {
+        return None;
+    }
+    let owners = owners(scenario);
+    // The longest name that fits: names may have dots in them.
+    let fitting = owners.iter().filter_map(|owner| {
+        let rest = metric.strip_prefix(owner.name.as_str())?.strip_prefix('.')?;
+        Some((owner, rest))
+    });
+    let mut fitting: Vec<(&Owner, &str)> = fitting.collect();
+    fitting.sort_by_key(|(owner, _)| std::cmp::Reverse(owner.name.len()));
+    if fitting.iter().any(|(owner, rest)| owner.has(rest)) {
+        return None;
+    }
+    Some(match fitting.first() {
+        Some((owner, _)) => {
+            let all: Vec<&str> = owner.all.iter().map(String::as_str).collect();
+            format!("there is no metric {name:?}; {} has: {}", owner.what, names(all))
+        }
+        None => {
+            format!("there is no metric {name:?}: it begins with the name of no traffic and of no node")
+        }
+    })
+}
+
+/// Something that has metrics.
+struct Owner {
+    /// With what their names begin.
+    name: String,
+    /// What it is, for people.
+    what: String,
+    /// What follows the name; `*` stands for any word.
+    all: Vec<String>,
+}
+
+impl Owner {
+    fn has(&self, rest: &str) -> bool {
+        self.all.iter().any(|known| match known.split_once('*') {
+            Some((before, after)) => {
+                rest.len() > before.len() + after.len() && rest.starts_with(before) && rest.ends_with(after)
+            }
+            None => known == rest,
+        })
+    }
+}
+
+fn with_percentiles(plain: &[&str], distributions: &[&str]) -> Vec<String> {
+    let mut all: Vec<String> = plain.iter().map(|name| (*name).to_owned()).collect();
+    all.extend(distributions.iter().flat_map(|name| PERCENTILES.map(|p| format!("{name}.{p}"))));
+    all
+}
+
+fn owners(scenario: &Scenario) -> Vec<Owner> {
+    let owner = |name: &str, what: &str, all: Vec<String>| Owner {
+        name: name.to_owned(),
+        what: format!("the {what} {name:?}"),
+        all,
+    };
+    let t = &scenario.traffic;
+    let mut owners = Vec::new();
+    for probe in &t.probe {
+        let flow = with_percentiles(&FLOW, &["delay_us"]);
+        let nodes = [probe.between.0.get_ref(), probe.between.1.get_ref()];
+        for (from, to) in [(nodes[0], nodes[1]), (nodes[1], nodes[0])] {
+            owners.push(owner(&format!("{}.{from}-{to}", probe.name), "probe", flow.clone()));
+        }
+        owners.extend(probe.series.iter().map(|series| owner(series, "series of probes", flow.clone())));
+        owners.push(owner(&probe.name, "probe", flow));
+    }
+    let ping = with_percentiles(&["sent", "lost", "lost_per_move.*"], &["ms"]);
+    owners.extend(t.ping.iter().map(|p| owner(&p.name, "ping", ping.clone())));
+    let gnping =
+        with_percentiles(&["sent", "lost", "answers", "answered_percent", "hops.min"], &["ms", "hops"]);
+    owners.extend(t.gnping.iter().map(|p| owner(&p.name, "gnping", gnping.clone())));
+    let broadcast = with_percentiles(&BROADCAST, &["ms", "transmissions"]);
+    owners.extend(t.gnbroadcast.iter().map(|b| owner(&b.name, "gnbroadcast", broadcast.clone())));
+    owners.extend(t.multicast.iter().map(|m| owner(&m.name, "multicast", broadcast.clone())));
+    owners.extend(t.tcp.iter().map(|tcp| owner(&tcp.name, "transfer", with_percentiles(&TCP, &[]))));
+    let replay = with_percentiles(&["heard", "sent"], &[]);
+    owners.extend(t.replay.iter().map(|r| owner(&r.name, "replay", replay.clone())));
+    let mut of_node = with_percentiles(&NODE, &["registration_ms.*"]);
+    of_node.extend(
+        ["handovers.*", "registrations.*", "registration_ms.*.mean", "active.*", "share.*"]
+            .map(str::to_owned),
+    );
+    owners.extend(scenario.nodes.keys().map(|node| owner(node, "node", of_node.clone())));
+    let counters: Vec<&str> = Counters::default().named().into_iter().map(|(name, _)| name).collect();
+    let medium = with_percentiles(&counters, &[]);
+    for node in scenario.tracks.keys() {
+        owners.push(owner(&format!("medium.{node}"), "radio", medium.clone()));
+    }
+    let late = [
+        "received_percent",
+        "refused",
+        "busy_percent.mean",
+        "busy_percent.max",
+        "late_ms.mean",
+        "late_ms.max",
+    ];
+    let all = medium.into_iter().chain(late.map(str::to_owned)).collect();
+    owners.push(owner("medium", "group", all));
+    let frames: Vec<&str> = way::Counters::default().named().into_iter().map(|(name, _)| name).collect();
+    let frames = with_percentiles(&[&frames[..], &["mbit_ip", "mbit_inner"]].concat(), &[]);
+    for end in scenario.links.iter().filter(|link| link.emulation.is_some()).flat_map(|link| &link.ends) {
+        let end = end.get_ref();
+        owners.push(owner(&format!("link.{}.{}", end.node, end.interface), "emulated link", frames.clone()));
+    }
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    owners.push(owner("links", "group", words(&["refused", "late_us.p50", "late_us.p99", "late_us.max"])));
+    let stations = ["count", "cpu_percent", "memory_mib.mean", "memory_mib.max", "counter.*"];
+    owners.push(owner("stations", "group", words(&stations)));
+    owners.push(owner("maps", "group", words(&["stations", "outsiders"])));
+    owners.push(owner(
+        "capture",
+        "group",
+        words(&[
+            "*.outer",
+            "*.home_agents",
+            "*.binding_updates",
+            "*.binding_acknowledgements",
+            "*.geonetworking",
+            "*.malformed",
+        ]),
+    ));
+    owners.push(owner("address", "group", words(&["*.unchanged"])));
+    owners
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_that_nothing_measures_is_a_mistake() {
+        let text = "title='t'\ntimetable.duration='1s'\n[nodes.a]\naddresses.x=['2001:db8::1/64']\n\
+                    [nodes.b]\naddresses.y=['2001:db8::2/64']\n[[links]]\nends=['a:x','b:y']\n\
+                    [[traffic.ping]]\nname='rtt'\nfrom='a'\nto='b'\ninterval='1s'\n\
+                    [[traffic.probe]]\nname='p'\nbetween=['a','b']\nrate=9\n\
+                    [[actions]]\nname='x'\nlabel='x'\nat='0s'\nnothing=true\n";
+        let scenario = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
+        for good in [
+            "rtt.lost",
+            "x/rtt.ms.p99",
+            "run/p.a-b.delay_us.max",
+            "rtt.lost_per_move.w0",
+            "a.registration_ms.w0.mean",
+            "medium.busy_percent.max",
+            "stations.counter.geonet.dropped.malformed",
+        ] {
+            assert_eq!(mistake(&scenario, good), None, "{good}");
+        }
+        for (bad, told) in [
+            ("rtt.ms.p500", "there is no metric \"rtt.ms.p500\"; the ping \"rtt\" has: sent, lost"),
+            ("flo.delivered_percent", "it begins with the name of no traffic"),
+            ("p.a-c.lost", "the probe \"p\" has: "),
+            ("y/rtt.lost", "there is no section \"y\""),
+            ("a.handover", "the node \"a\" has: handovers"),
+            ("rtt.lost_per_move.", "the ping \"rtt\" has"),
+        ] {
+            let found = mistake(&scenario, bad).unwrap_or_default();
+            assert!(found.contains(told), "{bad}: {found}");
+        }
+        let text = format!("{text}[[headline]]\nlabel='l'\nmetric='rtt.p50'\n");
+        let fault = crate::scenario::parse(std::path::Path::new("s"), &text).expect_err("is bad");
+        assert_eq!((fault.line, fault.column), (text.lines().count(), 8), "{fault}");
+    }
+}
