@@ -259,6 +259,63 @@ fn carnet_is_evaluated() {
     std::fs::remove_dir_all(out).expect("remove");
 }
 
+/// A subject that takes four seconds to notice a move: plain routes, which both ends put right when the carrier has changed.
+const SLOW: &str = r#"
+set -eu
+echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
+case $EVAL_ROLE in
+mr) network=default ends="e0:2001:db8:f0::1 e1:2001:db8:f1::1" ;;
+ha) network=$EVAL_MOBILE_NETWORK ends="f0:2001:db8:f0::2 f1:2001:db8:f1::2" ;;
+esac
+now=
+while :; do
+  for end in $ends; do
+    [ "$(cat /sys/class/net/${end%%:*}/carrier 2>/dev/null)" = 1 ] || continue
+    [ "$now" = "$end" ] && break
+    [ -z "$now" ] || sleep 4
+    ip -6 route replace "$network" via "${end#*:}" dev "${end%%:*}" metric 50
+    now=$end
+    break
+  done
+  sleep 0.1
+done
+"#;
+
+#[test]
+fn subject_that_is_slow_to_move_has_its_figure() {
+    let Some(carnet) = carnet("evaluation of a slow subject") else { return };
+    let _alone = alone();
+    let out = folder("evaluation-slow");
+    let script = out.join("slow");
+    std::fs::write(&script, SLOW).expect("file");
+    let command = format!("mount -t sysfs sysfs /sys; exec sh {}", script.display());
+    let run = eval(&carnet, &out, &["nemo-basic-support", "--mr", &command, "--ha", &command]);
+    let told = said(&run);
+    assert!(run.status.success(), "{told}");
+    let found = results(&out);
+    assert_eq!(found["left_out"], serde_json::json!([]), "{told}");
+    for series in ["subject", "router"] {
+        let gaps = measured(&found, "handover", series);
+        assert!(!gaps.is_empty() && gaps.iter().all(|gap| *gap > 3000.0), "{series}: {gaps:?}, {told}");
+    }
+    std::fs::remove_dir_all(out).expect("remove");
+}
+
+/// Also of the paper whose moves are a scenario, of which a look at whether everything works makes none.
+#[test]
+fn smoke_measures_something_of_each_paper() {
+    let Some(carnet) = carnet("smoke of nemo-wimax") else { return };
+    let _alone = alone();
+    let out = folder("evaluation-wimax");
+    let run = eval(&carnet, &out, &["nemo-wimax"]);
+    assert!(run.status.success(), "{}", said(&run));
+    let found = results(&out);
+    for experiment in ["tcp-down", "tcp-up", "udp-down", "udp-up"] {
+        assert!(!measured(&found, experiment, "subject").is_empty(), "{experiment}: {}", said(&run));
+    }
+    std::fs::remove_dir_all(out).expect("remove");
+}
+
 #[test]
 fn a_static_tunnel_is_evaluated_without_any_change() {
     let Some(carnet) = carnet("evaluation of commands") else { return };

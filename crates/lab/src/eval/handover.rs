@@ -2,7 +2,8 @@
 //!
 //! As with the paper's switch, one link loses its carrier in the moment in which the other gets it. The host on board
 //! and the mobile router, by its address in the mobile network, ping the correspondent all the while; the longest gap
-//! between two echoes that were answered is the latency.
+//! between two echoes that were answered is the latency. After a move the lab waits until both are answered again, and lets the
+//! subject settle: a slow one has its figure, and no move begins before the one before has ended.
 
 use anyhow::Context;
 use nix::sys::signal::Signal;
@@ -11,21 +12,26 @@ use super::bed::Routers;
 use crate::bench::figures::median;
 use crate::bench::world::CN;
 use crate::clock::{self, MILLISECOND, SECOND};
-use crate::isolate::RUN;
+use crate::isolate::{Interrupted, RUN, stopping};
 use crate::process::{Daemon, in_node};
 use crate::traffic::ping;
 use crate::{tools, topology};
 
 /// Between echoes, nanoseconds.
 const INTERVAL: u64 = 10 * MILLISECOND;
-/// Before and after a move.
+/// How long echoes are answered before a move.
 const BEFORE: u64 = SECOND;
+/// How long a subject may take until both are answered after a move, or are answered at all before one.
+pub const LIMIT: u64 = 30 * SECOND;
+/// How long it has afterwards before the next move: what it does late belongs to this one.
 const AFTER: u64 = 2 * SECOND;
+/// After so many moves in a row without an answer no more are made.
+const IN_VAIN: usize = 2;
 
-/// The longest gaps of a move in milliseconds: the host's and the router's. `None` where nothing came afterwards.
+/// The longest gaps of a move in milliseconds: the host's and the router's. `None` where nothing was answered afterwards.
 pub type Gaps = [Option<f64>; 2];
 
-/// Makes so many moves, to and fro.
+/// Makes so many moves, to and fro; fewer where the subject is not there any more.
 pub fn moves(routers: &mut Routers, count: usize) -> anyhow::Result<Vec<Gaps>> {
     if count == 0 {
         return Ok(Vec::new());
@@ -37,11 +43,15 @@ pub fn moves(routers: &mut Routers, count: usize) -> anyhow::Result<Vec<Gaps>> {
     crate::process::output(in_node(&agent, "sh").args(["-ec", keep]))?;
     topology::batch(Some(&agent), "link set f1 down\n")?;
     clock::sleep(AFTER);
-    let mut gaps = Vec::new();
+    let mut gaps: Vec<Gaps> = Vec::new();
     for number in 0..count {
         routers.check()?;
         let (from, to) = if number % 2 == 0 { ("f0", "f1") } else { ("f1", "f0") };
         gaps.push(one(routers, &format!("link set {from} down\nlink set {to} up\n"))?);
+        let in_vain = gaps.iter().rev().take_while(|gaps| gaps.contains(&None)).count();
+        if in_vain >= IN_VAIN {
+            break;
+        }
     }
     topology::batch(Some(&agent), "link set f0 up\nlink set f1 up\n")?;
     clock::sleep(AFTER);
@@ -58,24 +68,54 @@ fn one(routers: &Routers, commands: &str) -> anyhow::Result<Gaps> {
         Daemon::start(&format!("ping in {role}"), &log, &mut command)
     };
     let mut pings = [start("mnn", &[])?, start("mr", &["-I", "2001:db8:a::1"])?];
+    // A subject that the last move has left without a way is not moved again before it has one.
+    let ready = until_answered(&pings, 0)?;
     clock::sleep(BEFORE);
     topology::batch(Some(&world.node("ha")), commands)?;
     let moved = clock::realtime();
+    let back = ready && until_answered(&pings, moved)?;
     clock::sleep(AFTER);
     let mut gaps = [None, None];
     for (ping, gap) in pings.iter_mut().zip(&mut gaps) {
         ping.stop(Signal::SIGINT);
-        let text = std::fs::read_to_string(&ping.log).context("cannot read what ping printed")?;
-        *gap = longest(&ping::parse(&text), moved);
+        *gap = longest(&answers(ping)?, moved).filter(|_| back);
     }
     Ok(gaps)
+}
+
+fn answers(ping: &Daemon) -> anyhow::Result<Vec<ping::Answer>> {
+    let text = std::fs::read_to_string(&ping.log).context("cannot read what ping printed")?;
+    Ok(ping::parse(&text).answers)
+}
+
+/// When the request of an answer was sent, milliseconds since 1970: the time of its arrival less the round trip.
+fn sent(answer: &ping::Answer) -> f64 {
+    answer.1 as f64 / 1e6 - answer.2
+}
+
+/// Waits until each ping has an answer to a request that was sent after `since` (nanoseconds since 1970), at most
+/// [`LIMIT`]; false if one has none.
+fn until_answered(pings: &[Daemon], since: u64) -> anyhow::Result<bool> {
+    let until = clock::monotonic() + LIMIT;
+    loop {
+        let mut answered = true;
+        for ping in pings {
+            answered &= answers(ping)?.iter().any(|answer| sent(answer) > since as f64 / 1e6);
+        }
+        if answered || clock::monotonic() > until {
+            return Ok(answered);
+        }
+        if stopping() {
+            return Err(Interrupted.into());
+        }
+        clock::sleep(100 * MILLISECOND);
+    }
 }
 
 /// The longest time from one answered request to the next beyond the usual one, milliseconds; `None` where no request
 /// was answered that was sent after the move was made, at `moved` (nanoseconds since 1970).
 fn longest(answers: &[ping::Answer], moved: u64) -> Option<f64> {
-    // When a request was sent is the time of its answer less the round trip.
-    let sent: Vec<f64> = answers.iter().map(|answer| answer.1 as f64 / 1e6 - answer.2).collect();
+    let sent: Vec<f64> = answers.iter().map(sent).collect();
     let mut gaps: Vec<f64> = sent.windows(2).map(|pair| pair[1] - pair[0]).collect();
     gaps.sort_by(f64::total_cmp);
     let gap = gaps.last()? - median(&gaps);

@@ -189,7 +189,20 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     for page in written {
         console::step(&page.display().to_string());
     }
+    let unmeasured = unmeasured(&results);
+    anyhow::ensure!(unmeasured.is_empty(), "nothing was measured of {}", unmeasured.join(", "));
     Ok(())
+}
+
+/// The papers of which nothing was measured, where that is not said of each experiment; all, where nothing was at all.
+fn unmeasured(results: &Results) -> Vec<&str> {
+    let papers = results.papers.iter().map(String::as_str);
+    let has_value = |paper: &str| results.samples.iter().any(|one| one.paper == paper);
+    let is_left_out = |paper: &str| results.left_out.iter().any(|one| one.paper == paper);
+    if !results.papers.iter().any(|paper| has_value(paper)) {
+        return papers.collect();
+    }
+    papers.filter(|paper| !has_value(paper) && !is_left_out(paper)).collect()
 }
 
 /// Where a run that is not at its end has what it found: a former one stays until then.
@@ -236,4 +249,26 @@ fn read(file: &Path) -> anyhow::Result<Results> {
 
 fn write(file: &Path, content: &str) -> anyhow::Result<()> {
     std::fs::write(file, content).with_context(|| format!("cannot write {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::results::LeftOut;
+    use crate::eval::results::tests::sample;
+
+    #[test]
+    fn paper_of_which_nothing_was_measured_is_named() {
+        let mut results = Results { papers: vec!["a".into(), "b".into()], ..Results::default() };
+        assert_eq!(unmeasured(&results), ["a", "b"]);
+        let mut one = sample("tcp", "plain", None, "", "");
+        one.paper = "a".into();
+        results.samples.push(one);
+        assert_eq!(unmeasured(&results), ["b"]);
+        let (paper, experiment, why) = ("b".into(), "rtt".into(), "no IPv4 here".into());
+        results.left_out.push(LeftOut { paper, experiment, why });
+        assert!(unmeasured(&results).is_empty());
+        results.samples.clear();
+        assert_eq!(unmeasured(&results), ["a", "b"]);
+    }
 }

@@ -395,7 +395,12 @@ impl Runner<'_> {
                 self.results.add(key, *gap);
             }
         }
-        ensure!(lost == 0, "after {lost} of {} moves, seen from both, nothing came any more", 2 * gaps.len());
+        ensure!(
+            lost == 0,
+            "after {lost} of {} moves, seen from both, nothing was answered within {} s",
+            2 * gaps.len(),
+            handover::LIMIT / clock::SECOND
+        );
         Ok(())
     }
 
