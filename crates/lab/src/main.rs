@@ -344,7 +344,10 @@ fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
 /// The name and the folder of the scenario to run, which is named, or whose folder is.
 fn named(args: &RunArgs) -> anyhow::Result<(String, PathBuf)> {
     let given = Path::new(&args.scenario);
-    if args.scenario.contains('/') && given.join("scenario.toml").is_file() {
+    if args.scenario.contains('/') {
+        if !given.join("scenario.toml").is_file() {
+            return Err(Mistake(format!("there is no scenario.toml in {}", given.display())).into());
+        }
         let folder = given.canonicalize()?;
         if let Some(name) = folder.file_name().and_then(|name| name.to_str()) {
             return Ok((name.to_owned(), folder.clone()));
@@ -353,11 +356,7 @@ fn named(args: &RunArgs) -> anyhow::Result<(String, PathBuf)> {
     let scenarios = tools::scenarios(args.scenarios.as_deref())?;
     let known = scenario::names(&scenarios);
     if !known.contains(&args.scenario) {
-        let told = format!(
-            "there is no scenario {:?}, and no folder of that path with a scenario.toml; there are: {}",
-            args.scenario,
-            known.join(", ")
-        );
+        let told = format!("there is no scenario {:?}; there are: {}", args.scenario, known.join(", "));
         return Err(Mistake(told).into());
     }
     Ok((args.scenario.clone(), scenarios.join(&args.scenario)))
