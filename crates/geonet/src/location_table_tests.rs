@@ -185,7 +185,7 @@ fn random_use_keeps_the_lists_whole() {
                 }
             }
             // Now and then the time of a position stands still, or goes back.
-            _ => drop(table.learn(now, &mib, &pv(station, step / 32), rng.chance(0.5))),
+            _ => drop(table.learn(now, &mib, &pv(station, step / 32), rng.chance(0.5), None)),
         }
         for queue in &table.queues[2..] {
             let ends = |slot: u32| table.entries[slot as usize].neighbour_until;

@@ -402,6 +402,7 @@ impl Station {
                 ("decapsulated", forwarder.decapsulated),
                 ("relayed", forwarder.relayed),
                 ("duplicated", forwarder.duplicated),
+                ("not_duplicated", forwarder.not_duplicated),
                 ("late", forwarder.late),
                 ("probes", self.path_mtus().counters().sent),
                 ("probes_answered", self.path_mtus().counters().answered),

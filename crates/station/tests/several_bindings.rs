@@ -9,6 +9,7 @@ use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
 use carnet_station::forwarding::desired::{Distribution, Entry};
 use carnet_station::io::{Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
+use carnet_wire::checksum::upper_layer;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::flow::sub_options;
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
@@ -297,4 +298,144 @@ fn bindings_are_shown_and_kept() {
         "previous":["2001:db8:f2::10",1800000002000000000]}}],"mobile_router":null}"#;
     let station = start(serde_json::from_str(old).expect("an old file"));
     assert_eq!(tunnels(&station), [(None, end(FIRST), true), (None, end(SECOND), false)]);
+}
+
+const SECOND_HOME: &str = "2001:db8:1::5678";
+
+/// A home agent of two nodes: the second one's prefix is `2001:db8:b::/64`.
+fn start_for_two() -> Station {
+    let mut config = config();
+    if let Some(agent) = &mut config.home_agent {
+        let prefixes = ["2001:db8:b::/64"].iter().map(|prefix| prefix.parse().expect("a prefix"));
+        agent.nodes.push(carnet_mobility::home_agent::AuthorizedNode {
+            home_address: address(SECOND_HOME),
+            prefixes: prefixes.collect(),
+            ..agent.nodes[0].clone()
+        });
+    }
+    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    while station.poll_output().is_some() {}
+    station
+}
+
+/// A Binding Update of a node for these care-of addresses, and one flow of everything to all of them.
+fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]) -> Vec<u8> {
+    let bids: Vec<u16> = (1..).take(care_of_addresses.len()).collect();
+    let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
+    let octets = sub_options(Some(&selector), &bids);
+    let flow = MobilityOption::FlowIdentification { fid: 1, priority: 1, status: 0, sub_options: &octets };
+    let builder = Builder::binding_update(sequence, BindingUpdateFlags::from_bits(0xc400), 15);
+    let bindings = bids.iter().zip(care_of_addresses);
+    let builder =
+        bindings.fold(builder, |builder, (id, care_of_address)| builder.option(&bid(*id, care_of_address)));
+    ControlPacket {
+        source: address(&care_of_addresses[0]),
+        destination: address(AGENT),
+        hop_limit: 64,
+        home_address: Some(address(home_address)),
+        routing_home_address: None,
+        mobility_header: &mut builder.option(&flow).finish(),
+    }
+    .emit()
+}
+
+/// Packets that leave the station for good because of one that came in: what comes back out of the tunnel device for a network
+/// of its own goes in again. And their octets.
+fn sent_for(station: &mut Station, now: Time, packet: Vec<u8>) -> (usize, usize) {
+    let mut waiting = vec![packet];
+    let (mut packets, mut octets) = (0, 0);
+    while let Some(packet) = waiting.pop() {
+        station.handle_input(now, WALL, Input::Packet(packet)).expect("accepted");
+        for output in std::iter::from_fn(|| station.poll_output()).collect::<Vec<_>>() {
+            let packet = match output {
+                Output::Packet(packet) | Output::Encapsulated { packet, .. } => packet,
+                _ => continue,
+            };
+            let to = packet.get(24..32).expect("an IPv6 header");
+            if [[0x20, 1, 0xd, 0xb8, 0, 0xa, 0, 0], [0x20, 1, 0xd, 0xb8, 0, 0xb, 0, 0]]
+                .iter()
+                .any(|own| to == own)
+            {
+                waiting.push(packet);
+            } else {
+                packets += 1;
+                octets += packet.len();
+            }
+        }
+    }
+    (packets, octets)
+}
+
+#[test]
+fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
+    let mut station = start_for_two();
+    let at_victim: Vec<String> = (1..=16).map(|n| format!("2001:db8:f1::{n:x}")).collect();
+    by_ipv6(&mut station, update_to_all(1, HOME, &at_victim));
+    // The second node's care-of addresses lie in the first one's network.
+    let in_the_first: Vec<String> = (1..=16).map(|n| format!("2001:db8:a::{n:x}")).collect();
+    by_ipv6(&mut station, update_to_all(1, SECOND_HOME, &in_the_first));
+    assert_eq!(station.status().home_agent_bindings, Some(32));
+    let later = Time::from_secs(1);
+    station.handle_input(later, WALL, Input::Timeout).expect("accepted");
+    while station.poll_output().is_some() {}
+    for (to, most) in [("2001:db8:a::5", 4), ("2001:db8:b::5", 4)] {
+        let (packets, _) = sent_for(&mut station, later, data(CORRESPONDENT, to, 5000));
+        assert!((1..=most).contains(&packets), "{packets} packets for one to {to}");
+    }
+    let counted = |station: &Station, name: &str| {
+        station.counters().into_iter().find(|(known, _)| known == name).map(|(_, count)| count)
+    };
+    assert_eq!(counted(&station, "tunnel.duplicated"), Some(6));
+    assert_eq!(counted(&station, "tunnel.not_duplicated"), Some(4));
+    // A flood has its limit.
+    let flood: usize = (0..10_000)
+        .map(|_| sent_for(&mut station, later, data(CORRESPONDENT, "2001:db8:a::5", 5000)).0)
+        .sum();
+    assert!(flood <= 10_000 + 2_000, "{flood} packets for 10,000");
+}
+
+/// Whatever is registered, changed at random, and wherever: no packet becomes more than four, and what the home agent says by
+/// itself is bounded for each router.
+#[test]
+fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations() {
+    let mut rng = Rng::new(21);
+    let mut station = start_for_two();
+    let mut now = Time::ZERO;
+    let places = ["2001:db8:f1::", "2001:db8:a::", "2001:db8:b::", "2001:db8:f2::"];
+    let mut own = 0;
+    for round in 0..3_000_u16 {
+        let place = places[rng.below(4) as usize];
+        let count = rng.below(16) + 1;
+        let care_of_addresses: Vec<String> =
+            (0..count).map(|_| format!("{place}{:x}", rng.below(99) + 1)).collect();
+        let home_address = if rng.chance(0.5) { HOME } else { SECOND_HOME };
+        let mut packet = update_to_all(round, home_address, &care_of_addresses);
+        if rng.chance(0.3) {
+            let at = rng.below(packet.len() as u64 - 64) as usize + 64;
+            packet[at] ^= 1 << rng.below(8);
+            // As if signed: the checksum is right (RFC 6275 6.1.1, with the home address).
+            packet[68..70].copy_from_slice(&[0, 0]);
+            let checksum =
+                upper_layer(address(home_address), address(AGENT), protocol::MOBILITY, &packet[64..]);
+            packet[68..70].copy_from_slice(&checksum.to_be_bytes());
+        }
+        station.handle_input(now, WALL, Input::Packet(packet)).expect("accepted");
+        own += std::iter::from_fn(|| station.poll_output())
+            .filter(|output| matches!(output, Output::Packet(_) | Output::Encapsulated { .. }))
+            .count();
+        let to = ["2001:db8:a::5", "2001:db8:b::5"][rng.below(2) as usize];
+        let (packets, octets) = sent_for(&mut station, now, data(CORRESPONDENT, to, 5000));
+        assert!(packets <= 4, "{packets} packets for one");
+        assert!(octets <= 4 * (100 + 6 * 56), "{octets} octets for 100");
+        if rng.chance(0.3) {
+            now = now + std::time::Duration::from_millis(rng.below(2000));
+            station.handle_input(now, WALL, Input::Timeout).expect("accepted");
+            own += std::iter::from_fn(|| station.poll_output())
+                .filter(|output| matches!(output, Output::Packet(_) | Output::Encapsulated { .. }))
+                .count();
+        }
+    }
+    // An acknowledgement for each update; probes by the two budgets: 64 and 10 a second each.
+    let budget = 3_000 + 2 * (64 + 17 + 10 * now.saturating_since(Time::ZERO).as_secs() as usize);
+    assert!(own <= budget, "{own} packets of its own, {budget} expected at most");
 }

@@ -8,7 +8,7 @@
 //!   weights: the tunnel with the best score for that conversation. When a tunnel goes, only its own conversations move,
 //!   each to its second best; when one comes, only those move that it wins. Weights are measurements and never the
 //!   same twice: as long as no share becomes another by more than a quarter, they stay as they were.
-//! * `duplicate`: all of them; the receiver keeps the first copy ([`super::duplicates`]).
+//! * `duplicate`: the first four that are there; the receiver keeps the first copy ([`super::duplicates`]).
 //!
 //! Later fragments show no ports. They follow the first fragment of their packet, as long as that came first; else
 //! they are judged by what they show. What is remembered of fragments is bounded in number and time.
@@ -35,6 +35,9 @@ use super::path_mtu::Ends;
 const UNIT: f64 = 4096.0;
 /// A share that becomes another by no more than this factor stays as it is.
 const TOLERANCE: f64 = 1.25;
+/// Tunnels that one packet takes at once. RFC 6089 4.2 sets no bound; whoever registers sixteen care-of addresses at a third
+/// party would have each packet sent there sixteen times.
+pub const MAX_COPIES: usize = 4;
 /// Packets in fragments of which is remembered what the first one showed.
 const FRAGMENTED_MAX: usize = 256;
 const FRAGMENTED_LIFETIME: Duration = Duration::from_secs(10);
@@ -48,7 +51,7 @@ const PROTOCOL_UDP_LITE: u8 = 136;
 pub enum Choice {
     /// Into this tunnel.
     One(Ends),
-    /// Into each of these.
+    /// Into each of these, at most [`MAX_COPIES`].
     All(Vec<Ends>),
     /// None of the tunnels is there.
     None,
@@ -158,7 +161,7 @@ impl Distributor {
                         .map(|(member, _)| Choice::One(ends(member)))
                 }
                 FlowAction::Duplicate => {
-                    let all: Vec<Ends> = living.map(|(member, _)| ends(member)).collect();
+                    let all: Vec<Ends> = living.map(|(member, _)| ends(member)).take(MAX_COPIES).collect();
                     (!all.is_empty()).then_some(Choice::All(all))
                 }
             };

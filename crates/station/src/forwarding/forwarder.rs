@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use carnet_base::{DropReason, Endpoint, RateLimiter, Rng, Time};
 use carnet_wire::extension::{
-    SEQUENCE_DESTINATION_LEN, encapsulation_limit_destination, sequence_destination,
+    Extensions, SEQUENCE_DESTINATION_LEN, encapsulation_limit_destination, sequence_destination,
 };
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, is_unicast_routable, protocol};
@@ -62,6 +62,32 @@ const FORGERY_INTERVAL: Duration = Duration::from_secs(10);
 /// With so many windows for numbers (of 32 kB) there are more for those only whose traffic is to go several ways: anybody
 /// may send numbers in the name of very many.
 const WINDOWS: usize = 1024;
+
+/// Copies beside the first that a home address causes at one end: so many at once, and one more per interval.
+const COPIES: u32 = 2_000;
+const COPY_INTERVAL: Duration = Duration::from_micros(100);
+
+/// What a home address sends in several copies.
+#[derive(Debug)]
+struct Copies {
+    /// The number of the next packet.
+    sequence: u32,
+    limit: RateLimiter,
+}
+
+impl Default for Copies {
+    fn default() -> Copies {
+        Copies { sequence: 0, limit: RateLimiter::new(COPIES, COPY_INTERVAL) }
+    }
+}
+
+impl Copies {
+    fn next(&mut self) -> u32 {
+        let sequence = self.sequence;
+        self.sequence = sequence.wrapping_add(1);
+        sequence
+    }
+}
 
 carnet_base::drop_reasons! {
     /// Why the forwarder dropped a packet.
@@ -149,6 +175,9 @@ pub struct ForwarderCounters {
     pub relayed: u64,
     /// Copies that went out beside the first.
     pub duplicated: u64,
+    /// Packets that were to go several ways and went one way: they are tunnel packets themselves, or the copies were more
+    /// than a home address may cause.
+    pub not_duplicated: u64,
     /// Numbered packets that came so late that nobody can tell whether they are the first copy.
     pub late: u64,
     /// Packets dropped, by reason.
@@ -178,8 +207,8 @@ pub struct Forwarder {
     bindings: HashMap<Name, Binding>,
     /// How many of them remember numbers that came.
     windows: usize,
-    /// The numbers of the next packets that go out in several copies.
-    sequences: HashMap<Name, u32>,
+    /// What goes out in several copies.
+    copies: HashMap<Name, Copies>,
     /// Home agent, and direct routes: inner destination to tunnel.
     towards: PrefixTable<Leading>,
     /// Mobile router: inner source to tunnel.
@@ -215,7 +244,7 @@ impl Forwarder {
             paths: HashMap::new(),
             bindings: HashMap::new(),
             windows: 0,
-            sequences: HashMap::new(),
+            copies: HashMap::new(),
             towards: PrefixTable::new(),
             from: PrefixTable::new(),
             served: PrefixTable::new(),
@@ -332,7 +361,12 @@ impl Forwarder {
             match self.choose(now, (end, sender.home_address), header, buffer.as_slice()) {
                 Choice::One(chosen) => ends = chosen,
                 Choice::All(all) => {
-                    return self.duplicate(now, (end, sender.home_address), &all, header, buffer);
+                    let name = (end, sender.home_address);
+                    if self.may_duplicate(now, name, all.len(), header, buffer.as_slice()) {
+                        return self.duplicate(now, name, &all, header, buffer);
+                    }
+                    self.counters.not_duplicated += 1;
+                    ends = all.first().copied().unwrap_or(ends);
                 }
                 Choice::None => {}
             }
@@ -404,6 +438,25 @@ impl Forwarder {
         })
     }
 
+    /// Whether a packet may go into `tunnels` tunnels at once. Whoever registers chooses where the copies go, and whoever sends
+    /// to a mobile network causes them: a copy that is copied again would multiply once more at each level. So nothing of a
+    /// tunnel that has its end here is copied, nor what bears a number already, and copies are limited.
+    fn may_duplicate(
+        &mut self,
+        now: Time,
+        name: Name,
+        tunnels: usize,
+        header: &Header,
+        packet: &[u8],
+    ) -> bool {
+        let ends: Ends = (header.source.into(), header.destination.into());
+        if self.paths.contains_key(&ends) || is_numbered(header, packet) {
+            return false;
+        }
+        let further = u32::try_from(tunnels.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.copies.entry(name).or_default().limit.allow_all(now, further)
+    }
+
     /// Sends a packet into several tunnels at once.
     fn duplicate(
         &mut self,
@@ -425,9 +478,7 @@ impl Forwarder {
         mss::clamp(buffer.as_mut_slice(), mtu);
         let Some(binding) = self.bindings.get(&name) else { return self.drop(TunnelDrop::NoTunnel) };
         let home_agent = binding.home_agent();
-        let next = self.sequences.entry(name).or_default();
-        let sequence = *next;
-        *next = sequence.wrapping_add(1);
+        let sequence = self.copies.entry(name).or_default().next();
         let between = match name {
             (TunnelEnd::MobileRouter, home_address) => (home_address, home_agent),
             (TunnelEnd::HomeAgent | TunnelEnd::Direct, home_address) => (home_agent, home_address),
@@ -657,6 +708,18 @@ fn strip(buffer: &mut PacketBuffer, offset: usize, length: usize, inner: &Header
 fn is_loop(ends: Ends, header: &Header) -> bool {
     let own_fragment = ends.0 == header.source && header.next_header == protocol::FRAGMENT;
     own_fragment || (ends.0 == header.source && ends.1 == header.destination)
+}
+
+/// Whether a packet is one of several copies, from whatever tunnel: it has a number. Of a fragment only the kind of header is
+/// told in each piece.
+fn is_numbered(header: &Header, packet: &[u8]) -> bool {
+    match header.next_header {
+        protocol::DESTINATION_OPTIONS => {
+            Extensions::parse(packet).is_ok_and(|extensions| extensions.sequence.is_some())
+        }
+        protocol::FRAGMENT => packet.get(HEADER_LEN) == Some(&protocol::DESTINATION_OPTIONS),
+        _ => false,
+    }
 }
 
 /// Octets that the number of a packet costs, beside the encapsulation: inside IPv4 it needs an IPv6 header.

@@ -11,7 +11,7 @@ use carnet_base::Few;
 use carnet_wire::ipv6::MIN_MTU;
 use ipnet::Ipv6Net;
 
-use super::Forwarder;
+use super::{Copies, Forwarder};
 use crate::forwarding::desired::{Distribution, Tunnel, TunnelEnd};
 use crate::forwarding::distribution::Distributor;
 use crate::forwarding::duplicates::Window;
@@ -279,7 +279,7 @@ impl Forwarder {
         let name = (distribution.end, distribution.home_address);
         let sequence = self.rng.u64() as u32;
         // The other end still knows the last numbers when everything else here is forgotten.
-        self.sequences.entry(name).or_insert(sequence);
+        self.copies.entry(name).or_insert_with(|| Copies { sequence, ..Copies::default() });
         let mut binding = self.take(name);
         let before = binding.distributor.take();
         binding.home_agent = distribution.home_agent;

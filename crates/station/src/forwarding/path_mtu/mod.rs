@@ -27,7 +27,8 @@
 //! minute, and after ten minutes a larger one is tried. An idle path is left alone until a packet wakes it. When
 //! nobody answers, nothing changes, and the next attempts come after 10, 20, 40, at most 600 seconds of use.
 //! All paths together send no more than 500 probes a second: those of a home agent that has just started wait in a
-//! queue.
+//! queue. Those of one home address send no more than 10 a second after a burst of 64: whoever registers chooses where
+//! probes go, and how many paths there are.
 //!
 //! A fast path has to leave inner packets for the home address or the home agent's address to the slow path, and TCP
 //! SYNs, whose MSS is clamped there. That it uses a path it says now and then (`Input::TunnelUsed`).
@@ -68,6 +69,12 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 const PROBE_BURST: u32 = 64;
 
+/// The same for the paths of one home address.
+const PROBE_INTERVAL_OF_ONE: Duration = Duration::from_millis(100);
+const PROBE_BURST_OF_ONE: u32 = 64;
+/// With so many home addresses those are forgotten that may send a whole burst again.
+const MAX_PAYING: usize = 1024;
+
 /// Local and remote end of a tunnel.
 pub type Ends = (Endpoint, Endpoint);
 
@@ -86,6 +93,8 @@ pub enum Order {
 enum Timer {
     /// What Packet Too Big taught is no longer believed.
     Expiry,
+    /// The home address of the path may send probes again.
+    Turn,
     /// The round is over, or the size is to be confirmed.
     Step,
 }
@@ -165,6 +174,8 @@ pub struct PathMtus {
     queue: VecDeque<Ends>,
     /// When the probes of all paths together are within [`PROBE_INTERVAL`] again.
     paid_at: Time,
+    /// The same for each home address, with [`PROBE_INTERVAL_OF_ONE`].
+    paid_by: HashMap<Ipv6Addr, Time>,
     rng: Rng,
     orders: VecDeque<Order>,
     counters: ProbeCounters,
@@ -179,6 +190,7 @@ impl PathMtus {
             timers: TimerTable::new(),
             queue: VecDeque::new(),
             paid_at: Time::ZERO,
+            paid_by: HashMap::new(),
             rng,
             orders: VecDeque::new(),
             counters: ProbeCounters::default(),
@@ -264,8 +276,9 @@ impl PathMtus {
                 self.queue.retain(|queued| *queued != ends);
             }
             self.paths.remove(&ends);
-            self.timers.stop((ends, Timer::Expiry));
-            self.timers.stop((ends, Timer::Step));
+            for timer in [Timer::Expiry, Timer::Turn, Timer::Step] {
+                self.timers.stop((ends, timer));
+            }
         } else if !path.transmits() {
             self.rest(ends);
         }
@@ -346,6 +359,7 @@ impl PathMtus {
         while let Some((ends, timer)) = self.timers.pop_expired(now) {
             match timer {
                 Timer::Expiry => self.expire(now, ends),
+                Timer::Turn => self.enqueue(ends),
                 Timer::Step => self.step(now, ends),
             }
         }
@@ -362,6 +376,15 @@ impl PathMtus {
             if path.phase != Phase::Searching {
                 continue;
             }
+            let Some(home_address) = path.bindings.keys().next().copied() else { continue };
+            let turn = self
+                .paid_by
+                .get(&home_address)
+                .map(|paid| *paid - PROBE_INTERVAL_OF_ONE * PROBE_BURST_OF_ONE);
+            if let Some(turn) = turn.filter(|turn| *turn > now) {
+                self.timers.set((ends, Timer::Turn), turn);
+                continue;
+            }
             if path.search.is_none() {
                 // Not before its turn: at a home agent that has just started very many wait for it.
                 let (target, current) = (path.target(now), path.effective());
@@ -373,9 +396,13 @@ impl PathMtus {
             let (round, sizes) = search.begin_round(now);
             let token = search.token();
             self.timers.set((ends, Timer::Step), now + search.timeout(path.round_trip));
-            let home_address = path.bindings.keys().next().copied();
-            let home_agent = self.home_agents.get(&path.end).copied();
-            let (Some(home_address), Some(home_agent)) = (home_address, home_agent) else { continue };
+            let Some(home_agent) = self.home_agents.get(&path.end).copied() else { continue };
+            let of_one = PROBE_INTERVAL_OF_ONE * u32::try_from(sizes.len()).unwrap_or(u32::MAX);
+            if self.paid_by.len() >= MAX_PAYING {
+                self.paid_by.retain(|_, paid| *paid > now);
+            }
+            let paid = self.paid_by.entry(home_address).or_insert(now);
+            *paid = (*paid).max(now) + of_one;
             let (source, destination) = match path.end {
                 TunnelEnd::HomeAgent | TunnelEnd::Direct => (home_agent, home_address),
                 TunnelEnd::MobileRouter => (home_address, home_agent),
@@ -401,6 +428,7 @@ impl PathMtus {
         }
         path.search = None;
         path.phase = Phase::Searching;
+        self.timers.stop((ends, Timer::Turn));
         self.timers.stop((ends, Timer::Step));
         self.enqueue(ends);
     }
@@ -417,6 +445,7 @@ impl PathMtus {
     fn rest(&mut self, ends: Ends) {
         if let Some(path) = self.paths.get_mut(&ends) {
             path.phase = Phase::Asleep;
+            self.timers.stop((ends, Timer::Turn));
             self.timers.stop((ends, Timer::Step));
         }
     }
