@@ -1,9 +1,11 @@
-//! What is made by a program and checked in: `cargo xtask gen-asn1` writes the message types of `crates/its/src/asn1`
+//! Tasks of the repository itself: `cargo xtask gen-asn1` writes the message types of `crates/its/src/asn1`
 //! from ETSI's ASN.1 modules in `crates/its/asn1`; with `--check` it writes nothing and fails if something else is there.
+//! `cargo xtask advisories` compares the lock files with known security advisories.
 //!
 //! No part of the program depends on this crate.
 #![forbid(unsafe_code)]
 
+mod advisories;
 mod asn1;
 
 use std::path::Path;
@@ -15,7 +17,11 @@ fn main() -> ExitCode {
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["gen-asn1"] => asn1::generate(&root, false),
         ["gen-asn1", "--check"] => asn1::generate(&root, true),
-        _ => Err(anyhow::anyhow!("expected gen-asn1 or gen-asn1 --check")),
+        ["advisories"] => advisories::check(&root),
+        ["advisories", "--update", database] => advisories::update(&root, Path::new(database)),
+        _ => Err(anyhow::anyhow!(
+            "expected gen-asn1, gen-asn1 --check, advisories or advisories --update FOLDER"
+        )),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
