@@ -158,4 +158,11 @@ pub enum Event {
     },
     /// The position of a station was sought in vain (10.2.4).
     LocationUnknown(GnAddress),
+    /// The first packet that is not forwarded because there are too many of its source or sender (annex B.2).
+    PacketDataRate {
+        /// Its source.
+        source: GnAddress,
+        /// `itsGnMaxPacketDataRate`, octets per second.
+        limit: u32,
+    },
 }

@@ -3,10 +3,29 @@
 //! The octets are summed up over [`WINDOW`]; the mean of each window enters PDR with weight 1 - beta.
 //! Sampling per packet, as the formula could also be read, would take two packets in one millisecond for a
 //! flood.
+//!
+//! *What yields* ([`yields`]): IPv6 and what has DCC profile DP2 or DP3. It has four fifths of the limit, so that the last
+//! fifth stays free for warnings. A forwarder drops it above that, and counts of it only what it sends on; of all else it counts
+//! what came, so that a source or a sender above the limit is not helped on at all, whatever the class of its packets. An
+//! own packet that yields and goes further than one hop waits for its turn ([`Shaper`]).
 
+use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 use carnet_base::Time;
+use carnet_wire::geonet::{CommonNextHeader, TrafficClass};
+
+use crate::buffers::Waiting;
+
+/// The share of the limit that packets have that yield.
+const SHARE: f32 = 0.8;
+/// How much of its share of a window a forwarder takes at once: packets that were shaped come in bursts.
+const CROWDED: f32 = 1.2;
+/// Own packets that yield: how long the share may be used in advance.
+const BURST: Duration = Duration::from_millis(100);
+/// How long they wait at most, seconds.
+const LONGEST_WAIT: f32 = 0.5;
 
 /// How long octets are summed up before they enter the average.
 const WINDOW: Duration = Duration::from_millis(500);
@@ -26,6 +45,11 @@ impl PacketRate {
         self.average
     }
 
+    /// Whether there is room below `most` octets per second, on average and since the window began.
+    pub fn has_room(&mut self, now: Time, most: f32, beta: f32) -> bool {
+        self.count(now, 0, beta) <= most && (self.octets as f32) < CROWDED * most * WINDOW.as_secs_f32()
+    }
+
     /// Counts a packet; `beta` is `itsGnMaxPacketDataRateEmaBeta`. Returns the rate in octets per second.
     pub fn count(&mut self, now: Time, octets: usize, beta: f32) -> f32 {
         if self.window == Time::ZERO {
@@ -41,6 +65,91 @@ impl PacketRate {
         }
         self.octets = self.octets.saturating_add(u32::try_from(octets).unwrap_or(u32::MAX));
         self.average
+    }
+}
+
+/// Whether packets of this kind leave a fifth of the limit to others.
+pub fn yields(next_header: CommonNextHeader, traffic_class: TrafficClass) -> bool {
+    next_header == CommonNextHeader::Ipv6 || traffic_class.id >= 2
+}
+
+/// The part of a limit that packets have that yield.
+pub fn share(limit: u32) -> f32 {
+    limit as f32 * SHARE
+}
+
+/// Own packets that yield, on their way to the limit's share: a leaky bucket.
+#[derive(Default)]
+pub struct Shaper {
+    /// When the bucket is empty again.
+    empty: Time,
+    octets: usize,
+    waiting: VecDeque<Waiting>,
+}
+
+impl fmt::Debug for Shaper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shaper")
+            .field("empty", &self.empty)
+            .field("octets", &self.octets)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is to be done with an own packet.
+#[derive(Debug)]
+pub enum Shaped {
+    /// It goes now.
+    Goes(Waiting),
+    /// It waits until this time, where it is the first one.
+    Waits(Option<Time>),
+    /// There is no room.
+    Overflow(Waiting),
+}
+
+impl Shaper {
+    /// A packet that goes now if there is room, or if it is `urgent`: then it counts all the same.
+    pub fn offer(&mut self, now: Time, limit: u32, urgent: bool, packet: Waiting) -> Shaped {
+        let rate = share(limit).max(1.0);
+        if urgent || (self.waiting.is_empty() && self.due() <= now) {
+            self.count(now, rate, packet.frame.len());
+            return Shaped::Goes(packet);
+        }
+        if (self.octets + packet.frame.len()) as f32 > rate * LONGEST_WAIT {
+            return Shaped::Overflow(packet);
+        }
+        let first = self.waiting.is_empty();
+        self.octets += packet.frame.len();
+        self.waiting.push_back(packet);
+        Shaped::Waits(first.then(|| self.due()))
+    }
+
+    /// The next packet that may go now; else when there will be one.
+    pub fn poll(&mut self, now: Time, limit: u32) -> Result<Waiting, Option<Time>> {
+        let rate = share(limit).max(1.0);
+        let due = self.due();
+        if due > now {
+            return Err((!self.waiting.is_empty()).then_some(due));
+        }
+        let packet = self.waiting.pop_front().ok_or(None)?;
+        self.octets -= packet.frame.len();
+        self.count(now, rate, packet.frame.len());
+        Ok(packet)
+    }
+
+    /// Nothing waits any more; gives what did.
+    pub fn clear(&mut self) -> VecDeque<Waiting> {
+        self.octets = 0;
+        std::mem::take(&mut self.waiting)
+    }
+
+    fn count(&mut self, now: Time, rate: f32, octets: usize) {
+        self.empty = self.empty.max(now) + Duration::from_secs_f32(octets as f32 / rate);
+    }
+
+    /// When the bucket has room.
+    fn due(&self) -> Time {
+        Time::from_nanos(self.empty.as_nanos().saturating_sub(BURST.as_nanos() as u64))
     }
 }
 

@@ -139,9 +139,9 @@ impl Router {
         }
         let direct = self.mib.piggyback && sample.direct;
         let learnt = self.table.learn(now, &self.mib, &source, direct, self.clock(now))?;
-        let (beta, length) = (self.mib.packet_data_rate_beta, self.mib.duplicate_packet_list_length);
+        // IPv6 that was delivered here does not count for the data rate (annex B.2), and forwarded is none where there is a limit.
+        let length = self.mib.duplicate_packet_list_length;
         let entry = self.table.entry_mut(learnt.slot);
-        entry.rate.count(now, sample.octets, beta);
         for sequence in &sample.sequences {
             if !entry.duplicates.contains(*sequence) {
                 entry.duplicates.add(*sequence, length);
@@ -268,6 +268,10 @@ impl Router {
         let own = self.check(&Request { maximum_hop_limit: hop_limit, ..request }).ok()?;
         let place = Position::new(destination.latitude, destination.longitude);
         let next = self.greedy(now, &Target::station(mid, place))?;
+        // What others have to forward is shaped (annex B.2).
+        if self.mib.max_packet_data_rate.is_some() && mac_key(next) != mid {
+            return None;
+        }
         let extended = ExtendedHeader::GeoUnicast { sequence: 0, source, destination };
         let mut packet = Packet::new(extended, own.next_header, own.lifetime, own.hop_limit, &[]);
         packet.common.traffic_class = own.traffic_class;

@@ -16,6 +16,7 @@ use crate::geodesy::{Metric, Position};
 use crate::io::{Event, Output, Transmission};
 use crate::location_table::{Entry, Learnt, Slot, mac_key, mid_key};
 use crate::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Prediction, Recovery};
+use crate::packet_rate::{Shaped, share};
 use crate::{BROADCAST, GeonetDrop, MacAddress};
 
 /// Whence a packet comes to be forwarded.
@@ -44,7 +45,7 @@ impl Router {
         if self.position.is_none() && target.metric().is_some() {
             return Err(GeonetDrop::NoPosition);
         }
-        self.check_rate(now, received.frame.source, received.frame.packet.len(), Some(source))?;
+        self.check_rate(now, received, Some(source))?;
         let mut frame = self.buffer();
         if received.recovery.is_some() {
             packet.append_to(&mut frame);
@@ -82,24 +83,96 @@ impl Router {
         self.dispatch(now, Waiting { frame, meta }, Origin::Received(received))
     }
 
-    /// B.2: whoever sends too much is not helped on. `source` has been counted already, if it was learnt from the
-    /// packet.
+    /// B.2: whoever sends too much is not helped on. `source` is the entry of the packet's source where it has been learnt from
+    /// the packet, and counted unless it yields.
     fn check_rate(
         &mut self,
         now: Time,
-        sender: MacAddress,
-        octets: usize,
+        received: &Received<'_>,
         source: Option<Slot>,
     ) -> Result<(), GeonetDrop> {
         let Some(limit) = self.mib.max_packet_data_rate else { return Ok(()) };
-        let (limit, beta) = (limit as f32, self.mib.packet_data_rate_beta);
-        let mut excessive = source.is_some_and(|source| self.table.entry(source).rate.average() > limit);
-        if let Some(slot) = self.table.find(now, mac_key(sender))
-            && Some(slot) != source
-        {
-            excessive |= self.table.entry_mut(slot).rate.count(now, octets, beta) > limit;
+        let (octets, beta) = (received.frame.packet.len(), self.mib.packet_data_rate_beta);
+        let sender =
+            self.table.find(now, mac_key(received.frame.source)).filter(|slot| Some(*slot) != source);
+        let both = [source, sender];
+        let excessive = if received.yields() {
+            let most = share(limit);
+            let mut rates = both.into_iter().flatten();
+            let full = rates.any(|slot| !self.table.entry_mut(slot).rate.has_room(now, most, beta));
+            if !full {
+                for slot in both.into_iter().flatten() {
+                    self.table.entry_mut(slot).rate.count(now, octets, beta);
+                }
+            }
+            full
+        } else {
+            let sent = sender.map(|slot| self.table.entry_mut(slot).rate.count(now, octets, beta));
+            let made = source.map(|slot| self.table.entry(slot).rate.average());
+            [made, sent].into_iter().flatten().any(|rate| rate > limit as f32)
+        };
+        if !excessive {
+            return Ok(());
         }
-        if excessive { Err(GeonetDrop::PacketDataRate) } else { Ok(()) }
+        if !std::mem::replace(&mut self.told_of_data_rate, true) {
+            self.event(Event::PacketDataRate { source: received.source().address, limit });
+        }
+        Err(GeonetDrop::PacketDataRate)
+    }
+
+    /// An own packet of a kind that yields: over more than one hop it waits for its turn, so that forwarders have room for
+    /// warnings.
+    pub(super) fn shape(&mut self, now: Time, urgent: bool, packet: Waiting) -> Result<(), GeonetDrop> {
+        let Some(limit) = self.mib.max_packet_data_rate else {
+            return self.dispatch(now, packet, Origin::Here);
+        };
+        if let Target::Station { mid, .. } = packet.meta.target
+            && self.greedy(now, &packet.meta.target).is_some_and(|next| mac_key(next) == mid)
+        {
+            return self.dispatch(now, packet, Origin::Here);
+        }
+        match self.shaper.offer(now, limit, urgent, packet) {
+            Shaped::Goes(packet) => self.dispatch(now, packet, Origin::Here),
+            Shaped::Waits(due) => {
+                if let Some(due) = due {
+                    self.timers.set(Timer::Shaper, due);
+                }
+                Ok(())
+            }
+            Shaped::Overflow(packet) => {
+                self.recycle(packet.frame);
+                Err(GeonetDrop::OwnDataRate)
+            }
+        }
+    }
+
+    /// Sends own packets whose turn it is.
+    pub(super) fn shaper_due(&mut self, now: Time) {
+        let Some(limit) = self.mib.max_packet_data_rate else { return };
+        loop {
+            match self.shaper.poll(now, limit) {
+                Ok(mut packet) => {
+                    if !packet.leave(now) {
+                        self.count_drop(GeonetDrop::LifetimeExpired);
+                        self.recycle(packet.frame);
+                        continue;
+                    }
+                    let result = match packet.meta.target {
+                        Target::Station { mid, .. } => self.dispatch_to_station(now, mid, packet),
+                        _ => self.dispatch(now, packet, Origin::Here),
+                    };
+                    if let Err(reason) = result {
+                        self.count_drop(reason);
+                    }
+                }
+                Err(due) => {
+                    if let Some(due) = due {
+                        self.timers.set(Timer::Shaper, due);
+                    }
+                    return;
+                }
+            }
+        }
     }
 
     /// Sends a packet by the algorithm that is in charge of it, or lets it wait.
@@ -480,8 +553,7 @@ impl Router {
             self.walks.pop_front();
         }
         self.walks.push_back(step);
-        let octets = received.frame.packet.len();
-        if let Err(excessive) = self.check_rate(now, received.frame.source, octets, None) {
+        if let Err(excessive) = self.check_rate(now, received, None) {
             return Some(Err(excessive));
         }
         let sender = self

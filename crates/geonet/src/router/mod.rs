@@ -33,6 +33,7 @@ use crate::forwarding::predictive::Told;
 use crate::geodesy::Position;
 use crate::io::{Event, Output};
 use crate::location_table::{LocationTable, Slot, mid_key};
+use crate::packet_rate::Shaper;
 use crate::{GeonetDrop, MacAddress, Mib};
 
 /// Buffers that are kept for the next packets.
@@ -59,6 +60,8 @@ enum Timer {
     Repeat(u32),
     /// The last beacon of a neighbour counts no longer.
     Silence,
+    /// An own packet that had to wait may go (annex B.2).
+    Shaper,
 }
 
 /// How often what happened.
@@ -164,6 +167,10 @@ pub struct Router {
     timers: TimerTable<Timer>,
     /// The timer of the location table runs.
     table_timer: bool,
+    /// Own packets that wait for their turn (annex B.2).
+    shaper: Shaper,
+    /// Operators were told that somebody sends more than is forwarded.
+    told_of_data_rate: bool,
     outputs: VecDeque<Output>,
     pool: Vec<Vec<u8>>,
     counters: Counters,
@@ -201,6 +208,8 @@ impl Router {
             beacons_sent: 0,
             timers: TimerTable::new(),
             table_timer: false,
+            shaper: Shaper::default(),
+            told_of_data_rate: false,
             outputs: VecDeque::new(),
             pool: Vec::new(),
             counters: Counters::default(),

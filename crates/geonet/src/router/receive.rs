@@ -13,6 +13,7 @@ use crate::geodesy::{self, Metric, Position};
 use crate::io::{Delivery, Event, Output, ReceivedFrame};
 use crate::location_table::{Slot, mac_key, mid_key, names_station};
 use crate::mib::{AddressConfiguration, Recovery};
+use crate::packet_rate::yields;
 use crate::{BROADCAST, GeonetDrop};
 use carnet_wire::geonet::{GnAddress, StationType};
 
@@ -28,6 +29,16 @@ pub(super) struct Received<'a> {
 impl Received<'_> {
     pub fn source(&self) -> &LongPositionVector {
         self.packet.extended.source()
+    }
+
+    /// The packet leaves a fifth of the data rate to others (annex B.2).
+    pub fn yields(&self) -> bool {
+        yields(self.packet.common.next_header, self.packet.common.traffic_class)
+    }
+
+    /// Octets that count for the data rate as they come; a packet that yields counts when it is sent on.
+    pub fn counted_octets(&self) -> usize {
+        if self.yields() { 0 } else { self.frame.packet.len() }
     }
 
     /// The frame was meant for this station and no other.
@@ -179,7 +190,7 @@ impl Router {
         self.note_speed(now, &source);
         let said = if deliver { None } else { Some(received.packet.basic.lifetime) };
         self.believe(now, learnt.slot, said);
-        let (octets, beta) = (received.frame.packet.len(), self.mib.packet_data_rate_beta);
+        let (octets, beta) = (received.counted_octets(), self.mib.packet_data_rate_beta);
         self.table.entry_mut(learnt.slot).rate.count(now, octets, beta);
         self.learnt(now, learnt, &source);
         Ok(())
@@ -206,7 +217,7 @@ impl Router {
             && received.packet.basic.remaining_hop_limit == received.packet.common.maximum_hop_limit
             && received.frame.source == source.address.mid();
         let learnt = self.table.learn(now, &self.mib, &source, direct, self.clock(now))?;
-        let (octets, beta) = (received.frame.packet.len(), self.mib.packet_data_rate_beta);
+        let (octets, beta) = (received.counted_octets(), self.mib.packet_data_rate_beta);
         let length = self.mib.duplicate_packet_list_length;
         let entry = self.table.entry_mut(learnt.slot);
         entry.rate.count(now, octets, beta);

@@ -56,6 +56,7 @@ impl Router {
                 Timer::Contention(identity) => self.contention_over(now, identity),
                 Timer::Repeat(number) => self.repetition_due(now, number),
                 Timer::Silence => self.silence(now),
+                Timer::Shaper => self.shaper_due(now),
             }
         }
         self.tell_fast_path(now);
@@ -103,6 +104,7 @@ impl Router {
             self.timers.stop(Timer::Search(mid));
             own.extend(search.buffer.take(|_| true));
         }
+        own.extend(self.shaper.clear());
         for packet in own {
             self.count_drop(GeonetDrop::AddressChanged);
             self.recycle(packet.frame);

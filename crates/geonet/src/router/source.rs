@@ -16,6 +16,10 @@ use crate::forwarding::Target;
 use crate::geodesy::{self, Metric, Position};
 use crate::io::{Repetition, Request, Transport};
 use crate::location_table::{mid_key, names_station};
+use crate::packet_rate::yields;
+
+/// Next header of an IPv6 packet (RFC 4443).
+const ICMPV6: u8 = 58;
 
 /// A packet that is sent again and again.
 #[derive(Debug)]
@@ -80,7 +84,7 @@ impl Router {
                 match known {
                     Some(_) => {
                         let ipv6 = request.next_header == CommonNextHeader::Ipv6;
-                        let result = self.dispatch(now, packet, Origin::Here);
+                        let result = self.send_own(now, request, packet);
                         if ipv6 && result.is_ok() {
                             self.want_way(now, mid);
                         }
@@ -96,7 +100,7 @@ impl Router {
                     ExtendedHeader::GeoBroadcast { sequence, source, area }
                 })?;
                 self.repeat(now, &packet, request.repetition);
-                self.dispatch(now, packet, Origin::Here)
+                self.send_own(now, request, packet)
             }
             Transport::GeoAnycast(area) => {
                 self.check_area(&area)?;
@@ -105,14 +109,14 @@ impl Router {
                     ExtendedHeader::GeoAnycast { sequence, source, area }
                 })?;
                 self.repeat(now, &packet, request.repetition);
-                self.dispatch(now, packet, Origin::Here)
+                self.send_own(now, request, packet)
             }
             Transport::TopologicallyScoped => {
                 let packet = self.compose(now, own, Target::Everybody, |sequence, source| {
                     ExtendedHeader::TopologicallyScoped { sequence, source }
                 })?;
                 self.repeat(now, &packet, request.repetition);
-                self.dispatch(now, packet, Origin::Here)
+                self.send_own(now, request, packet)
             }
             Transport::SingleHop(media_dependent) => {
                 let source = self.own_position()?;
@@ -129,6 +133,16 @@ impl Router {
             self.beacon_spared(now);
         }
         Ok(())
+    }
+
+    /// A packet that was composed; what yields waits for its turn, unless it is ICMPv6, without which there is no IPv6.
+    fn send_own(&mut self, now: Time, request: &Request<'_>, packet: Waiting) -> Result<(), GeonetDrop> {
+        if !yields(request.next_header, request.traffic_class) {
+            return self.dispatch(now, packet, Origin::Here);
+        }
+        let ipv6 = request.next_header == CommonNextHeader::Ipv6;
+        let urgent = ipv6 && request.payload.get(6) == Some(&ICMPV6);
+        self.shape(now, urgent, packet)
     }
 
     /// What can be said about a request without sending anything.

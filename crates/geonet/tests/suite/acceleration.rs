@@ -53,7 +53,7 @@ fn without_a_fast_path_nothing_is_told() {
 /// The way of the next packet is that of the last one, headers and all.
 #[test]
 fn the_first_packet_of_a_flow_tells_the_way_of_the_others() {
-    let mut iut = accelerated(Mib::default());
+    let mut iut = accelerated(unlimited());
     let (a, b) = (Station::a(), Station::b());
     iut.knows(&[b, Station::d()]);
     iut.hear(&b, &a.tsb(b"x")).expect("forwarded");
@@ -76,9 +76,22 @@ fn the_first_packet_of_a_flow_tells_the_way_of_the_others() {
     assert!(iut.told.is_empty(), "{:?}", iut.told);
 }
 
+/// Annex B.2: what goes over several hops is shaped, which the fast path does not do.
+#[test]
+fn a_way_over_several_hops_is_not_told_where_there_is_a_limit() {
+    let mut iut = accelerated(Mib::default());
+    let (a, b) = (Station::a(), Station::b());
+    iut.knows(&[b, Station::d()]);
+    iut.hear(&b, &a.tsb(b"x")).expect("forwarded");
+    send(&mut iut, &a);
+    assert_eq!(ways(&mut iut), []);
+    send(&mut iut, &b);
+    assert_eq!(ways(&mut iut).len(), 1);
+}
+
 #[test]
 fn a_way_ends_with_its_next_hop_and_with_its_destination() {
-    let mut iut = accelerated(Mib::default());
+    let mut iut = accelerated(unlimited());
     let (a, b, d) = (Station::a(), Station::b(), Station::d());
     iut.knows(&[b, d]);
     iut.hear(&b, &a.tsb(b"x")).expect("forwarded");
@@ -199,27 +212,22 @@ fn the_location_table_is_kept_informed() {
         let frame = Station { sequence, ..later }.guc(&iut.pv(), b"x");
         assert_eq!(iut.get(&b, &frame), Err(GeonetDrop::Duplicate), "{sequence}");
     }
-    // The rate counts: over a second as much as is let through, then more.
+    // What was delivered here does not count for what may be forwarded.
     let limit = Mib::default().max_packet_data_rate.expect("a limit") as usize;
     for round in 0..60u64 {
         iut.wait_ms(1000);
         let vector = later.later(1000 * (round + 1)).pv;
-        report(
-            &mut iut,
-            Report {
-                samples: vec![Sample { vector, octets: 2 * limit, ..sample.clone() }],
-                ..Report::default()
-            },
-        );
+        let sample = Sample { vector, octets: 2 * limit, ..sample.clone() };
+        report(&mut iut, Report { samples: vec![sample], ..Report::default() });
     }
-    let frame = Station { sequence: 200, ..later.later(100_000) }.guc(&Station::a().pv, b"x");
-    assert_eq!(iut.get(&b, &frame), Err(GeonetDrop::PacketDataRate));
+    let frame = Station { sequence: 200, ..later.later(60_200) }.guc(&Station::a().pv, b"x");
+    assert_ne!(iut.get(&b, &frame), Err(GeonetDrop::PacketDataRate));
     // An old vector changes nothing, nor does one that bears the own address.
     let own = Sample { vector: iut.pv(), ..sample.clone() };
     report(&mut iut, Report { samples: vec![sample, own], ..Report::default() });
     assert_eq!(iut.dropped(GeonetDrop::OwnEcho), 1);
     let (_, entry) = iut.router.location_table().iter().next().expect("B");
-    assert_eq!(entry.position_vector().timestamp, later.later(100_000).pv.timestamp);
+    assert_eq!(entry.position_vector().timestamp, later.later(60_200).pv.timestamp);
 }
 
 /// A pair of counters that both draw from.

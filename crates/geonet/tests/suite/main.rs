@@ -18,6 +18,7 @@ mod beaconing;
 mod broadcast;
 mod buffering;
 mod contention;
+mod data_rate;
 mod feedback;
 mod geo_destinations;
 mod geocast;
