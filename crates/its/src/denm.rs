@@ -4,15 +4,19 @@
 
 pub use crate::asn1::release1::denm_pdu_descriptions::*;
 use crate::uper::{Error, decode, encode};
+use crate::version1;
 
 impl Denm {
-    /// Reads a message. The codec is compiled here and nowhere else: whoever called [`crate::uper::decode`] would get
+    /// Reads a message of protocol version 1 or 2 ([`version1`]). The codec is compiled here and nowhere else: whoever called [`crate::uper::decode`] would get
     /// a copy of all of it.
     ///
     /// # Errors
     /// Why the octets are none.
     #[inline(never)]
     pub fn from_octets(octets: &[u8]) -> Result<Denm, Error> {
+        if version1::is_meant(octets) {
+            return version1::read_denm(octets);
+        }
         decode(octets)
     }
 

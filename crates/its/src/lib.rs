@@ -32,6 +32,7 @@ pub mod release2;
 pub mod sa;
 pub mod sam;
 pub mod uper;
+pub mod version1;
 
 pub use drop_reason::ItsDrop;
 pub use facilities::Facilities;

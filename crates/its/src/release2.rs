@@ -3,6 +3,15 @@
 //! Nothing here is sent or acted on yet: the services read and write what both releases have ([`crate::cam`],
 //! [`crate::denm`]). The types are those of ETSI's modules.
 
+/// A message of protocol version 1 has another encoding ([`crate::version1`]).
+fn check_version(octets: &[u8]) -> Result<(), crate::uper::Error> {
+    if crate::version1::is_meant(octets) {
+        let (what, found) = ("protocolVersion", crate::version1::VERSION.into());
+        return Err(crate::uper::Error::OutOfRange { what, least: 2, most: 255, found });
+    }
+    Ok(())
+}
+
 /// The Common Data Dictionary (TS 102 894-2 V2.4.1).
 pub mod cdd {
     pub use crate::asn1::release2::etsi_its_cdd::*;
@@ -20,6 +29,7 @@ pub mod cam {
         /// Why the octets are none.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
+            super::check_version(octets)?;
             decode(octets)
         }
 
@@ -46,6 +56,7 @@ pub mod denm {
         /// Why the octets are none.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
+            super::check_version(octets)?;
             decode(octets)
         }
 

@@ -7,7 +7,6 @@
 use carnet_its::cam::{Cam, HighFrequencyContainer, SpecialVehicleContainer};
 use carnet_its::cdd::{CauseCodeType, EmergencyPriority, TrafficRule};
 use carnet_its::denm::Denm;
-use carnet_its::uper;
 
 use crate::permissions::{Psid, PsidSsp, Ssp};
 
@@ -26,8 +25,8 @@ impl Claims {
     /// What a message claims; `None` if it is no such message.
     pub fn of(psid: Psid, message: &[u8]) -> Option<Claims> {
         match psid {
-            Psid::CAM => uper::decode::<Cam>(message).ok().map(|cam| Claims(cam_bits(&cam))),
-            Psid::DENM => uper::decode::<Denm>(message).ok().map(|denm| Claims(denm_bits(&denm))),
+            Psid::CAM => Cam::from_octets(message).ok().map(|cam| Claims(cam_bits(&cam))),
+            Psid::DENM => Denm::from_octets(message).ok().map(|denm| Claims(denm_bits(&denm))),
             _ => Some(Claims(0)),
         }
     }

@@ -222,7 +222,7 @@ impl DenService {
     /// # Errors
     /// Why it has no effect: [`ItsDrop`].
     pub fn handle_message(&mut self, now: Now, octets: &[u8], area: Option<GeoArea>) -> Result<(), ItsDrop> {
-        let denm: Denm = crate::uper::decode(octets).map_err(|_| ItsDrop::Malformed)?;
+        let denm = Denm::from_octets(octets).map_err(|_| ItsDrop::Malformed)?;
         crate::ca::check_header(&denm.header, MessageId::DENM)?;
         let own = self.station_id;
         if denm.header.station_id == own || denm.denm.management.action_id.originating_station_id == own {

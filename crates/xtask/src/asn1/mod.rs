@@ -32,6 +32,15 @@ type Module = (&'static str, &'static str);
 
 const FAMILIES: &[Family] = &[
     Family {
+        folder: "version1",
+        modules: &["ITS-Container", "CAM-PDU-Descriptions", "DENM-PDU-Descriptions"],
+        written: &[
+            ("ITS-Container", "TS 102 894-2 V1.2.1"),
+            ("CAM-PDU-Descriptions", "EN 302 637-2 V1.3.2"),
+            ("DENM-PDU-Descriptions", "EN 302 637-3 V1.2.2"),
+        ],
+    },
+    Family {
         folder: "release1",
         modules: &["ITS-Container", "CAM-PDU-Descriptions", "DENM-PDU-Descriptions"],
         written: &[

@@ -1,0 +1,264 @@
+//! CAM and DENM of protocol version 1 (EN 302 637-2 V1.3.2 and EN 302 637-3 V1.2.2 with TS 102 894-2 V1.2.1), as messages of
+//! version 2.
+//!
+//! Most of the dictionary is the same in both versions, bit by bit; such values are written and read again. What differs:
+//!
+//! * *CurvatureValue* counts 1/30,000 m in 16 bits, and 1/10,000 m in 11 bits in version 2.
+//! * *LanePosition* and *DrivingLaneStatus* count lanes from outside, in version 2 from inside. Without the number of lanes
+//!   one cannot be made of the other: a driving lane is left out. The hard shoulder is the outer one of version 2.
+//! * *CauseCode*, *DangerousGoodsExtended*, *ProtectedCommunicationZone* and *CenDsrcTollingZone* have no extension marker.
+//! * *phoneNumber* has any letters, in version 2 sixteen digits at most: others are left out.
+//!
+//! The header of what comes out says version 2, of which its values are.
+
+pub use crate::asn1::version1::{
+    cam_pdu_descriptions as cam, denm_pdu_descriptions as denm, its_container as cdd,
+};
+
+use crate::cdd::{
+    CauseCode, CauseCodeType, CenDsrcTollingZone, ClosedLanes, Curvature, CurvatureConfidence,
+    CurvatureValue, DangerousGoodsExtended, LanePosition, PhoneNumber, ProtectedCommunicationZone,
+    ProtectedCommunicationZonesRsu, ProtocolVersion, SubCauseCodeType,
+};
+use crate::uper::{Error, Uper, decode, encode};
+
+/// The version.
+pub const VERSION: u8 = 1;
+
+/// Whether a message says that it is of version 1.
+pub fn is_meant(octets: &[u8]) -> bool {
+    octets.first() == Some(&VERSION)
+}
+
+/// A value of a type that both versions encode alike.
+fn same<A: Uper, B: Uper>(value: &A) -> Result<B, Error> {
+    decode(&encode(value)?)
+}
+
+fn same_option<A: Uper, B: Uper>(value: Option<&A>) -> Result<Option<B>, Error> {
+    value.map(same).transpose()
+}
+
+fn cause(value: &cdd::CauseCode) -> CauseCode {
+    CauseCode {
+        cause_code: CauseCodeType(value.cause_code.0),
+        sub_cause_code: SubCauseCodeType(value.sub_cause_code.0),
+    }
+}
+
+fn curvature(value: &cdd::Curvature) -> Result<Curvature, Error> {
+    const BEYOND: i32 = 1022;
+    let curvature_value = match value.curvature_value {
+        cdd::CurvatureValue::UNAVAILABLE => CurvatureValue::UNAVAILABLE,
+        cdd::CurvatureValue(value) => {
+            // To the nearest.
+            let value = i32::from(value);
+            CurvatureValue(((value + value.signum()) / 3).clamp(-BEYOND, BEYOND) as i16)
+        }
+    };
+    let curvature_confidence: CurvatureConfidence = same(&value.curvature_confidence)?;
+    Ok(Curvature { curvature_value, curvature_confidence })
+}
+
+fn lane(value: cdd::LanePosition) -> Option<LanePosition> {
+    const OUTER_HARD_SHOULDER: i8 = 14;
+    match value.0 {
+        -1 => Some(LanePosition(-1)),
+        0 => Some(LanePosition(OUTER_HARD_SHOULDER)),
+        _ => None,
+    }
+}
+
+fn closed_lanes(value: &cdd::ClosedLanes) -> Result<ClosedLanes, Error> {
+    Ok(ClosedLanes {
+        outerhard_shoulder_status: same_option(value.hard_shoulder_status.as_ref())?,
+        ..ClosedLanes::default()
+    })
+}
+
+fn zone(value: &cdd::ProtectedCommunicationZone) -> Result<ProtectedCommunicationZone, Error> {
+    Ok(ProtectedCommunicationZone {
+        protected_zone_type: same(&value.protected_zone_type)?,
+        expiry_time: same_option(value.expiry_time.as_ref())?,
+        protected_zone_latitude: same(&value.protected_zone_latitude)?,
+        protected_zone_longitude: same(&value.protected_zone_longitude)?,
+        protected_zone_radius: same_option(value.protected_zone_radius.as_ref())?,
+        protected_zone_id: same_option(value.protected_zone_id.as_ref())?,
+    })
+}
+
+fn tolling(value: &cdd::CenDsrcTollingZone) -> Result<CenDsrcTollingZone, Error> {
+    Ok(CenDsrcTollingZone {
+        protected_zone_latitude: same(&value.protected_zone_latitude)?,
+        protected_zone_longitude: same(&value.protected_zone_longitude)?,
+        cen_dsrc_tolling_zone_id: same_option(value.cen_dsrc_tolling_zone_id.as_ref())?,
+    })
+}
+
+fn goods(value: &cdd::DangerousGoodsExtended) -> Result<DangerousGoodsExtended, Error> {
+    Ok(DangerousGoodsExtended {
+        dangerous_goods_type: same(&value.dangerous_goods_type)?,
+        un_number: same(&value.un_number)?,
+        elevated_temperature: value.elevated_temperature,
+        tunnels_restricted: value.tunnels_restricted,
+        limited_quantity: value.limited_quantity,
+        emergency_action_code: same_option(value.emergency_action_code.as_ref())?,
+        phone_number: value
+            .phone_number
+            .as_ref()
+            .map(|number| PhoneNumber(number.0.clone()))
+            .filter(|number| encode(number).is_ok()),
+        company_name: same_option(value.company_name.as_ref())?,
+    })
+}
+
+/// A CAM of version 1 as one of version 2.
+///
+/// # Errors
+/// Why the octets are none.
+#[inline(never)]
+pub fn read_cam(octets: &[u8]) -> Result<crate::cam::Cam, Error> {
+    use crate::cam::{
+        BasicVehicleContainerHighFrequency, CamParameters, CoopAwareness, EmergencyContainer,
+        HighFrequencyContainer, RoadWorksContainerBasic, RsuContainerHighFrequency, SafetyCarContainer,
+        SpecialVehicleContainer,
+    };
+    let message: cam::Cam = decode(octets)?;
+    let parameters = &message.cam.cam_parameters;
+    let high_frequency_container = match &parameters.high_frequency_container {
+        cam::HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) => {
+            HighFrequencyContainer::BasicVehicleContainerHighFrequency(BasicVehicleContainerHighFrequency {
+                heading: same(&high.heading)?,
+                speed: same(&high.speed)?,
+                drive_direction: same(&high.drive_direction)?,
+                vehicle_length: same(&high.vehicle_length)?,
+                vehicle_width: same(&high.vehicle_width)?,
+                longitudinal_acceleration: same(&high.longitudinal_acceleration)?,
+                curvature: curvature(&high.curvature)?,
+                curvature_calculation_mode: same(&high.curvature_calculation_mode)?,
+                yaw_rate: same(&high.yaw_rate)?,
+                acceleration_control: same_option(high.acceleration_control.as_ref())?,
+                lane_position: high.lane_position.and_then(lane),
+                steering_wheel_angle: same_option(high.steering_wheel_angle.as_ref())?,
+                lateral_acceleration: same_option(high.lateral_acceleration.as_ref())?,
+                vertical_acceleration: same_option(high.vertical_acceleration.as_ref())?,
+                performance_class: same_option(high.performance_class.as_ref())?,
+                cen_dsrc_tolling_zone: high.cen_dsrc_tolling_zone.as_ref().map(tolling).transpose()?,
+            })
+        }
+        cam::HighFrequencyContainer::RsuContainerHighFrequency(unit) => {
+            let zones = unit.protected_communication_zones_rsu.as_ref();
+            let zones = zones.map(|zones| zones.0.iter().map(zone).collect::<Result<_, _>>()).transpose()?;
+            HighFrequencyContainer::RsuContainerHighFrequency(RsuContainerHighFrequency {
+                protected_communication_zones_rsu: zones.map(ProtectedCommunicationZonesRsu),
+            })
+        }
+        other @ cam::HighFrequencyContainer::Other(_) => same(other)?,
+    };
+    let special_vehicle_container = match &parameters.special_vehicle_container {
+        None => None,
+        Some(cam::SpecialVehicleContainer::RoadWorksContainerBasic(works)) => {
+            Some(SpecialVehicleContainer::RoadWorksContainerBasic(RoadWorksContainerBasic {
+                roadworks_sub_cause_code: same_option(works.roadworks_sub_cause_code.as_ref())?,
+                light_bar_siren_in_use: same(&works.light_bar_siren_in_use)?,
+                closed_lanes: works.closed_lanes.as_ref().map(closed_lanes).transpose()?,
+            }))
+        }
+        Some(cam::SpecialVehicleContainer::EmergencyContainer(vehicle)) => {
+            Some(SpecialVehicleContainer::EmergencyContainer(EmergencyContainer {
+                light_bar_siren_in_use: same(&vehicle.light_bar_siren_in_use)?,
+                incident_indication: vehicle.incident_indication.as_ref().map(cause),
+                emergency_priority: same_option(vehicle.emergency_priority.as_ref())?,
+            }))
+        }
+        Some(cam::SpecialVehicleContainer::SafetyCarContainer(car)) => {
+            Some(SpecialVehicleContainer::SafetyCarContainer(SafetyCarContainer {
+                light_bar_siren_in_use: same(&car.light_bar_siren_in_use)?,
+                incident_indication: car.incident_indication.as_ref().map(cause),
+                traffic_rule: same_option(car.traffic_rule.as_ref())?,
+                speed_limit: same_option(car.speed_limit.as_ref())?,
+            }))
+        }
+        Some(other) => Some(same(other)?),
+    };
+    Ok(crate::cam::Cam {
+        header: header(&message.header)?,
+        cam: CoopAwareness {
+            generation_delta_time: same(&message.cam.generation_delta_time)?,
+            cam_parameters: CamParameters {
+                basic_container: same(&parameters.basic_container)?,
+                high_frequency_container,
+                low_frequency_container: same_option(parameters.low_frequency_container.as_ref())?,
+                special_vehicle_container,
+            },
+        },
+    })
+}
+
+fn header(header: &cdd::ItsPduHeader) -> Result<crate::cdd::ItsPduHeader, Error> {
+    Ok(crate::cdd::ItsPduHeader { protocol_version: ProtocolVersion(2), ..same(header)? })
+}
+
+/// A DENM of version 1 as one of version 2.
+///
+/// # Errors
+/// Why the octets are none.
+#[inline(never)]
+pub fn read_denm(octets: &[u8]) -> Result<crate::denm::Denm, Error> {
+    use crate::denm::{
+        AlacarteContainer, DecentralizedEnvironmentalNotificationMessage, RoadWorksContainerExtended,
+        SituationContainer, StationaryVehicleContainer,
+    };
+    let message: denm::Denm = decode(octets)?;
+    let body = &message.denm;
+    let situation = |situation: &denm::SituationContainer| {
+        Ok(SituationContainer {
+            information_quality: same(&situation.information_quality)?,
+            event_type: cause(&situation.event_type),
+            linked_cause: situation.linked_cause.as_ref().map(cause),
+            event_history: same_option(situation.event_history.as_ref())?,
+        })
+    };
+    let road_works = |works: &denm::RoadWorksContainerExtended| {
+        Ok(RoadWorksContainerExtended {
+            light_bar_siren_in_use: same_option(works.light_bar_siren_in_use.as_ref())?,
+            closed_lanes: works.closed_lanes.as_ref().map(closed_lanes).transpose()?,
+            restriction: same_option(works.restriction.as_ref())?,
+            speed_limit: same_option(works.speed_limit.as_ref())?,
+            incident_indication: works.incident_indication.as_ref().map(cause),
+            recommended_path: same_option(works.recommended_path.as_ref())?,
+            starting_point_speed_limit: same_option(works.starting_point_speed_limit.as_ref())?,
+            traffic_flow_rule: same_option(works.traffic_flow_rule.as_ref())?,
+            reference_denms: same_option(works.reference_denms.as_ref())?,
+        })
+    };
+    let stationary = |vehicle: &denm::StationaryVehicleContainer| {
+        Ok(StationaryVehicleContainer {
+            stationary_since: same_option(vehicle.stationary_since.as_ref())?,
+            stationary_cause: vehicle.stationary_cause.as_ref().map(cause),
+            carrying_dangerous_goods: vehicle.carrying_dangerous_goods.as_ref().map(goods).transpose()?,
+            number_of_occupants: same_option(vehicle.number_of_occupants.as_ref())?,
+            vehicle_identification: same_option(vehicle.vehicle_identification.as_ref())?,
+            energy_storage_type: same_option(vehicle.energy_storage_type.as_ref())?,
+        })
+    };
+    let alacarte = |more: &denm::AlacarteContainer| {
+        Ok(AlacarteContainer {
+            lane_position: more.lane_position.and_then(lane),
+            impact_reduction: same_option(more.impact_reduction.as_ref())?,
+            external_temperature: same_option(more.external_temperature.as_ref())?,
+            road_works: more.road_works.as_ref().map(road_works).transpose()?,
+            positioning_solution: same_option(more.positioning_solution.as_ref())?,
+            stationary_vehicle: more.stationary_vehicle.as_ref().map(stationary).transpose()?,
+        })
+    };
+    Ok(crate::denm::Denm {
+        header: header(&message.header)?,
+        denm: DecentralizedEnvironmentalNotificationMessage {
+            management: same(&body.management)?,
+            situation: body.situation.as_ref().map(situation).transpose()?,
+            location: same_option(body.location.as_ref())?,
+            alacarte: body.alacarte.as_ref().map(alacarte).transpose()?,
+        },
+    })
+}
