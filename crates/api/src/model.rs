@@ -82,6 +82,9 @@ pub struct Status {
     pub roles: Vec<Role>,
     /// The way packets take into and out of tunnels, such as `tun` or `bpf`; `null` for a station that has none.
     pub dataplane: Option<String>,
+    /// The way that packets will take when the kernel has its programs, which a thread loads; `null` otherwise.
+    #[serde(default)]
+    pub dataplane_loading: Option<String>,
     /// The mobile router or mobile node, where the station is one.
     pub mobile_router: Option<MobileRouterStatus>,
     /// The home agent, where the station is one.

@@ -22,10 +22,9 @@ pub const NO_SECURITY: &str = "this station neither signs nor verifies: its conf
 /// `GET /v1/status`
 pub fn status(
     config: &Config,
-    path: Option<Path>,
+    platform: Option<&Platform>,
     station: &Station,
     geonet: Option<model::GeonetStatus>,
-    obstacles: Vec<String>,
     sandbox: Option<&Held>,
     uptime: Duration,
     time: Time,
@@ -47,7 +46,8 @@ pub fn status(
         version: env!("CARGO_PKG_VERSION").into(),
         uptime_s: uptime.as_secs_f64(),
         roles,
-        dataplane: path.map(|path| path.name().into()),
+        dataplane: platform.map(|platform| platform.path().name().into()),
+        dataplane_loading: platform.and_then(Platform::loading).map(|path| path.name().into()),
         mobile_router: station.mobile_router().map(|router| model::MobileRouterStatus {
             state: now.mobile_router.unwrap_or_default().into(),
             reachable: Some(now.reachable),
@@ -87,7 +87,7 @@ pub fn status(
             bindings: now.home_agent_bindings.unwrap_or_default() as u64,
         }),
         geonet,
-        obstacles,
+        obstacles: platform.map(Platform::obstacles).unwrap_or_default(),
         sandbox: sandbox.map(|held| model::Sandbox {
             capabilities: held.capabilities.iter().map(|name| (*name).to_owned()).collect(),
             landlock: held.landlock,

@@ -127,6 +127,10 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     let seed = Seed::Octets(clock::random().context("cannot get randomness from the kernel")?);
     if let Some(platform) = &mut platform {
         accelerate(platform, &config, Station::flow_label_key_of(Rng::from_seed(seed)))?;
+        if store.is_some() && platform.loading().is_some() {
+            let obstacles = platform.accelerated().await;
+            tell_data_path(platform, &config, &obstacles)?;
+        }
     }
     // With a store this takes until the station is wanted: what takes long to prepare is done.
     let waits = opening.waits_with()?;
@@ -161,13 +165,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         with_secrets(|| Runner::new(config, platform, geonet, seed, (state, kept)).map(Box::new))?;
     runner.upper_tester = upper_tester;
     (runner.plan, runner.sandbox) = (plan, sandbox);
-    let data_path = runner.platform.as_ref().map(Platform::path);
-    if let Some(held) = &mut runner.sandbox
-        && (runner.plan.programs || runner.plan.steers)
-        && !settings::sandbox::loads_later(&runner.config, data_path)
-    {
-        held.settle();
-    }
+    runner.settle();
     runner.carry_out();
     runner.tell_mtu();
     runner.place_fast_path();
@@ -222,6 +220,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                 ready.map_err(|error| anyhow::Error::from(error).context("the socket for IPsec failed"))
             }
             event = next_event(runner.platform.as_mut()) => match event {
+                Ok(PlatformEvent::DataPath(obstacles)) => runner.data_path(&obstacles),
                 Ok(event) => {
                     runner.kernel_event(event);
                     Ok(())
@@ -390,12 +389,27 @@ async fn next_event(platform: Option<&mut Platform>) -> carnet_linux::Result<Pla
     }
 }
 
-/// Takes the fast path that the config wants.
+/// Takes the fast path that the config wants. The TUN device serves while a thread loads programs.
 fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> anyhow::Result<()> {
-    let wanted = settings::fast_path(config, flow_label_key);
-    let obstacles = platform.accelerate(&wanted);
+    let obstacles = platform.accelerate(&settings::fast_path(config, flow_label_key));
+    if let Some(path) = platform.loading() {
+        info!("packets go through the TUN device while the path {:?} is being loaded", path.name());
+    }
+    obstacles.map_or(Ok(()), |obstacles| tell_data_path(platform, config, &obstacles))
+}
+
+/// Says which way packets take.
+///
+/// # Errors
+/// When the config wants another.
+fn tell_data_path(
+    platform: &Platform,
+    config: &Config,
+    obstacles: &[(carnet_linux::Path, String)],
+) -> anyhow::Result<()> {
+    let wanted = settings::fast_path(config, 0);
     let path = platform.path();
-    for (obstacle, why) in &obstacles {
+    for (obstacle, why) in obstacles {
         info!("no data path {:?}: {why}", obstacle.name());
     }
     if let (false, Some((obstacle, why))) = (wanted.paths.contains(&path), obstacles.last()) {
@@ -566,6 +580,27 @@ impl Runner {
         Ok(())
     }
 
+    /// Gives up loading BPF programs, once it is known that none will be loaded any more.
+    fn settle(&mut self) {
+        let path = self.platform.as_ref().map(|platform| platform.loading().unwrap_or(platform.path()));
+        if let Some(held) = &mut self.sandbox
+            && (self.plan.programs || self.plan.steers)
+            && !settings::sandbox::loads_later(&self.config, path)
+        {
+            held.settle();
+        }
+    }
+
+    /// The fast path is loaded, or cannot be had.
+    fn data_path(&mut self, obstacles: &[(carnet_linux::Path, String)]) -> anyhow::Result<()> {
+        if let Some(platform) = &self.platform {
+            tell_data_path(platform, &self.config, obstacles)?;
+        }
+        self.settle();
+        carnet_linux::give_back_memory();
+        Ok(())
+    }
+
     /// Whether a failure of the kernel's side is waited out.
     fn may_recover(&self) -> bool {
         self.platform.as_ref().is_some_and(|platform| platform.failures() <= MAX_FAILURES)
@@ -636,7 +671,7 @@ impl Runner {
             PlatformEvent::TunnelUsed { local, remote } => Input::TunnelUsed { local, remote },
             PlatformEvent::Destinations(destinations) => Input::Destinations(destinations),
             PlatformEvent::Icmpv6(message) => Input::Icmpv6(message),
-            PlatformEvent::Notice(_) => return,
+            PlatformEvent::Notice(_) | PlatformEvent::DataPath(_) => return,
         });
     }
 

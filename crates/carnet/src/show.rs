@@ -65,7 +65,8 @@ pub fn status(answer: Value) -> serde_json::Result<String> {
     line("station", format!("{}, carnet {}", status.name, status.version));
     line("up", span(status.uptime_s));
     if let Some(path) = status.dataplane {
-        line("dataplane", path);
+        let next = status.dataplane_loading.map(|next| format!(" while {next} is being loaded"));
+        line("dataplane", path + &next.unwrap_or_default());
     }
     let is_node = status.roles.contains(&Role::MobileNode);
     if let Some(router) = status.mobile_router {

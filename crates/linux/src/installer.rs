@@ -32,6 +32,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
+use std::task::Context;
 
 use carnet_base::{map_of, set_of, sort};
 use carnet_station::forwarding::desired::{
@@ -45,7 +46,7 @@ use crate::ROUTE_PROTOCOL;
 use crate::contest::{Contest, Second};
 use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
-use crate::fast_path::{self, FastPath, FastPathConfig, Path};
+use crate::fast_path::{self, FastPath, FastPathConfig, Loaded, Path};
 use crate::netlink::{AddressInfo, Dirty, Heard, LinkInfo, Requests, RouteInfo, effective_metric};
 use crate::offloads;
 use crate::platform::KEEPING;
@@ -597,17 +598,26 @@ impl Installer {
         set_of(routes)
     }
 
-    /// Makes room in the fast path for more bindings, and tells it of all tunnels where it begins anew.
-    pub(crate) fn grow_fast_path(&mut self, config: &FastPathConfig) -> std::result::Result<bool, String> {
-        let anew = self.fast_path.grow(config, self.tunnel_index)?;
-        if anew {
-            for entry in self.wanted.keys() {
-                if let Entry::Tunnel(tunnel) = &*entry.0 {
-                    self.fast_path.set(tunnel);
+    /// Makes room in the fast path for more bindings.
+    pub(crate) fn grow_fast_path(&mut self, config: &FastPathConfig) -> std::result::Result<(), String> {
+        self.fast_path.grow(config, self.tunnel_index)
+    }
+
+    /// Takes the fast path into use that a thread has loaded, and tells it of all that there is.
+    pub(crate) fn poll_fast_path(&mut self, cx: &mut Context<'_>) -> Option<Loaded> {
+        let Installer { fast_path, requests, tunnel_index, wanted, datagrams, .. } = self;
+        let loaded = fast_path.poll_loading(cx, *tunnel_index, requests)?;
+        if !matches!(loaded, Loaded::NotGrown(_)) && fast_path.path() != Path::Tun {
+            for entry in wanted.values().filter_map(|wanted| wanted.installed.as_deref()) {
+                if let Entry::Tunnel(tunnel) = entry {
+                    fast_path.set(tunnel);
                 }
             }
         }
-        Ok(anew)
+        datagrams.merge(!fast_path.takes_datagrams());
+        // What the kernel's own devices must not take.
+        (self.routing, self.broad) = (true, true);
+        Some(loaded)
     }
 
     /// Lets the fast path follow what has changed since the last commit. After an error it has ended.

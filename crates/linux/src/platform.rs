@@ -20,7 +20,9 @@ use tokio::time::{Interval, interval};
 use crate::counters::Counters;
 use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
-use crate::fast_path::{FastPath, FastPathConfig, FastPathCounters, Path, Ports, TunnelEnds, TunnelTraffic};
+use crate::fast_path::{
+    FastPath, FastPathConfig, FastPathCounters, Loaded, Path, Ports, TunnelEnds, TunnelTraffic,
+};
 use crate::installer::Installer;
 use crate::keeper::{Keeper, give_up};
 use crate::link_socket::{LinkSockets, Place};
@@ -50,6 +52,10 @@ pub(crate) const KEEPING: Duration = Duration::from_secs(10);
 
 /// How often the fast path is asked where packets go, where somebody wants to know.
 const SEEKING: Duration = Duration::from_secs(1);
+
+/// Where programs with more room cannot be loaded.
+const NO_ROOM: &str =
+    "the fast path has no room for all bindings of the new config, some of which take the slow path";
 
 /// What [`Platform::open`] needs to know.
 #[derive(Debug, Clone)]
@@ -97,6 +103,8 @@ pub enum PlatformEvent {
     },
     /// Packets went there into the tunnel to the home agent, by the fast path ([`crate::Ports::direct`]).
     Destinations(Vec<Ipv6Addr>),
+    /// The programs of a fast path are loaded, and packets take it; or these paths cannot be had ([`Platform::accelerate`]).
+    DataPath(Vec<(Path, String)>),
     /// Another program on this machine has changed what the station needs: what an operator should read of that.
     Notice(String),
     /// An ICMPv6 message heard on a watched link: an error (types 1 to 4), Neighbor Discovery (133 to 136) or the answer
@@ -191,14 +199,42 @@ impl Platform {
     /// Takes the first fast path of the list that the kernel allows, and tells why those before it cannot be had.
     /// Without any, or with [`Path::Tun`] in front, every packet goes through the TUN device.
     ///
+    /// `None`: a thread loads programs for one of them, which may take half a minute on a slow processor. Until
+    /// [`PlatformEvent::DataPath`] says that they are in use, or why they cannot be had, every packet goes through the TUN device.
+    ///
     /// To be called before the first [`Self::apply`].
-    pub fn accelerate(&mut self, config: &FastPathConfig) -> Vec<(Path, String)> {
+    pub fn accelerate(&mut self, config: &FastPathConfig) -> Option<Vec<(Path, String)>> {
         let Installer { tunnel_index, requests, .. } = &mut self.keeper.installer;
         let (fast_path, obstacles) = FastPath::open(config, *tunnel_index, requests);
         self.keeper.installer.fast_path = fast_path;
         self.ports = config.ports.clone();
         self.follow_links();
         obstacles
+    }
+
+    /// Waits for the programs that a thread loads, for those who have nothing to serve meanwhile.
+    pub async fn accelerated(&mut self) -> Vec<(Path, String)> {
+        loop {
+            if let Loaded::Decided(obstacles) = poll_fn(|cx| self.poll_fast_path(cx)).await {
+                return obstacles;
+            }
+        }
+    }
+
+    /// The way for which a thread loads programs.
+    pub fn loading(&self) -> Option<Path> {
+        self.keeper.installer.fast_path.loading()
+    }
+
+    fn poll_fast_path(&mut self, cx: &mut Context<'_>) -> Poll<Loaded> {
+        match self.keeper.installer.poll_fast_path(cx) {
+            Some(loaded) => {
+                self.follow_links();
+                self.commit();
+                Poll::Ready(loaded)
+            }
+            None => Poll::Pending,
+        }
     }
 
     /// The socket for messages under IPsec.
@@ -255,13 +291,8 @@ impl Platform {
 
     /// Makes room in the fast path where this config has more bindings than there was room for.
     pub fn make_room(&mut self, config: &FastPathConfig) {
-        match self.keeper.installer.grow_fast_path(config) {
-            Ok(false) => {}
-            Ok(true) => {
-                self.follow_links();
-                self.commit();
-            }
-            Err(why) => give_up(Err(why)),
+        if let Err(why) = self.keeper.installer.grow_fast_path(config) {
+            tracing::warn!("{NO_ROOM}: {why}");
         }
     }
 
@@ -328,6 +359,16 @@ impl Platform {
             let heard = std::mem::take(&mut news.heard);
             let Installer { fast_path, requests, .. } = &mut self.keeper.installer;
             give_up(fast_path.forget(requests, heard, neighbours_only));
+        }
+        match self.poll_fast_path(cx) {
+            Poll::Ready(Loaded::Decided(obstacles)) => {
+                self.events.push_back(PlatformEvent::DataPath(obstacles));
+            }
+            Poll::Ready(Loaded::Grown) => {
+                tracing::info!("the fast path has room for the bindings of the new config")
+            }
+            Poll::Ready(Loaded::NotGrown(why)) => tracing::warn!("{NO_ROOM}: {why}"),
+            Poll::Pending => {}
         }
         for complaint in self.keeper.installer.fast_path.poll(cx) {
             tracing::warn!("{complaint}");
@@ -446,7 +487,9 @@ fn follow_links(
     link_sockets: &mut LinkSockets,
     ports: &Ports,
 ) {
-    link_sockets.hear(match installer.fast_path.path() {
+    // Also where programs are still being loaded: sockets that are opened anew would lose what lies in the old ones.
+    let path = installer.fast_path.loading().unwrap_or(installer.fast_path.path());
+    link_sockets.hear(match path {
         Path::Bpf | Path::Xdp => Place::BesideIpv6,
         Path::Kernel | Path::Tun => Place::First,
     });
@@ -455,7 +498,7 @@ fn follow_links(
         tracing::warn!("{complaint}");
     }
     // Programs take packets before they are put together, or as they are; the TUN device has a price for each piece.
-    let by_tun = installer.fast_path.path() == Path::Tun;
+    let by_tun = path == Path::Tun;
     installer.gather(observer.links.values().filter(|link| by_tun && ports.send(link)));
 }
 

@@ -50,6 +50,7 @@ fn status() -> Status {
         uptime_s: 1.5,
         roles: vec![Role::HomeAgent],
         dataplane: Some("tun".into()),
+        dataplane_loading: None,
         mobile_router: None,
         home_agent: None,
         geonet: None,
@@ -115,7 +116,7 @@ async fn questions_are_answered_as_json() {
     assert_eq!(
         bench.client.get("/v1/status").await.expect("status"),
         json!({"name": "bus-42", "version": "0.1.0", "uptime_s": 1.5, "roles": ["home_agent"],
-               "dataplane": "tun", "obstacles": [], "mobile_router": null, "home_agent": null, "geonet": null, "sandbox": null})
+               "dataplane": "tun", "dataplane_loading": null, "obstacles": [], "mobile_router": null, "home_agent": null, "geonet": null, "sandbox": null})
     );
     assert_eq!(
         bench.client.get("/v1/bindings").await.expect("bindings"),

@@ -4,7 +4,7 @@ use carnet_api::model::{DrainRequest, GnPingEvent, GnPingRequest, HandoverReques
 use carnet_base::{Time, parts};
 use carnet_geonet::Router;
 use carnet_linux::signal::PLAUSIBLE;
-use carnet_linux::{Platform, TunnelWriter, clock};
+use carnet_linux::{TunnelWriter, clock};
 use carnet_station::io::{Command, Input};
 use tokio::sync::mpsc;
 
@@ -24,10 +24,9 @@ impl Runner {
                 let geonet = Geonet::of(&self.geonet).map(|geonet| geonet.status(self.station.geonet()));
                 let _ = reply.send(answers::status(
                     &self.config,
-                    self.platform.as_ref().map(Platform::path),
+                    self.platform.as_ref(),
                     &self.station,
                     geonet,
-                    self.obstacles(),
                     self.sandbox.as_ref(),
                     uptime,
                     now,

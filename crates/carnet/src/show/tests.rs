@@ -236,7 +236,7 @@ fn nothing_to_show_is_said() {
 fn status_of_a_station() {
     let answer = json!({
         "name": "bus-42", "version": "0.1.0", "uptime_s": 93784.9, "roles": ["mobile_router", "home_agent"],
-        "dataplane": "tun",
+        "dataplane": "tun", "dataplane_loading": "bpf",
         "mobile_router": {"state": "at_home", "home_address": "2001:db8:1::1234", "home_agent": "2001:db8:1::1",
                           "care_of_address": null, "uplink": "wlan0", "wanted_uplink": "wlan0",
                           "care_of_addresses": ["2001:db8:f::7", "10.0.0.2"], "prefixes": ["2001:db8:a::/64"],
@@ -253,7 +253,7 @@ fn status_of_a_station() {
         "\
 station           bus-42, carnet 0.1.0
 up                1d 2h 3m 4s
-dataplane         tun
+dataplane         tun while bpf is being loaded
 mobile router     at home
   home address    2001:db8:1::1234
   prefixes        2001:db8:a::/64

@@ -196,6 +196,7 @@ fn a_home_agents_address_on_an_interface_is_told() {
     assert!(!warned(&agent.log()), "{}", agent.log());
     agent.terminate();
     bed.agent.batch("addr add 2001:db8:1::1/128 dev lo");
+    bed.agent.settle();
     let agent = Station::start(&bed.agent, &bed.agent_config());
     assert!(warned(&agent.log()), "{}", agent.log());
 }

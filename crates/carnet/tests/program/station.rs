@@ -65,7 +65,15 @@ impl Station {
             }
             station.ask(&["status"]).status.success().then_some(())
         });
+        station.accelerated();
         station
+    }
+
+    /// Waits until packets take the way that they will take from then on.
+    pub fn accelerated(&self) {
+        wait_for("the fast path is loaded", seconds(20), || {
+            self.show("status")["dataplane_loading"].is_null().then_some(())
+        });
     }
 
     /// Starts a station and does not wait.

@@ -78,6 +78,11 @@ impl Datagrams {
         Ok(())
     }
 
+    /// Whether the kernel may hand several packets over in one piece, for all sockets that there are.
+    pub(crate) fn merge(&self, merge: bool) {
+        self.all().iter().for_each(|socket| socket.merge(merge));
+    }
+
     /// Closes a socket.
     pub(crate) fn close(&self, wanted: &desired::Socket) {
         self.lock().open.retain(|socket| socket.wanted != *wanted);

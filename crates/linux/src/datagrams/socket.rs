@@ -54,10 +54,6 @@ impl Socket {
         socket.set_recv_tos_v4(true)?;
         setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?;
         socket.bind(&local.into())?;
-        if !is_raw && merge {
-            // A kernel without it (before Linux 5.0) hands packets over one by one.
-            let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
-        }
         for (force, plain) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
@@ -71,7 +67,18 @@ impl Socket {
         };
         let opened = Socket { wanted: wanted.clone(), file: watch(socket)?, is_raw, icmp };
         opened.allow_fragments(false)?;
+        if merge {
+            opened.merge(true);
+        }
         Ok(opened)
+    }
+
+    /// Whether the kernel may hand several packets over in one piece.
+    pub(super) fn merge(&self, merge: bool) {
+        if !self.is_raw {
+            // A kernel without it (before Linux 5.0) hands packets over one by one.
+            let _ = setsockopt(self.file.get_ref(), sockopt::UdpGroSegment, &merge);
+        }
     }
 
     /// Whether outer packets may be cut, here or on the way.

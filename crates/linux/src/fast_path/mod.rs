@@ -15,10 +15,14 @@
 //! What a fast path needs to know is in the tunnels of the desired forwarding state; `table` turns these into what
 //! the programs' maps hold. A change is told by [`FastPath::set`] and [`FastPath::remove`] and takes effect, all at
 //! once for a binding, with [`FastPath::commit`].
+//!
+//! The kernel takes a quarter of a second to verify the programs, and half a minute on a slow processor. A thread loads them
+//! (`loading`) while the TUN device serves, and [`FastPath::poll_loading`] takes them into use.
 
 pub mod geonet;
 mod hook;
 mod kernel;
+mod loading;
 mod policy;
 mod programs;
 mod receivers;
@@ -30,7 +34,7 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use carnet_base::{Endpoint, parts, set_of};
 use carnet_station::forwarding::desired::{self, TunnelEnd};
@@ -40,6 +44,7 @@ use crate::netlink::{AddressInfo, Dirty, Heard, LinkInfo, Requests};
 use crate::settings;
 use kernel::Kernel;
 pub(crate) use kernel::is_ours;
+use loading::Loading;
 use policy::Routing;
 use programs::{Kind, Programs};
 use selection::{Selection, is_for_programs};
@@ -208,6 +213,19 @@ pub(crate) struct FastPath {
     /// Of outer flow labels, and of what distributes packets.
     key: u64,
     routing: Routing,
+    /// Programs that a thread loads, beside or instead of those in use.
+    loading: Option<Loading>,
+}
+
+/// What has become of programs that a thread has loaded.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Loaded {
+    /// The path is decided, and these cannot be had.
+    Decided(Vec<(Path, String)>),
+    /// The path is the same, with room for more bindings.
+    Grown,
+    /// It has no room for more bindings than before: why.
+    NotGrown(String),
 }
 
 #[derive(Debug, Default)]
@@ -222,44 +240,125 @@ enum InUse {
 }
 
 impl FastPath {
-    /// The first way of the list that the kernel allows, and why those before it cannot be had.
+    /// The first way of the list that the kernel allows, and why those before it cannot be had; `None` while a thread loads the
+    /// programs for one of them, see [`Self::poll_loading`].
     pub(crate) fn open(
         config: &FastPathConfig,
         tunnel_device: u32,
         requests: &mut Requests,
-    ) -> (FastPath, Vec<(Path, String)>) {
-        let mut obstacles = Vec::new();
-        for path in &config.paths {
-            let programs = |kind| {
-                let Some(part) = parts::bpf() else { return Err(WITHOUT_BPF.to_owned()) };
-                let programs = Programs::open(kind, config, tunnel_device)?;
-                Ok(InUse::Programs(Box::new(programs), part))
-            };
-            let result = match path {
-                Path::Bpf => programs(Kind::Tc),
-                Path::Xdp => programs(Kind::Xdp),
-                Path::Kernel => Kernel::open(requests, tunnel_device, config.ports.clone())
-                    .map(|kernel| InUse::Kernel(Box::new(kernel))),
+    ) -> (FastPath, Option<Vec<(Path, String)>>) {
+        let mut fast_path = FastPath { key: config.flow_label_key, ..FastPath::default() };
+        let obstacles = fast_path.try_paths(config, &config.paths, Vec::new(), tunnel_device, requests);
+        (fast_path, obstacles)
+    }
+
+    /// As [`Self::open`], for the rest of the list.
+    fn try_paths(
+        &mut self,
+        config: &FastPathConfig,
+        paths: &[Path],
+        mut obstacles: Vec<(Path, String)>,
+        tunnel_device: u32,
+        requests: &mut Requests,
+    ) -> Option<Vec<(Path, String)>> {
+        for (at, path) in paths.iter().enumerate() {
+            let kind = match path {
+                Path::Bpf => Kind::Tc,
+                Path::Xdp => Kind::Xdp,
+                Path::Kernel => {
+                    match Kernel::open(requests, tunnel_device, config.ports.clone()) {
+                        Ok(kernel) => {
+                            self.kind = InUse::Kernel(Box::new(kernel));
+                            return Some(obstacles);
+                        }
+                        Err(why) => obstacles.push((*path, why)),
+                    }
+                    continue;
+                }
                 Path::Tun => break,
             };
-            match result {
-                Ok(kind) => {
-                    if matches!(kind, InUse::Programs(..))
-                        && let Err(error) = settings::forward_ipv4_from(desired::TUNNEL_DEVICE)
-                    {
-                        tracing::debug!("what a home agent sends inside IPv4 takes the slow path: {error}");
-                    }
-                    let key = config.flow_label_key;
-                    let mut fast_path = FastPath { kind, key, ..FastPath::default() };
-                    if let Err(why) = fast_path.learn_routing(requests) {
-                        tracing::debug!("{why}");
-                    }
-                    return (fast_path, obstacles);
+            let Some(part) = parts::bpf() else {
+                obstacles.push((*path, WITHOUT_BPF.to_owned()));
+                continue;
+            };
+            match Loading::begin(kind, config, tunnel_device, part) {
+                Ok(mut loading) => {
+                    (loading.others, loading.obstacles) = (paths[at + 1..].to_vec(), obstacles);
+                    self.loading = Some(loading);
+                    return None;
                 }
                 Err(why) => obstacles.push((*path, why)),
             }
         }
-        (FastPath::default(), obstacles)
+        Some(obstacles)
+    }
+
+    /// What has become of the programs that a thread loads, once; asks to be woken while it loads. Programs that are taken into
+    /// use want to be told of all tunnels, and of the interfaces.
+    pub(crate) fn poll_loading(
+        &mut self,
+        cx: &mut Context<'_>,
+        tunnel_device: u32,
+        requests: &mut Requests,
+    ) -> Option<Loaded> {
+        let Poll::Ready(result) = self.loading.as_mut()?.poll(cx) else { return None };
+        let Loading { config, others, obstacles, path, part, .. } = self.loading.take()?;
+        let grows = !matches!(self.kind, InUse::None);
+        let taken = result.and_then(|programs| match programs.has_room_for(&config) {
+            true => self.take(programs, &config, part, requests).map(|()| true),
+            // The config was read again meanwhile.
+            false => Ok(false),
+        });
+        match taken {
+            Ok(true) if grows => Some(Loaded::Grown),
+            Ok(true) => Some(Loaded::Decided(obstacles)),
+            Ok(false) => {
+                let paths: Vec<Path> = [path].into_iter().chain(others).collect();
+                let decided = self.try_paths(&config, &paths, obstacles, tunnel_device, requests);
+                decided.map(Loaded::Decided)
+            }
+            Err(why) if grows => Some(Loaded::NotGrown(why)),
+            Err(why) => {
+                let obstacles = [obstacles, vec![(path, why)]].concat();
+                let decided = self.try_paths(&config, &others, obstacles, tunnel_device, requests);
+                decided.map(Loaded::Decided)
+            }
+        }
+    }
+
+    /// Takes programs into use, in the place of others if there are any: only one can be at an interface.
+    fn take(
+        &mut self,
+        mut programs: Box<Programs>,
+        config: &FastPathConfig,
+        part: parts::Bpf,
+        requests: &mut Requests,
+    ) -> Result<(), String> {
+        if let Err(error) = settings::forward_ipv4_from(desired::TUNNEL_DEVICE) {
+            tracing::debug!("what a home agent sends inside IPv4 takes the slow path: {error}");
+        }
+        programs.ports = config.ports.clone();
+        programs.begin();
+        let before = std::mem::take(&mut self.kind);
+        let is_first = matches!(before, InUse::None);
+        drop(before);
+        if !is_first {
+            self.routing.tell(&mut programs)?;
+        }
+        self.kind = InUse::Programs(programs, part);
+        if is_first && let Err(why) = self.learn_routing(requests) {
+            tracing::debug!("{why}");
+        }
+        let known: Vec<(Binding, bool)> = self.selection.bindings().collect();
+        known.into_iter().for_each(|(binding, others)| self.hold(binding, others));
+        let sockets: BTreeSet<Endpoint> = set_of(self.sockets.keys().map(|socket| socket.local));
+        sockets.into_iter().for_each(|local| self.tell_socket(local));
+        Ok(())
+    }
+
+    /// The way for which a thread loads programs.
+    pub(crate) fn loading(&self) -> Option<Path> {
+        self.loading.as_ref().map(|loading| loading.path)
     }
 
     /// Which way it is.
@@ -281,9 +380,9 @@ impl FastPath {
         if carries { self.path() } else { Path::Tun }
     }
 
-    /// Whether it takes what comes inside IPv4, packet by packet.
+    /// Whether it takes what comes inside IPv4, packet by packet, or is about to.
     pub(crate) fn takes_datagrams(&self) -> bool {
-        matches!(self.kind, InUse::Programs(..))
+        self.loading.is_some() || matches!(self.kind, InUse::Programs(..))
     }
 
     /// A tunnel is there, or is another than before.
@@ -443,7 +542,7 @@ impl FastPath {
         {
             tracing::warn!("{error}");
         }
-        self.kind = InUse::None;
+        (self.kind, self.loading) = (InUse::None, None);
     }
 
     /// The interfaces are these now; what could not be done with one of them comes back, once for each reason.
@@ -467,6 +566,9 @@ impl FastPath {
 
     /// The interfaces have other tasks now; takes effect with the next [`Self::follow`] and [`Self::commit`].
     pub(crate) fn set_ports(&mut self, ports: Ports) {
+        if let Some(loading) = &mut self.loading {
+            loading.config.ports = ports.clone();
+        }
         match &mut self.kind {
             InUse::None => {}
             InUse::Programs(programs, _) => {
@@ -533,26 +635,19 @@ impl FastPath {
         }
     }
 
-    /// Makes room where there is not enough for the bindings of this config. The programs are loaded anew then, and
-    /// want to be told of all tunnels again and of the interfaces; meanwhile the slow path does their work. Returned
-    /// is whether that is so.
-    pub(crate) fn grow(&mut self, config: &FastPathConfig, tunnel_device: u32) -> Result<bool, String> {
-        let InUse::Programs(programs, part) = &self.kind else { return Ok(false) };
-        let part = *part;
-        if programs.has_room_for(config) {
-            return Ok(false);
+    /// Makes room where there is not enough for the bindings of this config: a thread loads the programs anew, and those in use
+    /// go on meanwhile.
+    pub(crate) fn grow(&mut self, config: &FastPathConfig, tunnel_device: u32) -> Result<(), String> {
+        if let Some(loading) = &mut self.loading {
+            // It begins anew if that is too little.
+            loading.config = FastPathConfig { paths: loading.config.paths.clone(), ..config.clone() };
+            return Ok(());
         }
-        let kind = programs.kind();
-        // Only one of them can be at an interface.
-        self.kind = InUse::None;
-        let mut programs = Programs::open(kind, config, tunnel_device)?;
-        self.routing.tell(&mut programs)?;
-        self.kind = InUse::Programs(Box::new(programs), part);
-        let known: Vec<(Binding, bool)> = self.selection.bindings().collect();
-        known.into_iter().for_each(|(binding, others)| self.hold(binding, others));
-        let sockets: BTreeSet<Endpoint> = set_of(self.sockets.keys().map(|socket| socket.local));
-        sockets.into_iter().for_each(|local| self.tell_socket(local));
-        Ok(true)
+        let InUse::Programs(programs, part) = &self.kind else { return Ok(()) };
+        if !programs.has_room_for(config) {
+            self.loading = Some(Loading::begin(programs.kind(), config, tunnel_device, *part)?);
+        }
+        Ok(())
     }
 
     /// What it has done.

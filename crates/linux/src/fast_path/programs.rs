@@ -85,6 +85,16 @@ pub(crate) enum Kind {
     Xdp,
 }
 
+impl Kind {
+    /// The way that packets take by them.
+    pub(super) fn path(self) -> Path {
+        match self {
+            Kind::Tc => Path::Bpf,
+            Kind::Xdp => Path::Xdp,
+        }
+    }
+}
+
 #[derive(Debug)]
 enum LinkId {
     Tc(Hook),
@@ -199,8 +209,11 @@ impl Programs {
                 .map_max_entries("PREFIXES", prefixes);
             loader.load(&object.unpack()).map_err(|error| told(&error))
         })?;
-        // One of them now, so that a kernel that refuses is known before anything is built on it.
-        load(&mut ebpf, kind, "lan")?;
+        // Those that interfaces will want, so that nobody waits for the kernel's verifier then, and one in any case: a kernel
+        // that refuses is known before anything is built on it.
+        for name in expected(&config.ports) {
+            load(&mut ebpf, kind, name)?;
+        }
         let traffic = traffic::TrafficMemory::of(&ebpf, traffic_max, processors)?;
         let mut programs = Programs {
             kind,
@@ -226,7 +239,7 @@ impl Programs {
             mode: XdpMode::Driver,
             exits: BTreeSet::new(),
             unable: BTreeSet::new(),
-            receivers: if kind == Kind::Xdp { Receivers::open() } else { Receivers::default() },
+            receivers: Receivers::default(),
             complaints: BTreeSet::new(),
         };
         // Nothing that is all zeros is remembered.
@@ -256,9 +269,13 @@ impl Programs {
     }
 
     pub(super) fn path(&self) -> Path {
-        match self.kind {
-            Kind::Tc => Path::Bpf,
-            Kind::Xdp => Path::Xdp,
+        self.kind.path()
+    }
+
+    /// Hears which interfaces take redirected frames, in a task of the runtime.
+    pub(super) fn begin(&mut self) {
+        if self.kind == Kind::Xdp {
+            self.receivers = Receivers::open();
         }
     }
 
@@ -659,6 +676,16 @@ fn ways(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
     let wanted = if config.ports.home_agent { slots.saturating_mul(WAYS) } else { 1 };
     // Down to a power of two.
     1 << wanted.clamp(1, most).ilog2()
+}
+
+/// The programs for interfaces with link-layer addresses, as [`Programs::program_for`] chooses them.
+fn expected(ports: &Ports) -> &'static [&'static str] {
+    match (ports.home_agent, ports.direct) {
+        (true, _) if ports.lan.is_empty() && ports.uplinks.is_empty() => &["lan", "agent"],
+        (true, _) => &["lan", "agent", "agent_lan", "agent_uplink"],
+        (false, true) => &["lan", "agent_lan", "agent_uplink"],
+        (false, false) => &["lan", "uplink"],
+    }
 }
 
 /// Does something in a thread of its own, whose small free pieces of memory end with it: else they are kept for the next

@@ -1,0 +1,69 @@
+//! Programs that a thread loads while the station serves by what it has.
+//!
+//! The thread has the rights of the one that starts it ([`crate::sandbox`]), so it is started while that one may still load
+//! programs, and it ends when they are loaded. Interfaces, maps and sockets are left to the station's own thread.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::thread;
+
+use carnet_base::parts;
+use tokio::sync::oneshot;
+
+use super::programs::{Kind, Programs};
+use super::{FastPathConfig, Path};
+
+/// See the head of the module.
+#[derive(Debug)]
+pub(super) struct Loading {
+    /// The way for which they are.
+    pub(super) path: Path,
+    /// What the station wants now, perhaps more than when it began.
+    pub(super) config: FastPathConfig,
+    /// The ways to try if these programs cannot be had.
+    pub(super) others: Vec<Path>,
+    /// Why the ways before cannot be had.
+    pub(super) obstacles: Vec<(Path, String)>,
+    pub(super) part: parts::Bpf,
+    programs: oneshot::Receiver<Result<Box<Programs>, String>>,
+}
+
+impl Loading {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    pub(super) fn begin(
+        kind: Kind,
+        config: &FastPathConfig,
+        tunnel_device: u32,
+        part: parts::Bpf,
+    ) -> Result<Loading, String> {
+        let (sender, programs) = oneshot::channel();
+        let wanted = config.clone();
+        let load = move || {
+            // The station may have ended meanwhile.
+            let _ = sender.send(Programs::open(kind, &wanted, tunnel_device).map(Box::new));
+        };
+        thread::Builder::new()
+            .name("bpf-loader".into())
+            .spawn(load)
+            .map_err(|error| format!("cannot start a thread that loads programs: {error}"))?;
+        Ok(Loading {
+            path: kind.path(),
+            config: config.clone(),
+            others: Vec::new(),
+            obstacles: Vec::new(),
+            part,
+            programs,
+        })
+    }
+
+    /// The programs, or why they cannot be had; asks to be woken.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<Programs>, String>> {
+        Pin::new(&mut self.programs)
+            .poll(cx)
+            .map(|result| result.unwrap_or_else(|_| Err("the thread that loads programs has failed".into())))
+    }
+}
