@@ -105,6 +105,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         lan: router.lan.clone(),
         advertise: router.advertise,
         nesting: router.nesting,
+        nested_routers: router.nested_routers.iter().map(|address| address.0).collect(),
         direct_networks: router.direct_routes.clone(),
     });
     let geonet = config.geonet.as_ref().filter(|_| parts::geonet().is_some()).map(|geonet| {

@@ -18,7 +18,7 @@ pub const LEFT_OUT: &str = "LEFT OUT";
 const DIGITS_OF_A_KEY: usize = 32;
 
 /// Kinds of values that may be shown, beside those that begin as in [`OPEN_BEGINNINGS`].
-const OPEN: [&str; 28] = [
+const OPEN: [&str; 29] = [
     "IPv4 address",
     "IPv4 address or array",
     "IPv6 address",
@@ -27,6 +27,7 @@ const OPEN: [&str; 28] = [
     "address with a port",
     "address, array of addresses or \"discover\"",
     "array of interfaces",
+    "array of link-layer addresses",
     "array of names of certificates",
     "array of paths",
     "array of ports",

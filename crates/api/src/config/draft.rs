@@ -19,6 +19,8 @@ use carnet_base::parts;
 use ipnet::Ipv6Net;
 use toml::de::DeTable;
 
+use crate::address::MacAddress;
+
 use super::auth::auth;
 use super::errors::Sink;
 use super::reader::{At, Table, Value};
@@ -104,6 +106,7 @@ pub(super) struct MobileRouterDraft {
     pub lan: List<String>,
     pub advertise: Option<bool>,
     nesting: Option<bool>,
+    nested_routers: List<MacAddress>,
     pub direct_routes: List<Ipv6Net>,
     prefix_discovery: Option<bool>,
     pub auth: Option<At<Auth>>,
@@ -445,7 +448,13 @@ impl MobileRouterDraft {
                 Some(value) => value.boolean(),
                 None => Some(true),
             },
-            nesting: boolean(table, "nesting", true),
+            nesting: boolean(table, "nesting", false),
+            nested_routers: List::read(
+                network("nested_routers"),
+                "an array of link-layer addresses",
+                "a link-layer address such as 02:00:00:00:00:0a",
+                values::geonet::own_mac,
+            ),
             direct_routes: prefixes(network("direct_routes")),
             prefix_discovery: boolean(table, "prefix_discovery", false),
             auth: auth(table, sink),
@@ -474,6 +483,7 @@ impl MobileRouterDraft {
             lan: self.lan.finish()?,
             advertise: self.advertise?,
             nesting: self.nesting?,
+            nested_routers: self.nested_routers.finish()?,
             direct_routes: self.direct_routes.finish()?,
             prefix_discovery: self.prefix_discovery?,
             auth: self.auth?.value,

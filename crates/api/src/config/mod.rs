@@ -32,6 +32,8 @@ use std::time::Duration;
 use ipnet::Ipv6Net;
 use toml::de::DeTable;
 
+use crate::address::MacAddress;
+
 use draft::Draft;
 use errors::Sink;
 
@@ -230,6 +232,8 @@ pub struct MobileRouter {
     pub advertise: bool,
     /// Offer mobile routers on board care-of addresses of the visited links, and take such where others offer them.
     pub nesting: bool,
+    /// Link-layer addresses of the mobile routers on board that are known, which may have more addresses than others.
+    pub nested_routers: Vec<MacAddress>,
     /// Networks in which mobile networks are that direct routes shall lead to; empty for no direct routes.
     pub direct_routes: Vec<Ipv6Net>,
     /// Ask the home agent what has become of the home prefix.

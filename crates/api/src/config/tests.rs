@@ -321,7 +321,8 @@ fn every_key_arrives() {
             lifetime: Duration::from_secs(60),
             lan: vec!["i0".into(), "i1".into()],
             advertise: false,
-            nesting: true,
+            nesting: false,
+            nested_routers: Vec::new(),
             direct_routes: Vec::new(),
             prefix_discovery: false,
             auth: Auth::Mac(Mac {

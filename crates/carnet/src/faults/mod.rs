@@ -101,6 +101,7 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
             agents: AgentsConfig::default(),
             advertise: true,
             nesting: false,
+            nested_routers: Vec::new(),
             direct_networks: Vec::new(),
         }),
         ..StationConfig::default()

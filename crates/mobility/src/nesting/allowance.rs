@@ -22,6 +22,11 @@ impl Sender {
     pub fn of(message: &LinkMessage) -> Sender {
         Sender(message.interface.clone(), message.peer.ok_or(message.source))
     }
+
+    /// Whether this is its link-layer address.
+    pub fn has(&self, link_address: [u8; 6]) -> bool {
+        self.1 == Ok(link_address)
+    }
 }
 
 /// How often registrations are looked at.

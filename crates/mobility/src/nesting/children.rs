@@ -9,7 +9,7 @@ use carnet_wire::nd::{self, AddressRegistration};
 
 use super::allowance::Sender;
 use super::entry::{Child, Entry, MAX_LIFETIME, State};
-use super::{MAX_OF_ONE, MAX_REGISTRATIONS, Nesting, NestingDrop, Output};
+use super::{MAX_OF_ONE, MAX_OF_UNKNOWN, MAX_REGISTRATIONS, Nesting, NestingDrop, Output};
 use crate::mobile_router::MobileRouter;
 
 impl Nesting {
@@ -17,6 +17,16 @@ impl Nesting {
     pub(super) fn places_of(&self, sender: &Sender) -> usize {
         let children = self.entries.values().filter_map(|entry| entry.child.as_ref());
         children.filter(|child| child.sender == *sender).count()
+    }
+
+    /// Whether one more address of a sender that has none registered yet exceeds what it, its like, or all may have.
+    fn is_full(&self, sender: &Sender) -> bool {
+        let is_known = |sender: &Sender| self.config.known.iter().any(|known| sender.has(*known));
+        let children = || self.entries.values().filter_map(|entry| entry.child.as_ref());
+        let of_unknown = || children().filter(|child| !is_known(&child.sender)).count();
+        children().count() >= MAX_REGISTRATIONS
+            || self.places_of(sender) >= MAX_OF_ONE
+            || (!is_known(sender) && of_unknown() >= MAX_OF_UNKNOWN)
     }
 
     /// Answers a child (RFC 8505 5.1).
@@ -89,9 +99,7 @@ impl Nesting {
             self.answer(address, &child, AddressRegistration { status: status::SUCCESS, ..registration });
             return Ok(());
         }
-        let children = self.entries.values().filter(|entry| entry.child.is_some()).count();
-        let is_full = children >= MAX_REGISTRATIONS || self.places_of(&child.sender) >= MAX_OF_ONE;
-        if known.is_none() && is_full {
+        if known.is_none() && self.is_full(&child.sender) {
             return refuse(self, status::FULL, NestingDrop::TooMany);
         }
         let minutes = u64::from(registration.lifetime.min(MAX_LIFETIME));

@@ -31,9 +31,9 @@
 //!
 //! **What it protects against.** Registrations are believed from the own links only (hop limit 255) and only for what is
 //! offered there; who registers gets a way for tunnels and nothing else (the data path passes protocols 41, 44, 58 and 135
-//! from exactly these addresses), so that no host on board leaves by the uplink with ordinary packets. An address belongs to
-//! who has registered it first; there are [`MAX_REGISTRATIONS`] of them, [`MAX_OF_ONE`] for one sender, and they end when they
-//! are not renewed. Who is on the
+//! from and to exactly these addresses), so that no host on board leaves by the uplink with ordinary packets, nor is it reached
+//! by them. An address belongs to who has registered it first; there are [`MAX_REGISTRATIONS`] of them, [`MAX_OF_ONE`] for one sender
+//! that the operator has named, [`MAX_OF_UNKNOWN`] for all others together, and they end when they are not renewed. Who is on the
 //! mobile network and hears the owner's verifier can take an address over, as with Neighbor Discovery everywhere.
 //!
 //! This module joins its parts: `ways` knows what is offered, `registering` what becomes of an address, `children` what
@@ -74,6 +74,9 @@ use crate::mobile_router::{Attachment, MobileRouter};
 pub const MAX_REGISTRATIONS: usize = 64;
 /// Those of them that one sender registers, for itself and for what is behind it.
 pub const MAX_OF_ONE: usize = 16;
+/// Those that all senders together register whom the operator has not named: link-layer addresses can be made up, so that a
+/// bound for each of them would bound nothing. Enough for two routers, one behind the other, that move between two uplinks.
+pub const MAX_OF_UNKNOWN: usize = 8;
 /// RFC 8505 5.2: where the numbers of a start begin.
 const FIRST_TRANSACTION: u8 = 240;
 
@@ -90,6 +93,8 @@ pub struct NestingConfig {
     pub lan: Vec<String>,
     /// Whether direct addresses are offered to others, and taken where others offer them.
     pub direct: bool,
+    /// Link-layer addresses of the routers on board that are known.
+    pub known: Vec<[u8; 6]>,
 }
 
 /// The way to a router behind this one.

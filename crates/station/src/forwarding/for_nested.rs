@@ -2,8 +2,8 @@
 //!
 //! A care-of address that a router behind this one has on a link that this one visits is a route of one address in a table of
 //! its own, which is asked for what comes in on an uplink before anything else is. What comes from that address leaves by
-//! the uplink that it belongs to: tunnels, what is said about them, and nothing else, so that nobody on board has a
-//! way past the home agents (RFC 3963 9). The kernel forwards both; no packet of theirs comes to the slow path, nor does
+//! the uplink that it belongs to. In both directions these are tunnels, what is said about them, and nothing else, so that nobody
+//! on board has a way past the home agents (RFC 3963 9), nor is reached past them. The kernel forwards both; no packet of theirs comes to the slow path, nor does
 //! a fast path take it for its own.
 //!
 //! Addresses that this router has itself on a link before its parent's are put on the uplink by which they were had.
@@ -41,15 +41,17 @@ pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<E
         }));
         inputs.insert(nested.uplink);
     }
-    entries.extend(inputs.into_iter().map(|uplink| {
-        Entry::Rule(Box::new(Rule {
-            priority: priority::TO_NESTED,
-            input_interface: Some(uplink),
-            from: None,
-            to: None,
-            protocol: None,
-            table: TABLE_NESTED,
-        }))
+    entries.extend(inputs.into_iter().flat_map(|uplink| {
+        PASSED.map(|protocol| {
+            Entry::Rule(Box::new(Rule {
+                priority: priority::TO_NESTED,
+                input_interface: Some(uplink.clone()),
+                from: None,
+                to: None,
+                protocol: Some(protocol),
+                table: TABLE_NESTED,
+            }))
+        })
     }));
     entries.extend(nesting.addresses().into_iter().map(|(interface, address, _)| {
         Entry::Address(InterfaceAddress { interface, address, prefix_length: 128, deprecated: true })

@@ -49,6 +49,8 @@ pub struct MobileRouterSettings {
     /// Whether mobile routers behind this one may have addresses of the links that it visits, and this one such behind
     /// another.
     pub nesting: bool,
+    /// Link-layer addresses of those behind this one that are known, which may have more addresses than others.
+    pub nested_routers: Vec<[u8; 6]>,
     /// Networks in which mobile networks are that direct routes shall lead to; none: no direct routes.
     pub direct_networks: Vec<Ipv6Net>,
 }
@@ -327,6 +329,7 @@ impl Router {
             prefixes: settings.router.prefixes.clone(),
             lan: settings.lan.clone(),
             direct: settings.nesting,
+            known: settings.nested_routers,
         };
         let machine = MobileRouter::new(settings.router, rng);
         Router {

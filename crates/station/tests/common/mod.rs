@@ -128,6 +128,7 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
             agents: AgentsConfig::default(),
             advertise: true,
             nesting: true,
+            nested_routers: Vec::new(),
             direct_networks: Vec::new(),
         }),
         ..StationConfig::default()

@@ -10,7 +10,7 @@ use carnet_wire::nd::{
 use proptest::prelude::*;
 use std::net::Ipv6Addr;
 
-use crate::world::{CORRESPONDENT, WALL, World, address, data, host, link_local, net};
+use crate::world::{CORRESPONDENT, KNOWN, WALL, World, address, data, host, link_local, net};
 
 fn world() -> World {
     let mut world = World::new(2);
@@ -141,25 +141,13 @@ fn there_is_room_for_some_and_no_more() {
         world.now += std::time::Duration::from_millis(100);
     }
     world.wait(3);
-    assert_eq!(routes(&world).len(), 1 + 16, "of one sender, beside the router that was there");
-    assert!(counter(&world, 1, "nesting.dropped.too_many") > 100);
-    // Another one still gets a place.
-    let other = "fe80::2:2";
-    let target = address("2001:db8:f1::2:2");
-    tell(
-        &mut world,
-        1,
-        message_by(
-            [2, 0, 0, 0, 0, 9],
-            "i0",
-            other,
-            255,
-            registration_by([2, 0, 0, 0, 0, 9], target, asks(9)),
-        ),
+    assert_eq!(
+        routes(&world).len(),
+        8,
+        "of senders that are not named, the router that was there among them"
     );
-    world.wait(3);
-    assert!(routes(&world).contains(&(target, address(other))));
-    // From as many senders as can be made up there are 64.
+    assert!(counter(&world, 1, "nesting.dropped.too_many") > 100);
+    // However many link-layer addresses somebody makes up.
     for n in 0..200_u8 {
         let link_address = [2, 0, 0, 0, 1, n];
         let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::3:0")) + u128::from(n));
@@ -168,7 +156,16 @@ fn there_is_room_for_some_and_no_more() {
         world.now += std::time::Duration::from_millis(100);
     }
     world.wait(3);
-    assert_eq!(routes(&world).len(), 64);
+    assert_eq!(routes(&world).len(), 8);
+    // One that is named has its own places.
+    for n in 0..200_u64 {
+        let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::2:0")) + u128::from(n));
+        let octets = registration_by(KNOWN, target, asks(2000 + n));
+        tell(&mut world, 1, message_by(KNOWN, "i0", "fe80::2:2", 255, octets));
+        world.now += std::time::Duration::from_millis(100);
+    }
+    world.wait(3);
+    assert_eq!(routes(&world).len(), 8 + 16);
     // Who was there first is still served.
     world.forget();
     world.send_up(2, address(CORRESPONDENT), 100);
@@ -257,6 +254,30 @@ fn hosts_on_board_have_no_way_out_beside_the_tunnel() {
     world.wait(1);
     assert_eq!(world.dropped.get("mr1"), Some(&2));
     assert!(world.outer.contains_key(&(host(2), address(CORRESPONDENT))));
+}
+
+#[test]
+fn host_on_board_with_nested_address_receives_tunnels_and_no_ordinary_packets() {
+    let mut world = world();
+    let free = address("2001:db8:f1::99");
+    tell(&mut world, 1, message("i0", STRANGER, 255, registration(free, asks(9))));
+    world.wait(2);
+    world.forget();
+    let to_nested = |mut packet: Vec<u8>| {
+        packet[24..40].copy_from_slice(&free.octets());
+        packet
+    };
+    // UDP, TCP and a protocol that nobody knows.
+    for next_header in [17, 6, 253] {
+        let mut packet = to_nested(data(address(CORRESPONDENT), free, 100));
+        packet[6] = next_header;
+        world.arrive("mr1", "w0", packet);
+    }
+    world.wait(1);
+    assert_eq!(world.dropped.get("mr1"), Some(&3));
+    world.arrive("mr1", "w0", to_nested(tunnelled(address("2001:db8:2::1"))));
+    world.wait(1);
+    assert_eq!(world.dropped.get("mr1"), Some(&3), "a tunnel's packet passes");
 }
 
 fn tunnelled(from: Ipv6Addr) -> Vec<u8> {

@@ -188,7 +188,7 @@ pub(in crate::config) fn gn_address(text: &str) -> Result<GeonetAddress, String>
 }
 
 /// A link-layer address that a station can have.
-fn own_mac(text: &str) -> Result<MacAddress, String> {
+pub(in crate::config) fn own_mac(text: &str) -> Result<MacAddress, String> {
     let mac: MacAddress = text.parse().map_err(|error: crate::address::ParseError| error.to_string())?;
     if mac.0[0] & 1 == 1 {
         Err(format!("{mac} is a group address, expected that of one station such as 02:00:00:00:00:0a"))
