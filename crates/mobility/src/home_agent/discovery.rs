@@ -15,7 +15,7 @@ use carnet_base::{LinkMessage, Time};
 use carnet_wire::discovery::{DiscoveryRequest, discovery_reply, home_agents_anycast};
 use carnet_wire::extension::home_address_routing;
 use carnet_wire::icmpv6;
-use carnet_wire::ipv6::{Header, MIN_MTU, protocol};
+use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{NdOption, PrefixInformation};
 use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
 
@@ -26,8 +26,9 @@ use crate::{HOP_LIMIT, MobilityDrop, Output, is_unicast_routable};
 
 /// Anycast addresses at which requests are answered; home addresses are seldom in more than one network of the home prefix.
 const MAX_ANYCAST: usize = 8;
-/// So many addresses fit a reply within the least MTU: IPv6 header and 8 octets go before them.
-const MAX_LISTED: usize = (MIN_MTU - 40 - 8) / 16;
+/// Addresses in a reply. RFC 6275 10.5.1 has as many as fit the least MTU, which is 76; but anybody may ask in anybody's name, by
+/// 48 octets, and a node tries the most preferred ones first: with these the reply has 176.
+const MAX_LISTED: usize = 8;
 
 /// Where requests are answered. An anycast address is of a network of 64 bits, and a home prefix may be shorter (RFC 4887 6):
 /// that of the home link is the one that we are in. Routers know the prefix and do not know that; they ask in the one that

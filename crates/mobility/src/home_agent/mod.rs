@@ -363,6 +363,10 @@ impl HomeAgent {
 
     fn unknown_type(&mut self, now: Time, message: &MobilityMessage<'_>) -> MobilityDrop {
         let home_address = message.home_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
+        // Anybody may send such; what tells nodes of lost bindings has an allowance of its own.
+        if !self.strangers.allow(now) {
+            return MobilityDrop::RateLimited;
+        }
         let status = BindingError::UNKNOWN_MESSAGE_TYPE;
         self.binding_error(now, message.outer, message.source, home_address, status);
         MobilityDrop::UnknownType

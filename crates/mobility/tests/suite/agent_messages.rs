@@ -161,6 +161,22 @@ fn answers_to_strangers_are_limited() {
     assert!(answers < 100, "{answers} answers at one instant");
 }
 
+/// What anybody can cause takes nothing of what tells nodes of lost bindings, and has the figures of the page: 20 at once, 20
+/// a second.
+#[test]
+fn answers_to_unknown_message_types_have_the_allowance_of_strangers() {
+    let mut agent = Agent::new(config());
+    let unknown = altered(&Update::explicit(1), |header| header[2] = 255);
+    let answered = |agent: &mut Agent| (0..1000).map(|_| agent.receive(&unknown).len()).sum::<usize>();
+    assert_eq!(answered(&mut agent), 20);
+    assert_eq!(agent.dropped, Some(MobilityDrop::RateLimited));
+    let now = agent.now;
+    agent.machine.handle_unbound(now, addr(AGENT).into(), addr(CARE_OF).into(), addr(HOME));
+    assert_eq!(agent.drain().len(), 1);
+    agent.wait(1.0);
+    assert_eq!(answered(&mut agent), 20);
+}
+
 /// Design, "a home agent that lost its bindings": a Binding Error for its own nodes, and for nobody else.
 #[test]
 fn a_tunnelled_packet_without_binding_draws_a_binding_error() {

@@ -1,0 +1,111 @@
+//! How long the answers are that a home agent gives to strangers: what the page of threats says of them.
+
+mod common;
+
+use carnet_base::{Rng, Time};
+use carnet_mobility::home_agent::Peer;
+use carnet_station::io::{Input, Output};
+use carnet_station::{PersistentState, Station, StationConfig};
+use carnet_wire::checksum::upper_layer;
+use carnet_wire::discovery::{DiscoveryRequest, home_agents_anycast};
+use carnet_wire::ipv6::{Header, protocol};
+use carnet_wire::mobility::Builder;
+use common::{AGENT, HOST, WALL, address, agent_config, data};
+
+const STRANGER: &str = "2001:db8:bad::5";
+
+fn config() -> StationConfig {
+    let mut config = agent_config(&["2001:db8:a::/64"]);
+    if let Some(agent) = &mut config.home_agent {
+        let peer = |n: u16| Peer { address: address(&format!("2001:db8:1::{:x}", 0x100 + n)), preference: 0 };
+        agent.others.dhaad = true;
+        agent.others.peers = (0..60).map(peer).collect();
+    }
+    config
+}
+
+/// An IPv6 packet; the checksum of what it carries stands at `checksum`, if it has one.
+fn packet(destination: &str, next_header: u8, checksum: Option<usize>, mut payload: Vec<u8>) -> Vec<u8> {
+    let (source, destination) = (address(STRANGER), address(destination));
+    if let Some(at) = checksum {
+        payload[at..at + 2].copy_from_slice(&[0, 0]);
+        let sum = upper_layer(source, destination, next_header, &payload);
+        payload[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    let header = Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: u16::try_from(payload.len()).expect("short"),
+        next_header,
+        hop_limit: 64,
+        source,
+        destination,
+    };
+    [&header.emit()[..], &payload].concat()
+}
+
+/// Octets of all that leaves because of a packet that a home agent of which nobody has asked anything gets.
+fn answer(packet: Vec<u8>) -> usize {
+    let mut station = Station::new(config(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    while station.poll_output().is_some() {}
+    station.handle_input(Time::ZERO, WALL, Input::Packet(packet)).expect("accepted");
+    std::iter::from_fn(|| station.poll_output())
+        .map(|output| match output {
+            Output::Packet(packet) => packet.len(),
+            Output::Encapsulated { packet, .. } => packet.len(),
+            _ => 0,
+        })
+        .sum()
+}
+
+/// What strangers may say to a home agent.
+fn questions() -> Vec<(&'static str, Vec<u8>)> {
+    let anycast = home_agents_anycast(address(AGENT)).to_string();
+    let discovery = DiscoveryRequest { identifier: 9, mobile_router: true }.emit();
+    let mobility = |kind: u8, length: u8| {
+        let mut header = vec![59, length, kind, 0, 0, 0, 0, 0];
+        header.resize(8 + 8 * usize::from(length), 0);
+        header
+    };
+    let mut tcp = vec![0x10, 0x92, 0, 22, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0];
+    tcp.resize(20, 0);
+    let mut wrong_payload = mobility(5, 1);
+    wrong_payload[0] = 17;
+    let inner = data(HOST, "2001:db8:99::1");
+    vec![
+        (
+            "Home Agent Address Discovery Request, 9 home agents or more",
+            packet(&anycast, 58, Some(2), discovery),
+        ),
+        ("Mobility Header of an unknown type", packet(AGENT, 135, Some(4), mobility(99, 0))),
+        ("Mobility Header that is too short for its type", packet(AGENT, 135, Some(4), mobility(5, 0))),
+        ("Mobility Header with a Payload Proto other than 59", packet(AGENT, 135, Some(4), wrong_payload)),
+        (
+            "Heartbeat of somebody without a binding",
+            packet(AGENT, 135, Some(4), Builder::heartbeat_request(9).finish()),
+        ),
+        ("UDP to the home agent's address", packet(AGENT, 17, Some(6), vec![0x10, 0x92, 0, 53, 0, 8, 0, 0])),
+        ("TCP to the home agent's address", packet(AGENT, 6, Some(16), tcp)),
+        (
+            "Destination option that is to be answered",
+            packet(AGENT, 60, None, vec![59, 0, 0x80 | 0x3e, 4, 0, 0, 0, 0]),
+        ),
+        ("Routing header of an unknown type", packet(AGENT, 43, None, vec![59, 0, 200, 1, 0, 0, 0, 0])),
+        ("Echo Request", packet(AGENT, 58, Some(2), vec![128, 0, 0, 0, 0, 1, 0, 1])),
+        ("Tunnelled packet of a node without a binding", packet(AGENT, protocol::IPV6, None, inner)),
+    ]
+}
+
+#[test]
+fn answers_of_home_agent_are_as_long_as_the_page_says() {
+    let page = include_str!("../../../docs/threats.md");
+    let mut table = vec!["| question | octets | answer | times |".to_owned(), "|---|---|---|---|".to_owned()];
+    for (name, question) in questions() {
+        let (asked, answered) = (question.len(), answer(question));
+        let times = answered as f64 / asked as f64;
+        table.push(format!("| {name} | {asked} | {answered} | {times:.2} |"));
+        assert!(times < 3.7, "{name}: {answered} octets for {asked}");
+    }
+    let table = table.join("\n");
+    assert!(page.contains(&table), "docs/threats.md says otherwise than:\n{table}");
+}
