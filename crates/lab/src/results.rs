@@ -134,6 +134,9 @@ pub struct Active {
     pub to_s: f64,
 }
 
+/// A broadcast: seconds, per cent of those inside that got it, median and highest milliseconds until they did.
+pub type Delivered = (f64, f64, Option<f64>, Option<f64>);
+
 /// What was measured against time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Series {
@@ -148,7 +151,7 @@ pub struct Series {
     /// Broadcasts: time, per cent of those inside the circle that got it, median and highest milliseconds until
     /// they did; `null` where nobody did.
     #[serde(default)]
-    pub broadcasts: Vec<Line<(f64, f64, Option<f64>, Option<f64>)>>,
+    pub broadcasts: Vec<Line<Delivered>>,
     /// Load of the radio channel: time, mean and highest share of the time in which a radio finds it busy, per
     /// cent.
     #[serde(default)]

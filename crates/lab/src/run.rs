@@ -352,9 +352,13 @@ impl Testbed {
         }
         self.sleep_until(begin - traffic::LEAD, &mut Flows::default(), &mut Samples::default())?;
         let end = begin + scaled(self.scenario.timetable.duration.0);
-        let (scenario, stations, medium) = (&self.scenario, &self.stations, self.medium.as_ref());
-        let mut flows =
-            traffic::start(scenario, &self.addresses, stations, medium, begin, end, scaled, &self.logs)?;
+        let ends = traffic::Ends {
+            addresses: &self.addresses,
+            stations: &self.stations,
+            medium: self.medium.as_ref(),
+            folder: &self.logs,
+        };
+        let mut flows = traffic::start(&self.scenario, ends, begin, end, scaled)?;
         console::step(&format!("traffic flows; the timetable takes {} s", (end - begin) / SECOND));
         self.sleep_until(begin, &mut flows, &mut Samples::default())?;
         if let Some(emulator) = &self.emulator {

@@ -94,18 +94,29 @@ impl Seen {
     }
 }
 
+/// What traffic runs between, and where its logs go.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends<'a> {
+    /// The address of each node for traffic.
+    pub addresses: &'a BTreeMap<String, Ipv6Addr>,
+    /// The stations.
+    pub stations: &'a [Station],
+    /// The medium between radios.
+    pub medium: Option<&'a Medium>,
+    /// The folder for logs.
+    pub folder: &'a Path,
+}
+
 /// Starts all traffic; the timetable will begin at `begin` and end at `end`, with
 /// its times `scaled`.
 pub fn start(
     scenario: &Scenario,
-    addresses: &BTreeMap<String, Ipv6Addr>,
-    stations: &[Station],
-    medium: Option<&Medium>,
+    ends: Ends<'_>,
     begin: u64,
     end: u64,
     scaled: impl Fn(u64) -> u64,
-    folder: &Path,
 ) -> anyhow::Result<Flows> {
+    let Ends { addresses, stations, medium, folder } = ends;
     let address = |node: &str| {
         addresses.get(node).copied().with_context(|| format!("node {node} has no address for traffic"))
     };
