@@ -69,13 +69,33 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Waits for the signals that end a program, in a thread of its own, and then calls `then`. Only the outer
-/// lab does so, when it has started all it starts: a child would inherit the blocked signals.
-fn on_signal(then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+/// The signals that end a program.
+fn ending() -> SigSet {
     let mut set = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         set.add(signal);
     }
+    set
+}
+
+/// The exit status of an inner lab that is to be started again, with three times the patience.
+pub const AGAIN: u8 = 75;
+
+/// The variable with how many times as long as usual the lab waits for stations before vehicles move.
+const PATIENCE: &str = "CARNET_LAB_PATIENCE";
+
+/// How many times as long as usual the lab waits for stations before vehicles move.
+pub fn patience() -> u64 {
+    std::env::var(PATIENCE).ok().and_then(|times| times.parse().ok()).unwrap_or(1).clamp(1, MOST_PATIENCE)
+}
+
+/// The most of it; whoever is still late then has no verdict.
+pub const MOST_PATIENCE: u64 = 9;
+
+/// Waits for the signals that end a program, in a thread of its own, and then calls `then`. Only the outer
+/// lab does so, when it has started all it starts: a child would inherit the blocked signals.
+fn on_signal(then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    let set = ending();
     set.thread_block().context("cannot block signals")?;
     std::thread::spawn(move || {
         let _ = set.wait();
@@ -111,6 +131,13 @@ pub fn enter(mode: Mode) -> anyhow::Result<ExitCode> {
     let server = std::thread::spawn(move || quota::serve(requests));
     let status = child.wait().context("cannot wait for the inner lab")?;
     let _ = server.join();
+    if status.code() == Some(AGAIN.into()) {
+        // What it starts is not to inherit that they are blocked.
+        ending().thread_unblock().context("cannot unblock signals")?;
+        let mut lab = Command::new(std::env::current_exe()?);
+        lab.args(std::env::args_os().skip(1)).env(PATIENCE, (patience() * 3).to_string());
+        return Err(lab.exec()).context("cannot start the lab again");
+    }
     Ok(ExitCode::from(status.code().map_or(1, |c| c as u8)))
 }
 

@@ -183,6 +183,7 @@ fn main() -> ExitCode {
             eprintln!("carnet-lab: interrupted; everything is cleaned up");
             ExitCode::from(130)
         }
+        Err(e) if e.is::<run::SlowStart>() => ExitCode::from(isolate::AGAIN),
         Err(e) => {
             eprintln!("carnet-lab: {e:#}");
             if e.is::<Mistake>() { ExitCode::from(2) } else { ExitCode::FAILURE }

@@ -78,6 +78,18 @@ const LOST_MS: f64 = 500.0;
 /// How long a station takes to start, generously, where there are many.
 const START: u64 = 60 * MILLISECOND;
 
+/// The error of a run whose stations were not ready when vehicles began to move.
+#[derive(Debug)]
+pub struct SlowStart;
+
+impl std::fmt::Display for SlowStart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the stations were slow to start")
+    }
+}
+
+impl std::error::Error for SlowStart {}
+
 /// A testbed that is up.
 pub struct Testbed {
     scenario: Scenario,
@@ -91,6 +103,8 @@ pub struct Testbed {
     addresses: BTreeMap<String, Ipv6Addr>,
     /// The longest time, in nanoseconds, by which the lab itself woke too late while the timetable ran.
     overslept: u64,
+    /// How long vehicles had moved when the timetable began, because the stations were slow to start: nanoseconds.
+    late_start: u64,
 }
 
 /// Runs a scenario inside; true if every expectation held.
@@ -150,7 +164,8 @@ impl Testbed {
             false => None,
         };
         if let Some(medium) = &scenario.medium {
-            scenario.epoch = clock::monotonic() + START * scenario.nodes.len() as u64 + medium.settle.0;
+            let usual = START * scenario.nodes.len() as u64 + medium.settle.0;
+            scenario.epoch = clock::monotonic() + usual * isolate::patience();
             prepare::traces(&scenario, &plan.out.join("stations"))?;
         }
         let medium = Medium::start(&scenario, scenario.epoch, radios)?;
@@ -168,6 +183,7 @@ impl Testbed {
             events: Events::default(),
             addresses: BTreeMap::new(),
             overslept: 0,
+            late_start: 0,
         };
         bed.start_programs(plan)?;
         bed.wait_until_ready(all)?;
@@ -348,7 +364,14 @@ impl Testbed {
         let begin = earliest.max(self.scenario.epoch);
         if self.medium.is_some() && begin > self.scenario.epoch {
             let late = metrics::seconds(begin, self.scenario.epoch);
+            if late * 1e3 >= LOST_MS && isolate::patience() < isolate::MOST_PATIENCE {
+                console::step(&format!(
+                    "the stations were {late:.1} s late; once more, with more time for them"
+                ));
+                return Err(SlowStart.into());
+            }
             console::step(&format!("the stations were slow to start: they will have moved for {late:.1} s"));
+            self.late_start = begin - self.scenario.epoch;
         }
         self.sleep_until(begin - traffic::LEAD, &mut Flows::default(), &mut Samples::default())?;
         let end = begin + scaled(self.scenario.timetable.duration.0);
@@ -569,7 +592,8 @@ impl Testbed {
         for (section, name, value) in states {
             all.entry(section).or_default().insert(name, value);
         }
-        let late_ms = (self.overslept as f64 / 1e6).max(samples.latest_ms()).max(seen.late_ms());
+        let late_ms =
+            (self.overslept.max(self.late_start) as f64 / 1e6).max(samples.latest_ms()).max(seen.late_ms());
         all.entry(RUN.into()).or_default().insert("lab.late_ms".into(), late_ms);
         let radios = self.medium.as_ref().map_or(&[][..], |m| &m.nodes);
         samples.metrics(&mut all, radios, &sections);

@@ -219,7 +219,7 @@ impl Flows {
             seen.pings.push((ping.name.clone(), ping.label.clone(), read(daemon)?));
         }
         for (probe, ends, files, first) in &mut self.probes {
-            let limit = probe::length(u64::from(probe.rate), probe.rate) + 10 * SECOND;
+            let limit = probe::length(u64::from(probe.rate), probe.rate) + 30 * SECOND;
             for daemon in ends.iter_mut() {
                 daemon.wait(limit);
             }

@@ -160,7 +160,8 @@ fn receive(socket: &std::net::UdpSocket, done: &AtomicBool) -> Vec<(u64, u64)> {
 /// Reads what both ends told, and joins it to the two directions: first to second, second to first.
 pub fn read(first: &Path, second: &Path) -> anyhow::Result<[Flow; 2]> {
     let load = |file: &Path| -> anyhow::Result<Outcome> {
-        let text = std::fs::read(file).with_context(|| format!("the probe left no {}", file.display()))?;
+        let text = std::fs::read(file)
+            .with_context(|| format!("the probe did not end in time: it left no {}", file.display()))?;
         Ok(serde_json::from_slice(&text)?)
     };
     let (a, b) = (load(first)?, load(second)?);
