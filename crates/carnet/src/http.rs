@@ -33,7 +33,7 @@ use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use axum::{Router, middleware, serve as serve_http};
+use axum::{Router, serve as serve_http};
 use carnet_api::config::Http;
 use carnet_api::model::{ErrorBody, missed};
 use carnet_base::parts;
@@ -51,6 +51,9 @@ use crate::request::{Answer, Request};
 
 /// The run loop answers at once or it is in trouble.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// The body of a request has to be there within this.
+const BODY_WITHIN: Duration = Duration::from_secs(10);
 
 /// Answers that are under way at the end get this long.
 const END_WITHIN: Duration = Duration::from_millis(500);
@@ -96,9 +99,7 @@ pub async fn serve(
     let app = router(App { requests, events, stopped: stopped.clone() });
     let mut tasks = Vec::new();
     if let Some((gate, port)) = port {
-        let app = app.clone().layer(middleware::from_fn_with_state(gate, tcp::guard));
-        let stopped = when(stopped.clone());
-        tasks.push(tokio::spawn(async move { serve_http(port, app).with_graceful_shutdown(stopped).await }));
+        tasks.push(tokio::spawn(port.serve(gate, app.clone(), stopped.clone())));
     }
     tasks.push(tokio::spawn(
         async move { serve_http(listener, app).with_graceful_shutdown(when(stopped)).await },
@@ -375,8 +376,10 @@ async fn octets(request: HttpRequest) -> Result<Bytes, Refusal> {
         let expected = "expected JSON, with `Content-Type: application/json`";
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, expected));
     }
-    let octets = Bytes::from_request(request, &()).await;
-    let octets = octets.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
+    let octets = tokio::time::timeout(BODY_WITHIN, Bytes::from_request(request, &())).await;
+    let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body does not come");
+    let octets =
+        octets.map_err(late)?.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
     // serde would take the fields of an object from an array, in their order in the source.
     if octets.trim_ascii_start().starts_with(b"[") {
         return Err(Refusal::new(

@@ -6,6 +6,10 @@
 //! machine reaches it, questions without a token have to be addressed to `localhost` or to an IP address, which a
 //! page of elsewhere cannot say (DNS rebinding).
 //!
+//! A client that nobody knows cannot shut others out. It has [`HEADER_WITHIN`] for a header, and its connection ends after
+//! one answer. A connection is *proven* once a request on it was allowed. Where there is no place left, a new connection
+//! takes that of the oldest unproven one, and a source has at most [`SHARE`] unproven ones.
+//!
 //! Left out: TLS. Who reaches the port over a network puts a proxy before it that does (docs/operating.md).
 
 use std::net::{IpAddr, SocketAddr};
@@ -13,27 +17,36 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use axum::extract::{Request as HttpRequest, State};
-use axum::http::header::{AUTHORIZATION, HOST, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, Method, StatusCode};
-use axum::middleware::Next;
+use axum::http::header::{AUTHORIZATION, CONNECTION, HOST, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::serve::Listener;
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep, sleep};
 use tracing::warn;
 use zeroize::Zeroizing;
 
-use super::{Refusal, pages};
+use super::{Refusal, pages, when};
 
-/// Connections at a time; more of them wait.
+/// Connections at a time.
 const CONNECTIONS: usize = 64;
+/// Connections of one source at a time that have not had a request allowed.
+const SHARE: usize = 8;
+/// The header of a request has to be there within this; a connection without a request ends as well.
+const HEADER_WITHIN: Duration = Duration::from_secs(10);
 /// A connection on which nothing moves for so long ends. Event streams say something every 15 s.
 const SILENCE: Duration = Duration::from_secs(60);
 /// Between two attempts to accept, when there are no file descriptors.
@@ -111,19 +124,45 @@ impl Gate {
     }
 }
 
-/// Lets pass who may. The dashboard's files are everybody's: they are how somebody with a token brings it.
-pub(super) async fn guard(State(gate): State<Gate>, request: HttpRequest, next: Next) -> Response {
+/// Whether a request was allowed on a connection.
+#[derive(Debug, Clone, Default)]
+struct Proven(Arc<AtomicBool>);
+
+impl Proven {
+    fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Lets pass who may. The dashboard's files are everybody's: they are how somebody with a token brings it. The connection
+/// of who may not ends with the answer.
+async fn guard(
+    State(gate): State<Gate>,
+    Extension(proven): Extension<Proven>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
     let asks = matches!(*request.method(), Method::GET | Method::HEAD);
-    if let Some(page) = pages::Page::named(request.uri().path()).filter(|_| asks) {
-        return page.read(&gate.pages).await;
-    }
-    match gate.may(if asks { Right::Read } else { Right::Operate }, request.headers()) {
-        Ok(()) => next.run(request).await,
-        Err(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
-            ([(WWW_AUTHENTICATE, "Bearer")], refusal).into_response()
-        }
-        Err(refusal) => refusal.into_response(),
-    }
+    let page = pages::Page::named(request.uri().path()).filter(|_| asks);
+    let mut answer = match (page, if asks { Right::Read } else { Right::Operate }) {
+        (Some(page), _) => page.read(&gate.pages).await,
+        (None, right) => match gate.may(right, request.headers()) {
+            Ok(()) => {
+                proven.set();
+                return next.run(request).await;
+            }
+            Err(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
+                ([(WWW_AUTHENTICATE, "Bearer")], refusal).into_response()
+            }
+            Err(refusal) => refusal.into_response(),
+        },
+    };
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 /// Takes as long for the wrong token as for the right one.
@@ -170,10 +209,9 @@ fn read_tokens(path: &Path) -> anyhow::Result<Vec<(Right, Zeroizing<String>)>> {
     Ok(tokens)
 }
 
-/// A port with a limit of connections.
+/// A port of the API.
 pub(super) struct Port {
     listener: TcpListener,
-    places: Arc<Semaphore>,
 }
 
 impl Port {
@@ -182,38 +220,95 @@ impl Port {
     pub(super) async fn bind(address: SocketAddr) -> anyhow::Result<Port> {
         let listener = TcpListener::bind(address);
         let listener = listener.await.with_context(|| format!("station.http: cannot listen at {address}"))?;
-        Ok(Port { listener, places: Arc::new(Semaphore::new(CONNECTIONS)) })
+        Ok(Port { listener })
     }
-}
 
-impl Listener for Port {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        let place = Arc::clone(&self.places).acquire_owned().await.ok();
+    async fn accept(&self) -> (TcpStream, IpAddr) {
         loop {
             match self.listener.accept().await {
-                Ok((stream, address)) => {
-                    let silence = Box::pin(sleep(SILENCE));
-                    return (Connection { stream, silence, _place: place }, address);
-                }
+                Ok((stream, address)) => return (stream, address.ip().to_canonical()),
                 Err(_) => sleep(RECOVERY).await,
             }
         }
     }
 
-    fn local_addr(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
+    /// Serves the API to whom the gate lets in, until the server stops.
+    pub(super) async fn serve(
+        self,
+        gate: Gate,
+        app: Router,
+        stopped: watch::Receiver<bool>,
+    ) -> std::io::Result<()> {
+        let app = app.layer(from_fn_with_state(gate, guard));
+        let mut tasks = JoinSet::new();
+        let mut places = Places::default();
+        loop {
+            let (stream, source) = tokio::select! {
+                accepted = self.accept() => accepted,
+                () = when(stopped.clone()) => break,
+            };
+            while tasks.try_join_next().is_some() {}
+            if places.make_room(source) {
+                let proven = Proven::default();
+                let task = tasks.spawn(converse(stream, app.clone(), proven.clone(), stopped.clone()));
+                places.0.push(Place { source, proven, task });
+            }
+        }
+        drop(self);
+        while tasks.join_next().await.is_some() {}
+        Ok(())
+    }
+}
+
+/// The requests of one connection, until it ends or the server stops.
+async fn converse(stream: TcpStream, app: Router, proven: Proven, stopped: watch::Receiver<bool>) {
+    let io = TokioIo::new(Connection { stream, silence: Box::pin(sleep(SILENCE)) });
+    let service = TowerToHyperService::new(app.layer(Extension(proven)));
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEADER_WITHIN);
+    let mut connection = std::pin::pin!(server.serve_connection(io, service));
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = when(stopped) => connection.as_mut().graceful_shutdown(),
+    }
+    // What goes wrong on a connection is its client's affair.
+    let _ = connection.await;
+}
+
+/// A connection that is served.
+struct Place {
+    source: IpAddr,
+    proven: Proven,
+    task: AbortHandle,
+}
+
+/// The connections that are served, the oldest first.
+#[derive(Default)]
+struct Places(Vec<Place>);
+
+impl Places {
+    /// Makes room for a connection from a source, which may end another one; says whether there is any.
+    fn make_room(&mut self, source: IpAddr) -> bool {
+        self.0.retain(|place| !place.task.is_finished());
+        let is_unproven = |place: &&Place| !place.proven.get();
+        let own = self.0.iter().filter(is_unproven).filter(|place| place.source == source).count();
+        let mut leaving = None;
+        if own >= SHARE {
+            leaving = self.0.iter().position(|place| is_unproven(&place) && place.source == source);
+        } else if self.0.len() >= CONNECTIONS {
+            leaving = self.0.iter().position(|place| is_unproven(&place));
+        }
+        if let Some(leaving) = leaving {
+            self.0.remove(leaving).task.abort();
+        }
+        self.0.len() < CONNECTIONS
     }
 }
 
 /// A connection that ends when nothing moves on it.
-pub(super) struct Connection {
+struct Connection {
     stream: TcpStream,
     silence: Pin<Box<Sleep>>,
-    /// Somebody else's when this goes.
-    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Connection {

@@ -90,6 +90,100 @@ async fn with_tokens_everybody_has_to_bring_one() {
     assert_eq!(port.ask(&post("fedcba9876543210")).await.0, 204);
 }
 
+/// A connection from an address of this machine on which one octet of a header was sent.
+async fn begin(from: [u8; 4], to: SocketAddr) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind((from, 0).into()).expect("an address of this machine");
+    let mut stream = socket.connect(to).await.expect("a connection");
+    stream.write_all(b"G").await.expect("sent");
+    stream
+}
+
+/// Whether the other end has ended a connection.
+async fn is_ended(stream: &mut TcpStream) -> bool {
+    let read = tokio::time::timeout(Duration::from_millis(50), stream.read(&mut [0; 64])).await;
+    read.is_ok_and(|read| !read.is_ok_and(|octets| octets > 0))
+}
+
+const READ: &str = "GET /v1/status HTTP/1.1\r\nHost: ha.example\r\nAuthorization: Bearer 0123456789abcdef";
+
+/// Whoever has no token shuts nobody out, from one address or from many; who has shown one stays connected.
+#[tokio::test]
+async fn slow_connections_of_strangers_make_room_for_others() {
+    let port = Port::open(Some("read 0123456789abcdef\n")).await;
+    let mut events = TcpStream::connect(port.address).await.expect("a connection");
+    let request = READ.replace("status", "events");
+    events.write_all(format!("{request}\r\n\r\n").as_bytes()).await.expect("sent");
+    let mut begun = [0; 12];
+    events.read_exact(&mut begun).await.expect("an answer");
+    assert_eq!(&begun, b"HTTP/1.1 200");
+
+    for from_one in [true, false] {
+        let mut slow = Vec::new();
+        for n in 0..80 {
+            slow.push(begin(if from_one { [127, 0, 0, 9] } else { [127, 0, 1, n] }, port.address).await);
+        }
+        let asked = tokio::time::timeout(Duration::from_secs(5), port.ask(READ)).await;
+        assert_eq!(asked.expect("an answer beside slow connections").0, 200);
+        let mut left = 0;
+        for stream in &mut slow {
+            left += usize::from(!is_ended(stream).await);
+        }
+        // One source has its share; many have what the events and the question left.
+        let expected = if from_one { 8 } else { 62 };
+        assert!(left <= expected, "{left} of 80 slow connections are still served");
+        // The oldest went, not the newest.
+        assert!(left > 0 && !is_ended(&mut slow[79]).await, "{left} are left");
+    }
+    let mut rest = [0; 4096];
+    let more = tokio::time::timeout(Duration::from_millis(50), events.read(&mut rest)).await;
+    assert!(!more.is_ok_and(|read| read.is_ok_and(|octets| octets == 0)), "the events ended");
+}
+
+/// An octet now and then does not keep a connection without a request.
+#[tokio::test]
+async fn a_header_that_takes_too_long_ends_its_connection() {
+    let port = Port::open(Some("read 0123456789abcdef\n")).await;
+    let mut stream = begin([127, 0, 0, 1], port.address).await;
+    for _ in 0..40 {
+        let read = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut [0; 64])).await;
+        if read.is_ok_and(|read| !read.is_ok_and(|octets| octets > 0)) {
+            return;
+        }
+        if stream.write_all(b"E").await.is_err() {
+            return;
+        }
+    }
+    panic!("a header of 40 s is still read");
+}
+
+/// What has no token gets one answer on its connection.
+#[tokio::test]
+async fn a_connection_without_a_token_ends_after_its_answer() {
+    let port = Port::open(Some("read 0123456789abcdef\n")).await;
+    for (request, status) in [
+        ("GET /v1/status HTTP/1.1\r\nHost: x", "401"),
+        ("POST /v1/handover HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000", "401"),
+        ("GET / HTTP/1.1\r\nHost: x", "200"),
+        (READ, "200"),
+    ] {
+        let mut stream = TcpStream::connect(port.address).await.expect("a connection");
+        let twice = format!("{request}\r\n\r\n{READ}\r\n\r\n");
+        stream.write_all(twice.as_bytes()).await.expect("sent");
+        let mut answer = Vec::new();
+        let all = stream.read_to_end(&mut answer);
+        let ended = tokio::time::timeout(Duration::from_secs(2), all).await.is_ok();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+        let answers = answer.matches("HTTP/1.1 ").count();
+        assert_eq!(
+            (ended, answers),
+            if request == READ { (false, 2) } else { (true, 1) },
+            "{request}: {answer}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_port_that_is_taken_is_an_error() {
     let port = Port::open(None).await;
@@ -175,6 +269,8 @@ fn promtool_finds_no_fault_with_metrics_and_alerts() {
         volume: None,
         volume_period: "month".into(),
         obstacle: None,
+        volume_action: "last_resort".into(),
+        roaming: None,
         active: true,
     };
     let names = include_str!("../../../../../docs/counters.md").lines().filter_map(|line| {
