@@ -256,9 +256,15 @@ pub struct Uplink {
     /// Octets that may, or `null` without a limit.
     #[serde(default)]
     pub volume: Option<u64>,
-    /// The period: `day`, `week` or `month`, of the calendar in UTC.
+    /// The period: `day`, `week` or `month`, of the calendar in UTC, a month from `volume_day` on.
     #[serde(default)]
     pub volume_period: String,
+    /// What becomes of the uplink once they are used up: `last_resort` or `stop`.
+    #[serde(default)]
+    pub volume_action: String,
+    /// Whether its modem is in a network that is not its own operator's, or `null` where that is not known.
+    #[serde(default)]
+    pub roaming: Option<bool>,
     /// True for an uplink that carries the traffic now.
     pub active: bool,
     /// The first of the station's `obstacles` (`GET /v1/status`), which concerns every uplink; `null` where nothing on this

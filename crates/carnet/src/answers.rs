@@ -191,6 +191,8 @@ pub fn uplinks(station: &Station, obstacles: &[String], now: Time) -> Vec<model:
             volume_used: uplink.volume_used,
             volume: uplink.volume,
             volume_period: uplink.volume_period.name().into(),
+            volume_action: uplink.volume_action.name().into(),
+            roaming: uplink.roaming,
             active: uplink.active,
             obstacle: obstacles.first().cloned(),
         })
@@ -332,6 +334,9 @@ pub fn event_text(event: &Event) -> String {
             };
             let way = if *direct { "go straight to it" } else { "take the tunnel" };
             format!("station {station} {reason}: {what} {way}")
+        }
+        Event::VolumeReached { uplink, percent, used, volume, period } => {
+            format!("{uplink}: {percent} % of its volume of this {period} is used, {used} of {volume} octets")
         }
         Event::AtHome { interface } => format!("on the home link at {interface}"),
         Event::Binding { home_address, care_of_address, bid, prefixes, lifetime_s, change } => {

@@ -20,7 +20,7 @@ use carnet_api::config::{Config, ConfigErrors, Sandbox};
 use carnet_api::model;
 use carnet_base::{RateLimiter, Rng, Seed, Time, parts};
 use carnet_linux::sandbox::{self, Held, Plan, with_files_alone};
-use carnet_linux::signal::Signals;
+use carnet_linux::signal::{Signal, Signals};
 use carnet_linux::{
     Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, Protected, TunnelIo,
     TunnelReader, TunnelWriter, clock, geonet_path, with_secrets,
@@ -234,7 +234,10 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                 Err(error) => Err(error.into()),
             },
             signal = signals.next() => {
-                runner.input(Input::Signal { interface: signal.interface, dbm: signal.dbm });
+                runner.input(match signal {
+                    Signal::Strength { interface, dbm } => Input::Signal { interface, dbm },
+                    Signal::Roaming { interface, roaming } => Input::Roaming { interface, roaming },
+                });
                 Ok(())
             }
             _ = counting.tick(), if !counted.is_empty() => {
@@ -893,7 +896,10 @@ impl Runner {
         // What a home agent could tell of each refresh is not even made where nobody reads it.
         match event {
             _ if quiet => tracing::debug!("{}", answers::event_text(event)),
-            Event::Warning { .. } | Event::Rejected { .. } | Event::BindingRefused { .. } => {
+            Event::Warning { .. }
+            | Event::Rejected { .. }
+            | Event::BindingRefused { .. }
+            | Event::VolumeReached { .. } => {
                 warn!("{}", answers::event_text(event));
             }
             _ => info!("{}", answers::event_text(event)),

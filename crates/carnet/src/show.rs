@@ -239,7 +239,11 @@ fn rate(kbit_s: u32) -> String {
 /// What has gone over an uplink, of what may, and in which period.
 fn volume(used: u64, uplink: &Uplink) -> String {
     let limit = uplink.volume.map_or_else(String::new, |limit| format!(" of {}", octets(limit)));
-    format!("{}{limit} a {}", octets(used), uplink.volume_period)
+    let period = match uplink.volume_period.as_str() {
+        "day" => "today".to_owned(),
+        period => format!("this {period}"),
+    };
+    format!("{}{limit} {period}", octets(used))
 }
 
 /// Octets in the units of the config file.

@@ -98,6 +98,17 @@ impl Measuring {
     }
 }
 
+/// `Modem.Modem3gpp`: in which network it is.
+struct Registered(u32);
+
+#[zbus::interface(name = "org.freedesktop.ModemManager1.Modem.Modem3gpp")]
+impl Registered {
+    #[zbus(property)]
+    fn registration_state(&self) -> u32 {
+        self.0
+    }
+}
+
 struct Bearer(String);
 
 #[zbus::interface(name = "org.freedesktop.ModemManager1.Bearer")]
@@ -131,6 +142,8 @@ async fn modem_manager(socket: &Path) -> zbus::Connection {
         .unwrap()
         .serve_at(MODEMS[0], Measuring { rate: 0, rsrp: -97.4 })
         .unwrap()
+        .serve_at(MODEMS[0], Registered(1))
+        .unwrap()
         .serve_at(MODEMS[1], modem("wwan1", 50))
         .unwrap()
         .serve_at(MODEMS[2], modem("wwan2", 100))
@@ -148,11 +161,32 @@ async fn until(signals: &mut Signals, wanted: &[(&str, i32)]) {
     let mut now = HashMap::new();
     let comes = timeout(Duration::from_secs(20), async {
         while !wanted.iter().all(|(name, dbm)| now.get(*name) == Some(dbm)) {
-            let Signal { interface, dbm } = signals.next().await;
-            now.insert(interface, dbm);
+            if let Signal::Strength { interface, dbm } = signals.next().await {
+                now.insert(interface, dbm);
+            }
         }
     });
     assert!(comes.await.is_ok(), "expected {wanted:?}");
+}
+
+/// Whether it roams, of a modem whose signal comes from a file as well.
+#[tokio::test]
+async fn a_modem_tells_when_it_roams() {
+    let Some(bus) = Bus::start("roaming") else { return };
+    while !bus.socket.exists() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let manager = modem_manager(&bus.socket).await;
+    let source = SignalSource { interface: "wwan0".into(), file: Some(bus.folder.join("wwan0.signal")) };
+    let mut signals = Signals::with_bus(vec![source], &bus.socket);
+    let modem = manager.object_server().interface::<_, Registered>(MODEMS[0]).await.unwrap();
+    // HOME, ROAMING, SEARCHING, ROAMING_SMS_ONLY, HOME.
+    for (state, expected) in [(1, Some(false)), (5, Some(true)), (2, None), (7, Some(true)), (1, Some(false))]
+    {
+        modem.get_mut().await.0 = state;
+        let told = timeout(Duration::from_secs(20), signals.next()).await.unwrap();
+        assert_eq!(told, Signal::Roaming { interface: "wwan0".into(), roaming: expected }, "state {state}");
+    }
 }
 
 #[tokio::test]

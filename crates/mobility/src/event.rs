@@ -58,6 +58,19 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// Mobile router: this share of an uplink's volume is used.
+    VolumeReached {
+        /// The uplink.
+        uplink: String,
+        /// 75, 95 or 100.
+        percent: u8,
+        /// Octets that have gone over it in this period.
+        used: u64,
+        /// Octets that may.
+        volume: u64,
+        /// The period: `day`, `week` or `month`.
+        period: String,
+    },
     /// Mobile router: the packets for another vehicle's mobile network take another way.
     Path {
         /// Its prefixes.

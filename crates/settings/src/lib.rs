@@ -21,7 +21,8 @@ use carnet_mobility::home_agent::{
     AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents, Peer,
 };
 use carnet_mobility::mobile_router::{
-    Liveness, MobileRouterConfig, RegistrationMode, SignalThresholds, UplinkConfig, VolumePeriod,
+    Liveness, MobileRouterConfig, RegistrationMode, SignalThresholds, UplinkConfig, VolumeAction,
+    VolumePeriod,
 };
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation, SharedKeys};
 use carnet_station::{GeonetSettings, MobileRouterSettings, StationConfig};
@@ -91,8 +92,13 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                     volume_period: match uplink.volume_period {
                         config::VolumePeriod::Day => VolumePeriod::Day,
                         config::VolumePeriod::Week => VolumePeriod::Week,
-                        config::VolumePeriod::Month => VolumePeriod::Month,
+                        config::VolumePeriod::Month => VolumePeriod::Month { first_day: uplink.volume_day },
                     },
+                    volume_action: match uplink.volume_action {
+                        config::VolumeAction::LastResort => VolumeAction::LastResort,
+                        config::VolumeAction::Stop => VolumeAction::Stop,
+                    },
+                    never_roams: uplink.roaming == config::Roaming::Never,
                     priority: u32::from(uplink.priority),
                     signal: uplink
                         .signal

@@ -51,6 +51,13 @@ pub enum Input {
         /// In dBm.
         dbm: i32,
     },
+    /// Whether the modem of an uplink is in a network that is not its own operator's.
+    Roaming {
+        /// Its interface.
+        interface: String,
+        /// `None` when nobody knows any more.
+        roaming: Option<bool>,
+    },
     /// What the counters of an uplink's interface show, looked at from time to time.
     Octets {
         /// The interface.

@@ -10,7 +10,7 @@ use carnet_geonet::multicast::MulticastDrop;
 use carnet_mobility::MobileRouter;
 use carnet_mobility::flow::FlowAction;
 use carnet_mobility::mobile_router::{
-    Agreement, Attachment, Quality, Registration, Response, State, VolumePeriod,
+    Agreement, Attachment, Quality, Registration, Response, State, VolumeAction, VolumePeriod,
 };
 use ipnet::Ipv6Net;
 
@@ -71,6 +71,10 @@ pub struct UplinkStatus {
     pub volume: Option<u64>,
     /// The period.
     pub volume_period: VolumePeriod,
+    /// What becomes of the uplink once they are used up.
+    pub volume_action: VolumeAction,
+    /// Whether its modem is in a network that is not its own operator's, where that is known.
+    pub roaming: Option<bool>,
     /// Whether it carries the traffic.
     pub active: bool,
 }
@@ -257,6 +261,8 @@ impl Station {
                 volume_used: uplink.volume_used(),
                 volume: uplink.config.volume,
                 volume_period: uplink.config.volume_period,
+                volume_action: uplink.config.volume_action,
+                roaming: uplink.roaming,
                 active: active == Some(index),
             })
             .collect()

@@ -26,8 +26,8 @@ use super::errors::Sink;
 use super::reader::{At, Table, Value};
 use super::{
     AllowedRouter, Auth, Config, Dataplane, DataplanePath, Heartbeat, HomeAgent, Http, MobileRouter,
-    MultipleCareOf, PeerAgent, Policy, Registration, Sandbox, SignalThresholds, Station, Uplink,
-    VolumePeriod, schema, values,
+    MultipleCareOf, PeerAgent, Policy, Registration, Roaming, Sandbox, SignalThresholds, Station, Uplink,
+    VolumeAction, VolumePeriod, schema, values,
 };
 
 pub(super) use conformance::ConformanceDraft;
@@ -121,6 +121,9 @@ pub(super) struct UplinkDraft {
     capacity: Option<Option<u32>>,
     volume: Option<Option<u64>>,
     volume_period: Option<VolumePeriod>,
+    volume_day: Option<u8>,
+    volume_action: Option<VolumeAction>,
+    roaming: Option<Roaming>,
     priority: Option<u8>,
     signal: Option<Option<SignalThresholds>>,
     signal_file: Option<Option<PathBuf>>,
@@ -497,6 +500,8 @@ impl UplinkDraft {
         let interface = table.need("interface", values::INTERFACE);
         let periods =
             [("day", VolumePeriod::Day), ("week", VolumePeriod::Week), ("month", VolumePeriod::Month)];
+        let actions = [("last_resort", VolumeAction::LastResort), ("stop", VolumeAction::Stop)];
+        let roaming = [("allowed", Roaming::Allowed), ("never", Roaming::Never)];
         UplinkDraft {
             interface: interface.and_then(|value| value.parse(values::INTERFACE, values::interface)),
             bid: match table.get("bid") {
@@ -523,6 +528,18 @@ impl UplinkDraft {
                 Some(value) => value.word(&periods, &[]).map(|period| period.value),
                 None => Some(VolumePeriod::default()),
             },
+            volume_day: match table.get("volume_day") {
+                Some(value) => value.integer(1, 31).and_then(|day| u8::try_from(day.value).ok()),
+                None => Some(1),
+            },
+            volume_action: match table.get("volume_action") {
+                Some(value) => value.word(&actions, &[]).map(|action| action.value),
+                None => Some(VolumeAction::default()),
+            },
+            roaming: match table.get("roaming") {
+                Some(value) => value.word(&roaming, &[]).map(|roaming| roaming.value),
+                None => Some(Roaming::default()),
+            },
             cost: match table.get("cost") {
                 Some(value) => value.integer(0, 65_535).and_then(|cost| u16::try_from(cost.value).ok()),
                 None => Some(0),
@@ -544,6 +561,9 @@ impl UplinkDraft {
             capacity: self.capacity?,
             volume: self.volume?,
             volume_period: self.volume_period?,
+            volume_day: self.volume_day?,
+            volume_action: self.volume_action?,
+            roaming: self.roaming?,
             priority: self.priority?,
             signal: self.signal?,
             signal_file: self.signal_file?,

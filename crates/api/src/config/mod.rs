@@ -323,6 +323,12 @@ pub struct Uplink {
     pub volume: Option<u64>,
     /// What that is for.
     pub volume_period: VolumePeriod,
+    /// The day of a month on which a month of it begins.
+    pub volume_day: u8,
+    /// What becomes of the uplink once it is used up.
+    pub volume_action: VolumeAction,
+    /// Whether it is used while its modem is in a network that is not its own operator's.
+    pub roaming: Roaming,
     /// Lower wins; among equals the first in the file.
     pub priority: u8,
     /// When it is taken and left by its signal; `None`: that is no matter.
@@ -340,9 +346,29 @@ pub enum VolumePeriod {
     Day,
     /// From Monday to Sunday.
     Week,
-    /// A month of the calendar.
+    /// A month, from `volume_day` on.
     #[default]
     Month,
+}
+
+/// `volume_action` of an uplink.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum VolumeAction {
+    /// It is for when no other uplink works.
+    #[default]
+    LastResort,
+    /// It is not used until the next period.
+    Stop,
+}
+
+/// `roaming` of an uplink.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Roaming {
+    /// As in the network of its own operator.
+    #[default]
+    Allowed,
+    /// It is not used.
+    Never,
 }
 
 /// `signal` of an uplink, in dBm.

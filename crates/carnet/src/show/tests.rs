@@ -91,8 +91,8 @@ fn uplinks_as_a_table() {
         ),
         "\
 UPLINK   STATE       CARE-OF ADDRESS  PRIORITY  SIGNAL   RTT      LOSS   CAPACITY     VOLUME
-wlan0 *  registered  2001:db8:f::7    10        -61 dBm  12.3 ms  0.5 %  48.5 Mbit/s  999 B a month
-wwan0    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  900 kbit/s   1.2 GB of 5.0 GB a month
+wlan0 *  registered  2001:db8:f::7    10        -61 dBm  12.3 ms  0.5 %  48.5 Mbit/s  999 B this month
+wwan0    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  900 kbit/s   1.2 GB of 5.0 GB this month
 wwan1    registered  2001:db8:f::7    10        -        12.3 ms  0.5 %  900 kbit/s   -
 "
     );

@@ -15,6 +15,16 @@ fn active(router: &Station) -> String {
     active.and_then(|uplink| uplink["interface"].as_str()).unwrap_or_default().to_owned()
 }
 
+/// Sends more than 2 MB over the first uplink, past carnet.
+fn use_up(bed: &Testbed) {
+    bed.router.run(|| {
+        let socket = UdpSocket::bind("[::]:0").expect("a socket");
+        for _ in 0..2000 {
+            let _ = socket.send_to(&[0; 1200], "[2001:db8:f1::1]:9");
+        }
+    });
+}
+
 /// The interface's counters say so, whoever has sent; and it is remembered after a crash.
 #[test]
 fn a_used_up_uplink_is_left_and_stays_so_after_a_crash() {
@@ -35,17 +45,38 @@ fn a_used_up_uplink_is_left_and_stays_so_after_a_crash() {
     wait_until("a state file", seconds(10), || {
         std::fs::read_to_string(directory.join("router.state")).is_ok_and(|text| text.contains("volumes"))
     });
-    bed.router.run(|| {
-        let socket = UdpSocket::bind("[::]:0").expect("a socket");
-        for _ in 0..2000 {
-            let _ = socket.send_to(&[0; 1200], "[2001:db8:f1::1]:9");
-        }
-    });
+    use_up(&bed);
     wait_until("the other uplink", seconds(20), || active(&router) == "wwan0");
+    let told = "wlan0: 100 % of its volume of this month is used";
+    assert!(router.log().contains(told), "{}", router.log());
 
     router.end_by(Signal::SIGKILL);
     let router = Station::start(&bed.router, &config);
     wait_until("an uplink", seconds(10), || !active(&router).is_empty());
     assert_eq!(active(&router), "wwan0");
+    drop(agent);
+}
+
+/// With `volume_action = "stop"` it carries nothing more, even where no other uplink works.
+#[test]
+fn an_uplink_whose_volume_stops_it_is_down() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let agent = Station::start(&bed.agent, &bed.agent_config());
+    let lines = "interface = 'wlan0'\nvolume = '2MB'\nvolume_action = 'stop'\n";
+    let router =
+        Station::start(&bed.router, &bed.router_config().replacen("interface = 'wlan0'\n", lines, 1));
+    wait_until("the uplink with a volume to be used", seconds(10), || active(&router) == "wlan0");
+    wait_until("counting to begin", seconds(10), || router.show("uplinks")[0]["volume_used"].is_u64());
+    use_up(&bed);
+    wait_until("the uplink to be stopped", seconds(20), || {
+        router.show("uplinks")[0]["state"] == "down: the volume is used up"
+    });
+    wait_until("the other uplink", seconds(20), || active(&router) == "wwan0");
+    bed.router.ip("link set wwan0 down");
+    wait_until("no uplink", seconds(20), || active(&router).is_empty());
+    assert_eq!(router.show("uplinks")[0]["state"], "down: the volume is used up");
     drop(agent);
 }

@@ -2,7 +2,7 @@
 //!
 //! An uplink with a file ([`SignalSource::file`]) has its signal from there, whoever writes it (`file`). For any other,
 //! the kernel is asked if it is a Wi-Fi interface (`wireless`), and ModemManager whether it is a cellular modem's
-//! (`modem`, by `dbus`). Changes are told at once, and what is measured again without a change every two seconds: whoever
+//! (`modem`, by `dbus`), which also tells whether that roams. Changes are told at once, and what is measured again without a change every two seconds: whoever
 //! waits for it knows that somebody still measures. Nothing of this has to be there: an uplink without signal has none.
 //!
 //! Left out: thresholds that the driver watches (`NL80211_CMD_SET_CQM`), because an interface has only one set of them and
@@ -46,23 +46,37 @@ pub struct SignalSource {
     pub file: Option<PathBuf>,
 }
 
-/// The signal of an interface.
+/// What is known of the radio of an interface now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signal {
-    /// Its name.
-    pub interface: String,
-    /// What it is now.
-    pub dbm: i32,
+pub enum Signal {
+    /// How strong its signal is.
+    Strength {
+        /// Its name.
+        interface: String,
+        /// In dBm.
+        dbm: i32,
+    },
+    /// Whether its modem is in a network that is not its own operator's.
+    Roaming {
+        /// Its name.
+        interface: String,
+        /// `None` where it is registered in none.
+        roaming: Option<bool>,
+    },
 }
 
 /// The signals of all uplinks.
 #[derive(Debug)]
 pub struct Signals {
     files: Files,
+    /// Interfaces whose signal comes from a file.
+    with_file: Vec<String>,
     wireless: Wireless,
     modems: Modems,
     /// What was told last, and when.
     told: BTreeMap<String, (i32, Instant)>,
+    /// Which modems roam, as was told last.
+    roaming: BTreeMap<String, Option<bool>>,
     news: VecDeque<Signal>,
     tick: Interval,
 }
@@ -75,16 +89,19 @@ impl Signals {
 
     /// The same, with the socket of the system bus elsewhere.
     pub fn with_bus(sources: Vec<SignalSource>, bus: &Path) -> Signals {
-        let (files, others): (Vec<_>, Vec<_>) = sources.into_iter().partition(|s| s.file.is_some());
-        let files = files.into_iter().filter_map(|s| Some((s.interface, s.file?))).collect();
+        let (files, others): (Vec<_>, Vec<_>) = sources.iter().cloned().partition(|s| s.file.is_some());
+        let files: Vec<_> = files.into_iter().filter_map(|s| Some((s.interface, s.file?))).collect();
         let others: Vec<String> = others.into_iter().map(|s| s.interface).collect();
+        let all = sources.iter().map(|source| source.interface.clone()).collect();
         let mut tick = interval(INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Signals {
+            with_file: files.iter().map(|(interface, _)| interface.clone()).collect(),
             files: Files::open(files),
-            modems: Modems::open(others.clone(), bus.to_owned()),
+            modems: Modems::open(all, bus.to_owned()),
             wireless: Wireless::open(others),
             told: BTreeMap::new(),
+            roaming: BTreeMap::new(),
             news: VecDeque::new(),
             tick,
         }
@@ -116,14 +133,28 @@ impl Signals {
         if self.wireless.poll(cx) | ticked {
             self.wireless.ask(&mut found);
         }
-        self.modems.poll(cx, &mut found);
+        let mut of_modems = Vec::new();
+        self.modems.poll(cx, &mut of_modems);
+        for signal in of_modems {
+            match signal {
+                Signal::Strength { interface, .. } if self.with_file.contains(&interface) => {}
+                Signal::Strength { interface, dbm } => found.push((interface, dbm)),
+                Signal::Roaming { interface, roaming } => {
+                    let before = self.roaming.insert(interface.clone(), roaming);
+                    // One of which nobody has known anything is no news.
+                    if before.unwrap_or_default() != roaming {
+                        self.news.push_back(Signal::Roaming { interface, roaming });
+                    }
+                }
+            }
+        }
         for (interface, dbm) in found {
             let now = Instant::now();
             let is_old =
                 |(known, at): &(i32, Instant)| *known == dbm && now.saturating_duration_since(*at) < RENEWAL;
             if !self.told.get(&interface).is_some_and(is_old) {
                 self.told.insert(interface.clone(), (dbm, now));
-                self.news.push_back(Signal { interface, dbm });
+                self.news.push_back(Signal::Strength { interface, dbm });
             }
         }
         if self.news.is_empty() { Poll::Pending } else { Poll::Ready(()) }

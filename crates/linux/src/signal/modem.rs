@@ -9,6 +9,8 @@
 //! RSCP of UMTS, else RSSI. A modem without these has its `SignalQuality` in percent, turned into the RSSI of which
 //! ModemManager makes percents: -113 dBm for 0, -51 dBm for 100.
 //!
+//! `Modem3gpp.RegistrationState` tells whether the modem roams. (A CDMA modem's states are not looked at.)
+//!
 //! Nothing of this has to be there. ModemManager is not started for it, and looked for again every [`RETRY`].
 
 use std::path::{Path, PathBuf};
@@ -19,8 +21,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::PLAUSIBLE;
 use super::dbus::{Argument, Bus, Call, Failure, Value};
+use super::{PLAUSIBLE, Signal};
 
 /// How often is asked, and how often a modem shall measure.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -33,6 +35,7 @@ const SERVICE: &str = "org.freedesktop.ModemManager1";
 const ROOT: &str = "/org/freedesktop/ModemManager1";
 const MODEM: &str = "org.freedesktop.ModemManager1.Modem";
 const SIGNAL: &str = "org.freedesktop.ModemManager1.Modem.Signal";
+const THREE_GPP: &str = "org.freedesktop.ModemManager1.Modem.Modem3gpp";
 const BEARER: &str = "org.freedesktop.ModemManager1.Bearer";
 
 /// `MM_MODEM_PORT_TYPE_NET`
@@ -51,7 +54,7 @@ const MEASURES: [(&str, &str); 6] = [
 /// Asks as long as it is there.
 #[derive(Debug)]
 pub(super) struct Modems {
-    news: Option<mpsc::Receiver<(String, i32)>>,
+    news: Option<mpsc::Receiver<Signal>>,
     task: Option<JoinHandle<()>>,
 }
 
@@ -75,7 +78,7 @@ impl Modems {
     }
 
     /// Takes what has come.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, found: &mut Vec<(String, i32)>) {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, found: &mut Vec<Signal>) {
         let Some(news) = &mut self.news else { return };
         while let Poll::Ready(Some(signal)) = news.poll_recv(cx) {
             found.push(signal);
@@ -84,7 +87,7 @@ impl Modems {
 }
 
 /// Asks for ever.
-async fn follow(interfaces: &[String], path: &Path, news: &mpsc::Sender<(String, i32)>) {
+async fn follow(interfaces: &[String], path: &Path, news: &mpsc::Sender<Signal>) {
     let mut said = None;
     loop {
         let mut has_answered = false;
@@ -108,7 +111,7 @@ async fn follow(interfaces: &[String], path: &Path, news: &mpsc::Sender<(String,
 async fn ask(
     interfaces: &[String],
     path: &Path,
-    news: &mpsc::Sender<(String, i32)>,
+    news: &mpsc::Sender<Signal>,
     has_answered: &mut bool,
 ) -> Failure {
     let late = || Failure::Broken(std::io::ErrorKind::TimedOut.into());
@@ -140,7 +143,7 @@ async fn look(
     bus: &mut Bus,
     interfaces: &[String],
     unwilling: &mut Vec<String>,
-) -> Result<Vec<(String, i32)>, Failure> {
+) -> Result<Vec<Signal>, Failure> {
     let managed = bus
         .call(&Call {
             destination: SERVICE,
@@ -195,8 +198,9 @@ async fn look(
                 Err(broken) => return Err(broken),
             }
         }
-        if let Some(dbm) = modem.dbm {
-            found.extend(names.into_iter().map(|name| (name, dbm)));
+        for interface in names {
+            found.extend(modem.dbm.map(|dbm| Signal::Strength { interface: interface.clone(), dbm }));
+            found.push(Signal::Roaming { interface, roaming: modem.roaming });
         }
     }
     Ok(found)
@@ -213,6 +217,8 @@ struct Modem {
     /// It could measure its signal and has not been told to.
     is_idle: bool,
     dbm: Option<i32>,
+    /// It is registered in a network that is not its own operator's; `None` where it is registered in none.
+    roaming: Option<bool>,
 }
 
 /// The modems in an answer to `GetManagedObjects`: paths, interfaces, properties.
@@ -233,9 +239,18 @@ fn modems(managed: &Value) -> Vec<Modem> {
             bearers: bearers.filter_map(|path| path.text().map(str::to_owned)).collect(),
             is_idle: rate == Some(0.0),
             dbm: signal.and_then(measured).or_else(|| estimated(modem.get("SignalQuality")?)),
+            roaming: interfaces.get(THREE_GPP).and_then(|it| roaming(it.get("RegistrationState")?.number()?)),
         })
     };
     managed.entries().filter_map(modem).collect()
+}
+
+/// Whether a `MMModem3gppRegistrationState` is one of a network that is not its own operator's.
+fn roaming(state: f64) -> Option<bool> {
+    // HOME, HOME_SMS_ONLY, HOME_CSFB_NOT_PREFERRED; ROAMING and its kin.
+    const HOME: [f64; 3] = [1.0, 6.0, 9.0];
+    const ROAMING: [f64; 3] = [5.0, 7.0, 10.0];
+    if ROAMING.contains(&state) { Some(true) } else { HOME.contains(&state).then_some(false) }
 }
 
 /// What is measured. A modem that knows nothing of a radio leaves it out, or says the least number that there is.
@@ -294,6 +309,27 @@ mod tests {
     }
 
     #[test]
+    fn registration_states_tell_home_from_roaming() {
+        let expected = [
+            (0, None),
+            (1, Some(false)),
+            (2, None),
+            (3, None),
+            (4, None),
+            (5, Some(true)),
+            (6, Some(false)),
+            (7, Some(true)),
+            (8, None),
+            (9, Some(false)),
+            (10, Some(true)),
+            (11, None),
+        ];
+        for (state, expected) in expected {
+            assert_eq!(roaming(f64::from(state)), expected, "state {state}");
+        }
+    }
+
+    #[test]
     fn modems_are_found_in_the_answer() {
         let port = |name: &str, kind| Value::List(vec![Value::Text(name.into()), Value::Integer(kind)]);
         let text = |text: &str| Value::Text(text.into());
@@ -303,7 +339,14 @@ mod tests {
             ("SignalQuality", Value::List(vec![Value::Integer(50), Value::Boolean(false)])),
         ]);
         let managed = dictionary(&[
-            ("/modem/0", dictionary(&[(MODEM, modem), (SIGNAL, dictionary(&[("Rate", Value::Integer(0))]))])),
+            (
+                "/modem/0",
+                dictionary(&[
+                    (MODEM, modem),
+                    (SIGNAL, dictionary(&[("Rate", Value::Integer(0))])),
+                    (THREE_GPP, dictionary(&[("RegistrationState", Value::Integer(5))])),
+                ]),
+            ),
             ("/sim/0", dictionary(&[("org.freedesktop.ModemManager1.Sim", Value::List(Vec::new()))])),
         ]);
         let expected = Modem {
@@ -312,6 +355,7 @@ mod tests {
             bearers: vec!["/bearer/0".into()],
             is_idle: true,
             dbm: Some(-82),
+            roaming: Some(true),
         };
         assert_eq!(modems(&managed), [expected]);
         assert_eq!(modems(&Value::Text("rubbish".into())), []);

@@ -184,12 +184,12 @@ impl Agents {
         self.outputs.pop_front()
     }
 
-    /// What the routers beside the present one want. That traffic moves only the present one has to tell.
+    /// What the routers beside the present one want. Only the present one tells of traffic that moves and of volumes.
     fn collect(&mut self) {
         let mut wanted = Vec::new();
         for machine in self.machines_mut() {
             while let Some(output) = machine.poll_output() {
-                if !matches!(output, Output::Event(Event::Handover { .. })) {
+                if !matches!(output, Output::Event(Event::Handover { .. } | Event::VolumeReached { .. })) {
                     wanted.push(output);
                 }
             }
@@ -232,6 +232,11 @@ impl Agents {
     /// The signal of an uplink.
     pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
         self.machines_mut().for_each(|machine| machine.handle_signal(now, wall, interface, dbm));
+    }
+
+    /// Whether an uplink's modem roams.
+    pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
+        self.machines_mut().for_each(|machine| machine.handle_roaming(now, wall, interface, roaming));
     }
 
     /// What has gone over an uplink.

@@ -75,7 +75,7 @@ pub use path::Path;
 pub use policies::{Agreement, PolicyStatus};
 pub use quality::SignalThresholds;
 pub use uplink::{Attachment, Uplink, UplinkConfig};
-pub use volume::{Octets, StoredVolume, VolumePeriod};
+pub use volume::{Octets, StoredVolume, VolumeAction, VolumePeriod};
 
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::{Authentication, Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};

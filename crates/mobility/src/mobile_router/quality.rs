@@ -7,6 +7,7 @@
 
 use carnet_base::{Time, WallTime};
 
+use super::uplink::VOLUME_USED_UP;
 use super::{MobileRouter, Timer, Uplink};
 use crate::{Event, Output};
 
@@ -87,10 +88,28 @@ impl MobileRouter {
         let Some(index) = self.uplinks.iter().position(|u| u.config.interface == interface) else { return };
         let before = self.uplinks[index].is_used_up();
         self.uplinks[index].used = octets;
+        self.tell_volume(index);
         if self.uplinks[index].is_used_up() != before {
-            let reason = if before { "a new period of its volume" } else { "the volume is used up" };
+            let reason = if before { "a new period of its volume" } else { VOLUME_USED_UP };
+            self.attach_anew(now, wall, index);
             self.evaluate(now, wall, reason);
         }
+    }
+
+    /// Whether the modem of an uplink is in a network that is not its own operator's; `None` when nobody knows.
+    pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
+        self.assert_drained();
+        let Some(index) = self.uplinks.iter().position(|u| u.config.interface == interface) else { return };
+        if std::mem::replace(&mut self.uplinks[index].roaming, roaming) != roaming {
+            self.attach_anew(now, wall, index);
+        }
+    }
+
+    /// What keeps an uplink from being used may have changed.
+    fn attach_anew(&mut self, now: Time, wall: WallTime, index: usize) {
+        let before = self.uplinks[index].attachment;
+        self.uplinks[index].attach(&self.config);
+        self.attachment_changed(now, wall, index, before);
     }
 
     /// What an uplink can carry, in kbit/s, as somebody else has measured it: the weight of its share where flows are

@@ -26,7 +26,7 @@ use super::capacity::Gauge;
 use super::heard::{Heard, Standing};
 use super::parent::{Parent, Parents};
 use super::quality::SignalThresholds;
-use super::volume::{Meter, VolumePeriod};
+use super::volume::{Meter, VolumeAction, VolumePeriod};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::{UDP_PORT, is_unicast_routable};
 
@@ -34,6 +34,9 @@ use crate::{UDP_PORT, is_unicast_routable};
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
 /// While no router answers, the interval doubles up to this (in the manner of RFC 7559).
 const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
+
+/// Why an uplink is down, or traffic moves.
+pub(super) const VOLUME_USED_UP: &str = "the volume is used up";
 
 /// An uplink as the operator names it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,10 +51,14 @@ pub struct UplinkConfig {
     pub signal: Option<SignalThresholds>,
     /// How long a signal counts that is not renewed; for ever when absent.
     pub signal_timeout: Option<Duration>,
-    /// Octets that may go over it; once they are used up it is for when nothing else lives.
+    /// Octets that may go over it.
     pub volume: Option<u64>,
     /// What that is for, and what is counted by.
     pub volume_period: VolumePeriod,
+    /// What becomes of it once they are used up.
+    pub volume_action: VolumeAction,
+    /// It is not used while its modem is in a network that is not its own operator's.
+    pub never_roams: bool,
     /// Of two uplinks of one priority the cheaper is better.
     pub cost: u32,
     /// What it can carry in kbit/s: until that is measured, and at most.
@@ -127,6 +134,8 @@ pub struct Uplink {
     pub capacity: Option<u32>,
     /// It has only just come up, and another works.
     pub(super) settling: bool,
+    /// Whether its modem is in a network that is not its own operator's; `None` where nobody knows.
+    pub roaming: Option<bool>,
 }
 
 impl Uplink {
@@ -155,12 +164,13 @@ impl Uplink {
             meter: Meter::default(),
             gauge: Gauge::default(),
             settling: false,
+            roaming: None,
         }
     }
 
     /// Octets that have gone over it in this period; none before counting has begun.
     pub fn volume_used(&self) -> Option<u64> {
-        self.meter.volume.map(|_| self.used)
+        self.meter.volume.as_ref().map(|_| self.used)
     }
 
     /// The IPv6 care-of address, when there is one.
@@ -287,12 +297,13 @@ impl Uplink {
         self.poor = old.poor && self.config.signal.is_some();
         self.judged = old.judged;
         self.used = old.used;
-        self.meter = old.meter;
+        self.meter = old.meter.clone();
         self.udp_port = old.udp_port;
         self.gauge = old.gauge;
         self.capacity =
             old.capacity.filter(|_| self.config.capacity == old.config.capacity).or(self.capacity);
         self.settling = old.settling;
+        self.roaming = old.roaming;
         self.attach(config);
     }
 
@@ -376,7 +387,7 @@ impl Uplink {
         addresses.iter().find(usable).map(|a| a.address)
     }
 
-    fn attach(&mut self, config: &MobileRouterConfig) {
+    pub(super) fn attach(&mut self, config: &MobileRouterConfig) {
         let (attachment, plain) = self.attached(config);
         self.plain_address = plain;
         let before = std::mem::replace(&mut self.attachment, attachment);
@@ -399,6 +410,12 @@ impl Uplink {
         let Some(interface) = &self.interface else { return down("no such interface") };
         if !interface.running {
             return down("no carrier");
+        }
+        if self.config.never_roams && self.roaming == Some(true) {
+            return down("roaming");
+        }
+        if self.is_stopped() {
+            return down(VOLUME_USED_UP);
         }
         let router = interface.routers.first().copied();
         let own = |a: &&Address| config.prefixes.iter().any(|prefix| prefix.contains(&a.address));

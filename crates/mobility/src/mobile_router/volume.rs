@@ -6,13 +6,23 @@
 //! and all that they show is new. Only with the very first sample of an uplink nobody knows what of it belongs to the
 //! period: it is where counting begins.
 //!
-//! Periods are those of the calendar, in UTC. A clock that was not set yet does not begin one.
+//! Periods are those of the calendar, in UTC; a month may begin on another day than its first.
+//!
+//! No clock loses what was counted. A vehicle without a battery-backed clock begins with any date, and somebody sets the
+//! clock later. So the octets of the present start of the machine are kept as [`Piece`]s by the *monotonic* time at which
+//! they were counted. The clock as it is now says which period each piece belongs to: when it is set, pieces move to the
+//! period that turns out to be right. At the next start of the machine they are settled by the last date of their own
+//! start. Two dates are not believed: one before 2020, and, after a start, one before the last date of the start before.
+//! Such a clock moves no period. It is believed once it is set or has stayed so for a day, and what was counted meanwhile
+//! goes to the period that it shows then.
+
+use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use serde::{Deserialize, Serialize};
 
-use super::MobileRouter;
-use crate::Output;
+use super::{MobileRouter, Uplink};
+use crate::{Event, Output};
 
 /// Between two times that the counts are stored because they have grown, seconds.
 const STORE_INTERVAL_S: u64 = 60;
@@ -20,18 +30,36 @@ const STORE_INTERVAL_S: u64 = 60;
 const STORE_OCTETS: u64 = 1_000_000;
 /// 2020-01-01, in days since 1970-01-01: a clock that shows less has not been set.
 const SET_CLOCK: u64 = 18_262;
-const DAY_NANOS: u64 = 86_400 * 1_000_000_000;
+const DAY_S: u64 = 86_400;
+/// A clock that moves by more than this against the monotonic one has been set, seconds.
+const STEP_S: u64 = 60;
+/// A clock that is behind and that nobody has set for so long is believed, seconds.
+const DOUBT_S: u64 = DAY_S;
+/// Pieces of one start of the machine: one a day, of more than a month.
+const MAX_PIECES: usize = 40;
+/// Periods that octets are kept of: what a wrong clock has shown is among them.
+const MAX_SETTLED: usize = 12;
+/// Percent of a volume at which an event tells.
+const LEVELS: [u8; 3] = [75, 95, 100];
 
 /// What a volume is for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumePeriod {
     /// From midnight to midnight.
     Day,
     /// From Monday to Sunday.
     Week,
-    /// From the first to the last of a month.
-    #[default]
-    Month,
+    /// From this day of a month to the day before in the next; from the last day of a month that is shorter.
+    Month {
+        /// 1 to 31.
+        first_day: u8,
+    },
+}
+
+impl Default for VolumePeriod {
+    fn default() -> VolumePeriod {
+        VolumePeriod::Month { first_day: 1 }
+    }
 }
 
 impl VolumePeriod {
@@ -40,13 +68,14 @@ impl VolumePeriod {
         match self {
             VolumePeriod::Day => "day",
             VolumePeriod::Week => "week",
-            VolumePeriod::Month => "month",
+            VolumePeriod::Month { .. } => "month",
         }
     }
 
-    /// The number of the period that a date is in; they count up. `None` where the clock has not been set.
-    fn number(self, wall: WallTime) -> Option<u32> {
-        let days = wall.as_unix_nanos() / DAY_NANOS;
+    /// The number of the period that a date (seconds since 1970) is in; they count up. `None` where the clock has not been
+    /// set.
+    fn number(self, wall_s: i64) -> Option<u32> {
+        let days = u64::try_from(wall_s).ok()? / DAY_S;
         if days < SET_CLOCK {
             return None;
         }
@@ -54,22 +83,66 @@ impl VolumePeriod {
             VolumePeriod::Day => days,
             // 1970-01-01 was a Thursday.
             VolumePeriod::Week => (days + 3) / 7,
-            VolumePeriod::Month => month(days),
+            VolumePeriod::Month { first_day } => {
+                let date = Date::of(days);
+                if date.day >= u64::from(first_day).clamp(1, date.last) { date.month } else { date.month - 1 }
+            }
         };
         u32::try_from(number).ok()
     }
 }
 
-/// Months since January of the year 0, of a day since 1970-01-01.
-fn month(days: u64) -> u64 {
-    // In years that begin in March the leap day is the last: the months before it have a fixed pattern of 153 days in
-    // five months. 719468 days are from 0000-03-01 to 1970-01-01, 146097 days are 400 years.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    (era * 400 + year) * 12 + month + 2
+/// A day of the calendar.
+struct Date {
+    /// Months since January of the year 0.
+    month: u64,
+    /// 1 to 31.
+    day: u64,
+    /// The last day of its month.
+    last: u64,
+}
+
+impl Date {
+    /// The date of a day since 1970-01-01.
+    fn of(days: u64) -> Date {
+        // In years that begin in March the leap day is the last: the months before it have a fixed pattern of 153 days in
+        // five months. 719468 days are from 0000-03-01 to 1970-01-01, 146097 days are 400 years.
+        let days = days + 719_468;
+        let (era, day) = (days / 146_097, days % 146_097);
+        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+        let day_of_year = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day_of_year + 2) / 153;
+        let begin = |month: u64| (153 * month + 2) / 5;
+        // February ends the year that began in the March before; it is leap by the calendar's year.
+        let february = era * 400 + year + 1;
+        let leap =
+            february.is_multiple_of(4) && (!february.is_multiple_of(100) || february.is_multiple_of(400));
+        Date {
+            month: (era * 400 + year) * 12 + month + 2,
+            day: day_of_year - begin(month) + 1,
+            last: if month == 11 { 28 + u64::from(leap) } else { begin(month + 1) - begin(month) },
+        }
+    }
+}
+
+/// What becomes of an uplink whose volume is used up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VolumeAction {
+    /// It is for when no other uplink works.
+    #[default]
+    LastResort,
+    /// It is not used until the next period.
+    Stop,
+}
+
+impl VolumeAction {
+    /// Its name: `last_resort` or `stop`.
+    pub fn name(self) -> &'static str {
+        match self {
+            VolumeAction::LastResort => "last_resort",
+            VolumeAction::Stop => "stop",
+        }
+    }
 }
 
 /// What the counters of an interface show.
@@ -84,8 +157,53 @@ pub struct Octets {
     pub received: u64,
 }
 
-/// What has gone over an uplink; survives a restart.
+/// Octets that were counted in this start of the machine, from a monotonic time on and within a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Piece {
+    /// Monotonic time, seconds.
+    begin_s: u64,
+    octets: u64,
+}
+
+/// The clocks when octets were counted last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Clock {
+    /// The monotonic time, seconds.
+    now_s: u64,
+    /// Seconds since 1970.
+    wall_s: u64,
+    /// Until this monotonic time the date is not believed, unless somebody sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    doubted_until_s: Option<u64>,
+}
+
+impl Clock {
+    fn of(now: Time, wall: WallTime) -> Clock {
+        const NANOS: u64 = 1_000_000_000;
+        Clock { now_s: now.as_nanos() / NANOS, wall_s: wall.as_unix_nanos() / NANOS, doubted_until_s: None }
+    }
+
+    /// The date at a monotonic time, by this clock.
+    fn date_of(&self, now_s: u64) -> i64 {
+        let wall = i64::try_from(self.wall_s).unwrap_or(i64::MAX);
+        let (at, now) = (now_s.cast_signed(), self.now_s.cast_signed());
+        wall.saturating_add(at.saturating_sub(now))
+    }
+
+    /// Whether somebody has set the clock between `self` and `later`.
+    fn is_set_before(&self, later: &Clock) -> bool {
+        self.date_of(later.now_s).abs_diff(later.wall_s.cast_signed()) > STEP_S
+    }
+
+    /// The period that it shows; `None` where it is not believed.
+    fn period(&self, kind: VolumePeriod) -> Option<u32> {
+        let believed = self.doubted_until_s.is_none_or(|until| self.now_s >= until);
+        kind.number(self.wall_s.cast_signed()).filter(|_| believed)
+    }
+}
+
+/// What has gone over an uplink; survives a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredVolume {
     /// The number of the period; zero while no clock has told.
     pub period: u32,
@@ -93,40 +211,171 @@ pub struct StoredVolume {
     pub used: u64,
     /// What the counters showed last.
     pub octets: Octets,
+    /// What periods are counted by; absent in what an earlier version has written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<VolumePeriod>,
+    /// Octets of earlier starts of the machine by period, the one that was settled last at the end.
+    #[serde(default)]
+    settled: Vec<(u32, u64)>,
+    /// Octets of this start of the machine, the oldest first.
+    #[serde(default)]
+    pieces: Vec<Piece>,
+    #[serde(default)]
+    clock: Option<Clock>,
+    /// It was restored, and nothing has been counted since.
+    #[serde(skip)]
+    restored: bool,
 }
 
 impl StoredVolume {
     fn new(octets: Octets) -> StoredVolume {
-        StoredVolume { period: 0, used: 0, octets }
+        StoredVolume {
+            period: 0,
+            used: 0,
+            octets,
+            kind: None,
+            settled: Vec::new(),
+            pieces: Vec::new(),
+            clock: None,
+            restored: false,
+        }
     }
 
-    /// Takes in what the counters show; whether a new period has begun.
-    fn count(&mut self, octets: Octets, period: Option<u32>) -> bool {
-        let known = if octets.epoch == self.octets.epoch { self.octets.total } else { 0 };
+    /// Takes in what the counters show; whether another period has begun.
+    fn count(&mut self, now: Time, wall: WallTime, octets: Octets, kind: VolumePeriod) -> bool {
+        let same_epoch = octets.epoch == self.octets.epoch;
+        let known = if same_epoch { self.octets.total } else { 0 };
         // Counters that fall have begun anew, whatever their epoch says.
         let more = octets.total.checked_sub(known).unwrap_or(octets.total);
         self.octets = octets;
-        // A little earlier is a clock that was put right. Much earlier: what it showed before was wrong.
-        let begins =
-            period.is_some_and(|period| period > self.period || period.saturating_add(1) < self.period);
-        let first = self.period == 0;
-        if let Some(period) = period.filter(|_| begins) {
-            self.period = period;
+        let mut clock = Clock::of(now, wall);
+        let restored = std::mem::take(&mut self.restored);
+        match self.clock {
+            // After a restart the machine is another start of itself, unless its counters or its clocks go on.
+            Some(before)
+                if restored
+                    && (before.now_s > clock.now_s || !same_epoch && before.is_set_before(&clock)) =>
+            {
+                self.settle_start(before, clock.now_s);
+                let behind = clock.wall_s.saturating_add(STEP_S) < before.wall_s;
+                clock.doubted_until_s = behind.then(|| clock.now_s.saturating_add(DOUBT_S));
+            }
+            Some(before) if !before.is_set_before(&clock) => clock.doubted_until_s = before.doubted_until_s,
+            _ => {}
         }
-        if begins && !first {
-            self.used = 0;
-        }
-        self.used = self.used.saturating_add(more);
+        self.clock = Some(clock);
+        self.count_by(kind, clock.now_s);
+        self.add(more, clock, kind);
+
+        let shown = clock.period(kind);
+        let begins = shown.is_some_and(|shown| shown != self.period);
+        self.period = shown.unwrap_or(self.period);
+        let in_period = |piece: &&Piece| {
+            // Where the clock is not believed, no period has passed.
+            shown.is_none() || kind.number(clock.date_of(piece.begin_s)).is_none_or(|it| it == self.period)
+        };
+        let counted = self.pieces.iter().filter(in_period).map(|piece| piece.octets);
+        self.used = counted.fold(self.settled_in(self.period), u64::saturating_add);
         begins
+    }
+
+    fn add(&mut self, more: u64, clock: Clock, kind: VolumePeriod) {
+        let belongs = |piece: &Piece| {
+            let together =
+                kind.number(clock.date_of(piece.begin_s)) == kind.number(clock.wall_s.cast_signed());
+            together && clock.now_s.saturating_sub(piece.begin_s) < DAY_S
+        };
+        match self.pieces.last_mut().filter(|piece| belongs(piece)) {
+            Some(piece) => piece.octets = piece.octets.saturating_add(more),
+            None if more > 0 => self.pieces.push(Piece { begin_s: clock.now_s, octets: more }),
+            None => {}
+        }
+        if self.pieces.len() > MAX_PIECES {
+            let oldest = self.pieces.remove(0);
+            match clock.period(kind).and_then(|_| kind.number(clock.date_of(oldest.begin_s))) {
+                Some(period) => self.settle(period, oldest.octets),
+                None => self.pieces[0].octets = self.pieces[0].octets.saturating_add(oldest.octets),
+            }
+        }
+    }
+
+    /// The machine has been started anew: settles what was counted in the start before, by the last date of that. Where that
+    /// was not believed, it goes on as a piece of this start, which a later date will tell the period of.
+    fn settle_start(&mut self, before: Clock, now_s: u64) {
+        let kind = self.kind.unwrap_or_default();
+        let mut unknown = 0_u64;
+        for piece in std::mem::take(&mut self.pieces) {
+            match before.period(kind).and_then(|_| kind.number(before.date_of(piece.begin_s))) {
+                Some(period) => self.settle(period, piece.octets),
+                None => unknown = unknown.saturating_add(piece.octets),
+            }
+        }
+        if unknown > 0 {
+            self.pieces.push(Piece { begin_s: now_s, octets: unknown });
+        }
+    }
+
+    fn settle(&mut self, period: u32, octets: u64) {
+        let before = self.settled_in(period);
+        self.settled.retain(|(other, _)| *other != period);
+        if self.settled.len() == MAX_SETTLED {
+            self.settled.remove(0);
+        }
+        self.settled.push((period, before.saturating_add(octets)));
+    }
+
+    fn settled_in(&self, period: u32) -> u64 {
+        self.settled.iter().find(|(other, _)| *other == period).map_or(0, |(_, octets)| *octets)
+    }
+
+    /// What is counted by is this from now on. Numbers of periods of another kind are no use: what was used in the last one
+    /// counts on, as a piece of this start.
+    fn count_by(&mut self, kind: VolumePeriod, now_s: u64) {
+        let before = self.kind.replace(kind);
+        if before == Some(kind) {
+            return;
+        }
+        let is_of_earlier_version = before.is_none() && self.settled.is_empty() && self.period > 0;
+        let settled = match is_of_earlier_version {
+            true => self.used,
+            false => self.settled_in(self.period),
+        };
+        if is_of_earlier_version && kind != VolumePeriod::Day && kind != VolumePeriod::Week {
+            // It knew months of the calendar alone where it was not told otherwise.
+            self.settle(self.period, settled);
+            return;
+        }
+        self.settled.clear();
+        self.period = 0;
+        let unknown = if before.is_none() { self.used } else { settled };
+        if unknown > 0 {
+            self.pieces.push(Piece { begin_s: now_s, octets: unknown });
+        }
     }
 }
 
 /// The volume of an uplink.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Meter {
     pub(super) volume: Option<StoredVolume>,
     /// What was stored last, and when.
     stored: Option<(u64, Time)>,
+    /// The last of [`LEVELS`] that was told, 0 before the first.
+    told: u8,
+}
+
+impl Uplink {
+    /// The last of [`LEVELS`] that its volume has reached; 0 before the first.
+    fn level(&self) -> u8 {
+        let Some(volume) = self.config.volume else { return 0 };
+        let percent = u128::from(self.used) * 100 / u128::from(volume.max(1));
+        LEVELS.into_iter().rfind(|level| percent >= u128::from(*level)).unwrap_or(0)
+    }
+
+    /// Whether it is not to be used because its volume is used up.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.config.volume_action == VolumeAction::Stop && self.is_used_up()
+    }
 }
 
 impl MobileRouter {
@@ -139,12 +388,12 @@ impl MobileRouter {
         let limited = uplink.config.volume.is_some();
         let first = uplink.meter.volume.is_none();
         let volume = uplink.meter.volume.get_or_insert_with(|| StoredVolume::new(octets));
-        let begins = volume.count(octets, uplink.config.volume_period.number(wall));
+        let begins = volume.count(now, wall, octets, uplink.config.volume_period);
         let used = volume.used;
         let was_used_up = uplink.is_used_up();
         let due = uplink.meter.stored.is_none_or(|(stored, at)| {
             let grown = used.abs_diff(stored) >= STORE_OCTETS;
-            grown && now.saturating_since(at).as_secs() >= STORE_INTERVAL_S
+            grown && now.saturating_since(at) >= Duration::from_secs(STORE_INTERVAL_S)
         });
         self.handle_volume(now, wall, interface, used);
         let uplink = &mut self.uplinks[index];
@@ -155,23 +404,42 @@ impl MobileRouter {
         self.gauge(now, wall, index, octets);
     }
 
+    /// Tells once of each level that the volume of an uplink reaches in a period.
+    pub(super) fn tell_volume(&mut self, index: usize) {
+        let uplink = &mut self.uplinks[index];
+        let level = uplink.level();
+        let told = std::mem::replace(&mut uplink.meter.told, level);
+        if let Some(volume) = uplink.config.volume.filter(|_| level > told) {
+            self.outputs.push_back(Output::Event(Event::VolumeReached {
+                uplink: uplink.config.interface.clone(),
+                percent: level,
+                used: uplink.used,
+                volume,
+                period: uplink.config.volume_period.name().into(),
+            }));
+        }
+    }
+
     /// What has gone over the uplinks, to survive a restart.
     pub fn volumes(&self) -> impl Iterator<Item = (&str, StoredVolume)> {
-        self.uplinks.iter().filter_map(|u| Some((u.config.interface.as_str(), u.meter.volume?)))
+        self.uplinks.iter().filter_map(|u| Some((u.config.interface.as_str(), u.meter.volume.clone()?)))
     }
 
     /// Takes back one of what [`Self::volumes`] gave, before anything else is told.
     pub fn restore_volume(&mut self, interface: &str, volume: StoredVolume) {
         if let Some(uplink) = self.uplinks.iter_mut().find(|u| u.config.interface == interface) {
             uplink.used = volume.used;
-            uplink.meter.volume = Some(volume);
+            uplink.meter.volume = Some(StoredVolume { restored: true, ..volume });
+            // An earlier run has told.
+            uplink.meter.told = uplink.level();
         }
     }
 
     /// What was used since it was last stored is stored before the end.
     pub(super) fn store_volumes(&mut self) {
         let news = |meter: &Meter| {
-            meter.volume.is_some_and(|v| meter.stored.is_none_or(|(stored, _)| stored != v.used))
+            let used = meter.volume.as_ref().map(|volume| volume.used);
+            used.is_some_and(|used| meter.stored.is_none_or(|(stored, _)| stored != used))
         };
         if self.uplinks.iter().any(|uplink| news(&uplink.meter)) {
             self.outputs.push_back(Output::Persist(self.config.home_address));
@@ -180,77 +448,4 @@ impl MobileRouter {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const fn wall(days: u64) -> WallTime {
-        WallTime::from_unix_nanos(days * DAY_NANOS + DAY_NANOS / 2)
-    }
-
-    fn octets(epoch: u64, total: u64) -> Octets {
-        Octets { epoch, total, received: 0 }
-    }
-
-    #[test]
-    fn months_are_those_of_the_calendar() {
-        // Days since 1970-01-01 of 2024-02-29, 2024-03-01, 2024-12-31, 2025-01-01 and 2100-02-28, 2100-03-01.
-        let expected = [
-            (19_782, 2024 * 12 + 1),
-            (19_783, 2024 * 12 + 2),
-            (20_088, 2024 * 12 + 11),
-            (20_089, 2025 * 12),
-            (47_540, 2100 * 12 + 1),
-            (47_541, 2100 * 12 + 2),
-        ];
-        for (days, number) in expected {
-            assert_eq!(VolumePeriod::Month.number(wall(days)), Some(number), "day {days}");
-        }
-        assert_eq!(VolumePeriod::Month.number(wall(30)), None);
-    }
-
-    #[test]
-    fn weeks_begin_on_monday() {
-        // 2024-02-25 was a Sunday.
-        let [sunday, monday, next] = [19_778, 19_779, 19_785].map(|day| VolumePeriod::Week.number(wall(day)));
-        assert_eq!(monday.zip(sunday).map(|(a, b)| a - b), Some(1));
-        assert_eq!(monday, next);
-        assert_eq!(VolumePeriod::Day.number(wall(19_778)), Some(19_778));
-    }
-
-    #[test]
-    fn what_the_counters_grow_by_is_used() {
-        let mut volume = StoredVolume::new(octets(1, 500));
-        volume.count(octets(1, 500), Some(10));
-        assert_eq!(volume.used, 0);
-        volume.count(octets(1, 700), Some(10));
-        assert_eq!(volume.used, 200);
-        // Another interface of this name, or another boot.
-        volume.count(octets(2, 900), Some(10));
-        assert_eq!(volume.used, 1100);
-        // Counters that fall.
-        volume.count(octets(2, 50), Some(10));
-        assert_eq!(volume.used, 1150);
-        volume.count(octets(2, u64::MAX), Some(10));
-        volume.count(octets(3, u64::MAX), Some(10));
-        assert_eq!(volume.used, u64::MAX);
-    }
-
-    #[test]
-    fn a_period_begins_with_nothing_used() {
-        let mut volume = StoredVolume::new(octets(1, 0));
-        // Before the clock is set everything counts, and goes to the first period.
-        volume.count(octets(1, 100), None);
-        assert!(volume.count(octets(1, 150), Some(10)));
-        assert_eq!(volume.used, 150);
-        assert!(volume.count(octets(1, 160), Some(11)));
-        assert_eq!(volume.used, 10);
-        // The clock is put right by a little, or not set after a start.
-        assert!(!volume.count(octets(1, 170), Some(10)));
-        assert!(!volume.count(octets(1, 180), None));
-        assert_eq!((volume.used, volume.period), (30, 11));
-        // It had been years ahead.
-        volume.count(octets(1, 190), Some(900));
-        assert!(volume.count(octets(1, 195), Some(11)));
-        assert_eq!((volume.used, volume.period), (5, 11));
-    }
-}
+mod tests;

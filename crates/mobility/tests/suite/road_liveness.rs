@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_mobility::mobile_router::{Octets, SignalThresholds};
+use carnet_mobility::mobile_router::{Attachment, Octets, SignalThresholds, VolumeAction};
 use carnet_mobility::{Event, MobilityDrop};
 
 use crate::craft::*;
@@ -289,7 +289,7 @@ fn octets_use_up_a_volume() {
     assert_eq!(road.transmits(), ["cell", "sat", "wifi"]);
 
     let mut road = Road::new(config);
-    road.router.restore_volume("wifi", stored[0].1);
+    road.router.restore_volume("wifi", stored[0].1.clone());
     road.attach_all();
     road.run(1.0);
     assert_eq!(road.transmits()[0], "wifi");
@@ -298,6 +298,88 @@ fn octets_use_up_a_volume() {
     assert_eq!(road.transmits()[0], "wifi");
     shows(&mut road, 2, 100_000);
     assert_eq!(road.transmits()[0], "cell");
+}
+
+/// With a hard stop an uplink carries nothing more, even where it is the last one; the next period opens it again.
+#[test]
+fn a_used_up_volume_stops_the_uplink() {
+    let mut config = config();
+    config.uplinks[0].volume = Some(1_000_000);
+    config.uplinks[0].volume_action = VolumeAction::Stop;
+    let mut road = Road::new(config);
+    road.attach_all();
+    road.run(1.0);
+    road.router_does(|router, now, wall| router.handle_volume(now, wall, "wifi", 1_000_000));
+    road.run(1.0);
+    assert_eq!(road.transmits(), ["cell", "sat"]);
+    assert_eq!(road.bound_bids(), [2, 3]);
+    road.detach("cell");
+    road.detach("sat");
+    road.run(1.0);
+    assert!(road.transmits().is_empty() && !road.is_carried());
+    assert_eq!(road.router.uplinks()[0].attachment, Attachment::Down("the volume is used up"));
+    road.router_does(|router, now, wall| router.handle_volume(now, wall, "wifi", 0));
+    road.run(1.0);
+    assert!(road.is_carried());
+    assert_eq!(road.transmits(), ["wifi"]);
+}
+
+/// Each level is told once in a period, also after a restart.
+#[test]
+fn levels_of_a_volume_are_told_once() {
+    let mut config = config();
+    config.uplinks[0].volume = Some(1000);
+    let mut road = Road::new(config.clone());
+    road.attach_all();
+    road.run(1.0);
+    let shows = |road: &mut Road, total| {
+        let before = road.events.len();
+        let octets = Octets { epoch: 1, total, received: 0 };
+        road.router_does(|router, now, wall| router.handle_octets(now, wall, "wifi", octets));
+        let levels = road.events[before..].iter().filter_map(|(_, event)| match event {
+            Event::VolumeReached { uplink, percent, used, volume: 1000, period } => {
+                assert_eq!((uplink.as_str(), period.as_str(), *used), ("wifi", "month", total));
+                Some(*percent)
+            }
+            _ => None,
+        });
+        levels.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        [0, 749, 750, 751, 949].map(|total| shows(&mut road, total)),
+        [vec![], vec![], vec![75], vec![], vec![]]
+    );
+    let (_, stored) = road.router.volumes().next().expect("a volume");
+    let mut road = Road::new(config);
+    road.router.restore_volume("wifi", stored);
+    road.attach_all();
+    road.run(1.0);
+    assert_eq!(
+        [949, 960, 1500, 2500].map(|total| shows(&mut road, total)),
+        [vec![], vec![95], vec![100], vec![]]
+    );
+}
+
+/// Where its modem is in another operator's network, an uplink that must not roam is down.
+#[test]
+fn an_uplink_that_must_not_roam_is_down_abroad() {
+    let mut config = config();
+    config.uplinks[0].never_roams = true;
+    let mut road = Road::new(config);
+    road.attach_all();
+    road.run(1.0);
+    fn tell(road: &mut Road, roaming: Option<bool>) -> Vec<&str> {
+        for name in ["wifi", "cell"] {
+            road.router_does(|router, now, wall| router.handle_roaming(now, wall, name, roaming));
+        }
+        road.run(2.0);
+        road.transmits()
+    }
+    assert_eq!(tell(&mut road, Some(false)), ["wifi", "cell", "sat"]);
+    assert_eq!(tell(&mut road, Some(true)), ["cell", "sat"]);
+    assert_eq!(road.router.uplinks()[0].attachment, Attachment::Down("roaming"));
+    assert!(road.is_carried());
+    assert_eq!(tell(&mut road, None), ["wifi", "cell", "sat"]);
 }
 
 /// Without heartbeats an uplink is given up when its binding cannot be renewed.

@@ -83,6 +83,12 @@ impl Station {
                     None => Err("this station has no uplinks".into()),
                 }
             }
+            Input::Roaming { interface, roaming } => {
+                if let Some(router) = &mut self.router {
+                    router.machine.handle_roaming(now, wall, &interface, roaming);
+                    router.agents.handle_roaming(now, wall, &interface, roaming);
+                }
+            }
             Input::Octets { interface, octets } => {
                 if let Some(router) = &mut self.router {
                     router.machine.handle_octets(now, wall, &interface, octets);
@@ -209,6 +215,7 @@ impl Station {
             | Input::Interface(_)
             | Input::InterfaceGone { .. }
             | Input::Signal { .. }
+            | Input::Roaming { .. }
             | Input::Octets { .. }
             | Input::Command(_)) => return ControlFlow::Continue(other),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{Heartbeat, PolicyAction, PolicyProtocol, VolumePeriod};
+use super::super::{Heartbeat, PolicyAction, PolicyProtocol, Roaming, VolumeAction, VolumePeriod};
 use super::{Config, SMALL_ROUTER, parse};
 
 const UPLINKS: &str = r#"uplink = [{ interface = "wlan0", bid = 1 }, { interface = "wwan0", bid = 2, cost = 3, capacity = 20000, volume = "5GB", volume_period = "day" }, { interface = "s0" }]"#;
@@ -62,6 +62,20 @@ fn volumes() {
         }
     };
     assert_eq!(with("volume = \"750kB\""), Ok(Some(750_000)));
+    let text = "volume = \"5GB\", volume_day = 17, volume_action = \"stop\", roaming = \"never\"";
+    let text = router("").replace("volume = \"5GB\", volume_period = \"day\"", text);
+    let uplink = &parse(&text).mobile_router.expect("a router").uplinks[1];
+    let read = (uplink.volume_day, uplink.volume_action, uplink.roaming);
+    assert_eq!(read, (17, VolumeAction::Stop, Roaming::Never));
+    for (text, expected) in [
+        ("volume_day = 0", "expected"),
+        ("volume_day = 32", "expected"),
+        ("volume_action = \"throttle\"", "\"last_resort\""),
+        ("roaming = \"always\"", "\"allowed\""),
+    ] {
+        let error = with(text).expect_err(text);
+        assert!(error.contains(expected), "{error}");
+    }
     assert_eq!(with("volume = \"2TB\", volume_period = \"week\""), Ok(Some(2_000_000_000_000)));
     for wrong in ["5", "GB", "+5GB", "5 GB", "5gb", "5GiB", "1.5GB", "-1GB", "99999999999TB"] {
         let error = with(&format!("volume = \"{wrong}\"")).expect_err(wrong);

@@ -1,0 +1,341 @@
+use carnet_base::{Rng, Seed};
+
+use super::*;
+
+const HOUR_S: u64 = 3600;
+const MONTH: VolumePeriod = VolumePeriod::Month { first_day: 1 };
+
+/// Noon of a day since 1970-01-01.
+const fn noon(day: u64) -> i64 {
+    (day * DAY_S + DAY_S / 2).cast_signed()
+}
+
+fn octets(epoch: u64, total: u64) -> Octets {
+    Octets { epoch, total, received: 0 }
+}
+
+/// The machine under a volume: its clocks and its counters.
+struct Machine {
+    volume: StoredVolume,
+    kind: VolumePeriod,
+    epoch: u64,
+    total: u64,
+    /// Monotonic time, seconds.
+    now_s: u64,
+    /// What the clock shows, seconds since 1970.
+    wall_s: u64,
+}
+
+impl Machine {
+    fn new(wall_s: u64, kind: VolumePeriod) -> Machine {
+        let volume = StoredVolume::new(octets(1, 0));
+        Machine { volume, kind, epoch: 1, total: 0, now_s: 10, wall_s }
+    }
+
+    fn count(&mut self, more: u64) -> bool {
+        self.total += more;
+        let (now, wall) =
+            (Time::from_secs(self.now_s), WallTime::from_unix_nanos(self.wall_s * 1_000_000_000));
+        self.volume.count(now, wall, octets(self.epoch, self.total), self.kind)
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now_s += seconds;
+        self.wall_s += seconds;
+    }
+
+    /// The program begins anew, with what the file has.
+    fn restart(&mut self) {
+        let text = serde_json::to_string(&self.volume).expect("JSON");
+        let volume = serde_json::from_str(&text).expect("what was written");
+        self.volume = StoredVolume { restored: true, ..volume };
+    }
+
+    /// The machine begins anew, with this clock.
+    fn boot(&mut self, wall_s: u64) {
+        self.restart();
+        (self.epoch, self.total, self.now_s, self.wall_s) = (self.epoch + 1, 0, 10, wall_s);
+    }
+}
+
+#[test]
+fn months_are_those_of_the_calendar() {
+    // Days since 1970-01-01 of 2024-02-29, 2024-03-01, 2024-12-31, 2025-01-01 and 2100-02-28, 2100-03-01.
+    let expected = [
+        (19_782, 2024 * 12 + 1),
+        (19_783, 2024 * 12 + 2),
+        (20_088, 2024 * 12 + 11),
+        (20_089, 2025 * 12),
+        (47_540, 2100 * 12 + 1),
+        (47_541, 2100 * 12 + 2),
+    ];
+    for (days, number) in expected {
+        assert_eq!(MONTH.number(noon(days)), Some(number), "day {days}");
+    }
+    assert_eq!(MONTH.number(noon(30)), None);
+    assert_eq!(MONTH.number(-1), None);
+}
+
+/// A month may begin on any day; one that has not got it begins on its last.
+#[test]
+fn months_begin_on_the_billing_day() {
+    let month = |first_day, days| VolumePeriod::Month { first_day }.number(noon(days)).expect("a month");
+    // 2024-02-16, 2024-02-17.
+    assert_eq!([19_769, 19_770].map(|day| month(17, day)), [2024 * 12, 2024 * 12 + 1]);
+    // 2024-02-28, 2024-02-29 (its last), 2024-03-30, 2024-03-31, 2024-04-29, 2024-04-30 (its last).
+    let days = [19_781, 19_782, 19_812, 19_813, 19_842, 19_843];
+    assert_eq!(days.map(|day| month(31, day) - 2024 * 12), [0, 1, 1, 2, 2, 3]);
+    // 2023-02-27, 2023-02-28 (its last), and 2100-02-28, which is no leap year.
+    assert_eq!([19_415, 19_416].map(|day| month(30, day) - 2023 * 12), [0, 1]);
+    assert_eq!(month(29, 47_540) - 2100 * 12, 1);
+    // 2000-02-28 of a leap year, and before 2020 nobody knows.
+    assert_eq!(VolumePeriod::Month { first_day: 29 }.number(noon(11_015)), None);
+    // Every day of four years: the numbers count up by one, on the day that it should be.
+    for first_day in 1..=31 {
+        let mut last = month(first_day, 19_723);
+        for day in 19_724..19_723 + 1461 {
+            let (number, date) = (month(first_day, day), Date::of(day));
+            let begins = date.day == u64::from(first_day).min(date.last);
+            assert_eq!(number, last + u32::from(begins), "day {day} from {first_day}");
+            last = number;
+        }
+    }
+}
+
+#[test]
+fn weeks_begin_on_monday() {
+    // 2024-02-25 was a Sunday.
+    let [sunday, monday, next] = [19_778, 19_779, 19_785].map(|day| VolumePeriod::Week.number(noon(day)));
+    assert_eq!(monday.zip(sunday).map(|(a, b)| a - b), Some(1));
+    assert_eq!(monday, next);
+    assert_eq!(VolumePeriod::Day.number(noon(19_778)), Some(19_778));
+}
+
+#[test]
+fn what_the_counters_grow_by_is_used() {
+    let mut machine = Machine::new(20_000 * DAY_S, MONTH);
+    machine.total = 500;
+    machine.volume = StoredVolume::new(octets(1, 500));
+    machine.count(0);
+    assert_eq!(machine.volume.used, 0);
+    machine.count(200);
+    assert_eq!(machine.volume.used, 200);
+    // Another interface of this name.
+    (machine.epoch, machine.total) = (2, 0);
+    machine.count(900);
+    assert_eq!(machine.volume.used, 1100);
+    // Counters that fall.
+    machine.total = 0;
+    machine.count(50);
+    assert_eq!(machine.volume.used, 1150);
+    machine.total = 0;
+    machine.count(u64::MAX);
+    (machine.epoch, machine.total) = (3, 0);
+    machine.count(u64::MAX);
+    assert_eq!(machine.volume.used, u64::MAX);
+}
+
+#[test]
+fn a_period_begins_with_nothing_used() {
+    let mut machine = Machine::new(noon(20_000).cast_unsigned(), VolumePeriod::Day);
+    assert!(machine.count(100));
+    machine.wait(11 * HOUR_S);
+    assert!(!machine.count(50));
+    assert_eq!(machine.volume.used, 150);
+    machine.wait(2 * HOUR_S);
+    assert!(machine.count(10));
+    assert_eq!(machine.volume.used, 10);
+    // Switched off for two days.
+    machine.boot(noon(20_003).cast_unsigned());
+    assert!(machine.count(7));
+    assert_eq!((machine.volume.used, machine.volume.period), (7, 20_003));
+}
+
+/// A vehicle without a battery-backed clock begins with the date of its image or of its last stop; the right one comes later.
+#[test]
+fn volume_survives_a_start_with_the_clock_in_another_month() {
+    // 2024-02-15; 2024-01-10 and 2026-06-01 are wrong.
+    let right = noon(19_768).cast_unsigned();
+    for wrong in [noon(19_732).cast_unsigned(), noon(20_605).cast_unsigned(), 12 * HOUR_S] {
+        let mut machine = Machine::new(right, MONTH);
+        machine.count(657_800);
+        machine.boot(wrong);
+        machine.count(7_000);
+        machine.wait(30);
+        machine.count(100);
+        // The program may fall over meanwhile.
+        machine.restart();
+        machine.count(100);
+        machine.wall_s = right + HOUR_S;
+        machine.count(1_000);
+        assert_eq!(machine.volume.used, 666_000, "the clock was at {wrong}");
+        // What was right is so after the next start, too.
+        machine.boot(right + 2 * HOUR_S);
+        machine.count(1);
+        assert_eq!(machine.volume.used, 666_001, "the clock was at {wrong}");
+    }
+}
+
+/// Until somebody sets it, a clock that is behind does not open an earlier period, in which there would be volume left.
+#[test]
+fn a_clock_that_is_behind_opens_no_period() {
+    let mut machine = Machine::new(noon(19_768).cast_unsigned(), MONTH);
+    machine.count(900);
+    machine.boot(noon(19_732).cast_unsigned());
+    machine.count(50);
+    assert_eq!(machine.volume.used, 950);
+    // It is right nevertheless (it was wrong before, years ahead perhaps): after a day that is believed.
+    machine.wait(DAY_S + 20);
+    assert!(machine.count(1));
+    assert_eq!(machine.volume.used, 51);
+}
+
+/// A receiver with a mistake sets the clock to another year, and back.
+#[test]
+fn a_clock_that_leaps_away_and_back_loses_nothing() {
+    let mut machine = Machine::new(noon(19_768).cast_unsigned(), MONTH);
+    for _ in 0..10 {
+        machine.count(100);
+        machine.wait(HOUR_S);
+    }
+    machine.wall_s -= 19 * 365 * DAY_S;
+    machine.count(10);
+    machine.wait(60);
+    machine.restart();
+    machine.count(10);
+    machine.wall_s += 19 * 365 * DAY_S;
+    machine.count(1);
+    assert_eq!(machine.volume.used, 1021);
+}
+
+/// What an earlier version has written goes on, and so does what was counted by another kind of period.
+#[test]
+fn other_kinds_of_periods_go_on_with_what_was_used() {
+    let text = r#"{"period": 24289, "used": 5000, "octets": {"epoch": 1, "total": 70, "received": 30}}"#;
+    let volume: StoredVolume = serde_json::from_str(text).expect("of an earlier version");
+    let mut machine = Machine::new(noon(19_768).cast_unsigned(), MONTH);
+    machine.volume = StoredVolume { restored: true, ..volume };
+    machine.total = 70;
+    machine.count(30);
+    assert_eq!((machine.volume.period, machine.volume.used), (24_289, 5030));
+    machine.kind = VolumePeriod::Month { first_day: 17 };
+    machine.count(1);
+    assert_eq!(machine.volume.used, 5031);
+    machine.boot(noon(19_768).cast_unsigned() + HOUR_S);
+    machine.kind = VolumePeriod::Week;
+    machine.count(1);
+    assert_eq!(machine.volume.used, 5032);
+}
+
+/// A long run settles its oldest days; the store stays small.
+#[test]
+fn a_long_run_keeps_few_pieces() {
+    let mut machine = Machine::new(noon(19_768).cast_unsigned(), VolumePeriod::Week);
+    for _ in 0..400 {
+        machine.count(1);
+        machine.wait(DAY_S);
+    }
+    assert!(machine.volume.pieces.len() <= MAX_PIECES && machine.volume.settled.len() <= MAX_SETTLED);
+    assert!((1..=7).contains(&machine.volume.used), "{}", machine.volume.used);
+    assert!(serde_json::to_string(&machine.volume).expect("JSON").len() < 3000);
+}
+
+/// Any schedule of clocks that are wrong and put right, of restarts and of starts of the machine: what the present period
+/// has used is what was counted in it, up to a day at its ends where the clock was wrong, and to the octet where it was not.
+#[test]
+fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
+    for seed in 0..2000_u64 {
+        let mut rng = Rng::from_seed(Seed::Number(seed));
+        let below = |rng: &mut Rng, end: u64| rng.u64() % end;
+        let kinds = [MONTH, VolumePeriod::Week, VolumePeriod::Day, VolumePeriod::Month { first_day: 17 }];
+        let kind = kinds[below(&mut rng, 4) as usize];
+        let mut truth = (19_768 + below(&mut rng, 400)) * DAY_S;
+        let mut machine = Machine::new(truth, kind);
+        // When octets were counted, by the true date, and how many; those of this start of the machine last.
+        let mut counted: Vec<(u64, u64)> = Vec::new();
+        let mut start = 0;
+        let (mut always_right, mut unknown) = (true, false);
+        machine.count(0);
+        for _ in 0..below(&mut rng, 60) {
+            match below(&mut rng, 12) {
+                0..=6 => {
+                    let steps = below(&mut rng, 30);
+                    // A clock that is not believed and not set either is, after a day.
+                    let left = (20 * HOUR_S).saturating_sub(machine.now_s) / HOUR_S;
+                    for _ in 0..if unknown { steps.min(left) } else { steps } {
+                        machine.wait(HOUR_S);
+                        truth += HOUR_S;
+                        let more = below(&mut rng, 1000);
+                        machine.count(more);
+                        counted.push((truth, more));
+                    }
+                }
+                7 => machine.restart(),
+                8 => {
+                    machine.wall_s = truth;
+                    unknown = false;
+                    machine.count(0);
+                }
+                9 => {
+                    // Set wrongly, by minutes to years.
+                    let by = 120 << below(&mut rng, 22);
+                    machine.wall_s = if rng.u64() % 2 == 0 { truth + by } else { truth.saturating_sub(by) };
+                    machine.count(0);
+                    (always_right, unknown) = (false, false);
+                }
+                kind_of_start => {
+                    let right = machine.wall_s == truth;
+                    if !right && !unknown {
+                        machine.wall_s = truth;
+                        machine.count(0);
+                    }
+                    truth += below(&mut rng, 3 * DAY_S) + 120;
+                    if unknown {
+                        // What was counted at a date that nobody believed counts from the next start on.
+                        counted[start..].iter_mut().for_each(|(at, _)| *at = truth);
+                    } else {
+                        start = counted.len();
+                    }
+                    unknown = kind_of_start == 11;
+                    if unknown {
+                        always_right = false;
+                        let behind = [0, 19_000 * DAY_S, truth - 40 * DAY_S];
+                        machine.boot(
+                            behind[below(&mut rng, 3) as usize].min(machine.wall_s.saturating_sub(2 * DAY_S)),
+                        );
+                    } else {
+                        machine.boot(truth);
+                    }
+                    machine.count(0);
+                }
+            }
+        }
+        machine.wall_s = truth;
+        machine.count(0);
+        let current = kind.number(truth.cast_signed());
+        let sum = |slack: i64| -> u64 {
+            let inside = |at: &u64| kind.number(at.cast_signed() + slack) == current;
+            counted.iter().filter(|(at, _)| inside(at)).map(|(_, more)| more).sum()
+        };
+        let used = machine.volume.used;
+        if always_right {
+            assert_eq!(used, sum(0), "seed {seed}, {kind:?}");
+            continue;
+        }
+        // A piece is of a day at most, and belongs to where it begins.
+        let since = |slack: i64| -> u64 {
+            let begins = |at: &u64| {
+                let at = at.cast_signed() + slack;
+                kind.number(at).is_some_and(|it| Some(it) >= current)
+            };
+            counted.iter().filter(|(at, _)| begins(at)).map(|(_, more)| more).sum()
+        };
+        let day = DAY_S.cast_signed();
+        assert!(
+            (since(-day)..=since(day)).contains(&used),
+            "seed {seed}, {kind:?}: {used} is not from {} to {}",
+            since(-day),
+            since(day)
+        );
+    }
+}
