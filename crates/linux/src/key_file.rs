@@ -29,6 +29,14 @@ pub fn write(path: &Path, octets: &[u8]) -> io::Result<()> {
 /// user or root; [`io::ErrorKind::InvalidData`] for what is no file or too long; else what the system says. A symbolic link
 /// is not followed.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_up_to(path, MOST)
+}
+
+/// Reads a file of secrets that has at most `most` octets.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(|error| {
         match error.raw_os_error() {
@@ -53,9 +61,9 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
     // So large that it does not grow, which would leave a part of the key behind.
-    let mut octets = Vec::with_capacity(MOST as usize + 1);
-    if file.take(MOST + 1).read_to_end(&mut octets)? as u64 > MOST {
-        let message = format!("expected at most {MOST} octets");
+    let mut octets = Vec::with_capacity(metadata.len().min(most) as usize + 1);
+    if file.take(most + 1).read_to_end(&mut octets)? as u64 > most {
+        let message = format!("expected at most {most} octets");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     Ok(octets)

@@ -13,7 +13,6 @@
 //! Left out: TLS. Who reaches the port over a network puts a proxy before it that does (docs/operating.md).
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,6 +27,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
+use carnet_linux::key_file;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -180,15 +180,12 @@ fn is_addressed_to_machine(headers: &HeaderMap) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok()
 }
 
-/// The tokens of a file: one on a line, behind `read` or `operate`.
+/// The tokens of a file: one on a line, behind `read` or `operate`. Nobody but its owner may read it, as with keys.
 fn read_tokens(path: &Path) -> anyhow::Result<Vec<(Right, Zeroizing<String>)>> {
     let place = path.display();
-    let file = std::fs::metadata(path).with_context(|| format!("cannot read {place}"))?;
-    let mode = file.permissions().mode() & 0o777;
-    ensure!(mode & 0o077 == 0, "{place} has mode {mode:04o}, expected 0600: others may read the tokens");
-    ensure!(file.len() <= LONGEST_FILE, "{place} has {} octets, expected {LONGEST_FILE} at most", file.len());
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {place}"))?;
-    let text = Zeroizing::new(text);
+    let octets = key_file::read_up_to(path, LONGEST_FILE);
+    let octets = Zeroizing::new(octets.with_context(|| format!("cannot read {place}"))?);
+    let text = std::str::from_utf8(&octets).with_context(|| format!("cannot read {place}"))?;
     let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
     let tokens =
         lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).map(|(number, line)| {
@@ -359,6 +356,8 @@ impl AsyncWrite for Connection {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::scratch::Scratch;
 
@@ -403,15 +402,27 @@ mod tests {
     fn a_file_of_tokens_that_cannot_be_used_says_why() {
         let scratch = Scratch::new();
         for (text, mode, expected) in [
-            ("read 0123456789abcdef", 0o640, "has mode 0640, expected 0600"),
+            ("read 0123456789abcdef", 0o640, "expected rights 0600, found 0640"),
             ("read short", 0o600, "tokens:1: the token has 5 characters, expected 16 at least"),
             ("\nwrite 0123456789abcdef", 0o600, "tokens:2: expected `read TOKEN` or `operate TOKEN`"),
             ("# nobody\n", 0o600, "has no tokens"),
         ] {
             let error = Gate::new(Some(&file(&scratch, text, mode))).expect_err(text);
-            assert!(error.to_string().contains(expected), "{error}");
+            assert!(format!("{error:#}").contains(expected), "{error:#}");
         }
         assert!(Gate::new(Some(Path::new("/nowhere"))).is_err());
+        // Who can write the link chooses the tokens.
+        let link = scratch.path().join("link");
+        std::os::unix::fs::symlink(file(&scratch, "read 0123456789abcdef", 0o600), &link).expect("a link");
+        let error = Gate::new(Some(&link)).expect_err("a link");
+        assert!(format!("{error:#}").contains("found a symbolic link"), "{error:#}");
+        // Root may give a file away; then it is somebody else's.
+        if nix::unistd::geteuid().is_root() {
+            let path = file(&scratch, "read 0123456789abcdef", 0o600);
+            std::os::unix::fs::chown(&path, Some(4711), None).expect("given away");
+            let error = Gate::new(Some(&path)).expect_err("somebody else's");
+            assert!(format!("{error:#}").contains("found one of user 4711"), "{error:#}");
+        }
     }
 
     #[test]

@@ -254,8 +254,10 @@ fn length(fixed: &[u8]) -> io::Result<usize> {
     let mut reader = Reader::new(fixed)?;
     reader.at = 4;
     let (body, _serial, fields) = (reader.u32()?, reader.u32()?, reader.u32()?);
-    let header = (FIXED + fields as usize).next_multiple_of(8);
-    match header.checked_add(body as usize) {
+    // In 32 bits on every machine: the lengths that do not fit are those that a small machine cannot add up.
+    let header = (FIXED as u32).checked_add(fields).and_then(|length| length.checked_next_multiple_of(8));
+    let length = header.and_then(|header| header.checked_add(body)).map(|length| length as usize);
+    match length {
         Some(length) if length <= MAX_MESSAGE => Ok(length),
         _ => Err(wrong(&format!("a message of {body} octets, expected {MAX_MESSAGE} at most"))),
     }

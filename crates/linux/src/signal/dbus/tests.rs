@@ -91,6 +91,12 @@ fn what_is_no_message_is_refused() {
     let mut long = answer("u", &[0; 4]);
     long[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(length(&long).is_err());
+    // Header fields that do not fit into 32 bits with what stands before them, or with the padding behind.
+    for fields in [u32::MAX, u32::MAX - 15, u32::MAX - 16, u32::MAX - 22] {
+        long[4..8].copy_from_slice(&8_u32.to_le_bytes());
+        long[12..16].copy_from_slice(&fields.to_le_bytes());
+        assert!(length(&long).is_err(), "{fields}");
+    }
     assert!(length(b"x\x02\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0").is_err());
 }
 
