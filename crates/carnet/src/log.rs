@@ -1,13 +1,38 @@
 //! The log: to stderr, in colours only on a terminal, and without the time where the journal adds its own.
+//!
+//! What others send (gpsd, ModemManager, mobile nodes, stations, etcd) ends up in log lines. So a line is *one* line: what
+//! could begin another, or speak to a terminal, is escaped; it has at most [`LONGEST`] characters; and each place in the
+//! program that logs has at most [`BURST`] lines at once and one a second after that. The next line says how many were left
+//! out. What the mobility protocols have authenticated has more room ([`Floods`]).
 
-use std::io::{self, IsTerminal};
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context;
+use carnet_base::RateLimiter;
+use carnet_linux::clock;
+use tracing::callsite::Identifier;
 use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
+
+/// Characters of a line.
+const LONGEST: usize = 2000;
+/// Lines of one place in the program at once.
+const BURST: u32 = 100;
+/// Between two lines of one place in the long run.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts the log with the filter of the command line, else of `RUST_LOG`, else at level info.
 pub fn start(filter: Option<&str>) -> anyhow::Result<()> {
@@ -22,12 +47,14 @@ pub fn start(filter: Option<&str>) -> anyhow::Result<()> {
         (None, None) => (default(), None),
     };
     let terminal = io::stderr().is_terminal();
-    let lines =
-        fmt::layer().with_writer(io::stderr).with_ansi(terminal && std::env::var_os("NO_COLOR").is_none());
+    let colours = terminal && std::env::var_os("NO_COLOR").is_none();
+    let lines = fmt::layer().with_writer(move || Line { out: io::stderr(), colours }).with_ansi(colours);
     // Programs started from a desktop inherit JOURNAL_STREAM, but have a terminal.
     if !terminal && std::env::var_os("JOURNAL_STREAM").is_some() {
-        tracing_subscriber::registry().with(lines.without_time().with_filter(filter)).init();
+        let lines = lines.event_format(Floods::of(fmt::format().without_time()));
+        tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     } else {
+        let lines = lines.event_format(Floods::of(fmt::format()));
         tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     }
     if let Some(error) = mistake {
@@ -42,9 +69,164 @@ fn parse(text: &str) -> anyhow::Result<Targets> {
     })
 }
 
+/// Whether a character could begin a line, speak to a terminal or turn the text around.
+fn is_unsafe(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text of which a terminal shows every character, with its lines and tabs; the rest is written as in JSON, `\u001b`.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    escape(text, |character| matches!(character, '\n' | '\t'))
+}
+
+fn escape(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let goes = |character: char| is_unsafe(character) && !stays(character);
+    if !text.contains(goes) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match character {
+            '\n' if goes(character) => out.push_str("\\n"),
+            '\r' if goes(character) => out.push_str("\\r"),
+            _ if goes(character) => {
+                let _ = write!(out, "\\u{:04x}", u32::from(character));
+            }
+            _ => out.push(character),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// The beginning of a text, and that there is more where there is.
+pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => Cow::Owned(format!("{} [...]", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
+thread_local! {
+    /// Lines of the same place that were left out before the one that is written next.
+    static LEFT_OUT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Writes each line of the log as one line.
+struct Line<W> {
+    out: W,
+    /// The escape sequences in it are those of the log's own colours; those of a message are escaped before.
+    colours: bool,
+}
+
+impl<W: Write> Write for Line<W> {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(octets);
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        let line = escape(text, |character| character == '\t' || self.colours && character == '\u{1b}');
+        let mut line = cut(&line, LONGEST).into_owned();
+        let left_out = LEFT_OUT.take();
+        if left_out > 0 {
+            let _ = write!(line, " ({left_out} lines like this one were left out before it)");
+        }
+        line.push('\n');
+        self.out.write_all(line.as_bytes())?;
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Formats lines, and leaves out those of a place in the program that has too many.
+#[derive(Debug)]
+struct Floods<F> {
+    format: F,
+    places: Mutex<HashMap<Identifier, (RateLimiter, u64)>>,
+}
+
+impl<F> Floods<F> {
+    fn of(format: F) -> Floods<F> {
+        Floods { format, places: Mutex::default() }
+    }
+
+    fn limiter(metadata: &Metadata<'_>) -> RateLimiter {
+        // Events of the station, such as bindings: strangers cause none of them at this level, and a home agent with very
+        // many routers has very many.
+        if metadata.target() == "carnet::run" && *metadata.level() == Level::INFO {
+            return RateLimiter::new(BURST * 200, INTERVAL / 100);
+        }
+        RateLimiter::new(BURST, INTERVAL)
+    }
+
+    /// Whether a line may be written; if so, [`LEFT_OUT`] is how many were not before it.
+    fn allows(&self, metadata: &'static Metadata<'static>) -> bool {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = places.entry(metadata.callsite());
+        let (limiter, left_out) = place.or_insert_with(|| (Self::limiter(metadata), 0));
+        let allowed = limiter.allow(clock::now());
+        if allowed {
+            LEFT_OUT.set(std::mem::take(left_out));
+        } else {
+            *left_out += 1;
+        }
+        allowed
+    }
+}
+
+impl<S, N, F> FormatEvent<S, N> for Floods<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        // Nothing is written of an empty line.
+        if self.allows(event.metadata()) { self.format.format_event(context, writer, event) } else { Ok(()) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("octets").extend_from_slice(octets);
+            Ok(octets.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What the log writes while something is done.
+    fn logged(what: impl FnOnce()) -> String {
+        let written = Written::default();
+        let out = written.clone();
+        let lines =
+            fmt::layer().with_writer(move || Line { out: out.clone(), colours: false }).with_ansi(false);
+        let lines = lines.event_format(Floods::of(fmt::format()));
+        let filter = parse("info").expect("a filter");
+        tracing::subscriber::with_default(
+            tracing_subscriber::registry().with(lines.with_filter(filter)),
+            what,
+        );
+        let octets = written.0.lock().expect("octets").clone();
+        String::from_utf8(octets).expect("text")
+    }
 
     #[test]
     fn filters() {
@@ -52,5 +234,55 @@ mod tests {
         assert!(filter.would_enable("carnet::run", &tracing::Level::DEBUG));
         assert!(!filter.would_enable("hyper", &tracing::Level::INFO));
         assert!(parse("carnet=loud").is_err());
+    }
+
+    /// What gpsd says, for example.
+    #[test]
+    fn text_of_others_cannot_forge_a_line() {
+        let forged = "error\r\n2026-11-26T00:00:00Z  INFO carnet::run: binding created\u{1b}[2J\u{9b}2J\u{2028}\u{202e}";
+        let text = logged(|| {
+            tracing::warn!("gpsd: {forged}");
+            tracing::warn!(message = forged);
+            tracing::warn!(release = forged, "connected");
+        });
+        assert_eq!(text.lines().count(), 3, "{text}");
+        for line in text.lines() {
+            assert!(!line.contains(is_unsafe), "{line:?}");
+            assert!(line.contains("error\\r\\n2026"), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn text_of_others_is_cut() {
+        let text = logged(|| tracing::warn!("gpsd: {}", "x".repeat(1_000_000)));
+        assert!(text.len() < LONGEST + 100 && text.ends_with("x [...]\n"), "{} octets", text.len());
+    }
+
+    #[test]
+    fn a_flood_of_lines_of_one_place_is_left_out_and_counted() {
+        let say = |text: &str| tracing::warn!("gpsd: {text}");
+        let text = logged(|| {
+            (0..5000).for_each(|_| say("error"));
+            tracing::info!("something else");
+            tracing::debug!("nothing");
+            std::thread::sleep(INTERVAL + Duration::from_millis(100));
+            say("again");
+        });
+        let errors = text.lines().filter(|line| line.contains("gpsd: error")).count();
+        assert!((BURST as usize..BURST as usize + 60).contains(&errors), "{errors} lines");
+        assert!(text.contains("something else\n"), "{text}");
+        let last = text.lines().last().expect("a line");
+        let expected = format!("gpsd: again ({} lines like this one were left out before it)", 5000 - errors);
+        assert!(last.ends_with(&expected), "{last}");
+    }
+
+    #[test]
+    fn terminals_get_lines_and_characters_only() {
+        assert_eq!(escaped("name\tvalue\nb\u{fc}s\n"), "name\tvalue\nb\u{fc}s\n");
+        assert_eq!(escaped("\u{1b}[2Jx\u{9b}31m\r\u{202e}"), "\\u001b[2Jx\\u009b31m\\r\\u202e");
+        // In JSON the same, and still JSON.
+        let json = escaped("{\"name\": \"\u{9b}2J\"}").into_owned();
+        let read: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(read["name"], "\u{9b}2J");
     }
 }

@@ -74,7 +74,7 @@ pub async fn receive(command: GnRecv) -> anyhow::Result<()> {
     let mut payloads = client.follow("/v1/gnrecv").await?;
     while let Some(payload) = payloads.next().await? {
         if payload.get("event").is_some() {
-            eprintln!("carnet: {}", show::event(&payload));
+            eprintln!("carnet: {}", crate::log::escaped(&show::event(&payload)));
         } else if command.shows(&GnReceived::deserialize(&payload).context(UNEXPECTED)?) {
             print(&format!("{payload}\n"))?;
         }

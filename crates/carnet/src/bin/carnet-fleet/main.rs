@@ -48,7 +48,7 @@ const MISTAKE: u8 = 2;
 
 fn main() -> ExitCode {
     let refuse = |error: anyhow::Error, code: ExitCode| {
-        eprintln!("carnet-fleet: {error:#}");
+        eprintln!("carnet-fleet: {}", log::escaped(&format!("{error:#}")));
         code
     };
     let loaded = match Cli::parse().command {
