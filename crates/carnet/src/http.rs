@@ -217,6 +217,11 @@ fn get(handler: Handler) -> MethodRouter<App> {
     handle(MethodFilter::GET, handler)
 }
 
+/// A path that is asked with something behind the question mark.
+fn get_with_query(handler: Handler) -> MethodRouter<App> {
+    on(MethodFilter::GET, move |State(app): State<App>, request: HttpRequest| handler(app, request))
+}
+
 fn post(handler: Handler) -> MethodRouter<App> {
     handle(MethodFilter::POST, handler)
 }
@@ -225,8 +230,26 @@ fn put(handler: Handler) -> MethodRouter<App> {
     handle(MethodFilter::PUT, handler)
 }
 
+/// A path without parameters: what stands behind a question mark is refused, not ignored.
 fn handle(method: MethodFilter, handler: Handler) -> MethodRouter<App> {
-    on(method, move |State(app): State<App>, request: HttpRequest| handler(app, request))
+    on(method, move |State(app): State<App>, request: HttpRequest| {
+        let unknown = request.uri().query().and_then(|query| query.split('&').find(|pair| !pair.is_empty()));
+        let refusal = unknown.map(|pair| {
+            let key = pair.split_once('=').map_or(pair, |(key, _)| key);
+            bad_query(format!("{key:?} is not known, expected no parameters"))
+        });
+        async move {
+            match refusal {
+                Some(refusal) => Err(refusal),
+                None => handler(app, request).await,
+            }
+        }
+    })
+}
+
+/// Something is wrong behind the question mark.
+fn bad_query(mistake: String) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, mistake)
 }
 
 fn router(app: App) -> Router {
@@ -359,13 +382,60 @@ fn json_octets(octets: Vec<u8>) -> Response {
 
 /// The JSON of a request.
 async fn read<T: DeserializeOwned>(request: HttpRequest) -> Result<T, Refusal> {
-    serde_json::from_slice(&octets(request).await?).map_err(|error| {
+    let octets = octets(request).await?;
+    let read = serde_json::from_slice(&octets).or_else(|error| {
+        let whole = with_whole_numbers(&octets).ok_or(error)?;
+        serde_json::from_slice(&whole)
+    });
+    read.map_err(|error| {
         let status = match error.is_data() {
             true => StatusCode::UNPROCESSABLE_ENTITY,
             false => StatusCode::BAD_REQUEST,
         };
         Refusal::new(status, format!("the body makes no sense: {error}"))
     })
+}
+
+/// JSON in which numbers that are whole are written as integers: JSON has one kind of number (RFC 8259 6), so that 24.0 and
+/// 2.4e1 are 24. `None` where there are none.
+fn with_whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
+    /// The greatest whole number up to which a double has every one.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let is_of_number =
+        |octet: &u8| octet.is_ascii_digit() || matches!(octet, b'+' | b'-' | b'.' | b'e' | b'E');
+    let (mut out, mut rest, mut found) = (Vec::with_capacity(json.len()), json, false);
+    while let Some(first) = rest.first() {
+        let length = match first {
+            b'"' => {
+                let mut escaped = false;
+                let end = rest[1..].iter().position(|octet| {
+                    let ends = *octet == b'"' && !escaped;
+                    escaped = *octet == b'\\' && !escaped;
+                    ends
+                });
+                end.map_or(rest.len(), |end| end + 2)
+            }
+            b'-' | b'0'..=b'9' => rest.iter().take_while(|octet| is_of_number(octet)).count(),
+            b't' | b'f' | b'n' => rest.iter().take_while(|octet| octet.is_ascii_alphabetic()).count(),
+            _ => 1,
+        };
+        let (token, behind) = rest.split_at(length);
+        rest = behind;
+        let is_number = matches!(first, b'-' | b'0'..=b'9');
+        let whole = std::str::from_utf8(token)
+            .ok()
+            .filter(|text| is_number && text.contains(['.', 'e', 'E']))
+            .and_then(|text| serde_json::from_str::<f64>(text).ok())
+            .filter(|number| number.fract() == 0.0 && number.abs() <= EXACT);
+        match whole {
+            Some(number) => {
+                found = true;
+                out.extend_from_slice(format!("{number:.0}").as_bytes());
+            }
+            None => out.extend_from_slice(token),
+        }
+    }
+    found.then_some(out)
 }
 
 /// The body of a request that says that it is JSON.

@@ -1,6 +1,9 @@
 //! Facilities: what a station says of its vehicle and of events on the road, and what it has heard of others.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::geonet::{GnArea, GnPlace};
 
@@ -64,6 +67,79 @@ pub struct ActionId {
     pub sequence_number: u16,
 }
 
+/// What happens on the road: causeCode of TS 102 894-2. In a request it is a number or one of [`Cause::NAMES`], in an answer a
+/// number.
+///
+/// ```
+/// use carnet_api::model::Cause;
+/// let read = |text| serde_json::from_str::<Cause>(text).ok();
+/// assert_eq!(read("94"), read("\"stationary_vehicle\""));
+/// assert_eq!(read("\"boredom\""), None);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Cause(pub u8);
+
+impl Cause {
+    /// The names.
+    pub const NAMES: [(&str, u8); 26] = [
+        ("traffic_condition", 1),
+        ("accident", 2),
+        ("roadworks", 3),
+        ("impassability", 5),
+        ("adhesion", 6),
+        ("aquaplaning", 7),
+        ("surface_condition", 9),
+        ("obstacle_on_the_road", 10),
+        ("animal_on_the_road", 11),
+        ("human_presence_on_the_road", 12),
+        ("wrong_way_driving", 14),
+        ("rescue_and_recovery_work", 15),
+        ("extreme_weather", 17),
+        ("visibility", 18),
+        ("precipitation", 19),
+        ("slow_vehicle", 26),
+        ("dangerous_end_of_queue", 27),
+        ("vehicle_breakdown", 91),
+        ("post_crash", 92),
+        ("human_problem", 93),
+        ("stationary_vehicle", 94),
+        ("emergency_vehicle_approaching", 95),
+        ("dangerous_curve", 96),
+        ("collision_risk", 97),
+        ("signal_violation", 98),
+        ("dangerous_situation", 99),
+    ];
+}
+
+impl<'de> Deserialize<'de> for Cause {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cause, D::Error> {
+        struct Reader;
+
+        impl Visitor<'_> for Reader {
+            type Value = Cause;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a cause from 0 to 255 or one of ")?;
+                let names = Cause::NAMES.map(|(name, _)| name);
+                f.write_str(&names.join(", "))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Cause, E> {
+                let cause = u8::try_from(number).map(Cause);
+                cause.map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
+            }
+
+            fn visit_str<E: Error>(self, word: &str) -> Result<Cause, E> {
+                let known = Cause::NAMES.iter().find(|(name, _)| *name == word);
+                let cause = known.map(|(_, number)| Cause(*number));
+                cause.ok_or_else(|| E::invalid_value(Unexpected::Str(word), &self))
+            }
+        }
+
+        deserializer.deserialize_any(Reader)
+    }
+}
+
 /// Body of `POST /v1/denm`, and of what may follow it: `/v1/denm/update`, `/v1/denm/cancel` and `/v1/denm/negate`, which
 /// name the event. The latter two need no more than that.
 ///
@@ -71,15 +147,15 @@ pub struct ActionId {
 /// use carnet_api::model::DenmRequest;
 /// let request = r#"{"cause": 94, "relevance_distance_m": 500, "repetition_interval_ms": 500, "repetition_duration_ms": 60000}"#;
 /// let request: DenmRequest = serde_json::from_str(request).expect("a request");
-/// assert_eq!((request.cause, request.position), (94, None));
+/// assert_eq!((request.cause.0, request.position), (94, None));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DenmRequest {
     /// The event; `null` for a new one.
     pub action_id: Option<ActionId>,
-    /// What happens: causeCode of TS 102 894-2.
-    pub cause: u8,
+    /// What happens: causeCode of TS 102 894-2, as a number or by its name.
+    pub cause: Cause,
     /// More precisely; 0 where nothing is known.
     pub sub_cause: u8,
     /// How sure that is, 1 to 7; 0 if that is unknown.

@@ -148,6 +148,14 @@ fn document() -> Value {
         if ["/v1/ldm", "/v1/messages"].contains(&request.path.as_str()) {
             operation["parameters"] = parameters(&page).into();
         }
+        if request.path == "/v1/gnrecv" {
+            operation["parameters"] = json!([{
+                "name": "port",
+                "in": "query",
+                "description": "only payloads to these BTP ports, with commas between them",
+                "schema": {"type": "string", "pattern": "^[0-9]{1,4}(,[0-9]{1,4})*$"},
+            }]);
+        }
         let path = paths.entry(request.path.clone()).or_insert_with(|| json!({}));
         assert!(path.get(&request.method).is_none(), "{} {} twice", request.method, request.path);
         path[&request.method] = operation;

@@ -39,6 +39,13 @@ fn string(name: &str) -> Option<Value> {
         "IpAddr" => {
             json!({"anyOf": [{"type": "string", "format": "ipv4"}, {"type": "string", "format": "ipv6"}]})
         }
+        "Cause" => {
+            let names = carnet_api::model::Cause::NAMES.map(|(name, _)| name);
+            json!({"anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": u8::MAX},
+                {"type": "string", "enum": names.as_slice()},
+            ]})
+        }
         "Ipv6Net" => json!({"type": "string", "pattern": "^[0-9a-f:.]+/[0-9]{1,3}$"}),
         "Octets" => json!({"type": "string", "pattern": "^([0-9a-fA-F]{2})*$"}),
         "GnAddress" => gn_address,
@@ -209,7 +216,9 @@ impl Types {
         let (attributes, mut schema) = match item {
             Item::Struct(item) => {
                 let serde = Serde::of(&item.attrs);
-                (&item.attrs, self.object(name, &item.fields, serde.default, serde.deny_unknown))
+                let schema = string(name);
+                let object = || self.object(name, &item.fields, serde.default, serde.deny_unknown);
+                (&item.attrs, schema.unwrap_or_else(object))
             }
             Item::Enum(item) => {
                 let schema = match string(name) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carnet_api::config::parse_length;
-use carnet_api::model::{ActionId, DenmRequest, GnArea, GnCircle, GnPlace};
+use carnet_api::model::{ActionId, Cause, DenmRequest, GnArea, GnCircle, GnPlace};
 use carnet_station::io::DenmWish;
 use clap::{Args, Subcommand};
 
@@ -122,7 +122,7 @@ impl What {
 impl Event {
     fn request(&self) -> DenmRequest {
         DenmRequest {
-            cause: self.cause,
+            cause: Cause(self.cause),
             sub_cause: self.sub_cause,
             information_quality: self.quality,
             position: self.at,

@@ -95,7 +95,7 @@ pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String>
         }
     };
     if matches!(wish, DenmWish::Trigger | DenmWish::Update) {
-        if request.cause == 0 {
+        if request.cause.0 == 0 {
             return Err("cause is missing: what happens, a causeCode from 1 to 255?".into());
         }
         if request.information_quality > InformationQuality::MOST {
@@ -104,7 +104,7 @@ pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String>
         denm.denm.situation = Some(SituationContainer {
             information_quality: InformationQuality(request.information_quality),
             event_type: CauseCode {
-                cause_code: CauseCodeType(request.cause),
+                cause_code: CauseCodeType(request.cause.0),
                 sub_cause_code: SubCauseCodeType(request.sub_cause),
             },
             ..SituationContainer::default()

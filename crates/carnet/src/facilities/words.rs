@@ -1,37 +1,10 @@
 //! The standard's numbers (TS 102 894-2) by their names, as operators write them.
 
 use carnet_api::config::StationType;
-use carnet_its::cdd::CauseCodeType;
+use carnet_api::model::Cause;
 
 /// Causes of events.
-pub const CAUSES: [(&str, u8); 26] = [
-    ("traffic_condition", CauseCodeType::TRAFFIC_CONDITION.0),
-    ("accident", CauseCodeType::ACCIDENT.0),
-    ("roadworks", CauseCodeType::ROADWORKS.0),
-    ("impassability", CauseCodeType::IMPASSABILITY.0),
-    ("adhesion", CauseCodeType::ADVERSE_WEATHER_CONDITION_ADHESION.0),
-    ("aquaplaning", CauseCodeType::AQUAPLANING.0),
-    ("surface_condition", CauseCodeType::HAZARDOUS_LOCATION_SURFACE_CONDITION.0),
-    ("obstacle_on_the_road", CauseCodeType::HAZARDOUS_LOCATION_OBSTACLE_ON_THE_ROAD.0),
-    ("animal_on_the_road", CauseCodeType::HAZARDOUS_LOCATION_ANIMAL_ON_THE_ROAD.0),
-    ("human_presence_on_the_road", CauseCodeType::HUMAN_PRESENCE_ON_THE_ROAD.0),
-    ("wrong_way_driving", CauseCodeType::WRONG_WAY_DRIVING.0),
-    ("rescue_and_recovery_work", CauseCodeType::RESCUE_AND_RECOVERY_WORK_IN_PROGRESS.0),
-    ("extreme_weather", CauseCodeType::ADVERSE_WEATHER_CONDITION_EXTREME_WEATHER_CONDITION.0),
-    ("visibility", CauseCodeType::ADVERSE_WEATHER_CONDITION_VISIBILITY.0),
-    ("precipitation", CauseCodeType::ADVERSE_WEATHER_CONDITION_PRECIPITATION.0),
-    ("slow_vehicle", CauseCodeType::SLOW_VEHICLE.0),
-    ("dangerous_end_of_queue", CauseCodeType::DANGEROUS_END_OF_QUEUE.0),
-    ("vehicle_breakdown", CauseCodeType::VEHICLE_BREAKDOWN.0),
-    ("post_crash", CauseCodeType::POST_CRASH.0),
-    ("human_problem", CauseCodeType::HUMAN_PROBLEM.0),
-    ("stationary_vehicle", CauseCodeType::STATIONARY_VEHICLE.0),
-    ("emergency_vehicle_approaching", CauseCodeType::EMERGENCY_VEHICLE_APPROACHING.0),
-    ("dangerous_curve", CauseCodeType::HAZARDOUS_LOCATION_DANGEROUS_CURVE.0),
-    ("collision_risk", CauseCodeType::COLLISION_RISK.0),
-    ("signal_violation", CauseCodeType::SIGNAL_VIOLATION.0),
-    ("dangerous_situation", CauseCodeType::DANGEROUS_SITUATION.0),
-];
+pub const CAUSES: [(&str, u8); 26] = Cause::NAMES;
 
 /// A name for a number, the number itself where it has none.
 pub fn name(names: &[(&str, u8)], number: u8) -> String {
@@ -53,4 +26,45 @@ pub fn station_types() -> [(&'static str, u8); 13] {
 /// The names, in a sentence.
 pub fn list(names: &[(&str, u8)]) -> String {
     names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use carnet_its::cdd::CauseCodeType;
+
+    use super::*;
+
+    /// The API's names are those of the standard's module.
+    #[test]
+    fn names_of_causes_have_the_numbers_of_the_standard() {
+        let expected = [
+            ("traffic_condition", CauseCodeType::TRAFFIC_CONDITION),
+            ("accident", CauseCodeType::ACCIDENT),
+            ("roadworks", CauseCodeType::ROADWORKS),
+            ("impassability", CauseCodeType::IMPASSABILITY),
+            ("adhesion", CauseCodeType::ADVERSE_WEATHER_CONDITION_ADHESION),
+            ("aquaplaning", CauseCodeType::AQUAPLANING),
+            ("surface_condition", CauseCodeType::HAZARDOUS_LOCATION_SURFACE_CONDITION),
+            ("obstacle_on_the_road", CauseCodeType::HAZARDOUS_LOCATION_OBSTACLE_ON_THE_ROAD),
+            ("animal_on_the_road", CauseCodeType::HAZARDOUS_LOCATION_ANIMAL_ON_THE_ROAD),
+            ("human_presence_on_the_road", CauseCodeType::HUMAN_PRESENCE_ON_THE_ROAD),
+            ("wrong_way_driving", CauseCodeType::WRONG_WAY_DRIVING),
+            ("rescue_and_recovery_work", CauseCodeType::RESCUE_AND_RECOVERY_WORK_IN_PROGRESS),
+            ("extreme_weather", CauseCodeType::ADVERSE_WEATHER_CONDITION_EXTREME_WEATHER_CONDITION),
+            ("visibility", CauseCodeType::ADVERSE_WEATHER_CONDITION_VISIBILITY),
+            ("precipitation", CauseCodeType::ADVERSE_WEATHER_CONDITION_PRECIPITATION),
+            ("slow_vehicle", CauseCodeType::SLOW_VEHICLE),
+            ("dangerous_end_of_queue", CauseCodeType::DANGEROUS_END_OF_QUEUE),
+            ("vehicle_breakdown", CauseCodeType::VEHICLE_BREAKDOWN),
+            ("post_crash", CauseCodeType::POST_CRASH),
+            ("human_problem", CauseCodeType::HUMAN_PROBLEM),
+            ("stationary_vehicle", CauseCodeType::STATIONARY_VEHICLE),
+            ("emergency_vehicle_approaching", CauseCodeType::EMERGENCY_VEHICLE_APPROACHING),
+            ("dangerous_curve", CauseCodeType::HAZARDOUS_LOCATION_DANGEROUS_CURVE),
+            ("collision_risk", CauseCodeType::COLLISION_RISK),
+            ("signal_violation", CauseCodeType::SIGNAL_VIOLATION),
+            ("dangerous_situation", CauseCodeType::DANGEROUS_SITUATION),
+        ];
+        assert_eq!(CAUSES, expected.map(|(name, code)| (name, code.0)));
+    }
 }

@@ -9,7 +9,7 @@ use carnet_station::io::DenmWish;
 use futures_util::stream;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{App, Refusal, get, json, message, post, put, read, unix_time, when};
+use super::{App, Refusal, bad_query, get, get_with_query, json, message, post, put, read, unix_time, when};
 use crate::facilities::{Filter, denm};
 use crate::request::Request;
 
@@ -24,9 +24,9 @@ pub(super) fn router() -> Router<App> {
         .route("/v1/denm/update", post(|app, body| Box::pin(speak(app, DenmWish::Update, body))))
         .route("/v1/denm/cancel", post(|app, body| Box::pin(speak(app, DenmWish::Cancel, body))))
         .route("/v1/denm/negate", post(|app, body| Box::pin(speak(app, DenmWish::Negate, body))))
-        .route("/v1/ldm", get(|app, request| Box::pin(ldm(app, request))))
+        .route("/v1/ldm", get_with_query(|app, request| Box::pin(ldm(app, request))))
         .route("/v1/services", get(|app, _| app.ask_whether(Request::Services)))
-        .route("/v1/messages", get(|app, request| Box::pin(messages(app, request))))
+        .route("/v1/messages", get_with_query(|app, request| Box::pin(messages(app, request))))
 }
 
 fn unprocessable(mistake: String) -> Refusal {
@@ -46,7 +46,7 @@ async fn speak(app: App, wish: DenmWish, body: HttpRequest) -> Result<Response, 
 
 /// What stands behind the question mark.
 fn filter(request: &HttpRequest) -> Result<Filter, Refusal> {
-    Filter::parse(request.uri().query().unwrap_or_default()).map_err(unprocessable)
+    Filter::parse(request.uri().query().unwrap_or_default()).map_err(bad_query)
 }
 
 /// `GET /v1/ldm`

@@ -11,7 +11,7 @@ use carnet_api::model::{
 use futures_util::stream;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{App, Refusal, get, message, post, read, unix_time, when};
+use super::{App, Refusal, bad_query, get, get_with_query, message, post, read, unix_time, when};
 use crate::request::Request;
 
 /// Requests of one ping: they are numbered with 16 bits.
@@ -50,7 +50,7 @@ pub(super) fn router() -> Router<App> {
         )
         .route("/v1/gnsend", post(|app, body| Box::pin(send(app, body))))
         .route("/v1/gnping", post(|app, body| Box::pin(ping(app, body))))
-        .route("/v1/gnrecv", get(|app, _| Box::pin(receive(app))))
+        .route("/v1/gnrecv", get_with_query(|app, request| Box::pin(receive(app, request))))
 }
 
 fn unprocessable(mistake: String) -> Refusal {
@@ -166,18 +166,42 @@ async fn ping(app: App, body: HttpRequest) -> Result<Response, Refusal> {
     })))
 }
 
+/// The ports behind `port=`; none: payloads to any port, and those without one.
+fn ports(query: &str) -> Result<Vec<u16>, String> {
+    let mut ports = Vec::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if key != "port" {
+            return Err(format!("{key:?} is not known, expected port"));
+        }
+        for word in value.split(',') {
+            let port = word.parse();
+            ports.push(port.map_err(|_| format!("port is {word:?}, expected a number from 0 to 65535"))?);
+        }
+    }
+    Ok(ports)
+}
+
 /// `GET /v1/gnrecv`
-async fn receive(app: App) -> Result<Response, Refusal> {
+async fn receive(app: App, request: HttpRequest) -> Result<Response, Refusal> {
+    let ports = ports(request.uri().query().unwrap_or_default()).map_err(bad_query)?;
     let received = app.try_answer(Request::GnReceive).await?;
-    Ok(super::stream(stream::unfold((received, app.stopped), |(mut received, stopped)| async {
-        let message = tokio::select! {
-            payload = received.recv() => match payload {
-                Ok(payload) => message(&payload),
-                Err(RecvError::Lagged(count)) => message(&missed(unix_time(), count)),
-                Err(RecvError::Closed) => return None,
-            },
-            () = when(stopped.clone()) => return None,
+    let state = (received, app.stopped, ports);
+    Ok(super::stream(stream::unfold(state, |(mut received, stopped, ports)| async {
+        let message = loop {
+            tokio::select! {
+                payload = received.recv() => match payload {
+                    Ok(payload) if ports.is_empty() => break message(&payload),
+                    Ok(payload) if payload.port.is_some_and(|port| ports.contains(&port)) => {
+                        break message(&payload);
+                    }
+                    Ok(_) => {}
+                    Err(RecvError::Lagged(count)) => break message(&missed(unix_time(), count)),
+                    Err(RecvError::Closed) => return None,
+                },
+                () = when(stopped.clone()) => return None,
+            }
         };
-        Some((message, (received, stopped)))
+        Some((message, (received, stopped, ports)))
     })))
 }

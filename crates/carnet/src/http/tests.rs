@@ -321,3 +321,20 @@ async fn all_that_are_registered_are_revoked() {
         assert_eq!(revoked, if stays { vec![home(1)] } else { vec![home(1), home(3)] });
     }
 }
+
+#[test]
+fn whole_numbers_are_integers() {
+    let whole = |text: &str| {
+        with_whole_numbers(text.as_bytes()).map(|octets| String::from_utf8(octets).expect("text"))
+    };
+    for (text, expected) in [
+        (r#"{"a": 24.0, "b": [2.4e1, -3.00, 0.0]}"#, r#"{"a": 24, "b": [24, -3, 0]}"#),
+        (r#"{"24.0": "24.0 \" 1.0", "c": 1.5, "d": 1.0}"#, r#"{"24.0": "24.0 \" 1.0", "c": 1.5, "d": 1}"#),
+    ] {
+        assert_eq!(whole(text).as_deref(), Some(expected));
+    }
+    for text in [r#"{"a": 24, "b": 1.5, "c": "1.0", "d": 1e300, "e": true}"#, "", "\"1.0", "1.0.0", "-", "1e"]
+    {
+        assert_eq!(whole(text), None, "{text}");
+    }
+}

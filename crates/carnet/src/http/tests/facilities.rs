@@ -9,12 +9,24 @@ async fn events_get_names_and_mistakes_are_told() {
     let bench = Bench::answering().await;
     let made = bench.client.post_for("/v1/denm", &json!({"cause": 94})).await.expect("a name");
     assert_eq!(made, json!({"action_id": {"originating_station_id": 7, "sequence_number": 1}}));
+    // A name is as good as a number, and a number as good as the same one with a fraction of nothing.
+    for cause in [json!("stationary_vehicle"), json!(94.0)] {
+        let again = bench.client.post_for("/v1/denm", &json!({"cause": cause, "validity_s": 600.0})).await;
+        assert_eq!(again.expect("a name"), made);
+    }
     let action = json!({"originating_station_id": 7, "sequence_number": 1});
     bench.client.post("/v1/denm/cancel", &json!({"action_id": action})).await.expect("an end");
     for (path, body, expected) in [
         ("/v1/denm", json!({}), "cause is missing"),
         ("/v1/denm", json!({"cause": 1}), "too many events"),
         ("/v1/denm", json!({"cause": 94, "colour": "red"}), "unknown field `colour`"),
+        (
+            "/v1/denm",
+            json!({"cause": "boredom"}),
+            "expected a cause from 0 to 255 or one of traffic_condition",
+        ),
+        ("/v1/denm", json!({"cause": 94.5}), "invalid type: floating point `94.5`"),
+        ("/v1/denm", json!({"cause": 256.0}), "integer `256`"),
         ("/v1/denm/update", json!({"cause": 94}), "action_id is missing"),
         ("/v1/denm/negate", json!({}), "action_id is missing"),
     ] {
@@ -33,6 +45,10 @@ async fn the_map_is_asked_with_a_filter() {
         ("/v1/ldm?typ=cam", "\"typ\" is not known"),
         ("/v1/messages?cause=boredom", "cause: \"boredom\" is not known"),
         ("/v1/messages", "no facilities"),
+        ("/v1/services?type=cam", "\"type\" is not known, expected no parameters"),
+        ("/v1/status?verbose", "\"verbose\" is not known"),
+        ("/v1/gnrecv?prot=2001", "\"prot\" is not known, expected port"),
+        ("/v1/gnrecv?port=65536", "port is \"65536\", expected a number"),
     ] {
         let told = bench.client.get(path).await.expect_err(path).to_string();
         assert!(told.contains(expected), "{path}: {told}");

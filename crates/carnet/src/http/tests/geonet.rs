@@ -66,7 +66,7 @@ pub(super) fn answer(request: Request) {
             Some("king") => Err("role is \"king\"".to_owned()),
             _ => Ok(()),
         })),
-        Request::Denm { wish, denm, reply, .. } => drop(reply.send(match (wish, denm.cause) {
+        Request::Denm { wish, denm, reply, .. } => drop(reply.send(match (wish, denm.cause.0) {
             (DenmWish::Trigger, 94) => {
                 let action_id = ActionId { originating_station_id: 7, sequence_number: 1 };
                 Ok(Some(Triggered { action_id }))
