@@ -58,6 +58,13 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// Mobile router: the access network of an uplink announces a captive portal (RFC 8910).
+    CaptivePortal {
+        /// The uplink.
+        uplink: String,
+        /// URI of the portal.
+        uri: String,
+    },
     /// Mobile router: this share of an uplink's volume is used.
     VolumeReached {
         /// The uplink.

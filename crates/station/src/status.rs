@@ -65,6 +65,8 @@ pub struct UplinkStatus {
     pub quality: Option<Quality>,
     /// What it can carry in kbit/s, as configured or measured.
     pub capacity: Option<u32>,
+    /// URI of the captive portal that its access network announces.
+    pub captive_portal: Option<String>,
     /// Octets that have gone over it in this period, once they are counted.
     pub volume_used: Option<u64>,
     /// Octets that may.
@@ -258,6 +260,7 @@ impl Station {
                     _ => None,
                 },
                 capacity: uplink.capacity,
+                captive_portal: uplink.captive_portal().map(str::to_owned),
                 volume_used: uplink.volume_used(),
                 volume: uplink.config.volume,
                 volume_period: uplink.config.volume_period,

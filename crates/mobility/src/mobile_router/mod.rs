@@ -29,6 +29,7 @@ mod answers;
 mod binding_update_list;
 mod bindings;
 mod capacity;
+mod captive_portal;
 mod demotion;
 mod family;
 mod flows;
@@ -278,6 +279,7 @@ pub struct MobileRouter {
     heartbeats_unknown_until: Option<Time>,
     timers: TimerTable<Timer>,
     key_warnings: RateLimiter,
+    portal_events: RateLimiter,
     /// Answers to Heartbeat requests, which nothing authenticates.
     heartbeat_answers: RateLimiter,
     outputs: VecDeque<Output>,
@@ -330,6 +332,7 @@ impl MobileRouter {
             hints: Hints::default(),
             timers: TimerTable::new(),
             key_warnings: RateLimiter::new(1, Duration::from_secs(60)),
+            portal_events: RateLimiter::new(5, Duration::from_secs(60)),
             heartbeat_answers: RateLimiter::new(100, Duration::from_millis(10)),
             outputs: VecDeque::new(),
         }
@@ -512,7 +515,15 @@ impl MobileRouter {
         icmpv6::verify(message.source, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
         let before = self.uplinks[index].attachment;
+        let portal = self.uplinks[index].portal.clone();
         self.uplinks[index].handle_router_advertisement(now, message, &self.config);
+        let uplink = &self.uplinks[index];
+        if let Some(uri) = uplink.captive_portal().filter(|_| uplink.portal != portal)
+            && self.portal_events.allow(now)
+        {
+            let (uplink, uri) = (uplink.config.interface.clone(), uri.to_owned());
+            self.outputs.push_back(Output::Event(Event::CaptivePortal { uplink, uri }));
+        }
         self.attachment_changed(now, wall, index, before);
         Ok(())
     }

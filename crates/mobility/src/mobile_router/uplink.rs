@@ -23,6 +23,7 @@ use ipnet::Ipv6Net;
 
 use super::MobileRouterConfig;
 use super::capacity::Gauge;
+use super::captive_portal::CaptivePortal;
 use super::heard::{Heard, Standing};
 use super::parent::{Parent, Parents};
 use super::quality::SignalThresholds;
@@ -108,6 +109,8 @@ pub struct Uplink {
     plain_address: Option<Ipv6Addr>,
     /// What the default router said of the link's MTU, octets.
     advertised_mtu: Option<u32>,
+    /// The captive portal that a router of the link has announced since it came up.
+    pub(super) portal: Option<CaptivePortal>,
     /// How often has been solicited since the link came up.
     solicitations: u32,
     /// A care-of address over which the home agent did not answer while it did over the other.
@@ -152,6 +155,7 @@ impl Uplink {
             direct: Vec::new(),
             plain_address: None,
             advertised_mtu: None,
+            portal: None,
             solicitations: 0,
             lost: None,
             needs_udp: false,
@@ -171,6 +175,11 @@ impl Uplink {
     /// Octets that have gone over it in this period; none before counting has begun.
     pub fn volume_used(&self) -> Option<u64> {
         self.meter.volume.as_ref().map(|_| self.used)
+    }
+
+    /// URI of the captive portal that a router of the link announces.
+    pub fn captive_portal(&self) -> Option<&str> {
+        self.portal.as_ref().map(|portal| portal.uri.as_str())
     }
 
     /// The IPv6 care-of address, when there is one.
@@ -289,6 +298,7 @@ impl Uplink {
         self.parents.clone_from(&old.parents);
         self.direct.clone_from(&old.direct);
         self.advertised_mtu = old.advertised_mtu;
+        self.portal.clone_from(&old.portal);
         self.solicitations = old.solicitations;
         self.lost = old.lost;
         self.needs_udp = old.needs_udp;
@@ -315,6 +325,7 @@ impl Uplink {
             self.heard.clear();
             self.parents.clear();
             self.advertised_mtu = None;
+            self.portal = None;
             self.solicitations = 0;
         }
         self.interface = Some(interface);
@@ -337,6 +348,7 @@ impl Uplink {
         config: &MobileRouterConfig,
     ) {
         let Ok(advertisement) = nd::RouterAdvertisement::parse(&message.message) else { return };
+        self.portal = CaptivePortal::after(self.portal.take(), message.source, advertisement.options());
         for option in advertisement.options() {
             if let nd::NdOption::PrefixInformation(information) = option
                 && let Ok(prefix) = Ipv6Net::new(information.prefix, information.prefix_length)

@@ -52,6 +52,39 @@ fn another_network_without_loss_of_carrier_is_registered_at_once() {
     assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
 }
 
+/// RFC 8910: a router names its captive portal. That is told and shown; it changes no decision.
+#[test]
+fn captive_portal_of_a_router_advertisement_is_told() {
+    let mut pair = in_the_first_network();
+    let told = |pair: &mut Pair, router: &str, uri: Option<&[u8]>| {
+        let mut message = crate::setup::router_advertisement("wifi", router, &[NETWORK]);
+        if let Some(uri) = uri {
+            let units = (2 + uri.len()).div_ceil(8);
+            let mut option = vec![37, u8::try_from(units).expect("a length")];
+            option.extend(uri);
+            option.resize(8 * units, 0);
+            message.message.extend(option);
+            message.message[2..4].fill(0);
+            carnet_wire::icmpv6::set_checksum(&mut message.message, message.source, message.destination);
+        }
+        pair.forget();
+        pair.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
+            .expect("a right advertisement");
+        let told = |event: &&_| matches!(event, (_, _, Event::CaptivePortal { .. }));
+        let events = pair.events.iter().filter(told).count();
+        (events, pair.machine().uplinks()[0].captive_portal().map(str::to_owned))
+    };
+    let portal = b"https://portal.example/terms";
+    let uri = Some("https://portal.example/terms".to_owned());
+    assert_eq!(told(&mut pair, ROUTER_A, Some(portal)), (1, uri.clone()));
+    assert_eq!(told(&mut pair, ROUTER_A, Some(portal)), (0, uri.clone()));
+    assert_eq!(told(&mut pair, ROUTER_B, None), (0, uri));
+    assert_eq!(told(&mut pair, ROUTER_A, Some(b"urn:ietf:params:capport:unrestricted")), (0, None));
+    assert_eq!(told(&mut pair, ROUTER_A, Some(portal)).0, 1);
+    assert_eq!(told(&mut pair, ROUTER_A, None), (0, None));
+    assert!(pair.is_registered(0));
+}
+
 /// In whatever order the kernel and the advertisement tell it.
 #[test]
 fn the_new_prefix_may_be_heard_last() {
