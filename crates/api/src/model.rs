@@ -60,7 +60,7 @@ use serde_json::{Map, Value};
 
 pub use drain::{Drain, DrainRequest, RevokeRequest};
 pub use facilities::{
-    ActionId, AnnouncedService, DenmRequest, Ldm, LdmEvent, LdmStation, Triggered, Vehicle,
+    ActionId, AnnouncedService, Cause, DenmRequest, Ldm, LdmEvent, LdmStation, Triggered, Vehicle,
 };
 pub use geonet::{
     Area, AreaOrigin, AreaRemoval, AreaRequest, AreaShape, ChannelRequest, Dcc, GeonetStatus, GnArea,
@@ -249,6 +249,10 @@ pub struct Uplink {
     /// What it can carry in kbit/s, as configured or, where a policy balances, measured; else `null`.
     #[serde(default)]
     pub capacity_kbit_s: Option<u32>,
+    /// URI of the captive portal that its access network announces (RFC 8910), or `null`: until somebody has agreed to its
+    /// terms there, the network forwards nothing.
+    #[serde(default)]
+    pub captive_portal: Option<String>,
     /// Octets that have gone over it in this period, both directions together, as its interface counts them (at
     /// least every five seconds); `null` before counting has begun.
     #[serde(default)]

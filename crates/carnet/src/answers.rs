@@ -188,6 +188,7 @@ pub fn uplinks(station: &Station, obstacles: &[String], now: Time) -> Vec<model:
             rtt_ms: uplink.quality.map(|quality| quality.rtt.as_secs_f64() * 1000.0),
             loss: uplink.quality.map(|quality| quality.loss),
             capacity_kbit_s: uplink.capacity,
+            captive_portal: uplink.captive_portal,
             volume_used: uplink.volume_used,
             volume: uplink.volume,
             volume_period: uplink.volume_period.name().into(),
@@ -334,6 +335,9 @@ pub fn event_text(event: &Event) -> String {
             };
             let way = if *direct { "go straight to it" } else { "take the tunnel" };
             format!("station {station} {reason}: {what} {way}")
+        }
+        Event::CaptivePortal { uplink, uri } => {
+            format!("{uplink}: the access network announces a captive portal, {uri}")
         }
         Event::VolumeReached { uplink, percent, used, volume, period } => {
             format!("{uplink}: {percent} % of its volume of this {period} is used, {used} of {volume} octets")

@@ -1,10 +1,11 @@
 //! `carnet check`: everything that is wrong with a config file, and with the trace, tokens, certificates and keys that it
 //! names.
 
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use carnet_api::config::{Config, ConfigErrors, PositionSource};
+use carnet_api::config::{Config, ConfigErrors, PositionSource, disclose};
 use carnet_base::{Rng, Seed};
 use carnet_linux::clock;
 use carnet_linux::position::trace::Trace;
@@ -18,7 +19,8 @@ pub const MISTAKE: u8 = 2;
 pub fn check(path: &Path) -> ExitCode {
     match Config::load(path) {
         Ok(config) => {
-            for warning in config.warnings() {
+            let advice = config.advice().into_iter().chain(readable_secrets(&config, path));
+            for warning in config.warnings().into_iter().chain(advice) {
                 eprintln!("{}: warning: {warning}", path.display());
             }
             let tokens = config.station.http.as_ref().and_then(|http| http.tokens.as_deref());
@@ -41,6 +43,24 @@ pub fn check(path: &Path) -> ExitCode {
         }
         Err(errors) => refuse(&errors),
     }
+}
+
+/// Files with keys that others than their owner may read. (What refuses such a file itself is no warning.)
+fn readable_secrets(config: &Config, path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let folder = path.parent().unwrap_or(Path::new(""));
+    // A station refuses to use tokens that others may read.
+    let tokens = config.station.http.as_ref().and_then(|http| http.tokens.clone());
+    let files = disclose(&text).map(|disclosed| disclosed.secret_files).unwrap_or_default();
+    let warning = |path: PathBuf| {
+        let file = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+        let mode = file.permissions().mode() & 0o777;
+        let what = "others may read the key in it";
+        (mode & 0o066 != 0)
+            .then(|| format!("{}: {what}, its mode is {mode:04o}, expected 0600", path.display()))
+    };
+    let files = files.into_iter().map(|file| folder.join(file)).filter(|file| Some(file) != tokens.as_ref());
+    files.filter_map(warning).collect()
 }
 
 /// Reads the trace that the station is to follow, as `run` will.

@@ -92,12 +92,13 @@ Examples:
     /// Exits 0 when there are none; else 2, with every mistake on its own line: FILE:LINE:COL: what is
     /// wrong, what was expected. What is legal but unwise is a warning.
     #[command(after_help = "\
-Example:
+Examples:
+  carnet check /etc/carnet/bus-42.toml
   carnet check --config /etc/carnet/bus-42.toml")]
     Check {
-        /// The config file; docs/config.md describes it.
-        #[arg(long, value_name = "FILE")]
-        config: PathBuf,
+        /// The config file.
+        #[command(flatten)]
+        file: ConfigFile,
     },
     /// Write what strongSwan needs for `auth = "ipsec"`, as a file for swanctl.
     ///
@@ -126,8 +127,15 @@ Example:
     #[command(after_help = "\
 Examples:
   carnet status
-  carnet status --socket /run/carnet/bus-42.sock --json")]
+  carnet status --socket /run/carnet/bus-42.sock --json
+  carnet status --wait registered --timeout 30s    for scripts: exits 1 when it takes longer")]
     Status {
+        /// Ask again until the station is so far; one that does not run yet is waited for as well.
+        #[arg(long, value_enum, value_name = "STATE")]
+        wait: Option<Wanted>,
+        /// With --wait: for how long.
+        #[arg(long, value_name = "TIME", value_parser = within, default_value = "60s", requires = "wait")]
+        timeout: Duration,
         /// The output.
         #[command(flatten)]
         format: Format,
@@ -310,6 +318,34 @@ fn within(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|error| format!("{error}, {EXPECTED}"))?;
     let possible = Duration::from_secs(1)..=Duration::from_secs(86_400);
     if possible.contains(&time) { Ok(time) } else { Err(EXPECTED.into()) }
+}
+
+/// How far a station is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Wanted {
+    /// It answers.
+    Up,
+    /// Its mobile router is registered or at home, by every uplink that is up.
+    Registered,
+}
+
+/// A config file, with or without its option.
+#[derive(Debug, Args)]
+pub struct ConfigFile {
+    /// The config file; docs/config.md describes it.
+    #[arg(value_name = "FILE", required_unless_present = "named")]
+    config: Option<PathBuf>,
+    /// The same, as for the other commands.
+    #[arg(long = "config", value_name = "FILE", conflicts_with = "config")]
+    named: Option<PathBuf>,
+}
+
+impl ConfigFile {
+    /// Where it is.
+    pub fn path(self) -> PathBuf {
+        // One of them is there: the command line was refused otherwise.
+        self.config.or(self.named).unwrap_or_default()
+    }
 }
 
 /// How to print.

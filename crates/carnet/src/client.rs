@@ -3,6 +3,7 @@
 pub mod drain;
 pub mod facilities;
 pub mod geonet;
+pub mod wait;
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;

@@ -52,7 +52,7 @@ static ALLOCATOR: WipingAllocator = WipingAllocator;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Check { config } => return check::check(&config),
+        Command::Check { file } => return check::check(&file.path()),
         Command::Run { config: path, log, store } => match run::load(&path) {
             Ok(config) => match log::start(log.as_deref()) {
                 Ok(()) => run(config, &path, store.as_deref()),
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         // The reader of a pipe has seen enough, as in `carnet watch | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("carnet: {error:#}");
+            eprintln!("carnet: {}", log::escaped(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }
@@ -93,12 +93,20 @@ fn run(config: Box<Config>, path: &Path, store: Option<&Path>) -> anyhow::Result
 fn talk(command: Command) -> anyhow::Result<()> {
     runtime()?.block_on(async {
         match command {
-            Command::Status { format, station } => {
-                let answer = find(station)?.get("/v1/status").await?;
-                match format.json {
-                    true => print_json(&answer),
-                    false => print(&show::status(answer).context(UNEXPECTED)?),
+            Command::Status { wait, timeout, format, station } => {
+                if let Some(wanted) = wait {
+                    client::wait::until(&station, wanted, timeout).await?;
                 }
+                let client = find(station)?;
+                let answer = client.get("/v1/status").await?;
+                if format.json {
+                    return print_json(&answer);
+                }
+                let uplinks = match answer["mobile_router"].is_object() {
+                    true => client.get("/v1/uplinks").await?,
+                    false => Value::Array(Vec::new()),
+                };
+                print(&show::status(answer, uplinks).context(UNEXPECTED)?)
             }
             Command::Show { what, format, station } => {
                 let answer = find(station)?.get(what.path()).await?;
@@ -165,9 +173,10 @@ fn width() -> Option<usize> {
     Some(width.0.into())
 }
 
+/// Prints a text. What others have sent is in many of them: it does not speak to the terminal.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
+    stdout.write_all(log::escaped(text).as_bytes())?;
     stdout.flush()?;
     Ok(())
 }

@@ -40,7 +40,7 @@ use crate::record::{Header, Recorder};
 use crate::settings::security::{Furnished, furnish};
 use crate::state::{Burst, News, Next, NotWanted, Opening, Place, State, record_of};
 use crate::upper_tester::{self, UpperTester};
-use crate::{answers, http, settings};
+use crate::{answers, http, log, settings};
 
 use packets::Gathering;
 
@@ -60,6 +60,8 @@ const REFUSALS: u32 = 10;
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
 /// Between two looks at the settings of this machine because something failed.
 const DOUBT_INTERVAL: Duration = Duration::from_secs(1);
+/// Characters of an event's message.
+const MESSAGE: usize = 1000;
 const REQUESTS: usize = 64;
 const EVENTS: usize = 1024;
 
@@ -899,14 +901,19 @@ impl Runner {
             Event::Warning { .. }
             | Event::Rejected { .. }
             | Event::BindingRefused { .. }
+            | Event::CaptivePortal { .. }
             | Event::VolumeReached { .. } => {
                 warn!("{}", answers::event_text(event));
             }
             _ => info!("{}", answers::event_text(event)),
         }
         if self.events.receiver_count() > 0
-            && let Ok(fields) = serde_json::to_value(event)
+            && let Ok(mut fields) = serde_json::to_value(event)
         {
+            // A message may hold what others have said.
+            if let Some(Value::String(message)) = fields.get_mut("message") {
+                *message = log::cut(message, MESSAGE).into_owned();
+            }
             let time = Duration::from_nanos(clock::wall().as_unix_nanos()).as_secs_f64();
             let _ = self.events.send(model::event(time, fields));
         }

@@ -55,9 +55,10 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
     })
 }
 
-/// Lays out the answer to `carnet status`.
-pub fn status(answer: Value) -> serde_json::Result<String> {
+/// Lays out the answers to `carnet status`: the station's, and what it says of its uplinks.
+pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
     let status: Status = serde_json::from_value(answer)?;
+    let uplinks: Vec<Uplink> = serde_json::from_value(uplinks)?;
     let mut out = String::new();
     let mut line = |name: &str, value: String| {
         let _ = writeln!(out, "{name:<17} {value}");
@@ -92,6 +93,9 @@ pub fn status(answer: Value) -> serde_json::Result<String> {
         }
         line("  care-of address", list(&router.care_of_addresses));
         line("  uplink", or_nothing(router.uplink));
+        for uplink in &uplinks {
+            line(&format!("    {}", uplink.interface), uplink_state(uplink));
+        }
         if let Some(wanted) = router.wanted_uplink {
             line("  asked for", wanted);
         }
@@ -176,11 +180,7 @@ fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
     let rows = uplinks.iter().map(|uplink| {
         vec![
             format!("{}{}", uplink.interface, if uplink.active { " *" } else { "" }),
-            match (uplink.state.as_str(), uplink.retry_s) {
-                ("silent", Some(seconds)) => format!("no answer, again in {seconds} s"),
-                ("silent", None) => "no answer".to_owned(),
-                (state, _) => words(state),
-            },
+            uplink_state(uplink),
             or_nothing(uplink.care_of_address),
             or_nothing(uplink.bid),
             uplink.priority.to_string(),
@@ -208,6 +208,20 @@ fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
         let _ = writeln!(out, "\non this machine: {obstacle}");
     }
     out
+}
+
+/// The state of an uplink, and why it is not used.
+fn uplink_state(uplink: &Uplink) -> String {
+    if let ("silent", Some(portal)) = (uplink.state.as_str(), &uplink.captive_portal) {
+        return format!("no answer, captive portal {portal}");
+    }
+    match (uplink.state.as_str(), uplink.retry_s) {
+        // The time is over, and the home agent is being asked.
+        ("silent", Some(0)) => "no answer, asked again now".to_owned(),
+        ("silent", Some(seconds)) => format!("no answer, again in {seconds} s"),
+        ("silent", None) => "no answer".to_owned(),
+        (state, _) => words(state),
+    }
 }
 
 fn routes(routes: &[Route], width: Option<usize>) -> String {

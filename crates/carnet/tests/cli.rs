@@ -84,6 +84,46 @@ fn check_accepts_and_warns() {
     std::fs::remove_file(path).expect("gone");
 }
 
+/// What works and is unwise is told, with the file before the word or behind the option.
+#[test]
+fn check_warns_of_keys_that_others_know() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let (path, key) = (scratch("known.toml"), scratch("known.key"));
+    std::fs::write(&key, "000102030405060708090a0b0c0d0e0f\n").expect("a key");
+    let text = GOOD.replace("'none'", &format!("{{ spi = 300, key_file = '{}' }}", key.display()));
+    assert_ne!(text, GOOD);
+    std::fs::write(&path, text).expect("a config");
+    let name = path.to_str().expect("a path");
+    let documented =
+        format!("{name}: warning: home_agent.mobile_router fd00::2: the documentation prints this key");
+    let readable =
+        format!("{name}: warning: {}: others may read the key in it, its mode is 0644", key.display());
+    for (mode, command) in [(0o644, vec!["check", name]), (0o600, vec!["check", "--config", name])] {
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).expect("a mode");
+        let output = carnet(&command);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stderr(&output).contains(&documented), "{}", stderr(&output));
+        assert_eq!(stderr(&output).contains(&readable), mode == 0o644, "{}", stderr(&output));
+    }
+    std::fs::remove_file(&key).expect("gone");
+    std::fs::remove_file(&path).expect("gone");
+}
+
+/// A script waits for a station, and is told when that takes too long.
+#[test]
+fn status_waits_as_long_as_it_may() {
+    let nowhere = scratch("nowhere.sock");
+    let socket = nowhere.to_str().expect("a path");
+    let output = carnet(&["status", "--wait", "registered", "--timeout", "1s", "--socket", socket]);
+    assert_eq!(output.status.code(), Some(1));
+    let expected = format!("carnet: not there after 1 s: cannot reach the station at {socket}: ");
+    assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "");
+    let output = carnet(&["status", "--timeout", "1s"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}
+
 #[test]
 fn check_and_run_refuse_with_every_mistake() {
     let path = scratch("bad.toml");
@@ -135,7 +175,8 @@ fn check_reads_the_tokens_too() {
     write("read 0123456789abcdef\n", 0o600);
     assert_eq!(check(), (Some(0), String::new()));
     write("read 0123456789abcdef\n", 0o644);
-    let open = format!("{place} has mode 0644, expected 0600: others may read the tokens\n");
+    let open =
+        format!("cannot read {place}: expected rights 0600, found 0644: others may read or write it\n");
     assert_eq!(check(), (Some(2), open));
     std::fs::remove_file(&tokens).expect("gone");
     std::fs::remove_file(&path).expect("gone");
@@ -273,7 +314,10 @@ fn the_examples_are_good() {
         let text = std::fs::read_to_string(&file).expect(name);
         assert!(readme.contains(&format!("```toml\n{text}```")), "{name} is not in the README");
         let output = carnet(&["check", "--config", file.to_str().expect("a path")]);
-        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{name}");
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
+        // Its key is an example, too.
+        let others = stderr(&output).lines().any(|line| !line.contains("the documentation prints this key"));
+        assert!(!others, "{name}: {}", stderr(&output));
     }
     let north = root.join("packaging/examples/north.toml");
     let output = carnet(&["check", "--config", north.to_str().expect("a path")]);

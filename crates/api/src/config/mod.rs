@@ -7,6 +7,7 @@
 //! Only what this version does is accepted. A key that carnet has a meaning for, but not yet, is refused
 //! as "not in this version"; any other key is refused as unknown, with the nearest known one.
 
+mod advice;
 mod auth;
 mod checks;
 mod conformance;
@@ -331,6 +332,8 @@ pub struct Uplink {
     pub roaming: Roaming,
     /// Lower wins; among equals the first in the file.
     pub priority: u8,
+    /// Whether the config names it.
+    pub has_priority: bool,
     /// When it is taken and left by its signal; `None`: that is no matter.
     pub signal: Option<SignalThresholds>,
     /// File whose last line is its signal in dBm; `None`: the kernel is asked.

@@ -104,6 +104,14 @@ fn uplink_gauges(page: &mut Page, uplinks: &[Uplink]) {
     let used = "In this period of its volume, both directions.";
     each(page, uplinks, "carnet_uplink_volume_used_bytes", used, |uplink| uplink.volume_used);
     each(page, uplinks, "carnet_uplink_volume_limit_bytes", "What it may carry.", |uplink| uplink.volume);
+    let portal = |uplink: &Uplink| Some(u8::from(uplink.captive_portal.is_some()));
+    each(
+        page,
+        uplinks,
+        "carnet_uplink_captive_portal",
+        "Whether its network announces a captive portal.",
+        portal,
+    );
     let roaming = |uplink: &Uplink| uplink.roaming.map(u8::from);
     each(
         page,

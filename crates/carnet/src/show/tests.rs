@@ -248,8 +248,21 @@ fn status_of_a_station() {
                     "lacking": ["no Landlock here"]},
         "obstacles": ["x is 0, 1 is needed; this station puts it right in 2 s"],
     });
+    let uplink = |interface: &str, state: &str, retry_s: Value| {
+        json!({"interface": interface, "state": state, "retry_s": retry_s, "care_of_address": null, "bid": null,
+               "priority": 10, "signal_dbm": null, "rtt_ms": null, "loss": null, "active": false})
+    };
+    let mut behind_portal = uplink("wlan1", "silent", json!(7));
+    behind_portal["captive_portal"] = json!("https://portal.example/");
+    let uplinks = json!([
+        behind_portal,
+        uplink("wlan0", "home", json!(null)),
+        uplink("wwan0", "silent", json!(7)),
+        uplink("wwan1", "silent", json!(0)),
+        uplink("wwan2", "down: the volume is used up", json!(null)),
+    ]);
     assert_eq!(
-        status(answer).expect("a status"),
+        status(answer, uplinks).expect("a status"),
         "\
 station           bus-42, carnet 0.1.0
 up                1d 2h 3m 4s
@@ -262,6 +275,11 @@ mobile router     at home
   home agent      2001:db8:1::1
   care-of address 2001:db8:f::7 10.0.0.2
   uplink          wlan0
+    wlan1         no answer, captive portal https://portal.example/
+    wlan0         home
+    wwan0         no answer, again in 7 s
+    wwan1         no answer, asked again now
+    wwan2         down: the volume is used up
   asked for       wlan0
   asked for       wwan0 for policy voice
 home agent        2001:db8:2::1
@@ -285,7 +303,7 @@ fn a_router_without_a_way_says_so() {
                               "wanted_uplink": null},
             "home_agent": null,
         });
-        let text = status(answer).expect("a status");
+        let text = status(answer, json!([])).expect("a status");
         text.lines().find(|line| line.starts_with("mobile router")).expect("the line").to_owned()
     };
     let cut_off = "mobile router     registered, but no uplink leads to the home agent";

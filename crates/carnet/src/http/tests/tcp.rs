@@ -265,6 +265,7 @@ fn promtool_finds_no_fault_with_metrics_and_alerts() {
         rtt_ms,
         loss: Some(0.25),
         capacity_kbit_s: Some(5000),
+        captive_portal: None,
         volume_used: Some(7),
         volume: None,
         volume_period: "month".into(),

@@ -119,7 +119,7 @@ fn status_of_a_station_with_geonetworking_alone() {
             "mobile_router": null, "home_agent": null,
             "geonet": {"gn_address": "1400:0200:0000:000a", "path": "bpf", "position": position, "latitude": latitude,
                        "longitude": longitude, "neighbours": 3, "locations": 12},
-        }))
+        }), json!([]))
         .expect("a status")
     };
     assert_eq!(

@@ -1,0 +1,195 @@
+//! What an operator should look at in a config that works: for `carnet check`, not for each start.
+
+use std::collections::BTreeMap;
+
+use carnet_base::Key;
+
+use super::auth::Auth;
+use super::{Config, MobileRouter};
+
+/// Keys that the documentation prints.
+const DOCUMENTED_KEYS: [&str; 3] = [
+    "000102030405060708090a0b0c0d0e0f",
+    "101112131415161718191a1b1c1d1e1f",
+    "20553b8f1d4cd6e0e61441e44ffb349d",
+];
+
+/// The keys of an `auth`, with their SPIs.
+fn keys(auth: &Auth) -> impl Iterator<Item = (u32, &Key)> {
+    let own = auth.mac().map(|mac| (mac.spi, &mac.key));
+    own.into_iter().chain(auth.former().iter().map(|former| (former.spi, &former.key)))
+}
+
+/// Whether the documentation prints a key.
+fn is_documented(key: &Key) -> bool {
+    let digits: String = key.octets().iter().map(|octet| format!("{octet:02x}")).collect();
+    DOCUMENTED_KEYS.contains(&digits.as_str())
+}
+
+impl Config {
+    /// What is unwise, one line each. What [`Config::warnings`] says is not among it.
+    pub fn advice(&self) -> Vec<String> {
+        let mut advice = Vec::new();
+        if let Some(agent) = &self.home_agent {
+            let mut routers_of_spi: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+            let mut routers_of_key: BTreeMap<&[u8; Key::OCTETS], Vec<String>> = BTreeMap::new();
+            for router in &agent.mobile_routers {
+                let name = router.home_address.to_string();
+                for (spi, key) in keys(&router.auth) {
+                    routers_of_spi.entry(spi).or_default().push(name.clone());
+                    routers_of_key.entry(key.octets()).or_default().push(name.clone());
+                }
+                if keys(&router.auth).any(|(_, key)| is_documented(key)) {
+                    advice.push(format!("home_agent.mobile_router {name}: {DOCUMENTED}"));
+                }
+            }
+            for routers in routers_of_key.into_values() {
+                if let Some(routers) = several(routers) {
+                    advice.push(format!(
+                        "home_agent: {routers} have one key: each of them can register as the others; expected a key \
+                         for each"
+                    ));
+                }
+            }
+            for (spi, routers) in routers_of_spi {
+                if let Some(routers) = several(routers) {
+                    advice.push(format!(
+                        "home_agent: {routers} have one SPI, {spi}: logs and counters cannot tell their keys apart; \
+                         expected an SPI for each"
+                    ));
+                }
+            }
+        }
+        if let Some(router) = &self.mobile_router {
+            if keys(&router.auth).any(|(_, key)| is_documented(key)) {
+                advice.push(format!("{}: {DOCUMENTED}", router.table()));
+            }
+            advice.extend(router.unranked());
+        }
+        advice
+    }
+}
+
+const DOCUMENTED: &str = "the documentation prints this key, so that everybody knows it; expected one of your own, by `openssl rand -hex 16`";
+
+/// The first of several routers and how many there are; `None` for one alone, which may have an SPI twice.
+fn several(mut routers: Vec<String>) -> Option<String> {
+    routers.dedup();
+    match routers.as_slice() {
+        [first, second] => Some(format!("{first} and {second}")),
+        [first, second, others @ ..] => Some(format!("{first}, {second} and {} others", others.len())),
+        _ => None,
+    }
+}
+
+impl MobileRouter {
+    /// Uplinks that the config does not rank, where it ranks others.
+    fn unranked(&self) -> impl Iterator<Item = String> {
+        let others_have = |has: fn(&super::Uplink) -> bool| self.uplinks.iter().any(has);
+        let (bids, priorities) = (others_have(|it| it.bid.is_some()), others_have(|it| it.has_priority));
+        self.uplinks.iter().filter(|uplink| uplink.bid.is_none() && !uplink.has_priority).filter_map(
+            move |uplink| {
+                let missing = match (bids, priorities) {
+                    (true, true) => "neither `bid` nor `priority`",
+                    (true, false) => "no `bid`",
+                    (false, true) => "no `priority`",
+                    (false, false) => return None,
+                };
+                Some(format!(
+                    "{}.uplink {}: it has {missing}, other uplinks do: is it to be used like them?",
+                    self.table(),
+                    uplink.interface
+                ))
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A config with these routers, as SPI and key, and these uplinks.
+    fn advice(routers: &[(u32, &str)], uplinks: &str) -> Vec<String> {
+        let mut text = "[station]\nname = \"n\"\n[home_agent]\naddress = \"2001:db8:1::1\"\n\
+                        home_prefix = \"2001:db8:1::/64\"\n"
+            .to_owned();
+        for (number, (spi, key)) in routers.iter().enumerate() {
+            text += &format!(
+                "[[home_agent.mobile_router]]\nhome_address = \"2001:db8:1::a{number}\"\n\
+                 prefixes = [\"2001:db8:a{number}::/64\"]\nauth = {{ spi = {spi}, key = \"{key}\" }}\n"
+            );
+        }
+        if !uplinks.is_empty() {
+            text += &format!(
+                "[mobile_node]\nhome_address = \"2001:db8:2::77\"\nhome_prefix = \"2001:db8:2::/64\"\n\
+                 home_agent = \"2001:db8:2::1\"\nauth = \"none\"\nuplink = [{uplinks}]\n"
+            );
+        }
+        Config::parse(&text, "c.toml").expect("a config").advice()
+    }
+
+    const A: &str = "a0000000000000000000000000000001";
+    const B: &str = "a0000000000000000000000000000002";
+
+    #[test]
+    fn keys_and_spis_of_several_routers_are_told() {
+        assert_eq!(advice(&[(300, A), (301, B)], ""), [""; 0]);
+        let told = advice(&[(300, A), (300, B)], "");
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].starts_with("home_agent: 2001:db8:1::a0 and 2001:db8:1::a1 have one SPI, 300"),
+            "{told:?}"
+        );
+        let told = advice(&[(300, A), (301, A), (302, B), (303, A)], "");
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].starts_with("home_agent: 2001:db8:1::a0, 2001:db8:1::a1 and 1 others have one key"),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn keys_of_the_documentation_are_told() {
+        let told = advice(&[(300, DOCUMENTED_KEYS[0]), (301, B)], "");
+        assert_eq!(told, [format!("home_agent.mobile_router 2001:db8:1::a0: {DOCUMENTED}")]);
+    }
+
+    /// Every key that a page prints is one that is told.
+    #[test]
+    fn the_documentation_prints_no_other_keys() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+        for page in std::fs::read_dir(folder).expect("the pages").map(|entry| entry.expect("a page").path()) {
+            if page.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&page).expect("a page");
+            let words = text.split(|character: char| !character.is_ascii_alphanumeric());
+            let is_key =
+                |word: &&str| word.len() == 32 && word.bytes().all(|octet| octet.is_ascii_hexdigit());
+            for key in words.filter(is_key) {
+                assert!(DOCUMENTED_KEYS.contains(&key), "{}: {key}", page.display());
+            }
+        }
+    }
+
+    #[test]
+    fn an_uplink_without_rank_beside_others_is_told() {
+        let uplink = |more: &str| format!("{{ interface = \"{}\"{more} }}", &"wlan0wwan0"[..5]);
+        let other = |more: &str| format!("{{ interface = \"wwan0\"{more} }}");
+        for (first, second, expected) in [
+            ("", "", None),
+            (", bid = 1", ", bid = 2", None),
+            (", priority = 5", ", bid = 2", None),
+            ("", ", bid = 2", Some("no `bid`")),
+            ("", ", priority = 20", Some("no `priority`")),
+            ("", ", bid = 2, priority = 20", Some("neither `bid` nor `priority`")),
+        ] {
+            let told = advice(&[(300, A)], &[uplink(first), other(second)].join(", "));
+            let expected = expected.map(|missing| {
+                format!("mobile_node.uplink wlan0: it has {missing}, other uplinks do: is it to be used like them?")
+            });
+            assert_eq!(told, expected.into_iter().collect::<Vec<_>>(), "{first} {second}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! `carnet status --wait`: asks until a station is as far as is wanted.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use carnet_api::model::{Status, Uplink};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{Client, SOCKET_DIRECTORY};
+use crate::UNEXPECTED;
+use crate::cli::{Station, Wanted};
+
+/// Between two questions.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// How far a station is.
+#[derive(Debug, PartialEq, Eq)]
+enum Progress {
+    Done,
+    /// Why it is not.
+    NotYet(String),
+}
+
+/// Waits until a station is as far as is wanted.
+///
+/// # Errors
+/// Why it is not after `limit`, or why it will not be.
+pub async fn until(station: &Station, wanted: Wanted, limit: Duration) -> anyhow::Result<()> {
+    let deadline = Instant::now() + limit;
+    let mut last = "no answer".to_owned();
+    loop {
+        match timeout_at(deadline, ask(station, wanted)).await {
+            Ok(Ok(Progress::Done)) => return Ok(()),
+            Ok(Ok(Progress::NotYet(why))) => last = why,
+            Ok(Err(error)) if error.downcast_ref::<Never>().is_some() => return Err(error),
+            // It may not run yet.
+            Ok(Err(error)) => last = format!("{error:#}"),
+            Err(_) => {}
+        }
+        if Instant::now() + INTERVAL >= deadline {
+            bail!("not there after {} s: {last}", limit.as_secs());
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+/// The station will never be as far as is wanted.
+#[derive(Debug)]
+struct Never;
+
+impl std::fmt::Display for Never {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("this station has no mobile router that could be registered")
+    }
+}
+
+impl std::error::Error for Never {}
+
+async fn ask(station: &Station, wanted: Wanted) -> anyhow::Result<Progress> {
+    let client = Client::find(station.socket.clone(), Path::new(SOCKET_DIRECTORY))?;
+    let status = serde_json::from_value(client.get("/v1/status").await?).context(UNEXPECTED)?;
+    if wanted == Wanted::Up {
+        return Ok(Progress::Done);
+    }
+    let uplinks: Vec<Uplink> =
+        serde_json::from_value(client.get("/v1/uplinks").await?).context(UNEXPECTED)?;
+    Ok(registered(&status, &uplinks).ok_or(Never)?)
+}
+
+/// Whether the mobile router is registered; `None` where there is none.
+fn registered(status: &Status, uplinks: &[Uplink]) -> Option<Progress> {
+    let router = status.mobile_router.as_ref()?;
+    if router.state == "home" {
+        return Some(Progress::Done);
+    }
+    if router.state != "registered" {
+        return Some(Progress::NotYet(format!("the mobile router is {}", router.state.replace('_', " "))));
+    }
+    if router.reachable == Some(false) {
+        return Some(Progress::NotYet("no uplink leads to the home agent".to_owned()));
+    }
+    Some(match uplinks.iter().find(|uplink| uplink.state == "registering") {
+        Some(uplink) => Progress::NotYet(format!("{} is being registered", uplink.interface)),
+        None => Progress::Done,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn progress(state: &str, reachable: bool, uplinks: [&str; 2]) -> Option<Progress> {
+        let status = json!({"name": "bus", "version": "1", "uptime_s": 1, "roles": ["mobile_router"],
+            "mobile_router": {"state": state, "reachable": reachable, "home_address": "2001:db8:1::1234",
+                "home_agent": "2001:db8:1::1", "care_of_address": null, "uplink": null, "wanted_uplink": null},
+            "home_agent": null, "geonet": null});
+        let uplink = |state: &&str| {
+            json!({"interface": "wlan0", "state": state, "care_of_address": null,
+            "bid": null, "priority": 10, "signal_dbm": null, "rtt_ms": null, "loss": null, "active": false})
+        };
+        let uplinks = serde_json::Value::Array(uplinks.iter().map(uplink).collect());
+        let status = serde_json::from_value(status).expect("a status");
+        registered(&status, &serde_json::from_value::<Vec<Uplink>>(uplinks).expect("uplinks"))
+    }
+
+    #[test]
+    fn registered_means_by_every_uplink_that_is_up() {
+        let done = Some(Progress::Done);
+        assert_eq!(progress("registered", true, ["active", "standby"]), done);
+        assert_eq!(progress("registered", true, ["active", "down: no carrier"]), done);
+        assert_eq!(progress("registered", true, ["active", "silent"]), done);
+        assert_eq!(progress("home", true, ["home", "down: no carrier"]), done);
+        for (state, reachable, uplinks, expected) in [
+            ("registering", false, ["registering", "registering"], "the mobile router is registering"),
+            (
+                "disconnected",
+                false,
+                ["down: no carrier", "down: no carrier"],
+                "the mobile router is disconnected",
+            ),
+            ("registered", false, ["silent", "silent"], "no uplink leads to the home agent"),
+            ("registered", true, ["active", "registering"], "wlan0 is being registered"),
+        ] {
+            let expected = Some(Progress::NotYet(expected.to_owned()));
+            assert_eq!(progress(state, reachable, uplinks), expected, "{state} {uplinks:?}");
+        }
+    }
+}
