@@ -271,6 +271,9 @@ pub struct Uplink {
     pub roaming: Option<bool>,
     /// True for an uplink that carries the traffic now.
     pub active: bool,
+    /// True where more is sent than it can carry: round trips have grown, and packets go on arriving. It keeps its traffic.
+    #[serde(default)]
+    pub full: bool,
     /// The first of the station's `obstacles` (`GET /v1/status`), which concerns every uplink; `null` where nothing on this
     /// machine stands in the way.
     #[serde(default)]

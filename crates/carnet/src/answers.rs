@@ -195,6 +195,7 @@ pub fn uplinks(station: &Station, obstacles: &[String], now: Time) -> Vec<model:
             volume_action: uplink.volume_action.name().into(),
             roaming: uplink.roaming,
             active: uplink.active,
+            full: uplink.full,
             obstacle: obstacles.first().cloned(),
         })
         .collect()

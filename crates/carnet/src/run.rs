@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use carnet_api::config::{Config, ConfigErrors, Sandbox};
 use carnet_api::model;
-use carnet_base::{RateLimiter, Rng, Seed, Time, parts};
+use carnet_base::{RateLimiter, Rng, Seed, Time, parts, sort_by_key};
 use carnet_linux::sandbox::{self, Held, Plan, with_files_alone};
 use carnet_linux::signal::{Signal, Signals};
 use carnet_linux::{
@@ -26,7 +26,7 @@ use carnet_linux::{
     TunnelReader, TunnelWriter, clock, geonet_path, with_secrets,
 };
 use carnet_station::forwarding::packet::PacketBuffer;
-use carnet_station::io::{Command, Event, Input, Kept, Output};
+use carnet_station::io::{Command, Event, Input, Kept, Output, TunnelTraffic};
 use carnet_station::{PersistentState, Station};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
@@ -247,6 +247,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                 Ok(())
             }
             due = alarm.wait(runner.station.poll_timeout()) => {
+                runner.count_tunnels();
                 runner.input(Input::Timeout);
                 due.map_err(anyhow::Error::from)
             }
@@ -461,6 +462,8 @@ struct Runner {
     sandbox: Option<Held>,
     plan: Plan,
     buffer: PacketBuffer,
+    /// What the fast path has counted, as the station was told last.
+    traffic: Vec<TunnelTraffic>,
     /// Outputs of frames that are being received; empty otherwise.
     outputs: Vec<Output>,
     refusals: RateLimiter,
@@ -524,6 +527,7 @@ impl Runner {
             sandbox: None,
             plan: Plan::default(),
             buffer: PacketBuffer::new(),
+            traffic: Vec::new(),
             outputs: Vec::new(),
             refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
             doubts: RateLimiter::new(1, DOUBT_INTERVAL),
@@ -609,6 +613,29 @@ impl Runner {
     /// Whether a failure of the kernel's side is waited out.
     fn may_recover(&self) -> bool {
         self.platform.as_ref().is_some_and(|platform| platform.failures() <= MAX_FAILURES)
+    }
+
+    /// Tells the station of a mobile router what the fast path has done for its tunnels. The programs count in memory that this
+    /// process sees, so that this costs no system call.
+    fn count_tunnels(&mut self) {
+        if self.station.mobile_router().is_none() {
+            return;
+        }
+        let Some(counted) = self.platform.as_ref().map(Platform::tunnel_traffic) else { return };
+        let mut traffic: Vec<TunnelTraffic> = counted
+            .into_iter()
+            .map(|((local, remote), it)| TunnelTraffic {
+                local,
+                remote,
+                sent: it.encapsulated_packets,
+                received: it.decapsulated_packets,
+            })
+            .collect();
+        sort_by_key(&mut traffic, |it| (it.local, it.remote));
+        if traffic != self.traffic {
+            self.traffic.clone_from(&traffic);
+            self.input(Input::TunnelTraffic(traffic));
+        }
     }
 
     /// Tells the station what has gone over these interfaces.

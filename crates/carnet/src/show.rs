@@ -220,6 +220,8 @@ fn uplink_state(uplink: &Uplink) -> String {
         ("silent", Some(0)) => "no answer, asked again now".to_owned(),
         ("silent", Some(seconds)) => format!("no answer, again in {seconds} s"),
         ("silent", None) => "no answer".to_owned(),
+        // It keeps its traffic.
+        ("active" | "standby", _) if uplink.full => "full".to_owned(),
         (state, _) => words(state),
     }
 }

@@ -26,6 +26,19 @@ pub use crate::geonet::io::{
     VirtualLink,
 };
 
+/// Packets of one tunnel, which a fast path has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelTraffic {
+    /// Our end.
+    pub local: Endpoint,
+    /// The other end.
+    pub remote: Endpoint,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets received.
+    pub received: u64,
+}
+
 /// An input to the station.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,6 +85,8 @@ pub enum Input {
         /// The other end.
         remote: Endpoint,
     },
+    /// What a fast path has done with the packets of each tunnel since its start, where that has changed.
+    TunnelTraffic(Vec<TunnelTraffic>),
     /// Where packets went that a fast path has sent into the tunnel to the home agent since it last said so, some of them.
     Destinations(Vec<Ipv6Addr>),
     /// An IPv6 packet that came inside IPv4 or UDP; see [`crate::Station::handle_datagram`].

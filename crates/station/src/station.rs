@@ -32,7 +32,7 @@ use crate::geonet::facilities::Facilities;
 use crate::geonet::fast_path::SequenceNumbers;
 use crate::geonet::security::{Secured, SecurityEntity, SecurityState};
 use crate::geonet::{GeoDestination, Geonet, GeonetSettings};
-use crate::io::Output;
+use crate::io::{Output, TunnelTraffic};
 use access::Access;
 pub use configuration::{MobileRouterSettings, PersistentState, StationConfig};
 use lan_mtu::LanMtu;
@@ -107,6 +107,8 @@ pub struct Station {
     outputs: VecDeque<Output>,
     received: BTreeMap<&'static str, u64>,
     dropped: BTreeMap<MobilityDrop, u64>,
+    /// What a fast path has counted, as it was told last.
+    fast_traffic: Vec<TunnelTraffic>,
     rng: Rng,
 }
 
@@ -141,6 +143,7 @@ impl Station {
             outputs: VecDeque::new(),
             received: BTreeMap::new(),
             dropped: BTreeMap::new(),
+            fast_traffic: Vec::new(),
             rng,
         };
         if let (Some(part), Some(settings)) = (parts::geonet(), config.geonet.clone()) {

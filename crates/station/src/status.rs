@@ -79,6 +79,8 @@ pub struct UplinkStatus {
     pub roaming: Option<bool>,
     /// Whether it carries the traffic.
     pub active: bool,
+    /// Whether more is sent over it than it can carry: round trips have grown by seconds, and packets go on arriving.
+    pub full: bool,
 }
 
 /// A policy of the mobile router.
@@ -267,6 +269,7 @@ impl Station {
                 volume_action: uplink.config.volume_action,
                 roaming: uplink.roaming,
                 active: active == Some(index),
+                full: router.is_full(index),
             })
             .collect()
     }

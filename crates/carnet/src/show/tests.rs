@@ -104,6 +104,10 @@ fn a_silent_uplink_says_when_it_is_tried_again() {
         json!({"interface": interface, "state": state, "retry_s": retry, "care_of_address": null, "bid": null,
                "priority": 10, "signal_dbm": null, "rtt_ms": null, "loss": null, "active": false})
     };
+    let full = |mut uplink: Value| {
+        uplink["full"] = json!(true);
+        uplink
+    };
     assert_eq!(
         show(
             Table::Uplinks,
@@ -112,6 +116,7 @@ fn a_silent_uplink_says_when_it_is_tried_again() {
                 uplink("w1", "silent", Value::Null),
                 uplink("w2", "registering", Value::Null),
                 uplink("w3", "down: no carrier", Value::Null),
+                full(uplink("w4", "active", Value::Null)),
             ]),
             None
         ),
@@ -121,6 +126,7 @@ w0      no answer, again in 40 s  10
 w1      no answer                 10
 w2      registering               10
 w3      down: no carrier          10
+w4      full                      10
 "
     );
 }

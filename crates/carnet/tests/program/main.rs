@@ -33,6 +33,7 @@ mod mobile_node;
 mod mutations;
 mod offloads;
 mod path_mtu;
+mod paths;
 mod persistence;
 mod positions;
 mod pseudonyms;

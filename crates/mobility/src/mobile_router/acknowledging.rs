@@ -114,8 +114,8 @@ impl MobileRouter {
         }
         self.flows_acknowledged(&update, acknowledgement);
         self.reconcile(now, wall);
-        let reason = self.moving_because.take();
-        self.forwarding_changed(reason.as_deref().unwrap_or("the home agent acknowledged it"));
+        let reason = self.reason_to_move(now);
+        self.forwarding_changed(&reason);
         Ok(())
     }
 

@@ -284,8 +284,8 @@ impl MobileRouter {
         let same = before.is_some_and(|b| b.care_of_address == registration.care_of_address);
         self.path_registered(now, exchange.uplink, registration, same);
         self.back_off = None;
-        let reason = self.moving_because.take();
-        self.forwarding_changed(reason.as_deref().unwrap_or("the home agent acknowledged it"));
+        let reason = self.reason_to_move(now);
+        self.forwarding_changed(&reason);
     }
 
     /// The first care-of address of a race that brings an answer wins (RFC 8305 5); those tried before it are not

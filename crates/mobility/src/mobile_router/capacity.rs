@@ -54,10 +54,15 @@ impl RoundTrips {
         }
     }
 
+    /// The least one of the last minutes.
+    pub(super) fn least(&self) -> Option<Duration> {
+        self.least.into_iter().chain(self.former).min()
+    }
+
     /// Whether all round trips since this was asked were long ones; `None` where there were none.
     fn are_long(&mut self) -> Option<bool> {
         let now = self.now.take()?;
-        let least = self.least.into_iter().chain(self.former).min()?;
+        let least = self.least()?;
         Some(now > least + (least / 2).max(WAIT))
     }
 }

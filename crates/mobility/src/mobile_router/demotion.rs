@@ -29,7 +29,8 @@ pub enum Response {
     Asked,
     /// It does not.
     Silent {
-        /// When the uplink is tried again, where that is known.
+        /// When the uplink is registered again, where that is known: the end of its hold-down, or the next Binding Update.
+        /// Heartbeats ask all the time.
         again: Option<Time>,
     },
 }
@@ -37,14 +38,12 @@ pub enum Response {
 impl MobileRouter {
     /// How the home agent responds over an uplink.
     pub fn response(&self, uplink: usize) -> Response {
-        let probe = || self.timers.get(Timer::Heartbeat(uplink));
         let binding = self.binding_of(uplink).filter(|_| self.is_multiple());
         if let Some(binding) = binding.and_then(|index| self.bindings.get(index)) {
             let attempt = binding.attempt.as_ref();
-            let next = attempt.map(|attempt| attempt.next);
-            return if self.is_silent(uplink) {
-                Response::Silent { again: next.into_iter().chain(probe()).min() }
-            } else if attempt.is_some_and(|attempt| attempt.rounds > UNANSWERED) {
+            let next = attempt.map(|attempt| attempt.next).or(binding.held_until);
+            let unanswered = attempt.is_some_and(|attempt| attempt.rounds > UNANSWERED);
+            return if unanswered || self.is_silent(uplink) {
                 Response::Silent { again: next }
             } else if binding.registration.is_none() && attempt.is_some() {
                 Response::Asked
@@ -53,7 +52,7 @@ impl MobileRouter {
             };
         }
         if self.is_silent(uplink) || self.demoted_until(uplink).is_some() {
-            return Response::Silent { again: self.demoted_until(uplink).or_else(probe) };
+            return Response::Silent { again: self.demoted_until(uplink) };
         }
         let exchange = self.exchange.as_ref();
         match exchange.filter(|e| e.uplink == uplink && e.purpose == Purpose::Register && !e.single) {
@@ -87,6 +86,7 @@ impl MobileRouter {
             && exchange.unanswered >= UNANSWERED
             && exchange.silent_since.is_some_and(|since| now.saturating_since(since) >= SILENCE)
             && self.forced != Some(exchange.uplink)
+            && !self.is_heard(now, exchange.uplink)
             && others.next().is_some()
     }
 
@@ -115,7 +115,7 @@ impl MobileRouter {
             // The best even so.
             self.transmit(now, wall);
         } else {
-            self.moving_because = Some(reason);
+            self.moving_because = Some((now, reason));
         }
     }
 

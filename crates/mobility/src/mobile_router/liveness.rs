@@ -26,6 +26,7 @@ use std::time::Duration;
 use carnet_base::{Endpoint, Time, WallTime};
 use carnet_wire::mobility::Builder;
 
+use super::arrivals::{Arrivals, DOUBTED_ALLOWED, DOUBTED_PATIENCE, DOUBTED_PAUSE, FULL_INTERVAL};
 use super::capacity::RoundTrips;
 use super::{MobileRouter, Registration, Timer};
 use crate::{Event, MobilityDrop, MobilityMessage};
@@ -47,6 +48,8 @@ impl Default for Liveness {
 
 /// A failed path is one that so many in a row were lost on (`MISSING_HEARTBEATS_ALLOWED`, RFC 5847 5, is 3 there).
 const ALLOWED: usize = 5;
+/// So many heartbeats without an answer are remembered: on a full path answers take seconds.
+const MAX_WAITING: usize = 128;
 /// Between the quick ones that follow one whose answer is late.
 const SUSPICION: Duration = Duration::from_millis(50);
 /// An answer is late after this at least. Then more are asked for; nothing is missed yet.
@@ -115,6 +118,7 @@ pub(super) struct PathState {
     /// Those without an answer when it was said that the home agent knows none: an answer proves that wrong.
     denied: Vec<u32>,
     pub(super) trips: RoundTrips,
+    pub(super) arrivals: Arrivals,
     /// Of the last heartbeat. Each path counts for itself, from a random number: who hears the heartbeats of one shall
     /// not know those of another, and answer for a home agent that does not.
     sequence: u32,
@@ -136,8 +140,13 @@ impl PathState {
     }
 
     /// When an answer is not waited for any longer.
-    fn patience(&self) -> Duration {
-        self.late().max(PATIENCE.0)
+    pub(super) fn patience(&self) -> Duration {
+        self.late().max(if self.arrivals.is_doubtful { DOUBTED_PATIENCE } else { PATIENCE.0 })
+    }
+
+    /// How many may be lost in a row, and the pause between those of a series.
+    fn series(&self) -> (usize, Duration) {
+        if self.arrivals.is_doubtful { (DOUBTED_ALLOWED, DOUBTED_PAUSE) } else { (ALLOWED, SUSPICION) }
     }
 
     /// Whether a heartbeat that was sent since then should have been answered by now.
@@ -223,6 +232,7 @@ impl MobileRouter {
             path.waiting.clear();
             path.missed = 0;
             path.answered = 0;
+            path.arrivals.moved();
             path.too_long = path.too_long.filter(|_| same);
             path.keepalive = path.keepalive.filter(|_| same);
         }
@@ -231,6 +241,7 @@ impl MobileRouter {
             path.proving = self.config.liveness.is_some() && self.heartbeats_unknown_until.is_none();
             path.answered = 0;
         }
+        path.arrivals.answered(now, None, None);
         self.expect_ipv6(now, uplink, registration);
         self.schedule_heartbeat(now, uplink, now);
     }
@@ -243,7 +254,9 @@ impl MobileRouter {
             path.measured(took);
         }
         path.missed = 0;
-        path.waiting.clear();
+        // Their answers may still come, behind a queue, and say that the path is alive.
+        path.waiting.iter_mut().for_each(|(_, _, missed)| *missed = true);
+        path.arrivals.answered(now, None, None);
     }
 
     /// How long answers over an uplink take at most, as far as that was measured.
@@ -273,6 +286,9 @@ impl MobileRouter {
         }
         let busy = self.is_busy(uplink) || path.proving;
         let liveness = self.config.liveness.map(|it| if busy { it.busy } else { it.idle });
+        // Of those on a full path many are lost.
+        let full = path.arrivals.is_full && busy && !path.failed;
+        let liveness = liveness.map(|interval| if full { interval.min(FULL_INTERVAL) } else { interval });
         liveness.into_iter().chain(keepalive).min()
     }
 
@@ -345,12 +361,18 @@ impl MobileRouter {
         }
         let late = path.late();
         let open = path.waiting.iter().filter(|(_, _, missed)| !missed).count();
-        let is_late = path.waiting.iter().any(|(_, sent, _)| now.saturating_since(*sent) >= late);
+        let is_late = path.waiting.iter().any(|(_, at, missed)| !missed && now.saturating_since(*at) >= late);
         if is_late && path.missed == newly && open + newly == 1 {
             self.ask_the_others(now, uplink);
         }
         let path = &mut self.liveness[uplink];
-        if path.missed >= ALLOWED && open == 0 && !path.failed {
+        let (allowed, pause) = path.series();
+        let is_decided = path.missed >= allowed && !path.failed;
+        if is_decided && !path.arrivals.has_failed(now, patience) {
+            // Deliveries go on.
+            path.arrivals.is_full = true;
+            path.arrivals.is_doubtful = false;
+        } else if is_decided {
             self.path_failed(now, uplink);
             self.reconcile(now, wall);
             self.demote_failed(now, wall, uplink);
@@ -369,9 +391,10 @@ impl MobileRouter {
         let interval = self.heartbeat_interval(uplink).unwrap_or(KEEPALIVE.0);
         let path = &self.liveness[uplink];
         // In a series: until it is decided. Afterwards, and before, at the interval.
-        let series = (path.missed > 0 || is_late) && !path.failed;
-        let enough = series && path.missed + open >= ALLOWED;
-        let gap = if series { SUSPICION } else { interval };
+        let suspicious = path.missed > 0 || is_late || path.arrivals.is_doubtful;
+        let series = suspicious && !is_decided && !path.failed && !path.arrivals.is_full;
+        let enough = series && path.missed + open >= allowed;
+        let gap = if series { pause } else { interval };
         let due = path.last_sent.is_none_or(|sent| now.saturating_since(sent) >= gap);
         if due && !enough {
             self.send_heartbeat(now, uplink, registration);
@@ -386,7 +409,7 @@ impl MobileRouter {
     }
 
     /// An answer is late on one path: those that may have to take over are asked before they do.
-    fn ask_the_others(&mut self, now: Time, uplink: usize) {
+    pub(super) fn ask_the_others(&mut self, now: Time, uplink: usize) {
         for other in 0..self.uplinks.len() {
             let path = &mut self.liveness[other];
             if other != uplink
@@ -407,7 +430,7 @@ impl MobileRouter {
         let output = self.heartbeat_packet(uplink, registration, &mut mobility_header);
         let path = &mut self.liveness[uplink];
         path.waiting.push_back((sequence, now, false));
-        if path.waiting.len() > 2 * ALLOWED {
+        if path.waiting.len() > MAX_WAITING {
             path.waiting.pop_front();
         }
         path.last_sent = Some(now);
@@ -469,6 +492,7 @@ impl MobileRouter {
         let Some((_, sent, missed)) = path.waiting.remove(at) else { return Err(MobilityDrop::Unexpected) };
         path.measured(now.saturating_since(sent));
         path.trips.note(now, now.saturating_since(sent));
+        path.arrivals.answered(now, Some(now.saturating_since(sent)), path.trips.least());
         if missed {
             // It was late, not lost.
             path.losses &= !1;
@@ -481,7 +505,8 @@ impl MobileRouter {
         for _ in 0..overtaken {
             path.result(true);
         }
-        path.waiting.retain(|(_, at, missed)| !missed && *at >= sent);
+        // Those sent later may still be answered, however late.
+        path.waiting.retain(|(_, at, _)| *at >= sent);
         path.answered = path.answered.saturating_add(1);
         let came_back = path.failed;
         path.failed = false;
@@ -553,7 +578,7 @@ impl MobileRouter {
         });
         if let Some(index) = self.binding_of(uplink).filter(|_| self.is_multiple()) {
             if self.others_live(uplink) {
-                self.moving_because = Some(reason.clone());
+                self.moving_because = Some((now, reason.clone()));
                 self.forget(now, index);
                 self.bindings[index].again = true;
                 self.bindings[index].held_until = (!rival).then_some(now + hold);

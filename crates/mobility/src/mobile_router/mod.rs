@@ -26,6 +26,7 @@
 
 mod acknowledging;
 mod answers;
+mod arrivals;
 mod binding_update_list;
 mod bindings;
 mod capacity;
@@ -59,6 +60,7 @@ use carnet_wire::mobility::{BindingError, Message, MobilityOption};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
+pub use arrivals::PathTraffic;
 pub use binding_update_list::Registration;
 use binding_update_list::{Exchange, Outstanding, Purpose};
 pub use bindings::Binding;
@@ -205,6 +207,8 @@ enum Timer {
     Signal(usize),
     /// When an uplink that is registered over IPv4 tries IPv6 again.
     Ipv6(usize),
+    /// When the station counts the packets of paths anew.
+    Traffic,
 }
 
 /// The mobile router. See the module documentation for how it decides.
@@ -261,7 +265,7 @@ pub struct MobileRouter {
     /// No uplink has brought an answer: the timeout that the next Binding Update begins with.
     back_off: Option<Duration>,
     /// Why the target is not what it was, to be told when traffic moves.
-    moving_because: Option<String>,
+    moving_because: Option<(Time, String)>,
     hints: Hints,
     /// The bindings with identifiers, in the order of the uplinks.
     bindings: Vec<Binding>,
@@ -740,6 +744,7 @@ impl MobileRouter {
                 Timer::Heartbeat(index) => self.heartbeat_due(now, wall, index),
                 Timer::Signal(index) => self.signal_expired(now, wall, index),
                 Timer::Ipv6(index) => self.try_ipv6_again(now, wall, index),
+                Timer::Traffic => self.traffic_due(now),
             }
         }
         self.schedule_heartbeats(now);

@@ -1,13 +1,17 @@
 //! Which way traffic goes, as it follows from the router's state.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
-use carnet_base::{Endpoint, sort_by_key};
+use carnet_base::{Endpoint, Time, sort_by_key};
 
 use super::binding_update_list::Purpose;
 use super::sending::mapped;
 use super::{MobileRouter, Registration, Uplink};
 use crate::{Event, Output};
+
+/// A failure of an uplink is the reason for a move so long after it.
+const REASON_LASTS: Duration = Duration::from_secs(5);
 
 /// A pair of ends that tunnelled packets are accepted between, or also sent between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,6 +217,12 @@ impl MobileRouter {
             .map_or(Endpoint::Ipv6(mapped(registration.care_of_address)), |(local, _)| local)
     }
 
+    /// Why traffic moves that an acknowledgement moves: an uplink that has failed lately, or the acknowledgement alone.
+    pub(super) fn reason_to_move(&mut self, now: Time) -> String {
+        let reason = self.moving_because.take().filter(|(at, _)| now.saturating_since(*at) <= REASON_LASTS);
+        reason.map_or_else(|| "the home agent acknowledged it".into(), |(_, reason)| reason)
+    }
+
     /// Asks for the forwarding to be computed anew, and reports when traffic moved.
     pub(super) fn forwarding_changed(&mut self, reason: &str) {
         self.update_flows();
@@ -228,6 +238,8 @@ impl MobileRouter {
                 reason: reason.to_string(),
             }));
             self.reported_path = active;
+            // It has been told.
+            self.moving_because = None;
         }
     }
 }

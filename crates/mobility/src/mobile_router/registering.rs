@@ -38,6 +38,9 @@ const TOGETHER: u32 = 4;
 /// else tells.
 const SILENT_ROUNDS: u32 = 3;
 
+/// On a full uplink many Binding Updates are lost: the time for an answer does not double beyond this.
+pub(super) const FULL_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// A Binding Update to be.
 struct Draft {
     overwrite: bool,
@@ -328,7 +331,15 @@ impl MobileRouter {
         let registered = members
             .iter()
             .find(|member| self.bindings[member.binding].care_of_address() == Some(member.care_of_address));
-        registered.or(members.first()).map(own)
+        let via = registered.or(members.first()).map(own)?;
+        // What only renews IPv6 care-of addresses (RFC 5648 5.3) need not wait in a full queue.
+        let renews = |member: &Member| {
+            member.care_of_address.is_ipv6()
+                && self.bindings[member.binding].care_of_address() == Some(member.care_of_address)
+        };
+        let full: Vec<usize> = (0..self.uplinks.len()).filter(|&uplink| self.is_full(uplink)).collect();
+        let spared = || self.living(&full).filter(|(_, address)| address.is_ipv6());
+        if full.contains(&via.0) && members.iter().all(renews) { spared().or(Some(via)) } else { Some(via) }
     }
 
     fn send_draft(&mut self, now: Time, wall: WallTime, draft: Draft) {
@@ -358,6 +369,7 @@ impl MobileRouter {
             self.bindings[member.binding].registration = None;
             self.bindings[member.binding].removed = Some(sequence);
         }
+        let full: Vec<usize> = (0..self.uplinks.len()).filter(|&uplink| self.is_full(uplink)).collect();
         for member in &update.members {
             let candidates = self.uplinks[self.bindings[member.binding].uplink].care_of_addresses();
             let binding = &mut self.bindings[member.binding];
@@ -368,6 +380,9 @@ impl MobileRouter {
                 let rivals =
                     if update.removal || (renewal && attempt.rounds == 0) { 1 } else { candidates.len() };
                 attempt.transmitted(now, sequence, member.care_of_address, rivals);
+                if full.contains(&binding.uplink) {
+                    attempt.timeout = attempt.timeout.min(FULL_TIMEOUT);
+                }
             }
             binding.removal.take_if(|removal| removal.is_exhausted());
             if let Some(removal) = binding.removal.as_mut().filter(|_| !update.removal) {
@@ -406,7 +421,7 @@ impl MobileRouter {
                 && binding.registration.is_some()
                 && binding.attempt.as_ref().is_some_and(|attempt| attempt.rounds > SILENT_ROUNDS);
             let uplink = binding.uplink;
-            if silent && self.others_live(uplink) {
+            if silent && self.others_live(uplink) && !self.is_heard(now, uplink) {
                 self.path_failed(now, uplink);
             }
         }

@@ -61,6 +61,9 @@ impl MobileRouter {
         let sent = Sent { sequence, at: now, timestamp, care_of_address };
         let output = self.binding_update(&exchange, sent);
         let wait = exchange.transmitted(sent);
+        if self.is_full(exchange.uplink) {
+            exchange.timeout = exchange.timeout.min(super::registering::FULL_TIMEOUT);
+        }
         if exchange.sent.len() == SILENT_AFTER && exchange.purpose == Purpose::Register {
             self.warn_of_silence(exchange.uplink);
         }

@@ -32,6 +32,7 @@ mod faults;
 mod home_network;
 mod hostile;
 mod peers;
+mod road_arrivals;
 mod road_capacity;
 mod road_flows;
 mod road_identifiers;

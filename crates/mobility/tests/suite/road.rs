@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use carnet_base::{Endpoint, Interface, Rng, Time, WallTime};
 use carnet_mobility::home_agent::HomeAgentConfig;
-use carnet_mobility::mobile_router::{Liveness, MobileRouterConfig, UplinkConfig};
+use carnet_mobility::mobile_router::{Liveness, MobileRouterConfig, PathTraffic, UplinkConfig};
 use carnet_mobility::{
     Authentication, Event, HomeAgent, MobileRouter, MobilityDrop, MobilityMessage, Output,
 };
@@ -40,6 +40,8 @@ pub struct Network {
     pub protocol41_dead: bool,
     /// Swallows IPv6 on its way to the router.
     pub ipv6_deaf: bool,
+    /// Packets to the home agent wait behind a load.
+    pub queue: Option<Queue>,
     pub nat: Option<Nat>,
 }
 
@@ -52,8 +54,35 @@ impl Network {
             ipv4_dead: false,
             protocol41_dead: false,
             ipv6_deaf: false,
+            queue: None,
             nat: None,
         }
+    }
+}
+
+/// A queue with a load of others, dropped at its tail.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    /// Of the capacity.
+    pub load: f64,
+    /// What waits at most, as the time that it takes to leave.
+    pub limit: f64,
+    waits: f64,
+    looked_at: Time,
+}
+
+impl Queue {
+    pub fn new(now: Time, load: f64, limit: f64) -> Queue {
+        Queue { load, limit, waits: 0.0, looked_at: now }
+    }
+
+    /// How long a packet waits that comes now, and how likely it is dropped.
+    fn wait(&mut self, now: Time) -> (Duration, f64) {
+        let span = now.saturating_since(self.looked_at).as_secs_f64();
+        self.looked_at = now;
+        self.waits = (self.waits + span * (self.load - 1.0)).clamp(0.0, self.limit);
+        let is_full = self.waits >= self.limit;
+        (Duration::from_secs_f64(self.waits), if is_full { 1.0 - 1.0 / self.load } else { 0.0 })
     }
 }
 
@@ -148,6 +177,8 @@ pub struct Road {
     pub events: Vec<(Time, Event)>,
     pub agent_events: Vec<Event>,
     pub drops: Vec<MobilityDrop>,
+    /// Tunnelled packets by uplink, which the station counts.
+    pub traffic: BTreeMap<usize, PathTraffic>,
     sent_at: VecDeque<Time>,
     inputs: (Time, usize),
 }
@@ -198,6 +229,7 @@ impl Road {
             events: Vec::new(),
             agent_events: Vec::new(),
             drops: Vec::new(),
+            traffic: BTreeMap::new(),
             sent_at: VecDeque::new(),
             inputs: (Time::ZERO, 0),
         }
@@ -290,7 +322,13 @@ impl Road {
             self.agent.handle_timeout(now);
             self.drain_agent();
         } else {
-            self.router_does(|router, now, wall| router.handle_timeout(now, wall));
+            let traffic = self.traffic.clone();
+            self.router_does(|router, now, wall| {
+                if !traffic.is_empty() {
+                    router.handle_traffic(now, traffic);
+                }
+                router.handle_timeout(now, wall);
+            });
         }
         true
     }
@@ -463,7 +501,11 @@ impl Road {
         if self.rng.chance(network.loss) {
             return None;
         }
-        let delay = self.rng.duration(network.delay.0, network.delay.1);
+        let (wait, drop) = network.queue.as_mut().map_or((Duration::ZERO, 0.0), |queue| queue.wait(now));
+        if self.rng.chance(drop) {
+            return None;
+        }
+        let delay = self.rng.duration(network.delay.0, network.delay.1) + wait;
         Some((delay, outer))
     }
 

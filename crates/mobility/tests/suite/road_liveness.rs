@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_mobility::mobile_router::{Attachment, Octets, SignalThresholds, VolumeAction};
+use carnet_mobility::mobile_router::{Attachment, Octets, Response, SignalThresholds, VolumeAction};
 use carnet_mobility::{Event, MobilityDrop};
 
 use crate::craft::*;
@@ -602,4 +602,48 @@ fn the_last_hope_carries_both_ways() {
     road.black_hole("cell", true);
     road.run_while(0.7, "carried over wifi", |road| !road.is_carried());
     assert_eq!(road.bound_bids(), [1]);
+}
+
+/// All fail, and one comes back much later: it is acknowledged, and the failure of another is not the reason.
+#[test]
+fn the_reason_of_a_move_is_not_an_old_failure() {
+    let mut road = Road::registered();
+    road.detach("sat");
+    for name in ["wifi", "cell"] {
+        road.black_hole(name, true);
+    }
+    // Until the lifetimes have ended.
+    road.run(120.0);
+    assert!(road.transmits().is_empty());
+    road.forget();
+    road.black_hole("wifi", false);
+    road.run_while(40.0, "wifi again", |road| road.transmits() != ["wifi"]);
+    let reasons: Vec<&String> = road
+        .events
+        .iter()
+        .filter_map(|(_, event)| match event {
+            Event::Handover { reason, .. } => Some(reason),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reasons, ["the home agent acknowledged it"]);
+}
+
+/// An uplink that has failed shows when it is registered again; heartbeats, which go on, are not that.
+#[test]
+fn silent_uplink_shows_the_end_of_its_hold_down() {
+    let mut road = Road::registered();
+    let mut last = Duration::ZERO;
+    for _ in 0..4 {
+        road.run_while(90.0, "wifi is used", |road| road.transmits()[0] != "wifi");
+        road.black_hole("wifi", true);
+        road.run_while(2.0, "wifi has failed", |road| road.transmits()[0] == "wifi");
+        let Response::Silent { again: Some(again) } = road.router.response(0) else {
+            panic!("{:?}", road.router.response(0));
+        };
+        let hold = again.saturating_since(road.now);
+        assert!(hold >= Duration::from_millis(900) && hold > last, "{hold:?} after {last:?}");
+        last = hold;
+        road.black_hole("wifi", false);
+    }
 }

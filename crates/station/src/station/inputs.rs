@@ -8,6 +8,7 @@ use carnet_base::{Endpoint, Interface, LinkMessage, Time, WallTime, parts};
 use carnet_geonet::ReceivedFrame;
 use carnet_geonet::ipv6_adaptation::HostFrame;
 use carnet_geonet::multicast::LanPacket;
+use carnet_mobility::mobile_router::PathTraffic;
 use carnet_wire::geonet::GnAddress;
 use carnet_wire::icmpv6;
 
@@ -64,6 +65,7 @@ impl Station {
                     direct.handle_tunnel_used(now, remote);
                 }
             }
+            Input::TunnelTraffic(traffic) => self.fast_traffic = traffic,
             Input::Destinations(destinations) => {
                 if let Some(direct) = &mut self.direct {
                     destinations.into_iter().for_each(|destination| direct.handle_use(now, destination));
@@ -210,6 +212,7 @@ impl Station {
             | Input::Protected { .. }
             | Input::DatagramTooBig { .. }
             | Input::TunnelUsed { .. }
+            | Input::TunnelTraffic(_)
             | Input::Destinations(_)
             | Input::Icmpv6(_)
             | Input::Interface(_)
@@ -295,7 +298,9 @@ impl Station {
                 advertiser.handle_timeout(now);
             }
         }
+        let traffic = self.path_traffic();
         if let Some(router) = &mut self.router {
+            router.machine.handle_traffic(now, traffic);
             router.machine.handle_timeout(now, wall);
             router.nesting.handle_timeout(now);
             router.agents.handle_timeout(now, wall);
@@ -312,6 +317,26 @@ impl Station {
         }
         self.look_at_neighbours(now);
         self.look_at_access(now, wall);
+    }
+
+    /// The packets that have gone over each uplink of the mobile router, by the slow path and by a fast one.
+    fn path_traffic(&self) -> Vec<(usize, PathTraffic)> {
+        let Some(router) = &self.router else { return Vec::new() };
+        let mut traffic = vec![PathTraffic::default(); router.machine.uplinks().len()];
+        for path in router.machine.paths() {
+            let slow = self.forwarder.traffic((path.local, path.remote));
+            let fast = self
+                .fast_traffic
+                .iter()
+                .filter(|fast| (fast.local, fast.remote) == (path.local, path.remote));
+            let (sent, received) =
+                fast.fold((0, 0), |(sent, received), it| (sent + it.sent, received + it.received));
+            if let Some(sum) = traffic.get_mut(path.uplink) {
+                sum.sent += slow.packets_out + sent;
+                sum.received += slow.packets_in + received;
+            }
+        }
+        traffic.into_iter().enumerate().collect()
     }
 
     fn handle_interface(&mut self, now: Time, wall: WallTime, interface: Interface) {

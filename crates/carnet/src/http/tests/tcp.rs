@@ -258,6 +258,7 @@ fn promtool_finds_no_fault_with_metrics_and_alerts() {
         interface: interface.into(),
         state: state.into(),
         retry_s: None,
+        full: false,
         care_of_address: None,
         bid: None,
         priority: 1,

@@ -1,0 +1,115 @@
+//! Uplinks that lead nowhere and uplinks that are full, told apart under traffic.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::hosts::{possible, said, seconds, slowness, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
+
+/// Both uplinks are registered at once, and heartbeats tell which of them lead anywhere.
+fn start(bed: &Testbed) -> (Station, Station) {
+    let config = bed.router_config();
+    let config = config.replace("priority = 10\n", "priority = 10\nbid = 1\n");
+    let config = config.replace("priority = 20\n", "priority = 20\nbid = 2\n");
+    let agent = Station::start(&bed.agent, &bed.agent_config());
+    let router = Station::start(&bed.router, &config);
+    router.registered();
+    wait_until("both are registered", seconds(20), || agent.bindings().len() == 2);
+    (agent, router)
+}
+
+fn active(router: &Station) -> String {
+    let uplinks = router.show("uplinks");
+    let active = uplinks.as_array().expect("uplinks").iter().find(|uplink| uplink["active"] == true);
+    active.and_then(|uplink| uplink["interface"].as_str()).unwrap_or("none").to_string()
+}
+
+/// Packets go both ways all the time, and one uplink loses them all without a word. TCP would send again for the second time
+/// some 700 ms after the last acknowledgement.
+#[test]
+fn black_hole_under_traffic_costs_less_than_a_second_retransmission() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (mut agent, mut router) = start(&bed);
+    let echo = bed.echo(500);
+    echo.flows();
+    thread::sleep(seconds(3));
+    assert_eq!(active(&router), "wlan0");
+    let rules = "add table ip6 hole
+        add chain ip6 hole in { type filter hook prerouting priority 0 ; }
+        add rule ip6 hole in iifname wlan drop
+        add chain ip6 hole out { type filter hook postrouting priority 0 ; }
+        add rule ip6 hole out oifname wlan drop";
+    for rule in rules.lines() {
+        let done = bed.core.output(&["nft", rule.trim()]);
+        assert!(done.status.success(), "{}", said(&done));
+    }
+    wait_until("it is left", seconds(10), || active(&router) == "wwan0");
+    thread::sleep(seconds(1));
+    let report = echo.stop();
+    println!("black hole under traffic: {report:?}");
+    let limit = Duration::from_millis(450) * slowness() + 2 * report.stalled;
+    assert!(report.silence <= limit, "{report:?}");
+    router.terminate();
+    agent.terminate();
+}
+
+/// Twice as much as the uplink can carry, which has a queue of three seconds.
+#[test]
+fn full_uplink_keeps_its_traffic_and_says_so() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (mut agent, mut router) = start(&bed);
+    let shape = "tc qdisc add dev wlan0 root tbf rate 2mbit burst 6kb latency 3s";
+    let done = bed.router.output(&shape.split(' ').collect::<Vec<_>>());
+    assert!(done.status.success(), "{}", said(&done));
+    let echo = bed.echo(20);
+    echo.flows();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let load = bed.host.run(move || {
+        // What waits in the queue counts for the socket that sent it: one alone would be held up.
+        let socket = || UdpSocket::bind((address(INSIDE), 0)).expect("a UDP socket");
+        let sockets: Vec<UdpSocket> = (0..16).map(|_| socket()).collect();
+        thread::spawn(move || {
+            let (begun, mut sent) = (Instant::now(), 0_u32);
+            for socket in sockets.iter().cycle() {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                // 1000 octets each 2 ms.
+                let _ = socket.send_to(&[0; 1000], (address(CORRESPONDENT), 9));
+                sent += 1;
+                let due = begun + Duration::from_millis(2) * sent;
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+            }
+        })
+    });
+    let is_full = || router.show("uplinks").as_array().expect("uplinks")[0]["full"] == true;
+    wait_until("it is full", seconds(20), is_full);
+    let mut full = 0;
+    for _ in 0..100 {
+        assert_eq!(active(&router), "wlan0");
+        full += usize::from(is_full());
+        thread::sleep(Duration::from_millis(150));
+    }
+    assert!(full >= 95, "{full} of 100");
+    let shown = router.ask(&["show", "uplinks"]);
+    assert!(said(&shown).contains("full"), "{}", said(&shown));
+    stop.store(true, Ordering::Relaxed);
+    load.join().expect("the load");
+    wait_until("it has room again", seconds(20), || !is_full());
+    assert_eq!(active(&router), "wlan0");
+    let queue = bed.router.output(&["tc", "-s", "qdisc", "show", "dev", "wlan0"]);
+    println!("full uplink: {:?}, {}", echo.stop(), said(&queue));
+    router.terminate();
+    agent.terminate();
+}

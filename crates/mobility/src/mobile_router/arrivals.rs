@@ -1,0 +1,180 @@
+//! What packets that arrive over an uplink say of its path, beside heartbeats.
+//!
+//! The station counts the tunnelled packets of each path. Two conclusions are drawn from that:
+//!
+//! * **A path over which packets arrive has not failed.** Where a load is greater than the capacity, heartbeats wait in the
+//!   queue of a modem for seconds, and many are lost. That is a *full* path: answers go on, with a delay that has grown. It
+//!   keeps its traffic, for another uplink would be full as well, or dearer. It counts as failed if nothing at all arrives for
+//!   [`FULL_SILENCE`], or no heartbeat is answered for [`NO_ANSWER`] (packets may arrive over a path that carries none from us).
+//! * **A path over which packets have arrived all the time, both ways, and none arrive any more** is asked at once, without
+//!   waiting for the next heartbeat. A series of [`DOUBTED_ALLOWED`] heartbeats decides. TCP's first retransmission, 200 ms and
+//!   more after the last acknowledgement, finds the other uplink then.
+//!
+//! An idle path, one with a packet now and then, and one whose packets go in one direction only say nothing by their silence:
+//! there heartbeats alone decide.
+
+use std::time::Duration;
+
+use carnet_base::Time;
+
+use super::liveness::PathState;
+use super::{MobileRouter, Timer};
+
+/// Between two samples of the counts while packets arrive all the time.
+const SAMPLE: Duration = Duration::from_millis(25);
+/// Packets that arrived all the time and arrive no more make a path doubtful after this time.
+const GAP: Duration = Duration::from_millis(60);
+/// Heartbeats in a row that a doubtful path may leave unanswered, the pause between them, and the time for an answer at least.
+pub(super) const DOUBTED_ALLOWED: usize = 4;
+pub(super) const DOUBTED_PAUSE: Duration = Duration::from_millis(30);
+pub(super) const DOUBTED_PATIENCE: Duration = Duration::from_millis(100);
+/// A full path over which nothing arrives for this time has failed.
+const FULL_SILENCE: Duration = Duration::from_millis(2500);
+/// Between two heartbeats on a full path that carries traffic.
+pub(super) const FULL_INTERVAL: Duration = Duration::from_millis(100);
+/// A path without an answer to a heartbeat for this time has failed, whatever arrives over it.
+const NO_ANSWER: Duration = Duration::from_secs(6);
+/// A path is full when its round trips take this much longer than the least, and is not any more below half of it.
+const FULL_DELAY: Duration = Duration::from_millis(400);
+
+/// Tunnelled packets over one uplink since some beginning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PathTraffic {
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets received.
+    pub received: u64,
+}
+
+/// What is known of the packets of a path.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Arrivals {
+    counts: Option<PathTraffic>,
+    /// When something arrived last: a packet, or an answer of the home agent.
+    last: Option<Time>,
+    /// When the home agent answered last.
+    last_answer: Option<Time>,
+    /// The last samples, the newest lowest: whether packets arrived, and whether some were sent.
+    received: u8,
+    sent: u8,
+    /// When the last of these was taken, and what has come since.
+    sampled_at: Time,
+    since: (bool, bool),
+    /// Nothing arrives any more since traffic has flowed: a series of heartbeats is to decide.
+    pub(super) is_doubtful: bool,
+    /// Delay has grown with the load, and deliveries go on.
+    pub(super) is_full: bool,
+}
+
+impl Arrivals {
+    /// The home agent has answered, to a heartbeat after `rtt`; the least round trip of late was `least`.
+    pub(super) fn answered(&mut self, now: Time, rtt: Option<Duration>, least: Option<Duration>) {
+        self.last = Some(now);
+        self.last_answer = Some(now);
+        self.is_doubtful = false;
+        if let (Some(rtt), Some(least)) = (rtt, least) {
+            let limit = if self.is_full { FULL_DELAY / 2 } else { FULL_DELAY };
+            self.is_full = rtt >= least + limit;
+        }
+    }
+
+    /// Takes in the counts; true when the path has become doubtful.
+    fn take(&mut self, now: Time, counts: PathTraffic) -> bool {
+        let Some(before) = self.counts.replace(counts) else { return false };
+        let (sent, received) = (counts.sent > before.sent, counts.received > before.received);
+        if received {
+            self.last = Some(now);
+            self.is_doubtful = false;
+        }
+        self.since = (self.since.0 || sent, self.since.1 || received);
+        if now.saturating_since(self.sampled_at) < SAMPLE {
+            return false;
+        }
+        self.sampled_at = now;
+        let (sent, received) = std::mem::take(&mut self.since);
+        self.sent = self.sent << 1 | u8::from(sent);
+        let silence = self.last.map_or(Duration::MAX, |at| now.saturating_since(at));
+        if received || !self.flows() {
+            self.received = self.received << 1 | u8::from(received);
+        } else if silence >= GAP {
+            self.received = 0;
+            self.is_doubtful = self.sent != 0;
+            return self.is_doubtful;
+        }
+        false
+    }
+
+    /// The path is another one: what is known of the former one does not count.
+    pub(super) fn moved(&mut self) {
+        *self = Arrivals { counts: self.counts, ..Arrivals::default() };
+    }
+
+    /// Packets have arrived in three of the last four samples.
+    fn flows(&self) -> bool {
+        (self.received & 0b1111).count_ones() >= 3
+    }
+
+    /// Whether a path that has left so many heartbeats unanswered as one may has failed.
+    pub(super) fn has_failed(&self, now: Time, patience: Duration) -> bool {
+        let since = |at: Option<Time>| at.map_or(Duration::MAX, |at| now.saturating_since(at));
+        let silence = if self.is_full { FULL_SILENCE } else { patience };
+        since(self.last) >= silence || since(self.last_answer) >= NO_ANSWER
+    }
+}
+
+impl PathState {
+    /// Whether packets or answers arrive over it, so that it has not failed.
+    fn is_alive(&self, now: Time) -> bool {
+        !self.arrivals.has_failed(now, self.patience())
+    }
+}
+
+impl MobileRouter {
+    /// Whether an uplink carries what it can, and more waits.
+    pub fn is_full(&self, uplink: usize) -> bool {
+        self.liveness.get(uplink).is_some_and(|path| path.arrivals.is_full && !path.failed)
+    }
+
+    /// Whether something has arrived over an uplink lately.
+    pub(super) fn is_heard(&self, now: Time, uplink: usize) -> bool {
+        self.liveness.get(uplink).is_some_and(|path| path.is_alive(now))
+    }
+
+    /// What the station has counted of tunnelled packets, by uplink. To be called before [`Self::handle_timeout`].
+    pub fn handle_traffic(&mut self, now: Time, counts: impl IntoIterator<Item = (usize, PathTraffic)>) {
+        for (uplink, counts) in counts {
+            let is_watched = self.is_probing() && self.heartbeat_path(uplink).is_some();
+            let Some(path) = self.liveness.get_mut(uplink) else { continue };
+            let is_doubtful = path.arrivals.take(now, counts);
+            if is_doubtful && is_watched && !path.failed {
+                path.arrivals.is_doubtful = true;
+                self.ask_the_others(now, uplink);
+                self.timers.set(Timer::Heartbeat(uplink), now);
+            } else {
+                path.arrivals.is_doubtful &= is_watched && !path.failed;
+            }
+        }
+        let pause = self.sample_pause();
+        match pause.map(|pause| now + pause) {
+            Some(next) if self.timers.get(Timer::Traffic).is_none_or(|at| at > next) => {
+                self.timers.set(Timer::Traffic, next);
+            }
+            Some(_) => {}
+            None => self.timers.stop(Timer::Traffic),
+        }
+    }
+
+    /// The timer by which the station counts anew.
+    pub(super) fn traffic_due(&mut self, now: Time) {
+        if let Some(pause) = self.sample_pause() {
+            self.timers.set(Timer::Traffic, now + pause);
+        }
+    }
+
+    /// Until the counts are looked at again; `None` where they say nothing.
+    fn sample_pause(&self) -> Option<Duration> {
+        let liveness = self.config.liveness.filter(|_| self.is_probing())?;
+        let flows = self.liveness.iter().any(|path| path.arrivals.flows());
+        Some(if flows { SAMPLE } else { liveness.busy.max(SAMPLE) })
+    }
+}

@@ -1,0 +1,144 @@
+//! What packets that arrive, or do not, say of a path beside heartbeats.
+
+use std::time::Duration;
+
+use carnet_mobility::Event;
+use carnet_mobility::mobile_router::PathTraffic;
+
+use crate::road::*;
+
+fn moves(road: &Road) -> usize {
+    road.events.iter().filter(|(_, event)| matches!(event, Event::Handover { .. })).count()
+}
+
+/// A flow for `seconds`, with a step each 5 ms: of each, so many packets are sent and so many arrive over an uplink where it
+/// leads anywhere. Returns how long the flow stood still at most.
+fn flow(road: &mut Road, seconds: f64, sent: u64, received: u64) -> Duration {
+    let end = road.now + Duration::from_secs_f64(seconds);
+    let (mut stands_since, mut longest) = (road.now, Duration::ZERO);
+    while road.now < end {
+        let name = road.transmits().first().map(|name| (*name).to_string());
+        if let Some(index) = name.and_then(|name| road.router.uplink_called(&name).ok()) {
+            let carried = road.is_carried();
+            let traffic = road.traffic.entry(index).or_default();
+            // TCP stops soon when nothing comes back.
+            if carried {
+                *traffic = PathTraffic { sent: traffic.sent + sent, received: traffic.received + received };
+                stands_since = road.now;
+            } else if received == 0 {
+                traffic.sent += sent;
+            }
+            longest = longest.max(road.now.saturating_since(stands_since));
+        }
+        road.run(0.005);
+    }
+    longest
+}
+
+/// A flow that goes both ways, and a black hole: decided by what is missing, before TCP sends again for the second time.
+#[test]
+fn black_hole_under_traffic_is_noticed_by_what_does_not_arrive() {
+    for start in 0..20 {
+        let mut road = Road::registered();
+        road.network("cell").delay = (Duration::from_millis(15), Duration::from_millis(15));
+        flow(&mut road, 3.0 + f64::from(start) * 0.013, 5, 5);
+        assert_eq!(moves(&road), 0);
+        road.black_hole("wifi", true);
+        let stands = flow(&mut road, 2.0, 5, 5);
+        assert!(stands <= Duration::from_millis(360), "{stands:?}");
+        assert_eq!((moves(&road), road.transmits()[0]), (1, "cell"));
+    }
+}
+
+/// The same behind a queue of 100 ms, which heartbeats wait in.
+#[test]
+fn black_hole_behind_a_queue_is_noticed_by_what_does_not_arrive() {
+    for start in 0..20 {
+        let mut road = Road::registered();
+        road.network("wifi").delay = (Duration::from_millis(40), Duration::from_millis(60));
+        road.network("cell").delay = (Duration::from_millis(15), Duration::from_millis(15));
+        flow(&mut road, 5.0 + f64::from(start) * 0.013, 5, 5);
+        assert_eq!(moves(&road), 0);
+        road.black_hole("wifi", true);
+        let stands = flow(&mut road, 2.0, 5, 5);
+        assert!(stands <= Duration::from_millis(450), "{stands:?}");
+        assert_eq!((moves(&road), road.transmits()[0]), (1, "cell"));
+    }
+}
+
+/// Flows that end, that pause, and that go one way only are no sign of a failure.
+#[test]
+fn flows_that_stop_move_nothing() {
+    let mut road = Road::registered();
+    for network in road.networks.values_mut() {
+        network.delay = (Duration::from_millis(5), Duration::from_millis(25));
+        network.loss = 0.01;
+    }
+    for round in 0..100 {
+        let (sent, received) = [(5, 5), (5, 0), (0, 5), (1, 1)][round % 4];
+        flow(&mut road, 0.3 + 0.017 * (round % 7) as f64, sent, received);
+        road.run(0.05 + 0.031 * (round % 11) as f64);
+    }
+    assert_eq!(moves(&road), 0);
+}
+
+/// Twice as much as an uplink can carry, behind a queue of three seconds, for a minute: it is full, not dead.
+#[test]
+fn full_uplink_keeps_its_traffic() {
+    for seed in 1..=10 {
+        for replies in [0, 1] {
+            let mut road = Road::with(config(), agent_config(), seed);
+            road.attach_all();
+            road.run(5.0);
+            road.forget();
+            let now = road.now;
+            road.network("wifi").queue = Some(Queue::new(now, 2.0, 3.0));
+            let mut full = 0;
+            for second in 0..60 {
+                // Without replies nothing but heartbeats arrives; with them, one each 50 ms behind the queue.
+                for _ in 0..20 {
+                    let traffic = road.traffic.entry(0).or_default();
+                    traffic.sent += 50;
+                    traffic.received += if second >= 2 { replies } else { 0 };
+                    road.run(0.05);
+                }
+                full += usize::from(road.router.is_full(0));
+            }
+            assert_eq!(moves(&road), 0, "seed {seed}: {:?}", road.events);
+            assert_eq!(road.transmits()[0], "wifi");
+            assert!(full >= 55, "full for {full} s");
+            assert!(!road.router.is_full(1));
+            // The load ends.
+            road.network("wifi").queue.as_mut().expect("a queue").load = 0.0;
+            road.run(10.0);
+            assert!(!road.router.is_full(0));
+            assert_eq!(moves(&road), 0);
+        }
+    }
+}
+
+/// A full uplink that dies is left all the same.
+#[test]
+fn full_uplink_that_dies_is_left() {
+    let mut road = Road::registered();
+    let now = road.now;
+    road.network("wifi").queue = Some(Queue::new(now, 2.0, 3.0));
+    road.run(10.0);
+    assert!(road.router.is_full(0));
+    road.black_hole("wifi", true);
+    let took = road.run_while(7.0, "carried over cell", |road| !road.is_carried());
+    assert!(took <= Duration::from_millis(6500), "{took:?}");
+}
+
+/// Packets arrive over an uplink by which nothing leaves any more.
+#[test]
+fn uplink_by_which_nothing_leaves_is_left_although_packets_arrive() {
+    let mut road = Road::registered();
+    flow(&mut road, 1.0, 5, 5);
+    road.network("wifi").loss = 1.0;
+    for _ in 0..1600 {
+        road.traffic.entry(0).or_default().received += 5;
+        road.run(0.005);
+    }
+    assert_eq!(road.transmits()[0], "cell");
+}
