@@ -19,7 +19,8 @@ pub const MISTAKE: u8 = 2;
 pub fn check(path: &Path) -> ExitCode {
     match Config::load(path) {
         Ok(config) => {
-            let advice = config.advice().into_iter().chain(readable_secrets(&config, path));
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let advice = config.advice(&text).into_iter().chain(readable_secrets(&config, path, &text));
             for warning in config.warnings().into_iter().chain(advice) {
                 eprintln!("{}: warning: {warning}", path.display());
             }
@@ -46,12 +47,11 @@ pub fn check(path: &Path) -> ExitCode {
 }
 
 /// Files with keys that others than their owner may read. (What refuses such a file itself is no warning.)
-fn readable_secrets(config: &Config, path: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+fn readable_secrets(config: &Config, path: &Path, text: &str) -> Vec<String> {
     let folder = path.parent().unwrap_or(Path::new(""));
     // A station refuses to use tokens that others may read.
     let tokens = config.station.http.as_ref().and_then(|http| http.tokens.clone());
-    let files = disclose(&text).map(|disclosed| disclosed.secret_files).unwrap_or_default();
+    let files = disclose(text).map(|disclosed| disclosed.secret_files).unwrap_or_default();
     let warning = |path: PathBuf| {
         let file = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
         let mode = file.permissions().mode() & 0o777;

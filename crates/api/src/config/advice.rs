@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use carnet_base::Key;
+use toml::de::{DeTable, DeValue};
 
 use super::auth::Auth;
 use super::{Config, MobileRouter};
@@ -27,8 +28,8 @@ fn is_documented(key: &Key) -> bool {
 }
 
 impl Config {
-    /// What is unwise, one line each. What [`Config::warnings`] says is not among it.
-    pub fn advice(&self) -> Vec<String> {
+    /// What is unwise in the config that `text` is, one line each. What [`Config::warnings`] says is not among it.
+    pub fn advice(&self, text: &str) -> Vec<String> {
         let mut advice = Vec::new();
         if let Some(agent) = &self.home_agent {
             let mut routers_of_spi: BTreeMap<u32, Vec<String>> = BTreeMap::new();
@@ -64,7 +65,7 @@ impl Config {
             if keys(&router.auth).any(|(_, key)| is_documented(key)) {
                 advice.push(format!("{}: {DOCUMENTED}", router.table()));
             }
-            advice.extend(router.unranked());
+            advice.extend(unranked(router, text));
         }
         advice
     }
@@ -82,27 +83,37 @@ fn several(mut routers: Vec<String>) -> Option<String> {
     }
 }
 
-impl MobileRouter {
-    /// Uplinks that the config does not rank, where it ranks others.
-    fn unranked(&self) -> impl Iterator<Item = String> {
-        let others_have = |has: fn(&super::Uplink) -> bool| self.uplinks.iter().any(has);
-        let (bids, priorities) = (others_have(|it| it.bid.is_some()), others_have(|it| it.has_priority));
-        self.uplinks.iter().filter(|uplink| uplink.bid.is_none() && !uplink.has_priority).filter_map(
-            move |uplink| {
-                let missing = match (bids, priorities) {
-                    (true, true) => "neither `bid` nor `priority`",
-                    (true, false) => "no `bid`",
-                    (false, true) => "no `priority`",
-                    (false, false) => return None,
-                };
-                Some(format!(
-                    "{}.uplink {}: it has {missing}, other uplinks do: is it to be used like them?",
-                    self.table(),
-                    uplink.interface
-                ))
-            },
+/// The value of a key.
+fn value<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<&'a DeValue<'t>> {
+    table.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value.get_ref())
+}
+
+/// Uplinks that the config does not rank, where it ranks others. A key that is absent has a default, so the text tells.
+fn unranked(router: &MobileRouter, text: &str) -> Vec<String> {
+    let Ok(document) = DeTable::parse(text) else { return Vec::new() };
+    let Some(DeValue::Table(table)) = value(document.get_ref(), router.table()) else { return Vec::new() };
+    let Some(DeValue::Array(uplinks)) = value(table, "uplink") else { return Vec::new() };
+    let names = |name: &str| -> Vec<bool> {
+        let has =
+            |uplink: &DeValue<'_>| matches!(uplink, DeValue::Table(uplink) if value(uplink, name).is_some());
+        uplinks.iter().map(|uplink| has(uplink.get_ref())).collect()
+    };
+    let (bids, priorities) = (names("bid"), names("priority"));
+    let missing = match (bids.contains(&true), priorities.contains(&true)) {
+        (true, true) => "neither `bid` nor `priority`",
+        (true, false) => "no `bid`",
+        (false, true) => "no `priority`",
+        (false, false) => return Vec::new(),
+    };
+    let ranks = bids.into_iter().zip(priorities).map(|(bid, priority)| bid || priority);
+    let unranked = router.uplinks.iter().zip(ranks).filter(|(_, ranked)| !ranked);
+    let tell = |interface: &str| {
+        format!(
+            "{}.uplink {interface}: it has {missing}, other uplinks do: is it to be used like them?",
+            router.table()
         )
-    }
+    };
+    unranked.map(|(uplink, _)| tell(&uplink.interface)).collect()
 }
 
 #[cfg(test)]
@@ -126,7 +137,7 @@ mod tests {
                  home_agent = \"2001:db8:2::1\"\nauth = \"none\"\nuplink = [{uplinks}]\n"
             );
         }
-        Config::parse(&text, "c.toml").expect("a config").advice()
+        Config::parse(&text, "c.toml").expect("a config").advice(&text)
     }
 
     const A: &str = "a0000000000000000000000000000001";

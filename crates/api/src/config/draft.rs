@@ -125,7 +125,6 @@ pub(super) struct UplinkDraft {
     volume_action: Option<VolumeAction>,
     roaming: Option<Roaming>,
     priority: Option<u8>,
-    has_priority: bool,
     signal: Option<Option<SignalThresholds>>,
     signal_file: Option<Option<PathBuf>>,
     signal_timeout: Option<Duration>,
@@ -512,7 +511,6 @@ impl UplinkDraft {
                     .and_then(|n| Some(Some(At { at: n.at, value: u16::try_from(n.value).ok()? }))),
                 None => Some(None),
             },
-            has_priority: table.get("priority").is_some(),
             priority: match table.get("priority") {
                 // RFC 6089 4.1: seven bits, and never zero.
                 Some(value) => value.integer(1, 127).and_then(|n| u8::try_from(n.value).ok()),
@@ -567,7 +565,6 @@ impl UplinkDraft {
             volume_action: self.volume_action?,
             roaming: self.roaming?,
             priority: self.priority?,
-            has_priority: self.has_priority,
             signal: self.signal?,
             signal_file: self.signal_file?,
             signal_timeout: self.signal_timeout?,

@@ -332,8 +332,6 @@ pub struct Uplink {
     pub roaming: Roaming,
     /// Lower wins; among equals the first in the file.
     pub priority: u8,
-    /// Whether the config names it.
-    pub has_priority: bool,
     /// When it is taken and left by its signal; `None`: that is no matter.
     pub signal: Option<SignalThresholds>,
     /// File whose last line is its signal in dBm; `None`: the kernel is asked.

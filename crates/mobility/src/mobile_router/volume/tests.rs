@@ -1,3 +1,5 @@
+//! Periods, counters, and clocks that are wrong and put right.
+
 use carnet_base::{Rng, Seed};
 
 use super::*;
