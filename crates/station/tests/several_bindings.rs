@@ -428,7 +428,7 @@ fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations(
         assert!(packets <= 4, "{packets} packets for one");
         assert!(octets <= 4 * (100 + 6 * 56), "{octets} octets for 100");
         if rng.chance(0.3) {
-            now = now + std::time::Duration::from_millis(rng.below(2000));
+            now += std::time::Duration::from_millis(rng.below(2000));
             station.handle_input(now, WALL, Input::Timeout).expect("accepted");
             own += std::iter::from_fn(|| station.poll_output())
                 .filter(|output| matches!(output, Output::Packet(_) | Output::Encapsulated { .. }))

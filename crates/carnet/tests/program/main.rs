@@ -14,6 +14,7 @@ mod agent_lost;
 mod boundaries;
 mod bursts;
 mod cleanup;
+mod copies;
 mod facilities;
 mod fast_path;
 mod firewall;

@@ -1,0 +1,124 @@
+//! What a registered router can have the home agent send to a third party: so many packets for one, and no more.
+
+use carnet_wire::ipv6::protocol;
+use carnet_wire::mobility::flow::sub_options;
+use carnet_wire::mobility::selector::{Ipv6Selector, TrafficSelector};
+use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
+
+use crate::hosts::{possible, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, HOME_AGENT, Testbed, address};
+use crate::traffic::{Cannon, Sniffer};
+
+/// Nodes that need no key.
+const NODES: &str = "
+[[home_agent.mobile_router]]
+home_address = '2001:db8:1::5678'
+prefixes = ['2001:db8:c0::/64']
+auth = 'none'
+
+[[home_agent.mobile_router]]
+home_address = '2001:db8:1::9abc'
+prefixes = ['2001:db8:d0::/64']
+auth = 'none'
+";
+
+/// Registers sixteen care-of addresses of a network, with a flow of everything to all of them.
+fn update(home_address: &str, network: &str) -> Vec<u8> {
+    let place = |n: u16| address(&format!("{network}{n:x}"));
+    let flags = BindingUpdateFlags {
+        acknowledge: true,
+        home_registration: true,
+        mobile_router: true,
+        overwrite: true,
+        ..Default::default()
+    };
+    let bids: Vec<u16> = (1..=16).collect();
+    let identifiers = bids.iter().map(|bid| MobilityOption::BindingIdentifier {
+        bid: *bid,
+        status: 0,
+        home: false,
+        priority: 10,
+        care_of_address: Some(place(0x100 + bid).into()),
+    });
+    let everything = sub_options(Some(&TrafficSelector::Ipv6(Ipv6Selector::default())), &bids);
+    let flow =
+        MobilityOption::FlowIdentification { fid: 1, priority: 1, status: 0, sub_options: &everything };
+    let builder =
+        identifiers.fold(Builder::binding_update(1, flags, 100), |builder, option| builder.option(&option));
+    ControlPacket {
+        source: place(0x101),
+        destination: address(HOME_AGENT),
+        hop_limit: 64,
+        home_address: Some(address(home_address)),
+        routing_home_address: None,
+        mobility_header: &mut builder.option(&flow).finish(),
+    }
+    .emit()
+}
+
+/// A UDP packet of 148 octets.
+fn packet(destination: &str) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0, 0, 108, protocol::UDP, 64];
+    packet.extend(address(CORRESPONDENT).octets());
+    packet.extend(address(destination).octets());
+    packet.extend([0x10, 0x92, 0x10, 0x92, 0, 108, 0, 0]);
+    packet.resize(148, 0x55);
+    packet
+}
+
+/// Tunnelled packets, and their octets, that the home agent has sent.
+fn tunnelled(heard: &[Vec<u8>]) -> (usize, usize) {
+    let from_agent = |packet: &&Vec<u8>| packet.get(8..24) == Some(&address(HOME_AGENT).octets()[..]);
+    let is_tunnelled = |packet: &&Vec<u8>| {
+        packet.get(6).is_some_and(|kind| {
+            matches!(*kind, protocol::IPV6 | protocol::DESTINATION_OPTIONS | protocol::FRAGMENT)
+        })
+    };
+    let packets = heard.iter().filter(from_agent).filter(is_tunnelled);
+    packets.fold((0, 0), |(packets, octets), packet| (packets + 1, octets + packet.len()))
+}
+
+#[test]
+fn registered_router_multiplies_packets_by_four_at_most() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let agent = Station::start(&bed.agent, &(bed.agent_config() + NODES));
+    for network in ["2001:db8:c0::/64", "2001:db8:d0::/64"] {
+        bed.core.ip(&format!("-6 route add {network} via 2001:db8:f0::2"));
+    }
+    let cannon = Cannon::new(&bed.core);
+    // The first at a third party, the second in the network of the first.
+    for (home_address, network) in
+        [("2001:db8:1::5678", "2001:db8:f1::"), ("2001:db8:1::9abc", "2001:db8:c0::")]
+    {
+        let before = agent.bindings().len();
+        let update = update(home_address, network);
+        wait_until("sixteen bindings", seconds(20), || {
+            if agent.bindings().len() == before {
+                cannon.fire(&update, address(HOME_AGENT), 0);
+            }
+            agent.bindings().len() == before + 16
+        });
+    }
+    let sniffer = Sniffer::start(&bed.core, &["ha"]);
+    let started = std::time::Instant::now();
+    for (to, count) in [("2001:db8:c0::5", 100), ("2001:db8:d0::5", 20)] {
+        let (before, octets_before) = tunnelled(&sniffer.heard());
+        for _ in 0..count {
+            assert!(cannon.fire(&packet(to), address(to), 0));
+        }
+        wait_until("the packets", seconds(10), || tunnelled(&sniffer.heard()).0 >= before + count);
+        std::thread::sleep(seconds(1));
+        let (after, octets_after) = tunnelled(&sniffer.heard());
+        let (packets, octets) = (after - before, octets_after - octets_before);
+        // Beside the copies there are path MTU probes of two routers, by their budget.
+        let probes = 2 * (64 + 17 + 10 * (started.elapsed().as_secs() as usize + 1));
+        println!("{count} packets to {to}: {packets} packets, {octets} octets of {}", count * 148);
+        assert!(packets <= 4 * count + probes, "{packets} packets for {count}");
+    }
+    assert!(agent.counter("tunnel.not_duplicated") >= 80, "tunnel packets are not copied again");
+    sniffer.stop();
+}
