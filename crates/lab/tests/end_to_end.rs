@@ -774,6 +774,24 @@ fn expectations_decide_the_exit_status() {
     std::fs::remove_dir_all(place).expect("remove");
 }
 
+/// Vehicles do not begin to move before their stations are there.
+#[test]
+fn run_whose_stations_are_slow_begins_once_more_with_more_time() {
+    let _beside = beside();
+    if !can_run_small("run_whose_stations_are_slow") {
+        return;
+    }
+    let radio = "[medium]\nrange = \"300m\"\nsettle = \"1s\"\n\
+                 [nodes.a.radio]\ninterface = \"wlan1\"\nplace = [0, 0]\n";
+    let place = small("slow", &IDLE.replace("run) exec", "run) sleep 5; exec"), radio);
+    let out = run_small(&place).arg("--slow").output().expect("the lab starts");
+    let told = said(&out);
+    assert_eq!(out.status.code(), Some(0), "{told}");
+    assert!(told.contains("s late; once more, with more time for them"), "{told}");
+    assert!(told.contains("PASS: 1 held"), "{told}");
+    std::fs::remove_dir_all(place).expect("remove");
+}
+
 #[test]
 fn a_testbed_can_be_entered_and_nothing_of_it_stays() {
     let _beside = beside();
