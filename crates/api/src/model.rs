@@ -147,6 +147,9 @@ pub struct MobileRouterStatus {
     /// Whether an uplink leads to the home agent now; false where each is down, or silent, whatever is registered.
     #[serde(default)]
     pub reachable: Option<bool>,
+    /// With the state `refused`, why: the status of the home agent's answer and what that means; else `null`.
+    #[serde(default)]
+    pub refusal: Option<String>,
     /// Home address.
     pub home_address: Ipv6Addr,
     /// Home agent; `::` while it is not known which.

@@ -51,6 +51,7 @@ pub fn status(
         mobile_router: station.mobile_router().map(|router| model::MobileRouterStatus {
             state: now.mobile_router.unwrap_or_default().into(),
             reachable: Some(now.reachable),
+            refusal: now.refusal.clone(),
             home_address: router.config().home_address,
             home_agent: router.config().home_agent,
             home_agents: {

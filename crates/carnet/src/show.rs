@@ -72,8 +72,12 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
     let is_node = status.roles.contains(&Role::MobileNode);
     if let Some(router) = status.mobile_router {
         let cut_off = router.reachable == Some(false) && router.state == "registered";
-        let but = if cut_off { ", but no uplink leads to the home agent" } else { "" };
-        line(if is_node { "mobile node" } else { "mobile router" }, words(&router.state) + but);
+        let but = match router.refusal {
+            Some(refusal) => format!(": {refusal}"),
+            None if cut_off => ", but no uplink leads to the home agent".to_owned(),
+            None => String::new(),
+        };
+        line(if is_node { "mobile node" } else { "mobile router" }, words(&router.state) + &but);
         line("  home address", router.home_address.to_string());
         if !is_node {
             line("  prefixes", list(&router.prefixes));

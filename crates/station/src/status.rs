@@ -150,6 +150,8 @@ pub struct StationStatus {
     /// Whether the mobile router's home agent can be reached: it is at home, or an uplink is up over which the home agent
     /// answers, or has yet to. A registration outlives the uplinks for up to its lifetime.
     pub reachable: bool,
+    /// Why the home agent refuses the mobile router: the status of its answer and what that means.
+    pub refusal: Option<String>,
     /// Number of bindings at the home agent, if the station is one.
     pub home_agent_bindings: Option<usize>,
 }
@@ -180,6 +182,10 @@ impl Station {
         StationStatus {
             mobile_router: self.mobile_router().map(|router| state_name(router.state())),
             reachable: self.mobile_router().is_some_and(reachable),
+            refusal: self.mobile_router().and_then(|router| match router.state() {
+                State::Refused(status) => Some(format!("status {}, {}", status.0, status.meaning())),
+                _ => None,
+            }),
             home_agent_bindings: self.home_agent().map(|agent| agent.bindings().iter().count()),
         }
     }

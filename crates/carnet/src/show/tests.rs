@@ -301,10 +301,11 @@ sandbox           seccomp
 /// A registration outlives the uplinks.
 #[test]
 fn a_router_without_a_way_says_so() {
+    let refusal = |state: &str| (state == "refused").then_some("status 131, home registration not supported");
     let first = |state: &str, reachable: serde_json::Value| {
         let answer = json!({
             "name": "bus-42", "version": "0.1.0", "uptime_s": 1, "roles": ["mobile_router"], "dataplane": "tun",
-            "mobile_router": {"state": state, "reachable": reachable, "home_address": "2001:db8:1::1234",
+            "mobile_router": {"state": state, "reachable": reachable, "refusal": refusal(state), "home_address": "2001:db8:1::1234",
                               "home_agent": "2001:db8:1::1", "care_of_address": null, "uplink": null,
                               "wanted_uplink": null},
             "home_agent": null,
@@ -314,6 +315,8 @@ fn a_router_without_a_way_says_so() {
     };
     let cut_off = "mobile router     registered, but no uplink leads to the home agent";
     assert_eq!(first("registered", json!(false)), cut_off);
+    let refused = "mobile router     refused: status 131, home registration not supported";
+    assert_eq!(first("refused", json!(true)), refused);
     for reachable in [json!(true), json!(null)] {
         assert_eq!(first("registered", reachable), "mobile router     registered");
     }
