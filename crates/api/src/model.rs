@@ -193,6 +193,10 @@ pub struct HomeAgentStatus {
     pub address: Ipv6Addr,
     /// How many bindings it holds.
     pub bindings: u64,
+    /// Home addresses of nodes whose key has used up three quarters or more of its 32,768 sequence numbers and that have sent no
+    /// timestamp since (see `auth.replay`), the first 16.
+    #[serde(default)]
+    pub keys_to_change: Vec<Ipv6Addr>,
 }
 
 /// A binding: at a mobile router its own with the home agent, at a home agent one of its mobile nodes.

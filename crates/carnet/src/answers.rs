@@ -86,6 +86,7 @@ pub fn status(
         home_agent: station.home_agent().map(|agent| model::HomeAgentStatus {
             address: agent.config().address,
             bindings: now.home_agent_bindings.unwrap_or_default() as u64,
+            keys_to_change: agent.keys_to_change().take(16).collect(),
         }),
         geonet,
         obstacles: platform.map(Platform::obstacles).unwrap_or_default(),

@@ -110,6 +110,9 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
     if let Some(agent) = status.home_agent {
         line("home agent", agent.address.to_string());
         line("  bindings", agent.bindings.to_string());
+        for home_address in &agent.keys_to_change {
+            line("  key to change", format!("{home_address} has few sequence numbers left"));
+        }
     }
     for (name, value) in status.geonet.iter().flat_map(geonet::status) {
         line(name, value);

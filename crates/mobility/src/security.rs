@@ -83,6 +83,12 @@ impl Authentication {
         named.or(self.association())
     }
 
+    /// The fingerprint of the security association with this SPI, unless it is the one that is signed with.
+    pub(crate) fn other_key(&self, spi: Option<u32>) -> Option<u64> {
+        let association = self.association_of(spi)?;
+        (self.association()?.spi != association.spi).then(|| association.fingerprint())
+    }
+
     /// Whether there are several keys, one of which is to go.
     pub fn has_several(&self) -> bool {
         self.associations().len() > 1
@@ -160,11 +166,17 @@ fn key_of(common: &Key, home_agent: Ipv6Addr) -> Key {
 
 /// What the keys made by [`key_of`] are for.
 const AGENT_KEY: &[u8; 10] = b"home agent";
+/// What [`SecurityAssociation::fingerprint`] is for.
+const FINGERPRINT: &[u8; 11] = b"fingerprint";
+
+/// RFC 4285 5.1: "A default value of 7 seconds SHOULD be used".
+pub(crate) const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
 
 /// How an old message is told from a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayProtection {
-    /// By the sequence number, which is remembered for as long as the station's state lasts.
+    /// By the sequence number, which is remembered for as long as the station's state lasts; by timestamps as well once the
+    /// key has used up its sequence numbers.
     Sequence,
     /// By the timestamp of the Message-ID option (RFC 4285 6), beside the sequence number.
     Timestamp {
@@ -188,6 +200,16 @@ impl SecurityAssociation {
     /// The one with the home agent that has this address, made of this common one.
     fn made_for(&self, home_agent: Ipv6Addr) -> SecurityAssociation {
         SecurityAssociation { spi: self.spi, key: key_of(&self.key, home_agent), replay: self.replay }
+    }
+
+    /// Names this association in the stored state: the first 64 bits of HMAC-SHA1 with its key over [`FINGERPRINT`] and the SPI.
+    /// No message of RFC 4285 has that MAC: it is over 32 octets at least.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(self.key.octets()) else { return 0 };
+        mac.update(FINGERPRINT);
+        mac.update(&self.spi.to_be_bytes());
+        let code = mac.finalize().into_bytes();
+        code.iter().take(8).fold(0, |bits, octet| bits << 8 | u64::from(*octet))
     }
 
     /// The option to be put last into a message that [`Self::sign`] completes.

@@ -1,4 +1,13 @@
 //! Sequence numbers of Binding Updates (RFC 6275 9.5.1), and timestamps in their order (RFC 4285 6).
+//!
+//! A sequence number has 16 bits. After 32,768 more of them a recorded Binding Update is "newer" than the last one again:
+//! sequence numbers stop recordings "up to a maximum of 2**15 Binding Updates" under one key (RFC 6275 15.3). So the home agent
+//! counts how many numbers each key has used ([`count`]). Beyond [`MAX_NUMBERS`] it accepts a Binding Update under that key
+//! only with a timestamp that is later than every one before.
+//!
+//! Why this suffices: a message that was accepted under a key has one of the first [`MAX_NUMBERS`] numbers of that key, or a
+//! timestamp. As long as the last number is one of these as well, the message is less than 2^15 numbers old, and
+//! [`is_newer`] refuses it. Afterwards the message has no timestamp, or none that is later.
 
 /// Whether `sequence` is greater than `last`, modulo 2^16.
 ///
@@ -6,6 +15,20 @@
 /// 32783-65535 are old. (Some test suites disagree about 32783; the RFC gives it as an example.)
 pub fn is_newer(sequence: u16, last: u16) -> bool {
     (1..=32_767).contains(&sequence.wrapping_sub(last))
+}
+
+/// Numbers that a key may use before its Binding Updates need a timestamp.
+pub(crate) const MAX_NUMBERS: u32 = 1 << 15;
+/// Numbers after which the home agent warns of that: three quarters. At one Binding Update in 45 s the rest lasts four days.
+pub(crate) const MANY_NUMBERS: u32 = MAX_NUMBERS / 4 * 3;
+
+/// Numbers that a key has used once `sequence` is accepted: those between its first one and `sequence`, both included.
+/// `numbers` is the count before, 0 for a key that has signed nothing yet; `last` is the node's last number, under any key.
+pub(crate) fn count(numbers: u32, last: Option<u16>, sequence: u16) -> u32 {
+    match last {
+        Some(last) if numbers > 0 => numbers.saturating_add(sequence.wrapping_sub(last).into()),
+        _ => numbers.max(1),
+    }
 }
 
 /// Whether a 64-bit NTP timestamp is later than another; the two are less than 68 years apart, in one era of
@@ -26,6 +49,15 @@ mod tests {
             assert!(!is_newer(old, 15), "{old}");
         }
         assert!(is_newer(0, 65_535));
+    }
+
+    #[test]
+    fn numbers_are_counted_from_the_first_of_a_key() {
+        assert_eq!(count(0, None, 7), 1);
+        assert_eq!(count(0, Some(6), 40_000), 1);
+        assert_eq!(count(1, Some(65_535), 0), 2);
+        assert_eq!(count(1, Some(15), 32_782), MAX_NUMBERS);
+        assert_eq!(count(u32::MAX, Some(1), 2), u32::MAX);
     }
 
     #[test]

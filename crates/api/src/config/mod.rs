@@ -525,6 +525,13 @@ impl Config {
                     table.replace('_', " ")
                 ));
             }
+            let by_sequence = router.auth.mac().is_some_and(|mac| mac.replay == Replay::Sequence);
+            if by_sequence && self.station.state_dir.is_none() {
+                warnings.push(format!(
+                    "{table} without station.state_dir: each start takes its first sequence number from the clock, and \
+                     uses up the numbers of the key sooner (32768, then the home agent demands timestamps)"
+                ));
+            }
             let limited = router.uplinks.iter().filter(|uplink| uplink.volume.is_some());
             for uplink in limited.filter(|_| self.station.state_dir.is_none()) {
                 warnings.push(format!(

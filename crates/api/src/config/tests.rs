@@ -491,6 +491,15 @@ fn what_is_unwise_is_warned_about() {
         ["home_agent without station.state_dir: a restart forgets the sequence numbers, and with them \
           which Binding Updates are replays"]
     );
+    let auth = "{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
+    let router = SMALL_ROUTER.replace("\"none\"", auth);
+    assert_eq!(
+        parse(&router).warnings(),
+        ["mobile_router without station.state_dir: each start takes its first sequence number from the clock, and uses \
+          up the numbers of the key sooner (32768, then the home agent demands timestamps)"]
+    );
+    let with_state = router.replace("[station]", "[station]\nstate_dir = '/var/lib/carnet'");
+    assert!(parse(&with_state).warnings().is_empty());
 }
 
 /// A text of [`SMALL_ROUTER`] with these keys in the place of former ones.

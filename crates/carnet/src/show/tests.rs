@@ -249,7 +249,8 @@ fn status_of_a_station() {
                           "lan": [{"interface": "lan0", "state": "up"},
                                   {"interface": "lan7", "state": "no_such_interface"}],
                           "moved_policies": {"voice": "wwan0"}},
-        "home_agent": {"address": "2001:db8:2::1", "bindings": 3},
+        "home_agent": {"address": "2001:db8:2::1", "bindings": 3,
+                       "keys_to_change": ["2001:db8:1::5"]},
         "sandbox": {"capabilities": ["CAP_NET_ADMIN", "CAP_NET_RAW"], "landlock": null, "seccomp": true,
                     "lacking": ["no Landlock here"]},
         "obstacles": ["x is 0, 1 is needed; this station puts it right in 2 s"],
@@ -290,6 +291,7 @@ mobile router     at home
   asked for       wwan0 for policy voice
 home agent        2001:db8:2::1
   bindings        3
+  key to change   2001:db8:1::5 has few sequence numbers left
 in the way        x is 0, 1 is needed; this station puts it right in 2 s
 sandbox           seccomp
   capabilities    CAP_NET_ADMIN CAP_NET_RAW

@@ -12,7 +12,7 @@ use crate::scratch::Scratch;
 
 fn own(sequence: u16) -> PersistentState {
     PersistentState {
-        mobile_router: Some(StoredSequence { sequence, home_agent: None, last_notice: None }),
+        mobile_router: Some(StoredSequence { sequence: Some(sequence), home_agent: None, last_notice: None }),
         ..PersistentState::default()
     }
 }

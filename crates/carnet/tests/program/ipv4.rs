@@ -7,6 +7,7 @@ use std::fs;
 use std::net::{Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::hosts::{Host, possible, said, seconds, wait_until};
@@ -94,12 +95,15 @@ pub fn start_both(
     let address = format!("address = '{HOME_AGENT}'\n");
     let config = bed.agent_config().replace(&address, &format!("{address}ipv4_address = '198.51.100.2'\n"));
     let agent = Station::start(&bed.agent, &of_agent(config));
-    let home_agent = format!("home_agent = '{HOME_AGENT}'\n");
-    let config =
-        bed.router_config().replace(&home_agent, &format!("{home_agent}home_agent_ipv4 = '198.51.100.2'\n"));
-    let router = Station::start(&bed.router, &of_router(config));
+    let router = Station::start(&bed.router, &of_router(router_config_of(bed)));
     router.registered();
     (agent, router)
+}
+
+/// The config of a mobile router that knows its home agent's IPv4 address.
+fn router_config_of(bed: &Testbed) -> String {
+    let home_agent = format!("home_agent = '{HOME_AGENT}'\n");
+    bed.router_config().replace(&home_agent, &format!("{home_agent}home_agent_ipv4 = '198.51.100.2'\n"))
 }
 
 /// With a Binding Identifier for each uplink.
@@ -412,4 +416,52 @@ fn a_policy_moves_its_own_packets_and_no_others() {
     echo.flows();
     assert_eq!(router.counter("tunnel.duplicated"), 0);
     echo.stop();
+}
+
+/// A router without stored state is killed and started again and again. A stranger who has recorded the Binding Update of the
+/// first start plays it, octet for octet, from a socket of his own: the binding stays where it is (RFC 6275 15.3).
+#[test]
+fn a_binding_update_recorded_before_restarts_moves_nothing() {
+    const PORT: u16 = 4191;
+    if !possible() {
+        return;
+    }
+    let bed = dual();
+    without_ipv6(&bed, &[0, 1]);
+    let directory = format!("state_dir = '{}'", bed.scratch.path("state").display());
+    let sniffer = Sniffer::start_for(&bed.core, &["wlan"], 4);
+    let (agent, mut router) = start_both(&bed, |config| with_station(&config, &directory), |config| config);
+    // The payload of the first UDP datagram to the home agent that has a Binding Update (Mobility Header type 5) inside IPv6.
+    let payload = |packet: &Vec<u8>| -> Option<Vec<u8>> {
+        let udp = packet.get(20..).filter(|_| packet[0] == 0x45 && packet[9] == 17)?;
+        let (to, inner) = (u16::from_be_bytes([udp[2], udp[3]]), udp.get(8..)?);
+        (to == PORT && inner.get(6) == Some(&135) && inner.get(42) == Some(&5)).then(|| inner.to_vec())
+    };
+    let recorded = sniffer.stop().iter().find_map(payload).expect("a Binding Update in UDP");
+    let sequence = || {
+        let bindings = agent.show("bindings");
+        let text = |name: &str| bindings[0][name].as_str().unwrap_or_default().to_owned();
+        let number = bindings[0]["sequence"].as_u64().and_then(|number| u16::try_from(number).ok());
+        (text("care_of_address"), bindings[0]["udp_port"].as_u64(), number)
+    };
+    let (care_of_address, _, first) = sequence();
+    let first = first.expect("a number");
+    let stranger = bed.core.run(|| UdpSocket::bind("198.51.100.1:5555").expect("a socket"));
+    let refusals =
+        || agent.counter("mobility.dropped.sequence") + agent.counter("mobility.dropped.rate_limited");
+    for start in 1..=6 {
+        router.end_by(Signal::SIGKILL);
+        router = Station::start(&bed.router, &router_config_of(&bed));
+        router.registered();
+        let known = refusals();
+        wait_until("the home agent refuses the recording", seconds(20), || {
+            stranger.send_to(&recorded, ("198.51.100.2", PORT)).expect("it is sent");
+            refusals() > known
+        });
+        let (there, port, last) = sequence();
+        assert!((&there, port == Some(5555)) == (&care_of_address, false), "start {start}: {there} {port:?}");
+        // Minutes of the clock, and what the router has sent.
+        let used = last.expect("a number").wrapping_sub(first);
+        assert!(used < 1000, "start {start}: {used} numbers");
+    }
 }

@@ -192,6 +192,11 @@ pub struct Sniffer {
 impl Sniffer {
     /// Starts on the interfaces of these names.
     pub fn start(host: &Host, interfaces: &'static [&'static str]) -> Sniffer {
+        Sniffer::start_for(host, interfaces, 6)
+    }
+
+    /// Starts on the interfaces of these names, for packets of one version of IP.
+    pub fn start_for(host: &Host, interfaces: &'static [&'static str], version: u8) -> Sniffer {
         let stop = Arc::new(AtomicBool::new(false));
         let packets = Arc::new(Mutex::new(Vec::new()));
         let (stopped, heard) = (stop.clone(), packets.clone());
@@ -202,7 +207,7 @@ impl Sniffer {
                 .expect("a packet socket");
             setsockopt(&socket, ReceiveTimeout, &TimeVal::milliseconds(50)).expect("a timeout");
             setsockopt(&socket, RcvBuf, &BUFFER).expect("a buffer");
-            thread::spawn(move || sniff(&socket, &indexes, &stopped, &heard))
+            thread::spawn(move || sniff(&socket, &indexes, version, &stopped, &heard))
         });
         Sniffer { stop, packets, thread }
     }
@@ -225,7 +230,7 @@ impl Sniffer {
     }
 }
 
-fn sniff(socket: &OwnedFd, indexes: &[usize], stop: &AtomicBool, packets: &Mutex<Vec<Vec<u8>>>) {
+fn sniff(socket: &OwnedFd, indexes: &[usize], version: u8, stop: &AtomicBool, packets: &Mutex<Vec<Vec<u8>>>) {
     /// `PACKET_OUTGOING` of linux/if_packet.h.
     const OUTGOING: u8 = 4;
     let mut buffer = [0; 10_000];
@@ -238,7 +243,7 @@ fn sniff(socket: &OwnedFd, indexes: &[usize], stop: &AtomicBool, packets: &Mutex
         match recvfrom::<LinkAddr>(socket.as_raw_fd(), &mut buffer) {
             Ok((length, Some(from))) => {
                 let incoming = from.pkttype() != OUTGOING && indexes.contains(&from.ifindex());
-                if incoming && buffer[..length].first().is_some_and(|octet| octet >> 4 == 6) {
+                if incoming && buffer[..length].first().is_some_and(|octet| octet >> 4 == version) {
                     packets.lock().expect("the test").push(buffer[..length].to_vec());
                 }
             }

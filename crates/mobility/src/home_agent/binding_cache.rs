@@ -22,7 +22,9 @@ use ipnet::Ipv6Net;
 use super::node::{Due, Entry, Node, rank};
 use super::owners::Owners;
 use super::registration::Replay;
+use super::stored::KeyNumbers;
 use super::{AuthorizedNode, Timer};
+use crate::Authentication;
 use crate::flow::FlowBinding;
 
 /// Bindings that one node may have at a time.
@@ -261,6 +263,21 @@ impl BindingCache {
     /// What holds off replays of a node's messages, kept beyond the life of its bindings.
     pub(super) fn replay(&self, home_address: Ipv6Addr) -> Replay {
         self.known(home_address).map(Node::replay).unwrap_or_default()
+    }
+
+    /// Numbers that a key of a node has used (see [`crate::sequence::count`]).
+    pub(super) fn numbers(
+        &self,
+        home_address: Ipv6Addr,
+        authentication: &Authentication,
+        spi: Option<u32>,
+    ) -> u32 {
+        self.known(home_address).map_or(0, |node| node.numbers(authentication.other_key(spi)))
+    }
+
+    /// What [`Node::other_keys`] says.
+    pub(super) fn other_keys(&self, home_address: Ipv6Addr) -> &[KeyNumbers] {
+        self.known(home_address).map_or(&[], Node::other_keys)
     }
 
     /// Whether packets of a home address are accepted from this care-of address: it is a registered one, or was

@@ -12,8 +12,9 @@ use super::flows::{self, FlowAnswers};
 use super::registration::{Registered, Registration, Replay, Verdict, judge};
 use super::request::Request;
 use super::{HomeAgent, Timer};
+use crate::sequence::{MANY_NUMBERS, MAX_NUMBERS, is_later};
 use crate::{
-    Authentication, Event, MobilityDrop, MobilityMessage, OLD_PATH_GRACE, Output, is_newer,
+    Authentication, Event, MobilityDrop, MobilityMessage, OLD_PATH_GRACE, Output, ReplayProtection, is_newer,
     lifetime_from_units, lifetime_units,
 };
 
@@ -88,6 +89,9 @@ impl HomeAgent {
                     return Err(MobilityDrop::RateLimited);
                 }
                 self.refused(&request, status);
+                if status == Status::MESSAGE_ID_REQUIRED {
+                    self.timestamp_demanded(now, &request);
+                }
                 let answer = Answer { sequence, timestamp, statuses, ..Answer::default() };
                 self.acknowledge(&request, status, &answer);
                 Err(reason)
@@ -188,19 +192,73 @@ impl HomeAgent {
         }));
     }
 
+    /// Tells that a node has to send timestamps because its key has used up its sequence numbers.
+    fn timestamp_demanded(&mut self, now: Time, request: &Request) {
+        let Some(node) = self.config.node(request.home_address) else { return };
+        let Some(association) = node.authentication.association_of(request.spi) else { return };
+        let numbers = self.cache.numbers(request.home_address, &node.authentication, request.spi);
+        // A node that has more numbers behind it has sent timestamps before, and does so again.
+        let is_first = association.replay == ReplayProtection::Sequence && numbers <= MAX_NUMBERS;
+        if is_first && self.silence.allows(now, request.home_address, MobilityDrop::Timestamp) {
+            let message = format!(
+                "{} has to send timestamps from now on (status 145): the key of its SPI {} has used its {MAX_NUMBERS} sequence \
+                 numbers, after which recorded Binding Updates would be new again. A node that sends no timestamps (RFC 4285 \
+                 6) needs a new key",
+                request.home_address, association.spi
+            );
+            self.outputs.push_back(Output::Event(Event::Warning { message }));
+        }
+    }
+
+    /// The nodes with a key that has used three quarters of its sequence numbers or more, and that have not shown yet that they
+    /// send timestamps when those end: by home address.
+    pub fn keys_to_change(&self) -> impl Iterator<Item = Ipv6Addr> {
+        let keys = self.config.nodes.iter().flat_map(|node| {
+            let associations = node.authentication.associations().iter();
+            associations.map(move |association| (node, association))
+        });
+        let worn = keys.filter(|(node, association)| {
+            let numbers =
+                || self.cache.numbers(node.home_address, &node.authentication, Some(association.spi));
+            association.replay == ReplayProtection::Sequence
+                && (MANY_NUMBERS..=MAX_NUMBERS).contains(&numbers())
+        });
+        worn.map(|(node, _)| node.home_address)
+    }
+
     /// Keeps what holds off replays, for nodes that have a key.
     fn remember(&mut self, request: &Request) {
-        let Some(node) = self.config.node(request.home_address) else { return };
-        if node.authentication.association().is_none() {
-            return;
-        }
+        let home_address = request.home_address;
+        let Some(node) = self.config.node(home_address) else { return };
+        let Some(association) = node.authentication.association_of(request.spi) else { return };
         let has_several = node.authentication.has_several();
-        if let Some(node) = self.cache.node_or_new(request.home_address) {
-            let timestamp = request.timestamp.or(node.replay().timestamp);
+        let other_key = node.authentication.other_key(request.spi);
+        if let Some(node) = self.cache.node_or_new(home_address) {
+            let before = node.numbers(other_key);
+            node.count_number(other_key, request.sequence);
+            let last = node.replay().timestamp;
+            // One that is not later than the last one is not looked at (`replay = "sequence"`), and makes none new that was.
+            let timestamp =
+                request.timestamp.filter(|new| last.is_none_or(|last| is_later(*new, last))).or(last);
             node.set_replay(Replay { sequence: Some(request.sequence), timestamp });
+            let numbers = node.numbers(other_key);
+            if before < MANY_NUMBERS
+                && numbers >= MANY_NUMBERS
+                && request.timestamp.is_none()
+                && association.replay == ReplayProtection::Sequence
+            {
+                let left = MAX_NUMBERS.saturating_sub(numbers);
+                let message = format!(
+                    "the key of SPI {} of {home_address} has {left} of {MAX_NUMBERS} sequence numbers left; after them the home \
+                     agent accepts its Binding Updates with timestamps only (RFC 4285 6), which carnet's mobile router sends \
+                     when it is told to. A node that sends none needs a new key before that",
+                    association.spi
+                );
+                self.outputs.push_back(Output::Event(Event::Warning { message }));
+            }
         }
         if let Some(spi) = request.spi.filter(|_| has_several) {
-            self.spis.insert(request.home_address, spi);
+            self.spis.insert(home_address, spi);
         }
     }
 

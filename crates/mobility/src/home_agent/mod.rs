@@ -70,7 +70,7 @@ use registration::Replay;
 use request::Request;
 use revocation::Revocation;
 use silence::Silence;
-pub use stored::{StoredBinding, StoredPath, StoredRegistration};
+pub use stored::{KeyNumbers, StoredBinding, StoredPath, StoredRegistration};
 
 use crate::flow::FlowBinding;
 use crate::{Authentication, Event, MobilityDrop, MobilityMessage, Output};
@@ -142,6 +142,13 @@ pub struct AuthorizedNode {
     pub authentication: Authentication,
 }
 
+/// What holds off replays of messages of a node that is not in the config any more: it may come back.
+#[derive(Debug)]
+struct Absent {
+    replay: Replay,
+    keys: Vec<KeyNumbers>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     /// When duplicate address detection for a home address has heard nothing.
@@ -171,8 +178,8 @@ pub struct HomeAgent {
     /// The SPI that a node with several keys has used last.
     spis: BTreeMap<Ipv6Addr, u32>,
     cache: BindingCache,
-    /// What holds off replays of messages of nodes that are not served any more: one may come back.
-    absent: BTreeMap<Ipv6Addr, Replay>,
+    /// Nodes that are not served any more.
+    absent: BTreeMap<Ipv6Addr, Absent>,
     home_link: Option<HomeLink>,
     /// Requests that wait for duplicate address detection.
     testing: BTreeMap<Ipv6Addr, Vec<Tested>>,

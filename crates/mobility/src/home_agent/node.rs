@@ -12,12 +12,17 @@ use ipnet::Ipv6Net;
 
 use super::binding_cache::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay};
 use super::registration::Replay;
+use super::stored::KeyNumbers;
 use crate::flow::FlowBinding;
+use crate::sequence::count;
 
 /// Care-of addresses that were given up, of one node; the oldest goes when there are more.
 const MAX_FORMER: usize = 2 * MAX_BINDINGS;
 /// Stands for BID-PRI 0, which a node sends that knows no priorities (RFC 6089 4.1): behind all that have one.
 const NO_PRIORITY: u8 = 128;
+/// Keys of one node whose numbers are remembered beside that of the key that it signs with; the one that was used longest ago is
+/// forgotten when there are more. An operator who takes such a key back lets its recordings count anew.
+const MAX_OTHER_KEYS: usize = 32;
 /// A binding of at least this lifetime is asked to be renewed when an eighth of it is left: a node renews its bindings
 /// by itself, and earlier, so that what was said then is lost.
 const REFRESH_WORTH: u32 = 8;
@@ -133,11 +138,16 @@ struct Rest {
     flows: Vec<FlowBinding>,
     /// The prefixes of bindings whose home address is being tested: the node's are still others, or none.
     tested: SmallMap<Option<u16>, Arc<[Ipv6Net]>>,
+    /// The numbers of its other keys, and of keys that the config no longer has; the one used last is last.
+    other_keys: Vec<KeyNumbers>,
 }
 
 impl Rest {
     fn is_empty(&self) -> bool {
-        self.former.is_empty() && self.flows.is_empty() && self.tested.is_empty()
+        self.former.is_empty()
+            && self.flows.is_empty()
+            && self.tested.is_empty()
+            && self.other_keys.is_empty()
     }
 }
 
@@ -154,6 +164,8 @@ pub(super) struct Node {
     pub sequence: Option<u16>,
     /// See [`Replay`]. Of the timestamp it is said beside it whether there is one.
     accepted_sequence: Option<u16>,
+    /// Numbers that the first of its keys in the config has used, see [`count`].
+    numbers: u32,
     accepted_timestamp: u64,
     has_timestamp: bool,
 }
@@ -323,6 +335,52 @@ impl Node {
         Replay {
             sequence: self.accepted_sequence,
             timestamp: self.has_timestamp.then_some(self.accepted_timestamp),
+        }
+    }
+
+    /// Numbers that a key has used: the key with this fingerprint, `None` for the first one of the config.
+    pub fn numbers(&self, other_key: Option<u64>) -> u32 {
+        let Some(key) = other_key else { return self.numbers };
+        let others = self.rest.as_ref().map_or(&[][..], |rest| &rest.other_keys);
+        others.iter().find(|other| other.key == key).map_or(0, |other| other.numbers)
+    }
+
+    /// Counts a number that is accepted under a key: the key with this fingerprint, `None` for the first one of the config. All
+    /// keys of a node share its numbers.
+    pub fn count_number(&mut self, other_key: Option<u64>, sequence: u16) {
+        let last = self.accepted_sequence;
+        let passed = |numbers: u32| if numbers == 0 { 0 } else { count(numbers, last, sequence) };
+        self.numbers =
+            if other_key.is_none() { count(self.numbers, last, sequence) } else { passed(self.numbers) };
+        if let Some(rest) = &mut self.rest {
+            for other in &mut rest.other_keys {
+                other.numbers = passed(other.numbers);
+            }
+        }
+        if let Some(key) = other_key {
+            let others = &mut self.rest.get_or_insert_default().other_keys;
+            let at = others.iter().position(|other| other.key == key);
+            let used = at.map_or(KeyNumbers { key, numbers: 1 }, |at| others.remove(at));
+            if others.len() >= MAX_OTHER_KEYS {
+                others.remove(0);
+            }
+            others.push(used);
+        }
+    }
+
+    /// The numbers of its keys but the first one of the config.
+    pub fn other_keys(&self) -> &[KeyNumbers] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.other_keys)
+    }
+
+    /// Sets what [`Self::numbers`] says.
+    pub fn set_numbers(&mut self, numbers: u32, mut other_keys: Vec<KeyNumbers>) {
+        self.numbers = numbers;
+        other_keys.drain(..other_keys.len().saturating_sub(MAX_OTHER_KEYS));
+        if other_keys.is_empty() {
+            self.change_rest(|rest| rest.other_keys = other_keys);
+        } else {
+            self.rest.get_or_insert_default().other_keys = other_keys;
         }
     }
 

@@ -16,7 +16,8 @@ use super::binding_cache::BindingCache;
 use super::care_of_address::{ipv4_path, is_acceptable};
 use super::request::Request;
 use super::{AuthorizedNode, HomeAgentConfig, identifiers};
-use crate::sequence::is_later;
+use crate::security::DEFAULT_WINDOW;
+use crate::sequence::{MAX_NUMBERS, count, is_later};
 use crate::{MobilityDrop, ReplayProtection, is_newer, is_unicast_routable};
 
 /// More prefixes than this in one Binding Update are refused: a router has a handful.
@@ -109,7 +110,15 @@ pub(super) fn judge(
             }
             Err(reason) => return Verdict::Ignore(reason),
         }
-        if let ReplayProtection::Timestamp { window } = association.replay
+        // RFC 6275 15.3: sequence numbers stop recordings for 2^15 of them.
+        let numbers = cache.numbers(request.home_address, &node.authentication, request.spi);
+        let window = match association.replay {
+            ReplayProtection::Timestamp { window } => Some(window),
+            ReplayProtection::Sequence => {
+                is_used_up(numbers, replay.sequence, request.sequence).then_some(DEFAULT_WINDOW)
+            }
+        };
+        if let Some(window) = window
             && let Some((status, timestamp)) = judge_timestamp(replay, wall, window, request)
         {
             return Verdict::Reject {
@@ -261,23 +270,36 @@ fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdi
     }
 }
 
+/// Whether a key that has used `numbers` sequence numbers has too few left to accept this one without a timestamp. `last` is the
+/// last one accepted; one that is not newer is refused for that.
+pub(super) fn is_used_up(numbers: u32, last: Option<u16>, sequence: u16) -> bool {
+    let is_newer = last.is_none_or(|last| is_newer(sequence, last));
+    numbers > MAX_NUMBERS || is_newer && count(numbers, last, sequence) > MAX_NUMBERS
+}
+
 /// RFC 4285 6: close enough to our clock, and later than any accepted before. If not, the status and timestamp of the
 /// answer.
+///
+/// Our clock may be behind the last timestamp: it was ahead once, or has not been set since the start. The time that counts
+/// goes on from that timestamp then, so that nodes are neither refused until the clock has caught up nor believed twice.
 fn judge_timestamp(
     replay: &Replay,
     wall: WallTime,
     window: Duration,
     request: &Request,
 ) -> Option<(Status, u64)> {
+    let last = replay.timestamp.map(|last| WallTime::from_ntp(last, wall));
+    let ahead = last.filter(|last| *last > wall + window);
+    let time = ahead.map_or(wall, |last| last + Duration::from_secs(1));
     let Some(timestamp) = request.timestamp else {
-        return Some((Status::MESSAGE_ID_REQUIRED, wall.to_ntp()));
+        return Some((Status::MESSAGE_ID_REQUIRED, time.to_ntp()));
     };
-    let close = WallTime::from_ntp(timestamp, wall).distance(wall) <= window;
+    let close = WallTime::from_ntp(timestamp, time).distance(time) <= window;
     if close && replay.timestamp.is_none_or(|last| is_later(timestamp, last)) {
         return None;
     }
     // "copies only the low-order 32 bits ..., and supplies the high-order 32 bits from its own time".
-    let answer = (wall.to_ntp() & 0xffff_ffff_0000_0000) | (timestamp & 0xffff_ffff);
+    let answer = (time.to_ntp() & 0xffff_ffff_0000_0000) | (timestamp & 0xffff_ffff);
     Some((Status::ID_MISMATCH, answer))
 }
 

@@ -37,7 +37,7 @@ impl Default for Silence {
 }
 
 impl Silence {
-    fn allows(&mut self, now: Time, home_address: Ipv6Addr, reason: MobilityDrop) -> bool {
+    pub fn allows(&mut self, now: Time, home_address: Ipv6Addr, reason: MobilityDrop) -> bool {
         self.said.retain(|(_, _, at)| now.saturating_since(*at) < AGAIN);
         let known = self.said.iter().any(|(address, why, _)| (*address, *why) == (home_address, reason));
         if known || !self.limiter.allow(now) {

@@ -14,14 +14,25 @@ use super::binding_cache::{Binding, BindingState, MAX_BINDINGS, Stay};
 use super::care_of_address::is_acceptable;
 use super::drain::RELAY_LIFETIME;
 use super::registration::{Replay, shared};
-use super::{HomeAgent, MAX_FLOWS, Relay, Timer};
+use super::{Absent, HomeAgent, MAX_FLOWS, Relay, Timer};
 use crate::flow::FlowBinding;
+use crate::sequence::count;
 use crate::{OLD_PATH_GRACE, Output, is_newer};
 
 /// How far a sequence number that was taken without a key may be ahead of the last signed one to be believed under the key: two
 /// days of registrations with a lifetime of 60 s. Of what somebody has recorded, an eighth of the 32,768 messages before the last one, from the oldest
 /// on, may become new by it, and no more.
 const UNSIGNED_LEAD: u16 = 4096;
+
+/// How many sequence numbers a key of a node has used: those between the first and the last one that were accepted since it
+/// signed its first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyNumbers {
+    /// Which key: 64 bits that are made of key and SPI, and by which neither is found.
+    pub key: u64,
+    /// The numbers.
+    pub numbers: u32,
+}
 
 /// What is kept of a node across a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +47,10 @@ pub struct StoredBinding {
     pub signed_sequence: Option<u16>,
     /// The last NTP timestamp accepted, if any.
     pub timestamp: Option<u64>,
+    /// The sequence numbers that each of its keys has used, the first key of the config first, then in the order of their last use.
+    /// Earlier versions did not count: for what was recorded in their time, the count begins with the next Binding Update.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeyNumbers>,
     /// The SPI of the key that it has used last, if any. Earlier versions knew one key for each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spi: Option<u32>,
@@ -121,6 +136,7 @@ impl StoredBinding {
             sequence: None,
             signed_sequence: None,
             timestamp: None,
+            keys: Vec::new(),
             spi: None,
             registration: None,
             identified: Vec::new(),
@@ -146,8 +162,13 @@ impl HomeAgent {
     /// The same of one node; `None` where there is nothing to keep.
     pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
         let Some(node) = self.config.node(home_address) else {
-            let Replay { sequence: signed_sequence, timestamp } = *self.absent.get(&home_address)?;
-            return Some(StoredBinding { signed_sequence, timestamp, ..StoredBinding::of(home_address) });
+            let Absent { replay, keys } = self.absent.get(&home_address)?;
+            return Some(StoredBinding {
+                signed_sequence: replay.sequence,
+                timestamp: replay.timestamp,
+                keys: keys.clone(),
+                ..StoredBinding::of(home_address)
+            });
         };
         let has_key = node.authentication.association().is_some();
         let replay = self.cache.replay(home_address);
@@ -174,6 +195,7 @@ impl HomeAgent {
             sequence,
             signed_sequence: replay.sequence.filter(|_| !has_key || spi.is_none()),
             timestamp: replay.timestamp,
+            keys: self.keys(home_address),
             spi,
             registration: plain.map(|plain| registrations.remove(plain)),
             identified: registrations,
@@ -200,6 +222,15 @@ impl HomeAgent {
             [one] => Some(one.spi),
             _ => self.spis.get(&home_address).copied(),
         }
+    }
+
+    /// The numbers that each of its keys has used.
+    fn keys(&self, home_address: Ipv6Addr) -> Vec<KeyNumbers> {
+        let Some(node) = self.config.node(home_address) else { return Vec::new() };
+        let numbers = self.cache.numbers(home_address, &node.authentication, None);
+        let first = node.authentication.association().filter(|_| numbers > 0);
+        let first = first.map(|first| KeyNumbers { key: first.fingerprint(), numbers });
+        first.into_iter().chain(self.cache.other_keys(home_address).iter().copied()).collect()
     }
 
     fn store(&self, now: Time, wall: WallTime, binding: &Binding) -> StoredRegistration {
@@ -229,9 +260,10 @@ impl HomeAgent {
             let signed = entry.signed_sequence.or(entry.sequence.filter(|_| entry.is_signed()));
             let is_signed = signed.is_some() || entry.timestamp.is_some();
             let mut replay = Replay { sequence: signed, timestamp: entry.timestamp };
+            let mut keys = entry.keys;
             let Some(node) = self.config.node(home_address) else {
                 if is_signed {
-                    self.absent.insert(home_address, replay);
+                    self.absent.insert(home_address, Absent { replay, keys });
                 }
                 continue;
             };
@@ -243,14 +275,22 @@ impl HomeAgent {
                 let newer = |it: u16, than| is_newer(it, than) && it.wrapping_sub(than) <= UNSIGNED_LEAD;
                 let unsigned = entry.sequence.filter(|it| signed.is_none_or(|signed| newer(*it, signed)));
                 replay.sequence = unsigned.or(signed);
+                if let Some(sequence) = replay.sequence {
+                    // Numbers that were accepted without a key bring recordings nearer as well.
+                    keys.iter_mut().for_each(|key| key.numbers = count(key.numbers, signed, sequence));
+                }
                 if let Some(spi) = entry.spi.filter(|_| node.authentication.has_several()) {
                     self.spis.insert(home_address, spi);
                 }
             }
+            let first = node.authentication.association().map(|association| association.fingerprint());
             if (has_key || is_signed)
                 && let Some(node) = self.cache.node_or_new(home_address)
             {
                 node.set_replay(replay);
+                let place = keys.iter().position(|key| Some(key.key) == first);
+                let numbers = place.map_or(0, |place| keys.remove(place).numbers);
+                node.set_numbers(numbers, keys);
             }
             let allowed =
                 |relay: &Relay| relay.prefixes.iter().all(|p| own.iter().any(|own| own.contains(p)));

@@ -67,6 +67,9 @@ impl MobileRouter {
             self.learn_clock(wall, update.timestamp, timestamp);
             return self.correct_bindings(now, wall, &update);
         }
+        if status == Status::MESSAGE_ID_REQUIRED && self.take_up_timestamps() {
+            return self.correct_bindings(now, wall, &update);
+        }
         if update.timestamp.is_some() && update.timestamp != timestamp {
             return Err(MobilityDrop::Timestamp);
         }

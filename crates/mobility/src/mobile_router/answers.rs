@@ -100,6 +100,9 @@ impl MobileRouter {
             self.learn_clock(wall, sent.timestamp, timestamp);
             return self.correct(now, wall, exchange);
         }
+        if status == Status::MESSAGE_ID_REQUIRED && self.take_up_timestamps() {
+            return self.correct(now, wall, exchange);
+        }
         if sent.timestamp.is_some() && sent.timestamp != timestamp {
             return Err(MobilityDrop::Timestamp);
         }
@@ -350,6 +353,13 @@ impl MobileRouter {
         }
         self.transmit(now, wall);
         Ok(())
+    }
+
+    /// Status 145 (RFC 4285 6): from now on Binding Updates have timestamps, if they had none before.
+    pub(super) fn take_up_timestamps(&mut self) -> bool {
+        let can = self.authentication.association().is_some() && self.replay_window().is_none();
+        self.timestamps_demanded |= can;
+        can
     }
 
     /// Status 144: the home agent's clock is the one that counts (RFC 4285 6). It names its time to a second;

@@ -146,8 +146,9 @@ impl MobileRouterConfig {
 /// What has to survive a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSequence {
-    /// The last sequence number sent.
-    pub sequence: u16,
+    /// The last sequence number sent, if any was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<u16>,
     /// The home agent that it was sent to, where there is a choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home_agent: Option<Ipv6Addr>,
@@ -256,6 +257,11 @@ pub struct MobileRouter {
     /// The uplink that events have reported as carrying traffic.
     reported_path: Option<usize>,
     sequence: u16,
+    /// Whether [`Self::sequence`] is that of a Binding Update that was sent: not before the first one of a router without stored
+    /// state.
+    is_numbered: bool,
+    /// Whether the home agent has demanded timestamps (status 145) where the config has none.
+    timestamps_demanded: bool,
     /// The home agent's clock less ours, learnt from status 144, in nanoseconds.
     clock_offset: i128,
     /// The greatest NTP timestamp sent, and the greatest acknowledged.
@@ -290,8 +296,7 @@ pub struct MobileRouter {
 }
 
 impl MobileRouter {
-    /// A router that knows nothing of its interfaces yet. The first sequence number is random, so that a
-    /// restart without stored state seldom needs a round of status 135.
+    /// A router that knows nothing of its interfaces yet.
     pub fn new(config: MobileRouterConfig, rng: &mut Rng) -> Self {
         let identified = config.uplinks.iter().enumerate();
         MobileRouter {
@@ -326,7 +331,9 @@ impl MobileRouter {
             stopping: false,
             previous: Vec::new(),
             reported_path: None,
-            sequence: rng.u16(),
+            sequence: 0,
+            is_numbered: false,
+            timestamps_demanded: false,
             clock_offset: 0,
             newest_timestamp: None,
             acknowledged_timestamp: None,
@@ -408,12 +415,14 @@ impl MobileRouter {
     /// What has to survive a restart.
     pub fn stored(&self) -> StoredSequence {
         let last_notice = self.last_notice;
-        StoredSequence { sequence: self.sequence, home_agent: None, last_notice }
+        let sequence = self.is_numbered.then_some(self.sequence);
+        StoredSequence { sequence, home_agent: None, last_notice }
     }
 
     /// Takes back what [`Self::stored`] gave.
     pub fn restore(&mut self, stored: StoredSequence) {
-        self.sequence = stored.sequence;
+        self.sequence = stored.sequence.unwrap_or_default();
+        self.is_numbered = stored.sequence.is_some();
         self.last_notice = stored.last_notice;
     }
 
@@ -421,6 +430,9 @@ impl MobileRouter {
     /// goes on while the new configuration is registered. Uplinks are told again afterwards.
     pub fn adopt(&mut self, now: Time, wall: WallTime, old: &MobileRouter) {
         self.sequence = old.sequence;
+        self.is_numbered = old.is_numbered;
+        self.timestamps_demanded =
+            old.timestamps_demanded && self.authentication.association() == old.authentication.association();
         self.clock_offset = old.clock_offset;
         self.newest_timestamp = old.newest_timestamp;
         self.acknowledged_timestamp = old.acknowledged_timestamp;

@@ -17,9 +17,12 @@ use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, Mobility
 
 use super::binding_update_list::{CONNECTION_ATTEMPT_DELAY, Exchange, Outstanding, Purpose, Sent};
 use super::{MobileRouter, Registration, RegistrationMode, Timer};
+use crate::security::DEFAULT_WINDOW;
 use crate::sequence::is_later;
 use crate::{Event, HOP_LIMIT, MAX_UPDATE_RATE, Output, ReplayProtection, UDP_PORT, lifetime_units};
 
+/// A minute in nanoseconds.
+const MINUTE: u64 = 60_000_000_000;
 /// After so many Binding Updates without answer the operator is told.
 pub(super) const SILENT_AFTER: usize = 4;
 
@@ -142,6 +145,12 @@ impl MobileRouter {
         authenticated: Ipv6Addr,
     ) -> (u16, Option<u64>) {
         self.sent_at.push_back(now);
+        // A start without stored state goes on from the minutes of the clock: two starts are as many numbers apart as minutes. A
+        // random number would use up the key's 2^15 numbers (RFC 6275 15.3) in a few starts.
+        if !self.is_numbered {
+            self.sequence = (wall.as_unix_nanos() / MINUTE) as u16;
+            self.is_numbered = true;
+        }
         self.sequence = self.sequence.wrapping_add(1);
         self.outstanding = Some(Outstanding { sequence: self.sequence, at: now, via, authenticated });
         (self.sequence, self.timestamp(wall))
@@ -306,7 +315,7 @@ impl MobileRouter {
     pub(super) fn replay_window(&self) -> Option<Duration> {
         match self.authentication.association()?.replay {
             ReplayProtection::Timestamp { window } => Some(window),
-            ReplayProtection::Sequence => None,
+            ReplayProtection::Sequence => self.timestamps_demanded.then_some(DEFAULT_WINDOW),
         }
     }
 

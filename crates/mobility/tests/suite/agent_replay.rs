@@ -1,0 +1,241 @@
+//! Home agent: a key has 2^15 sequence numbers (RFC 6275 15.3); then timestamps are demanded, or another key.
+
+use std::time::Duration;
+
+use carnet_base::WallTime;
+use carnet_mobility::home_agent::HomeAgentConfig;
+use carnet_mobility::{Authentication, HomeAgent, SecurityAssociation, SharedKeys};
+use carnet_wire::mobility::MobilityOption;
+
+use crate::agent::{Agent, authenticated, node};
+use crate::craft::*;
+use crate::pair::{Pair, Setup};
+
+fn new_key() -> SecurityAssociation {
+    SecurityAssociation { spi: 301, key: [7; 16].into(), ..association() }
+}
+
+fn with(associations: &[SecurityAssociation]) -> HomeAgentConfig {
+    let mut config = authenticated();
+    config.nodes[0].authentication = match associations {
+        [one] => Authentication::SharedKey(one.clone()),
+        several => {
+            let keys = SharedKeys { associations: several.to_vec(), per_agent: false };
+            Authentication::SharedKeys(Box::new(keys))
+        }
+    };
+    config
+}
+
+fn reload(agent: &mut Agent, config: HomeAgentConfig) {
+    let stored = agent.machine.stored(agent.now, agent.wall());
+    let text = serde_json::to_string(&stored).expect("a state");
+    agent.machine = HomeAgent::new(config);
+    let (now, wall) = (agent.now, agent.wall());
+    agent.machine.restore(now, wall, serde_json::from_str(&text).expect("a state"));
+    agent.drain();
+}
+
+fn stamped(agent: &Agent, sequence: u16) -> Update {
+    let option = MobilityOption::MessageIdentifier(agent.wall().to_ntp());
+    Update::explicit(sequence).with(option).signed()
+}
+
+/// RFC 6275 9.5.1 and 15.3: 32,767 ahead is newer, and then the key has no number left.
+#[test]
+fn a_key_without_sequence_numbers_left_needs_timestamps() {
+    let mut agent = Agent::new(authenticated());
+    let recorded = Update::explicit(10).signed();
+    agent.accept(&recorded);
+    agent.accept(&Update::explicit(32_777).signed());
+    agent.wait(1.0);
+    let answer = agent.refuse(&Update::explicit(32_778).signed(), 145);
+    assert!(answer.is_signed(&association(), CARE_OF, HOME));
+    agent.refuse(&recorded, 135);
+    let timely = stamped(&agent, 32_779);
+    agent.accept(&timely);
+    agent.wait(1.0);
+    // From now on the recording is newer by its number.
+    agent.refuse(&recorded, 145);
+    agent.refuse(&timely, 144);
+    let next = stamped(&agent, 10);
+    agent.accept(&next);
+    agent.wait(1.0);
+    agent.refuse(&Update::explicit(32_000).signed(), 145);
+    // A restart forgets none of it.
+    reload(&mut agent, authenticated());
+    agent.wait(1.0);
+    agent.refuse(&recorded, 145);
+    agent.refuse(&Update::explicit(11).signed(), 145);
+    agent.refuse(&timely, 144);
+}
+
+#[test]
+fn the_operator_is_warned_of_a_key_that_has_few_sequence_numbers_left() {
+    let mut agent = Agent::new(authenticated());
+    let waiting = |agent: &Agent| agent.machine.keys_to_change().collect::<Vec<_>>();
+    agent.accept(&Update::explicit(1).signed());
+    agent.accept(&Update::explicit(24_575).signed());
+    assert!(agent.warnings().is_empty() && waiting(&agent).is_empty());
+    for sequence in 24_576..24_580 {
+        agent.accept(&Update::explicit(sequence).signed());
+        agent.wait(1.0);
+    }
+    let warnings = agent.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("SPI 300") && warnings[0].contains("8192 of 32768"), "{warnings:?}");
+    assert_eq!(waiting(&agent), [addr(HOME)]);
+    agent.events.clear();
+    agent.accept(&Update::explicit(32_768).signed());
+    for sequence in 32_769..32_780 {
+        agent.refuse(&Update::explicit(sequence).signed(), 145);
+        agent.wait(1.0);
+    }
+    let warnings = agent.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("has to send timestamps") && warnings[0].contains(HOME), "{warnings:?}");
+    agent.events.clear();
+    let next = stamped(&agent, 32_780);
+    agent.accept(&next);
+    assert!(waiting(&agent).is_empty() && agent.warnings().is_empty(), "it sends timestamps");
+}
+
+/// The numbers are the node's: those that the new key uses bring recordings under the old one nearer.
+#[test]
+fn the_numbers_of_one_key_count_for_the_others() {
+    let mut agent = Agent::new(with(&[new_key(), association()]));
+    let recorded = Update::explicit(1).signed();
+    agent.accept(&recorded);
+    agent.accept(&Update::explicit(30_000).signed_by(new_key()));
+    agent.accept(&Update::explicit(60_000).signed_by(new_key()));
+    agent.wait(1.0);
+    agent.refuse(&recorded, 145);
+    // The other order in the config, another restart: each key keeps its own.
+    reload(&mut agent, with(&[association(), new_key()]));
+    agent.accept(&Update::explicit(60_001).signed_by(new_key()));
+    agent.refuse(&recorded, 145);
+    agent.refuse(&Update::explicit(60_002).signed(), 145);
+}
+
+/// A new key begins anew, under its own SPI or that of the old one; an old one that comes back does not.
+#[test]
+fn a_new_key_has_all_sequence_numbers() {
+    for new_key in [new_key(), SecurityAssociation { spi: 300, ..new_key() }] {
+        let mut agent = Agent::new(authenticated());
+        agent.accept(&Update::explicit(1).signed());
+        agent.accept(&Update::explicit(32_768).signed());
+        agent.refuse(&Update::explicit(32_769).signed(), 145);
+        reload(&mut agent, with(&[new_key.clone()]));
+        agent.accept(&Update::explicit(32_769).signed_by(new_key.clone()));
+        agent.accept(&Update::explicit(65_000).signed_by(new_key.clone()));
+        for meanwhile in [vec![], vec![node(HOME, &[PREFIX])]] {
+            let mut config = authenticated();
+            config.nodes = meanwhile;
+            reload(&mut agent, config);
+        }
+        reload(&mut agent, authenticated());
+        agent.wait(1.0);
+        agent.refuse(&Update::explicit(10_001).signed(), 145);
+    }
+}
+
+/// State that an earlier version has written is read; it says nothing of numbers, so that they count from now on.
+#[test]
+fn state_without_counts_is_read() {
+    let mut agent = Agent::new(authenticated());
+    agent.accept(&Update::explicit(7).signed());
+    let mut stored = agent.machine.stored(agent.now, agent.wall());
+    assert_eq!(stored[0].keys.len(), 1);
+    stored[0].keys.clear();
+    let text = serde_json::to_string(&stored).expect("a state");
+    assert!(!text.contains("keys"), "{text}");
+    let mut next = Agent::new(authenticated());
+    next.now = agent.now;
+    let (now, wall) = (next.now, next.wall());
+    next.machine.restore(now, wall, serde_json::from_str(&text).expect("a state"));
+    next.drain();
+    next.refuse(&Update::explicit(7).signed(), 135);
+    next.accept(&Update::explicit(8).signed());
+    next.accept(&Update::explicit(32_775).signed());
+    next.refuse(&Update::explicit(32_776).signed(), 145);
+}
+
+/// A clock that was ahead for a while, or that is not set after a start: timestamps go on from the last one, so that the node is
+/// neither refused until the clock has caught up nor believed twice.
+#[test]
+fn a_clock_that_is_behind_the_last_timestamp_refuses_nobody_for_long() {
+    let mut agent = Agent::new(authenticated());
+    agent.accept(&Update::explicit(1).signed());
+    agent.accept(&Update::explicit(32_768).signed());
+    let ahead = MobilityOption::MessageIdentifier((agent.wall() + Duration::from_secs(86_400)).to_ntp());
+    // The clock is a day ahead, and is put right.
+    let (now, wall) = (agent.now, agent.wall() + Duration::from_secs(86_400));
+    let recorded = Update::explicit(32_769).with(ahead).signed();
+    receive_at(&mut agent, &recorded, wall);
+    agent.now = now + Duration::from_secs(1);
+    let update = stamped(&agent, 32_770);
+    let told = agent.refuse(&update, 144).options().timestamp.expect("a timestamp");
+    let near = WallTime::from_ntp(told, wall).distance(wall);
+    assert!(near <= Duration::from_secs(2), "{near:?}");
+    let followed = Update::explicit(32_771).with(MobilityOption::MessageIdentifier(told)).signed();
+    agent.accept(&followed);
+    agent.refuse(&recorded, 144);
+}
+
+fn receive_at(agent: &mut Agent, update: &Update, wall: WallTime) {
+    use carnet_mobility::MobilityMessage;
+    use carnet_wire::extension::Extensions;
+    use carnet_wire::ipv6::Header;
+    let packet = update.packet();
+    let header = Header::parse(&packet).expect("an IPv6 header");
+    let extensions = Extensions::parse(&packet).expect("extension headers");
+    let message = MobilityMessage::new(&packet, &header, &extensions).expect("a mobility message");
+    agent.machine.handle_message(agent.now, wall, message).expect("accepted");
+    agent.drain();
+}
+
+/// Both ends, over a road: the router takes up timestamps when it is told to, also one whose clock is wrong, and stays
+/// registered.
+#[test]
+fn a_router_takes_up_timestamps_when_its_key_has_no_numbers_left() {
+    for clock_ahead in [0, 100_000] {
+        let mut pair = Pair::new(Setup::authenticated());
+        pair.routers[0].clock_ahead = Duration::from_secs(clock_ahead);
+        pair.attach_both();
+        pair.register();
+        pair.run(100.0);
+        // What 17 days come to.
+        for key in &mut pair.agent_stored[0].keys {
+            key.numbers = 32_766;
+        }
+        pair.restart_agent(true);
+        pair.forget();
+        for _ in 0..40 {
+            pair.run(10.0);
+            assert!(pair.is_registered(0), "clock {clock_ahead}");
+        }
+        assert!(pair.last_update().options().timestamp.is_some());
+        // A restart without state asks once more, and goes on.
+        pair.restart_router(0, false);
+        pair.register();
+        assert!(pair.last_update().options().timestamp.is_some());
+    }
+}
+
+/// Two starts without stored state are as many numbers apart as minutes: a fleet's key does not wear out by restarts.
+#[test]
+fn a_router_without_state_starts_with_the_minutes_of_its_clock() {
+    let mut pair = Pair::new(Setup::authenticated());
+    pair.attach_both();
+    pair.register();
+    let first = pair.last_update().sequence();
+    for _ in 0..50 {
+        pair.run(600.0);
+        pair.restart_router(0, false);
+        pair.register();
+    }
+    let used = pair.agent_stored[0].keys[0].numbers;
+    let apart = pair.last_update().sequence().wrapping_sub(first);
+    assert!((500..2000).contains(&apart), "{apart} numbers in 500 minutes and as many refreshes");
+    assert_eq!(used, u32::from(apart) + 1);
+}
