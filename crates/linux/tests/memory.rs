@@ -70,6 +70,7 @@ fn prefix(number: usize) -> Ipv6Net {
 
 fn home_agent() -> HomeAgentConfig {
     let node = |number| AuthorizedNode {
+        nat: true,
         home_address: address(0x2001_0db9, number),
         prefixes: [prefix(number)].into(),
         authentication: Authentication::SharedKey(SecurityAssociation {

@@ -61,6 +61,7 @@ fn bench(criterion: &mut Criterion) {
         ipv4_address: None,
         multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
         nodes: vec![AuthorizedNode {
+            nat: true,
             home_address: HOME,
             prefixes: ["2001:db8:a::/64".parse().expect("a prefix")].into(),
             authentication: Authentication::SharedKey(association()),

@@ -57,6 +57,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
             .mobile_routers
             .iter()
             .map(|node| AuthorizedNode {
+                nat: node.nat,
                 home_address: node.home_address,
                 prefixes: node.prefixes.as_slice().into(),
                 authentication: authentication(&node.auth),

@@ -41,6 +41,7 @@ fn home_agent(count: u32) -> Station {
         |index: u32| Ipv6Addr::from((0x2001_0db8_0001_u128 << 80) | u128::from(index + 0x1000));
     let nodes = (0..count)
         .map(|index| AuthorizedNode {
+            nat: true,
             home_address: home_address(index),
             prefixes: [prefix(index)].into(),
             authentication: Authentication::None,

@@ -47,6 +47,7 @@ fn agent_of(own: &str, other: &str) -> StationConfig {
         agent.others = OtherAgents { peers: vec![peer], ..OtherAgents::default() };
         let authentication = agent.nodes[0].authentication.clone();
         let node = |n| AuthorizedNode {
+            nat: true,
             home_address: home(n),
             prefixes: [prefix(n).parse().expect("a prefix")].into(),
             authentication: authentication.clone(),

@@ -87,6 +87,7 @@ pub(super) struct AllowedRouterDraft {
     pub home_address: Option<At<Ipv6Addr>>,
     pub prefixes: List<Ipv6Net>,
     pub auth: Option<At<Auth>>,
+    pub nat: Option<bool>,
 }
 
 /// `[mobile_router]`, or `[mobile_node]`
@@ -376,6 +377,7 @@ impl AllowedRouterDraft {
             home_address: address(table, "home_address"),
             prefixes: prefixes(table.get("prefixes")),
             auth: auth(table, sink),
+            nat: boolean(table, "nat", true),
         }
     }
 
@@ -384,6 +386,7 @@ impl AllowedRouterDraft {
             home_address: self.home_address?.value,
             prefixes: self.prefixes.finish()?,
             auth: self.auth?.value,
+            nat: self.nat?,
         })
     }
 }

@@ -206,6 +206,8 @@ pub struct AllowedRouter {
     pub prefixes: Vec<Ipv6Net>,
     /// How its Binding Updates are authenticated.
     pub auth: Auth,
+    /// Whether there may be a NAT between it and the home agent.
+    pub nat: bool,
 }
 
 /// `[mobile_router]`, or `[mobile_node]`

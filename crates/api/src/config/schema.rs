@@ -110,6 +110,7 @@ pub(super) const ALLOWED_ROUTER: Section = Section {
         key("home_address", "address", "required"),
         key("prefixes", "array of prefixes", "[]"),
         key("auth", "auth", "required"),
+        key("nat", "boolean", "true"),
     ],
     later: &[],
 };

@@ -39,7 +39,7 @@ ipv4_address = "192.0.2.2"
 home_address = "2001:db8:2::1234"
 prefixes = ["2001:db8:c::/64", "fd00:1:2::/48"]
 auth = { spi = 256, key = "000102030405060708090a0b0c0d0e0f", replay = "timestamp", window = "10s" }
-
+nat = false
 [[home_agent.mobile_router]]
 home_address = "fd00:2::1"
 prefixes = ["fd00:2::/64"]
@@ -297,11 +297,13 @@ fn every_key_arrives() {
                         replay: Replay::Timestamp { window: Duration::from_secs(10) },
                         per_agent: None,
                     }),
+                    nat: false,
                 },
                 AllowedRouter {
                     home_address: ip("fd00:2::1"),
                     prefixes: vec![net("fd00:2::/64")],
                     auth: Auth::None,
+                    nat: true,
                 },
             ],
         }),
@@ -495,8 +497,10 @@ fn what_is_unwise_is_warned_about() {
     let router = SMALL_ROUTER.replace("\"none\"", auth);
     assert_eq!(
         parse(&router).warnings(),
-        ["mobile_router without station.state_dir: each start takes its first sequence number from the clock, and uses \
-          up the numbers of the key sooner (32768, then the home agent demands timestamps)"]
+        [
+            "mobile_router without station.state_dir: each start takes its first sequence number from the clock, and uses \
+          up the numbers of the key sooner (32768, then the home agent demands timestamps)"
+        ]
     );
     let with_state = router.replace("[station]", "[station]\nstate_dir = '/var/lib/carnet'");
     assert!(parse(&with_state).warnings().is_empty());

@@ -140,6 +140,9 @@ pub struct AuthorizedNode {
     pub prefixes: Arc<[Ipv6Net]>,
     /// How its messages are known to be its own.
     pub authentication: Authentication,
+    /// Whether there may be a NAT between it and the home agent. If not, an IPv4 care-of address counts only in a packet from that
+    /// address.
+    pub nat: bool,
 }
 
 /// What holds off replays of messages of a node that is not in the config any more: it may come back.

@@ -171,6 +171,13 @@ pub(super) fn judge(
     {
         return reject(status, MobilityDrop::Refused);
     }
+    if request.source == config.address {
+        // An acknowledgement would come back here.
+        return Verdict::Ignore(MobilityDrop::CareOfAddress);
+    }
+    if request.is_out_of_place() || request.alternate == Some(config.address) {
+        return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
+    }
     if request.is_deregistration() {
         return judge_deregistration(cache, request)
             .unwrap_or_else(|status| reject(status, MobilityDrop::Refused));
@@ -183,7 +190,7 @@ pub(super) fn judge(
     if bound.is_some_and(|is_router| is_router != request.mobile_router) {
         return reject(Status::TYPE_CHANGE_DISALLOWED, MobilityDrop::Refused);
     }
-    if request.is_out_of_place() {
+    if !node.nat && !request.names_outer_address() && !renews_outer_address(cache, request) {
         return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
     }
     let prefixes =
@@ -238,6 +245,16 @@ pub(super) fn judge(
         }),
         Err(status) => reject(status, MobilityDrop::Refused),
     }
+}
+
+/// Whether a Binding Update without care-of addresses is about a binding that has the IPv4 address that it came from.
+fn renews_outer_address(cache: &BindingCache, request: &Request) -> bool {
+    request.outer.is_some_and(|(_, node)| {
+        request.identifiers.iter().filter(|it| it.care_of_address.is_none()).any(|identifier| {
+            let binding = cache.get(request.home_address, Some(identifier.bid));
+            binding.is_some_and(|binding| binding.care_of_address.ipv4() == node.ipv4())
+        })
+    })
 }
 
 /// RFC 3963 6.2: the R flag and any prefixes are ignored here. RFC 6275 10.3.2, RFC 5648 6.2: 133 without an entry;

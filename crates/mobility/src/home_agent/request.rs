@@ -191,10 +191,18 @@ impl Request {
         self.alternate.unwrap_or(self.source)
     }
 
-    /// Whether it came inside IPv4 or UDP and names an IPv6 care-of address: one that left by IPv6 and that somebody
-    /// plays again from elsewhere. What a node sends inside names an IPv4 one, or none (RFC 5555 4.2).
+    /// Whether it came inside IPv4 or UDP and has the form of a Binding Update that leaves by IPv6: somebody else has put it there.
+    /// Inside, the source is the home address, without a Home Address option (RFC 5555 4.4.2), and no Alternate Care-of Address
+    /// option names an IPv6 care-of address.
     pub fn is_out_of_place(&self) -> bool {
-        self.outer.is_some() && self.alternate.is_some()
+        self.outer.is_some() && (self.alternate.is_some() || self.away)
+    }
+
+    /// Whether it names the IPv4 address that it came from, if it came inside IPv4 or UDP.
+    pub fn names_outer_address(&self) -> bool {
+        let Some(address) = self.outer.and_then(|(_, node)| node.ipv4()) else { return true };
+        let of_binding = |it: &Identifier| it.care_of_address == Some(IpAddr::V4(address));
+        self.ipv4_care_of_address == Some(address) || self.identifiers.iter().any(of_binding)
     }
 
     /// The care-of address that the MAC covers: the one that is being registered, an IPv4 one as IPv4-mapped; of

@@ -44,6 +44,7 @@ pub fn end(text: &str) -> Endpoint {
 
 pub fn node(home_address: &str, prefixes: &[&str]) -> AuthorizedNode {
     AuthorizedNode {
+        nat: true,
         home_address: addr(home_address),
         prefixes: prefixes.iter().map(|prefix| net(prefix)).collect(),
         authentication: Authentication::None,

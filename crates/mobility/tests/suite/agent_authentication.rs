@@ -100,14 +100,63 @@ fn a_message_moved_to_another_source_is_answered_146() {
 /// One that names an IPv6 care-of address does not bind the node to whoever plays it again inside UDP,
 #[test]
 fn a_message_moved_into_udp_binds_nobody() {
-    let mut agent = Agent::new(authenticated());
-    let genuine = Update::explicit(1).alternate(CARE_OF).signed();
-    let packet = genuine.clone().inside().around(&mut genuine.header());
-    let answers = agent.receive_inside("udp:10.0.0.1:4191", "udp:198.51.100.66:4191", &packet);
-    assert_eq!(answers[0].status(), 174);
-    assert!(agent.binding().is_none());
-    // The genuine one is not too late.
-    agent.accept(&genuine);
+    let named = Update::explicit(1).alternate(CARE_OF).signed();
+    // RFC 4285 5.1 has the care-of address in the MAC also where no option names it.
+    let unnamed = Update::explicit(1).signed();
+    let identified = Update::explicit(1).known_bid(1).signed();
+    let ended = Update::explicit(1).lifetime(0).signed();
+    for genuine in [&named, &unnamed, &identified, &ended] {
+        let mut agent = Agent::new(authenticated());
+        // As it is, and with the source that it would have inside.
+        for packet in [genuine.packet(), named.clone().inside().around(&mut named.header())] {
+            let answers = agent.receive_inside("udp:10.0.0.1:4191", "udp:198.51.100.66:4191", &packet);
+            assert_eq!(answers[0].status(), 174, "{genuine:?}");
+            assert!(agent.binding().is_none());
+        }
+        // The genuine one is not too late.
+        agent.accept(&named);
+    }
+}
+
+/// Whoever sends a Binding Update on from another IPv4 address looks like a NAT (RFC 5555 4.2). Where the operator says that there
+/// is none, only the address that the message names counts.
+#[test]
+fn where_there_is_no_nat_the_care_of_address_is_the_one_that_is_named() {
+    let here = || MobilityOption::Ipv4CareOfAddress("192.0.2.77".parse().expect("an IPv4 address"));
+    let forms = [
+        Update::explicit(1).inside().with(here()).signed(),
+        Update::explicit(1).inside().bid(1, "192.0.2.77").signed(),
+        Update::explicit(1).inside().bid(1, "192.0.2.77").bid(2, CARE_OF).signed(),
+    ];
+    for update in forms {
+        for nat in [true, false] {
+            let mut config = authenticated();
+            config.nodes[0].nat = nat;
+            let mut agent = Agent::new(config);
+            let receive = |agent: &mut Agent, from: &str, update: &Update| {
+                let answers = agent.receive_inside("udp:10.0.0.1:4191", from, &update.packet());
+                answers[0].status()
+            };
+            let status = receive(&mut agent, "udp:198.51.100.66:4191", &update);
+            assert_eq!((status == 174, agent.binding().is_none()), (!nat, !nat), "{update:?}");
+            if !nat {
+                assert_eq!(receive(&mut agent, "udp:192.0.2.77:4191", &update), 0);
+            }
+        }
+    }
+    // One without address renews what is registered, from there.
+    let mut config = authenticated();
+    config.nodes[0].nat = false;
+    let mut agent = Agent::new(config);
+    let first = Update::explicit(1).inside().bid(1, "192.0.2.77").signed();
+    assert_eq!(
+        agent.receive_inside("udp:10.0.0.1:4191", "udp:192.0.2.77:4191", &first.packet())[0].status(),
+        0
+    );
+    let next = Update::explicit(2).inside().known_bid(1).signed();
+    for (from, status) in [("udp:198.51.100.66:4191", 174), ("udp:192.0.2.77:4191", 0)] {
+        assert_eq!(agent.receive_inside("udp:10.0.0.1:4191", from, &next.packet())[0].status(), status);
+    }
 }
 
 /// and one that names an IPv4 care-of address does not bind it to whoever plays it again outside of UDP.

@@ -1,5 +1,6 @@
 //! Home agent: the end of a binding (RFC 6275 10.3.2, RFC 3963 6.7).
 
+use carnet_mobility::MobilityDrop;
 use carnet_wire::mobility::BindingUpdateFlags;
 
 use crate::agent::{Agent, config};
@@ -39,6 +40,18 @@ fn lifetime_zero_from_the_home_link() {
 fn the_home_address_as_care_of_address() {
     gone(&mut bound(), &Update::implicit(11).at_home().lifetime(15));
     gone(&mut bound(), &Update::implicit(11).alternate(HOME).lifetime(15));
+}
+
+/// No acknowledgement goes to the home agent itself, and no binding ends by a message that seems to come from there.
+#[test]
+fn the_home_agents_own_address_is_no_care_of_address() {
+    let mut agent = bound();
+    for lifetime in [0, 15] {
+        let update = Update::implicit(11).lifetime(lifetime);
+        assert_eq!(agent.ignore(&update.clone().from(AGENT).packet()), MobilityDrop::CareOfAddress);
+        agent.refuse(&update.alternate(AGENT), 174);
+    }
+    assert!(agent.binding().is_some());
 }
 
 /// Item 10, design decision 9; RFC 3963 6.2: "the Home Agent ignores the value of the Mobile Router Flag".

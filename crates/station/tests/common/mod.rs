@@ -93,6 +93,7 @@ pub fn agent_config(prefixes: &[&str]) -> StationConfig {
             ipv4_address: None,
             multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
             nodes: vec![AuthorizedNode {
+                nat: true,
                 home_address: address(HOME),
                 prefixes: prefixes.iter().map(|p| p.parse().expect("a prefix")).collect(),
                 authentication: authentication(),

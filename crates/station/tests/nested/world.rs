@@ -76,6 +76,7 @@ fn agent_config(n: usize) -> StationConfig {
             ipv4_address: None,
             multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
             nodes: vec![AuthorizedNode {
+                nat: true,
                 home_address: address(&format!("2001:db8:{n}::1234")),
                 prefixes: [net(&format!("2001:db8:{n}:a::/64"))].into(),
                 authentication: authentication(),
