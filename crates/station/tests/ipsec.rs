@@ -132,7 +132,7 @@ impl World {
                     let message = packet[HEADER_LEN + 8..].to_vec();
                     let Header { source, destination, flow_label: label, .. } = header;
                     self.wire.push_back((who, Input::Protected { source, destination, label, message }));
-                } else if who == 0 && [FIRST, SECOND].map(address).contains(&header.destination)
+                } else if who == 0 && [FIRST, SECOND, HOME].map(address).contains(&header.destination)
                     || who == 1 && header.destination == address(AGENT)
                 {
                     self.sent.push(packet.clone());
@@ -213,6 +213,31 @@ fn a_router_registers_moves_and_leaves_under_esp_alone() {
     assert!(is(TABLE_PROTECTED, "", AGENT, protocol::ESP), "{:?}", world.rules);
     assert!(is(TABLE_CAPTURE, AGENT, "", protocol::MOBILITY), "{:?}", world.rules);
     assert!(is(TABLE_CAPTURE, AGENT, "", protocol::ESP), "{:?}", world.rules);
+}
+
+/// RFC 6275 11.5.5: from home the source is the home address, without a Home Address option; so is it under ESP.
+#[test]
+fn a_router_returns_home_and_leaves_again_under_esp() {
+    let mut world = World::new();
+    world.tell(1, Input::Interface(interface("w0", FIRST, true)));
+    assert_eq!(world.bound(), [FIRST]);
+    world.sent.clear();
+    world.tell(1, Input::Interface(interface("w0", "2001:db8:1::99", true)));
+    world.wait(2);
+    assert!(world.bound().is_empty(), "the router has de-registered");
+    let between = |packet: &Vec<u8>| {
+        let (header, extensions) = (Header::parse(packet), Extensions::parse(packet));
+        let (header, extensions) = (header.expect("a packet"), extensions.expect("a packet"));
+        let is_plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
+        (extensions.protocol == protocol::ESP).then_some((header.source, header.destination, is_plain))
+    };
+    let sent: Vec<_> = world.sent.iter().filter_map(between).collect();
+    assert_eq!(sent, [(address(HOME), address(AGENT), true), (address(AGENT), address(HOME), true)]);
+    assert_eq!(world.stations[1].status().mobile_router, Some("home"));
+    world.tell(1, Input::Interface(interface("w0", SECOND, true)));
+    world.wait(2);
+    assert_eq!(world.bound(), [SECOND]);
+    assert_eq!((world.dropped(0), world.dropped(1)), (0, 0));
 }
 
 #[test]

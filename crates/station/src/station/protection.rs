@@ -98,6 +98,11 @@ impl Station {
         as_agent || as_router
     }
 
+    /// Whether this station is the mobile router with this home address.
+    fn is_own_home_address(&self, address: Ipv6Addr) -> bool {
+        self.router.as_ref().is_some_and(|router| router.machine.config().home_address == address)
+    }
+
     /// A packet that the station sends: for the kernel to protect, where it is to be.
     pub(super) fn under_ipsec(&mut self, packet: Vec<u8>) -> Output {
         if self.protection.is_none() {
@@ -114,7 +119,8 @@ impl Station {
         if extensions.protocol != protocol::MOBILITY || in_the_clear || !self.protects(source, destination) {
             return Output::Packet(packet);
         }
-        let away = if extensions.home_address.is_some() { header.source } else { header.destination };
+        // RFC 6275 11.5.5: from home the router's message has no Home Address option, and its answer no routing header.
+        let away = if self.is_own_home_address(source) { header.source } else { header.destination };
         let Some(protection) = &mut self.protection else { return Output::Packet(packet) };
         let label = protection.remember(away);
         Output::Protect { source, destination, label, message: message.to_vec() }
@@ -159,8 +165,7 @@ impl Station {
         let Some(away) = recalled else { return self.forwarder.drop(TunnelDrop::Malformed) };
         let length = buffer.as_slice().len().saturating_sub(HEADER_LEN);
         let mut outer = Header { flow_label: 0, hop_limit: HOP_LIMIT, ..*header };
-        let by_router =
-            self.router.as_ref().is_some_and(|it| it.machine.config().home_address == header.source);
+        let by_router = self.is_own_home_address(header.source);
         let extension = if by_router && away != header.source {
             (outer.source, outer.next_header) = (away, protocol::DESTINATION_OPTIONS);
             Some(home_address_destination(protocol::ESP, header.source))
@@ -187,13 +192,14 @@ impl Station {
         (local, remote): (Ipv6Addr, Ipv6Addr),
         buffer: &mut PacketBuffer,
     ) -> Verdict {
+        let to_router = self.is_own_home_address(local);
         let plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
         let Some(protection) = &mut self.protection else { return Verdict::Consumed };
         if plain && protection.recall(header.flow_label).is_some() {
             // It has been given to the kernel, which does not want it.
             return self.forwarder.drop(TunnelDrop::UpperLayer);
         }
-        let away = if extensions.routing_home_address.is_some() { header.destination } else { header.source };
+        let away = if to_router { header.destination } else { header.source };
         let flow_label = protection.remember(away);
         let length = buffer.as_slice().len().saturating_sub(extensions.offset);
         let inner = Header {
