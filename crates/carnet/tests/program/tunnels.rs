@@ -48,7 +48,7 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
     shoot([CARE_OF[0], HOME_AGENT], [STRANGER, CORRESPONDENT]);
     shoot([CARE_OF[1], HOME_AGENT], [INSIDE, CORRESPONDENT]);
     shoot([CARE_OF[0], HOME_AGENT], ["fe80::1", "ff02::1"]);
-    // Somebody without a binding is told so, by a Mobility Header and not by an ICMPv6 error.
+    // Somebody without a binding is told so by an ICMPv6 error: a Binding Error is for Home Address options (RFC 6275 9.3.3).
     shoot([CORRESPONDENT, HOME_AGENT], [HOME_ADDRESS, CORRESPONDENT]);
     shoot([CARE_OF[0], HOME_AGENT], [HOME_ADDRESS, CORRESPONDENT]);
     wait_until("what is right passes", seconds(5), || {
@@ -59,8 +59,8 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
         let heard = heard.heard();
         heard.iter().filter(|p| p.get(6) == Some(&next_header) && p.get(8..40) == Some(&ends[..])).count()
     };
-    wait_until("a Binding Error", seconds(5), || to_correspondent(135) > 0);
-    assert_eq!(to_correspondent(58), 0, "an ICMPv6 error");
+    wait_until("an ICMPv6 error", seconds(5), || to_correspondent(58) > 0);
+    assert_eq!(to_correspondent(135), 0, "a Binding Error");
     let heard = heard.stop();
     assert_eq!(datagrams(&heard, HOME_ADDRESS, CORRESPONDENT), 1, "somebody else's tunnel");
     assert_eq!(datagrams(&heard, STRANGER, CORRESPONDENT), 0, "a stranger in the tunnel");

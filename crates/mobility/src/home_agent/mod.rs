@@ -12,8 +12,8 @@
 //! A refused Binding Update leaves the existing bindings untouched (RFC 3963 6.2 says "discard"); a refresh
 //! that changes nothing but the lifetime asks for no forwarding change. After a move, or the end of one of several
 //! bindings, the old care-of address is accepted as outer source for [`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE).
-//! Only Binding Updates move a binding: a packet from a new address, as when a NAT forgets, is told so by a
-//! Binding Error.
+//! Only Binding Updates move a binding: a packet from a new address, as when a NAT forgets, is answered by a
+//! Binding Error, or by an ICMPv6 error where it came out of a tunnel by IPv6.
 //!
 //! What is said to Binding Updates that are refused is limited for each node, for they may be recordings that
 //! somebody plays again, or forgeries; see `Limits`. What is not answered at all the operator is told of, see `silence`.
@@ -389,32 +389,35 @@ impl HomeAgent {
             || self.cache.owners().of_prefixes_around(address).next().is_some()
     }
 
-    /// A packet came out of a tunnel, at our end `local`, whose sender has no binding, or none to the care-of address
-    /// `remote`: the sender believes in one that we lost or never accepted, or its NAT has given it another address.
-    /// It is told by a Binding Error, as RFC 6275 9.3.1 and 9.3.3 do it for a Home Address option whose binding is
-    /// missing or has another care-of address. Told only to the owners of addresses that are configured here, and
-    /// not too often. The packet itself moves nothing: anybody could have sent it.
+    /// A packet with a Home Address option came, at our end `local`, whose sender has no binding, or none to the care-of address
+    /// `remote`: RFC 6275 9.3.1 and 9.3.3 want a Binding Error. So is answered what comes out of a tunnel inside IPv4 or UDP,
+    /// where RFC 5555 knows no error: its sender may be a node to which its NAT has given another address. A Binding Error
+    /// goes to care-of addresses whose inner source belongs to a configured node, and not too often. The packet itself moves
+    /// nothing: anybody could have sent it.
     pub fn handle_unbound(&mut self, now: Time, local: Endpoint, remote: Endpoint, inner_source: Ipv6Addr) {
         self.assert_drained();
         self.unbound(now, local, remote, inner_source);
     }
 
     fn unbound(&mut self, now: Time, local: Endpoint, remote: Endpoint, inner_source: Ipv6Addr) {
-        let owners = self.cache.owners();
-        let owner = match owners.is_home_address(inner_source) {
-            true => Some(inner_source),
-            false => owners.of_prefixes_around(inner_source).next(),
-        };
-        if let Some(home_address) = owner
-            && !self.cache.accepts(home_address, remote)
-            && !self.testing.contains_key(&home_address)
-        {
+        if let Some(home_address) = self.misses_binding(remote, inner_source) {
             let status = BindingError::UNKNOWN_BINDING;
             match remote {
                 Endpoint::Ipv6(address) => self.binding_error(now, None, address, home_address, status),
                 _ => self.binding_error(now, Some((local, remote)), home_address, home_address, status),
             }
         }
+    }
+
+    /// The home address of the node to which an inner source belongs, if that node has no binding to the care-of address `remote`:
+    /// it believes in one that we lost or never accepted.
+    pub fn misses_binding(&self, remote: Endpoint, inner_source: Ipv6Addr) -> Option<Ipv6Addr> {
+        let owners = self.cache.owners();
+        let owner = match owners.is_home_address(inner_source) {
+            true => Some(inner_source),
+            false => owners.of_prefixes_around(inner_source).next(),
+        };
+        owner.filter(|owner| !self.cache.accepts(*owner, remote) && !self.testing.contains_key(owner))
     }
 
     /// Takes over the state of an interface; only the home link's matters.

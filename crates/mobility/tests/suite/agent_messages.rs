@@ -4,7 +4,7 @@ use carnet_base::Time;
 use carnet_mobility::MobilityDrop;
 use carnet_wire::mobility::MobilityOption;
 
-use crate::agent::{Agent, config};
+use crate::agent::{Agent, config, end};
 use crate::craft::*;
 
 /// Octets of IPv6 header and Destination Options header before the Mobility Header of a Binding Update.
@@ -179,7 +179,7 @@ fn answers_to_unknown_message_types_have_the_allowance_of_strangers() {
 
 /// Design, "a home agent that lost its bindings": a Binding Error for its own nodes, and for nobody else.
 #[test]
-fn a_tunnelled_packet_without_binding_draws_a_binding_error() {
+fn a_home_address_option_without_binding_draws_a_binding_error() {
     let mut agent = Agent::new(config());
     let unbound = |agent: &mut Agent, outer: &str, inner: &str| {
         let now = agent.now;
@@ -197,11 +197,13 @@ fn a_tunnelled_packet_without_binding_draws_a_binding_error() {
     assert!(unbound(&mut agent, "ff02::1", HOME).is_empty());
     agent.accept(&Update::explicit(1));
     assert!(unbound(&mut agent, CARE_OF, HOME).is_empty());
+    assert_eq!(agent.machine.misses_binding(end(CARE_OF), addr(HOME)), None);
+    assert_eq!(agent.machine.misses_binding(end(OTHER_CARE_OF), addr(HOME)), Some(addr(HOME)));
 }
 
-/// RFC 6275 9.3.1 in spirit: a binding to another care-of address is none for this sender.
+/// RFC 6275 9.3.1: a binding to another care-of address is none for this sender.
 #[test]
-fn a_tunnelled_packet_from_another_care_of_address_draws_a_binding_error() {
+fn a_home_address_option_from_another_care_of_address_draws_a_binding_error() {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(1));
     agent.accept(&Update::explicit(2).from(OTHER_CARE_OF));

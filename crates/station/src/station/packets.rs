@@ -186,7 +186,16 @@ impl Station {
             Err((reason, inner)) => {
                 if let (TunnelDrop::OuterSource, Some(inner), Some(agent)) = (reason, inner, &mut self.agent)
                 {
-                    agent.machine.handle_unbound(now, ends.0, ends.1, inner.source);
+                    let machine = &mut agent.machine;
+                    if ends.1.ipv6().is_none() {
+                        machine.handle_unbound(now, ends.0, ends.1, inner.source);
+                    } else if machine.misses_binding(ends.1, inner.source).is_some() {
+                        // RFC 6275 10.4.5 has the packet dropped, and 9.3.3 a Binding Error for a Home Address option
+                        // only. So the answer is that of a machine without such a tunnel (RFC 4443 3.1).
+                        let no_tunnel = ErrorMessage::DestinationUnreachable { code: 4 };
+                        let address = machine.config().address;
+                        self.forwarder.error(now, address, no_tunnel, buffer.as_slice());
+                    }
                 }
                 self.forwarder.drop(reason)
             }
