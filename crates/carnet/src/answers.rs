@@ -360,6 +360,13 @@ pub fn event_text(event: &Event) -> String {
         Event::BindingRefused { home_address, care_of_address, status, reason } => {
             format!("refused {home_address} at {care_of_address} (status {status}): {reason}")
         }
+        Event::Reloaded { added, removed, changed } => {
+            let kinds = [("added", added), ("removed", removed), ("changed", changed)];
+            let kinds = kinds.iter().filter(|(_, names)| !names.is_empty());
+            let parts: Vec<String> =
+                kinds.map(|(kind, names)| format!("{kind} {}", names.join(", "))).collect();
+            format!("the config was read again: {}", parts.join("; "))
+        }
         Event::Warning { message } => message.clone(),
     }
 }

@@ -131,6 +131,16 @@ pub enum Event {
         /// Its meaning.
         reason: String,
     },
+    /// The config was read again. Each entry is a table and its home address or name, such as `home_agent.mobile_router
+    /// 2001:db8:1::9`; of more than 64 the last one says how many more there are.
+    Reloaded {
+        /// Tables that it had not before.
+        added: Vec<String>,
+        /// Tables that it has no more.
+        removed: Vec<String>,
+        /// Tables with other values.
+        changed: Vec<String>,
+    },
     /// Something to look at.
     Warning {
         /// In plain words.

@@ -1,6 +1,7 @@
 //! The station: its parts, and what can be asked of it.
 
 mod access;
+mod config_changes;
 mod configuration;
 mod direct;
 mod inputs;

@@ -5,14 +5,16 @@ mod common;
 use std::net::Ipv6Addr;
 
 use carnet_base::{Rng, Time};
-use carnet_mobility::mobile_router::RegistrationMode;
+use carnet_mobility::Authentication;
+use carnet_mobility::home_agent::AuthorizedNode;
+use carnet_mobility::mobile_router::{RegistrationMode, UplinkConfig};
 use carnet_station::forwarding::desired::{
     Change, Entry, Route, RouteAction, TABLE_MAIN, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, priority,
 };
-use carnet_station::io::{Input, Output};
+use carnet_station::io::{Event, Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::ipv6::{Header, protocol};
-use carnet_wire::mobility::Builder;
+use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket};
 use common::{AGENT, FIRST, HOME, WALL, address, agent_config, interface, router_config};
 
 /// What is wanted now, of a station that says only what changes.
@@ -192,5 +194,154 @@ fn the_rest_of_an_extended_home_network_is_unreachable() {
     let routes = wanted.routes(TABLE_MAIN, "2001:db8:1::/48");
     assert!(
         matches!(routes.as_slice(), [route] if *route.action == RouteAction::Unreachable && route.metric > 1 << 30)
+    );
+}
+
+/// RFC 6275 9.3.1 and 9.3.3: a Binding Error answers a Home Address option. A tunnelled packet of a node without a binding draws an
+/// ICMPv6 error (RFC 4443 3.1 code 4), not for ever, and one of a stranger nothing.
+#[test]
+fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_option_a_binding_error() {
+    let mut agent = Station::new(
+        agent_config(&["2001:db8:a::/64"]),
+        PersistentState::default(),
+        Rng::new(1),
+        Time::ZERO,
+        WALL,
+    );
+    while agent.poll_output().is_some() {}
+    let packet = |source: &str, destination: &str, next_header: u8, payload: &[u8]| {
+        let header = Header {
+            traffic_class: 0,
+            flow_label: 0x1234,
+            payload_length: u16::try_from(payload.len()).expect("a short payload"),
+            next_header,
+            hop_limit: 64,
+            source: address(source),
+            destination: address(destination),
+        };
+        [&header.emit()[..], payload].concat()
+    };
+    let mut answers = |question: &[u8]| {
+        agent.handle_input(Time::ZERO, WALL, Input::Packet(question.to_vec())).expect("accepted");
+        let outputs = std::iter::from_fn(|| agent.poll_output());
+        let packets = outputs.filter_map(|output| match output {
+            Output::Packet(packet) => Some(packet),
+            _ => None,
+        });
+        packets.collect::<Vec<_>>()
+    };
+    let tunnelled = |inner_source: &str, length: usize| {
+        let inner = packet(inner_source, "2001:db8:99::1", protocol::UDP, &vec![0; length]);
+        packet(FIRST, AGENT, protocol::IPV6, &inner)
+    };
+    for (inner_source, length) in [(HOME, 8), ("2001:db8:a::5", 1400)] {
+        let question = tunnelled(inner_source, length);
+        let found = answers(&question);
+        assert_eq!(found.len(), 1);
+        let header = Header::parse(&found[0]).expect("a packet");
+        assert_eq!((header.source, header.destination), (address(AGENT), address(FIRST)));
+        assert_eq!((header.next_header, &found[0][40..42]), (protocol::ICMPV6, &[1, 4][..]));
+        // RFC 4443 2.4 (c): no longer than the least MTU, and with what proves to the sender that it was its own.
+        assert!(found[0].len() <= 1280 && found[0][48..128] == question[..80]);
+    }
+    assert!(answers(&tunnelled("2001:db8:bad::1", 8)).is_empty());
+    let many: usize = (0..1000).map(|_| answers(&tunnelled(HOME, 8)).len()).sum();
+    assert!((10..=50).contains(&many), "{many}");
+
+    let options = carnet_wire::extension::home_address_destination(protocol::UDP, address(HOME));
+    let found =
+        answers(&packet(FIRST, AGENT, protocol::DESTINATION_OPTIONS, &[&options[..], &[0; 8]].concat()));
+    let header = Header::parse(&found[0]).expect("a packet");
+    assert_eq!((header.destination, header.next_header), (address(FIRST), protocol::MOBILITY));
+    assert_eq!(found[0][42..45], [7, found[0][43], found[0][44]][..]);
+}
+
+/// What a config that is read again adds, removes and changes is told by home address, and which bindings it ends.
+#[test]
+fn a_config_that_is_read_again_tells_what_it_changes() {
+    let told = |station: &mut Station, config: &StationConfig| {
+        station.reconfigure(Time::ZERO, WALL, config.clone());
+        let outputs = std::iter::from_fn(|| station.poll_output());
+        let events = outputs.filter_map(|output| match output {
+            Output::Event(event @ (Event::Reloaded { .. } | Event::BindingRemoved { .. })) => Some(event),
+            _ => None,
+        });
+        events.collect::<Vec<_>>()
+    };
+    let changes = |added: &[&str], removed: &[&str], changed: &[&str]| {
+        let [added, removed, changed] =
+            [added, removed, changed].map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+        Event::Reloaded { added, removed, changed }
+    };
+    let node = |home_address: &str| AuthorizedNode {
+        nat: true,
+        home_address: address(home_address),
+        prefixes: [].into(),
+        authentication: Authentication::None,
+    };
+    let with = |nodes: &[AuthorizedNode]| {
+        let mut config = agent_config(&["2001:db8:a::/64"]);
+        config.home_agent.as_mut().expect("a home agent").nodes = nodes.to_vec();
+        config
+    };
+    let (first, second, third) = (node("2001:db8:1::a"), node("2001:db8:1::b"), node("2001:db8:1::c"));
+    let mut agent = Station::new(
+        with(&[first.clone(), second.clone()]),
+        PersistentState::default(),
+        Rng::new(1),
+        Time::ZERO,
+        WALL,
+    );
+    while agent.poll_output().is_some() {}
+    let flags = BindingUpdateFlags { acknowledge: true, home_registration: true, ..Default::default() };
+    let mut update = Builder::binding_update(1, flags, 15).finish();
+    let packet = ControlPacket {
+        source: address(FIRST),
+        home_address: Some(address("2001:db8:1::b")),
+        ..ControlPacket::plain(
+            address(FIRST),
+            address(AGENT),
+            64,
+            &mut update,
+        )
+    };
+    agent.handle_input(Time::ZERO, WALL, Input::Packet(packet.emit())).expect("accepted");
+    while agent.poll_output().is_some() {}
+    assert!(agent.home_agent().expect("a home agent").bindings().is_bound(address("2001:db8:1::b")));
+
+    assert_eq!(told(&mut agent, &with(&[second.clone(), first.clone()])), []);
+    let behind_no_nat = AuthorizedNode { nat: false, ..first };
+    let of = |name: &str| format!("home_agent.mobile_router 2001:db8:1::{name}");
+    assert_eq!(
+        told(&mut agent, &with(&[behind_no_nat.clone(), second, third.clone()])),
+        [changes(&[&of("c")], &[], &[&of("a")])]
+    );
+    let reason = "its node is not in the config any more".to_owned();
+    assert_eq!(
+        told(&mut agent, &with(&[behind_no_nat, third])),
+        [
+            changes(&[], &[&of("b")], &[]),
+            Event::BindingRemoved { home_address: address("2001:db8:1::b"), bid: None, reason }
+        ]
+    );
+    let many: Vec<_> = (0..100).map(|number| node(&format!("2001:db8:1::d:{number:x}"))).collect();
+    match &told(&mut agent, &with(&many))[..] {
+        [Event::Reloaded { added, removed, .. }] => {
+            assert_eq!((added.len(), added[64].as_str(), removed.len()), (65, "36 more", 2));
+        }
+        other => panic!("{other:?}"),
+    }
+
+    let config = router_config(&["2001:db8:a::/64"]);
+    let mut router = Station::new(config.clone(), PersistentState::default(), Rng::new(1), Time::ZERO, WALL);
+    while router.poll_output().is_some() {}
+    let mut other = config;
+    let settings = &mut other.mobile_router.as_mut().expect("a mobile router").router;
+    settings.uplinks[0].priority += 1;
+    settings.uplinks.pop();
+    settings.uplinks.push(UplinkConfig { interface: "w7".into(), ..UplinkConfig::default() });
+    assert_eq!(
+        told(&mut router, &other),
+        [changes(&["mobile_router.uplink w7"], &["mobile_router.uplink w1"], &["mobile_router.uplink w0"])]
     );
 }

@@ -26,8 +26,10 @@ fn an_agents_reload_changes_the_difference_and_no_packet_is_lost() {
 
     // A router more, and a router less.
     agent.reload(&(bed.agent_config() + ANOTHER));
+    assert!(agent.log().contains("added home_agent.mobile_router 2001:db8:1::9"), "{}", agent.log());
     assert!(bed.agent.ip("-6 route").contains("unreachable 2001:db8:9::/64"), "{}", bed.agent.ip("-6 route"));
     agent.reload(&bed.agent_config());
+    assert!(agent.log().contains("removed home_agent.mobile_router 2001:db8:1::9"), "{}", agent.log());
     assert_same(&before, &bed.agent.snapshot(), "after a router was added and removed");
     assert_eq!(agent.bindings(), bindings);
 
@@ -43,6 +45,8 @@ fn an_agents_reload_changes_the_difference_and_no_packet_is_lost() {
     let (nobody, _) = shorter.split_once("\n[[home_agent.mobile_router]]").expect("a router");
     agent.reload(nobody);
     assert!(agent.bindings().is_empty());
+    let ended = "binding of 2001:db8:1::1234 ended: its node is not in the config any more";
+    assert!(agent.log().contains(ended), "{}", agent.log());
     assert!(!bed.agent.ip("-6 route").contains("2001:db8:a::/64"), "{}", bed.agent.ip("-6 route"));
     // And comes back.
     agent.reload(&bed.agent_config());

@@ -5,15 +5,16 @@ use std::net::Ipv6Addr;
 
 use carnet_base::{Rng, Time, WallTime, map_of, sort_by_key};
 use carnet_mobility::agents::{Agents, AgentsConfig};
-use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, OtherAgents, StoredBinding};
+use carnet_mobility::home_agent::{AuthorizedNode, Binding, HomeAgentConfig, OtherAgents, StoredBinding};
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, StoredSequence, StoredVolume};
 use carnet_mobility::nesting::NestingConfig;
 use carnet_mobility::router_advertiser::{AdvertiserConfig, Offer, RouterAdvertiser};
-use carnet_mobility::{HomeAgent, MobileRouter, Nesting};
+use carnet_mobility::{Event, HomeAgent, MobileRouter, Nesting};
 use carnet_wire::ipv6::HEADER_LEN;
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
+use super::config_changes::ConfigChanges;
 use super::lan_mtu::LanMtu;
 use super::neighbours::MnppSettings;
 use super::{Agent, Router, Scope, Station};
@@ -84,6 +85,8 @@ impl Station {
         let old_agent = self.agent.take();
         let mut withdrawals = Vec::new();
         self.configure(now, wall, config, persistent);
+        let changes = self.config_changes(old_agent.as_ref(), old_router.as_ref());
+        let ended = self.ended_bindings(old_agent.as_ref());
         if let (Some(agent), Some(old)) = (&mut self.agent, old_agent) {
             agent.machine.adopt(now, old.machine);
         }
@@ -128,8 +131,38 @@ impl Station {
             self.translate(now, output, from_router);
         }
         self.outputs.extend(withdrawals.into_iter().map(Output::Icmpv6));
+        self.outputs.extend(changes.into_iter().chain(ended).map(Output::Event));
         self.handle_timeout(now, wall);
         self.flush(now, wall);
+    }
+
+    /// What the new config has otherwise than the one before.
+    fn config_changes(&self, old_agent: Option<&Agent>, old_router: Option<&Router>) -> Option<Event> {
+        let mut changes = ConfigChanges::default();
+        let agents = [old_agent, self.agent.as_ref()].map(|agent| agent.map(|it| it.machine.config()));
+        changes.compare_home_agents(agents[0], agents[1]);
+        let routers = [old_router, self.router.as_ref()];
+        let routers = routers.map(|router| router.map(|it| (it.machine.config(), &*it.lan)));
+        changes.compare_mobile_routers(routers[0], routers[1]);
+        changes.event()
+    }
+
+    /// The bindings that the new config does not permit any more.
+    fn ended_bindings(&self, old: Option<&Agent>) -> Vec<Event> {
+        let new = self.agent.as_ref().map(|agent| &agent.machine);
+        let bindings = old.into_iter().flat_map(|old| old.machine.bindings().iter());
+        let ended = bindings.filter_map(|Binding { home_address, bid, .. }| {
+            if new.is_some_and(|new| new.bindings().get(home_address, bid).is_some()) {
+                return None;
+            }
+            let is_known = new.is_some_and(|new| new.node(home_address).is_some());
+            let reason = match is_known {
+                true => "the config does not permit it any more",
+                false => "its node is not in the config any more",
+            };
+            Some(Event::BindingRemoved { home_address, bid, reason: reason.into() })
+        });
+        ended.collect()
     }
 
     pub(super) fn configure(

@@ -1,0 +1,128 @@
+//! What a config that is read again changes, for the log and for events: the home agent's nodes by home address, the mobile
+//! router's uplinks and policies by name.
+
+use carnet_mobility::Event;
+use carnet_mobility::home_agent::HomeAgentConfig;
+use carnet_mobility::mobile_router::MobileRouterConfig;
+
+/// Entries of each kind that are named; the rest is counted.
+const MAX_NAMED: usize = 64;
+
+/// Entries of one kind.
+#[derive(Debug, Default)]
+struct Names {
+    named: Vec<String>,
+    more: usize,
+}
+
+impl Names {
+    fn push(&mut self, name: String) {
+        if self.named.len() < MAX_NAMED {
+            self.named.push(name);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.named.push(format!("{} more", self.more));
+        }
+        self.named
+    }
+}
+
+/// The differences between two configs.
+#[derive(Debug, Default)]
+pub(super) struct ConfigChanges {
+    added: Names,
+    removed: Names,
+    changed: Names,
+}
+
+impl ConfigChanges {
+    /// The event that tells them; `None` without any.
+    pub fn event(self) -> Option<Event> {
+        let (added, removed, changed) = (self.added.finish(), self.removed.finish(), self.changed.finish());
+        let is_same = added.is_empty() && removed.is_empty() && changed.is_empty();
+        (!is_same).then_some(Event::Reloaded { added, removed, changed })
+    }
+
+    fn compare(&mut self, name: String, old: Option<()>, new: Option<()>, is_same: bool) {
+        match (old, new) {
+            (None, Some(())) => self.added.push(name),
+            (Some(()), None) => self.removed.push(name),
+            (Some(()), Some(())) if !is_same => self.changed.push(name),
+            _ => {}
+        }
+    }
+
+    /// Compares lists whose entries have names.
+    fn compare_named<T: PartialEq>(&mut self, kind: &str, old: &[T], new: &[T], name: impl Fn(&T) -> String) {
+        for entry in old {
+            let other = new.iter().find(|other| name(other) == name(entry));
+            let is_same = other == Some(entry);
+            self.compare(format!("{kind} {}", name(entry)), Some(()), other.map(|_| ()), is_same);
+        }
+        for entry in new.iter().filter(|entry| !old.iter().any(|other| name(other) == name(entry))) {
+            self.added.push(format!("{kind} {}", name(entry)));
+        }
+    }
+
+    /// Compares home agents. Their nodes are in the order of their home addresses, and may be very many.
+    pub fn compare_home_agents(&mut self, old: Option<&HomeAgentConfig>, new: Option<&HomeAgentConfig>) {
+        let (Some(old), Some(new)) = (old, new) else {
+            let address = old.or(new).map(|config| format!("home_agent {}", config.address));
+            self.compare(address.unwrap_or_default(), old.map(|_| ()), new.map(|_| ()), true);
+            return;
+        };
+        let own = |it: &HomeAgentConfig| {
+            (
+                (it.address, it.home_prefix, it.home_network, it.home_link.clone(), it.max_lifetime),
+                (it.ipv4_address, it.force_udp, it.multiple_care_of_addresses, it.others.clone()),
+            )
+        };
+        self.compare(format!("home_agent {}", new.address), Some(()), Some(()), own(old) == own(new));
+        let (mut before, mut after) = (old.nodes.iter().peekable(), new.nodes.iter().peekable());
+        loop {
+            let first =
+                |node: Option<&&carnet_mobility::home_agent::AuthorizedNode>| node.map(|it| it.home_address);
+            let home_address = match (first(before.peek()), first(after.peek())) {
+                (Some(old), Some(new)) => old.min(new),
+                (Some(one), None) | (None, Some(one)) => one,
+                (None, None) => return,
+            };
+            let old = before.next_if(|node| node.home_address == home_address);
+            let new = after.next_if(|node| node.home_address == home_address);
+            let is_same = old.zip(new).is_some_and(|(old, new)| {
+                (&old.prefixes, &old.authentication, old.nat) == (&new.prefixes, &new.authentication, new.nat)
+            });
+            let name = format!("home_agent.mobile_router {home_address}");
+            self.compare(name, old.map(|_| ()), new.map(|_| ()), is_same);
+        }
+    }
+
+    /// Compares mobile routers, each with the interfaces of its mobile network.
+    pub fn compare_mobile_routers(
+        &mut self,
+        old: Option<(&MobileRouterConfig, &[String])>,
+        new: Option<(&MobileRouterConfig, &[String])>,
+    ) {
+        let (Some((old, old_lan)), Some((new, new_lan))) = (old, new) else {
+            let home_address =
+                old.or(new).map(|(config, _)| format!("mobile_router {}", config.home_address));
+            self.compare(home_address.unwrap_or_default(), old.map(|_| ()), new.map(|_| ()), true);
+            return;
+        };
+        let own = |it: &MobileRouterConfig| {
+            (
+                (it.home_address, it.home_prefix, it.home_agent_ipv4, it.force_udp, it.prefixes.clone()),
+                (it.mode, it.lifetime, it.authentication.clone(), it.liveness),
+            )
+        };
+        self.compare(format!("mobile_router {}", new.home_address), Some(()), Some(()), own(old) == own(new));
+        self.compare_named("mobile_router.lan", old_lan, new_lan, Clone::clone);
+        self.compare_named("mobile_router.uplink", &old.uplinks, &new.uplinks, |it| it.interface.clone());
+        self.compare_named("mobile_router.policy", &old.policies, &new.policies, |it| it.name.clone());
+    }
+}
