@@ -298,12 +298,7 @@ fn a_config_that_is_read_again_tells_what_it_changes() {
     let packet = ControlPacket {
         source: address(FIRST),
         home_address: Some(address("2001:db8:1::b")),
-        ..ControlPacket::plain(
-            address(FIRST),
-            address(AGENT),
-            64,
-            &mut update,
-        )
+        ..ControlPacket::plain(address(FIRST), address(AGENT), 64, &mut update)
     };
     agent.handle_input(Time::ZERO, WALL, Input::Packet(packet.emit())).expect("accepted");
     while agent.poll_output().is_some() {}

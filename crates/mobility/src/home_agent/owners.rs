@@ -145,6 +145,7 @@ mod tests {
     fn node(home_address: Ipv6Addr, prefixes: &[&str]) -> AuthorizedNode {
         AuthorizedNode {
             home_address,
+            nat: true,
             prefixes: prefixes.iter().map(|prefix| prefix.parse().expect("prefix")).collect(),
             authentication: Authentication::None,
         }

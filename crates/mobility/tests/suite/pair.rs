@@ -552,8 +552,8 @@ impl Pair {
 
     // Traffic.
 
-    /// One packet of the mobile network, in the manner of a station: demand when there is no path; the home
-    /// agent is told when it cannot place what comes out of the tunnel.
+    /// One packet of the mobile network, in the manner of a station: demand when there is no path; the router
+    /// hears an error when the home agent cannot place what comes out of the tunnel.
     pub fn traffic(&mut self, index: usize) {
         match self.routers[index].machine.path().and_then(Endpoint::ipv6) {
             None => self.router_does(index, |machine, now, wall| machine.handle_demand(now, wall)),
@@ -561,9 +561,15 @@ impl Pair {
                 let home = self.routers[index].config.home_address;
                 let bindings = self.agent.bindings();
                 let placed = bindings.valid(home).is_some() && bindings.accepts(home, path.into());
-                if !placed && !self.agent_down && !self.rng.chance(self.conditions.loss) {
-                    let now = self.now;
-                    self.agent_does(|agent| agent.handle_unbound(now, addr(AGENT).into(), path.into(), home));
+                if !placed
+                    && !self.agent_down
+                    && self.agent.misses_binding(path.into(), home).is_some()
+                    && !self.rng.chance(self.conditions.loss)
+                {
+                    // The station answers by an ICMPv6 error, which comes back at once.
+                    let _ = self.router_does(index, |machine, now, wall| {
+                        machine.handle_tunnel_error(now, wall, addr(AGENT))
+                    });
                 }
             }
         }
