@@ -88,7 +88,19 @@ impl HomeAgent {
                 if !allowed {
                     return Err(MobilityDrop::RateLimited);
                 }
-                self.refused(&request, status);
+                match status {
+                    Status::SEQUENCE_OUT_OF_WINDOW => self.refused_because(
+                        &request,
+                        status,
+                        format!("old number {}: the last one accepted is {sequence}", request.sequence),
+                    ),
+                    Status::AUTHENTICATION_FAILED => self.refused_because(
+                        &request,
+                        status,
+                        format!("wrong MAC under SPI {}", request.spi.unwrap_or_default()),
+                    ),
+                    _ => self.refused(&request, status),
+                }
                 if status == Status::MESSAGE_ID_REQUIRED {
                     self.timestamp_demanded(now, &request);
                 }
@@ -184,11 +196,15 @@ impl HomeAgent {
 
     /// Tells that a Binding Update was refused.
     pub(super) fn refused(&mut self, request: &Request, status: Status) {
+        self.refused_because(request, status, status.meaning().into());
+    }
+
+    fn refused_because(&mut self, request: &Request, status: Status, reason: String) {
         self.outputs.push_back(Output::Event(Event::BindingRefused {
             home_address: request.home_address,
             care_of_address: request.came_from(),
             status: status.0,
-            reason: status.meaning().into(),
+            reason,
         }));
     }
 

@@ -65,14 +65,14 @@ impl HomeAgent {
             }
             MobilityDrop::UnknownSpi => {
                 let spi = authentication_field(octets).ok().flatten().map(|field| field.spi);
-                format!("its SPI is {}, expected {expected}", spi.unwrap_or_default())
+                format!("unknown SPI: its SPI is {}, expected {expected}", spi.unwrap_or_default())
             }
             MobilityDrop::AuthenticationMissing => {
                 format!("it is not authenticated, expected SPI {expected}")
             }
             MobilityDrop::AuthenticationFailed => {
                 format!(
-                    "its authentication does not verify; expected the key of SPI {}, with `per_agent` the one for {}",
+                    "wrong MAC: expected that of the key of SPI {}, with `per_agent` of the one for {}",
                     request.spi.unwrap_or_default(),
                     self.config.address
                 )

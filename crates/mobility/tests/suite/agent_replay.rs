@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use carnet_base::WallTime;
 use carnet_mobility::home_agent::HomeAgentConfig;
-use carnet_mobility::{Authentication, HomeAgent, SecurityAssociation, SharedKeys};
+use carnet_mobility::{Authentication, Event, HomeAgent, SecurityAssociation, SharedKeys};
 use carnet_wire::mobility::MobilityOption;
 
 use crate::agent::{Agent, authenticated, node};
@@ -68,6 +68,27 @@ fn a_key_without_sequence_numbers_left_needs_timestamps() {
     agent.refuse(&recorded, 145);
     agent.refuse(&Update::explicit(11).signed(), 145);
     agent.refuse(&timely, 144);
+}
+
+/// The log tells an old number from a wrong MAC, and speaks of keys for nothing else.
+#[test]
+fn a_refusal_says_whether_the_number_is_old_or_the_mac_is_wrong() {
+    let reasons = |agent: &mut Agent| {
+        let reason = |event: Event| match event {
+            Event::BindingRefused { status, reason, .. } => Some((status, reason)),
+            _ => None,
+        };
+        agent.events.drain(..).filter_map(reason).collect::<Vec<_>>()
+    };
+    let mut agent = Agent::new(authenticated());
+    agent.accept(&Update::explicit(10).signed());
+    agent.refuse(&Update::explicit(9).signed(), 135);
+    assert_eq!(reasons(&mut agent), [(135, "old number 9: the last one accepted is 10".to_owned())]);
+    let wrong = SecurityAssociation { key: [9; 16].into(), ..association() };
+    agent.refuse(&Update::explicit(11).signed_by(wrong), 146);
+    assert_eq!(reasons(&mut agent), [(146, "wrong MAC under SPI 300".to_owned())]);
+    agent.refuse(&Update::explicit(11).prefix(SECOND_PREFIX).signed(), 142);
+    assert!(reasons(&mut agent).iter().all(|(_, reason)| !reason.to_lowercase().contains("key")));
 }
 
 #[test]
