@@ -235,8 +235,8 @@ pub struct Binding {
 pub struct Uplink {
     /// Interface name.
     pub interface: String,
-    /// State: `active`, `standby`, `registering`, `silent` (the home agent does not answer over it), `home`, or `down: `
-    /// and why.
+    /// State: `active`, `standby`, `registering`, `silent` (the home agent does not answer over it), `home`,
+    /// `refused: ` or `down: ` and why.
     pub state: String,
     /// Seconds until a silent one is tried again, or `null` where that is not known.
     #[serde(default)]

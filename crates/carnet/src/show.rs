@@ -227,6 +227,7 @@ fn uplink_state(uplink: &Uplink) -> String {
         ("silent", Some(0)) => "no answer, asked again now".to_owned(),
         ("silent", Some(seconds)) => format!("no answer, again in {seconds} s"),
         ("silent", None) => "no answer".to_owned(),
+        (state, Some(seconds)) if state.starts_with("refused") => format!("{state}, again in {seconds} s"),
         // It keeps its traffic.
         ("active" | "standby", _) if uplink.full => "full".to_owned(),
         (state, _) => words(state),

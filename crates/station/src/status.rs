@@ -49,9 +49,9 @@ pub struct UplinkStatus {
     /// Interface name.
     pub interface: String,
     /// `active`, `standby`, `registering` (the home agent has been asked and may yet answer), `silent` (it does not
-    /// answer over it), `home`, or `down: ` and why.
+    /// answer over it), `home`, `refused: ` or `down: ` and why.
     pub state: String,
-    /// How long until a silent one is tried again, where that is known.
+    /// How long until one that is silent or refused is tried again, where that is known.
     pub again: Option<Duration>,
     /// Care-of address, if there is one.
     pub care_of_address: Option<IpAddr>,
@@ -173,7 +173,9 @@ impl Station {
         let leads = |router: &MobileRouter, index, attachment: &Attachment| match attachment {
             Attachment::Down(_) => false,
             Attachment::Home { .. } => true,
-            Attachment::Foreign { .. } => !matches!(router.response(index), Response::Silent { .. }),
+            Attachment::Foreign { .. } => {
+                !matches!(router.response(index), Response::Silent { .. } | Response::Refused { .. })
+            }
         };
         let reachable = |router: &MobileRouter| {
             let mut uplinks = router.uplinks().iter().enumerate();
@@ -238,6 +240,7 @@ impl Station {
         let active = router.active_uplink();
         let response = |index| match router.response(index) {
             Response::Silent { again } => ("silent", again.map(|again| again.saturating_since(now))),
+            Response::Refused { again } => ("refused", again.map(|again| again.saturating_since(now))),
             _ if active == Some(index) => ("active", None),
             Response::Asked => ("registering", None),
             Response::Answers => ("standby", None),
@@ -251,7 +254,10 @@ impl Station {
                 state: match uplink.attachment {
                     Attachment::Down(reason) => format!("down: {reason}"),
                     Attachment::Home { .. } => "home".into(),
-                    Attachment::Foreign { .. } => response(index).0.into(),
+                    Attachment::Foreign { .. } => match (response(index).0, router.refusal()) {
+                        ("refused", Some(why)) => format!("refused: {why}"),
+                        (state, _) => state.into(),
+                    },
                 },
                 again: match uplink.attachment {
                     Attachment::Foreign { .. } => response(index).1,

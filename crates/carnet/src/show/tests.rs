@@ -117,16 +117,18 @@ fn a_silent_uplink_says_when_it_is_tried_again() {
                 uplink("w2", "registering", Value::Null),
                 uplink("w3", "down: no carrier", Value::Null),
                 full(uplink("w4", "active", Value::Null)),
+                uplink("w5", "refused: wrong key (status 146)", json!(8)),
             ]),
             None
         ),
         "\
-UPLINK  STATE                     PRIORITY
-w0      no answer, again in 40 s  10
-w1      no answer                 10
-w2      registering               10
-w3      down: no carrier          10
-w4      full                      10
+UPLINK  STATE                                          PRIORITY
+w0      no answer, again in 40 s                       10
+w1      no answer                                      10
+w2      registering                                    10
+w3      down: no carrier                               10
+w4      full                                           10
+w5      refused: wrong key (status 146), again in 8 s  10
 "
     );
 }

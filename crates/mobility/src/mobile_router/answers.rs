@@ -175,6 +175,7 @@ impl MobileRouter {
                 other => format!("cannot be verified ({other})"),
             };
             let message = format!("an acknowledgement from the home agent {agent} {what}");
+            self.key_trouble = Some(what);
             self.outputs.push_back(Output::Event(Event::Warning { message }));
         }
         verified
@@ -475,6 +476,7 @@ impl MobileRouter {
     /// The home agent has acknowledged a registration: the next refusal is a first one.
     pub(super) fn registration_acknowledged(&mut self) {
         self.was_acknowledged = true;
+        self.key_trouble = None;
         self.hints.acknowledged();
         self.refusal_pause = None;
     }

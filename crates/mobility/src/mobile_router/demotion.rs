@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
+use carnet_wire::mobility::status::Status;
 
 use super::binding_update_list::Purpose;
 use super::{Attachment, MobileRouter, Timer};
@@ -27,6 +28,11 @@ pub enum Response {
     Answers,
     /// A first Binding Update is under way.
     Asked,
+    /// It refuses to register the uplink, or its acknowledgements have a wrong MAC: see [`MobileRouter::refusal`].
+    Refused {
+        /// When it is asked again, where that is known.
+        again: Option<Time>,
+    },
     /// It does not.
     Silent {
         /// When the uplink is registered again, where that is known: the end of its hold-down, or the next Binding Update.
@@ -36,12 +42,30 @@ pub enum Response {
 }
 
 impl MobileRouter {
+    /// Why the home agent refuses to register an uplink.
+    pub fn refusal(&self) -> Option<String> {
+        let refused = self.refused.or(self.setback);
+        let status = refused.map(|status| match status {
+            Status::AUTHENTICATION_FAILED => format!("wrong key (status {})", status.0),
+            status => format!("status {}, {}", status.0, status.meaning()),
+        });
+        let key = self.key_trouble.as_ref().map(|trouble| format!("an acknowledgement {trouble}"));
+        status.or(key)
+    }
+
     /// How the home agent responds over an uplink.
     pub fn response(&self, uplink: usize) -> Response {
+        if self.refused.is_some() {
+            return Response::Refused { again: self.timers.get(Timer::AskAgain) };
+        }
         let binding = self.binding_of(uplink).filter(|_| self.is_multiple());
         if let Some(binding) = binding.and_then(|index| self.bindings.get(index)) {
             let attempt = binding.attempt.as_ref();
             let next = attempt.map(|attempt| attempt.next).or(binding.held_until);
+            let is_refused = attempt.is_none() && binding.held_until.is_some() && self.setback.is_some();
+            if binding.registration.is_none() && (is_refused || self.key_trouble.is_some()) {
+                return Response::Refused { again: next };
+            }
             let unanswered = attempt.is_some_and(|attempt| attempt.rounds > UNANSWERED);
             return if unanswered || self.is_silent(uplink) {
                 Response::Silent { again: next }
@@ -56,6 +80,11 @@ impl MobileRouter {
         }
         let exchange = self.exchange.as_ref();
         match exchange.filter(|e| e.uplink == uplink && e.purpose == Purpose::Register && !e.single) {
+            Some(exchange)
+                if self.registration.is_none() && (exchange.held || self.key_trouble.is_some()) =>
+            {
+                Response::Refused { again: self.timers.get(Timer::Retransmit) }
+            }
             Some(exchange) if exchange.unanswered >= UNANSWERED => {
                 Response::Silent { again: self.timers.get(Timer::Retransmit) }
             }

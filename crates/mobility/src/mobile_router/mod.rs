@@ -289,6 +289,8 @@ pub struct MobileRouter {
     heartbeats_unknown_until: Option<Time>,
     timers: TimerTable<Timer>,
     key_warnings: RateLimiter,
+    /// What is wrong with the MAC of acknowledgements, since the last right one.
+    key_trouble: Option<String>,
     portal_events: RateLimiter,
     /// Answers to Heartbeat requests, which nothing authenticates.
     heartbeat_answers: RateLimiter,
@@ -343,6 +345,7 @@ impl MobileRouter {
             hints: Hints::default(),
             timers: TimerTable::new(),
             key_warnings: RateLimiter::new(1, Duration::from_secs(60)),
+            key_trouble: None,
             portal_events: RateLimiter::new(5, Duration::from_secs(60)),
             heartbeat_answers: RateLimiter::new(100, Duration::from_millis(10)),
             outputs: VecDeque::new(),

@@ -76,3 +76,43 @@ fn ipv4_without_an_ipv4_home_agent_is_said() {
     assert!(matches!(down(true), Attachment::Foreign { ipv4: Some(_), .. }));
     assert_eq!(down(false), Attachment::Down("IPv4 only, and mobile_router.home_agent_ipv4 is not set"));
 }
+
+/// The home agent says no, or nothing that verifies: the operator sees which.
+#[test]
+fn refused_uplink_says_why() {
+    let answered = |answer: &dyn Fn(&mut Acknowledgement)| {
+        let mut pair = Pair::new(Setup::authenticated());
+        pair.conditions = Conditions::DEAF;
+        pair.attach(0, "wifi", CARE_OF);
+        let mut acknowledgement = Acknowledgement {
+            association: Some(association()),
+            ..Acknowledgement::to(&pair.last_update(), 0)
+        };
+        answer(&mut acknowledgement);
+        let _ = pair.router_receives(0, &acknowledgement.packet());
+        assert!(matches!(pair.machine().response(0), Response::Refused { again: Some(_) }));
+        pair.machine().refusal().expect("a reason")
+    };
+    assert_eq!(answered(&|it| it.status = 132), "status 132, Not home subnet");
+    assert_eq!(answered(&|it| it.status = 130), "status 130, Insufficient resources");
+    assert_eq!(answered(&|it| it.status = 146), "wrong key (status 146)");
+    let wrong = answered(&|it| {
+        it.association = Some(carnet_mobility::SecurityAssociation { key: [9; 16].into(), ..association() });
+    });
+    assert!(wrong.contains("wrong MAC"), "{wrong}");
+
+    // With identifiers.
+    let mut config = road::config();
+    config.liveness = None;
+    let mut road = Road::new(config);
+    road.agent_down = true;
+    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    road.run(0.1);
+    let refused =
+        Acknowledgement { association: Some(association()), ..Acknowledgement::to(&road.last().seen, 130) };
+    road.router_receives(None, &refused.packet());
+    assert!(matches!(road.router.response(0), Response::Refused { again: Some(_) }));
+    road.agent_down = false;
+    road.run(40.0);
+    assert_eq!(road.router.response(0), Response::Answers);
+}
