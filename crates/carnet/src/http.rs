@@ -46,6 +46,7 @@ use tokio::net::UnixListener;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tracing::{info, warn};
 
 use crate::request::{Answer, Request};
 
@@ -54,6 +55,10 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// The body of a request has to be there within this.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
+
+/// Between two attempts to have the port of `station.http`, and how an operator reads that.
+const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 5000 });
+const AGAIN_IN: &str = "the station goes on without it, and tries again every 5 s";
 
 /// Answers that are under way at the end get this long.
 const END_WITHIN: Duration = Duration::from_millis(500);
@@ -77,7 +82,8 @@ pub fn check_tokens(path: &Path) -> anyhow::Result<()> {
     tcp::Gate::new(Some(path)).map(drop)
 }
 
-/// Opens the socket, and the port if there is to be one, and serves the API there. When this returns, both accept.
+/// Opens the socket, and the port if there is to be one, and serves the API there. When this returns, both accept; a port that
+/// cannot be had is tried again, because the station's network does not depend on it.
 ///
 /// `requests` leads to the run loop. `events` carries events in their envelope
 /// ([`carnet_api::model::event`]).
@@ -87,24 +93,49 @@ pub async fn serve(
     requests: mpsc::Sender<Request>,
     events: broadcast::Sender<Value>,
 ) -> anyhow::Result<Server> {
-    let port = match http {
-        Some(http) => {
-            let gate = tcp::Gate::new(http.tokens.as_deref())?.with_pages(&http.pages);
-            Some((gate, tcp::Port::bind(http.address).await?))
-        }
-        None => None,
-    };
     let (listener, socket) = bind(socket_path)?;
     let (stop, stopped) = watch::channel(false);
     let app = router(App { requests, events, stopped: stopped.clone() });
     let mut tasks = Vec::new();
-    if let Some((gate, port)) = port {
-        tasks.push(tokio::spawn(port.serve(gate, app.clone(), stopped.clone())));
+    if let Some(http) = http {
+        let (app, http, stopped) = (app.clone(), http.clone(), stopped.clone());
+        let opened = open_port(&http).inspect_err(|error| warn!("{error:#}; {AGAIN_IN}"));
+        tasks.push(tokio::spawn(async move { serve_port(app, http, opened.ok(), stopped).await }));
     }
     tasks.push(tokio::spawn(
         async move { serve_http(listener, app).with_graceful_shutdown(when(stopped)).await },
     ));
     Ok(Server { socket, stop, tasks })
+}
+
+/// The port of `station.http`, and who may use it.
+fn open_port(http: &Http) -> anyhow::Result<(tcp::Gate, tcp::Port)> {
+    let gate = tcp::Gate::new(http.tokens.as_deref())?.with_pages(&http.pages);
+    Ok((gate, tcp::Port::bind(http.address)?))
+}
+
+/// Serves the API at the port, as soon as it can be had.
+async fn serve_port(
+    app: Router,
+    http: Http,
+    opened: Option<(tcp::Gate, tcp::Port)>,
+    stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let mut port = opened;
+    let (gate, port) = loop {
+        if let Some(opened) = port.take() {
+            break opened;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(AGAIN) => {}
+            () = when(stopped.clone()) => return Ok(()),
+        }
+        port = open_port(&http).ok();
+        if port.is_some() {
+            info!("station.http: listening at {}", http.address);
+        }
+    };
+    port.serve(gate, app, stopped).await
 }
 
 impl Server {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::settings::security::furnish;
 
 /// Writes a recording, or nothing when none is wanted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Recorder(Option<Recording>);
 
 impl Recorder {

@@ -111,12 +111,13 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         Some(geonet) => {
             let (wants, uplinks) = (settings::geonet_path(&config), settings::ports(&config).uplinks);
             let (undo, facilities) = (settings::link_undo_file(&config), config.facilities.is_some());
-            Some(Geonet::open(geonet, &undo, wants, uplinks, facilities)?)
+            let opened = Geonet::open(geonet, &undo, wants, uplinks, facilities);
+            optional(&config, "GeoNetworking", opened)?
         }
         None => None,
     };
     let upper_tester = match &config.conformance {
-        Some(conformance) => Some(UpperTester::open(conformance).await?),
+        Some(conformance) => optional(&config, "the upper tester", UpperTester::open(conformance).await)?,
         None => None,
     };
     let mut alarm = Alarm::new()?;
@@ -174,8 +175,12 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     // Config and state as they were read, and the first changes, are many times what is kept of them.
     carnet_linux::give_back_memory();
     if let Some(why) = Geonet::of_mut(&mut runner.geonet).and_then(|geonet| geonet.interfaces.failure()) {
-        runner.close().await;
-        bail!("geonet.ipv6_interface cannot be had: {why}");
+        let why = format!("geonet.ipv6_interface cannot be had: {why}");
+        if runner.platform.is_none() {
+            runner.close().await;
+            bail!(why);
+        }
+        runner.report(&Event::Warning { message: format!("{why}; the station goes on without it") });
     }
     let (requests, mut inbox) = mpsc::channel(REQUESTS);
     let station = &runner.config.station;
@@ -264,6 +269,10 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                         sleep(RECOVERY).await;
                         Ok(())
                     }
+                    Err(error) if runner.platform.is_some() => {
+                        runner.give_up_geonet(&error.to_string());
+                        Ok(())
+                    }
                     Err(error) => Err(error.into()),
                 }
             }
@@ -313,6 +322,19 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     server.shutdown().await;
     runner.close().await;
     result
+}
+
+/// A part of which the network of the vehicle does not depend: where it fails a mobile router or home agent goes on without it,
+/// and a station that does nothing else ends.
+fn optional<T>(config: &Config, what: &str, opened: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+    match opened {
+        Ok(part) => Ok(Some(part)),
+        Err(error) if settings::needs_platform(config) => {
+            warn!("{what} cannot be had before a restart, the station goes on without it: {error:#}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Gives up what the station does not need; see [`carnet_linux::sandbox`].
@@ -475,7 +497,7 @@ impl Runner {
     fn new(
         mut config: Box<Config>,
         platform: Option<Platform>,
-        geonet: Option<Geonet>,
+        mut geonet: Option<Geonet>,
         seed: Seed,
         (state, kept): (State, PersistentState),
     ) -> anyhow::Result<Runner> {
@@ -486,12 +508,25 @@ impl Runner {
             state: kept,
             gn_address: geonet.as_ref().and_then(Geonet::address).map(|address| address.0),
         };
-        let Furnished { entity: security, warnings } =
-            furnish(&config, Rng::beside(header.seed), header.wall)?;
+        let furnished = furnish(&config, Rng::beside(header.seed), header.wall);
+        let Furnished { entity: security, warnings } = match furnished {
+            Ok(furnished) => furnished,
+            // Nothing leaves unsigned instead.
+            Err(error) if platform.is_some() => {
+                warn!("GeoNetworking is off until a restart, the station goes on without it: {error:#}");
+                if let Some(Err(error)) = Geonet::of_mut(&mut geonet).map(Geonet::close) {
+                    error!("{error}");
+                }
+                geonet = None;
+                Furnished { entity: None, warnings: Vec::new() }
+            }
+            Err(error) => return Err(error),
+        };
         for warning in warnings {
             warn!("{warning}");
         }
-        let recorder = Recorder::create(config.station.record.as_deref(), &header)?;
+        let recorder = Recorder::create(config.station.record.as_deref(), &header);
+        let recorder = optional(&config, "the recording", recorder)?.unwrap_or_default();
         let station_config = settings::station(&config, geonet.as_ref().and_then(Geonet::address));
         config.wipe_keys();
         let served = settings::home_addresses(&config);
@@ -587,6 +622,16 @@ impl Runner {
             self.report(&Event::Warning { message });
         }
         Ok(())
+    }
+
+    /// GeoNetworking fails again and again: the network of the vehicle goes on without it.
+    fn give_up_geonet(&mut self, why: &str) {
+        if let Some(Err(error)) = Geonet::of_mut(&mut self.geonet).map(Geonet::close) {
+            error!("{error}");
+        }
+        self.geonet = None;
+        let message = format!("GeoNetworking has failed and is given up until a restart: {why}");
+        self.report(&Event::Warning { message });
     }
 
     /// Gives up loading BPF programs, once it is known that none will be loaded any more.

@@ -212,11 +212,19 @@ pub(super) struct Port {
 }
 
 impl Port {
+    /// Listens at an address, also at one that no interface has yet.
+    ///
     /// # Errors
     /// When nobody can listen there.
-    pub(super) async fn bind(address: SocketAddr) -> anyhow::Result<Port> {
-        let listener = TcpListener::bind(address);
-        let listener = listener.await.with_context(|| format!("station.http: cannot listen at {address}"))?;
+    pub(super) fn bind(address: SocketAddr) -> anyhow::Result<Port> {
+        let listener = carnet_linux::listen(address).and_then(TcpListener::from_std);
+        let listener = listener.with_context(|| format!("station.http: cannot listen at {address}"))?;
+        if !carnet_linux::has_address(address) {
+            let address = address.ip();
+            warn!(
+                "station.http: no interface has the address {address} yet; the port answers as soon as one has it"
+            );
+        }
         Ok(Port { listener })
     }
 

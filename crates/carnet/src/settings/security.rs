@@ -91,18 +91,48 @@ mod files {
         let now = Now { time: Time::ZERO, date: Time64::from_wall_time(date, leap_seconds) };
         // No country has a polygon here: a certificate for countries holds nowhere.
         let mut entity = Entity::new(config, Box::new(Computes), Box::new(()), rng);
+        let mut warnings = Vec::new();
+        let holds = |certificate: &Certificate| {
+            let validity = &certificate.content().validity;
+            validity.start.start() <= now.date && now.date < validity.end()
+        };
+        let is_over = |certificate: &Certificate| certificate.content().validity.end() <= now.date;
+        let issuers = credentials.roots.iter().zip(&security.roots).map(|it| ("roots", it));
+        let issuers = issuers
+            .chain(credentials.authorities.iter().zip(&security.authorities).map(|it| ("authorities", it)));
+        for (key, (certificate, path)) in issuers.filter(|(_, (certificate, _))| !holds(certificate)) {
+            let path = path.display();
+            warnings.push(match is_over(certificate) {
+                true => format!(
+                    "security.{key}: {path} does not hold any more: what it has signed is not believed"
+                ),
+                false => format!(
+                    "security.{key}: {path} does not hold yet: what it has signed is believed from then on"
+                ),
+            });
+        }
         for (credential, reason) in credentials.furnish(&mut entity, &Computes, now) {
             let (key, path) = match credential {
                 Credential::Root(index) => ("roots", security.roots.get(index)),
+                // That was said above. Dates are looked at again at each use.
+                Credential::Authority(_) if is_of_dates(reason) => continue,
+                // The authority that issued it may have been left out for its date.
+                Credential::Authority(index) if credentials.authorities.get(index).is_some_and(is_over) => {
+                    continue;
+                }
                 Credential::Authority(index) => ("authorities", security.authorities.get(index)),
                 // They are issued for weeks, and used up.
-                Credential::Ticket(_) if reason == SecurityDrop::CertificateExpired => continue,
+                Credential::Ticket(_) if is_of_dates(reason) => continue,
+                Credential::Ticket(index)
+                    if credentials.tickets.get(index).is_some_and(|(it, _)| is_over(it)) =>
+                {
+                    continue;
+                }
                 Credential::Ticket(index) => ("tickets", tickets.get(index)),
             };
             let path = path.map(PathBuf::as_path).unwrap_or(Path::new("")).display();
             bail!("security.{key}: {path} is refused: {}", words(reason));
         }
-        let mut warnings = Vec::new();
         match &security.tickets {
             None => warnings.push("security.tickets: there are none: this station signs nothing".to_owned()),
             Some(folder) if entity.own_tickets(now).is_empty() => {
@@ -112,6 +142,11 @@ mod files {
             Some(_) => {}
         }
         Ok(Furnished { entity: Some(Box::new(entity)), warnings })
+    }
+
+    /// Whether it is the date for which a certificate is not taken.
+    fn is_of_dates(reason: SecurityDrop) -> bool {
+        matches!(reason, SecurityDrop::CertificateNotYetValid | SecurityDrop::CertificateExpired)
     }
 
     /// The reason for which others would not believe it.
@@ -159,5 +194,135 @@ mod files {
         let expected = "expected a line with a curve's name and a scalar in hexadecimal digits";
         let key = key.with_context(|| format!("security.tickets: {}: {expected}", file.display()))?;
         Ok((certificate(path)?, key))
+    }
+}
+
+#[cfg(all(test, feature = "security"))]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    use carnet_api::config::Security;
+    use carnet_base::Time;
+    use carnet_security::certificate::Certificate;
+    use carnet_security::credentials::PrivateKey;
+    use carnet_security::crypto::{Backend, Portable, SigningKey};
+    use carnet_security::keys::Curve;
+    use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, ValidityPeriod};
+    use carnet_security::{Now, pki};
+
+    use super::*;
+    use crate::scratch::Scratch;
+
+    /// Seconds since 1970.
+    const TODAY: u64 = 1_795_300_000;
+    const DAY: i64 = 86_400;
+
+    fn date(days: i64) -> WallTime {
+        WallTime::from_unix_nanos((TODAY as i64 + days * DAY) as u64 * 1_000_000_000)
+    }
+
+    /// From so many days after today on.
+    fn days(from: i64, count: u16) -> ValidityPeriod {
+        let start = Time64::from_wall_time(date(from), 5).seconds();
+        ValidityPeriod {
+            start: Time32(start.0),
+            duration: ValidityDuration { unit: DurationUnit::Hours, count: 24 * count },
+        }
+    }
+
+    fn key(number: u8) -> Box<dyn SigningKey> {
+        Portable.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar")
+    }
+
+    struct Files {
+        scratch: Scratch,
+        root: Certificate,
+    }
+
+    impl Files {
+        fn new(root: ValidityPeriod) -> Files {
+            let scratch = Scratch::new();
+            let content = pki::root("root", key(1).public_key(), root, None);
+            let root = pki::issue(&Portable, key(1).as_ref(), None, content).expect("a certificate");
+            fs::write(scratch.path().join("root.cert"), root.octets()).expect("a file");
+            fs::create_dir_all(scratch.path().join("tickets")).expect("a folder");
+            Files { scratch, root }
+        }
+
+        /// An authority with this number, and a ticket of its.
+        fn authority(&self, number: u8, validity: ValidityPeriod) -> PathBuf {
+            let content = pki::authority("aa", key(number).public_key(), validity, None);
+            let authority =
+                pki::issue(&Portable, key(1).as_ref(), Some(&self.root), content).expect("issued");
+            let path = self.scratch.path().join(format!("{number}.cert"));
+            fs::write(&path, authority.octets()).expect("a file");
+            let own = number + 100;
+            let content = pki::ticket(key(own).public_key(), validity, None, pki::applications(false));
+            let ticket =
+                pki::issue(&Portable, key(number).as_ref(), Some(&authority), content).expect("issued");
+            let place = self.scratch.path().join("tickets").join(format!("{own}.cert"));
+            fs::write(&place, ticket.octets()).expect("a file");
+            let private = PrivateKey::new(Curve::NistP256, &[own; 32]).expect("a scalar");
+            let place = place.with_extension("key");
+            fs::write(&place, private.to_line()).expect("a file");
+            fs::set_permissions(&place, fs::Permissions::from_mode(0o600)).expect("a mode");
+            path
+        }
+
+        fn furnish(&self, authorities: Vec<PathBuf>, date: WallTime) -> Result<Vec<String>> {
+            let security = Security {
+                policy: SecurityPolicy::Strict,
+                roots: vec![self.scratch.path().join("root.cert")],
+                authorities,
+                tickets: Some(self.scratch.path().join("tickets")),
+                revoked: Vec::new(),
+                verifications_per_second: 1000,
+                pseudonyms: None,
+            };
+            let furnished = from_files(&security, Rng::new(1), date)?;
+            assert!(furnished.entity.is_some());
+            Ok(furnished.warnings)
+        }
+    }
+
+    #[test]
+    fn authority_of_next_month_lies_beside_the_present_one() {
+        let files = Files::new(days(-10, 300));
+        let authorities = vec![files.authority(2, days(-1, 30)), files.authority(3, days(25, 30))];
+        let warnings = files.furnish(authorities.clone(), date(0)).expect("it is no mistake");
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("3.cert does not hold yet"), "{warnings:?}");
+        // And a month later the other way round.
+        let warnings = files.furnish(authorities, date(40)).expect("it is no mistake");
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("2.cert does not hold any more"), "{warnings:?}");
+    }
+
+    #[test]
+    fn nothing_holds_any_more_or_yet_and_that_is_a_warning() {
+        let files = Files::new(days(-10, 20));
+        let authorities = vec![files.authority(2, days(-1, 5))];
+        for (day, text) in [(-100, "does not hold yet"), (100, "does not hold any more")] {
+            let warnings = files.furnish(authorities.clone(), date(day)).expect("it is no mistake");
+            assert_eq!(warnings.iter().filter(|it| it.contains(text)).count(), 2, "{warnings:?}");
+            assert!(warnings.last().is_some_and(|it| it.contains("none holds now")), "{warnings:?}");
+        }
+    }
+
+    #[test]
+    fn certificate_that_another_root_signed_stays_a_mistake() {
+        let (files, others) = (Files::new(days(-10, 20)), Files::new(days(-20, 40)));
+        let authorities = vec![others.authority(2, days(-1, 5))];
+        let error = files.furnish(authorities, date(0)).expect_err("a mistake");
+        assert!(error.to_string().contains("its issuer is not among security.roots"), "{error}");
+    }
+
+    /// `Now` is what the entity is asked with.
+    #[test]
+    fn date_of_the_tests_is_that_of_the_entity() {
+        let now = Now { time: Time::ZERO, date: Time64::from_wall_time(date(0), 5) };
+        assert!(days(0, 1).contains(now.date));
     }
 }

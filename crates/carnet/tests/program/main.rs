@@ -33,6 +33,7 @@ mod links;
 mod mobile_node;
 mod mutations;
 mod offloads;
+mod optional;
 mod path_mtu;
 mod paths;
 mod persistence;

@@ -180,12 +180,14 @@ impl Security {
         self.store.add_root(self.backend.as_ref(), certificate)
     }
 
-    /// Trusts an authority below a root.
+    /// Trusts an authority below a root. One that begins later is good if it is good when it begins: what it has signed is
+    /// believed from then on, because whoever verifies looks at the date again.
     ///
     /// # Errors
     /// As [`CertificateStore::add_authority`].
     pub fn add_authority(&mut self, now: Now, certificate: Certificate) -> Result<HashedId8, SecurityDrop> {
-        self.store.add_authority(self.backend.as_ref(), certificate, now.date, self.countries.as_ref(), true)
+        let date = now.date.max(certificate.content().validity.start.start());
+        self.store.add_authority(self.backend.as_ref(), certificate, date, self.countries.as_ref(), true)
     }
 
     /// Trusts a certificate no longer, nor what it signed.

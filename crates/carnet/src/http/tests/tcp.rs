@@ -185,17 +185,29 @@ async fn a_connection_without_a_token_ends_after_its_answer() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_an_error() {
-    let port = Port::open(None).await;
+async fn port_that_is_taken_is_served_when_it_is_free() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address");
     let scratch = Scratch::new();
     let (requests, _receiver) = mpsc::channel(1);
     let (events, _) = broadcast::channel(1);
-    let http = Http { address: port.address, tokens: None, pages: "/nowhere".into() };
+    let http = Http { address, tokens: None, pages: "/nowhere".into() };
     let socket = scratch.path().join("s.sock");
-    let error = serve(&socket, Some(&http), requests, events).await.expect_err("taken");
-    let expected = format!("station.http: cannot listen at {}: Address already in use", port.address);
-    assert!(format!("{error:#}").starts_with(&expected), "{error:#}");
-    assert!(!socket.exists());
+    let server = serve(&socket, Some(&http), requests, events).await.expect("a server");
+    assert!(socket.exists(), "the socket does not wait for the port");
+    drop(taken);
+    let mut stream = loop {
+        match TcpStream::connect(address).await {
+            Ok(stream) => break stream,
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    };
+    let question = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(question).await.expect("asked");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    server.shutdown().await;
 }
 
 #[tokio::test]

@@ -1,0 +1,72 @@
+//! What fails beside the network of the vehicle does not end it.
+
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use crate::hosts::{possible, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{Testbed, with_station};
+
+/// The address that carnet itself puts on the interface to the mobile network.
+const ON_BOARD: &str = "[2001:db8:a::1]:8440";
+
+#[test]
+fn http_port_on_board_answers_when_the_interface_is_there() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let tokens = bed.scratch.path("tokens");
+    std::fs::write(&tokens, "read 0123456789abcdef\n").expect("a file");
+    std::fs::set_permissions(&tokens, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a mode");
+    bed.router.ip("link del lan0");
+    let line = format!("http = '{ON_BOARD}'\nhttp_tokens = '{}'", tokens.display());
+    let _agent = Station::start(&bed.agent, &bed.agent_config());
+    let router = Station::start(&bed.router, &with_station(&bed.router_config(), &line));
+    router.registered();
+    assert!(
+        router.log().contains("station.http: no interface has the address 2001:db8:a::1 yet"),
+        "{}",
+        router.log()
+    );
+    bed.add_lan();
+    let answers = || {
+        let address: SocketAddr = ON_BOARD.parse().expect("an address");
+        bed.host.run(move || TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok())
+    };
+    wait_until("the port answers on board", seconds(20), answers);
+}
+
+#[test]
+fn mobile_router_registers_although_every_optional_part_fails() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    // The port of the upper tester is another program's, and so is that of the API.
+    let (tester, api) = bed.router.run(|| {
+        let api = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        (UdpSocket::bind("[::1]:0").expect("a port"), api)
+    });
+    let (tester_address, api_address) =
+        (tester.local_addr().expect("bound"), api.local_addr().expect("bound"));
+    let _agent = Station::start(&bed.agent, &bed.agent_config());
+    let line = format!("record = '/proc/none/record.jsonl'\nhttp = '{api_address}'");
+    let config = format!(
+        "{}\n[geonet]\ninterface = 'udp:[2001:db8:dead::1]:8947,[2001:db8:dead::2]:8947'\n\
+         position = 'fixed:48.8375,2.1008'\n[conformance]\nupper_tester = '{tester_address}'\n",
+        with_station(&bed.router_config(), &line)
+    );
+    let router = Station::start(&bed.router, &config);
+    router.registered();
+    let log = router.log();
+    for what in [
+        "GeoNetworking cannot be had before a restart",
+        "the upper tester cannot be had before a restart",
+        "the recording cannot be had before a restart",
+        "station.http: cannot listen at",
+    ] {
+        assert!(log.contains(what), "{what}: {log}");
+    }
+    drop((tester, api));
+}

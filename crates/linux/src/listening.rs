@@ -1,0 +1,33 @@
+//! TCP ports at addresses that come and go.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// Listens at an address, also at one that no interface has yet (`IP_FREEBIND`, `IPV6_FREEBIND`): the port answers as soon as an
+/// interface has it.
+///
+/// # Errors
+/// When another program has the port, or this process has no right to it.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    match address {
+        SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+        SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
+    }
+    // As `TcpListener::bind` does: connections of an earlier run may still linger.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Whether an interface of this machine has the address now.
+pub fn has_address(address: SocketAddr) -> bool {
+    UdpSocket::bind(SocketAddr::new(address.ip(), 0)).is_ok()
+}
