@@ -117,6 +117,19 @@ const OBSTACLES: usize = 16;
 /// What an operator reads where another program has put the local rule back.
 const EARLY_LOCAL_RULE: &str = "the rule for the `local` table is back at priority 0, so that packets for carnet's tunnels do not reach it";
 
+/// Attempts by the clock after which an operator is told of a refusal that mostly passes by itself: some five seconds.
+const PATIENCE: u32 = 3;
+
+/// What was said of an entry that cannot be had.
+#[derive(Debug, Default)]
+struct Complaint {
+    text: String,
+    /// Attempts by the clock that have failed so.
+    attempts: u32,
+    /// An operator was told.
+    told: bool,
+}
+
 /// What another program can take from the station.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Contested {
@@ -136,7 +149,7 @@ pub(crate) struct Installer {
     waiting: BTreeSet<Keyed>,
     /// What was said last of an entry that cannot be had, so that it is said once. Not in [`Wanted`]: of these there are very
     /// many.
-    complaints: BTreeMap<Keyed, String>,
+    complaints: BTreeMap<Keyed, Complaint>,
     /// What is no longer wanted and could not be taken out: index of its interface.
     stale: BTreeMap<Keyed, u32>,
     /// Something was refused since the last attempt at all that waits.
@@ -255,7 +268,16 @@ impl Installer {
                 }
                 let settled = wanted.settles(&entry);
                 self.wanted.insert(entry.clone(), wanted);
-                if settled { Ok(()) } else { self.install(&entry) }
+                if settled {
+                    return Ok(());
+                }
+                match self.install(&entry) {
+                    Err(error) if is_passing(&error) => {
+                        tracing::debug!("{error}; it is tried again");
+                        Ok(())
+                    }
+                    result => result,
+                }
             }
             Change::Remove(entry) => self.remove(&Keyed(entry.clone())),
         }
@@ -362,7 +384,7 @@ impl Installer {
                 let text = "accept_ra is 0 and stays so: something else handles Router Advertisements there, \
                             or nothing shall";
                 if let Entry::Setting(setting) = &*entry
-                    && is_new(&mut self.complaints, key, text)
+                    && self.complaints.entry(key.clone()).or_default().says(text, true)
                 {
                     tracing::info!("{}: {text}", setting.interface);
                 }
@@ -790,7 +812,7 @@ impl Installer {
         if dirty.own_rules && self.wanted.keys().any(|key| matches!(*key.0, Entry::Rule(_))) {
             self.check_rules()?;
         }
-        self.retry(links);
+        self.retry(links, false);
         self.restored += self.fast_path.note_lost(&mut self.requests, dirty, links, addresses)?;
         Ok(())
     }
@@ -855,8 +877,9 @@ impl Installer {
     /// What on this machine is not as the station needs it, in words.
     pub(crate) fn obstacles(&self) -> Vec<String> {
         let contests = self.contests.values().filter_map(Contest::obstacle);
-        let refused = self.complaints.iter().filter(|(key, _)| self.waiting.contains(*key));
-        contests.chain(refused.map(|(_, text)| text.clone())).take(OBSTACLES).collect()
+        let is_obstacle = |key: &Keyed, it: &Complaint| it.told && self.waiting.contains(key);
+        let refused = self.complaints.iter().filter(|(key, it)| is_obstacle(key, it));
+        contests.chain(refused.map(|(_, it)| it.text.clone())).take(OBSTACLES).collect()
     }
 
     /// Puts every installed entry that is no longer there on the list of those that wait.
@@ -908,8 +931,9 @@ impl Installer {
         Ok(())
     }
 
-    /// Tries again what waits, as far as the interface is there, and what could not be taken out.
-    pub(crate) fn retry(&mut self, links: &BTreeMap<String, LinkInfo>) {
+    /// Tries again what waits, as far as the interface is there, and what could not be taken out; because of an event or, with
+    /// `by_clock`, because time has passed.
+    pub(crate) fn retry(&mut self, links: &BTreeMap<String, LinkInfo>, by_clock: bool) {
         self.troubled = false;
         if let Err(error) = self.take_out_stale() {
             tracing::warn!("{error}; it is tried again");
@@ -947,9 +971,11 @@ impl Installer {
         let keys: Vec<Keyed> = self.waiting.iter().filter(|key| ready(key)).cloned().collect();
         for key in keys {
             if let Err(error) = self.install(&key) {
-                let text = error.to_string();
-                if is_new(&mut self.complaints, &key, &text) {
-                    tracing::warn!("{text}; it is tried again");
+                let complaint = self.complaints.entry(key).or_default();
+                complaint.attempts += u32::from(by_clock);
+                let lasts = !is_passing(&error) || complaint.attempts >= PATIENCE;
+                if complaint.says(&error.to_string(), lasts) {
+                    tracing::warn!("{error}; it is tried again");
                 }
             }
         }
@@ -1045,13 +1071,31 @@ impl Installer {
     }
 }
 
-/// Whether this is not what was said last of an entry; it is now.
-fn is_new(complaints: &mut BTreeMap<Keyed, String>, key: &Keyed, text: &str) -> bool {
-    let is_new = complaints.get(key).is_none_or(|last| last != text);
-    if is_new {
-        complaints.insert(key.clone(), text.to_owned());
+impl Complaint {
+    /// Notes what is to be said; returns whether an operator is to be told, which is once for each text.
+    fn says(&mut self, text: &str, lasts: bool) -> bool {
+        if self.text != text {
+            (self.text, self.told) = (text.to_owned(), false);
+        }
+        lasts && !std::mem::replace(&mut self.told, true)
     }
-    is_new
+}
+
+/// Whether an error mostly passes by itself: a manager that takes IPv6 off an interface for a moment while it sets it up anew
+/// (EACCES), a gateway whose address is not there yet, a kernel that is short of something.
+fn is_passing(error: &Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::EACCES
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::EAGAIN
+                | libc::EBUSY
+                | libc::ENOBUFS
+                | libc::ENOMEM
+        )
+    )
 }
 
 /// Whether an error means that the interface has just vanished or gone down.

@@ -78,7 +78,7 @@ impl Keeper {
     /// To be called each second: tries again what was refused, and what another program has changed.
     pub(crate) fn tick(&mut self) {
         if self.installer.pass_second() {
-            self.installer.retry(&self.observer.links);
+            self.installer.retry(&self.observer.links, false);
             self.commit();
         }
         if !self.installer.is_troubled() {
@@ -87,7 +87,7 @@ impl Keeper {
         }
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
-            self.installer.retry(&self.observer.links);
+            self.installer.retry(&self.observer.links, true);
             self.commit();
             self.pause = (2 * self.pause).min(LONGEST_PAUSE);
             self.left = self.pause;

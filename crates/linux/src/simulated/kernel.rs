@@ -115,6 +115,8 @@ pub(super) struct State {
     pub(super) addresses: Vec<OwnAddress>,
     pub(super) routes: Vec<KnownRoute>,
     pub(super) rules: Vec<KnownRule>,
+    /// Interfaces without IPv6 at the moment, by index.
+    pub(super) without_ipv6: BTreeSet<u32>,
     /// Interfaces of which nobody knows any more whether they forwarded.
     forgiven: BTreeSet<String>,
     /// What switches are, and what they would be without carnet.
@@ -159,6 +161,7 @@ impl State {
             boot: 0,
             keeps_marks: true,
             forgiven: BTreeSet::new(),
+            without_ipv6: BTreeSet::new(),
             fuse: None,
         };
         for (name, value) in DEFAULTS {
@@ -305,6 +308,9 @@ impl State {
             let link = self.links.iter().find(|link| link.index == index).ok_or(libc::ENODEV)?;
             if !link.up {
                 return Err(libc::ENETDOWN);
+            }
+            if self.without_ipv6.contains(&index) {
+                return Err(libc::EACCES);
             }
         }
         let is_same = |it: &KnownRoute| {

@@ -113,6 +113,16 @@ impl Kernel {
         }
     }
 
+    /// Another program takes IPv6 off an interface, or gives it back; routes there are refused meanwhile (EACCES).
+    pub fn disable_ipv6(&self, name: &str, is_disabled: bool) {
+        let mut state = self.0.borrow_mut();
+        let index = state.link(name).map_or(0, |link| link.index);
+        match is_disabled {
+            true => state.without_ipv6.insert(index),
+            false => state.without_ipv6.remove(&index),
+        };
+    }
+
     /// Another program adds the rule for the `local` table at priority 0 again.
     pub fn restore_local_rule(&self) {
         let rule = KnownRule { rule: local_rule(0), protocol: 3, maker: Maker::Other };

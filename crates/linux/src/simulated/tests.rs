@@ -225,6 +225,35 @@ fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() 
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
+/// A manager that sets an interface up anew takes IPv6 off it for a moment. Nobody has to read of that, unless it lasts.
+#[test]
+fn refusal_that_passes_is_not_told_and_one_that_lasts_is() {
+    let (kernel, _, mut machine) = machine(13);
+    for entry in entries() {
+        machine.apply(&Change::Set(entry)).expect("there");
+    }
+    machine.poll().expect("looks");
+    // The route by the uplink is the first of two, and after it has come back the last.
+    for (seconds, told, route) in [(1, 0, 0), (20, 1, 1)] {
+        kernel.disable_ipv6("w0", true);
+        kernel.meddle(route);
+        machine.poll().expect("looks");
+        assert_eq!(machine.differences().len(), 1, "{:?}", machine.differences());
+        let mut obstacles = 0;
+        for _ in 0..seconds {
+            machine.tick();
+            obstacles = machine.obstacles().len();
+        }
+        assert_eq!(obstacles, told, "{:?}", machine.obstacles());
+        kernel.disable_ipv6("w0", false);
+        (0..64).for_each(|_| machine.tick());
+        assert_eq!(machine.differences(), Vec::<String>::new());
+        assert_eq!(machine.obstacles(), Vec::<String>::new());
+    }
+    machine.close().expect("closes");
+    assert_eq!(kernel.leftovers(), Vec::<String>::new());
+}
+
 #[test]
 fn local_rule_that_another_program_puts_back_to_priority_0_is_taken_away_again() {
     let (kernel, _, mut machine) = machine(11);
