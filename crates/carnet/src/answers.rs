@@ -330,6 +330,10 @@ pub fn event_text(event: &Event) -> String {
             let name = |uplink: &Option<String>| uplink.clone().unwrap_or("no uplink".into());
             format!("traffic moves from {} to {}: {reason}", name(from), name(to))
         }
+        Event::Uplink { uplink, reason, .. } => match reason {
+            Some(reason) => format!("uplink {uplink} cannot be used any more: {reason}"),
+            None => format!("uplink {uplink} can be used"),
+        },
         Event::Path { prefixes, station, direct, reason } => {
             let prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
             let what = match prefixes.as_slice() {

@@ -10,6 +10,7 @@ mod packets;
 mod reload;
 mod requests;
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -25,6 +26,7 @@ use carnet_linux::{
     Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, Protected, TunnelIo,
     TunnelReader, TunnelWriter, clock, geonet_path, with_secrets,
 };
+use carnet_station::forwarding::desired::{Change, Entry, InterfaceAddress};
 use carnet_station::forwarding::packet::PacketBuffer;
 use carnet_station::io::{Command, Event, Input, Kept, Output, TunnelTraffic};
 use carnet_station::{PersistentState, Station};
@@ -194,6 +196,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     };
     info!("station {} is up, socket {}", runner.config.station.name, server.socket().display());
     runner.tell_of_sandbox();
+    runner.tell_uplinks();
     runner.warn_of_missing_interfaces();
     // Only with systemd's NOTIFY_SOCKET in the environment; no harm without.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
@@ -489,6 +492,8 @@ struct Runner {
     /// Outputs of frames that are being received; empty otherwise.
     outputs: Vec<Output>,
     refusals: RateLimiter,
+    /// The uplinks, and whether each could be used when it was last looked at.
+    uplinks: BTreeMap<String, bool>,
     /// How often the settings of this machine are looked at because something failed.
     doubts: RateLimiter,
 }
@@ -565,6 +570,7 @@ impl Runner {
             traffic: Vec::new(),
             outputs: Vec::new(),
             refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
+            uplinks: BTreeMap::new(),
             doubts: RateLimiter::new(1, DOUBT_INTERVAL),
         };
         // How often the home agent has begun without bindings. Of nodes that it serves no more only what holds off replays stays,
@@ -733,7 +739,30 @@ impl Runner {
         self.platform.as_ref().map(Platform::obstacles).unwrap_or_default()
     }
 
+    /// Tells which uplinks can be used now and could not before, or the other way round.
+    fn tell_uplinks(&mut self) {
+        let before = std::mem::take(&mut self.uplinks);
+        for uplink in self.station.uplink_status(clock::now()) {
+            let reason = uplink.state.strip_prefix("down: ").map(str::to_owned);
+            let usable = reason.is_none();
+            let name = uplink.interface;
+            if before.get(&name).is_some_and(|before| *before != usable) {
+                self.report(&Event::Uplink { uplink: name.clone(), usable, reason });
+            }
+            self.uplinks.insert(name, usable);
+        }
+    }
+
     fn kernel_event(&mut self, event: PlatformEvent) {
+        let is_of_interface =
+            matches!(event, PlatformEvent::Interface(_) | PlatformEvent::InterfaceGone { .. });
+        self.handle_kernel_event(event);
+        if is_of_interface {
+            self.tell_uplinks();
+        }
+    }
+
+    fn handle_kernel_event(&mut self, event: PlatformEvent) {
         if let PlatformEvent::Notice(message) = event {
             return self.report(&Event::Warning { message });
         }
@@ -830,6 +859,11 @@ impl Runner {
     fn carry(&mut self, output: Output) {
         match output {
             Output::Forwarding(change) => {
+                if let Change::Remove(entry) = &change
+                    && let Entry::Address(InterfaceAddress { interface, address, .. }) = &**entry
+                {
+                    info!("the address {address} is taken off {interface}");
+                }
                 if let Some(Err(error)) = self.platform.as_mut().map(|platform| platform.apply(&change)) {
                     error!("{error}");
                 }

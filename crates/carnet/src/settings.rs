@@ -45,8 +45,7 @@ pub fn platform(config: &Config) -> PlatformConfig {
     PlatformConfig { device_mtu: DEVICE_MTU, watched, senders, ipsec, undo_file }
 }
 
-/// What of the config stands for nothing without this interface, in words. Of uplinks `show uplinks` tells, and they
-/// come and go.
+/// What of the config stands for nothing without this interface, in words. Uplinks come and go, and have events of their own.
 pub fn without_interface(config: &Config, name: &str) -> Option<String> {
     let lan = config.mobile_router.as_ref().is_some_and(|router| router.lan.iter().any(|lan| lan == name));
     let home_link = config.home_agent.as_ref().is_some_and(|agent| agent.home_link.as_deref() == Some(name));
@@ -62,8 +61,14 @@ pub fn without_interface(config: &Config, name: &str) -> Option<String> {
 pub fn missing_interfaces(config: &Config) -> Vec<String> {
     let lan = config.mobile_router.iter().flat_map(|router| &router.lan);
     let home_link = config.home_agent.iter().filter_map(|agent| agent.home_link.as_ref());
-    let missing = lan.chain(home_link).filter(|name| !carnet_linux::interface_exists(name));
-    missing.filter_map(|name| without_interface(config, name)).collect()
+    let missing = |name: &&String| !carnet_linux::interface_exists(name);
+    let named = lan.chain(home_link).filter(missing).filter_map(|name| without_interface(config, name));
+    let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
+    let uplinks = uplinks.map(|uplink| &uplink.interface).filter(missing);
+    let uplinks = uplinks.map(|name| {
+        format!("mobile_router.uplink: there is no interface {name}; it is used as soon as there is one")
+    });
+    named.chain(uplinks).collect()
 }
 
 /// The home addresses that the home agent serves.

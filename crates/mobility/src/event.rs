@@ -78,6 +78,15 @@ pub enum Event {
         /// The period: `day`, `week` or `month`.
         period: String,
     },
+    /// Mobile router: an uplink can be used now, whether or not traffic takes it, or cannot any more.
+    Uplink {
+        /// Its interface.
+        uplink: String,
+        /// It has carrier, an address and a default router.
+        usable: bool,
+        /// What it lacks.
+        reason: Option<String>,
+    },
     /// Mobile router: the packets for another vehicle's mobile network take another way.
     Path {
         /// Its prefixes.

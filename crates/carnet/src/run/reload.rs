@@ -91,6 +91,7 @@ impl Runner {
         if let Some(geonet) = &mut self.geonet {
             geonet.interfaces.set_uplinks(uplinks);
         }
+        self.tell_uplinks();
         info!("the config was read again");
         self.warn_of_missing_interfaces();
     }

@@ -1,6 +1,7 @@
 //! Interfaces that vanish and return, and addresses that change.
 
 use crate::hosts::{possible, seconds, wait_until};
+use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, HOME_ADDRESS, Testbed};
 
 #[test]
@@ -36,6 +37,32 @@ fn an_uplink_that_vanishes_and_returns_is_used_again() {
         ("1".into(), "0".into())
     );
     nothing_of_carnet(&bed);
+}
+
+/// It carries nothing, and whoever watches the vehicle wants to know all the same.
+#[test]
+fn standby_uplink_that_goes_and_comes_is_told_once_each() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let _agent = Station::start(&bed.agent, &bed.agent_config());
+    let config = bed.router_config() + "\n[[mobile_router.uplink]]\ninterface = 'wwan7'\npriority = 30\n";
+    let router = Station::start(&bed.router, &config);
+    router.registered();
+    let said = |text: &str| router.log().matches(text).count();
+    assert_eq!(said("mobile_router.uplink: there is no interface wwan7"), 1, "{}", router.log());
+    wait_until("the uplinks are told", seconds(10), || said("uplink wwan0 can be used") == 1);
+    bed.core.ip("link set wwan down");
+    wait_until("it is told", seconds(10), || said("uplink wwan0 cannot be used any more: no carrier") == 1);
+    bed.core.ip("link set wwan up");
+    wait_until("it is told", seconds(10), || said("uplink wwan0 can be used") == 2);
+    assert_eq!(said("uplink wwan0 cannot be used"), 1, "{}", router.log());
+    bed.router.ip("link del wwan0");
+    wait_until("it is told", seconds(10), || {
+        said("uplink wwan0 cannot be used any more: no such interface") == 1
+    });
+    assert_eq!(said("uplink wlan0 cannot"), 0, "{}", router.log());
 }
 
 #[test]
