@@ -65,6 +65,9 @@ struct Router {
     agents: Agents,
     lan: Vec<String>,
     advertisers: Vec<RouterAdvertiser>,
+    /// Interfaces and prefixes that have got `PREFIX::1` from an earlier config with `advertise`: the operator's router needs an
+    /// address there as well.
+    assigned: Vec<(String, ipnet::Ipv6Net)>,
     lan_mtu: LanMtu,
     nesting: Nesting,
 }

@@ -55,6 +55,29 @@ fn an_agents_reload_changes_the_difference_and_no_packet_is_lost() {
     traffic.stop();
 }
 
+/// An operator's radvd takes over: the hosts on board still need the router's address.
+#[test]
+fn routers_address_stays_on_board_after_a_reload_until_the_operator_gives_another() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (_agent, router) = bed.start();
+    let has = || bed.router.ip("-6 addr show dev lan0").contains("2001:db8:a::1/64");
+    wait_until("carnet gives the address", seconds(10), has);
+    let traffic = bed.echo(100);
+    traffic.flows();
+    router.reload(&bed.router_config().replace("lan = ['lan0']\n", "lan = ['lan0']\nadvertise = false\n"));
+    traffic.flows();
+    assert!(has(), "{}", router.log());
+    let report = traffic.stop();
+    assert_eq!(report.lost, 0, "{report:?}");
+    bed.router.ip("-6 addr add 2001:db8:a::2/64 dev lan0");
+    wait_until("carnet takes its own away", seconds(10), || !has());
+    let log = router.log();
+    assert_eq!(log.matches("the address 2001:db8:a::1 is taken off lan0").count(), 1, "{log}");
+}
+
 #[test]
 fn a_routers_reload_changes_the_difference_and_no_packet_is_lost() {
     if !possible() {

@@ -64,14 +64,14 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
     ]
 }
 
-/// Everything else: it follows from the router's state and its LAN interfaces. `assign` is whether these get
-/// addresses; `stations` are the interfaces of IPv6 over GeoNetworking. `beside` are the routers of other home agents,
+/// Everything else: it follows from the router's state and its LAN interfaces. `assigned` are those of them that
+/// get `PREFIX::1`, with the prefix; `stations` are the interfaces of IPv6 over GeoNetworking. `beside` are the routers of other home agents,
 /// which are tried or left: what comes from these is accepted, and nothing goes there but messages.
 pub(crate) fn router_entries<'a>(
     router: &MobileRouter,
     beside: impl Iterator<Item = &'a MobileRouter>,
     lan: &[String],
-    assign: bool,
+    assigned: &[(String, Ipv6Net)],
     stations: &[String],
     interfaces: &SmallMap<String, Interface>,
 ) -> Vec<Entry> {
@@ -183,9 +183,7 @@ pub(crate) fn router_entries<'a>(
     }
 
     entries.extend(tunnels(router, &beside));
-    if assign {
-        entries.extend(lan_addresses(&config.prefixes, lan, interfaces));
-    }
+    entries.extend(lan_addresses(assigned, interfaces));
     entries
 }
 
@@ -283,20 +281,16 @@ pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[String]) -> Vec<(String,
 }
 
 /// `PREFIX::1` for each LAN interface that has no other address in its prefix.
-fn lan_addresses(
-    prefixes: &[Ipv6Net],
-    lan: &[String],
-    interfaces: &SmallMap<String, Interface>,
-) -> Vec<Entry> {
-    lan_prefixes(prefixes, lan)
-        .into_iter()
+fn lan_addresses(assigned: &[(String, Ipv6Net)], interfaces: &SmallMap<String, Interface>) -> Vec<Entry> {
+    assigned
+        .iter()
         .filter_map(|(interface, prefix)| {
             let address = Ipv6Addr::from(u128::from(prefix.network()) | 1);
-            let taken = interfaces.get(&interface).is_some_and(|i| {
+            let taken = interfaces.get(interface).is_some_and(|i| {
                 i.addresses.iter().any(|a| prefix.contains(&a.address) && a.address != address)
             });
             (!taken).then_some(Entry::Address(InterfaceAddress {
-                interface,
+                interface: interface.clone(),
                 address,
                 prefix_length: prefix.prefix_len(),
                 deprecated: false,

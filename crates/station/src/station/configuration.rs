@@ -95,6 +95,11 @@ impl Station {
             if router.nesting.config() == old.nesting.config() {
                 std::mem::swap(&mut router.nesting, &mut old.nesting);
             }
+            if router.advertisers.is_empty() {
+                router.assigned = old.lan_addresses();
+                let wanted = lan_prefixes(&router.machine.config().prefixes, &router.lan);
+                router.assigned.retain(|assigned| wanted.contains(assigned));
+            }
             for advertiser in &mut old.advertisers {
                 let kept: Vec<ipnet::Ipv6Net> = router
                     .advertisers
@@ -329,6 +334,14 @@ impl Router {
         StoredSequence { home_agent, ..self.machine.stored() }
     }
 
+    /// The interfaces that get `PREFIX::1`, with the prefix.
+    pub(super) fn lan_addresses(&self) -> Vec<(String, ipnet::Ipv6Net)> {
+        match self.advertisers.is_empty() {
+            true => self.assigned.clone(),
+            false => lan_prefixes(&self.machine.config().prefixes, &self.lan),
+        }
+    }
+
     /// Whether this is the home agent, or one that is tried or left.
     pub(super) fn is_home_agent(&self, address: Ipv6Addr) -> bool {
         let mut machines = std::iter::once(&self.machine).chain(self.agents.machines());
@@ -370,6 +383,7 @@ impl Router {
             agents: Agents::new(settings.agents, Rng::new(chance)),
             lan: settings.lan,
             advertisers,
+            assigned: Vec::new(),
             lan_mtu: LanMtu::default(),
             // Nothing is drawn for it, so that what was recorded without it is replayed.
             nesting: Nesting::new(nesting, Rng::new(!rng.clone().u64())),

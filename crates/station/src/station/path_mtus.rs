@@ -16,12 +16,12 @@ impl Station {
     /// Computes anew what the mobile router wants from the data path.
     pub(super) fn forward_router(&mut self, now: Time) {
         if let Some(router) = &self.router {
-            let assign = !router.advertisers.is_empty();
+            let assigned = router.lan_addresses();
             let mut entries = router_entries(
                 &router.machine,
                 router.agents.machines(),
                 &router.lan,
-                assign,
+                &assigned,
                 &self.virtual_interfaces,
                 &self.interfaces,
             );
