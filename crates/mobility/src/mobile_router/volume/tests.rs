@@ -281,7 +281,8 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
                 9 => {
                     // Set wrongly, by minutes to years.
                     let by = 120 << below(&mut rng, 22);
-                    machine.wall_s = if rng.u64() % 2 == 0 { truth + by } else { truth.saturating_sub(by) };
+                    machine.wall_s =
+                        if rng.u64().is_multiple_of(2) { truth + by } else { truth.saturating_sub(by) };
                     machine.count(0);
                     (always_right, unknown) = (false, false);
                 }
