@@ -146,7 +146,7 @@ fn a_new_key_has_all_sequence_numbers() {
         agent.accept(&Update::explicit(1).signed());
         agent.accept(&Update::explicit(32_768).signed());
         agent.refuse(&Update::explicit(32_769).signed(), 145);
-        reload(&mut agent, with(&[new_key.clone()]));
+        reload(&mut agent, with(std::slice::from_ref(&new_key)));
         agent.accept(&Update::explicit(32_769).signed_by(new_key.clone()));
         agent.accept(&Update::explicit(65_000).signed_by(new_key.clone()));
         for meanwhile in [vec![], vec![node(HOME, &[PREFIX])]] {

@@ -212,7 +212,7 @@ impl World {
                 self.loses = None;
             }
             Step::RestartRouter { off, with_state, stale } => {
-                self.now = self.now + Duration::from_secs(off);
+                self.now += Duration::from_secs(off);
                 self.agent.handle_timeout(self.now);
                 while self.agent.poll_output().is_some() {}
                 self.router = MobileRouter::new(self.router_config.clone(), &mut self.rng);
