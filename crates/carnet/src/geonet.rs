@@ -645,6 +645,8 @@ fn word(reason: &LostReason) -> &'static str {
         LostReason::NoDevice => "no_device",
         LostReason::NoFix => "no_fix",
         LostReason::Stale => "stale",
+        LostReason::Frozen(_) => "frozen",
+        LostReason::Unusable(_) => "unusable",
         LostReason::EndOfTrace => "end_of_trace",
     }
 }
@@ -655,6 +657,10 @@ fn lost(reason: &LostReason) -> String {
         LostReason::NoDevice => "gpsd has no receiver".into(),
         LostReason::NoFix => "there is no fix".into(),
         LostReason::Stale => "the receiver has fallen silent".into(),
+        LostReason::Frozen(device) => {
+            format!("the receiver {device:?} repeats one time: it is frozen").into()
+        }
+        LostReason::Unusable(mistake) => format!("the receiver claims a fix with {mistake}"),
         LostReason::EndOfTrace => "the trace has come to its end".into(),
     }
 }

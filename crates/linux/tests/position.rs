@@ -254,11 +254,14 @@ struct Driven {
     now: Time,
     /// System clock minus receiver's.
     difference: i64,
+    /// Reports so far: each is a millisecond later than the one before.
+    reports: u64,
 }
 
 impl Driven {
     fn new() -> Driven {
-        Driven { tracker: Tracker::new(PositionOptions::default()), now: Time::from_secs(100), difference: 0 }
+        let tracker = Tracker::new(PositionOptions::default());
+        Driven { tracker, now: Time::from_secs(100), difference: 0, reports: 0 }
     }
 
     fn events(&mut self) -> Vec<PositionEvent> {
@@ -266,8 +269,10 @@ impl Driven {
     }
 
     fn hear(&mut self, line: &str) -> Vec<PositionEvent> {
-        let wall = wall((NOON as i64 + self.difference) as u64);
-        self.tracker.handle_report(self.now, wall, &report(line), true);
+        self.reports += 1;
+        let line = line.replace("12:00:00.000Z", &format!("12:00:00.{:03}Z", self.reports));
+        let wall = wall(((NOON + self.reports) as i64 + self.difference) as u64);
+        self.tracker.handle_report(self.now, wall, &report(&line), true);
         self.events()
     }
 
@@ -317,7 +322,8 @@ fn an_incomplete_fix_is_none_and_does_not_keep_the_last_one_alive() {
     assert_eq!(driven.pass(2000), []);
     assert_eq!(driven.hear(&TPV.replace(r#""lat":48.837500000,"#, "")), []);
     assert_eq!(driven.tracker.incomplete(), 1);
-    assert_eq!(driven.pass(1000).last(), Some(&PositionEvent::Lost { reason: LostReason::Stale }));
+    let reason = LostReason::Unusable("no latitude".into());
+    assert_eq!(driven.pass(1000).last(), Some(&PositionEvent::Lost { reason }));
 }
 
 #[test]
@@ -574,4 +580,115 @@ fn without_a_fix_nothing_is_sure_and_nobody_goes_on_for_ever() {
     let mut stays = Reckoner::new(true);
     stays.handle_fix(Fix { speed: Some(0.0), ..fix });
     assert_eq!(stays.position(Time::from_secs(60)).unwrap().confidence, Some(17.1));
+}
+
+/// A TPV of a receiver: its time, and where it is.
+fn tpv(time: &str, place: &str) -> Report {
+    report(&format!(
+        r#"{{"class":"TPV","device":"/dev/ttyUSB0","mode":3,"time":"{time}",{place},"speed":10.0,"track":90.0}}"#
+    ))
+}
+
+const PLACE: &str = r#""lat":48.8375,"lon":2.1008"#;
+
+/// The events of a tracker that hears a report every 500 ms.
+struct Listening {
+    tracker: Tracker,
+    now: Time,
+    fixes: usize,
+    lost: Vec<LostReason>,
+    clocks: Vec<ClockDifference>,
+}
+
+impl Listening {
+    fn new() -> Listening {
+        let mut tracker = Tracker::new(PositionOptions::default());
+        tracker.handle_connected(Time::from_secs(1));
+        Listening { tracker, now: Time::from_secs(1), fixes: 0, lost: Vec::new(), clocks: Vec::new() }
+    }
+
+    fn hear(&mut self, report: &Report) {
+        self.now += Duration::from_millis(500);
+        self.tracker.handle_timeout(self.now);
+        // The system clock goes on as the receiver's does at first.
+        let clock = wall(NOON + self.now.as_nanos() / 1_000_000 - 1500);
+        self.tracker.handle_report(self.now, clock, report, true);
+        while let Some(event) = self.tracker.poll_event() {
+            match event {
+                PositionEvent::Fix(_) => self.fixes += 1,
+                PositionEvent::Lost { reason } => self.lost.push(reason),
+                PositionEvent::Clock(clock) => self.clocks.push(clock),
+                _ => {}
+            }
+        }
+    }
+
+    fn goes_on(&mut self, from: u64, count: u64) {
+        for step in from..from + count {
+            let (second, fraction) = (step / 2, if step % 2 == 0 { "000" } else { "500" });
+            let time = format!("2026-11-21T12:{:02}:{:02}.{fraction}Z", second / 60, second % 60);
+            self.hear(&tpv(&time, PLACE));
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_repeats_one_epoch_loses_the_fix_and_is_named() {
+    let mut listening = Listening::new();
+    listening.goes_on(0, 10);
+    assert_eq!((listening.fixes, &listening.lost[..]), (10, &[][..]));
+    for _ in 0..40 {
+        listening.hear(&tpv("2026-11-21T12:00:04.500Z", PLACE));
+    }
+    assert_eq!(listening.fixes, 10);
+    assert_eq!(listening.lost, [LostReason::Frozen("/dev/ttyUSB0".into())]);
+    assert_eq!(listening.clocks, [], "the clock is right");
+    // It goes on where it would be now.
+    listening.goes_on(50, 4);
+    assert_eq!((listening.fixes, listening.lost.len()), (14, 1));
+}
+
+#[test]
+fn a_receiver_whose_time_goes_back_is_believed_again_once_it_goes_on() {
+    let mut listening = Listening::new();
+    listening.goes_on(120, 10);
+    listening.goes_on(0, 20);
+    assert!(listening.fixes > 20 && listening.lost.len() == 1, "{} {:?}", listening.fixes, listening.lost);
+    // An old report among new ones is none.
+    let before = listening.fixes;
+    listening.goes_on(20, 2);
+    listening.goes_on(3, 1);
+    listening.goes_on(22, 2);
+    assert_eq!((listening.fixes, listening.lost.len()), (before + 4, 1));
+}
+
+#[test]
+fn what_cannot_be_a_fix_is_refused_and_told_and_a_good_one_ends_it() {
+    let good = "2026-11-21T12:00:04.500Z";
+    for (time, place, words) in [
+        (good, r#""lat":91.0,"lon":2.1"#, "latitude 9.1e1"),
+        (good, r#""lat":1e308,"lon":2.1"#, "latitude 1e308"),
+        (good, r#""lat":48.0,"lon":-180.1"#, "longitude"),
+        (good, r#""lat":0.0,"lon":0.0"#, "latitude 0, longitude 0"),
+        (good, r#""lat":48.0"#, "no longitude"),
+        ("1970-01-01T00:00:00.000Z", PLACE, "time"),
+        ("2003-12-31T23:59:59.000Z", PLACE, "time"),
+        ("9999-12-31T23:59:59.000Z", PLACE, "time"),
+        ("2026-13-01T00:00:00.000Z", PLACE, "time"),
+        ("soon\\r\\n2026-11-26 INFO forged", PLACE, "time \"soon\\r\\n"),
+        ("", PLACE, "time"),
+    ] {
+        let mut listening = Listening::new();
+        listening.goes_on(0, 4);
+        for _ in 0..20 {
+            listening.hear(&tpv(time, place));
+        }
+        let [LostReason::Unusable(told)] = &listening.lost[..] else {
+            panic!("{time} {place}: {:?}", listening.lost)
+        };
+        assert!(told.contains(words) && !told.contains('\n'), "{told:?}");
+        assert_eq!((listening.fixes, &listening.clocks[..]), (4, &[][..]));
+        listening.goes_on(30, 4);
+        assert_eq!(listening.fixes, 8, "{time} {place}");
+    }
 }

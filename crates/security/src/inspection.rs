@@ -23,6 +23,8 @@ pub struct Inspected<'a> {
     pub packet: Packet<'a>,
     /// The packet's octets from the Common Header on.
     pub inside: &'a [u8],
+    /// Octets of the frame without what pads it.
+    pub length: usize,
     /// When it was made.
     pub made: Time64,
     /// Where.
@@ -70,7 +72,9 @@ pub fn inspect<'a>(
     if message::version(envelope).is_some_and(|version| version != message::VERSION) {
         return Err(SecurityDrop::WrongVersion);
     }
-    let message = match Envelope::parse(envelope)? {
+    let (envelope, length) = Envelope::parse_front(envelope)?;
+    let length = BasicHeader::LEN + length;
+    let message = match envelope {
         Envelope::Signed(message) => *message,
         Envelope::Unsecured(_) => return Err(SecurityDrop::UnsecuredEnvelope),
         Envelope::Encrypted => return Err(SecurityDrop::Encrypted),
@@ -121,7 +125,7 @@ pub fn inspect<'a>(
     {
         return Err(SecurityDrop::TooFarAway);
     }
-    Ok(Inspected { message, packet, inside, made, place })
+    Ok(Inspected { message, packet, inside, length, made, place })
 }
 
 /// The profiles of CAM, DENM and other messages (TS 103 097 7.1.1 to 7.1.3).

@@ -246,6 +246,14 @@ impl<'a> Envelope<'a> {
     /// # Errors
     /// What is wrong with them, and where.
     pub fn parse(octets: &'a [u8]) -> Result<Envelope<'a>, Error> {
+        Envelope::parse_front(octets).map(|(envelope, _)| envelope)
+    }
+
+    /// Reads an envelope and tells how many octets it has; what is behind them pads a frame of the link.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_front(octets: &'a [u8]) -> Result<(Envelope<'a>, usize), Error> {
         const WHAT: &str = "Ieee1609Dot2Data";
         let mut reader = Reader::new(octets);
         if reader.u8("protocolVersion")? != VERSION {
@@ -255,12 +263,11 @@ impl<'a> Envelope<'a> {
             0x80 => Envelope::Unsecured(reader.octets(0, usize::from(u16::MAX), WHAT)?),
             0x81 => Envelope::Signed(Box::new(SignedMessage::decode(&mut reader)?)),
             // Nobody here can read it; its length is not known without reading it.
-            0x82 => return Ok(Envelope::Encrypted),
-            0x83 | 0x84 => return Ok(Envelope::CertificateRequest),
+            0x82 => return Ok((Envelope::Encrypted, octets.len())),
+            0x83 | 0x84 => return Ok((Envelope::CertificateRequest, octets.len())),
             _ => return Err(reader.unknown(WHAT, "unsecured, signed or encrypted data")),
         };
-        reader.end()?;
-        Ok(envelope)
+        Ok((envelope, reader.at()))
     }
 }
 

@@ -428,6 +428,28 @@ fn talk(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>;
     said
 }
 
+/// Stations of the release before send pieces as next header 3; and what an application sends with next header 0 is its own.
+#[test]
+fn pieces_of_the_release_before_are_put_together() {
+    let (mut b, frame) = receiver(|ipv6| ipv6.fragments = true);
+    let data = packet(addresses::link_local(A), addresses::link_local(B));
+    let size = (data.len() as u16).to_be_bytes();
+    let (first, second) = data.split_at(24);
+    let first = [&[0xc0 | size[0], size[1], 0, 7], first].concat();
+    let second = [&[0xe0 | size[0], size[1], 0, 7, 3], second].concat();
+    assert!(!tell(&mut b, frame(1, 1, &first)).iter().any(|output| matches!(output, Output::Ipv6 { .. })));
+    let outputs = tell(&mut b, frame(2, 1, &second));
+    let [Output::Ipv6 { delivered, .. }] = &outputs[..] else { panic!("{outputs:?}") };
+    assert_eq!(delivered.payload, data);
+    let Input::Frame(Frame { source, profile, destination, mut packet }) = frame(3, 1, &[1, 2]) else {
+        panic!()
+    };
+    packet[4] &= 0x0f;
+    let outputs = tell(&mut b, Input::Frame(Frame { source, profile, destination, packet }));
+    let [Output::Delivered(delivered)] = &outputs[..] else { panic!("{outputs:?}") };
+    assert_eq!(delivered.payload, [1, 2]);
+}
+
 #[test]
 fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
     for (other, octets) in [(true, 1500), (true, 1399), (false, 1500)] {
@@ -469,6 +491,13 @@ fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
             // From now on without a question.
             let second = tell(&mut a, frame());
             assert_eq!(second.len(), 2);
+            // EN 302 636-4-1 9.7.2: next header 3 is for IPv6 packets, which pieces are none of.
+            for output in &second {
+                let Output::Frame(frame) = output else { panic!("{output:?}") };
+                let packet = Packet::parse(&frame.packet).expect("a packet");
+                assert_eq!(packet.common.next_header, CommonNextHeader::Any);
+                assert_eq!(packet.common.traffic_class.id, 3);
+            }
             continue;
         }
         // Whoever does not know drops the question as something that is no IPv6.

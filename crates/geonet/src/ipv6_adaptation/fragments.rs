@@ -3,13 +3,17 @@
 //! IPv6 would rather have them send smaller packets, and Packet Too Big tells them so; that is the default. Where hosts do
 //! not listen (a firewall that eats Packet Too Big, a radio that carries less than the 1280 octets that IPv6 takes for
 //! granted) both ends may agree to cut packets here. No standard of ETSI has a format for that. This one is that of
-//! RFC 4944 5.3, as the payload of GUC packets whose next header is IPv6:
+//! RFC 4944 5.3, as the payload of GUC packets:
 //!
 //! ```text
 //!   first:   1 1 0 0 0 | datagram_size (11) | datagram_tag (16) |                      IPv6 packet, from the start
 //!   others:  1 1 1 0 0 | datagram_size (11) | datagram_tag (16) | datagram_offset (8)  the rest; offset in 8 octets
 //!   question: 0x01                                  answer: 0x02
 //! ```
+//!
+//! In a packet all of it stands behind [`MAGIC`], and the next header is 0, any (EN 302 636-4-1 9.7.2): 3 is for IPv6 packets,
+//! which these are none of. Stations before carnet 0.2 sent them without the four octets as next header 3, which is heard until the
+//! release after that.
 //!
 //! Unlike there, the packet follows without a dispatch octet. Packets of up to 2047 octets can be cut.
 //!
@@ -45,6 +49,8 @@ pub const PER_SOURCE: usize = 4;
 /// Packets that are put together at a time.
 pub const MOST: usize = 64;
 
+/// Tells payloads of this format from others with next header 0.
+pub const MAGIC: [u8; 4] = *b"6frg";
 /// What is asked and answered.
 const QUESTION: u8 = 0x01;
 const ANSWER: u8 = 0x02;

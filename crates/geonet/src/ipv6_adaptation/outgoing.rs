@@ -8,7 +8,7 @@ use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
 
 use super::addresses::{self, ANYCAST};
-use super::fragments::{Fragments, Heard, Large};
+use super::fragments::{Fragments, Heard, Large, MAGIC};
 use super::links::{Link, LinkKind};
 use super::{Adaptation, Ipv6Drop, LinkId, Output};
 use crate::MacAddress;
@@ -108,9 +108,10 @@ impl Adaptation {
             return Ok(Outgoing::Settled);
         }
         let transport = self.map(at, frame.destination, header.destination)?;
+        let room = self.room.saturating_sub(MAGIC.len());
         if packet.len() > self.mtu() as usize
             && let (Some(fragments), Transport::GeoUnicast(station)) = (&mut self.fragments, transport)
-            && fragments.send(now, station.mid(), self.room, link, packet) == Large::Taken
+            && fragments.send(now, station.mid(), room, link, packet) == Large::Taken
         {
             return Ok(Outgoing::Cut);
         }
@@ -129,10 +130,10 @@ impl Adaptation {
         }
     }
 
-    /// The next payload of a packet that was cut, and to which station it goes as next header IPv6.
+    /// The next payload of a packet that was cut, and to which station it goes with next header 0.
     pub fn poll_fragment(&mut self) -> Option<(MacAddress, Vec<u8>)> {
         let fragments = self.fragments.as_mut()?;
-        let next = fragments.poll();
+        let next = fragments.poll().map(|(station, payload)| (station, [&MAGIC[..], &payload].concat()));
         self.counters.sent += fragments.cut - self.counters.cut;
         self.counters.cut = fragments.cut;
         next
@@ -145,11 +146,30 @@ impl Adaptation {
     /// When it is nonsense.
     pub fn handle_fragment(&mut self, now: Time, delivery: Delivery) -> Result<Option<Delivery>, Ipv6Drop> {
         let unicast = delivery.header_type == HeaderType::GeoUnicast;
-        let Some(fragments) = self.fragments.as_mut().filter(|_| unicast) else { return Ok(Some(delivery)) };
-        let heard = fragments.hear(now, delivery.source.address.mid(), self.room, &delivery.payload);
+        let room = self.room.saturating_sub(MAGIC.len());
+        let any = delivery.next_header == CommonNextHeader::Any;
+        let ours = !any || delivery.payload.starts_with(&MAGIC);
+        let Some(fragments) = self.fragments.as_mut().filter(|_| unicast && ours) else {
+            if !any || !ours {
+                return Ok(Some(delivery));
+            }
+            // A question that this station does not answer is nothing for applications.
+            self.count_drop(Ipv6Drop::Malformed);
+            return Err(Ipv6Drop::Malformed);
+        };
+        let mut delivery = delivery;
+        if any {
+            delivery.payload.drain(..MAGIC.len());
+            delivery.next_header = CommonNextHeader::Ipv6;
+        }
+        let heard = fragments.hear(now, delivery.source.address.mid(), room, &delivery.payload);
         (self.counters.joined, self.counters.incomplete) = (fragments.joined, fragments.incomplete);
         match heard {
-            Heard::NotOurs => Ok(Some(delivery)),
+            Heard::NotOurs if !any => Ok(Some(delivery)),
+            Heard::NotOurs => {
+                self.count_drop(Ipv6Drop::Malformed);
+                Err(Ipv6Drop::Malformed)
+            }
             Heard::Taken => Ok(None),
             Heard::Packet(payload) => Ok(Some(Delivery { payload, ..delivery })),
             Heard::Malformed => {

@@ -37,12 +37,23 @@ fn truncated_frames() {
             let reason = iut.hear(&Station::b(), &frame[..length]).expect_err("dropped");
             assert!(matches!(reason, GeonetDrop::Malformed | GeonetDrop::PayloadLength), "{reason:?}");
         }
-        let mut longer = frame.clone();
-        longer.resize(frame.len().max(46) + 1, 0);
-        assert_eq!(iut.hear(&Station::b(), &longer), Err(GeonetDrop::PayloadLength));
     }
     iut.nothing_sent();
     assert!(iut.delivered.is_empty() && iut.router.location_table().is_empty());
+}
+
+/// A Frame Check Sequence, padding or a trailer behind a packet is no part of it, and is not sent on.
+#[test]
+fn octets_behind_a_packet_change_nothing() {
+    for frame in all_frames(&Station::b()) {
+        let (mut plain, mut padded) = (Iut::quiet(Mib::default()), Iut::quiet(Mib::default()));
+        for behind in [1, 4, 60] {
+            let longer = [&frame[..], &vec![0xa5; behind]].concat();
+            assert_eq!(padded.hear(&Station::b(), &longer), plain.hear(&Station::b(), &frame));
+        }
+        assert_eq!(padded.sent, plain.sent);
+        assert_eq!(padded.delivered, plain.delivered);
+    }
 }
 
 /// Positions beyond the poles and the date line, in any of the position vectors and areas.

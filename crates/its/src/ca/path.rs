@@ -1,7 +1,9 @@
 //! Where the vehicle came from: the path history of the low-frequency container (EN 302 637-2 B.23).
 //!
-//! A point is kept where the way bends or has gone on for a while, so that straight lines between the points stay
-//! near the way. The latest point comes first; each is given from the one before, the first from the vehicle.
+//! A point is kept where the way since the point before has left the straight line between the two by more than
+//! [`ALLOWED`], the error that the concise path history of SAE J2945/1 allows (K_PHALLOWABLEERROR_M), or has gone on for
+//! [`STRAIGHT`]. So straight lines between the points stay near the way. The latest point comes first; each is given from the
+//! one before, the first from the vehicle.
 
 use std::collections::VecDeque;
 
@@ -13,11 +15,13 @@ use crate::cdd::{PathDeltaTime, PathHistory, PathPoint};
 
 /// Release 2 allows so many points (release 1: 40).
 const POINTS: usize = 23;
-/// Metres from point to point on a straight way, and where it bends.
+/// Metres from point to point on a straight way.
 const STRAIGHT: f64 = 50.0;
-const BEND: f64 = 10.0;
-/// Radians by which the way has to bend for a point.
-const BENT: f64 = 4.0 * std::f64::consts::PI / 180.0;
+/// Metres that a line between two points may be from the way: 0.47, less what rounding to 0.1 microdegree and the arc between
+/// two positions add.
+const ALLOWED: f64 = 0.4;
+/// Positions that are remembered between two points: a vehicle that creeps has more, of which every other one is dropped.
+const BETWEEN: usize = 64;
 /// A path is no longer than this, metres.
 const LENGTH: f64 = 500.0;
 
@@ -26,8 +30,8 @@ const LENGTH: f64 = 500.0;
 pub struct PathRecorder {
     /// The latest first.
     points: VecDeque<(Time, Position)>,
-    /// Where the vehicle was at last.
-    latest: Option<(Time, Position)>,
+    /// Where it was since the latest point, the last one at the end.
+    since: Vec<(Time, Position)>,
 }
 
 impl PathRecorder {
@@ -40,27 +44,33 @@ impl PathRecorder {
     pub fn handle_position(&mut self, now: Time, position: Position) {
         let Some((_, last)) = self.points.front().copied() else {
             self.points.push_front((now, position));
-            self.latest = Some((now, position));
+            self.since = vec![(now, position)];
             return;
         };
         let plane = LocalPlane::new(last);
-        let (east, north) = plane.offset(position);
-        let gone = east.hypot(north);
+        let here = plane.offset(position);
+        let gone = here.0.hypot(here.1);
         if gone > LENGTH {
             // A jump, or no fix for long: what was before has nothing to do with what is now.
             self.clear();
             return self.handle_position(now, position);
         }
-        // The point is where the vehicle was before it turned away from the line.
-        if let Some((at, latest)) = self.latest {
-            let (latest_east, latest_north) = plane.offset(latest);
-            let bent = (latest_east.hypot(latest_north) >= BEND)
-                && turn((latest_east, latest_north), (east - latest_east, north - latest_north)) > BENT;
-            if bent || gone >= STRAIGHT {
-                self.points.push_front((at, latest));
-            }
+        let left = self.since.iter().any(|(_, between)| distance(plane.offset(*between), here) > ALLOWED);
+        if (left || gone >= STRAIGHT)
+            && let Some(latest) = self.since.last().copied()
+            && latest.1 != last
+        {
+            self.points.push_front(latest);
+            self.since.clear();
         }
-        self.latest = Some((now, position));
+        if self.since.len() >= BETWEEN {
+            let mut number = 0;
+            self.since.retain(|_| {
+                number += 1;
+                number % 2 == 0
+            });
+        }
+        self.since.push((now, position));
         self.shorten();
     }
 
@@ -68,7 +78,7 @@ impl PathRecorder {
     fn shorten(&mut self) {
         self.points.truncate(POINTS);
         let mut length = 0.0;
-        let mut previous = self.latest.map(|(_, position)| position);
+        let mut previous = self.since.last().map(|(_, position)| *position);
         let mut kept = 0;
         for (_, point) in &self.points {
             length += previous.map_or(0.0, |previous| previous.distance(*point));
@@ -83,7 +93,7 @@ impl PathRecorder {
 
     /// The path from where the vehicle is.
     pub fn history(&self) -> PathHistory {
-        let Some(mut previous) = self.latest else { return PathHistory::default() };
+        let Some(mut previous) = self.since.last().copied() else { return PathHistory::default() };
         let mut history = Vec::with_capacity(self.points.len());
         for (at, point) in &self.points {
             let delta = |from: i32, to: i32| to.wrapping_sub(from);
@@ -115,12 +125,11 @@ impl PathRecorder {
     }
 }
 
-/// By how much the second direction turns away from the first, radians; 0 where there is no second.
-fn turn((x, y): (f64, f64), (u, v): (f64, f64)) -> f64 {
-    if u.hypot(v) < 0.5 {
-        return 0.0;
-    }
-    (x * v - y * u).atan2(x * u + y * v).abs()
+/// How far a place is from the line between the origin and another one, metres.
+fn distance((x, y): (f64, f64), (u, v): (f64, f64)) -> f64 {
+    let length = u * u + v * v;
+    let share = if length > 0.0 { ((x * u + y * v) / length).clamp(0.0, 1.0) } else { 0.0 };
+    (x - share * u).hypot(y - share * v)
 }
 
 #[cfg(test)]
@@ -176,6 +185,42 @@ mod tests {
         let points = points(&recorder, (40.0, 40.0));
         let corner = |point: &(f64, f64)| (point.0.hypot(point.1 - 40.0)) < 0.2;
         assert!(points.iter().any(corner), "{points:?}");
+    }
+
+    /// J2945/1: lines between the points are at most 0.47 m from the way, however tight the bend is, and 200 m are covered.
+    #[test]
+    fn lines_between_points_stay_near_the_way() {
+        for (radius, speed) in [(30.0f64, 5.0f64), (60.0, 8.0), (120.0, 15.0), (300.0, 25.0), (1000.0, 30.0)]
+        {
+            let mut recorder = PathRecorder::default();
+            let plane = LocalPlane::new(HOME);
+            let at = |metres: f64| {
+                let angle = metres / radius;
+                (radius * angle.sin(), radius * (1.0 - angle.cos()))
+            };
+            // Ten positions a second, as receivers of V2X tell them.
+            let steps = (260.0 / speed * 10.0) as u64;
+            let mut here = (0.0, 0.0);
+            for step in 0..=steps {
+                here = at(speed * step as f64 / 10.0);
+                recorder.handle_position(Time::from_millis(100 * step), plane.position_at(here.0, here.1));
+            }
+            let mut line = vec![here];
+            line.extend(points(&recorder, here));
+            assert!(line.len() <= POINTS + 1, "{} points, radius {radius}", line.len());
+            let near = |metres: f64| {
+                let place = at(metres);
+                line.windows(2)
+                    .map(|pair| {
+                        let [from, to] = pair else { return f64::MAX };
+                        distance((place.0 - from.0, place.1 - from.1), (to.0 - from.0, to.1 - from.1))
+                    })
+                    .fold(f64::MAX, f64::min)
+            };
+            let end = speed * steps as f64 / 10.0;
+            let worst = (0..200).map(|back| near(end - f64::from(back))).fold(0.0, f64::max);
+            assert!(worst <= 0.47, "radius {radius}: {worst} m");
+        }
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub fn watch_command(device: Option<&str>) -> String {
 /// A command that gpsd always answers, to find out whether it is still there.
 pub const PROBE: &str = "?VERSION;\n";
 
+/// 2004-01-01, nanoseconds since 1970: messages have no earlier time (TimestampIts).
+const EARLIEST: u64 = 1_072_915_200 * 1_000_000_000;
+
 /// The longest line that is taken in, octets; gpsd's own limit is 10,240.
 pub const LONGEST_LINE: usize = 16 * 1024;
 
@@ -156,18 +159,44 @@ impl Tpv {
 
     /// The fix that arrived at `received`; `None` if there is none, if it is incomplete, or not on this globe.
     pub fn fix(&self, received: Time) -> Option<Fix> {
+        self.read_fix(received).ok()
+    }
+
+    /// The fix that arrived at `received`.
+    ///
+    /// # Errors
+    /// Why there is none, in words for the operator.
+    pub fn read_fix(&self, received: Time) -> Result<Fix, String> {
         let mode = self.fix_mode();
         if mode == FixMode::None {
-            return None;
+            return Err("no fix".into());
+        }
+        let time = self.wall_time().filter(|time| time.as_unix_nanos() >= EARLIEST);
+        let time = time.ok_or_else(|| match &self.time {
+            // What gpsd says goes into a log: escaped, and not at any length.
+            Some(text) => {
+                format!("time {:?}, expected a date from 2004 on", text.chars().take(40).collect::<String>())
+            }
+            None => "no time".into(),
+        })?;
+        let degrees = |name: &str, value: Option<f64>, most: f64| match value {
+            Some(value) if (-most..=most).contains(&value) => Ok(value),
+            Some(value) => Err(format!("{name} {value:e}, expected -{most} to {most} degrees")),
+            None => Err(format!("no {name}")),
+        };
+        let (latitude, longitude) =
+            (degrees("latitude", self.lat, 90.0)?, degrees("longitude", self.lon, 180.0)?);
+        if latitude == 0.0 && longitude == 0.0 {
+            return Err("latitude 0, longitude 0: what receivers say that know no place".into());
         }
         let within = |value: Option<f64>, low: f64, high: f64| value.filter(|v| (low..=high).contains(v));
         let error = |value: Option<f64>| within(value, 0.0, 1e9);
         let diagonal = error(self.epx).zip(error(self.epy)).map(|(x, y)| x.hypot(y));
-        Some(Fix {
+        Ok(Fix {
             received,
-            time: self.wall_time()?,
-            latitude: within(self.lat, -90.0, 90.0)?,
-            longitude: within(self.lon, -180.0, 180.0)?,
+            time,
+            latitude,
+            longitude,
             altitude: within(self.alt_hae, -12_000.0, 1e8),
             speed: within(self.speed, 0.0, 12_000.0),
             track: within(self.track, -360.0, 360.0).map(|track| track.rem_euclid(360.0) % 360.0),

@@ -111,6 +111,10 @@ pub enum LostReason {
     NoFix,
     /// The receiver has fallen silent.
     Stale,
+    /// The receiver says the same time again and again. Which receiver.
+    Frozen(String),
+    /// The receiver says that it has a fix, and gives no time or place that can be one. The text says what is wrong.
+    Unusable(String),
     /// The trace has come to its end.
     EndOfTrace,
 }

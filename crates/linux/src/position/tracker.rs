@@ -5,6 +5,11 @@
 //! * **One receiver at a time.** With several at one gpsd, reports of others are ignored as long as the one
 //!   that gave the last fix still gives any; positions would jump between two antennas otherwise.
 //! * **Silence.** A fix that is older than `stale_after` is lost, whatever gpsd says about the receiver.
+//! * **A receiver that repeats itself.** A report whose time is that of an earlier one is no new fix: after `stale_after` the
+//!   fix is lost, and the receiver is named, not the clock. Where a receiver's time goes back for good (a week that rolled
+//!   over, a recording that begins again), it is believed again once the fix is lost and its time goes on.
+//! * **What cannot be a fix** (no time, a place that is not on this globe) is as if the receiver were silent; what is wrong
+//!   with it is told.
 //! * **The clock.** Every fix carries the receiver's time, which is compared with the system's. That difference
 //!   contains the time that the receiver took to tell, so it is judged generously; a pulse per second (`PPS`,
 //!   else `TOFF`) from a gpsd on this machine is better and is preferred. Bursts of old reports, as after the
@@ -25,6 +30,9 @@ pub const SETTLE: Duration = Duration::from_secs(2);
 /// How long a pulse per second counts.
 const PULSE_LIFETIME: Duration = Duration::from_secs(10);
 
+/// Letters of a receiver's name that are told.
+const LONGEST_NAME: usize = 64;
+
 /// Keeps track of a receiver.
 #[derive(Debug)]
 pub struct Tracker {
@@ -36,6 +44,11 @@ pub struct Tracker {
     /// The receiver that gave the last fix, and when.
     device: String,
     last_fix: Option<Time>,
+    /// The receiver's time in the last fix, and in the last report that could be one.
+    fix_time: Option<WallTime>,
+    report_time: Option<WallTime>,
+    /// What was wrong with the last report since the last fix, and when that was.
+    fault: Option<(Time, LostReason)>,
     /// When the receiver counts as silent.
     deadline: Option<Time>,
     /// The last comparison of clocks that gpsd made on this machine.
@@ -57,6 +70,9 @@ impl Tracker {
             lost: None,
             device: String::new(),
             last_fix: None,
+            fix_time: None,
+            report_time: None,
+            fault: None,
             deadline: None,
             offset: None,
             suspect_since: None,
@@ -104,7 +120,10 @@ impl Tracker {
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
-            self.lose(LostReason::Stale);
+            // gpsd repeats the last report of a receiver that has fallen silent once; a frozen one goes on.
+            let goes_on = |at: Time| now.saturating_since(at) <= self.options.stale_after / 2;
+            let fault = self.fault.take().filter(|(at, _)| goes_on(*at));
+            self.lose(fault.map_or(LostReason::Stale, |(_, fault)| fault));
         }
     }
 
@@ -137,17 +156,27 @@ impl Tracker {
             self.last_fix = None;
             return self.lose(LostReason::NoFix);
         }
-        let Some(fix) = tpv.fix(now) else {
-            self.incomplete += 1;
-            return;
+        let fix = match tpv.read_fix(now) {
+            Ok(fix) => fix,
+            Err(mistake) => {
+                self.incomplete += 1;
+                return self.suspect(now, LostReason::Unusable(mistake));
+            }
         };
+        let before = self.report_time.replace(fix.time);
+        // After a loss it is enough that the receiver's time goes on.
+        let before = if self.last_fix.is_some() && self.lost.is_none() { self.fix_time } else { before };
+        if tpv.device == self.device && before.is_some_and(|before| fix.time <= before) {
+            let device: String = tpv.device.chars().take(LONGEST_NAME).collect();
+            return self.suspect(now, LostReason::Frozen(device));
+        }
         if let Some(leap_seconds) = tpv.leapseconds.and_then(|offset| {
             leap::from_gps_offset(offset, self.options.leap_seconds).filter(|new| *new != self.leap_seconds)
         }) {
             self.leap_seconds = leap_seconds;
             self.events.push_back(PositionEvent::LeapSeconds(leap_seconds));
         }
-        self.lost = None;
+        (self.lost, self.fault, self.fix_time) = (None, None, Some(fix.time));
         self.device.clone_from(&tpv.device);
         self.last_fix = Some(now);
         self.deadline = Some(now + self.options.stale_after);
@@ -159,6 +188,15 @@ impl Tracker {
             _ => (ours as i64 - theirs as i64, false),
         };
         self.judge_clock(now, milliseconds, precise);
+    }
+
+    /// A report that is no fix: when the fix is lost, this is why.
+    fn suspect(&mut self, now: Time, fault: LostReason) {
+        let same = |lost: &LostReason| std::mem::discriminant(lost) == std::mem::discriminant(&fault);
+        if self.deadline.is_none() && !self.lost.as_ref().is_some_and(same) {
+            self.deadline = Some(now + self.options.stale_after);
+        }
+        self.fault = Some((now, fault));
     }
 
     fn handle_offset(&mut self, now: Time, offset: &Offset, precise: bool, local: bool) {

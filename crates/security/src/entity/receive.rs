@@ -147,7 +147,7 @@ impl Security {
         let pending = Pending {
             source: frame.source,
             destination: frame.destination,
-            octets: frame.packet.to_vec(),
+            octets: frame.packet.get(..inspected.length).unwrap_or(frame.packet).to_vec(),
             hash,
         };
         if self.queue.push(now.time, sender, rank, pending).is_some() {

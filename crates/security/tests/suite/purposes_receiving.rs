@@ -254,10 +254,8 @@ fn tc_sec_itss_rcv_cam_09_06_bo() {
 #[test]
 fn tc_sec_itss_rcv_cam_10_01_bo_and_10_02_bo() {
     assert_eq!(octets(|envelope| envelope.truncate(envelope.len() - 66)), Err(SecurityDrop::Malformed));
-    assert_eq!(
-        octets(|envelope| envelope.extend_from_within(envelope.len() - 66..)),
-        Err(SecurityDrop::Malformed)
-    );
+    // What follows the one signature is no part of the message: a link may leave anything behind a frame.
+    assert_eq!(octets(|envelope| envelope.extend_from_within(envelope.len() - 66..)), Ok(1));
 }
 
 /// A signature by another key than that of the certificate in the message.
@@ -463,6 +461,22 @@ fn without_an_application_nothing_is_said_in_it() {
     let (mut receiver, station) = (pki.receiver(strict()), pki.car());
     let odd = Odd::cam(&station, at(0), &ticket);
     assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::NoPermission));
+}
+
+/// What a link leaves behind a frame is no part of the packet, and is not passed on.
+#[test]
+fn octets_behind_the_envelope_change_nothing() {
+    let mut pki = Pki::new(Curve::NistP256);
+    let (mut source, mut forwarder) = (pki.car(), pki.car());
+    for (number, behind) in [1, 4, 60].into_iter().enumerate() {
+        let now = at(10 * number as u64);
+        let denm = source.denm(now);
+        let longer = [&denm[..], &vec![0xa5; behind]].concat();
+        let verified = receive(&mut forwarder.security, now, &longer).unwrap();
+        assert_eq!(verified.len(), 1, "{behind}");
+        let passed_on = forwarder.security.secure(now, &verified[0].packet).unwrap();
+        assert_eq!(passed_on, denm, "{behind}");
+    }
 }
 
 /// Who accepts what is unsigned still refuses what is signed wrongly.

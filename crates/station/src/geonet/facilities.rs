@@ -342,7 +342,10 @@ impl Facilities {
         // The way to an event where the station is is the way that it came.
         let way = || LocationContainer { traces: Traces(vec![self.path.history()]), ..Default::default() };
         let mut location = denm.denm.location.or_else(|| is_here.then(way));
-        if let Some(location) = location.as_mut().filter(|location| is_here && location.traces.0.is_empty()) {
+        // An application that tells how the event moves has no trace, or one without points.
+        let has_none =
+            |location: &LocationContainer| location.traces.0.iter().all(|trace| trace.0.is_empty());
+        if let Some(location) = location.as_mut().filter(|location| is_here && has_none(location)) {
             location.traces = way().traces;
         }
         let milliseconds = |span: Option<u64>| span.map(Duration::from_millis);

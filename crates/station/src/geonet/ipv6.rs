@@ -7,7 +7,7 @@ use carnet_base::Time;
 use carnet_geonet::ipv6_adaptation::{self as adaptation, HostFrame, LinkId, addresses};
 use carnet_geonet::location_table::{mac_key, mid_key};
 use carnet_geonet::{Delivery, Request, Transport};
-use carnet_wire::geonet::{CommonNextHeader, GnAddress, HeaderType, StationType};
+use carnet_wire::geonet::{CommonNextHeader, GnAddress, HeaderType, StationType, TrafficClass};
 
 use super::Geonet;
 use super::io::{VirtualFrame, VirtualLink};
@@ -85,9 +85,12 @@ impl Geonet {
 
     /// A payload for the host, if it is one and there are interfaces for it; else it is given back.
     pub(super) fn deliver_ipv6(&mut self, now: Time, delivery: Delivery) -> Option<Delivery> {
-        let ipv6 = self.ipv6.as_mut().filter(|_| delivery.next_header == CommonNextHeader::Ipv6);
-        let Some(ipv6) = ipv6 else { return Some(delivery) };
+        let may_be = matches!(delivery.next_header, CommonNextHeader::Ipv6 | CommonNextHeader::Any);
+        let Some(ipv6) = self.ipv6.as_mut().filter(|_| may_be) else { return Some(delivery) };
         let Ok(Some(delivery)) = ipv6.handle_fragment(now, delivery) else { return None };
+        if delivery.next_header != CommonNextHeader::Ipv6 {
+            return Some(delivery);
+        }
         match ipv6.handle_delivery(now, &delivery) {
             Ok(_) if self.concerns_neighbours(&delivery) => self.collect_ipv6(),
             Ok(placed) => {
@@ -130,8 +133,10 @@ impl Geonet {
         {
             let hop_limit = ipv6.hop_limit();
             let to = GnAddress::new(false, StationType::Unknown, station);
-            let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Ipv6, &payload);
-            let request = Request { maximum_hop_limit: hop_limit, ..request };
+            let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Any, &payload);
+            // As IPv6 itself it leaves room for messages (annex B.2).
+            let traffic_class = TrafficClass { id: 3, ..TrafficClass::default() };
+            let request = Request { maximum_hop_limit: hop_limit, traffic_class, ..request };
             let _counted = self.router.handle_request(now, request);
             self.collect(now);
         }

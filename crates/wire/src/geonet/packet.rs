@@ -1,8 +1,8 @@
 //! Whole packets (clause 9.2 to 9.4).
 
 use super::{
-    BasicHeader, BasicNextHeader, CommonHeader, CommonNextHeader, ETHERNET_MINIMUM, Error, ExtendedHeader,
-    Lifetime, TrafficClass, VERSION,
+    BasicHeader, BasicNextHeader, CommonHeader, CommonNextHeader, Error, ExtendedHeader, Lifetime,
+    TrafficClass, VERSION,
 };
 
 /// What stands behind the EtherType: a packet, or an envelope around one.
@@ -84,8 +84,8 @@ impl<'a> Packet<'a> {
 
     /// Reads what stands behind the EtherType.
     ///
-    /// Octets behind the payload are cut off if they are what pads a short Ethernet frame, that is, in a frame
-    /// of at most [`ETHERNET_MINIMUM`] octets; in a longer one they are an error.
+    /// Octets behind the payload are cut off, as many as there are: what pads a short Ethernet frame, a Frame Check Sequence
+    /// that a driver left, a trailer.
     ///
     /// # Errors
     /// One variant for each reason: [`Error::Truncated`], [`Error::Version`], [`Error::BasicNextHeader`],
@@ -97,8 +97,7 @@ impl<'a> Packet<'a> {
             BasicNextHeader::Secured => return Err(Error::Secured),
             BasicNextHeader::Unknown(found) => return Err(Error::BasicNextHeader { found }),
         }
-        let padded = octets.len() <= ETHERNET_MINIMUM;
-        Packet::after_basic(basic, octets.get(BasicHeader::LEN..).unwrap_or_default(), padded)
+        Packet::after_basic(basic, octets.get(BasicHeader::LEN..).unwrap_or_default(), true)
     }
 
     /// Reads the Common Header and what follows it, as a security envelope had them inside; `basic` is the Basic
