@@ -153,6 +153,9 @@ pub fn security(station: &Station, now: Time) -> Option<model::Security> {
         parked: state.parked.0 as u64,
         parking: state.parked.1 as u64,
         verifications_per_second: state.verifications_per_second,
+        clock_ahead_ms: state
+            .clock_ahead_ms
+            .map(|ahead| i32::try_from(ahead).unwrap_or(if ahead > 0 { i32::MAX } else { i32::MIN })),
         received: counted.received,
         verified: counted.verified,
         copies: counted.copies,

@@ -22,6 +22,7 @@
 
 pub mod certificate;
 pub mod claims;
+mod clock;
 pub mod coer;
 pub mod config;
 pub mod credentials;

@@ -255,6 +255,7 @@ impl SecurityEntity for Clock {
             queued: (0, 0),
             parked: (0, 0),
             verifications_per_second: 0,
+            clock_ahead_ms: None,
         }
     }
 }

@@ -501,6 +501,31 @@ fn what_the_ticket_does_not_allow_is_refused_with_the_identifier_and_not_counted
 }
 
 #[test]
+fn a_station_whose_clock_is_wrong_is_told_so() {
+    let pki = Pki::new(1, 2);
+    let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
+    road.drive(100);
+    // What the second has sent comes to the first, whose clock is a minute ahead, as it would have by a right one.
+    let frames: Vec<Frame> =
+        road.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
+    assert!(road.warnings.is_empty(), "{:?}", road.warnings);
+    road.now += Duration::from_secs(50);
+    for frame in frames {
+        road.now += Duration::from_millis(100);
+        road.input(0, Input::Frame(frame));
+    }
+    let [warning] = &road.warnings[..] else { panic!("{:?}", road.warnings) };
+    assert!(warning.contains("clock seems to be") && warning.contains("ahead of theirs"), "{warning}");
+    let state = road.stations[0].security_state(road.now).expect("security");
+    assert!(state.clock_ahead_ms.is_some_and(|ahead| (40_000..=65_000).contains(&ahead)), "{state:?}");
+    // One that is in time ends it.
+    road.reach = everybody;
+    road.drive(20);
+    assert_eq!(road.warnings.len(), 2, "{:?}", road.warnings);
+    assert_eq!(road.stations[0].security_state(road.now).expect("security").clock_ahead_ms, None);
+}
+
+#[test]
 fn credentials_that_nobody_would_take_are_named() {
     let (pki, strangers) = (Pki::new(1, 2), Pki::new(3, 4));
     let mut credentials = pki.credentials(11);

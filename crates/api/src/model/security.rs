@@ -41,6 +41,9 @@ pub struct Security {
     pub parking: u64,
     /// Verifications in a second at most.
     pub verifications_per_second: u32,
+    /// By how many milliseconds this station's clock is ahead of those of all signed neighbours (negative: behind), where none
+    /// of their messages is in time; else `null`.
+    pub clock_ahead_ms: Option<i32>,
     /// Secured packets that came.
     pub received: u64,
     /// Those of them that were believed.

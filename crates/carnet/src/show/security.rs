@@ -29,6 +29,10 @@ pub(super) fn security(security: &Security) -> String {
     line("certificate lacks", format!("{} of {}", security.parked, security.parking));
     let (verifications, most) = (security.verifications, security.verifications_per_second);
     line("verifications", format!("{verifications}, at most {most} a second"));
+    if let Some(ahead) = security.clock_ahead_ms {
+        let direction = if ahead > 0 { "ahead of" } else { "behind" };
+        line("clock", format!("{} s {direction} all signed neighbours'", ahead.unsigned_abs() / 1000));
+    }
     line("signed", security.signed.to_string());
     line("received", security.received.to_string());
     line("  believed", format!("{} and {} copies", security.verified, security.copies));

@@ -38,6 +38,7 @@ use carnet_geonet::geodesy::Position;
 
 use crate::SecurityDrop;
 use crate::certificate::Certificate;
+use crate::clock::OwnClock;
 use crate::config::Config;
 use crate::crypto::Backend;
 use crate::envelopes::Envelopes;
@@ -136,6 +137,7 @@ pub struct Security {
     envelopes: Envelopes,
     verifications: RateLimiter,
     counters: Counters,
+    clock: OwnClock,
 }
 
 /// [`Countries`] that can be shown.
@@ -166,6 +168,7 @@ impl Security {
             // A tenth of a second's worth at once.
             verifications: RateLimiter::new((rate / 10).max(2), interval),
             counters: Counters::default(),
+            clock: OwnClock::default(),
             config,
             backend,
             countries,
@@ -228,6 +231,12 @@ impl Security {
     /// What happened so far.
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// How many milliseconds the own clock is ahead of those of all signed neighbours (negative: behind), where none of their
+    /// messages is in time; `None` where one is, or nobody is heard.
+    pub fn clock_ahead(&self, now: Time) -> Option<i64> {
+        self.clock.ahead(now)
     }
 
     /// Messages that wait: for verification, and for certificates.

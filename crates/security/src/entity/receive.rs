@@ -18,6 +18,7 @@ use crate::message::{Envelope, Payload, Signer};
 use crate::permissions::Psid;
 use crate::queue::Sender;
 use crate::replay::Fingerprint;
+use crate::time::Time64;
 
 /// A packet that may be believed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +119,24 @@ impl Security {
             return Ok(Handled::Plain);
         }
         self.counters.received += 1;
-        self.take_in(now, frame).map_err(|reason| self.drop_message(reason))
+        self.take_in(now, frame).map_err(|reason| {
+            self.note_time(now, frame.packet, reason);
+            self.drop_message(reason)
+        })
+    }
+
+    /// A message that is out of time may be so because the own clock is wrong.
+    fn note_time(&mut self, now: Now, packet: &[u8], reason: SecurityDrop) {
+        let out_of_time = matches!(reason, SecurityDrop::TooOld | SecurityDrop::FromTheFuture);
+        if !out_of_time || !self.clock.listens(now.time) {
+            return;
+        }
+        let envelope = Envelope::parse(packet.get(BasicHeader::LEN..).unwrap_or_default());
+        let Ok(Envelope::Signed(message)) = envelope else { return };
+        if let Some(made) = message.header.generation_time {
+            let milliseconds = |time: Time64| i64::try_from(time.0 / 1000).unwrap_or(i64::MAX);
+            self.clock.note(now.time, milliseconds(now.date).saturating_sub(milliseconds(made)));
+        }
     }
 
     fn take_in(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop> {
@@ -184,6 +202,7 @@ impl Security {
             match self.verify(now, &pending) {
                 Ok(verified) => {
                     self.counters.verified += 1;
+                    self.clock.is_right();
                     return Some(verified);
                 }
                 Err(Verdict::Drop(reason)) => {

@@ -32,7 +32,7 @@ use carnet_wire::geonet::{CommonNextHeader, Packet, Timestamp};
 
 use super::Geonet;
 use super::io::{Position, PositionQuality};
-use crate::io::Event;
+use crate::io::{Event, Output};
 
 /// 409.6 m below the ellipsoid, where elevations begin (IEEE 1609.2 6.3.21), in 0.1 m.
 const LOWEST: i32 = 4096;
@@ -67,6 +67,9 @@ pub trait SecurityEntity: Debug + Send {
         None
     }
     fn lock_pseudonym(&mut self, _: Time, _locked: bool) {}
+    fn clock_ahead(&self, _: Time) -> Option<i64> {
+        None
+    }
 }
 
 /// What operators may see of a security entity.
@@ -90,6 +93,8 @@ pub struct SecurityState {
     pub parked: (usize, usize),
     /// Verifications in a second at most.
     pub verifications_per_second: u32,
+    /// How many milliseconds the own clock is ahead of those of all signed neighbours, where none of them is in time.
+    pub clock_ahead_ms: Option<i64>,
 }
 
 impl SecurityEntity for Security {
@@ -154,6 +159,10 @@ impl SecurityEntity for Security {
         Security::lock_pseudonym(self, now, locked);
     }
 
+    fn clock_ahead(&self, now: Time) -> Option<i64> {
+        Security::clock_ahead(self, now)
+    }
+
     fn state(&self, now: Now) -> SecurityState {
         let (issuers, tickets) = self.store().len();
         let (signs, own) = self.own_validities(now);
@@ -174,6 +183,7 @@ impl SecurityEntity for Security {
             queued: (queued, config.most_queued),
             parked: (parked, config.most_parked),
             verifications_per_second: config.verifications_per_second,
+            clock_ahead_ms: self.clock_ahead(now.time),
         }
     }
 }
@@ -192,6 +202,8 @@ pub(crate) struct Secured {
     silence: Silence,
     /// Applications for which the ticket has no permission, and of which operators were told so.
     unpermitted: SmallMap<Psid, ()>,
+    /// Operators were told that by all signed neighbours the own clock is wrong.
+    told_of_clock: bool,
     /// Warnings that operators have to hear.
     warnings: VecDeque<String>,
     /// Until then an application wants the station to stay who it is.
@@ -224,6 +236,7 @@ impl Secured {
             elevation,
             silence,
             unpermitted: SmallMap::new(),
+            told_of_clock: false,
             warnings: VecDeque::new(),
             locked_until: None,
         }
@@ -351,6 +364,26 @@ impl Secured {
         }
     }
 
+    /// A frame came: looks whether all signed neighbours are out of time.
+    fn look_at_clock(&mut self, now: Time) {
+        let ahead = self.entity.clock_ahead(now);
+        if self.told_of_clock == ahead.is_some() {
+            return;
+        }
+        self.told_of_clock = ahead.is_some();
+        self.warnings.push_back(match ahead {
+            Some(ahead) => {
+                let direction = if ahead > 0 { "ahead of" } else { "behind" };
+                format!(
+                    "all signed messages of other stations are out of time: this station's clock seems to be {} s {direction} \
+                     theirs; nothing of theirs is believed, nor will they believe what it signs",
+                    ahead.unsigned_abs() / 1000
+                )
+            }
+            None => "signed messages of other stations are in time again".into(),
+        });
+    }
+
     /// What an operator has to hear: once while it lasts.
     pub(super) fn poll_warning(&mut self) -> Option<Event> {
         if self.silence == Silence::ToBeTold {
@@ -442,6 +475,10 @@ impl Geonet {
             Ok(Handled::Queued) | Err(_) => {}
         }
         self.take_verified(now);
+        if let Some(secured) = &mut self.secured {
+            secured.look_at_clock(now);
+            self.outputs.extend(secured.poll_warning().map(Output::Event));
+        }
     }
 
     /// What was verified goes to the router.
