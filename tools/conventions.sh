@@ -30,7 +30,7 @@ may() { # CRATE ALLOWED...
     case " $* " in *" $found "*) ;; *) complain "$crate depends on $found, expected only: $*" ;; esac
   done
 }
-may carnet-base rand_chacha serde zeroize
+may carnet-base ipnet rand_chacha serde zeroize
 may carnet-wire carnet-base ipnet serde thiserror
 may carnet-mobility carnet-base carnet-wire foldhash hmac sha1 ipnet serde thiserror zeroize
 may carnet-geonet carnet-base carnet-wire serde thiserror

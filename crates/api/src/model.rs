@@ -281,6 +281,9 @@ pub struct Uplink {
     /// True where more is sent than it can carry: round trips have grown, and packets go on arriving. It keeps its traffic.
     #[serde(default)]
     pub full: bool,
+    /// The router of the care-of address, if it does not answer either; else `null`.
+    #[serde(default)]
+    pub silent_router: Option<IpAddr>,
     /// The first of the station's `obstacles` (`GET /v1/status`), which concerns every uplink; `null` where nothing on this
     /// machine stands in the way.
     #[serde(default)]

@@ -22,7 +22,7 @@ pub use endpoint::{Endpoint, ParseEndpointError};
 pub use few::Few;
 pub use key::Key;
 pub use limiter::{Rate, RateLimiter};
-pub use link::{Address, Interface, LinkMessage};
+pub use link::{Address, DefaultRoute, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState};
 pub use queue::next_of;
 pub use rng::{Rng, Seed};
 pub use small_map::SmallMap;

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 use crate::hex;
@@ -38,16 +39,57 @@ pub struct Interface {
     pub link_address: Option<[u8; 6]>,
     /// The IPv6 addresses that the kernel has on it.
     pub addresses: Vec<Address>,
-    /// The default routers that the kernel knows on it (main table), the preferred one first. `::` stands for a
-    /// default route without gateway, as point-to-point links have it.
-    pub routers: Vec<Ipv6Addr>,
-    /// The IPv4 addresses on it, without those of the link (RFC 3927) and of the machine itself; the primary ones
-    /// first.
+    /// The default routes that the kernel would use for packets that leave by this interface, in its order: the tables
+    /// that its rules name, the longest source prefix first, then the lowest metric, then the highest preference
+    /// (RFC 4191 3.2). Routes that have expired are left out.
+    pub routers: Vec<Ipv6Router>,
+    /// The IPv4 addresses on it with the length of their subnet, without those of the link (RFC 3927) and of the machine
+    /// itself; the primary ones first.
     #[serde(default)]
-    pub ipv4_addresses: Vec<Ipv4Addr>,
-    /// The IPv4 default routers, as [`Self::routers`]; `0.0.0.0` for a default route without gateway.
+    pub ipv4_addresses: Vec<Ipv4Net>,
+    /// The IPv4 default routes, as [`Self::routers`].
     #[serde(default)]
-    pub ipv4_routers: Vec<Ipv4Addr>,
+    pub ipv4_routers: Vec<Ipv4Router>,
+}
+
+/// One next hop of a default route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DefaultRoute<A, N> {
+    /// The router; unspecified for a route without gateway, as point-to-point links have it.
+    pub gateway: A,
+    /// The route is for packets with a source address in this prefix only (`default from PREFIX`).
+    pub source: Option<N>,
+    /// The source address that the route recommends (`src`, `RTA_PREFSRC`).
+    pub preferred_source: Option<A>,
+    /// What the kernel knows of the router as a neighbour.
+    pub neighbour: NeighbourState,
+}
+
+/// A default route of IPv6.
+pub type Ipv6Router = DefaultRoute<Ipv6Addr, Ipv6Net>;
+/// A default route of IPv4.
+pub type Ipv4Router = DefaultRoute<Ipv4Addr, Ipv4Net>;
+
+impl<A, N> From<A> for DefaultRoute<A, N> {
+    /// The plain default route by a router of which no more is known.
+    fn from(gateway: A) -> Self {
+        DefaultRoute { gateway, source: None, preferred_source: None, neighbour: NeighbourState::Unknown }
+    }
+}
+
+/// Whether a neighbour is reachable (RFC 4861 7.3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NeighbourState {
+    /// The kernel has no entry, or the link needs none.
+    #[default]
+    Unknown,
+    /// Address resolution is under way.
+    Incomplete,
+    /// Its link-layer address is known: REACHABLE, STALE, DELAY or PROBE.
+    Known,
+    /// It did not answer Neighbor Unreachability Detection or address resolution.
+    Failed,
 }
 
 /// An address on an interface.
@@ -65,4 +107,7 @@ pub struct Address {
     pub deprecated: bool,
     /// A temporary address (RFC 8981): never a care-of address while a stable one is there.
     pub temporary: bool,
+    /// The operator, or a program for him, has set it without a lifetime: autoconfiguration has not made it.
+    #[serde(default)]
+    pub permanent: bool,
 }

@@ -201,6 +201,7 @@ pub fn uplinks(station: &Station, obstacles: &[String], now: Time) -> Vec<model:
             roaming: uplink.roaming,
             active: uplink.active,
             full: uplink.full,
+            silent_router: uplink.silent_router,
             obstacle: obstacles.first().cloned(),
         })
         .collect()

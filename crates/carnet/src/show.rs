@@ -222,6 +222,9 @@ fn uplink_state(uplink: &Uplink) -> String {
     if let ("silent", Some(portal)) = (uplink.state.as_str(), &uplink.captive_portal) {
         return format!("no answer, captive portal {portal}");
     }
+    if let ("silent", Some(router)) = (uplink.state.as_str(), uplink.silent_router) {
+        return format!("router {router} does not answer");
+    }
     match (uplink.state.as_str(), uplink.retry_s) {
         // The time is over, and the home agent is being asked.
         ("silent", Some(0)) => "no answer, asked again now".to_owned(),

@@ -179,6 +179,7 @@ fn interface(name: &str, address: &str, number: u8) -> Interface {
         duplicate: false,
         deprecated: false,
         temporary: false,
+        permanent: true,
     };
     Interface {
         name: name.into(),
@@ -186,9 +187,9 @@ fn interface(name: &str, address: &str, number: u8) -> Interface {
         mtu: 1500,
         link_address: Some([2, 0, 0, 0, 1, number]),
         addresses: vec![entry("fe80::1"), entry(address)],
-        routers: vec!["fe80::ffff".parse().unwrap_or(Ipv6Addr::UNSPECIFIED)],
-        ipv4_addresses: vec![Ipv4Addr::new(198, 51, 100, number)],
-        ipv4_routers: vec![Ipv4Addr::new(198, 51, 100, 254)],
+        routers: vec!["fe80::ffff".parse().unwrap_or(Ipv6Addr::UNSPECIFIED).into()],
+        ipv4_addresses: vec![Ipv4Addr::new(198, 51, 100, number).into()],
+        ipv4_routers: vec![Ipv4Addr::new(198, 51, 100, 254).into()],
     }
 }
 

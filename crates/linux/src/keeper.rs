@@ -56,8 +56,9 @@ impl Keeper {
         events: &mut VecDeque<PlatformEvent>,
         follow: impl FnOnce(&mut Installer, &Observer),
     ) -> Result<()> {
-        let Keeper { installer, observer, .. } = self;
+        let Keeper { installer, observer, news, .. } = self;
         observer.refresh(dirty, &mut installer.requests)?;
+        news.gateways = observer.gateways();
         if !observer.links.values().any(|link| link.index == installer.tunnel_index) {
             return Err(Error::tunnel_gone());
         }
@@ -81,6 +82,7 @@ impl Keeper {
             self.installer.retry(&self.observer.links, false);
             self.commit();
         }
+        self.news.dirty.routers |= self.observer.has_expired_route();
         if !self.installer.is_troubled() {
             (self.pause, self.left) = (1, 1);
             return;

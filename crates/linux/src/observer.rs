@@ -3,17 +3,22 @@
 //! The observer asks for links, addresses and default routes when they have changed, composes each
 //! interface's whole state, and tells it when it differs from what was told before.
 
-use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, Instant};
 
 use carnet_base::{SmallMap, map_of, sort_by_key};
-use carnet_station::forwarding::desired::{TABLE_MAIN, TUNNEL_DEVICE};
-use carnet_station::io::Interface;
+use carnet_station::forwarding::desired::TUNNEL_DEVICE;
+use carnet_station::io::{Interface, Ipv4Router, Ipv6Router, NeighbourState};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 use crate::fast_path::is_ours;
-use crate::netlink::{AddressInfo, Dirty, Ipv4AddressInfo, Ipv4Router, LinkInfo, Requests, RouteInfo};
+use crate::netlink::{
+    AddressInfo, Dirty, Ipv4AddressInfo, Ipv4DefaultRoute, LinkInfo, Requests, RouteInfo, TableLookup,
+    intersection,
+};
 use crate::platform::PlatformEvent;
 
 /// Whether there is an interface of this name now.
@@ -26,9 +31,11 @@ pub fn interface_exists(name: &str) -> bool {
 pub(crate) struct Observer {
     pub(crate) links: BTreeMap<String, LinkInfo>,
     pub(crate) addresses: Vec<AddressInfo>,
-    routers: BTreeMap<u32, Vec<Ipv6Addr>>,
+    routes: Vec<DefaultRoute>,
     ipv4_addresses: Vec<Ipv4AddressInfo>,
-    ipv4_routers: Vec<Ipv4Router>,
+    neighbours: BTreeMap<(u32, IpAddr), NeighbourState>,
+    /// When the first of the default routes expires: the kernel does not tell.
+    routes_expire: Option<Instant>,
     told: SmallMap<String, (u32, Interface)>,
 }
 
@@ -44,10 +51,51 @@ impl Observer {
             self.ipv4_addresses = requests.ipv4_addresses()?;
         }
         if dirty.links || dirty.routers {
-            self.routers = default_routers(requests.routes(Some(TABLE_MAIN), None)?);
-            self.ipv4_routers = requests.ipv4_routers()?;
+            self.look_up_default_routes(requests)?;
+        }
+        if dirty.links || dirty.routers || dirty.neighbours {
+            let gateways = self.gateways();
+            self.neighbours.clear();
+            for (index, address) in gateways {
+                let state = requests.neighbour(index, address)?;
+                self.neighbours.insert((index, address), state);
+            }
         }
         Ok(())
+    }
+
+    /// The default routes of each table that the kernel asks, in its order.
+    fn look_up_default_routes(&mut self, requests: &mut Requests) -> Result<()> {
+        self.routes.clear();
+        let mut tables: BTreeMap<u32, Vec<RouteInfo>> = BTreeMap::new();
+        for lookup in requests.table_lookups(false)? {
+            let known = match tables.remove(&lookup.table) {
+                Some(known) => known,
+                None => requests.routes(Some(lookup.table), None)?,
+            };
+            self.routes.extend(default_routes(&lookup, &known));
+            tables.insert(lookup.table, known);
+        }
+        let lifetimes = tables.values().flatten().filter(|route| is_default(route));
+        let first = lifetimes.filter_map(|route| route.expires).filter(|expires| *expires > 0).min();
+        let ticks = first.and_then(|ticks| u64::try_from(ticks).ok());
+        self.routes_expire = ticks.map(|ticks| Instant::now() + Duration::from_millis(ticks * 10));
+        for lookup in requests.table_lookups(true)? {
+            let known = requests.ipv4_default_routes(lookup.table)?;
+            self.routes.extend(ipv4_default_routes(&lookup, &known));
+        }
+        Ok(())
+    }
+
+    /// The routers whose state as neighbours counts.
+    pub(crate) fn gateways(&self) -> BTreeSet<(u32, IpAddr)> {
+        let named = self.routes.iter().filter(|route| !route.gateway.is_unspecified());
+        named.map(|route| (route.index, route.gateway)).collect()
+    }
+
+    /// Whether a default route has expired since they were asked for.
+    pub(crate) fn has_expired_route(&self) -> bool {
+        self.routes_expire.is_some_and(|at| at <= Instant::now())
     }
 
     /// The differences between what is known and what was told, which counts as told from now on.
@@ -78,10 +126,32 @@ impl Observer {
 
     fn describe(&self, link: &LinkInfo) -> Interface {
         let here = |a: &&AddressInfo| a.index == link.index;
-        let mut ipv4_routers: Vec<Ipv4Addr> = Vec::new();
-        for router in self.ipv4_routers.iter().filter(|router| router.index == link.index) {
-            if !ipv4_routers.contains(&router.gateway) {
-                ipv4_routers.push(router.gateway);
+        let (mut routers, mut ipv4_routers) = (Vec::new(), Vec::new());
+        let own = |route: &&DefaultRoute| {
+            route.index == link.index && route.interface.as_ref().is_none_or(|it| *it == link.name)
+        };
+        for route in self.routes.iter().filter(own) {
+            let state = self.neighbours.get(&(route.index, route.gateway)).copied();
+            let neighbour = state.unwrap_or_default();
+            match route.gateway {
+                IpAddr::V6(gateway) => add(
+                    &mut routers,
+                    Ipv6Router {
+                        gateway,
+                        source: route.source.and_then(ipv6_net),
+                        preferred_source: route.preferred_source.and_then(ipv6),
+                        neighbour,
+                    },
+                ),
+                IpAddr::V4(gateway) => add(
+                    &mut ipv4_routers,
+                    Ipv4Router {
+                        gateway,
+                        source: route.source.and_then(ipv4_net),
+                        preferred_source: route.preferred_source.and_then(ipv4),
+                        neighbour,
+                    },
+                ),
             }
         }
         let ipv4 = self.ipv4_addresses.iter().filter(|known| known.index == link.index);
@@ -91,32 +161,100 @@ impl Observer {
             mtu: link.mtu,
             link_address: link.link_address,
             addresses: self.addresses.iter().filter(here).map(|a| a.address.clone()).collect(),
-            routers: self.routers.get(&link.index).cloned().unwrap_or_default(),
+            routers,
             ipv4_addresses: ipv4.map(|known| known.address).collect(),
             ipv4_routers,
         }
     }
 }
 
-/// Gateways of default routes by interface, in the order in which the kernel would take them: the lowest
-/// metric first, and among equals the highest preference (RFC 4191 3.2).
-fn default_routers(mut routes: Vec<RouteInfo>) -> BTreeMap<u32, Vec<Ipv6Addr>> {
-    routes.retain(|r| r.destination.prefix_len() == 0 && r.protocol != ROUTE_PROTOCOL && !r.unreachable);
-    sort_by_key(&mut routes, |r| (r.metric, -r.preference));
-    let mut routers: BTreeMap<u32, Vec<Ipv6Addr>> = BTreeMap::new();
-    for hop in routes.iter().flat_map(|r| &r.hops) {
-        // A route into a point-to-point link names no gateway.
-        let gateway = hop.gateway.unwrap_or(Ipv6Addr::UNSPECIFIED);
-        let list = routers.entry(hop.index).or_default();
-        if !list.contains(&gateway) {
-            list.push(gateway);
-        }
+/// One next hop of a default route, of either family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct DefaultRoute {
+    index: u32,
+    /// The interface that a rule names, which need not be the route's.
+    interface: Option<String>,
+    gateway: IpAddr,
+    source: Option<IpNet>,
+    preferred_source: Option<IpAddr>,
+}
+
+fn add<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    if !list.contains(&item) {
+        list.push(item);
     }
-    routers
+}
+
+fn ipv6(address: IpAddr) -> Option<Ipv6Addr> {
+    match address {
+        IpAddr::V6(address) => Some(address),
+        IpAddr::V4(_) => None,
+    }
+}
+
+fn ipv4(address: IpAddr) -> Option<Ipv4Addr> {
+    match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn ipv6_net(network: IpNet) -> Option<Ipv6Net> {
+    match network {
+        IpNet::V6(network) => Some(network),
+        IpNet::V4(_) => None,
+    }
+}
+
+fn ipv4_net(network: IpNet) -> Option<Ipv4Net> {
+    match network {
+        IpNet::V4(network) => Some(network),
+        IpNet::V6(_) => None,
+    }
+}
+
+fn is_default(route: &RouteInfo) -> bool {
+    route.destination.prefix_len() == 0 && route.protocol != ROUTE_PROTOCOL && route.unicast
+}
+
+/// The default routes among the routes of a table, in the order in which the kernel takes them for an address that all of
+/// them cover: the longest source prefix first, the lowest metric, and among equals the highest preference (RFC 4191 3.2).
+/// The kernel uses no route that has expired, although it lists it until it is collected.
+fn default_routes(lookup: &TableLookup, routes: &[RouteInfo]) -> Vec<DefaultRoute> {
+    let usable = |route: &&RouteInfo| is_default(route) && route.expires.is_none_or(|left| left > 0);
+    let mut routes: Vec<&RouteInfo> = routes.iter().filter(usable).collect();
+    let length = |route: &RouteInfo| route.source.map_or(0, |source| i16::from(source.prefix_len()));
+    sort_by_key(&mut routes, |route| (-length(route), route.metric, -route.preference));
+    let mut found = Vec::new();
+    for route in routes {
+        let Ok(source) = intersection(lookup.source, route.source.map(IpNet::V6)) else { continue };
+        found.extend(route.hops.iter().map(|hop| DefaultRoute {
+            index: hop.index,
+            interface: lookup.interface.clone(),
+            // A route into a point-to-point link names no gateway.
+            gateway: hop.gateway.unwrap_or(Ipv6Addr::UNSPECIFIED).into(),
+            source,
+            preferred_source: route.preferred_source.map(IpAddr::V6),
+        }));
+    }
+    found
+}
+
+fn ipv4_default_routes(lookup: &TableLookup, routes: &[Ipv4DefaultRoute]) -> Vec<DefaultRoute> {
+    let route = |route: &Ipv4DefaultRoute| DefaultRoute {
+        index: route.index,
+        interface: lookup.interface.clone(),
+        gateway: route.gateway.into(),
+        source: lookup.source,
+        preferred_source: route.preferred_source.map(IpAddr::V4),
+    };
+    routes.iter().map(route).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use carnet_station::forwarding::desired::TABLE_MAIN;
+
     use super::*;
     use crate::netlink::Hop;
 
@@ -127,6 +265,10 @@ mod tests {
             metric,
             protocol,
             unreachable: false,
+            unicast: true,
+            source: None,
+            preferred_source: None,
+            expires: None,
             preference,
             hops: hops
                 .iter()
@@ -135,27 +277,64 @@ mod tests {
         }
     }
 
+    fn main() -> TableLookup {
+        TableLookup { table: TABLE_MAIN, source: None, interface: None }
+    }
+
+    fn gateways(routes: &[DefaultRoute], index: u32) -> Vec<String> {
+        let here = routes.iter().filter(|route| route.index == index);
+        let mut found: Vec<String> = here.map(|route| route.gateway.to_string()).collect();
+        found.dedup();
+        found
+    }
+
     #[test]
     fn routers_come_in_the_order_of_the_kernel() {
         let mut narrow = route(1, 0, 3, &[(2, "fe80::9")]);
         narrow.destination = "2001:db8::/32".parse().expect("prefix");
-        let routers = default_routers(vec![
-            narrow,
-            route(1, 1, ROUTE_PROTOCOL, &[(2, "fe80::8")]),
-            route(1024, -1, 9, &[(2, "fe80::1")]),
-            route(1024, 1, 9, &[(2, "fe80::2")]),
-            route(1024, 0, 3, &[(2, "fe80::3"), (3, "fe80::4")]),
-            route(512, -1, 3, &[(2, "fe80::5")]),
-            route(2000, 0, 3, &[(2, "fe80::5"), (4, "on-link")]),
-        ]);
-        let parse = |texts: &[&str]| -> Vec<Ipv6Addr> { texts.iter().flat_map(|t| t.parse()).collect() };
-        assert_eq!(
-            routers,
-            BTreeMap::from([
-                (2, parse(&["fe80::5", "fe80::2", "fe80::3", "fe80::1"])),
-                (3, parse(&["fe80::4"])),
-                (4, parse(&["::"]))
-            ])
+        let blackhole = RouteInfo { unicast: false, ..route(1, 0, 3, &[(2, "fe80::7")]) };
+        let routes = default_routes(
+            &main(),
+            &[
+                narrow,
+                blackhole,
+                route(1, 1, ROUTE_PROTOCOL, &[(2, "fe80::8")]),
+                route(1024, -1, 9, &[(2, "fe80::1")]),
+                route(1024, 1, 9, &[(2, "fe80::2")]),
+                route(1024, 0, 3, &[(2, "fe80::3"), (3, "fe80::4")]),
+                route(512, -1, 3, &[(2, "fe80::5")]),
+                route(2000, 0, 3, &[(4, "on-link")]),
+            ],
         );
+        assert_eq!(gateways(&routes, 2), ["fe80::5", "fe80::2", "fe80::3", "fe80::1"]);
+        assert_eq!((gateways(&routes, 3), gateways(&routes, 4)), (vec!["fe80::4".into()], vec!["::".into()]));
+    }
+
+    /// `default from PREFIX`: the longest prefix first, whatever its metric, and with the prefix of the rule.
+    #[test]
+    fn source_prefixes_of_routes_and_rules_are_kept() {
+        let prefix = |text: &str| -> Ipv6Net { text.parse().expect("a prefix") };
+        let from = |source: &str, gateway: &str| RouteInfo {
+            source: Some(prefix(source)),
+            ..route(2000, 0, 3, &[(2, gateway)])
+        };
+        let routes = [
+            route(1, 0, 3, &[(2, "fe80::1")]),
+            from("2001:db8::/32", "fe80::2"),
+            from("2001:db8:1::/64", "fe80::3"),
+        ];
+        let found = default_routes(&main(), &routes);
+        assert_eq!(gateways(&found, 2), ["fe80::3", "fe80::2", "fe80::1"]);
+        let by_rule = TableLookup { source: Some(prefix("2001:db8:2::/64").into()), ..main() };
+        let found = default_routes(&by_rule, &routes);
+        assert_eq!(gateways(&found, 2), ["fe80::2", "fe80::1"], "the first is for other addresses");
+        assert!(found.iter().all(|route| route.source == by_rule.source));
+    }
+
+    #[test]
+    fn expired_route_counts_for_nothing() {
+        let lasting = |expires| RouteInfo { expires: Some(expires), ..route(1024, 0, 9, &[(2, "fe80::1")]) };
+        assert_eq!(default_routes(&main(), &[lasting(1)]).len(), 1);
+        assert_eq!(default_routes(&main(), &[lasting(-1)]), []);
     }
 }

@@ -5,14 +5,28 @@ mod common;
 use common::*;
 
 use std::collections::BTreeMap;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_linux::PlatformEvent;
 use carnet_station::forwarding::desired::*;
+use carnet_station::io::{Interface, NeighbourState};
+use ipnet::Ipv6Net;
 
 fn addresses(texts: &[&str]) -> Vec<Ipv6Addr> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn gateways(interface: &Interface) -> Vec<Ipv6Addr> {
+    interface.routers.iter().map(|router| router.gateway).collect()
+}
+
+fn ipv4_gateways(interface: &Interface) -> Vec<Ipv4Addr> {
+    interface.ipv4_routers.iter().map(|router| router.gateway).collect()
+}
+
+fn ipv4_addresses(interface: &Interface) -> Vec<Ipv4Addr> {
+    interface.ipv4_addresses.iter().map(|known| known.addr()).collect()
 }
 
 #[test]
@@ -100,13 +114,13 @@ fn default_routers_come_in_order_and_without_carnets_own() {
         ip("-6 route add 2001:db8::/32 via fe80::8 dev v0");
         let wanted = addresses(&["fe80::2", "fe80::4", "fe80::3", "fe80::1"]);
         events_until(&mut platform, |seen| {
-            latest(seen, "v0").is_some_and(|i| i.routers == wanted)
-                && latest(seen, "i0").is_some_and(|i| i.routers == addresses(&["fe80::5"]))
+            latest(seen, "v0").is_some_and(|i| gateways(i) == wanted)
+                && latest(seen, "i0").is_some_and(|i| gateways(i) == addresses(&["fe80::5"]))
         })
         .await;
         ip("-6 route del default via fe80::2 dev v0");
         events_until(&mut platform, |seen| {
-            latest(seen, "v0").is_some_and(|i| i.routers == addresses(&["fe80::4", "fe80::3", "fe80::1"]))
+            latest(seen, "v0").is_some_and(|i| gateways(i) == addresses(&["fe80::4", "fe80::3", "fe80::1"]))
         })
         .await;
         // A route that concerns nobody leads to no question.
@@ -115,6 +129,64 @@ fn default_routers_come_in_order_and_without_carnets_own() {
         ip("-6 route add 2001:db8:77::/48 via fe80::8 dev v0");
         assert_eq!(events_for(&mut platform, Duration::from_millis(100)).await, []);
         assert_eq!(platform.counters().reads, reads);
+    });
+}
+
+/// Source-specific routes, several next hops by a next-hop object, tables that rules name, a lifetime that ends, and a router
+/// that does not answer.
+#[test]
+fn default_routes_are_those_that_the_kernel_would_use() {
+    in_namespace(|scratch| async move {
+        for name in ["v0", "i0"] {
+            ip(&format!("link add {name} type veth peer name {name}p"));
+            ip(&format!("link set {name} addrgenmode none up"));
+            ip(&format!("link set {name}p up"));
+        }
+        ip("-6 addr add fe80::99/64 dev v0 nodad");
+        let mut platform = scratch.open();
+        ip("-6 route add default from 2001:db8:1::/64 via fe80::1 dev v0 metric 2000");
+        ip("-6 route add default via fe80::2 dev v0 metric 100");
+        ip("-6 route add unreachable default metric 50");
+        ip("nexthop add id 1 via fe80::3 dev v0");
+        ip("nexthop add id 2 via fe80::4 dev i0");
+        ip("nexthop add id 3 group 1/2");
+        ip("-6 route add default nhid 3 metric 200");
+        ip("-6 route add default via fe80::5 dev v0 table 77");
+        ip("-6 rule add from 2001:db8:5::/64 lookup 77 pref 500");
+        ip("-6 rule add from 2001:db8:6::/64 fwmark 9 lookup 78 pref 501");
+        ip("-6 route add default via fe80::6 dev v0 table 78");
+        let prefix = |text: &str| -> Option<Ipv6Net> { text.parse().ok() };
+        let wanted = [
+            ("fe80::5", prefix("2001:db8:5::/64")),
+            ("fe80::1", prefix("2001:db8:1::/64")),
+            ("fe80::2", None),
+            ("fe80::3", None),
+        ];
+        let wanted = wanted.map(|(gateway, source)| (gateway.parse::<Ipv6Addr>().unwrap(), source));
+        events_until(&mut platform, |seen| {
+            latest(seen, "v0")
+                .is_some_and(|i| i.routers.iter().map(|router| (router.gateway, router.source)).eq(wanted))
+                && latest(seen, "i0").is_some_and(|i| gateways(i) == addresses(&["fe80::4"]))
+        })
+        .await;
+        // The kernel lists a route for some time after it has expired, and tells nobody.
+        ip("-6 route add default via fe80::7 dev i0 metric 50 expires 1");
+        let first = |seen: &[PlatformEvent]| latest(seen, "i0").and_then(|i| gateways(i).first().copied());
+        events_until(&mut platform, |seen| first(seen) == addresses(&["fe80::7"]).first().copied()).await;
+        events_until(&mut platform, |seen| first(seen) == addresses(&["fe80::4"]).first().copied()).await;
+        // Nobody is there.
+        ip("-6 neigh add fe80::2 dev v0 nud failed");
+        events_until(&mut platform, |seen| {
+            latest(seen, "v0").is_some_and(|i| {
+                let failed = |gateway: &str| {
+                    let gateway: Ipv6Addr = gateway.parse().unwrap();
+                    let router = i.routers.iter().find(|router| router.gateway == gateway);
+                    router.is_some_and(|router| router.neighbour == NeighbourState::Failed)
+                };
+                failed("fe80::2") && !failed("fe80::1")
+            })
+        })
+        .await;
     });
 }
 
@@ -128,12 +200,11 @@ fn ipv4_is_told_too() {
         }
         ip("addr add 192.0.2.5/24 dev v0");
         let mut platform = scratch.open();
-        let v4 =
-            |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect::<Vec<std::net::Ipv4Addr>>();
+        let v4 = |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect::<Vec<Ipv4Addr>>();
         let events = events_for(&mut platform, Duration::from_millis(200)).await;
         let v0 = latest(&events, "v0").unwrap();
-        assert_eq!((&v0.ipv4_addresses, &v0.ipv4_routers), (&v4(&["192.0.2.5"]), &v4(&[])));
-        assert_eq!(latest(&events, "lo").unwrap().ipv4_addresses, v4(&[]), "scope host");
+        assert_eq!((ipv4_addresses(v0), ipv4_gateways(v0)), (v4(&["192.0.2.5"]), v4(&[])));
+        assert_eq!(latest(&events, "lo").unwrap().ipv4_addresses, [], "scope host");
 
         ip("addr add 192.0.2.4/24 dev v0");
         ip("addr add 169.254.7.7/16 dev v0 scope link");
@@ -145,10 +216,10 @@ fn ipv4_is_told_too() {
         ip("route add 203.0.113.0/24 via 192.0.2.8 dev v0");
         events_until(&mut platform, |seen| {
             latest(seen, "v0").is_some_and(|v0| {
-                v0.ipv4_addresses == v4(&["192.0.2.5", "192.0.2.4"])
-                    && v0.ipv4_routers == v4(&["192.0.2.2", "192.0.2.1"])
+                ipv4_addresses(v0) == v4(&["192.0.2.5", "192.0.2.4"])
+                    && ipv4_gateways(v0) == v4(&["192.0.2.2", "192.0.2.1"])
             }) && latest(seen, "i0").is_some_and(|i0| {
-                i0.ipv4_addresses == v4(&["198.51.100.2"]) && i0.ipv4_routers == v4(&["0.0.0.0"])
+                ipv4_addresses(i0) == v4(&["198.51.100.2"]) && ipv4_gateways(i0) == v4(&["0.0.0.0"])
             })
         })
         .await;
@@ -156,7 +227,7 @@ fn ipv4_is_told_too() {
         ip("addr del 192.0.2.4/24 dev v0");
         events_until(&mut platform, |seen| {
             latest(seen, "v0").is_some_and(|v0| {
-                v0.ipv4_addresses == v4(&["192.0.2.5"]) && v0.ipv4_routers == v4(&["192.0.2.1"])
+                ipv4_addresses(v0) == v4(&["192.0.2.5"]) && ipv4_gateways(v0) == v4(&["192.0.2.1"])
             })
         })
         .await;
@@ -185,7 +256,7 @@ fn a_router_advertisement_is_noticed() {
             socket.send_to(&message, &SockAddr::from(all_nodes)).unwrap();
         });
         events_until(&mut platform, |seen| {
-            latest(seen, "v0").is_some_and(|i| i.routers == addresses(&["fe80::aa"]))
+            latest(seen, "v0").is_some_and(|i| gateways(i) == addresses(&["fe80::aa"]))
         })
         .await;
     });

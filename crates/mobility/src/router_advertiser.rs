@@ -364,6 +364,7 @@ mod tests {
                 duplicate: false,
                 deprecated: false,
                 temporary: false,
+                permanent: true,
             }],
             routers: vec![],
             ..Interface::default()

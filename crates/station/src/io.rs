@@ -11,7 +11,7 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::hex;
-pub use carnet_base::{Address, Endpoint, Interface, LinkMessage};
+pub use carnet_base::{Address, Endpoint, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState};
 use carnet_geonet::MacAddress;
 pub use carnet_mobility::Event;
 pub use carnet_mobility::home_agent::DrainPhase;

@@ -81,6 +81,8 @@ pub struct UplinkStatus {
     pub active: bool,
     /// Whether more is sent over it than it can carry: round trips have grown by seconds, and packets go on arriving.
     pub full: bool,
+    /// The router of the care-of address, if it does not answer either.
+    pub silent_router: Option<IpAddr>,
 }
 
 /// A policy of the mobile router.
@@ -282,6 +284,7 @@ impl Station {
                 roaming: uplink.roaming,
                 active: active == Some(index),
                 full: router.is_full(index),
+                silent_router: uplink.silent_router(),
             })
             .collect()
     }

@@ -47,12 +47,12 @@ impl World {
         for to in 0..2 {
             assert!(world.drain(to).is_empty());
         }
-        let ipv4 = |text: &str| text.parse().expect("an address");
+        let ipv4 = |text: &str| -> std::net::Ipv4Addr { text.parse().expect("an address") };
         let uplink = Interface {
             addresses: Vec::new(),
             routers: Vec::new(),
-            ipv4_addresses: vec![ipv4("10.0.0.10")],
-            ipv4_routers: vec![ipv4("10.0.0.1")],
+            ipv4_addresses: vec![ipv4("10.0.0.10").into()],
+            ipv4_routers: vec![ipv4("10.0.0.1").into()],
             ..interface("w0", "::", true)
         };
         world.give(1, Input::Interface(uplink));

@@ -185,8 +185,8 @@ impl Road {
             nd::NdOption::PrefixInformation(it) => Some(it.prefix),
             _ => None,
         });
-        if !self.interface.routers.contains(&header.source) {
-            self.interface.routers.push(header.source);
+        if self.interface.routers.iter().all(|router| router.gateway != header.source) {
+            self.interface.routers.push(header.source.into());
             self.interface.addresses.extend(prefix.map(|prefix| own(address_in(prefix))));
         }
         let (interface, source, destination) = ("gn0".into(), header.source, header.destination);
@@ -243,6 +243,7 @@ fn own(address: Ipv6Addr) -> Address {
         duplicate: false,
         deprecated: false,
         temporary: false,
+        permanent: true,
     }
 }
 

@@ -265,7 +265,8 @@ fn nd_option() -> impl Strategy<Value = NdOption<'static>> {
             }
         ),
         Just(NdOption::Unknown { option_type: 25, data: &[1; 22] }),
-        Just(NdOption::Unknown { option_type: 7, data: &[2; 6] }),
+        any::<u32>().prop_map(NdOption::AdvertisementInterval),
+        Just(NdOption::Unknown { option_type: 9, data: &[2; 6] }),
     ]
 }
 

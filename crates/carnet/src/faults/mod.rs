@@ -137,13 +137,14 @@ fn greedy(world: &mut World, router: usize) -> Option<Vec<u8>> {
         duplicate: false,
         deprecated: false,
         temporary: false,
+        permanent: true,
     };
     let interface = carnet_station::io::Interface {
         name: UPLINKS[0].into(),
         running: true,
         mtu: 1500,
         addresses: vec![address(care_of(router, 0, 0))],
-        routers: vec![world::ROUTER],
+        routers: vec![world::ROUTER.into()],
         ..Default::default()
     };
     let _ = thief.handle_input(now, wall, Input::Interface(interface));

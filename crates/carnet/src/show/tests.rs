@@ -131,6 +131,15 @@ w4      full                                           10
 w5      refused: wrong key (status 146), again in 8 s  10
 "
     );
+    let mut with_router = uplink("w0", "silent", json!(40));
+    with_router["silent_router"] = json!("fe80::1");
+    assert_eq!(
+        show(Table::Uplinks, json!([with_router]), None),
+        "\
+UPLINK  STATE                           PRIORITY
+w0      router fe80::1 does not answer  10
+"
+    );
 }
 
 #[test]

@@ -43,6 +43,7 @@ mod radio;
 mod refresh;
 mod reload;
 mod replay;
+mod roaming;
 mod sandbox;
 mod settings;
 mod signals;

@@ -20,6 +20,9 @@ use crate::error::Result;
 const SETTLING_LOOKS: u32 = 50;
 const SETTLING_PAUSE: Duration = Duration::from_micros(200);
 
+/// `IFAPROT_KERNEL_RA`: the kernel has made it of a Router Advertisement.
+const KERNEL_ADVERTISED: u8 = 2;
+
 /// `RT_TABLE_LOCAL`
 const LOCAL_TABLE: u32 = 255;
 
@@ -68,6 +71,8 @@ impl AddressInfo {
                 deprecated: flags.contains(AddressFlags::Deprecated),
                 // IFA_F_TEMPORARY has the number of IPv4's IFA_F_SECONDARY.
                 temporary: flags.contains(AddressFlags::Secondary),
+                // What the kernel has made of an advertisement has a lifetime, and this origin since Linux 5.18.
+                permanent: flags.contains(AddressFlags::Permanent) && protocol != KERNEL_ADVERTISED,
             },
         })
     }

@@ -1,4 +1,4 @@
-//! What is to be known of IPv4: addresses, and default routes of the main table. carnet changes neither.
+//! What is to be known of IPv4: addresses and default routes. carnet changes neither.
 //!
 //! Left out: addresses of the link alone (169.254/16, RFC 3927) and of the machine (scope `host`), over which nobody
 //! is reached; next hops of IPv6 (RFC 8950), which count as a route without gateway.
@@ -6,9 +6,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use carnet_base::sort_by_key;
+use ipnet::Ipv4Net;
 use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::address::{AddressFlags, AddressMessage, AddressScope};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RouteType,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::Requests;
@@ -18,14 +21,17 @@ use crate::error::Result;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ipv4AddressInfo {
     pub(crate) index: u32,
-    pub(crate) address: Ipv4Addr,
+    /// With the length of its subnet.
+    pub(crate) address: Ipv4Net,
 }
 
 /// A next hop of an IPv4 default route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ipv4Router {
+pub(crate) struct Ipv4DefaultRoute {
     pub(crate) index: u32,
     pub(crate) metric: u32,
+    /// The source address that the route recommends (`src`).
+    pub(crate) preferred_source: Option<Ipv4Addr>,
     /// Unspecified where the route names none.
     pub(crate) gateway: Ipv4Addr,
 }
@@ -49,12 +55,13 @@ fn address(message: &AddressMessage) -> Option<(bool, Ipv4AddressInfo)> {
     }
     // With a peer, IFA_ADDRESS is the peer's and IFA_LOCAL our own.
     let address = local.or(other).filter(|address| !address.is_link_local() && !address.is_loopback())?;
+    let address = Ipv4Net::new(address, header.prefix_len).ok()?;
     Some((flags.contains(AddressFlags::Secondary), Ipv4AddressInfo { index: header.index, address }))
 }
 
-fn routers(message: &RouteMessage) -> Vec<Ipv4Router> {
+fn default_routes(message: &RouteMessage) -> Vec<Ipv4DefaultRoute> {
     let header = &message.header;
-    let (mut table, mut metric) = (u32::from(header.table), 0);
+    let (mut metric, mut preferred_source) = (0, None);
     let (mut interface, mut gateway, mut hops) = (None, None, Vec::new());
     let gateway_of = |attributes: &[RouteAttribute]| {
         attributes.iter().find_map(|attribute| match attribute {
@@ -64,12 +71,13 @@ fn routers(message: &RouteMessage) -> Vec<Ipv4Router> {
     };
     for attribute in &message.attributes {
         match attribute {
-            RouteAttribute::Table(number) => table = *number,
             RouteAttribute::Priority(number) => metric = *number,
             RouteAttribute::Oif(index) => interface = Some(*index),
             RouteAttribute::Gateway(RouteAddress::Inet(address)) => gateway = Some(*address),
+            RouteAttribute::PrefSource(RouteAddress::Inet(address)) => preferred_source = Some(*address),
             RouteAttribute::MultiPath(next_hops) => {
-                hops.extend(next_hops.iter().map(|hop| (hop.interface_index, gateway_of(&hop.attributes))));
+                let usable = next_hops.iter().filter(|hop| !hop.flags.contains(RouteNextHopFlags::Dead));
+                hops.extend(usable.map(|hop| (hop.interface_index, gateway_of(&hop.attributes))));
             }
             _ => {}
         }
@@ -77,18 +85,28 @@ fn routers(message: &RouteMessage) -> Vec<Ipv4Router> {
     let is_default = header.address_family == AddressFamily::Inet
         && header.destination_prefix_length == 0
         && header.kind == RouteType::Unicast
-        && table == u32::from(libc::RT_TABLE_MAIN);
+        && !header.flags.contains(RouteFlags::Dead);
     if !is_default {
         return Vec::new();
     }
     hops.extend(interface.map(|index| (index, gateway)));
     hops.into_iter()
-        .map(|(index, gateway)| Ipv4Router {
+        .map(|(index, gateway)| Ipv4DefaultRoute {
             index,
             metric,
+            preferred_source,
             gateway: gateway.unwrap_or(Ipv4Addr::UNSPECIFIED),
         })
         .collect()
+}
+
+/// The table that a route is in.
+fn table_of(message: &RouteMessage) -> u32 {
+    let named = message.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Table(number) => Some(*number),
+        _ => None,
+    });
+    named.unwrap_or(message.header.table.into())
 }
 
 impl Requests {
@@ -109,25 +127,27 @@ impl Requests {
         Ok(addresses.into_iter().map(|(_, address)| address).collect())
     }
 
-    /// The next hops of the IPv4 default routes in the main table, in the order in which the kernel would take them.
-    pub(crate) fn ipv4_routers(&mut self) -> Result<Vec<Ipv4Router>> {
+    /// The next hops of the IPv4 default routes in a table, in the order in which the kernel would take them.
+    pub(crate) fn ipv4_default_routes(&mut self, table: u32) -> Result<Vec<Ipv4DefaultRoute>> {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet;
-        question.attributes.push(RouteAttribute::Table(u32::from(libc::RT_TABLE_MAIN)));
+        question.attributes.push(RouteAttribute::Table(table));
         let answers =
             match self.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv4 routes".to_owned()) {
                 // That table does not exist: nothing is in it.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Vec::new(),
                 other => other?,
             };
-        let mut routers: Vec<Ipv4Router> = answers
+        let mut routes: Vec<Ipv4DefaultRoute> = answers
             .iter()
             .flat_map(|answer| match answer {
-                RouteNetlinkMessage::NewRoute(message) => routers(message),
+                RouteNetlinkMessage::NewRoute(message) if table_of(message) == table => {
+                    default_routes(message)
+                }
                 _ => Vec::new(),
             })
             .collect();
-        sort_by_key(&mut routers, |router| router.metric);
-        Ok(routers)
+        sort_by_key(&mut routes, |route| route.metric);
+        Ok(routes)
     }
 }

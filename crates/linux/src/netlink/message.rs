@@ -2,21 +2,23 @@
 //!
 //! The packet crates can read and write everything that any of the kernel's modules can say of an interface, a queue or a
 //! filter, which would be a twelfth of the program. Here a message that concerns nobody is none; of an interface those
-//! attributes are read that [`LinkInfo`](super::LinkInfo) is made of, and its octets; of a neighbour and of a filter is
-//! known only that there is one.
+//! attributes are read that [`LinkInfo`](super::LinkInfo) is made of, and its octets; of a neighbour its address and state;
+//! of a filter is known only that there is one.
 
 use netlink_packet_core::{
     DecodeError, Emitable, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable, NlasIterator, Parseable,
 };
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::{
     InfoKind, LinkAttribute, LinkFlags, LinkInfo as LinkKind, LinkLayerType, LinkMessage, Stats64,
 };
-use netlink_packet_route::neighbour::NeighbourMessage;
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
 use netlink_packet_route::route::RouteMessage;
 use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::tc::TcMessage;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 /// A message; none of one that concerns nobody.
 #[derive(Debug)]
@@ -24,6 +26,9 @@ pub(super) struct Message(pub(super) Option<RouteNetlinkMessage>);
 
 /// `struct ifinfomsg`.
 const LINK_HEADER: usize = 16;
+/// `struct ndmsg`.
+const NEIGHBOUR_HEADER: usize = 12;
+const NDA_DST: u16 = 1;
 /// `struct rtnl_link_stats64` begins with packets received and sent, and octets received and sent.
 const OCTETS_RECEIVED: usize = 16;
 const OCTETS_SENT: usize = 24;
@@ -73,8 +78,8 @@ impl NetlinkDeserializable for Message {
             libc::RTM_DELROUTE => DelRoute(RouteMessage::parse(payload)?),
             libc::RTM_NEWRULE => NewRule(RuleMessage::parse(payload)?),
             libc::RTM_DELRULE => DelRule(RuleMessage::parse(payload)?),
-            libc::RTM_NEWNEIGH => NewNeighbour(NeighbourMessage::default()),
-            libc::RTM_DELNEIGH => DelNeighbour(NeighbourMessage::default()),
+            libc::RTM_NEWNEIGH => NewNeighbour(neighbour(payload)?),
+            libc::RTM_DELNEIGH => DelNeighbour(neighbour(payload)?),
             libc::RTM_NEWTFILTER => NewTrafficFilter(TcMessage::default()),
             _ => return Ok(Message(None)),
         })))
@@ -98,6 +103,27 @@ fn link(payload: &[u8]) -> Result<LinkMessage, DecodeError> {
     for attribute in NlasIterator::new(payload.get(LINK_HEADER..).ok_or_else(short)?) {
         let attribute = attribute?;
         message.attributes.extend(link_attribute(attribute.kind(), attribute.value()));
+    }
+    Ok(message)
+}
+
+fn neighbour(payload: &[u8]) -> Result<NeighbourMessage, DecodeError> {
+    let short = || DecodeError::from("a neighbour with less than its header");
+    let mut message = NeighbourMessage::default();
+    message.header.family = AddressFamily::from(payload.first().ok_or_else(short)?.to_owned());
+    message.header.ifindex = u32::from_ne_bytes(at(payload, 4).ok_or_else(short)?);
+    message.header.state = NeighbourState::from(u16::from_ne_bytes(at(payload, 8).ok_or_else(short)?));
+    for attribute in NlasIterator::new(payload.get(NEIGHBOUR_HEADER..).ok_or_else(short)?) {
+        let attribute = attribute?;
+        if attribute.kind() == NDA_DST {
+            message.attributes.extend(match message.header.family {
+                AddressFamily::Inet => at::<4>(attribute.value(), 0)
+                    .map(|octets| NeighbourAttribute::Destination(NeighbourAddress::Inet(octets.into()))),
+                AddressFamily::Inet6 => at::<16>(attribute.value(), 0)
+                    .map(|octets| NeighbourAttribute::Destination(NeighbourAddress::Inet6(octets.into()))),
+                _ => None,
+            });
+        }
     }
     Ok(message)
 }
@@ -168,6 +194,25 @@ mod tests {
         );
         for length in 0..LINK_HEADER {
             assert!(read(libc::RTM_NEWLINK, &written[..length]).is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_neighbour_is_read_as_it_was_written() {
+        let mut message = NeighbourMessage::default();
+        message.header.family = AddressFamily::Inet6;
+        message.header.ifindex = 7;
+        message.header.state = NeighbourState::Failed;
+        let address = NeighbourAddress::Inet6("fe80::1".parse().expect("an address"));
+        message.attributes = vec![NeighbourAttribute::Destination(address)];
+        let mut written = vec![0; message.buffer_len()];
+        message.emit(&mut written);
+        assert_eq!(
+            read(libc::RTM_NEWNEIGH, &written).expect("is right"),
+            Some(RouteNetlinkMessage::NewNeighbour(message))
+        );
+        for length in 0..NEIGHBOUR_HEADER {
+            assert!(read(libc::RTM_NEWNEIGH, &written[..length]).is_err(), "{length}");
         }
     }
 

@@ -14,6 +14,7 @@ mod events;
 mod filters;
 mod ipv4;
 mod links;
+mod lookups;
 mod message;
 mod monitor;
 mod neighbours;
@@ -34,7 +35,9 @@ use netlink_packet_route::RouteNetlinkMessage;
 pub(crate) use addresses::AddressInfo;
 pub(crate) use channel::Channel;
 pub(crate) use events::{Events, IPV6_ADDRESSES, LINKS, Watcher, usable};
-pub(crate) use ipv4::{Ipv4AddressInfo, Ipv4Router};
+pub(crate) use ipv4::{Ipv4AddressInfo, Ipv4DefaultRoute};
+
+pub(crate) use lookups::{TableLookup, intersection};
 
 pub(crate) use links::{IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo};
 pub(crate) use monitor::{Dirty, Monitor, News};

@@ -6,26 +6,28 @@
 //! those about carnet's own routes and rules that carnet itself caused, are dropped: the latter already in
 //! the kernel, by a filter on the sender, or ten thousand bindings would overrun the socket.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::net::IpAddr;
 use std::task::{Context, Poll};
 
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use socket2::{SockFilter, SockRef};
 use tokio::io::unix::AsyncFd;
 
 use super::message::Message;
+use super::neighbours::subject;
 use super::{Heard, split};
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 use crate::readable::watch;
 
-/// Multicast groups: links, neighbours, IPv4 addresses, IPv4 routes, IPv6 addresses, IPv6 routes, IPv6 rules, IPv4 and IPv6
-/// settings of interfaces (`enum rtnetlink_groups`).
-const GROUPS: [u32; 9] = [1, 3, 5, 7, 9, 11, 19, 24, 25];
+/// Multicast groups: links, neighbours, IPv4 addresses, IPv4 routes, IPv4 rules, IPv6 addresses, IPv6 routes, IPv6 rules, IPv4
+/// and IPv6 settings of interfaces (`enum rtnetlink_groups`).
+const GROUPS: [u32; 10] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25];
 
 /// `RTM_NEWNETCONF` and `RTM_DELNETCONF`: a setting of an interface, or of all, is another one (`forwarding` and `rp_filter`
 /// among them), or has gone with its interface.
@@ -38,8 +40,10 @@ pub(crate) struct Dirty {
     pub(crate) links: bool,
     /// Addresses.
     pub(crate) addresses: bool,
-    /// Default routes of the main table.
+    /// Default routes, and the rules that lead to them.
     pub(crate) routers: bool,
+    /// Routers as neighbours.
+    pub(crate) neighbours: bool,
     /// carnet's own routes.
     pub(crate) own_routes: bool,
     /// carnet's own rules.
@@ -54,6 +58,7 @@ impl Dirty {
         links: true,
         addresses: true,
         routers: true,
+        neighbours: true,
         own_routes: true,
         own_rules: true,
         settings: true,
@@ -76,6 +81,8 @@ pub(crate) struct News {
     pub(crate) routes: bool,
     /// What the changes say of routes and rules.
     pub(crate) heard: Heard,
+    /// Default routers: those whose state as neighbours counts, by interface.
+    pub(crate) gateways: BTreeSet<(u32, IpAddr)>,
     /// Times that the kernel had to drop events.
     pub(crate) overruns: u64,
     /// Events that could not be parsed.
@@ -90,6 +97,7 @@ impl Default for News {
             routing: true,
             routes: true,
             heard: Heard::default(),
+            gateways: BTreeSet::new(),
             overruns: 0,
             unparsed: 0,
         }
@@ -110,7 +118,7 @@ impl News {
             }
             match NetlinkMessage::<Message>::deserialize(this).map(|m| m.payload) {
                 Ok(NetlinkPayload::InnerMessage(Message(Some(event)))) => {
-                    note(&mut self.dirty, &event);
+                    note(&mut self.dirty, &self.gateways, &event);
                     self.routes |= !is_neighbour(&event);
                     self.heard.hear(&event);
                 }
@@ -220,28 +228,24 @@ fn not_from(own: u32) -> [SockFilter; 9] {
 }
 
 /// Marks what `event` concerns.
-fn note(dirty: &mut Dirty, event: &RouteNetlinkMessage) {
+fn note(dirty: &mut Dirty, gateways: &BTreeSet<(u32, IpAddr)>, event: &RouteNetlinkMessage) {
     match event {
         RouteNetlinkMessage::NewLink(_) | RouteNetlinkMessage::DelLink(_) => dirty.links = true,
         RouteNetlinkMessage::NewAddress(_) | RouteNetlinkMessage::DelAddress(_) => dirty.addresses = true,
         RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
             dirty.own_routes |= u8::from(route.header.protocol) == ROUTE_PROTOCOL;
-            dirty.routers |= is_default_of_main(route);
+            dirty.routers |= route.header.destination_prefix_length == 0
+                && u8::from(route.header.protocol) != ROUTE_PROTOCOL;
         }
         RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule) => {
             dirty.own_rules |= is_own(rule) || rule.header.table == libc::RT_TABLE_LOCAL;
+            dirty.routers |= !is_own(rule);
+        }
+        RouteNetlinkMessage::NewNeighbour(neighbour) | RouteNetlinkMessage::DelNeighbour(neighbour) => {
+            dirty.neighbours |= subject(neighbour).is_some_and(|it| gateways.contains(&it));
         }
         _ => {}
     }
-}
-
-fn is_default_of_main(route: &RouteMessage) -> bool {
-    let table = route.attributes.iter().find_map(|a| match a {
-        RouteAttribute::Table(number) => Some(*number),
-        _ => None,
-    });
-    route.header.destination_prefix_length == 0
-        && table.unwrap_or(u32::from(route.header.table)) == u32::from(libc::RT_TABLE_MAIN)
 }
 
 fn is_own(rule: &RuleMessage) -> bool {

@@ -1,30 +1,74 @@
-//! Neighbours: who has which link-layer address is the kernel's business. carnet only tells it who is in use.
+//! Neighbours: who has which link-layer address is the kernel's business. carnet tells it who is in use, and asks whether
+//! a router answers.
 
 use std::net::IpAddr;
 
 use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage,
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
+use carnet_station::io;
+
 use super::Requests;
 use crate::error::Result;
+
+fn question(index: u32, address: IpAddr) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    let (family, destination) = match address {
+        IpAddr::V4(address) => (AddressFamily::Inet, NeighbourAddress::Inet(address)),
+        IpAddr::V6(address) => (AddressFamily::Inet6, NeighbourAddress::Inet6(address)),
+    };
+    message.header.family = family;
+    message.header.ifindex = index;
+    message.attributes.push(NeighbourAttribute::Destination(destination));
+    message
+}
+
+/// The interface and the address that a message is about.
+pub(super) fn subject(message: &NeighbourMessage) -> Option<(u32, IpAddr)> {
+    let address = message.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => Some(IpAddr::V4(*address)),
+        NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => Some(IpAddr::V6(*address)),
+        _ => None,
+    })?;
+    Some((message.header.ifindex, address))
+}
 
 impl Requests {
     /// A packet was sent to a neighbour past the kernel, which then sees to it that the neighbour is still there
     /// (RFC 4861 7.3.3), as after a packet of its own.
     pub(crate) fn use_neighbour(&mut self, index: u32, address: IpAddr) -> Result<()> {
-        let mut message = NeighbourMessage::default();
-        let (family, destination) = match address {
-            IpAddr::V4(address) => (AddressFamily::Inet, NeighbourAddress::Inet(address)),
-            IpAddr::V6(address) => (AddressFamily::Inet6, NeighbourAddress::Inet6(address)),
-        };
-        message.header.family = family;
-        message.header.ifindex = index;
+        let mut message = question(index, address);
         message.header.flags = NeighbourFlags::Use;
-        message.attributes.push(NeighbourAttribute::Destination(destination));
         // It changes nothing that anybody wants.
         self.get(RouteNetlinkMessage::NewNeighbour(message), || format!("use neighbour {address}"))
             .map(|_| ())
+    }
+
+    /// What the kernel knows of a neighbour; nothing before Linux 5.0, which can only list them all.
+    pub(crate) fn neighbour(&mut self, index: u32, address: IpAddr) -> Result<io::NeighbourState> {
+        let message = RouteNetlinkMessage::GetNeighbour(question(index, address));
+        let answers = match self.get(message, || format!("look up neighbour {address}")) {
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL)
+                ) =>
+            {
+                return Ok(io::NeighbourState::Unknown);
+            }
+            answers => answers?,
+        };
+        let state = answers.iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewNeighbour(message) => Some(message.header.state),
+            _ => None,
+        });
+        Ok(match state {
+            None | Some(NeighbourState::None | NeighbourState::Noarp) => io::NeighbourState::Unknown,
+            Some(NeighbourState::Incomplete) => io::NeighbourState::Incomplete,
+            Some(NeighbourState::Failed) => io::NeighbourState::Failed,
+            Some(_) => io::NeighbourState::Known,
+        })
     }
 }

@@ -10,8 +10,8 @@ use carnet_station::forwarding::desired::{Route, RouteAction};
 use ipnet::Ipv6Net;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RoutePreference, RouteProtocol, RouteScope,
-    RouteType,
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RoutePreference,
+    RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
@@ -39,6 +39,14 @@ pub(crate) struct RouteInfo {
     pub(crate) protocol: u8,
     /// It answers Destination Unreachable.
     pub(crate) unreachable: bool,
+    /// It forwards: neither `unreachable` nor another of the kinds that end a packet here.
+    pub(crate) unicast: bool,
+    /// It is for packets with a source address in this prefix only.
+    pub(crate) source: Option<Ipv6Net>,
+    /// The source address that it recommends (`src`).
+    pub(crate) preferred_source: Option<Ipv6Addr>,
+    /// Hundredths of a second until it expires; negative once it has. `None` for a route without lifetime.
+    pub(crate) expires: Option<i32>,
     /// RFC 4191 preference: 1 high, 0 medium, -1 low.
     pub(crate) preference: i8,
     pub(crate) hops: Vec<Hop>,
@@ -59,17 +67,25 @@ impl RouteInfo {
         let mut destination = Ipv6Addr::UNSPECIFIED;
         let (mut metric, mut preference) = (0, 0);
         let (mut interface, mut gateway, mut hops) = (None, None, Vec::new());
+        let (mut source, mut preferred_source, mut expires) = (Ipv6Addr::UNSPECIFIED, None, None);
         for attribute in &message.attributes {
             match attribute {
                 RouteAttribute::Table(number) => table = *number,
                 RouteAttribute::Destination(RouteAddress::Inet6(address)) => destination = *address,
+                RouteAttribute::Source(RouteAddress::Inet6(address)) => source = *address,
+                RouteAttribute::PrefSource(RouteAddress::Inet6(address)) => preferred_source = Some(*address),
+                // Signed, in the kernel's clock ticks for programs (USER_HZ); 0 for a route without lifetime.
+                RouteAttribute::CacheInfo(cached) if cached.expires != 0 => {
+                    expires = Some(cached.expires.cast_signed());
+                }
                 RouteAttribute::Priority(number) => metric = *number,
                 RouteAttribute::Oif(index) => interface = Some(*index),
                 RouteAttribute::Gateway(RouteAddress::Inet6(address)) => gateway = Some(*address),
                 RouteAttribute::Preference(RoutePreference::High) => preference = 1,
                 RouteAttribute::Preference(RoutePreference::Low) => preference = -1,
                 RouteAttribute::MultiPath(next_hops) => {
-                    hops.extend(next_hops.iter().map(|hop| Hop {
+                    let usable = next_hops.iter().filter(|hop| !hop.flags.contains(RouteNextHopFlags::Dead));
+                    hops.extend(usable.map(|hop| Hop {
                         index: hop.interface_index,
                         gateway: hop.attributes.iter().find_map(|a| match a {
                             RouteAttribute::Gateway(RouteAddress::Inet6(address)) => Some(*address),
@@ -80,15 +96,20 @@ impl RouteInfo {
                 _ => {}
             }
         }
-        if let Some(index) = interface {
+        if let Some(index) = interface.filter(|_| !header.flags.contains(RouteFlags::Dead)) {
             hops.push(Hop { index, gateway });
         }
+        let source = Ipv6Net::new(source, header.source_prefix_length).ok();
         Some(RouteInfo {
             table,
             destination: Ipv6Net::new(destination, header.destination_prefix_length).ok()?,
             metric,
             protocol: header.protocol.into(),
             unreachable: header.kind == RouteType::Unreachable,
+            unicast: header.kind == RouteType::Unicast,
+            source: source.filter(|source| source.prefix_len() > 0),
+            preferred_source,
+            expires,
             preference,
             hops,
         })

@@ -229,6 +229,7 @@ fn serve(
             let KnownRoute { table, destination, metric, protocol, .. } = route_of(&message);
             state.delete_route(table, destination, metric, protocol, by)
         }
+        GetRule(message) if message.header.family != AddressFamily::Inet6 => Ok(()),
         GetRule(_) => {
             answers.extend(state.rules.iter().map(|it| NewRule(rule_message(it))));
             Ok(())
@@ -238,6 +239,8 @@ fn serve(
             let KnownRule { rule, protocol, .. } = rule_of(&message);
             state.delete_rule(&rule, protocol, by)
         }
+        // It has no neighbours.
+        GetNeighbour(_) => Err(libc::ENOENT),
         // There never was a fast path.
         DelTrafficFilter(_) | DelQueueDiscipline(_) => Err(libc::ENOENT),
         GetTrafficFilter(_) => Ok(()),

@@ -78,7 +78,9 @@ impl MobileRouter {
             self.acknowledged_timestamp =
                 timestamp.filter(|new| newest.is_none_or(|old| is_later(*new, old))).or(newest);
         }
-        self.path_answered(now, update.via.0, now.saturating_since(update.at));
+        // RFC 6275 10.3.1: before the first registration the home agent does duplicate address detection.
+        let known = self.registration.is_some() || self.bindings.iter().any(|b| b.registration.is_some());
+        self.path_answered(now, update.via.0, known.then(|| now.saturating_since(update.at)));
         if update.removal {
             // 133: there was nothing to forget. Whatever else it says, the lifetime ends it (RFC 5648 5.7 on 167).
             for member in &update.members {
@@ -181,14 +183,10 @@ impl MobileRouter {
         let started = attempt.as_ref().and_then(|attempt| attempt.started).unwrap_or(update.at);
         if let Some(attempt) = attempt {
             // The addresses that were tried before this one and brought no answer.
-            let loser = attempt.sent.iter().find(|(sequence, address)| {
-                *address != member.care_of_address && !is_newer(*sequence, update.sequence)
-            });
-            let uplink = &mut self.uplinks[uplink];
-            if uplink.lost == Some(member.care_of_address) {
-                uplink.lost = None;
-            }
-            uplink.lost = loser.map(|(_, address)| *address).or(uplink.lost);
+            let before = attempt.sent.iter().filter(|(sequence, _)| !is_newer(*sequence, update.sequence));
+            let losers = before.map(|(_, address)| *address);
+            self.uplinks[uplink].race_decided(now, member.care_of_address, losers);
+            self.watch_candidates(uplink);
         }
         if let Some(before) = before.filter(|b| b.care_of_address != registration.care_of_address) {
             self.retire(now, before.care_of_address);

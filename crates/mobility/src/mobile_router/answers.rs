@@ -262,7 +262,7 @@ impl MobileRouter {
         // A plain binding replaces all (RFC 5648 6.2).
         self.clear_bindings(now);
         self.timers.stop(Timer::Retransmit);
-        self.race_decided(exchange.uplink, &exchange.sent, sent);
+        self.race_decided(now, exchange.uplink, &exchange.sent, sent);
         let advised = acknowledgement.options.iter().find_map(|option| match option {
             Ok(MobilityOption::BindingRefreshAdvice(units)) => Some(lifetime_from_units(units)),
             _ => None,
@@ -294,17 +294,11 @@ impl MobileRouter {
 
     /// The first care-of address of a race that brings an answer wins (RFC 8305 5); those tried before it are not
     /// tried first again on this network.
-    pub(super) fn race_decided(&mut self, uplink: usize, all: &[Sent], winner: Sent) {
-        let Some(uplink) = self.uplinks.get_mut(uplink) else { return };
-        let loser = all.iter().find(|sent| {
-            sent.care_of_address != winner.care_of_address && !is_newer(sent.sequence, winner.sequence)
-        });
-        if uplink.lost == Some(winner.care_of_address) {
-            uplink.lost = None;
-        }
-        if let Some(loser) = loser {
-            uplink.lost = Some(loser.care_of_address);
-        }
+    fn race_decided(&mut self, now: Time, index: usize, all: &[Sent], winner: Sent) {
+        let Some(uplink) = self.uplinks.get_mut(index) else { return };
+        let before = all.iter().filter(|sent| !is_newer(sent.sequence, winner.sequence));
+        uplink.race_decided(now, winner.care_of_address, before.map(|sent| sent.care_of_address));
+        self.watch_candidates(index);
     }
 
     /// Whether data goes in UDP, which is for an IPv4 care-of address only: behind a NAT, or when either side

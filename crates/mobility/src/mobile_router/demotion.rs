@@ -6,6 +6,8 @@
 //! dead: once every uplink has failed, the router goes on with the best by priority, and the back-off goes on
 //! as well instead of beginning anew with every change.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
@@ -18,8 +20,10 @@ use crate::{Event, Output};
 /// So many Binding Updates unanswered, and for so long (1 + 2 + 4 s), are enough.
 pub(super) const UNANSWERED: u32 = 3;
 const SILENCE: Duration = Duration::from_secs(7);
-/// How long an uplink stays demoted.
+/// How long an uplink stays demoted,
 const DEMOTION: Duration = Duration::from_secs(60);
+/// and if it has another candidate that has not been tried yet: traffic has moved by then.
+const TRIAL: Duration = Duration::from_secs(1);
 
 /// How the home agent responds over an uplink that is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,13 +127,18 @@ impl MobileRouter {
     pub(super) fn demote(&mut self, now: Time, wall: WallTime) {
         let Some(exchange) = self.exchange.as_ref() else { return };
         let (index, timeout) = (exchange.uplink, exchange.timeout);
+        let sent: BTreeSet<IpAddr> = exchange.sent.iter().map(|sent| sent.care_of_address).collect();
+        for address in sent {
+            self.candidate_failed(now, index, address);
+        }
         self.demote_uplink(now, wall, index, timeout);
     }
 
     /// Demotes an uplink; `timeout` is what the next Binding Update waits for its answer where the back-off goes on.
     pub(super) fn demote_uplink(&mut self, now: Time, wall: WallTime, index: usize, timeout: Duration) {
-        self.uplinks[index].demoted_until = Some(now + DEMOTION);
-        self.timers.set(Timer::Demotion(index), now + DEMOTION);
+        let again = now + if self.uplinks[index].has_untried_candidate() { TRIAL } else { DEMOTION };
+        self.uplinks[index].demoted_until = Some(again);
+        self.timers.set(Timer::Demotion(index), again);
         let name = &self.uplinks[index].config.interface;
         let reason = format!("no answer from the home agent over {name}");
         self.outputs.push_back(Output::Event(Event::Warning { message: reason.clone() }));
@@ -160,6 +169,7 @@ impl MobileRouter {
     pub(super) fn rehabilitate_all(&mut self) {
         for index in 0..self.uplinks.len() {
             self.rehabilitate(index);
+            self.uplinks[index].forgive(&self.config);
         }
         self.back_off = None;
         self.moving_because = None;

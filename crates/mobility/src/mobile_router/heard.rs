@@ -1,149 +1,469 @@
-//! Prefixes heard in Router Advertisements on one link, and who advertised them (RFC 6275 11.5.1).
+//! Routers that have been heard on one link since it came up, and the prefixes that they advertise (RFC 6275 11.5.1).
 //!
-//! A link can change under an interface without loss of carrier: another access point of the same operator,
-//! another cell. Then the old default router is gone from the kernel's list, or no longer the first, while
-//! the old address stays valid for a long time. So each prefix is kept with the router that advertised it,
-//! and an address is worth what that router is worth.
+//! A link can change under an interface without loss of carrier: another access point of the same operator, another cell,
+//! a bridge. The kernel then keeps the old default route, and the old address, for as long as their lifetimes say. So
+//! each prefix is kept with the router that advertised it, and an address goes with that router (RFC 6724 5 rule 5.5,
+//! RFC 8028 3).
+//!
+//! A router that advertises a prefix and leaves out another one that it has advertised before may have been renumbered
+//! without a word (flash renumbering, RFC 8978): that prefix is *suspected*. It stays valid, as RFC 4861 6.3.4 has it
+//! ("the absence of a prefix ... is not significant"), but other prefixes are preferred to it.
+//!
+//! A router that announces how often it advertises (Advertisement Interval option, RFC 6275 7.3) and misses
+//! [`MISSED_ADVERTISEMENTS`] intervals is taken for unreachable.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
-use carnet_base::Time;
+use carnet_base::{LinkMessage, NeighbourState, Time};
+use carnet_wire::nd::{NdOption, RouterAdvertisement};
 use ipnet::Ipv6Net;
 
-/// More advertised prefixes than this on one link are not remembered. The one heard longest ago goes, and one of the
-/// router in use last: anybody can advertise.
-const MAX_HEARD: usize = 16;
+/// Prefixes that are remembered on one link. The one heard longest ago goes, and one of the router in use last: anybody can
+/// advertise.
+const MAX_PREFIXES: usize = 16;
+/// Routers that are remembered on one link.
+const MAX_ROUTERS: usize = 8;
+/// Router Advertisements of one router within this time are parts of one, which RFC 4861 6.2.3 lets it split.
+const ONE_ADVERTISEMENT: Duration = Duration::from_millis(300);
+/// RFC 6275 11.5.1 lets a node allow for some missed advertisements.
+const MISSED_ADVERTISEMENTS: u32 = 3;
+/// The shortest Advertisement Interval that is believed (`MinDelayBetweenRAs` of RFC 6275 7.5 is 30 ms).
+const MIN_ADVERTISEMENT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What Router Advertisements say about an address, best first.
+/// What is known of an address beside a router, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
-    /// Its prefix is advertised by the default router that the kernel prefers.
-    Preferred,
-    /// By another router that is still there.
-    Present,
-    /// Nobody has advertised its prefix: the operator's own, or nothing has been heard yet.
-    Unheard,
-    /// Only by routers that have gone.
-    Gone,
+pub(super) enum Fit {
+    /// The router advertises the address's prefix.
+    Advertised,
+    /// Nothing: the operator's address, or the router has not been heard.
+    Unknown,
+    /// The router advertises prefixes, and nobody advertises this one.
+    Leftover,
+    /// The router has advertised the prefix and leaves it out now.
+    Suspected,
+    /// Another router advertises the prefix.
+    Foreign,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct AdvertisedPrefix {
     prefix: Ipv6Net,
     router: Ipv6Addr,
     at: Time,
+    suspected: bool,
 }
 
-/// The prefixes heard since the link came up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct HeardRouter {
+    address: Ipv6Addr,
+    link_address: Option<[u8; 6]>,
+    at: Time,
+    /// Its router lifetime is not 0: it belongs into the kernel's list.
+    is_default: bool,
+    /// The link's MTU as it says, octets.
+    mtu: Option<u32>,
+    /// Between its advertisements, where it tells.
+    interval: Option<Duration>,
+    /// It missed [`MISSED_ADVERTISEMENTS`] of them.
+    missing: bool,
+    /// It spreads its prefixes over several advertisements, so that one that is left out means nothing.
+    splits: bool,
+}
+
+/// What an advertisement changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Advertised {
+    /// The router has not been heard before.
+    pub newcomer: bool,
+    /// It left out a prefix that it has advertised before.
+    pub omits: bool,
+}
+
+/// Routers and prefixes heard since the link came up.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Heard(Vec<Entry>);
+pub(super) struct Heard {
+    prefixes: Vec<AdvertisedPrefix>,
+    /// The latest last.
+    routers: Vec<HeardRouter>,
+    /// Routers that do not answer Neighbor Unreachability Detection.
+    unreachable: Vec<Ipv6Addr>,
+}
 
 impl Heard {
     pub fn clear(&mut self) {
-        self.0.clear();
+        *self = Heard::default();
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.routers.is_empty()
     }
 
-    /// `router` has advertised `prefix`, or withdrawn it; `routers` are the default routers that the kernel has now.
-    pub fn note(&mut self, now: Time, router: Ipv6Addr, prefix: Ipv6Net, valid: bool, routers: &[Ipv6Addr]) {
-        self.0.retain(|entry| entry.router != router || entry.prefix != prefix);
+    /// Takes in a Router Advertisement; `in_use` is the router that traffic leaves by.
+    pub fn advertised(
+        &mut self,
+        now: Time,
+        message: &LinkMessage,
+        advertisement: &RouterAdvertisement<'_>,
+        in_use: Option<Ipv6Addr>,
+    ) -> Advertised {
+        let router = message.source;
+        let (mut mtu, mut interval, mut listed) = (None, None, Vec::new());
+        for option in advertisement.options() {
+            match option {
+                NdOption::PrefixInformation(information) => {
+                    if let Ok(prefix) = Ipv6Net::new(information.prefix, information.prefix_length) {
+                        listed.push((prefix.trunc(), information.valid_lifetime > 0));
+                    }
+                }
+                NdOption::Mtu(octets) => mtu = Some(octets),
+                NdOption::AdvertisementInterval(milliseconds) => {
+                    let told = Duration::from_millis(milliseconds.into());
+                    interval = Some(told.max(MIN_ADVERTISEMENT_INTERVAL));
+                }
+                _ => {}
+            }
+        }
+        self.unreachable.retain(|other| *other != router);
+        let before = self.routers.iter().position(|known| known.address == router);
+        let before = before.map(|position| self.routers.remove(position));
+        let mut known = HeardRouter {
+            address: router,
+            link_address: advertisement.options().source_link_address().or(message.peer),
+            at: now,
+            is_default: advertisement.router_lifetime > 0,
+            mtu,
+            interval,
+            missing: false,
+            splits: before.as_ref().is_some_and(|before| before.splits),
+        };
+        // A suspected prefix that follows at once is a part of the advertisement that left it out; one that follows later is
+        // back.
+        let continues =
+            before.as_ref().is_some_and(|before| now.saturating_since(before.at) < ONE_ADVERTISEMENT);
+        let mut omits = false;
+        let others = listed.iter().any(|(_, valid)| *valid);
+        for entry in self.prefixes.iter_mut().filter(|entry| entry.router == router) {
+            if listed.iter().any(|(prefix, _)| *prefix == entry.prefix) {
+                known.splits |= entry.suspected && continues;
+            } else if others && !known.splits && now.saturating_since(entry.at) >= ONE_ADVERTISEMENT {
+                omits |= !entry.suspected;
+                entry.suspected = true;
+            } else {
+                omits |= others && !known.splits && !entry.suspected;
+            }
+        }
+        if known.splits {
+            self.prefixes.iter_mut().filter(|e| e.router == router).for_each(|entry| entry.suspected = false);
+        }
+        if self.routers.len() >= MAX_ROUTERS {
+            let spare = self.routers.iter().position(|other| Some(other.address) != in_use);
+            let gone = self.routers.remove(spare.unwrap_or(0));
+            self.prefixes.retain(|entry| entry.router != gone.address);
+        }
+        self.routers.push(known);
+        for (prefix, valid) in listed {
+            self.note(now, router, prefix, valid, in_use);
+        }
+        Advertised { newcomer: before.is_none(), omits }
+    }
+
+    /// `router` advertises `prefix`, or withdraws it.
+    fn note(&mut self, now: Time, router: Ipv6Addr, prefix: Ipv6Net, valid: bool, in_use: Option<Ipv6Addr>) {
+        self.prefixes.retain(|entry| entry.router != router || entry.prefix != prefix);
         if !valid {
             return;
         }
-        if self.0.len() == MAX_HEARD
-            && let Some((oldest, _)) = self.0.iter().enumerate().min_by_key(|(_, entry)| {
-                (self.router_standing(entry.router, routers) == Standing::Preferred, entry.at)
-            })
-        {
-            self.0.remove(oldest);
+        if self.prefixes.len() >= MAX_PREFIXES {
+            let age = |entry: &AdvertisedPrefix| (Some(entry.router) == in_use, entry.at);
+            let oldest = self.prefixes.iter().enumerate().min_by_key(|(_, entry)| age(entry));
+            if let Some(position) = oldest.map(|(position, _)| position) {
+                self.prefixes.remove(position);
+            }
         }
-        self.0.push(Entry { prefix, router, at: now });
+        self.prefixes.push(AdvertisedPrefix { prefix, router, at: now, suspected: false });
     }
 
-    /// What is known about an address, with the default routers that the kernel has now.
-    pub fn standing(&self, address: Ipv6Addr, routers: &[Ipv6Addr]) -> Standing {
-        self.0
+    /// The router that a gateway is: a default route without gateway leads to the one that was heard last.
+    fn router(&self, gateway: Ipv6Addr) -> Option<&HeardRouter> {
+        if gateway.is_unspecified() {
+            return self.routers.last();
+        }
+        self.routers.iter().find(|router| router.address == gateway)
+    }
+
+    /// What is known of an address beside a gateway.
+    pub fn fit(&self, address: Ipv6Addr, gateway: Ipv6Addr) -> Fit {
+        let of = |entry: &&AdvertisedPrefix| entry.prefix.contains(&address);
+        let router = self.router(gateway).map(|router| router.address);
+        let own = self.prefixes.iter().filter(of).filter(|entry| Some(entry.router) == router);
+        if let Some(suspected) = own.map(|entry| entry.suspected).min() {
+            return if suspected { Fit::Suspected } else { Fit::Advertised };
+        }
+        if self.prefixes.iter().any(|entry| of(&entry)) {
+            return Fit::Foreign;
+        }
+        let advertises = self.prefixes.iter().any(|entry| Some(entry.router) == router);
+        if advertises { Fit::Leftover } else { Fit::Unknown }
+    }
+
+    /// The router that advertises a prefix of which `wanted` holds and is still there: in the kernel's list where it is a
+    /// default router at all. Several may; the latest counts.
+    pub fn advertiser(&self, gateways: &[Ipv6Addr], wanted: impl Fn(&Ipv6Net) -> bool) -> Option<Ipv6Addr> {
+        let here = |router: &HeardRouter| {
+            !self.is_unreachable(router.address)
+                && (!router.is_default
+                    || gateways.is_empty()
+                    || gateways.contains(&router.address)
+                    || gateways.iter().any(|gateway| {
+                        gateway.is_unspecified()
+                            && self.routers.last().is_some_and(|last| last.address == router.address)
+                    }))
+        };
+        let advertises = |router: &&HeardRouter| {
+            let mut own = self.prefixes.iter().filter(|entry| entry.router == router.address);
+            own.any(|entry| !entry.suspected && wanted(&entry.prefix))
+        };
+        self.routers
             .iter()
-            .filter(|entry| entry.prefix.contains(&address))
-            .map(|entry| self.router_standing(entry.router, routers))
-            .min()
-            .unwrap_or(Standing::Unheard)
+            .rev()
+            .find(|router| here(router) && advertises(router))
+            .map(|router| router.address)
     }
 
-    /// Whether a router that is still there advertises a prefix of which `wanted` holds.
-    pub fn is_present(&self, routers: &[Ipv6Addr], wanted: impl Fn(&Ipv6Net) -> bool) -> bool {
-        self.0.iter().any(|entry| {
-            wanted(&entry.prefix) && self.router_standing(entry.router, routers) < Standing::Unheard
-        })
+    /// When a router was heard last.
+    pub fn heard_at(&self, gateway: Ipv6Addr) -> Option<Time> {
+        self.router(gateway).map(|router| router.at)
     }
 
-    fn router_standing(&self, router: Ipv6Addr, routers: &[Ipv6Addr]) -> Standing {
-        // A default route without gateway leads to whoever spoke last: there is one at the other end.
-        let latest = self.0.last().is_some_and(|entry| entry.router == router);
-        let is = |of: &Ipv6Addr| *of == router || (of.is_unspecified() && latest);
-        match routers.first() {
-            // Routers that are not default routers do not appear there; nobody has taken their place.
-            None => Standing::Present,
-            Some(first) if is(first) => Standing::Preferred,
-            Some(_) if routers.iter().any(is) => Standing::Present,
-            Some(_) => Standing::Gone,
+    pub fn link_address(&self, router: Ipv6Addr) -> Option<[u8; 6]> {
+        self.router(router)?.link_address
+    }
+
+    /// The MTU that a router says the link has.
+    pub fn mtu(&self, gateway: Ipv6Addr) -> Option<u32> {
+        self.router(gateway)?.mtu
+    }
+
+    /// The kernel's neighbour entry of a router has changed. True when the router is newly found to be unreachable.
+    pub fn neighbour_changed(&mut self, gateway: Ipv6Addr, state: NeighbourState) -> bool {
+        match state {
+            NeighbourState::Failed => self.failed(gateway),
+            NeighbourState::Known => {
+                self.unreachable.retain(|other| *other != gateway);
+                false
+            }
+            // After FAILED the kernel tries again and again.
+            NeighbourState::Incomplete | NeighbourState::Unknown => false,
         }
+    }
+
+    /// A router does not answer Neighbor Solicitations; true when that was not known.
+    pub fn failed(&mut self, router: Ipv6Addr) -> bool {
+        if router.is_unspecified() || self.unreachable.contains(&router) {
+            return false;
+        }
+        if self.unreachable.len() >= MAX_ROUTERS {
+            self.unreachable.remove(0);
+        }
+        self.unreachable.push(router);
+        true
+    }
+
+    /// A router has answered.
+    pub fn answered(&mut self, router: Ipv6Addr) -> bool {
+        let before = self.unreachable.len();
+        self.unreachable.retain(|other| *other != router);
+        before != self.unreachable.len()
+    }
+
+    /// Whether a router is known not to answer, or misses its advertisements.
+    pub fn is_unreachable(&self, gateway: Ipv6Addr) -> bool {
+        self.unreachable.contains(&gateway) || self.router(gateway).is_some_and(|router| router.missing)
+    }
+
+    /// When the next router will have missed its advertisements.
+    pub fn deadline(&self) -> Option<Time> {
+        self.routers.iter().filter(|router| !router.missing).filter_map(HeardRouter::missing_at).min()
+    }
+
+    /// Notes routers that have missed their advertisements; true when there are more of them.
+    pub fn expire(&mut self, now: Time) -> bool {
+        let mut changed = false;
+        for router in &mut self.routers {
+            let missing = router.missing_at().is_some_and(|at| at <= now);
+            changed |= missing && !router.missing;
+            router.missing |= missing;
+        }
+        changed
+    }
+}
+
+impl HeardRouter {
+    fn missing_at(&self) -> Option<Time> {
+        self.interval.map(|interval| self.at + interval * MISSED_ADVERTISEMENTS)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use carnet_wire::nd::{self, PrefixInformation, RouterAdvertisementRepr};
+
     use super::*;
 
     fn addr(text: &str) -> Ipv6Addr {
         text.parse().expect("an address")
     }
 
-    fn heard() -> Heard {
-        let mut heard = Heard::default();
-        for (second, router, prefix) in
-            [(1, "fe80::a", "2001:db8:f1::/64"), (2, "fe80::b", "2001:db8:f2::/64")]
-        {
-            heard.note(Time::from_secs(second), addr(router), prefix.parse().expect("a prefix"), true, &[]);
-        }
-        heard
-    }
-
-    #[test]
-    fn an_address_is_worth_what_its_router_is_worth() {
-        let standing = |address, routers: &[&str]| {
-            heard().standing(addr(address), &routers.iter().map(|r| addr(r)).collect::<Vec<_>>())
+    fn hear(
+        heard: &mut Heard,
+        at: u64,
+        router: &str,
+        prefixes: &[&str],
+        interval: Option<u32>,
+    ) -> Advertised {
+        let options: Vec<NdOption<'_>> = prefixes
+            .iter()
+            .map(|text| {
+                let net: Ipv6Net = text.parse().expect("a prefix");
+                NdOption::PrefixInformation(PrefixInformation {
+                    prefix: net.addr(),
+                    prefix_length: net.prefix_len(),
+                    on_link: true,
+                    autonomous: true,
+                    router_address: false,
+                    valid_lifetime: 86_400,
+                    preferred_lifetime: 14_400,
+                })
+            })
+            .chain(interval.map(NdOption::AdvertisementInterval))
+            .collect();
+        let message = nd::router_advertisement(&RouterAdvertisementRepr {
+            router_lifetime: 1800,
+            options: &options,
+            ..RouterAdvertisementRepr::default()
+        });
+        let message = LinkMessage {
+            interface: "w0".into(),
+            source: addr(router),
+            destination: nd::ALL_NODES,
+            hop_limit: 255,
+            peer: None,
+            message,
         };
-        let (a, b, other) = ("2001:db8:f1::10", "2001:db8:f2::10", "2001:db8:f3::10");
-        assert_eq!(standing(a, &["fe80::a", "fe80::b"]), Standing::Preferred);
-        assert_eq!(standing(b, &["fe80::a", "fe80::b"]), Standing::Present);
-        assert_eq!(standing(a, &["fe80::b"]), Standing::Gone);
-        assert_eq!(standing(other, &["fe80::b"]), Standing::Unheard);
-        assert_eq!(standing(a, &[]), Standing::Present);
-        // A default route without gateway: the one that spoke last.
-        assert_eq!(standing(a, &["::"]), Standing::Gone);
-        assert_eq!(standing(b, &["::"]), Standing::Preferred);
+        let advertisement = RouterAdvertisement::parse(&message.message).expect("an advertisement");
+        heard.advertised(
+            Time::ZERO + Duration::from_millis(at),
+            &message,
+            &advertisement,
+            Some(addr("fe80::a")),
+        )
+    }
+
+    const A: &str = "2001:db8:f1::/64";
+    const B: &str = "2001:db8:f2::/64";
+
+    #[test]
+    fn address_fits_the_router_that_advertises_its_prefix() {
+        let mut heard = Heard::default();
+        assert!(hear(&mut heard, 1000, "fe80::a", &[A], None).newcomer);
+        hear(&mut heard, 2000, "fe80::b", &[B], None);
+        let fit = |address: &str, gateway: &str| heard.fit(addr(address), addr(gateway));
+        assert_eq!(fit("2001:db8:f1::1", "fe80::a"), Fit::Advertised);
+        assert_eq!(fit("2001:db8:f1::1", "fe80::b"), Fit::Foreign);
+        assert_eq!(fit("2001:db8:f1::1", "fe80::c"), Fit::Foreign);
+        assert_eq!(fit("2001:db8:f3::1", "fe80::a"), Fit::Leftover);
+        assert_eq!(fit("2001:db8:f3::1", "fe80::c"), Fit::Unknown);
+        // A default route without gateway: the router that was heard last.
+        assert_eq!(fit("2001:db8:f2::1", "::"), Fit::Advertised);
+        assert_eq!(fit("2001:db8:f1::1", "::"), Fit::Foreign);
     }
 
     #[test]
-    fn a_withdrawn_prefix_is_forgotten_and_the_oldest_makes_room() {
-        let mut heard = heard();
-        let first: Ipv6Net = "2001:db8:f1::/64".parse().expect("a prefix");
-        heard.note(Time::from_secs(3), addr("fe80::a"), first, false, &[]);
-        assert_eq!(heard.standing(addr("2001:db8:f1::10"), &[addr("fe80::a")]), Standing::Unheard);
-        let routers = [addr("fe80::b"), addr("fe80::c")];
-        for index in 0..100_u16 {
-            let prefix =
-                Ipv6Net::new(Ipv6Addr::new(0x2001, 0xdb8, index, 0, 0, 0, 0, 0), 64).expect("prefix");
-            heard.note(Time::from_secs(4 + u64::from(index)), addr("fe80::c"), prefix, true, &routers);
+    fn omitted_prefix_is_suspected_until_it_is_advertised_again() {
+        let mut heard = Heard::default();
+        let fit = |heard: &Heard| heard.fit(addr("2001:db8:f1::1"), addr("fe80::a"));
+        hear(&mut heard, 0, "fe80::a", &[A], None);
+        assert!(!hear(&mut heard, 5000, "fe80::a", &[], None).omits, "nothing else is advertised");
+        assert_eq!(fit(&heard), Fit::Advertised);
+        assert!(hear(&mut heard, 10_000, "fe80::a", &[B], None).omits);
+        assert_eq!(fit(&heard), Fit::Suspected);
+        assert!(!hear(&mut heard, 11_000, "fe80::a", &[B], None).omits, "it is known");
+        hear(&mut heard, 12_000, "fe80::a", &[A, B], None);
+        assert_eq!(fit(&heard), Fit::Advertised);
+    }
+
+    #[test]
+    fn renumbering_there_and_back_suspects_each_prefix_in_turn() {
+        let mut heard = Heard::default();
+        for (second, now, before) in [(0, A, B), (10, B, A), (20, A, B), (30, B, A)] {
+            hear(&mut heard, second * 1000, "fe80::a", &[now], None);
+            let fit = |net: &str| {
+                let net: Ipv6Net = net.parse().expect("a prefix");
+                heard.fit(net.addr(), addr("fe80::a"))
+            };
+            assert_eq!(fit(now), Fit::Advertised, "{second}");
+            assert_eq!(fit(before), if second == 0 { Fit::Leftover } else { Fit::Suspected }, "{second}");
         }
-        assert_eq!(heard.0.len(), MAX_HEARD);
-        // But not that of the router in use.
-        assert_eq!(heard.standing(addr("2001:db8:f2::10"), &routers), Standing::Preferred);
-        let last: Ipv6Net = "2001:db8:63::/64".parse().expect("a prefix");
-        assert!(heard.is_present(&[addr("fe80::c")], |prefix| *prefix == last));
+    }
+
+    /// RFC 4861 6.2.3: a router may spread its prefixes over several advertisements.
+    #[test]
+    fn router_that_splits_its_advertisements_makes_no_prefix_suspected_twice() {
+        let mut heard = Heard::default();
+        let fits = |heard: &Heard| {
+            [A, B].map(|net| {
+                let net: Ipv6Net = net.parse().expect("a prefix");
+                heard.fit(net.addr(), addr("fe80::a"))
+            })
+        };
+        hear(&mut heard, 0, "fe80::a", &[A], None);
+        assert!(hear(&mut heard, 1, "fe80::a", &[B], None).omits);
+        assert_eq!(fits(&heard), [Fit::Advertised; 2], "parts of one advertisement");
+        for second in 1..5 {
+            hear(&mut heard, second * 4000, "fe80::a", &[A], None);
+            hear(&mut heard, second * 4000 + 1, "fe80::a", &[B], None);
+            assert_eq!(fits(&heard), [Fit::Advertised; 2]);
+        }
+    }
+
+    #[test]
+    fn router_is_unreachable_after_three_missed_advertisements() {
+        let mut heard = Heard::default();
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        hear(&mut heard, 0, "fe80::a", &[A], Some(1000));
+        assert_eq!(heard.deadline(), Some(at(3000)));
+        assert!(!heard.expire(at(2999)) && !heard.is_unreachable(addr("fe80::a")));
+        assert!(heard.expire(at(3000)) && heard.is_unreachable(addr("fe80::a")));
+        assert_eq!(heard.deadline(), None);
+        hear(&mut heard, 4000, "fe80::a", &[A], Some(1));
+        assert!(!heard.is_unreachable(addr("fe80::a")));
+        assert_eq!(heard.deadline(), Some(at(4300)), "no shorter than is believed");
+    }
+
+    #[test]
+    fn strangers_do_not_put_out_the_router_in_use() {
+        let mut heard = Heard::default();
+        hear(&mut heard, 0, "fe80::a", &[A], None);
+        for index in 0..100_u16 {
+            let prefix = format!("2001:db8:{index:x}::/64");
+            hear(&mut heard, 1000 + u64::from(index), &format!("fe80::c:{index:x}"), &[&prefix], None);
+            heard.failed(addr(&format!("fe80::d:{index:x}")));
+        }
+        assert!(heard.prefixes.len() <= MAX_PREFIXES && heard.routers.len() <= MAX_ROUTERS);
+        assert!(heard.unreachable.len() <= MAX_ROUTERS);
+        assert_eq!(heard.fit(addr("2001:db8:f1::1"), addr("fe80::a")), Fit::Advertised);
+    }
+
+    #[test]
+    fn kernel_s_neighbour_entry_tells_whether_a_router_answers() {
+        let mut heard = Heard::default();
+        let router = addr("fe80::a");
+        assert!(heard.neighbour_changed(router, NeighbourState::Failed));
+        assert!(!heard.neighbour_changed(router, NeighbourState::Failed), "it is known");
+        assert!(!heard.neighbour_changed(router, NeighbourState::Incomplete));
+        assert!(heard.is_unreachable(router), "the kernel tries again");
+        heard.neighbour_changed(router, NeighbourState::Known);
+        assert!(!heard.is_unreachable(router));
     }
 }

@@ -136,6 +136,7 @@ mod tests {
                 duplicate: false,
                 deprecated: false,
                 temporary: false,
+                permanent: true,
             })
         };
         assert!(is("2001:db8:1::99", 64) && is("2001:db8:1:b::99", 48) && is("2001:db8:1:b::99", 128));

@@ -246,11 +246,13 @@ impl MobileRouter {
         self.schedule_heartbeat(now, uplink, now);
     }
 
-    /// An acknowledgement has come over an uplink.
-    pub(super) fn path_answered(&mut self, now: Time, uplink: usize, took: Duration) {
+    /// An acknowledgement has come over an uplink. Where no heartbeat measures the round trip, that does; `took` is absent if
+    /// the home agent may have waited before it answered.
+    pub(super) fn path_answered(&mut self, now: Time, uplink: usize, took: Option<Duration>) {
         self.judge_ipv6_attempt(now, uplink);
+        let heartbeats = self.is_probing();
         let Some(path) = self.liveness.get_mut(uplink) else { return };
-        if path.rtt.is_none() {
+        if let Some(took) = took.filter(|_| path.rtt.is_none() || !heartbeats) {
             path.measured(took);
         }
         path.missed = 0;
@@ -562,14 +564,17 @@ impl MobileRouter {
         let name = self.uplinks[uplink].config.interface.clone();
         let reason = format!("no answer from the home agent over {name}");
         self.outputs.push_back(crate::Output::Event(Event::Warning { message: reason.clone() }));
-        // Another family, or another encapsulation, may get through at once.
+        // Another address or router, another family, or another encapsulation may get through at once.
         let rival = over.is_some_and(|(address, udp)| {
-            let link = &mut self.uplinks[uplink];
-            if address.is_ipv4() && !udp && !link.needs_udp {
-                link.needs_udp = true;
+            if address.is_ipv4() && !udp && !self.uplinks[uplink].needs_udp {
+                self.uplinks[uplink].needs_udp = true;
                 return true;
             }
-            let rival = link.care_of_addresses().iter().any(|other| *other != address);
+            if self.candidate_failed(now, uplink, address) {
+                return true;
+            }
+            let link = &mut self.uplinks[uplink];
+            let rival = link.care_of_addresses().iter().any(|other| other.is_ipv6() != address.is_ipv6());
             if rival && link.lost != Some(address) {
                 link.lost = Some(address);
                 return true;
@@ -640,6 +645,12 @@ impl MobileRouter {
         }
         self.schedule_heartbeats(now);
         Ok(())
+    }
+
+    /// Whether the care-of address that the path is over is none any more.
+    pub(super) fn path_is_gone(&self, uplink: usize) -> bool {
+        let over = self.liveness.get(uplink).and_then(|path| path.over);
+        over.is_some_and(|(address, _)| !self.uplinks[uplink].has_care_of_address(address))
     }
 
     /// An uplink has another care-of address: what was found out about the path is about another one.

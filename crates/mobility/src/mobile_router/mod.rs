@@ -29,6 +29,7 @@ mod answers;
 mod arrivals;
 mod binding_update_list;
 mod bindings;
+mod candidate;
 mod capacity;
 mod captive_portal;
 mod demotion;
@@ -65,6 +66,7 @@ pub use binding_update_list::Registration;
 use binding_update_list::{Exchange, Outstanding, Purpose};
 pub use bindings::Binding;
 use bindings::{Abilities, Update};
+pub use candidate::Candidate;
 pub use demotion::Response;
 use flows::Flows;
 pub use flows::{MAX_FLOWS, Policy};
@@ -77,7 +79,7 @@ pub use parent::Parent;
 pub use path::Path;
 pub use policies::{Agreement, PolicyStatus};
 pub use quality::SignalThresholds;
-pub use uplink::{Attachment, Uplink, UplinkConfig};
+pub use uplink::{Attachment, MAX_NEXT_HOPS, Uplink, UplinkConfig};
 pub use volume::{Octets, StoredVolume, VolumeAction, VolumePeriod};
 
 use crate::home_agent::ND_HOP_LIMIT;
@@ -200,6 +202,8 @@ enum Timer {
     Demotion(usize),
     /// When routers on an uplink are solicited again.
     Solicit(usize),
+    /// When something is due for the routers or the candidates of an uplink.
+    Candidates(usize),
     /// When something is to be done for the bindings with identifiers.
     Bindings,
     /// When the path over an uplink is looked after.
@@ -489,10 +493,10 @@ impl MobileRouter {
             return;
         };
         let before = self.uplinks[index].attachment;
-        let came_up = self.uplinks[index].handle_interface(interface.clone(), &self.config);
-        if came_up {
+        if self.uplinks[index].handle_interface(interface.clone(), &self.config) {
             self.solicit(now, index);
         }
+        self.watch_candidates(index);
         self.attachment_changed(now, wall, index, before);
     }
 
@@ -503,6 +507,7 @@ impl MobileRouter {
         let before = self.uplinks[index].attachment;
         self.uplinks[index].handle_gone();
         self.timers.stop(Timer::Solicit(index));
+        self.watch_candidates(index);
         self.attachment_changed(now, wall, index, before);
     }
 
@@ -524,10 +529,15 @@ impl MobileRouter {
         if message.message.first() == Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
             return self.sought_at_home(index, message);
         }
-        if message.message.first() != Some(&icmpv6::types::ROUTER_ADVERTISEMENT) {
+        let is_advertisement = match message.message.first() {
+            Some(&icmpv6::types::ROUTER_ADVERTISEMENT) => true,
+            Some(&icmpv6::types::NEIGHBOR_ADVERTISEMENT) => false,
+            _ => return Ok(()),
+        };
+        // RFC 4861 6.1.2 and 7.1.2. A router answers for its link-local address from there; others concern nobody.
+        if !is_advertisement && !message.source.is_unicast_link_local() {
             return Ok(());
         }
-        // RFC 4861 6.1.2.
         if message.hop_limit != ND_HOP_LIMIT || !message.source.is_unicast_link_local() {
             return Err(MobilityDrop::NeighborDiscovery);
         }
@@ -535,7 +545,13 @@ impl MobileRouter {
             .map_err(|_| MobilityDrop::BadChecksum)?;
         let before = self.uplinks[index].attachment;
         let portal = self.uplinks[index].portal.clone();
-        self.uplinks[index].handle_router_advertisement(now, message, &self.config);
+        if is_advertisement {
+            let question = self.uplinks[index].handle_router_advertisement(now, message, &self.config);
+            self.outputs.extend(question.map(Output::Link));
+        } else {
+            self.uplinks[index].handle_neighbor_advertisement(message, &self.config);
+        }
+        self.watch_candidates(index);
         let uplink = &self.uplinks[index];
         if let Some(uri) = uplink.captive_portal().filter(|_| uplink.portal != portal)
             && self.portal_events.allow(now)
@@ -752,6 +768,7 @@ impl MobileRouter {
                     self.outputs.push_back(Output::Forwarding(self.config.home_address));
                 }
                 Timer::Solicit(index) => self.solicit(now, index),
+                Timer::Candidates(index) => self.candidates_due(now, wall, index),
                 Timer::Bindings => {
                     self.reconcile(now, wall);
                     self.forwarding_changed("a binding changed");
@@ -770,5 +787,42 @@ impl MobileRouter {
             self.outputs.push_back(Output::Link(message));
             self.timers.set(Timer::Solicit(index), now + again);
         }
+    }
+
+    /// Sets the timer for the routers and candidates of an uplink.
+    fn watch_candidates(&mut self, index: usize) {
+        match self.uplinks.get(index).and_then(Uplink::deadline) {
+            Some(at) => self.timers.set(Timer::Candidates(index), at),
+            None => self.timers.stop(Timer::Candidates(index)),
+        }
+    }
+
+    fn candidates_due(&mut self, now: Time, wall: WallTime, index: usize) {
+        let Some(uplink) = self.uplinks.get_mut(index) else { return };
+        let (before, order) = (uplink.attachment, uplink.care_of_addresses());
+        let (solicitation, seeking) = uplink.handle_timeout(now, &self.config);
+        self.outputs.extend(solicitation.map(Output::Link));
+        if seeking {
+            self.solicit(now, index);
+        }
+        self.watch_candidates(index);
+        let reordered = self.uplinks[index].care_of_addresses() != order;
+        if reordered && self.uplinks[index].attachment == before {
+            self.evaluate(now, wall, "a care-of address is tried again");
+        }
+        self.attachment_changed(now, wall, index, before);
+    }
+
+    /// The home agent does not answer over a care-of address of an uplink: another candidate takes its place, and routers
+    /// are asked for. True when there is one that has not failed.
+    pub(super) fn candidate_failed(&mut self, now: Time, index: usize, address: IpAddr) -> bool {
+        let another = self.uplinks[index].candidate_failed(now, address, &self.config);
+        if address.is_ipv6() {
+            self.uplinks[index].seek();
+            self.solicit(now, index);
+        }
+        self.watch_candidates(index);
+        self.outputs.push_back(Output::Forwarding(self.config.home_address));
+        another
     }
 }

@@ -19,6 +19,7 @@ const SETTLING_TIME: Duration = Duration::from_secs(1);
 impl MobileRouter {
     pub(super) fn attachment_changed(&mut self, now: Time, wall: WallTime, index: usize, before: Attachment) {
         let after = self.uplinks[index].attachment;
+        let renewed = self.uplinks[index].take_renewed();
         if before == after {
             return;
         }
@@ -34,11 +35,14 @@ impl MobileRouter {
         }
         if was != care_of_addresses(after) {
             self.binding_moved(now, index, before);
-            self.path_moved(index);
-            self.forget_capacity(index);
-            self.rehabilitate(index);
-            self.back_off = None;
-            self.moving_because = None;
+            // Where only the order of known candidates has changed, what was found out about them still holds.
+            if renewed || self.path_is_gone(index) {
+                self.path_moved(index);
+                self.forget_capacity(index);
+                self.rehabilitate(index);
+                self.back_off = None;
+                self.moving_because = None;
+            }
         }
         let reason = match (before, after) {
             (Attachment::Down(_), _) => {

@@ -57,20 +57,20 @@ impl Parents {
         self.0.clear();
     }
 
-    /// Takes in an advertisement: what the router does not say any more is no longer so.
-    /// `routers` are those that the kernel knows, the preferred one first.
+    /// Takes in an advertisement: what the router does not say any more is no longer so. `in_use` is the router that traffic
+    /// leaves by.
     pub fn note(
         &mut self,
         message: &LinkMessage,
         advertisement: &RouterAdvertisement<'_>,
-        routers: &[Ipv6Addr],
+        in_use: Option<Ipv6Addr>,
     ) {
         self.0.retain(|parent| parent.router != message.source);
         let mut options = advertisement.options();
         let information = options.find_map(|option| NestingInformation::read(&option));
         if let Some(information) = information.filter(|_| advertisement.router_lifetime > 0) {
             if self.0.len() >= MAX_PARENTS {
-                let spare = self.0.iter().position(|parent| routers.first() != Some(&parent.router));
+                let spare = self.0.iter().position(|parent| in_use != Some(parent.router));
                 self.0.remove(spare.unwrap_or(0));
             }
             let link_address = advertisement.options().source_link_address().or(message.peer);
@@ -78,11 +78,10 @@ impl Parents {
         }
     }
 
-    /// The parent, where the default router that the kernel prefers is a mobile router.
-    pub fn of(&self, routers: &[Ipv6Addr]) -> Option<&Parent> {
-        let first = routers.first()?;
-        // A default route without gateway leads to whoever spoke last.
-        self.0.iter().rev().find(|parent| parent.router == *first || first.is_unspecified())
+    /// The parent, where a default router is a mobile router.
+    pub fn of(&self, router: Ipv6Addr) -> Option<&Parent> {
+        // A default route without gateway leads to the one that was heard last.
+        self.0.iter().rev().find(|parent| parent.router == router || router.is_unspecified())
     }
 }
 
@@ -97,7 +96,7 @@ mod tests {
     }
 
     /// An advertisement of the mobile router `number`.
-    fn hear(parents: &mut Parents, number: u16, routers: &[Ipv6Addr]) {
+    fn hear(parents: &mut Parents, number: u16, in_use: Ipv6Addr) {
         let information =
             NestingInformation { grounded: true, path: vec![router(number)], prefixes: Vec::new() };
         let data = information.data();
@@ -115,16 +114,16 @@ mod tests {
             message,
         };
         let advertisement = RouterAdvertisement::parse(&message.message).expect("an advertisement");
-        parents.note(&message, &advertisement, routers);
+        parents.note(&message, &advertisement, Some(in_use));
     }
 
     #[test]
     fn others_do_not_put_out_the_parent_in_use() {
-        let (mut parents, routers) = (Parents::default(), [router(1), router(2)]);
+        let mut parents = Parents::default();
         for number in 1..100 {
-            hear(&mut parents, number, &routers);
+            hear(&mut parents, number, router(1));
         }
         assert_eq!(parents.0.len(), MAX_PARENTS);
-        assert_eq!(parents.of(&routers).map(|parent| parent.router), Some(router(1)));
+        assert_eq!(parents.of(router(1)).map(|parent| parent.router), Some(router(1)));
     }
 }

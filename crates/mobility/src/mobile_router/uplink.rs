@@ -1,15 +1,20 @@
 //! One uplink: what can be used of it, and the solicitation of routers on it.
 //!
-//! An uplink is *attached* when its link runs, it has a usable address and knows a default router of the same
-//! family; IPv4 counts where the home agent has an IPv4 address (RFC 5555). Movement
-//! detection (RFC 6275 11.5.1) rests on the kernel's own: carrier, addresses that stateless
-//! autoconfiguration adds and lets expire, default routers that it learns and loses. On top of that, a
-//! Router Solicitation goes out the moment a link comes up, and an address whose prefix the present default
-//! router advertises outranks all others, so that a router that has changed access networks, with or without
-//! loss of carrier, does not cling to the old prefix until it times out (see `heard`).
+//! An uplink is *attached* when its link runs and it has a *candidate*: a usable address with a default router of the same
+//! family that its packets can leave by ([`candidate`](super::candidate) has their order); IPv4 counts where the home agent
+//! has an IPv4 address (RFC 5555). The first candidate is the care-of address; the others take its place at once when the
+//! home agent does not answer over it.
 //!
-//! On the home link it is when a router there advertises the home prefix, or when it has an address in it; see
-//! `home_network` for home prefixes of which mobile networks are a part.
+//! Movement detection (RFC 6275 11.5.1) rests on the kernel's own: carrier, addresses that stateless autoconfiguration adds
+//! and lets expire, default routers that it learns and loses, its neighbour entries. On top of that:
+//!
+//! * A Router Solicitation goes out when a link comes up, when a path goes silent, and when a router does not answer any
+//!   more; one to a single router when that leaves a prefix out (see `heard`).
+//! * When a router is heard for the first time, the one in use is asked by Neighbor Solicitations whether it is still there
+//!   (Neighbor Unreachability Detection, RFC 4861 7.3, which 11.5.1 asks for).
+//!
+//! On the home link it is when a router there advertises the home prefix now, or when the operator has given the interface
+//! an address in it; see `home_network` for home prefixes of which mobile networks are a part.
 //!
 //! Where the default router is a mobile router, `parent` says whether it can be one for this router, and [`crate::nesting`]
 //! which addresses of the visited link before it this router may use. Such a *direct* care-of address is preferred.
@@ -17,14 +22,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Address, Interface, LinkMessage, Time, sort_by_key};
+use carnet_base::{Address, Interface, LinkMessage, NeighbourState, Time, sort_by_key};
 use carnet_wire::{icmpv6, nd};
 use ipnet::Ipv6Net;
 
 use super::MobileRouterConfig;
+use super::candidate::{Candidate, FailedCandidates, candidates, ipv4_candidates, is_usable_ipv4};
 use super::capacity::Gauge;
 use super::captive_portal::CaptivePortal;
-use super::heard::{Heard, Standing};
+use super::heard::Heard;
 use super::parent::{Parent, Parents};
 use super::quality::SignalThresholds;
 use super::volume::{Meter, VolumeAction, VolumePeriod};
@@ -38,6 +44,13 @@ const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
 
 /// Why an uplink is down, or traffic moves.
 pub(super) const VOLUME_USED_UP: &str = "the volume is used up";
+/// Neighbor Solicitations that a router may leave unanswered (`MAX_UNICAST_SOLICIT`, RFC 4861 10).
+const MAX_PROBES: u32 = 3;
+/// Between them. RFC 4861 has a second (`RETRANS_TIMER`); here it costs no more than another router's turn if the answer is
+/// late.
+const PROBE_INTERVAL: Duration = Duration::from_millis(400);
+/// Routers whose routes an uplink's own tables hold at a time.
+pub const MAX_NEXT_HOPS: usize = 4;
 
 /// An uplink as the operator names it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -85,6 +98,15 @@ pub enum Attachment {
     },
 }
 
+/// Neighbor Unreachability Detection of a router (RFC 4861 7.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Probe {
+    router: Ipv6Addr,
+    /// Solicitations sent so far.
+    sent: u32,
+    next: Time,
+}
+
 /// An uplink's state.
 #[derive(Debug)]
 pub struct Uplink {
@@ -105,12 +127,24 @@ pub struct Uplink {
     /// Addresses of a link before the parent's that this router has on this interface, the preferred one first, and
     /// whether each may be used.
     direct: Vec<(Ipv6Addr, bool)>,
-    /// The best address of the link itself.
-    plain_address: Option<Ipv6Addr>,
-    /// What the default router said of the link's MTU, octets.
-    advertised_mtu: Option<u32>,
     /// The captive portal that a router of the link has announced since it came up.
     pub(super) portal: Option<CaptivePortal>,
+    /// The addresses of the link itself with their routers, the best first.
+    candidates: Vec<Candidate<Ipv6Addr>>,
+    ipv4_candidates: Vec<Candidate<Ipv4Addr>>,
+    /// Candidates over which the home agent did not answer.
+    failed: FailedCandidates,
+    /// Routers that have a table of their own, by its number among the uplink's: packets of several care-of addresses leave
+    /// by several routers at once.
+    next_hops: [Option<Ipv6Addr>; MAX_NEXT_HOPS],
+    /// A router that has to show that it is still there.
+    probe: Option<Probe>,
+    /// Routers are asked for until one is heard.
+    seeking: bool,
+    /// A candidate has appeared.
+    renewed: bool,
+    /// A router here has advertised the home prefix since the interface is known.
+    home_was_advertised: bool,
     /// How often has been solicited since the link came up.
     solicitations: u32,
     /// A care-of address over which the home agent did not answer while it did over the other.
@@ -153,9 +187,15 @@ impl Uplink {
             heard: Heard::default(),
             parents: Parents::default(),
             direct: Vec::new(),
-            plain_address: None,
-            advertised_mtu: None,
             portal: None,
+            candidates: Vec::new(),
+            ipv4_candidates: Vec::new(),
+            failed: FailedCandidates::default(),
+            next_hops: [None; MAX_NEXT_HOPS],
+            probe: None,
+            seeking: false,
+            renewed: false,
+            home_was_advertised: false,
             solicitations: 0,
             lost: None,
             needs_udp: false,
@@ -198,19 +238,50 @@ impl Uplink {
         }
     }
 
-    /// Every care-of address, the one to be registered first: IPv6 before IPv4 (RFC 5555 4.4.1), a direct one before
-    /// that of the link itself, and one that has lost the race last.
+    /// Every care-of address, the one to be registered first: IPv6 before IPv4 (RFC 5555 4.4.1) unless the home agent did not
+    /// answer over IPv6, a direct one before that of the link itself, then the other candidates. In each family those come
+    /// last that have failed.
     pub fn care_of_addresses(&self) -> Vec<IpAddr> {
-        let ipv6 = self.care_of_address().into_iter().chain(self.alternates()).map(IpAddr::V6);
-        let ipv4 = self.ipv4_care_of_address().map(IpAddr::V4);
-        let mut all: Vec<IpAddr> = ipv6.chain(ipv4).collect();
-        sort_by_key(&mut all, |address| self.lost == Some(*address));
+        let mut ipv6: Vec<IpAddr> = Vec::new();
+        let direct = self.direct_alternates();
+        let candidates = self.ipv6_candidates().iter().map(|candidate| candidate.address);
+        for address in self.care_of_address().into_iter().chain(direct.iter().copied()).chain(candidates) {
+            if !ipv6.contains(&IpAddr::V6(address)) {
+                ipv6.push(IpAddr::V6(address));
+            }
+        }
+        sort_by_key(&mut ipv6, |address| self.has_failed(*address));
+        let known = self.ipv4_candidates.iter().map(|candidate| IpAddr::V4(candidate.address));
+        let ipv4: Vec<IpAddr> = known.filter(|_| self.ipv4_care_of_address().is_some()).collect();
+        // RFC 8305 4: the families take turns. Direct ones go together with the first.
+        let ipv6_leads = !self.lost.is_some_and(|lost| lost.is_ipv6());
+        let together = 1 + direct.len();
+        let (mut first, mut second) = (ipv6.into_iter(), ipv4.into_iter());
+        let mut all = Vec::new();
+        if ipv6_leads {
+            all.extend(first.by_ref().take(together));
+            all.extend(second.by_ref().take(1));
+        } else {
+            all.extend(second.by_ref().take(1));
+            all.extend(first.by_ref().take(together));
+        }
+        all.extend(first.chain(second));
         all
     }
 
-    /// Addresses beside [`Self::care_of_address`] that do as one as well: what is registered there goes on working until
-    /// the other is, and is what remains where the home agent does not answer over the other.
-    fn alternates(&self) -> Vec<Ipv6Addr> {
+    /// The candidates of the link itself, as far as IPv6 can be used at all.
+    fn ipv6_candidates(&self) -> &[Candidate<Ipv6Addr>] {
+        if self.care_of_address().is_some() { &self.candidates } else { &[] }
+    }
+
+    /// Whether the home agent did not answer over a care-of address with the router that it has now.
+    fn has_failed(&self, address: IpAddr) -> bool {
+        self.failed.contains(address, self.next_hop(address))
+    }
+
+    /// Beside a direct care-of address: other direct ones, and that of the link itself. What is registered there goes on
+    /// working until the other is.
+    fn direct_alternates(&self) -> Vec<Ipv6Addr> {
         let (Some(in_use), Some(interface)) = (self.care_of_address(), &self.interface) else {
             return Vec::new();
         };
@@ -218,18 +289,123 @@ impl Uplink {
         let direct = self.direct.iter().filter(|(_, usable)| *usable).map(|(address, _)| *address);
         let there = |address: &Ipv6Addr| interface.addresses.iter().any(|a| a.address == *address);
         let direct: Vec<Ipv6Addr> = direct.filter(|address| *address != in_use && there(address)).collect();
-        let plain = self.plain_address.filter(|plain| is_direct(&in_use) && *plain != in_use);
+        let plain = self.plain_address().filter(|plain| is_direct(&in_use) && *plain != in_use);
         direct.into_iter().chain(plain).collect()
+    }
+
+    /// The best address of the link itself.
+    fn plain_address(&self) -> Option<Ipv6Addr> {
+        self.candidates.first().map(|candidate| candidate.address)
+    }
+
+    /// The router that packets from a care-of address leave by.
+    pub fn next_hop(&self, address: IpAddr) -> Option<IpAddr> {
+        match address {
+            IpAddr::V6(address) => {
+                let own = self.candidates.iter().find(|candidate| candidate.address == address);
+                own.map(|candidate| candidate.router).or(self.router()).map(IpAddr::V6)
+            }
+            IpAddr::V4(address) => {
+                let own = self.ipv4_candidates.iter().find(|candidate| candidate.address == address);
+                own.map(|candidate| IpAddr::V4(candidate.router))
+            }
+        }
+    }
+
+    /// The routers that IPv6 care-of addresses leave by, each with the number of its table among the uplink's.
+    pub fn next_hops(&self) -> impl Iterator<Item = (usize, Ipv6Addr)> {
+        let known = self.next_hops.iter().enumerate();
+        known.filter_map(|(number, router)| router.map(|router| (number, router)))
+    }
+
+    /// The number of the table that packets from an IPv6 care-of address are routed by.
+    pub fn table_of(&self, address: Ipv6Addr) -> usize {
+        let router = self.next_hop(IpAddr::V6(address));
+        self.next_hops().find(|(_, known)| router == Some(IpAddr::V6(*known))).map_or(0, |(number, _)| number)
+    }
+
+    /// Gives each router in use a table, and lets those in use keep theirs: a packet never leaves by the router of another
+    /// address while tables change.
+    fn assign_tables(&mut self) {
+        let mut wanted: Vec<Ipv6Addr> = self.router().into_iter().collect();
+        if matches!(self.attachment, Attachment::Foreign { ipv6: Some(_), .. }) {
+            wanted.extend(self.candidates.iter().map(|candidate| candidate.router));
+        }
+        for entry in &mut self.next_hops {
+            *entry = entry.filter(|router| wanted.contains(router));
+        }
+        for router in wanted {
+            if !self.next_hops.contains(&Some(router))
+                && let Some(free) = self.next_hops.iter_mut().find(|entry| entry.is_none())
+            {
+                *free = Some(router);
+            }
+        }
+    }
+
+    /// The home agent does not answer over a care-of address. Its candidate comes last from now on; true when another of
+    /// the family is there that has not failed.
+    pub(super) fn candidate_failed(
+        &mut self,
+        now: Time,
+        address: IpAddr,
+        config: &MobileRouterConfig,
+    ) -> bool {
+        self.failed.add(now, address, self.next_hop(address));
+        self.attach(config);
+        let mut family = self.care_of_addresses().into_iter().filter(|it| it.is_ipv6() == address.is_ipv6());
+        family.any(|other| !self.has_failed(other))
+    }
+
+    /// The home agent has answered over one care-of address, and not over `losers`, which were tried before (RFC 8305 5).
+    pub(super) fn race_decided(&mut self, now: Time, winner: IpAddr, losers: impl Iterator<Item = IpAddr>) {
+        self.failed.remove(winner, self.next_hop(winner));
+        if self.lost.is_some_and(|lost| lost.is_ipv6() == winner.is_ipv6()) {
+            self.lost = None;
+        }
+        for loser in losers.filter(|loser| *loser != winner) {
+            self.failed.add(now, loser, self.next_hop(loser));
+            if loser.is_ipv6() != winner.is_ipv6() {
+                self.lost = Some(loser);
+            }
+        }
+    }
+
+    /// Whether one of its candidates has failed and another has not been tried since.
+    pub(super) fn has_untried_candidate(&self) -> bool {
+        let all = self.care_of_addresses();
+        let first = all.first().is_some_and(|first| !self.has_failed(*first));
+        first && all.iter().any(|address| self.has_failed(*address))
+    }
+
+    /// Whether a candidate has appeared since this was asked last: what was found out before is about another network.
+    pub(super) fn take_renewed(&mut self) -> bool {
+        std::mem::take(&mut self.renewed)
+    }
+
+    /// Every candidate has its chance again.
+    pub(super) fn forgive(&mut self, config: &MobileRouterConfig) {
+        self.failed = FailedCandidates::default();
+        self.attach(config);
+    }
+
+    /// Why the home agent does not answer, where that is known: the router in use does not answer either.
+    pub fn silent_router(&self) -> Option<IpAddr> {
+        let first = self.care_of_addresses().first().copied()?;
+        match self.next_hop(first)? {
+            IpAddr::V6(router) => self.heard.is_unreachable(router).then_some(IpAddr::V6(router)),
+            IpAddr::V4(router) => {
+                let mut known = self.interface.as_ref()?.ipv4_routers.iter();
+                known
+                    .any(|known| known.gateway == router && known.neighbour == NeighbourState::Failed)
+                    .then_some(IpAddr::V4(router))
+            }
+        }
     }
 
     /// Whether this is one of its care-of addresses.
     pub fn has_care_of_address(&self, address: IpAddr) -> bool {
-        match address {
-            IpAddr::V6(address) => {
-                self.care_of_address() == Some(address) || self.alternates().contains(&address)
-            }
-            IpAddr::V4(address) => self.ipv4_care_of_address() == Some(address),
-        }
+        self.care_of_addresses().contains(&address)
     }
 
     /// The IPv6 default router, when there is one.
@@ -243,12 +419,12 @@ impl Uplink {
 
     /// The mobile router that is the default router here, if it is one.
     pub fn parent(&self) -> Option<&Parent> {
-        self.parents.of(&self.interface.as_ref()?.routers)
+        self.parents.of(self.router()?)
     }
 
     /// The network of the link that the plain care-of address is on, where it has 64 bits.
     pub fn link_network(&self) -> Option<Ipv6Addr> {
-        let plain = self.plain_address?;
+        let plain = self.plain_address()?;
         let known = self.interface.as_ref()?.addresses.iter().find(|a| a.address == plain)?;
         (known.prefix_length == 64).then(|| Ipv6Net::new(plain, 64).ok().map(|net| net.network())).flatten()
     }
@@ -272,7 +448,8 @@ impl Uplink {
     pub fn mtu(&self) -> u32 {
         let link = self.interface.as_ref().map_or(1280, |i| i.mtu.max(1280));
         // RFC 4861 6.3.4. Behind a mobile router it is what fits into that one's tunnel.
-        self.advertised_mtu.filter(|told| (1280..link).contains(told)).unwrap_or(link)
+        let told = self.router().and_then(|router| self.heard.mtu(router));
+        told.filter(|told| (1280..link).contains(told)).unwrap_or(link)
     }
 
     /// The 48-bit link-layer address, where there is one.
@@ -285,7 +462,7 @@ impl Uplink {
         let Some(interface) = self.interface.as_ref().filter(|i| i.running) else { return false };
         match address {
             IpAddr::V6(address) => interface.addresses.iter().any(|a| a.address == address && !a.duplicate),
-            IpAddr::V4(address) => interface.ipv4_addresses.contains(&address),
+            IpAddr::V4(address) => interface.ipv4_addresses.iter().any(|known| known.addr() == address),
         }
     }
 
@@ -297,8 +474,11 @@ impl Uplink {
         self.heard.clone_from(&old.heard);
         self.parents.clone_from(&old.parents);
         self.direct.clone_from(&old.direct);
-        self.advertised_mtu = old.advertised_mtu;
         self.portal.clone_from(&old.portal);
+        self.candidates.clone_from(&old.candidates);
+        self.ipv4_candidates.clone_from(&old.ipv4_candidates);
+        self.next_hops = old.next_hops;
+        self.home_was_advertised = old.home_was_advertised;
         self.solicitations = old.solicitations;
         self.lost = old.lost;
         self.needs_udp = old.needs_udp;
@@ -317,78 +497,172 @@ impl Uplink {
         self.attach(config);
     }
 
-    /// Takes over the interface's state; true when the link has just come up and routers are to be asked.
+    /// Takes over the interface's state; true when routers are to be asked for: the link has just come up, or one does not
+    /// answer any more.
     pub(super) fn handle_interface(&mut self, interface: Interface, config: &MobileRouterConfig) -> bool {
         let was_running = self.interface.as_ref().is_some_and(|i| i.running);
         let came_up = interface.running && !was_running;
         if came_up {
-            self.heard.clear();
-            self.parents.clear();
-            self.advertised_mtu = None;
-            self.portal = None;
-            self.solicitations = 0;
+            self.link_changed();
+        }
+        let mut failed = false;
+        for router in &interface.routers {
+            let before = self.interface.iter().flat_map(|known| &known.routers);
+            let before = before.into_iter().find(|known| known.gateway == router.gateway);
+            if came_up || before.is_none_or(|before| before.neighbour != router.neighbour) {
+                failed |= self.heard.neighbour_changed(router.gateway, router.neighbour);
+            }
         }
         self.interface = Some(interface);
+        self.seeking |= failed;
         self.attach(config);
-        came_up
+        came_up || failed
+    }
+
+    /// Another network, perhaps: nothing that was heard or tried counts any more.
+    fn link_changed(&mut self) {
+        self.heard.clear();
+        self.parents.clear();
+        self.portal = None;
+        self.failed = FailedCandidates::default();
+        self.probe = None;
+        self.seeking = false;
+        self.solicitations = 0;
     }
 
     pub(super) fn handle_gone(&mut self) {
         self.interface = None;
-        self.heard.clear();
-        self.parents.clear();
+        self.link_changed();
+        self.home_was_advertised = false;
+        self.candidates.clear();
+        self.ipv4_candidates.clear();
         self.attachment = Attachment::Down("no such interface");
+        self.assign_tables();
     }
 
-    /// Takes in a Router Advertisement.
+    /// Takes in a Router Advertisement. What is to be asked because of it: that router, by a Router Solicitation, which may
+    /// have been renumbered.
     pub(super) fn handle_router_advertisement(
         &mut self,
         now: Time,
         message: &LinkMessage,
         config: &MobileRouterConfig,
-    ) {
-        let Ok(advertisement) = nd::RouterAdvertisement::parse(&message.message) else { return };
+    ) -> Option<LinkMessage> {
+        let advertisement = nd::RouterAdvertisement::parse(&message.message).ok()?;
         self.portal = CaptivePortal::after(self.portal.take(), message.source, advertisement.options());
-        for option in advertisement.options() {
-            if let nd::NdOption::PrefixInformation(information) = option
-                && let Ok(prefix) = Ipv6Net::new(information.prefix, information.prefix_length)
-            {
-                let routers = self.interface.as_ref().map_or(&[][..], |interface| &interface.routers);
-                let valid = information.valid_lifetime > 0;
-                self.heard.note(now, message.source, prefix.trunc(), valid, routers);
-            }
-            if let nd::NdOption::Mtu(mtu) = option {
-                self.advertised_mtu = Some(mtu);
+        let in_use = self.router();
+        let advertised = self.heard.advertised(now, message, &advertisement, in_use);
+        self.home_was_advertised |=
+            self.heard.advertiser(&[], |prefix| config.is_home_link(*prefix)).is_some();
+        self.seeking = false;
+        self.parents.note(message, &advertisement, in_use);
+        if self.probe.is_some_and(|probe| probe.router == message.source) {
+            self.probe = None;
+        }
+        if advertised.newcomer
+            && let Some(router) =
+                in_use.filter(|router| *router != message.source && !router.is_unspecified())
+            && self.probe.is_none_or(|probe| probe.router != router)
+        {
+            self.probe = Some(Probe { router, sent: 0, next: now });
+        }
+        self.attach(config);
+        if advertised.omits { self.router_solicitation(Some(message.source)) } else { None }
+    }
+
+    /// A neighbour has answered a Neighbor Solicitation (RFC 4861 7.2.5).
+    pub(super) fn handle_neighbor_advertisement(
+        &mut self,
+        message: &LinkMessage,
+        config: &MobileRouterConfig,
+    ) {
+        let Ok(advertisement) = nd::NeighborAdvertisement::parse(&message.message) else { return };
+        if advertisement.solicited && self.probe.is_some_and(|probe| probe.router == advertisement.target) {
+            self.probe = None;
+            if self.heard.answered(advertisement.target) {
+                self.attach(config);
             }
         }
-        let routers = self.interface.as_ref().map_or(&[][..], |interface| &interface.routers);
-        self.parents.note(message, &advertisement, routers);
-        self.attach(config);
+    }
+
+    /// Routers are asked for until one is heard: a path has gone silent.
+    pub(super) fn seek(&mut self) {
+        self.seeking = true;
+        self.solicitations = 0;
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        let probe = self.probe.map(|probe| probe.next);
+        [probe, self.heard.deadline(), self.failed.deadline()].into_iter().flatten().min()
+    }
+
+    /// Sends what is due to a router whose presence is in doubt, and notes what has not come. True when routers are to be
+    /// asked for.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Time,
+        config: &MobileRouterConfig,
+    ) -> (Option<LinkMessage>, bool) {
+        let mut lost = self.heard.expire(now);
+        let mut solicitation = None;
+        if let Some(mut probe) = self.probe.filter(|probe| probe.next <= now) {
+            if probe.sent >= MAX_PROBES {
+                self.probe = None;
+                lost |= self.heard.failed(probe.router);
+            } else {
+                probe.sent += 1;
+                probe.next = now + PROBE_INTERVAL;
+                self.probe = Some(probe);
+                solicitation = self.neighbor_solicitation(probe.router);
+            }
+        }
+        let forgiven = self.failed.expire(now);
+        self.seeking |= lost;
+        if lost || forgiven {
+            self.attach(config);
+        }
+        (solicitation, lost)
+    }
+
+    fn neighbor_solicitation(&self, router: Ipv6Addr) -> Option<LinkMessage> {
+        let interface = self.interface.as_ref().filter(|i| i.running)?;
+        let source = self.link_local()?;
+        let peer = self.heard.link_address(router);
+        // RFC 4861 7.3.3: unicast, to the link-layer address that is known.
+        let destination = if peer.is_some() { router } else { nd::solicited_node(router) };
+        let solicitation =
+            nd::NeighborSolicitation { target: router, source_link_address: interface.link_address };
+        let mut message = solicitation.emit();
+        icmpv6::set_checksum(&mut message, source, destination);
+        let interface = interface.name.clone();
+        Some(LinkMessage { interface, source, destination, hop_limit: ND_HOP_LIMIT, peer, message })
     }
 
     /// A Router Solicitation and when the next is due, while no router has been heard.
     pub(super) fn solicit(&mut self) -> Option<(LinkMessage, Duration)> {
         let interface = self.interface.as_ref().filter(|i| i.running)?;
-        let confirmed = !self.heard.is_empty() && !interface.routers.is_empty();
+        let confirmed = !self.heard.is_empty() && !interface.routers.is_empty() && !self.seeking;
         if confirmed {
             return None;
         }
-        let source = self.link_local().unwrap_or(Ipv6Addr::UNSPECIFIED);
-        let source_link_address = if source.is_unspecified() { None } else { interface.link_address };
-        let mut message = nd::RouterSolicitation { source_link_address }.emit();
-        icmpv6::set_checksum(&mut message, source, nd::ALL_ROUTERS);
         let doublings = self.solicitations.saturating_sub(2).min(4);
         self.solicitations = self.solicitations.saturating_add(1);
         let interval = (SOLICITATION_INTERVAL * 2_u32.pow(doublings)).min(MAX_SOLICITATION_INTERVAL);
-        let message = LinkMessage {
-            interface: interface.name.clone(),
-            source,
-            destination: nd::ALL_ROUTERS,
-            hop_limit: ND_HOP_LIMIT,
-            peer: None,
-            message,
-        };
-        Some((message, interval))
+        Some((self.router_solicitation(None)?, interval))
+    }
+
+    /// A Router Solicitation to one router, or to all.
+    fn router_solicitation(&self, router: Option<Ipv6Addr>) -> Option<LinkMessage> {
+        let interface = self.interface.as_ref().filter(|i| i.running)?;
+        let source = self.link_local().unwrap_or(Ipv6Addr::UNSPECIFIED);
+        let peer = router.and_then(|router| self.heard.link_address(router));
+        let destination = router.filter(|_| peer.is_some()).unwrap_or(nd::ALL_ROUTERS);
+        let source_link_address = if source.is_unspecified() { None } else { interface.link_address };
+        let mut message = nd::RouterSolicitation { source_link_address }.emit();
+        icmpv6::set_checksum(&mut message, source, destination);
+        let interface = interface.name.clone();
+        Some(LinkMessage { interface, source, destination, hop_limit: ND_HOP_LIMIT, peer, message })
     }
 
     /// Its link-local address.
@@ -400,92 +674,122 @@ impl Uplink {
     }
 
     pub(super) fn attach(&mut self, config: &MobileRouterConfig) {
-        let (attachment, plain) = self.attached(config);
-        self.plain_address = plain;
+        let known = (self.candidates.clone(), self.ipv4_candidates.clone());
+        let attachment = self.attached(config);
         let before = std::mem::replace(&mut self.attachment, attachment);
-        let moved = match (before, self.attachment) {
-            (Attachment::Foreign { ipv6: old, .. }, Attachment::Foreign { ipv6: new, .. }) => old != new,
-            _ => before != self.attachment,
-        };
-        if moved || self.lost.is_some_and(|lost| !self.has_care_of_address(lost)) {
+        self.assign_tables();
+        let direct = self.care_of_address().filter(|_| self.is_direct());
+        let is_new = self.candidates.iter().any(|candidate| !known.0.contains(candidate))
+            || direct.is_some_and(|direct| ipv6_of(before) != Some(direct))
+            || std::mem::discriminant(&before) != std::mem::discriminant(&self.attachment);
+        if is_new || self.lost.is_some_and(|lost| !self.has_care_of_address(lost)) {
             // Another network, perhaps: both families have their chance again.
             self.lost = None;
         }
+        self.renewed |= is_new || self.ipv4_candidates.iter().any(|candidate| !known.1.contains(candidate));
         if self.ipv4_care_of_address() != ipv4_of(before) {
             self.needs_udp = false;
         }
     }
 
-    /// How it is attached, and the IPv6 address of the link itself.
-    fn attached(&self, config: &MobileRouterConfig) -> (Attachment, Option<Ipv6Addr>) {
-        let down = |reason| (Attachment::Down(reason), None);
-        let Some(interface) = &self.interface else { return down("no such interface") };
+    /// How it is attached; the candidates are found anew.
+    fn attached(&mut self, config: &MobileRouterConfig) -> Attachment {
+        let in_use = (self.plain_address(), self.ipv4_care_of_address());
+        self.candidates.clear();
+        self.ipv4_candidates.clear();
+        let Some(interface) = &self.interface else { return Attachment::Down("no such interface") };
         if !interface.running {
-            return down("no carrier");
+            return Attachment::Down("no carrier");
         }
         if self.config.never_roams && self.roaming == Some(true) {
-            return down("roaming");
+            return Attachment::Down("roaming");
         }
         if self.is_stopped() {
-            return down(VOLUME_USED_UP);
+            return Attachment::Down(VOLUME_USED_UP);
         }
-        let router = interface.routers.first().copied();
+        let gateways: Vec<Ipv6Addr> = interface.routers.iter().map(|router| router.gateway).collect();
         let own = |a: &&Address| config.prefixes.iter().any(|prefix| prefix.contains(&a.address));
-        let good = |a: &&Address| !a.tentative && !a.duplicate && is_unicast_routable(a.address);
         let is_direct = |a: &&Address| self.direct.iter().any(|(direct, _)| *direct == a.address);
         let usable = interface.addresses.iter().filter(|a| {
             // A care-of address out of the own mobile network would be a loop (RFC 3963 1, RFC 4888).
-            good(a) && a.address != config.home_address && !own(a) && !is_direct(a)
+            is_good(a) && a.address != config.home_address && !own(a) && !is_direct(a)
         });
-        let current = self.plain_address;
-        let standing = |address| self.heard.standing(address, &interface.routers);
         let is_home = |prefix: &Ipv6Net| config.is_home_link(*prefix);
-        let advertised_elsewhere = |address| {
-            self.heard.is_present(&interface.routers, |prefix| prefix.contains(&address) && !is_home(prefix))
+        let advertised_elsewhere = |address: Ipv6Addr| {
+            let elsewhere = |prefix: &Ipv6Net| prefix.contains(&address) && !is_home(prefix);
+            self.heard.advertiser(&gateways, elsewhere).is_some()
         };
-        let at_home = |own: &Address| {
-            config.is_home_address(own)
-                && standing(own.address) != Standing::Gone
-                && !advertised_elsewhere(own.address)
-        };
-        if self.heard.is_present(&interface.routers, is_home) || usable.clone().any(at_home) {
-            return (Attachment::Home { router }, None);
+        let in_home_prefix =
+            |own: &&Address| config.is_home_address(own) && !advertised_elsewhere(own.address);
+        let advertised = self.heard.advertiser(&gateways, is_home);
+        // RFC 6275 11.5.5: where the home prefix is on link again, which an address that the kernel has kept does not say.
+        let stale = self.home_was_advertised && !self.heard.is_empty();
+        if advertised.is_some()
+            || (!stale && usable.clone().filter(in_home_prefix).any(|address| address.permanent))
+        {
+            let first = gateways.iter().find(|gateway| Some(**gateway) == advertised).or(gateways.first());
+            return Attachment::Home { router: first.copied() };
         }
-        // Best first: advertised by the present router, preferred, stable, the one in use.
-        let best = usable.min_by_key(|a| {
-            (standing(a.address), a.deprecated, a.temporary, Some(a.address) != current, a.address)
-        });
-        let best = best.map(|best| best.address);
-        let refusal = self.parent().and_then(|parent| parent.refusal(config.home_address));
+        let addresses: Vec<&Address> = usable.filter(|address| !in_home_prefix(address)).collect();
+        let mut found = candidates(
+            &addresses,
+            &interface.routers,
+            &self.heard,
+            &self.failed,
+            in_use.0,
+            config.home_agent,
+        );
+        // A mobile router that cannot be this one's parent is no way out.
+        let refusal_of = |candidate: &Candidate<Ipv6Addr>| {
+            self.parents.of(candidate.router).and_then(|parent| parent.refusal(config.home_address))
+        };
+        let refusal = found.first().and_then(refusal_of);
+        found.retain(|candidate| refusal_of(candidate).is_none());
+        let refusal = refusal.filter(|_| found.is_empty());
         let there = |address: &Ipv6Addr| {
-            interface.addresses.iter().any(|a| good(&a) && a.address == *address && !own(&a))
+            interface.addresses.iter().any(|a| is_good(&a) && a.address == *address && !own(&a))
         };
+        let router = found.first().map(|candidate| candidate.router);
+        let router = router.or(gateways.first().copied().filter(|_| refusal.is_none()));
         let mut direct = self.direct.iter().filter(|(_, usable)| *usable).map(|(address, _)| *address);
-        let preferred = direct.find(there).or(best);
-        let ipv6 = preferred.zip(router).filter(|_| refusal.is_none());
-        let ipv4 = config.home_agent_ipv4.and_then(|_| self.attached_ipv4(interface));
-        let attachment = match (best, refusal) {
-            _ if ipv6.is_some() || ipv4.is_some() => Attachment::Foreign { ipv6, ipv4 },
-            (_, Some(reason)) => Attachment::Down(reason),
-            (None, _) if config.home_agent_ipv4.is_none() && self.attached_ipv4(interface).is_some() => {
-                Attachment::Down("IPv4 only, and mobile_router.home_agent_ipv4 is not set")
-            }
-            (None, _) if interface.addresses.iter().any(|a| own(&a)) => {
-                Attachment::Down("loop: the address there is out of the own mobile network")
-            }
-            (None, _) => Attachment::Down("no usable address"),
-            (Some(_), _) => Attachment::Down("no default router"),
-        };
-        (attachment, best)
+        let preferred = direct.find(there).or(found.first().map(|candidate| candidate.address));
+        let ipv6 = preferred.zip(router);
+        let ipv4 = ipv4_candidates(interface, &self.failed, in_use.1);
+        let has_ipv4 = !ipv4.is_empty();
+        let first = ipv4.first().map(|candidate| (candidate.address, candidate.router));
+        let first = first.filter(|_| config.home_agent_ipv4.is_some());
+        if ipv6.is_some() || first.is_some() {
+            self.candidates = found;
+            self.ipv4_candidates = if first.is_some() { ipv4 } else { Vec::new() };
+            return Attachment::Foreign { ipv6, ipv4: first };
+        }
+        Attachment::Down(if let Some(reason) = refusal {
+            reason
+        } else if !addresses.is_empty() {
+            "no default router"
+        } else if config.home_agent_ipv4.is_none() && has_ipv4 {
+            "IPv4 only, and mobile_router.home_agent_ipv4 is not set"
+        } else if interface.addresses.iter().any(|a| own(&a)) {
+            "loop: the address there is out of the own mobile network"
+        } else if config.home_agent_ipv4.is_some()
+            && interface.ipv4_addresses.iter().any(|a| is_usable_ipv4(a.addr()))
+        {
+            "no default router (IPv4)"
+        } else {
+            "no usable address"
+        })
     }
+}
 
-    /// The IPv4 address, the one in use first, and the first default router.
-    fn attached_ipv4(&self, interface: &Interface) -> Option<(Ipv4Addr, Ipv4Addr)> {
-        let router = interface.ipv4_routers.first().copied()?;
-        let usable = interface.ipv4_addresses.iter().copied().filter(|address| is_usable_ipv4(*address));
-        let current = self.ipv4_care_of_address();
-        let address = usable.min_by_key(|address| (Some(*address) != current, *address))?;
-        Some((address, router))
+/// Whether an IPv6 address can be used at all.
+fn is_good(address: &&Address) -> bool {
+    !address.tentative && !address.duplicate && is_unicast_routable(address.address)
+}
+
+fn ipv6_of(attachment: Attachment) -> Option<Ipv6Addr> {
+    match attachment {
+        Attachment::Foreign { ipv6, .. } => ipv6.map(|(address, _)| address),
+        _ => None,
     }
 }
 
@@ -494,13 +798,4 @@ pub(super) fn ipv4_of(attachment: Attachment) -> Option<Ipv4Addr> {
         Attachment::Foreign { ipv4, .. } => ipv4.map(|(address, _)| address),
         _ => None,
     }
-}
-
-/// Whether packets to and from an IPv4 address may cross a router; private addresses may, behind a NAT.
-fn is_usable_ipv4(address: Ipv4Addr) -> bool {
-    !(address.is_unspecified()
-        || address.is_loopback()
-        || address.is_link_local()
-        || address.is_multicast()
-        || address.is_broadcast())
 }

@@ -131,6 +131,7 @@ impl Agent {
                 duplicate: false,
                 deprecated: false,
                 temporary: false,
+                permanent: true,
             }],
             routers: Vec::new(),
             ..Interface::default()

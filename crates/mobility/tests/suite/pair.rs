@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Interface, LinkMessage, Rng, Time, WallTime};
+use carnet_base::{Address, Endpoint, Interface, Ipv6Router, LinkMessage, Rng, Time, WallTime};
 use carnet_mobility::home_agent::{HomeAgentConfig, StoredBinding};
 use carnet_mobility::{Event, HomeAgent, MobileRouter, MobilityDrop, MobilityMessage, Output};
 use carnet_wire::extension::Extensions;
@@ -147,13 +147,30 @@ impl Pair {
         of: &[&str],
         default_routers: &[&str],
     ) {
+        let routers = default_routers.iter().map(|text| addr(text).into()).collect();
+        self.tell_interface(router, name, running, addresses(of), routers);
+    }
+
+    /// An uplink that runs has these addresses and default routes.
+    pub fn tell(&mut self, router: usize, name: &str, addresses: Vec<Address>, routers: Vec<Ipv6Router>) {
+        self.tell_interface(router, name, true, addresses, routers);
+    }
+
+    fn tell_interface(
+        &mut self,
+        router: usize,
+        name: &str,
+        running: bool,
+        addresses: Vec<Address>,
+        routers: Vec<Ipv6Router>,
+    ) {
         let interface = Interface {
             name: name.into(),
             running,
             mtu: 1500,
             link_address: Some([2, 0, 0, 0, 1, router as u8]),
-            addresses: addresses(of),
-            routers: default_routers.iter().map(|text| addr(text)).collect(),
+            addresses,
+            routers,
             ..Interface::default()
         };
         self.routers[router].interfaces.insert(name.into(), interface.clone());

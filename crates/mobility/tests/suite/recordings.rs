@@ -126,7 +126,7 @@ impl World {
             mtu: 1500,
             link_address: Some([2, 0, 0, 0, 1, 0]),
             addresses: addresses(&["fe80::2", CARE_OF]),
-            routers: vec![addr("fe80::ff")],
+            routers: vec![addr("fe80::ff").into()],
             ..Interface::default()
         };
         let wall = self.wall(self.router_ahead);

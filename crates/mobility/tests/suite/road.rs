@@ -275,9 +275,9 @@ impl Road {
             mtu: 1500,
             link_address: Some([2, 0, 0, 0, 1, 0]),
             addresses: addresses(&link_local.into_iter().chain(ipv6).collect::<Vec<_>>()),
-            routers: ipv6.iter().map(|_| addr("fe80::ff")).collect(),
-            ipv4_addresses: ipv4.into_iter().collect(),
-            ipv4_routers: ipv4.iter().map(|_| Ipv4Addr::new(10, 0, 0, 1)).collect(),
+            routers: ipv6.iter().map(|_| addr("fe80::ff").into()).collect(),
+            ipv4_addresses: ipv4.into_iter().map(Into::into).collect(),
+            ipv4_routers: ipv4.iter().map(|_| Ipv4Addr::new(10, 0, 0, 1).into()).collect(),
         };
         self.interfaces.insert(name.into(), interface.clone());
         self.router_does(|router, now, wall| router.handle_interface(now, wall, &interface));
@@ -418,8 +418,9 @@ impl Road {
         let bound = self.router.uplinks().iter().find(|uplink| {
             let interface = self.interfaces.get(&uplink.config.interface);
             uplink.udp_port == socket.port()
-                && interface
-                    .is_some_and(|it| it.running && it.ipv4_addresses.iter().any(|a| a == socket.ip()))
+                && interface.is_some_and(|it| {
+                    it.running && it.ipv4_addresses.iter().any(|a| a.addr() == *socket.ip())
+                })
         });
         bound.map(|uplink| uplink.config.interface.clone())
     }
@@ -433,7 +434,7 @@ impl Road {
                         interface.addresses.iter().any(|a| self.config.home_prefix.contains(&a.address))
                     }
                     IpAddr::V6(address) => interface.addresses.iter().any(|a| a.address == address),
-                    IpAddr::V4(address) => interface.ipv4_addresses.contains(&address),
+                    IpAddr::V4(address) => interface.ipv4_addresses.iter().any(|a| a.addr() == address),
                 }
         };
         self.interfaces.values().find(has).map(|interface| interface.name.clone())

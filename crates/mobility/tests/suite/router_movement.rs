@@ -8,6 +8,7 @@ use carnet_wire::icmpv6;
 
 use crate::craft::*;
 use crate::pair::{Conditions, Pair, Setup};
+use crate::setup::autoconfigured;
 
 fn registered() -> Pair {
     let mut pair = Pair::new(Setup::plain());
@@ -249,7 +250,8 @@ fn packets_at_the_old_address_are_welcome_across_a_new_configuration() {
     let mut pair = registered();
     pair.detach(0, "cell");
     pair.hear_router("wifi", "fe80::a", &["2001:db8:f3::/64"]);
-    pair.set_interface(0, "wifi", true, &["fe80::2", "2001:db8:f3::10", CARE_OF], &["fe80::a"]);
+    let addresses = autoconfigured(&["fe80::2", "2001:db8:f3::10", CARE_OF]);
+    pair.tell(0, "wifi", addresses, vec![addr("fe80::a").into()]);
     pair.run(1.0);
     let accepted = |pair: &Pair| pair.machine().paths().iter().any(|path| path.local == addr(CARE_OF));
     assert!(accepted(&pair));

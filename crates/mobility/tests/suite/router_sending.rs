@@ -134,7 +134,7 @@ fn nothing_is_sent_from_a_tentative_duplicate_or_own_address() {
         mtu: 1500,
         link_address: None,
         addresses: addresses(&["fe80::2", CARE_OF]),
-        routers: vec![addr("fe80::ff")],
+        routers: vec![addr("fe80::ff").into()],
         ..Interface::default()
     };
     let show = |pair: &mut Pair, interface: &Interface| {
@@ -156,7 +156,7 @@ fn nothing_is_sent_from_a_tentative_duplicate_or_own_address() {
     interface.addresses = addresses(&["fe80::2", CARE_OF]);
     interface.routers.clear();
     assert_eq!(show(&mut pair, &interface), 0);
-    interface.routers.push(addr("fe80::ff"));
+    interface.routers.push(addr("fe80::ff").into());
     assert_eq!(show(&mut pair, &interface), 1);
 }
 

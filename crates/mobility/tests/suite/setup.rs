@@ -146,6 +146,12 @@ pub fn router_advertisement(interface: &str, source: &str, prefixes: &[&str]) ->
     }
 }
 
+/// As [`addresses`], made by autoconfiguration.
+pub fn autoconfigured(of: &[&str]) -> Vec<Address> {
+    addresses(of).into_iter().map(|address| Address { permanent: false, ..address }).collect()
+}
+
+/// Addresses that the operator has set.
 pub fn addresses(of: &[&str]) -> Vec<Address> {
     of.iter()
         .map(|text| Address {
@@ -155,6 +161,7 @@ pub fn addresses(of: &[&str]) -> Vec<Address> {
             duplicate: false,
             deprecated: false,
             temporary: false,
+            permanent: true,
         })
         .collect()
 }

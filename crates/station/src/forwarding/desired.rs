@@ -35,8 +35,12 @@ pub const TABLE_NESTED: u32 = 13_505;
 pub const TABLE_NEIGHBOURS: u32 = 13_504;
 /// The home agent's address as one of this machine, for what comes under IPsec.
 pub const TABLE_PROTECTED: u32 = 13_506;
-/// The first of the tables with one uplink's default route; uplink `n` of the config has this plus `n`.
+/// The first of the tables with one uplink's default route; uplink `n` of the config has this plus `n`. That is by the router
+/// of its care-of address; a second router at the same time has a table from [`TABLE_NEXT_HOP`] on.
 pub const TABLE_UPLINK: u32 = 13_510;
+
+/// The first of the tables for further routers of an uplink, where care-of addresses on it leave by several.
+pub const TABLE_NEXT_HOP: u32 = 13_600;
 
 /// Rule priorities, in the order in which the kernel asks them. See `docs/architecture.md`.
 pub mod priority {

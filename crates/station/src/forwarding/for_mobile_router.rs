@@ -21,14 +21,14 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use carnet_base::{Endpoint, Interface, SmallMap};
-use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, Path};
+use carnet_mobility::mobile_router::{Attachment, MAX_NEXT_HOPS, MobileRouterConfig, Path};
 use carnet_mobility::{Authentication, MobileRouter};
 use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
 
 use super::desired::{
     Entry, InterfaceAddress, Route, RouteAction, Rule, Setting, Socket, TABLE_CAPTURE, TABLE_MAIN,
-    TABLE_NOWHERE, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
+    TABLE_NEXT_HOP, TABLE_NOWHERE, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
 use super::for_home_agent::{METRIC, host, into_tunnel_device, route, unreachable};
 use super::ways::ways;
@@ -156,14 +156,19 @@ pub(crate) fn router_entries<'a>(
             gateway: gateway.filter(|gateway| !gateway.is_unspecified()),
         };
         match uplink.attachment {
-            Attachment::Foreign { ipv6: Some((_, router)), .. } => {
-                entries.push(route(table, default, METRIC, forward(Some(router))));
-                entries.push(unreachable(table, default));
+            Attachment::Foreign { ipv6: Some(_), .. } => {
+                // RFC 8028 3: what leaves from a care-of address goes to the router that this address is of.
+                for (number, router) in uplink.next_hops() {
+                    let table = next_hop_table(index, number);
+                    entries.push(route(table, default, METRIC, forward(Some(router))));
+                    entries.push(unreachable(table, default));
+                }
                 let ipv6 = uplink.care_of_addresses().into_iter().filter_map(|address| match address {
                     IpAddr::V6(address) => Some(address),
                     IpAddr::V4(_) => None,
                 });
                 for care_of_address in ipv6 {
+                    let table = next_hop_table(index, uplink.table_of(care_of_address));
                     for input in [TUNNEL_DEVICE, LOCAL] {
                         let from = Some(host(care_of_address));
                         entries.push(rule(priority::FROM_CARE_OF_ADDRESS, Some(input), from, None, table));
@@ -231,8 +236,12 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
     let mut sockets: BTreeSet<Socket> = BTreeSet::new();
     // A care-of address has them before it is registered: the first Binding Update needs one.
     for (uplink, known) in router.uplinks().iter().enumerate() {
-        let address = known.ipv4_care_of_address().filter(|_| config.home_agent_ipv4.is_some());
-        for address in address.into_iter() {
+        let addresses = known.care_of_addresses().into_iter().filter(|_| config.home_agent_ipv4.is_some());
+        let ipv4 = addresses.filter_map(|address| match address {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(_) => None,
+        });
+        for address in ipv4 {
             let udp = Endpoint::Udp(SocketAddrV4::new(address, known.udp_port));
             sockets.extend([udp, address.into()].map(|local| Socket { local, interface: interface(uplink) }));
         }
@@ -263,6 +272,17 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
 
 pub(super) fn uplink_table(index: usize) -> u32 {
     TABLE_UPLINK + u32::try_from(index).unwrap_or(u32::MAX - TABLE_UPLINK)
+}
+
+/// The table of one of an uplink's routers, by its number there.
+pub(super) fn next_hop_table(index: usize, number: usize) -> u32 {
+    match number.checked_sub(1) {
+        None => uplink_table(index),
+        Some(further) => {
+            let offset = index.saturating_mul(MAX_NEXT_HOPS - 1).saturating_add(further);
+            TABLE_NEXT_HOP.saturating_add(u32::try_from(offset).unwrap_or(u32::MAX))
+        }
+    }
 }
 
 /// The link prefix that a LAN interface gets out of each mobile network prefix: its first /64, or the prefix

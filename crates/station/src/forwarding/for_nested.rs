@@ -15,7 +15,7 @@ use carnet_wire::ipv6::protocol;
 
 use super::desired::{Entry, InterfaceAddress, RouteAction, Rule, TABLE_NESTED, priority};
 use super::for_home_agent::{METRIC, host, route};
-use super::for_mobile_router::uplink_table;
+use super::for_mobile_router::next_hop_table;
 
 /// Tunnelled packets and their fragments, Mobility Headers, and errors about either.
 const PASSED: [u8; 4] = [protocol::IPV6, protocol::FRAGMENT, protocol::ICMPV6, protocol::MOBILITY];
@@ -27,6 +27,10 @@ pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<E
     for nested in nesting.routes() {
         let position = router.uplinks().iter().position(|uplink| uplink.config.interface == nested.uplink);
         let Some(index) = position else { continue };
+        let table = router
+            .uplinks()
+            .get(index)
+            .map_or(0, |uplink| uplink.care_of_address().map_or(0, |address| uplink.table_of(address)));
         let way = RouteAction::Forward { interface: nested.lan.clone(), gateway: Some(nested.gateway) };
         entries.push(route(TABLE_NESTED, host(nested.address), METRIC, way));
         entries.extend(PASSED.map(|protocol| {
@@ -36,7 +40,7 @@ pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<E
                 from: Some(host(nested.address)),
                 to: None,
                 protocol: Some(protocol),
-                table: uplink_table(index),
+                table: next_hop_table(index, table),
             }))
         }));
         inputs.insert(nested.uplink);

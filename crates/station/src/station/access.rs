@@ -22,7 +22,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Interface, RateLimiter, Time, WallTime, sort, sort_by};
+use carnet_base::{Interface, Ipv6Router, RateLimiter, Time, WallTime, sort, sort_by};
 use carnet_geonet::Router;
 use carnet_mobility::mnpp::Surroundings;
 use carnet_mobility::mobile_router::Attachment;
@@ -59,7 +59,7 @@ impl AccessRouter {
         let has_address = interface.addresses.iter().any(|own| {
             !own.tentative && !own.duplicate && self.prefixes.iter().any(|p| p.contains(&own.address))
         });
-        has_address && interface.routers.contains(&self.link_local)
+        has_address && interface.routers.iter().any(|router| router.gateway == self.link_local)
     }
 }
 
@@ -168,7 +168,11 @@ impl Access {
         self.known = Some(interface.clone());
         self.told = self.present(now, around, others);
         self.due = Some(now + LOOK);
-        Interface { routers: self.told.clone(), ..interface.clone() }
+        let routers = self.told.iter().map(|told| {
+            let known = interface.routers.iter().find(|router| router.gateway == *told);
+            known.copied().unwrap_or_else(|| Ipv6Router::from(*told))
+        });
+        Interface { routers: routers.collect(), ..interface.clone() }
     }
 
     pub(super) fn handle_gone(&mut self) {

@@ -144,6 +144,7 @@ pub fn interface(name: &str, care_of_address: &str, running: bool) -> Interface 
         duplicate: false,
         deprecated: false,
         temporary: false,
+        permanent: true,
     };
     Interface {
         name: name.into(),
@@ -151,7 +152,7 @@ pub fn interface(name: &str, care_of_address: &str, running: bool) -> Interface 
         mtu: 1500,
         link_address: Some([2, 0, 0, 0, 0, 1]),
         addresses: if running { vec![entry("fe80::1"), entry(care_of_address)] } else { vec![] },
-        routers: if running { vec![address("fe80::ffff")] } else { vec![] },
+        routers: if running { vec![address("fe80::ffff").into()] } else { vec![] },
         ..Interface::default()
     }
 }

@@ -214,6 +214,7 @@ fn known(address: Ipv6Addr, prefix_length: u8) -> Address {
         duplicate: false,
         deprecated: false,
         temporary: false,
+        permanent: true,
     }
 }
 
@@ -503,8 +504,10 @@ impl World {
             }
         }
         match advertisement.router_lifetime {
-            0 => state.routers.retain(|router| *router != message.source),
-            _ if !state.routers.contains(&message.source) => state.routers.push(message.source),
+            0 => state.routers.retain(|router| router.gateway != message.source),
+            _ if state.routers.iter().all(|router| router.gateway != message.source) => {
+                state.routers.push(message.source.into());
+            }
             _ => {}
         }
         if state != before {

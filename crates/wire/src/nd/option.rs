@@ -18,6 +18,8 @@ pub mod option_type {
     pub const PREFIX_INFORMATION: u8 = 3;
     /// MTU (RFC 4861 4.6.4).
     pub const MTU: u8 = 5;
+    /// Advertisement Interval (RFC 6275 7.3).
+    pub const ADVERTISEMENT_INTERVAL: u8 = 7;
     /// Home Agent Information (RFC 6275 7.4).
     pub const HOME_AGENT_INFORMATION: u8 = 8;
     /// Route Information (RFC 4191 2.3).
@@ -116,6 +118,8 @@ pub enum NdOption<'a> {
     PrefixInformation(PrefixInformation),
     /// The link's MTU, octets.
     Mtu(u32),
+    /// The longest time between two unsolicited multicast Router Advertisements, milliseconds.
+    AdvertisementInterval(u32),
     /// What the router offers as a home agent.
     HomeAgentInformation(HomeAgentInformation),
     /// A prefix that is reached through the router.
@@ -160,6 +164,9 @@ impl<'a> NdOption<'a> {
                 (prefix_length <= 128).then_some(NdOption::PrefixInformation(information))
             }
             (option_type::MTU, 1) => u32_at(data, 2, WHAT).ok().map(NdOption::Mtu),
+            (option_type::ADVERTISEMENT_INTERVAL, 1) => {
+                u32_at(data, 2, WHAT).ok().map(NdOption::AdvertisementInterval)
+            }
             (option_type::HOME_AGENT_INFORMATION, 1) => {
                 Some(NdOption::HomeAgentInformation(HomeAgentInformation {
                     mobile_router_support: u8_at(data, 0, WHAT).ok()? & 0x80 != 0,
@@ -217,6 +224,10 @@ impl<'a> NdOption<'a> {
             NdOption::Mtu(mtu) => {
                 message.extend_from_slice(&[option_type::MTU, 1, 0, 0]);
                 message.extend_from_slice(&mtu.to_be_bytes());
+            }
+            NdOption::AdvertisementInterval(milliseconds) => {
+                message.extend_from_slice(&[option_type::ADVERTISEMENT_INTERVAL, 1, 0, 0]);
+                message.extend_from_slice(&milliseconds.to_be_bytes());
             }
             NdOption::HomeAgentInformation(information) => {
                 let flags = u8::from(information.mobile_router_support) << 7;

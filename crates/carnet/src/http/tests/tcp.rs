@@ -282,6 +282,7 @@ fn promtool_finds_no_fault_with_metrics_and_alerts() {
         volume_used: Some(7),
         volume: None,
         volume_period: "month".into(),
+        silent_router: None,
         obstacle: None,
         volume_action: "last_resort".into(),
         roaming: None,

@@ -1,0 +1,318 @@
+//! Access routers that come, go and are renumbered: which address an uplink uses, and by which router.
+//!
+//! ```text
+//!   agent ha0 --- ha core a1 - core0 ar1 lan --- p1 [n1]                      [n1], [n2] and [home] are bridges of a
+//!         home0 - ph [home]  a2 - core0 ar2 lan --- p2 [n2]  pw --- wlan0 router      switch; a port of the router is
+//!                                                          pc --- wwan0             moved from one to another
+//! ```
+//!
+//! Addresses come by stateless autoconfiguration of radvd's advertisements, with duplicate address detection. Nothing
+//! flushes them: the kernel keeps addresses and routes of a network that is left.
+
+use std::cell::RefCell;
+use std::fs;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::hosts::{Host, possible, seconds, wait_for, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, Testbed};
+use crate::traffic::Echo;
+
+/// What a move may cost once the new address may be used; a busy machine gets more by [`wait_for`].
+const LIMIT: Duration = Duration::from_millis(1500);
+
+struct Roads {
+    bed: Testbed,
+    switch: Host,
+    access: [Host; 2],
+    advertisers: RefCell<Vec<(String, Child)>>,
+}
+
+fn prefix(number: u32) -> String {
+    format!("2001:db8:f{number}::/64")
+}
+
+impl Roads {
+    fn new() -> Roads {
+        let bed = Testbed::new();
+        let (switch, access) = (Host::new(), [Host::new(), Host::new()]);
+        bed.router.ip("link del wlan0");
+        bed.router.ip("link del wwan0");
+        for bridge in ["n1", "n2", "home"] {
+            switch.ip(&format!("link add {bridge} type bridge"));
+            switch.ip(&format!("link set {bridge} up"));
+        }
+        for (number, host) in access.iter().enumerate() {
+            let number = number + 1;
+            bed.core.link(&format!("a{number}"), host, "core0");
+            bed.core.ip(&format!("-6 addr add 2001:db8:e{number}::1/64 dev a{number}"));
+            host.ip(&format!("-6 addr add 2001:db8:e{number}::2/64 dev core0"));
+            host.ip(&format!("-6 route add default via 2001:db8:e{number}::1"));
+            host.set("all/forwarding", "1");
+            switch.link(&format!("p{number}"), host, "lan");
+            switch.ip(&format!("link set p{number} master n{number}"));
+        }
+        switch.link("ph", &bed.agent, "home0");
+        switch.ip("link set ph master home");
+        bed.agent.ip("-6 addr add 2001:db8:1::ff/64 dev home0");
+        let roads = Roads { bed, switch, access, advertisers: RefCell::default() };
+        for host in roads.access.iter().chain([&roads.bed.agent]) {
+            host.settle();
+        }
+        roads
+    }
+
+    /// An uplink of the router, with duplicate address detection, on the network of an access router.
+    fn add_uplink(&self, port: &str, interface: &str, bridge: &str) {
+        self.switch.link(port, &self.bed.router, interface);
+        self.bed.router.set(&format!("{interface}/accept_dad"), "1");
+        self.switch.ip(&format!("link set {port} master {bridge}"));
+    }
+
+    /// A network has a prefix, which is routed to its access router from now on.
+    fn route(&self, access: usize, number: u32) {
+        self.access[access].ip(&format!("-6 addr add 2001:db8:f{number}::1/64 dev lan"));
+        let via = format!("via 2001:db8:e{}::2", access + 1);
+        self.bed.core.ip(&format!("-6 route replace {} {via}", prefix(number)));
+    }
+
+    /// Starts radvd on an interface, in the place of one that is killed without a last word.
+    fn advertise(&self, host: &Host, name: &str, interface: &str, prefix: &str, lifetime: u32) {
+        let mut advertisers = self.advertisers.borrow_mut();
+        if let Some(position) = advertisers.iter().position(|(other, _)| other == name) {
+            let (_, mut old) = advertisers.remove(position);
+            old.kill().expect("radvd");
+            old.wait().expect("radvd");
+        }
+        let path = |ending: &str| self.bed.scratch.path(&format!("{name}.{ending}")).display().to_string();
+        let config = format!(
+            "interface {interface} {{ AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; \
+             AdvDefaultLifetime {lifetime}; prefix {prefix} {{ AdvOnLink on; AdvAutonomous on; }}; }};\n"
+        );
+        fs::write(path("conf"), config).expect("a config");
+        let words =
+            ["radvd", "-n", "-m", "stderr", "-C", &path("conf"), "-p", &path("pid")].map(str::to_owned);
+        let radvd = host.spawn(&words, |command| {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        });
+        advertisers.push((name.to_owned(), radvd));
+    }
+
+    fn advertise_network(&self, access: usize, number: u32, lifetime: u32) {
+        let name = format!("ar{}", access + 1);
+        self.advertise(&self.access[access], &name, "lan", &prefix(number), lifetime);
+    }
+
+    /// RFC 8978: the access router comes back with another prefix, and knows nothing of the old one.
+    fn renumber(&self, access: usize, old: u32, new: u32, lifetime: u32) {
+        self.access[access].ip(&format!("-6 addr del 2001:db8:f{old}::1/64 dev lan"));
+        self.bed.core.ip(&format!("-6 route replace unreachable {}", prefix(old)));
+        self.route(access, new);
+        self.advertise_network(access, new, lifetime);
+    }
+
+    /// Moves a port of the router to another network; without carrier for `down`.
+    fn change(&self, port: &str, bridge: &str, down: Option<Duration>) {
+        match down {
+            Some(time) => {
+                self.switch.ip(&format!("link set {port} down"));
+                self.switch.ip(&format!("link set {port} master {bridge}"));
+                std::thread::sleep(time);
+                self.switch.ip(&format!("link set {port} up"));
+            }
+            None => {
+                self.switch.ip(&format!("link set {port} master {bridge}"));
+            }
+        }
+    }
+
+    /// Waits until an uplink has a usable address of a prefix, and then for traffic: how long that took.
+    fn resumes(&self, traffic: &Echo, interface: &str, prefix: &str) -> Duration {
+        let question = format!("-6 -o addr show dev {interface} to {prefix} -tentative");
+        wait_until("the new address may be used", seconds(20), || !self.bed.router.ip(&question).is_empty());
+        let (start, before) = (Instant::now(), traffic.answered());
+        wait_for("traffic flows", LIMIT, || (traffic.answered() > before + 2).then_some(()));
+        start.elapsed()
+    }
+
+    /// Starts both stations: the home agent on a real home link, the router with these uplinks.
+    fn start(&self, uplinks: &[&str]) -> (Station, Station) {
+        let config = self.bed.agent_config().replace("[home_agent]\n", "[home_agent]\nhome_link = 'home0'\n");
+        let agent = Station::start(&self.bed.agent, &config);
+        let config = self.bed.router_config();
+        let (before, _) = config.split_once("[[mobile_router.uplink]]").expect("uplinks");
+        let tables = uplinks.iter().enumerate().map(|(number, interface)| {
+            let (bid, priority) = (number + 1, 10 * (number + 1));
+            format!(
+                "[[mobile_router.uplink]]\ninterface = '{interface}'\npriority = {priority}\nbid = {bid}\n"
+            )
+        });
+        let router = Station::start(&self.bed.router, &format!("{before}{}", tables.collect::<String>()));
+        router.registered();
+        (agent, router)
+    }
+}
+
+impl Drop for Roads {
+    fn drop(&mut self) {
+        for (_, radvd) in self.advertisers.get_mut() {
+            let _ = radvd.kill();
+            let _ = radvd.wait();
+        }
+    }
+}
+
+/// One uplink: everything depends on the new address.
+#[test]
+fn flash_renumbering_of_the_only_uplink_costs_no_more_than_finding_it_out() {
+    if !possible() {
+        return;
+    }
+    let roads = Roads::new();
+    roads.route(0, 1);
+    roads.advertise_network(0, 1, 1800);
+    roads.add_uplink("pw", "wlan0", "n1");
+    let (_agent, _router) = roads.start(&["wlan0"]);
+    let traffic = roads.bed.echo(100);
+    traffic.flows();
+    for (old, new) in [(1, 3), (3, 5)] {
+        roads.renumber(0, old, new, 1800);
+        let took = roads.resumes(&traffic, "wlan0", &prefix(new));
+        println!("renumbered from {} to {}: traffic after {took:?}", prefix(old), prefix(new));
+        let kept = roads.bed.router.ip(&format!("-6 -o addr show dev wlan0 to {}", prefix(old)));
+        assert!(!kept.is_empty(), "the kernel's address was removed");
+    }
+    let report = traffic.stop();
+    println!("{report:?}");
+}
+
+/// Both uplinks in turn: the other one carries the traffic meanwhile.
+#[test]
+fn flash_renumbering_of_both_uplinks_in_turn_is_survived() {
+    if !possible() {
+        return;
+    }
+    let roads = Roads::new();
+    for (access, port, interface, bridge) in [(0, "pw", "wlan0", "n1"), (1, "pc", "wwan0", "n2")] {
+        let number = access as u32 + 1;
+        roads.route(access, number);
+        roads.advertise_network(access, number, 1800);
+        roads.add_uplink(port, interface, bridge);
+    }
+    let (agent, _router) = roads.start(&["wlan0", "wwan0"]);
+    let bound = |number: u32| {
+        let network = format!("2001:db8:f{number}:");
+        agent.bindings().iter().any(|binding| binding.1.starts_with(&network))
+    };
+    wait_until("both uplinks are registered", seconds(20), || bound(1) && bound(2));
+    let traffic = roads.bed.echo(100);
+    traffic.flows();
+    for (access, interface, old, new) in [(0, "wlan0", 1, 3), (1, "wwan0", 2, 4)] {
+        roads.renumber(access, old, new, 1800);
+        let took = roads.resumes(&traffic, interface, &prefix(new));
+        println!("{interface} renumbered: traffic {took:?} after the new address may be used");
+        wait_until("the new address is registered", seconds(20), || bound(new));
+    }
+    let report = traffic.stop();
+    println!("both renumbered: {report:?}");
+    assert!(report.silence < seconds(3) + 2 * report.stalled, "{report:?}");
+}
+
+/// RFC 8028 3, BCP 38: two providers on one link, as OpenWrt's source-specific routes have them.
+#[test]
+fn two_providers_on_one_link_see_their_own_addresses_only() {
+    if !possible() {
+        return;
+    }
+    let roads = Roads::new();
+    roads.switch.ip("link set p2 master n1");
+    roads.add_uplink("pw", "wlan0", "n1");
+    for (access, host) in roads.access.iter().enumerate() {
+        let number = access as u32 + 1;
+        roads.route(access, number);
+        let shown = host.ip("-6 -o addr show dev lan scope link");
+        let link_local = shown.split_whitespace().nth(3).and_then(|net| net.split('/').next());
+        let via = link_local.expect("a link-local address").to_owned();
+        // Packets from the other provider's addresses are counted, but for Neighbor Solicitations to all on the link.
+        let rules = format!(
+            "table inet t {{ chain c {{ type filter hook prerouting priority 0; iifname lan ip6 saddr {} ip6 daddr != ff00::/8 counter; }}; }}",
+            prefix(3 - number)
+        );
+        let output = host.output(&["nft", &rules]);
+        assert!(output.status.success(), "{output:?}");
+        roads.bed.router.ip(&format!("-6 addr add 2001:db8:f{number}::10/64 dev wlan0 nodad"));
+        let route = format!("-6 route add default from {} via {via} dev wlan0", prefix(number));
+        roads.bed.router.ip(&route);
+    }
+    // Never for a global address.
+    roads.bed.router.ip("-6 route add default from fe80::/126 via fe80::77 dev wlan0 metric 1");
+    let (agent, router) = roads.start(&["wlan0"]);
+    let bound = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
+    let first = bound();
+    let traffic = roads.bed.echo(100);
+    traffic.flows();
+    // That provider has no way any more, and says nothing.
+    let (dead, alive) = if first == "2001:db8:f1::10" { (1, 2) } else { (2, 1) };
+    roads.access[dead - 1].ip("-6 route replace blackhole default metric 1");
+    let expected = format!("2001:db8:f{alive}::10");
+    wait_until("the other provider's address is registered", seconds(10), || bound() == expected);
+    traffic.flows();
+    let report = traffic.stop();
+    println!("from one provider to the other: {report:?}");
+    for host in &roads.access {
+        let output = host.output(&["nft", "list", "ruleset"]);
+        let rules = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(rules.contains("counter packets 0 bytes 0"), "{rules}\n{}", router.log());
+    }
+}
+
+/// Another access network and back, home and away again, with routers of short and of usual lifetime.
+#[test]
+fn roams_with_and_without_loss_of_carrier_cost_no_more_than_finding_them_out() {
+    if !possible() {
+        return;
+    }
+    let short_loss = Some(Duration::from_millis(300));
+    for lifetime in [9, 1800] {
+        let roads = Roads::new();
+        for (access, number) in [(0, 1), (1, 2)] {
+            roads.route(access, number);
+            roads.advertise_network(access, number, lifetime);
+        }
+        roads.advertise(&roads.bed.agent, "home", "home0", "2001:db8:1::/64", lifetime);
+        roads.add_uplink("pw", "wlan0", "n1");
+        let (agent, router) = roads.start(&["wlan0"]);
+        let traffic = roads.bed.echo(100);
+        traffic.flows();
+        let state = || router.show("uplinks")[0]["state"].as_str().unwrap_or_default().to_owned();
+        for (step, bridge, down, network) in [
+            ("to another network, carrier lost", "n2", short_loss, prefix(2)),
+            ("back, carrier lost", "n1", short_loss, prefix(1)),
+            ("to another network, carrier kept", "n2", None, prefix(2)),
+            ("home, carrier lost", "home", short_loss, "2001:db8:1::/64".into()),
+            ("away, carrier lost", "n1", short_loss, prefix(1)),
+            ("home, carrier kept", "home", None, "2001:db8:1::/64".into()),
+            ("away, carrier kept", "n2", None, prefix(2)),
+        ] {
+            let start = Instant::now();
+            roads.change("pw", bridge, down);
+            let home = bridge == "home";
+            // An address that was there before says nothing: first the move is noticed.
+            wait_until(&format!("{step}: it is noticed"), seconds(20), || match home {
+                true => state() == "home",
+                false => {
+                    let (bound, network) = (agent.bindings(), network.replace(":/64", ""));
+                    bound.first().is_some_and(|binding| binding.1.starts_with(&network))
+                }
+            });
+            let noticed = start.elapsed();
+            let took = roads.resumes(&traffic, "wlan0", &network);
+            println!(
+                "lifetime {lifetime} s, {step}: {noticed:?} until it is registered, traffic {took:?} later"
+            );
+        }
+        wait_until("the correspondent answers", seconds(10), || roads.bed.host.pings(CORRESPONDENT));
+        println!("lifetime {lifetime} s: {:?}", traffic.stop());
+    }
+}

@@ -1,0 +1,160 @@
+//! Which routing tables the kernel asks for a packet of this machine's own, and for which source addresses.
+//!
+//! The tables that rules name are asked in the order of the rules, as for a packet without mark, to anywhere, of any
+//! protocol. Left out: carnet's own rules, by which carnet would find its own tables; rules that look at what such a packet
+//! has not (a mark, ports, users, a destination), and those that suppress default routes; `goto`.
+
+use ipnet::IpNet;
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::Requests;
+use crate::ROUTE_PROTOCOL;
+use crate::error::Result;
+
+/// A table that the kernel asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableLookup {
+    pub(crate) table: u32,
+    /// For source addresses in this prefix only.
+    pub(crate) source: Option<IpNet>,
+    /// For packets that leave by this interface only.
+    pub(crate) interface: Option<String>,
+}
+
+impl TableLookup {
+    fn main() -> TableLookup {
+        TableLookup { table: u32::from(libc::RT_TABLE_MAIN), source: None, interface: None }
+    }
+}
+
+/// The lookup that a rule asks for, and its priority.
+fn lookup(message: &RuleMessage) -> Option<(u32, TableLookup)> {
+    let header = &message.header;
+    if header.action != RuleAction::ToTable || header.tos != 0 {
+        return None;
+    }
+    let mut found = TableLookup { table: header.table.into(), ..TableLookup::main() };
+    let (mut priority, mut marked) = (0, false);
+    for attribute in &message.attributes {
+        match attribute {
+            RuleAttribute::Priority(number) => priority = *number,
+            RuleAttribute::Table(number) => found.table = *number,
+            RuleAttribute::Protocol(protocol) if u8::from(*protocol) == ROUTE_PROTOCOL => return None,
+            RuleAttribute::Source(address) => found.source = IpNet::new(*address, header.src_len).ok(),
+            RuleAttribute::Oifname(name) => found.interface = Some(name.clone()),
+            RuleAttribute::Iifname(name) if name == "lo" => {}
+            RuleAttribute::FwMark(mark) => marked = *mark != 0,
+            RuleAttribute::Protocol(_)
+            | RuleAttribute::FwMask(_)
+            | RuleAttribute::SuppressPrefixLen(u32::MAX)
+            | RuleAttribute::SuppressIfGroup(u32::MAX)
+            | RuleAttribute::L3MDev(false) => {}
+            RuleAttribute::Other(_) => {}
+            _ => return None,
+        }
+    }
+    // "not fwmark" holds for a packet without mark.
+    let inverted = header.flags.contains(RuleFlags::Invert);
+    let plain = found.source.is_none() && found.interface.is_none();
+    let holds = if inverted { marked && plain } else { !marked };
+    (holds && found.table != u32::from(libc::RT_TABLE_LOCAL)).then_some((priority, found))
+}
+
+/// What rules ask for, in their order; the main table where there are none to be had.
+fn lookups<'a>(rules: impl Iterator<Item = &'a RuleMessage>) -> Vec<TableLookup> {
+    let mut found: Vec<(u32, TableLookup)> = rules.filter_map(lookup).collect();
+    carnet_base::sort_by_key(&mut found, |(priority, _)| *priority);
+    let mut found: Vec<TableLookup> = found.into_iter().map(|(_, lookup)| lookup).collect();
+    if found.is_empty() {
+        found.push(TableLookup::main());
+    }
+    found
+}
+
+impl Requests {
+    /// The tables that the kernel asks for packets of this machine's own, in its order.
+    pub(crate) fn table_lookups(&mut self, ipv4: bool) -> Result<Vec<TableLookup>> {
+        let mut question = RuleMessage::default();
+        question.header.family = if ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let family = question.header.family;
+        let answers = self.dump(RouteNetlinkMessage::GetRule(question), || "list the rules".to_owned())?;
+        Ok(lookups(answers.iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewRule(message) if message.header.family == family => Some(message),
+            _ => None,
+        })))
+    }
+}
+
+/// The part of two prefixes that is in both; `Err` where there is none.
+pub(crate) fn intersection(
+    one: Option<IpNet>,
+    other: Option<IpNet>,
+) -> std::result::Result<Option<IpNet>, ()> {
+    match (one, other) {
+        (Some(one), Some(other)) if other.contains(&one) => Ok(Some(one)),
+        (Some(one), Some(other)) if one.contains(&other) => Ok(Some(other)),
+        (Some(_), Some(_)) => Err(()),
+        (one, other) => Ok(one.or(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+
+    use super::*;
+
+    fn rule(priority: u32, table: u32, invert: bool, attributes: &[RuleAttribute]) -> RuleMessage {
+        let mut message = RuleMessage::default();
+        message.header.family = AddressFamily::Inet6;
+        message.header.action = RuleAction::ToTable;
+        message.header.src_len = 64;
+        if invert {
+            message.header.flags = RuleFlags::Invert;
+        }
+        message.attributes = vec![RuleAttribute::Priority(priority), RuleAttribute::Table(table)];
+        message.attributes.extend_from_slice(attributes);
+        message
+    }
+
+    #[test]
+    fn tables_are_asked_in_the_order_of_the_rules_that_hold_for_own_packets() {
+        let from: Ipv6Addr = "2001:db8:1::".parse().expect("an address");
+        let prefix: IpNet = "2001:db8:1::/64".parse().expect("a prefix");
+        let rules = [
+            rule(32766, 254, false, &[]),
+            rule(0, 255, false, &[]),
+            rule(100, 7, false, &[RuleAttribute::Source(from.into())]),
+            rule(101, 8, false, &[RuleAttribute::Oifname("wwan0".into())]),
+            rule(102, 9, true, &[RuleAttribute::FwMark(1)]),
+            rule(103, 10, false, &[RuleAttribute::FwMark(1)]),
+            rule(104, 254, false, &[RuleAttribute::SuppressPrefixLen(0)]),
+            rule(105, 11, false, &[RuleAttribute::Iifname("lan0".into())]),
+            rule(106, 12, false, &[RuleAttribute::Protocol(ROUTE_PROTOCOL.into())]),
+            rule(107, 13, true, &[RuleAttribute::Source(from.into())]),
+        ];
+        let found = lookups(rules.iter());
+        let expected =
+            [(7, Some(prefix), None), (8, None, Some("wwan0")), (9, None, None), (254, None, None)];
+        let expected = expected.map(|(table, source, interface)| TableLookup {
+            table,
+            source,
+            interface: interface.map(str::to_owned),
+        });
+        assert_eq!(found, expected);
+        assert_eq!(lookups([].iter()), [TableLookup::main()]);
+    }
+
+    #[test]
+    fn prefixes_overlap_or_exclude_each_other() {
+        let prefix = |text: &str| -> Option<IpNet> { text.parse().ok() };
+        let (wide, narrow, other) =
+            (prefix("2001:db8::/32"), prefix("2001:db8:1::/64"), prefix("fe80::/126"));
+        assert_eq!(intersection(wide, narrow), Ok(narrow));
+        assert_eq!(intersection(narrow, wide), Ok(narrow));
+        assert_eq!(intersection(narrow, other), Err(()));
+        assert_eq!(intersection(None, other), Ok(other));
+        assert_eq!(intersection(None, None), Ok(None));
+    }
+}

@@ -1,0 +1,295 @@
+//! Candidates: which addresses of an uplink can be care-of addresses, and which router the packets of each leave by.
+//!
+//! An address goes with the router that advertises its prefix (RFC 6724 5 rule 5.5, RFC 8028 3; elsewhere BCP 38 drops its
+//! packets), with the one that a source-specific route or the address's own subnet names, or, where nothing of that is known,
+//! with the kernel's first. Where any address has such a router, one beside the router of another network is no candidate.
+//!
+//! The order is, best first:
+//!
+//! 1. the router answers Neighbor Unreachability Detection (RFC 4861 6.3.6);
+//! 2. the home agent has answered over it, or has not been asked: the one that failed longest ago comes first among others;
+//! 3. how well address and router fit ([`Fit`]); a suspected prefix comes behind one that is advertised;
+//! 4. the address is not deprecated (RFC 6724 rule 3, RFC 4862 5.5.4);
+//! 5. its label is that of the home agent's address (rule 6): no unique local address while a global one is there;
+//! 6. while one has failed, the one in use and then the router that was heard last; else the kernel's order of routers;
+//! 7. it is stable (rule 7, the other way round: a care-of address that changes costs a registration);
+//! 8. it is in use; only then the longest prefix in common with the home agent's address (rule 8, which yields to other
+//!    means).
+
+use std::cmp::Reverse;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use carnet_base::{Address, Interface, Ipv4Router, Ipv6Router, NeighbourState, Time, sort_by_key};
+use ipnet::Ipv6Net;
+
+use super::heard::{Fit, Heard};
+
+/// Candidates of one family on an uplink.
+const MAX_CANDIDATES: usize = 4;
+/// Failed candidates that are remembered.
+const MAX_FAILED: usize = 8;
+/// How long a candidate comes last after it has failed; doubles with each time up to the second.
+const LAST_FOR: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1920));
+
+/// An address and the router that its packets leave by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate<A> {
+    /// The care-of address.
+    pub address: A,
+    /// The next hop; unspecified for a default route without gateway.
+    pub router: A,
+}
+
+/// Candidates over which the home agent did not answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct FailedCandidates(Vec<FailedCandidate>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FailedCandidate {
+    address: IpAddr,
+    router: Option<IpAddr>,
+    at: Time,
+    /// Until when it comes last.
+    until: Time,
+    times: u32,
+}
+
+impl FailedCandidates {
+    pub fn add(&mut self, now: Time, address: IpAddr, router: Option<IpAddr>) {
+        let same = |entry: &FailedCandidate| (entry.address, entry.router) == (address, router);
+        let before = self.0.iter().position(same).map(|position| self.0.remove(position));
+        let times = before.map_or(0, |before| before.times.saturating_add(1));
+        let last_for = (LAST_FOR.0 * 2_u32.pow(times.min(5))).min(LAST_FOR.1);
+        if self.0.len() >= MAX_FAILED {
+            self.0.remove(0);
+        }
+        self.0.push(FailedCandidate { address, router, at: now, until: now + last_for, times });
+    }
+
+    pub fn remove(&mut self, address: IpAddr, router: Option<IpAddr>) {
+        self.0.retain(|entry| (entry.address, entry.router) != (address, router));
+    }
+
+    fn failed_at(&self, address: IpAddr, router: Option<IpAddr>) -> Option<Time> {
+        let same = |entry: &&FailedCandidate| (entry.address, entry.router) == (address, router);
+        self.0.iter().find(same).filter(|entry| entry.until > entry.at).map(|entry| entry.at)
+    }
+
+    pub fn contains(&self, address: IpAddr, router: Option<IpAddr>) -> bool {
+        self.failed_at(address, router).is_some()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|entry| entry.until <= entry.at)
+    }
+
+    /// When the next of them has its chance again.
+    pub fn deadline(&self) -> Option<Time> {
+        self.0.iter().filter(|entry| entry.until > entry.at).map(|entry| entry.until).min()
+    }
+
+    /// Gives those their chance again that have waited long enough; true when there are any. How often they failed is
+    /// remembered.
+    pub fn expire(&mut self, now: Time) -> bool {
+        let mut changed = false;
+        for entry in self.0.iter_mut().filter(|entry| entry.until > entry.at && entry.until <= now) {
+            entry.until = entry.at;
+            changed = true;
+        }
+        changed
+    }
+}
+
+/// The label of an address in the default policy table (RFC 6724 2.1).
+fn label(address: Ipv6Addr) -> u8 {
+    let within = |prefix: &[u16], length: u8| {
+        let mut segments = [0; 8];
+        segments.iter_mut().zip(prefix).for_each(|(segment, given)| *segment = *given);
+        Ipv6Net::new(Ipv6Addr::from(segments), length).is_ok_and(|net| net.contains(&address))
+    };
+    if address.to_ipv4_mapped().is_some() {
+        4
+    } else if within(&[0x2002], 16) {
+        2
+    } else if within(&[0x2001, 0], 32) {
+        5
+    } else if within(&[0xfc00], 7) {
+        13
+    } else if within(&[0xfec0], 10) {
+        11
+    } else if within(&[0x3ffe], 16) {
+        12
+    } else {
+        1
+    }
+}
+
+/// Leading bits that two addresses have in common, of the first 64 (RFC 6724 2.2).
+fn common_prefix_length(one: Ipv6Addr, other: Ipv6Addr) -> u32 {
+    (u128::from(one) ^ u128::from(other)).leading_zeros().min(64)
+}
+
+/// How an address goes with a default route; `None` where the route is not for it.
+fn fit(address: &Address, route: &Ipv6Router, heard: &Heard) -> Option<Fit> {
+    if route.source.is_some_and(|source| !source.contains(&address.address)) {
+        return None;
+    }
+    let subnet = Ipv6Net::new(address.address, address.prefix_length).ok();
+    let named = route.source.is_some()
+        || route.preferred_source == Some(address.address)
+        || subnet.is_some_and(|subnet| address.prefix_length < 128 && subnet.contains(&route.gateway));
+    match heard.fit(address.address, route.gateway) {
+        // The operator's word, unless the router itself has been renumbered.
+        Fit::Unknown | Fit::Leftover | Fit::Foreign if named => Some(Fit::Advertised),
+        // What the operator has set is no leftover.
+        Fit::Leftover if address.permanent => Some(Fit::Unknown),
+        fit => Some(fit),
+    }
+}
+
+/// The IPv6 candidates of the link itself, the best first.
+pub(super) fn candidates(
+    addresses: &[&Address],
+    routes: &[Ipv6Router],
+    heard: &Heard,
+    failed: &FailedCandidates,
+    in_use: Option<Ipv6Addr>,
+    home_agent: Ipv6Addr,
+) -> Vec<Candidate<Ipv6Addr>> {
+    let one_has_failed = !failed.is_empty();
+    let mut ranked = Vec::new();
+    for address in addresses {
+        for (position, route) in routes.iter().enumerate() {
+            let Some(fit) = fit(address, route, heard) else { continue };
+            let candidate = Candidate { address: address.address, router: route.gateway };
+            let failed_at = failed.failed_at(address.address.into(), Some(route.gateway.into()));
+            let is_in_use = in_use == Some(address.address);
+            let class = match fit {
+                Fit::Advertised | Fit::Unknown => 0,
+                fit => fit as u8,
+            };
+            let recent = one_has_failed.then(|| (!is_in_use, Reverse(heard.heard_at(route.gateway))));
+            let rank = (
+                (heard.is_unreachable(route.gateway), failed_at, class, address.deprecated),
+                (label(address.address) != label(home_agent), fit, recent, position),
+                (address.temporary, !is_in_use),
+                (Reverse(common_prefix_length(address.address, home_agent)), address.address),
+            );
+            ranked.push((rank, fit, candidate));
+        }
+    }
+    let fitting = ranked.iter().any(|(_, fit, _)| !matches!(fit, Fit::Leftover | Fit::Foreign));
+    ranked.retain(|(_, fit, _)| !fitting || !matches!(fit, Fit::Leftover | Fit::Foreign));
+    sort_by_key(&mut ranked, |(rank, _, _)| *rank);
+    let mut found: Vec<Candidate<Ipv6Addr>> = Vec::new();
+    for (_, _, candidate) in ranked {
+        // Two addresses of one prefix by one router work or fail together.
+        let same = |known: &Candidate<Ipv6Addr>| {
+            known.address == candidate.address
+                || (known.router == candidate.router
+                    && common_prefix_length(known.address, candidate.address) == 64)
+        };
+        if found.len() < MAX_CANDIDATES && !found.iter().any(same) {
+            found.push(candidate);
+        }
+    }
+    found
+}
+
+/// How an IPv4 address goes with a default route.
+fn ipv4_fit(interface: &Interface, address: Ipv4Addr, route: &Ipv4Router) -> Option<Fit> {
+    if route.source.is_some_and(|source| !source.contains(&address)) {
+        return None;
+    }
+    let reaches = |from: Ipv4Addr| {
+        let mut subnets = interface.ipv4_addresses.iter().filter(|known| known.addr() == from);
+        subnets.any(|subnet| subnet.prefix_len() < 32 && subnet.contains(&route.gateway))
+    };
+    let others = || interface.ipv4_addresses.iter().any(|other| reaches(other.addr()));
+    Some(match route.preferred_source {
+        Some(source) if source == address => Fit::Advertised,
+        Some(source) if interface.ipv4_addresses.iter().any(|known| known.addr() == source) => Fit::Foreign,
+        _ if route.source.is_some() || reaches(address) => Fit::Advertised,
+        _ if others() => Fit::Foreign,
+        _ => Fit::Unknown,
+    })
+}
+
+/// The IPv4 candidates, the best first: the kernel's first route with the address that it recommends or whose subnet the
+/// router is in.
+pub(super) fn ipv4_candidates(
+    interface: &Interface,
+    failed: &FailedCandidates,
+    in_use: Option<Ipv4Addr>,
+) -> Vec<Candidate<Ipv4Addr>> {
+    let mut ranked = Vec::new();
+    let addresses = interface.ipv4_addresses.iter().map(|known| known.addr());
+    for address in addresses.filter(|address| is_usable_ipv4(*address)) {
+        for (position, route) in interface.ipv4_routers.iter().enumerate() {
+            let Some(fit) = ipv4_fit(interface, address, route) else { continue };
+            let unreachable = route.neighbour == NeighbourState::Failed;
+            let failed_at = failed.failed_at(address.into(), Some(route.gateway.into()));
+            let foreign = fit == Fit::Foreign;
+            let rank = (unreachable, failed_at, foreign, position, fit, in_use != Some(address), address);
+            ranked.push((rank, foreign, Candidate { address, router: route.gateway }));
+        }
+    }
+    let fitting = ranked.iter().any(|(_, foreign, _)| !foreign);
+    ranked.retain(|(_, foreign, _)| !fitting || !foreign);
+    sort_by_key(&mut ranked, |(rank, _, _)| *rank);
+    let mut found: Vec<Candidate<Ipv4Addr>> = Vec::new();
+    for (_, _, candidate) in ranked {
+        let same = |known: &Candidate<Ipv4Addr>| known.address == candidate.address;
+        if found.len() < MAX_CANDIDATES && !found.iter().any(same) {
+            found.push(candidate);
+        }
+    }
+    found
+}
+
+/// Whether packets to and from an IPv4 address may cross a router; private addresses may, behind a NAT.
+pub(super) fn is_usable_ipv4(address: Ipv4Addr) -> bool {
+    !(address.is_unspecified()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_multicast()
+        || address.is_broadcast())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_those_of_the_default_policy_table() {
+        for (address, expected) in [
+            ("2001:db8::1", 1),
+            ("2002:c000:201::1", 2),
+            ("2001::1", 5),
+            ("fd00::1", 13),
+            ("fec0::1", 11),
+            ("3ffe::1", 12),
+            ("::ffff:192.0.2.1", 4),
+        ] {
+            assert_eq!(label(address.parse().expect("an address")), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn failed_candidate_comes_last_for_longer_each_time() {
+        let mut failed = FailedCandidates::default();
+        let address: IpAddr = "2001:db8::1".parse().expect("an address");
+        let mut now = Time::from_secs(1);
+        for seconds in [60, 120, 240, 480, 960, 1920, 1920] {
+            failed.add(now, address, None);
+            assert!(failed.contains(address, None));
+            assert_eq!(failed.deadline(), Some(now + Duration::from_secs(seconds)));
+            now += Duration::from_secs(seconds);
+            assert!(failed.expire(now) && !failed.contains(address, None) && !failed.expire(now));
+        }
+        failed.remove(address, None);
+        failed.add(now, address, None);
+        assert_eq!(failed.deadline(), Some(now + Duration::from_secs(60)), "it had worked again");
+    }
+}

@@ -1,0 +1,410 @@
+//! Mobile router: several addresses and several routers on one uplink (RFC 6724, RFC 8028, RFC 8978), the router that each
+//! address leaves by, and routers that go without a word (RFC 6275 11.5.1).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use carnet_base::{Address, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState, Rng, Time};
+use carnet_mobility::MobileRouter;
+use carnet_mobility::mobile_router::{Attachment, Liveness};
+use carnet_wire::{icmpv6, nd};
+
+use crate::agent::WALL_START;
+use crate::craft::*;
+use crate::pair::{Pair, Setup};
+use crate::setup::{AT_HOME, addresses, autoconfigured, router_advertisement};
+
+const NETWORK: &str = "2001:db8:f1::/64";
+const OTHER_NETWORK: &str = "2001:db8:f2::/64";
+const ROUTER_A: &str = "fe80::a";
+const ROUTER_B: &str = "fe80::b";
+/// What a move may cost from the moment at which the new address may be used.
+const OUTAGE: Duration = Duration::from_millis(1500);
+
+/// A router with heartbeats.
+fn with_heartbeats() -> Setup {
+    let mut setup = Setup::plain();
+    setup.routers[0].liveness = Some(Liveness::default());
+    setup
+}
+
+fn routes(gateways: &[&str]) -> Vec<Ipv6Router> {
+    gateways.iter().map(|gateway| addr(gateway).into()).collect()
+}
+
+/// What the kernel makes of the advertisements on wifi.
+fn show(pair: &mut Pair, addresses: &[&str], gateways: &[&str]) {
+    let all: Vec<&str> = ["fe80::2"].into_iter().chain(addresses.iter().copied()).collect();
+    pair.tell(0, "wifi", autoconfigured(&all), routes(gateways));
+}
+
+fn care_of(pair: &Pair) -> Option<Ipv6Addr> {
+    pair.machine().uplinks()[0].care_of_address()
+}
+
+/// The first candidate: address and router.
+fn pair_in_use(pair: &Pair) -> Option<(Ipv6Addr, Ipv6Addr)> {
+    match pair.machine().uplinks()[0].attachment {
+        Attachment::Foreign { ipv6, .. } => ipv6,
+        _ => None,
+    }
+}
+
+fn next_hop(pair: &Pair, address: &str) -> Option<IpAddr> {
+    pair.machine().uplinks()[0].next_hop(addr(address).into())
+}
+
+/// Registered in the first network, by a router that has been heard.
+fn registered(setup: Setup) -> Pair {
+    let mut pair = Pair::new(setup);
+    show(&mut pair, &[], &[ROUTER_A]);
+    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
+    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.register();
+    pair.run(5.0);
+    pair.forget();
+    pair
+}
+
+/// Messages of this type that the router has sent on wifi, with their destinations.
+fn sent_on_link(pair: &Pair, kind: u8) -> Vec<Ipv6Addr> {
+    let own = pair.link.iter().filter(|(_, from, message)| *from == Some(0) && message.message[0] == kind);
+    own.map(|(_, _, message)| message.destination).collect()
+}
+
+/// A router answers a Neighbor Solicitation (RFC 4861 7.2.4).
+fn answer(pair: &mut Pair, router: &str) {
+    let advertisement = nd::NeighborAdvertisement {
+        target: addr(router),
+        router: true,
+        solicited: true,
+        override_: false,
+        target_link_address: None,
+    };
+    let mut message = advertisement.emit();
+    icmpv6::set_checksum(&mut message, addr(router), addr("fe80::2"));
+    let message = LinkMessage {
+        interface: "wifi".into(),
+        source: addr(router),
+        destination: addr("fe80::2"),
+        hop_limit: 255,
+        peer: None,
+        message,
+    };
+    pair.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
+        .expect("a right advertisement");
+}
+
+/// RFC 8978: the router comes back with another prefix, and the old one is no longer routed. Its address stays preferred, and
+/// nobody removes it.
+#[test]
+fn flash_renumbering_is_left_as_soon_as_the_new_address_may_be_used() {
+    for setup in [with_heartbeats(), Setup::plain()] {
+        let mut pair = registered(setup);
+        pair.link.clear();
+        pair.dead = vec![addr(CARE_OF)];
+        pair.hear_router("wifi", ROUTER_A, &[OTHER_NETWORK]);
+        let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION);
+        assert_eq!(asked, [nd::ALL_ROUTERS], "the router is asked; its link-layer address is not known here");
+        // Duplicate address detection.
+        pair.run(1.0);
+        show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
+        let took = pair.run_while(5.0, "a new registration", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
+        assert!(took <= Duration::from_millis(50), "{took:?}");
+        assert!(pair.is_registered(0));
+        let addresses = pair.machine().uplinks()[0].care_of_addresses();
+        assert!(addresses.contains(&addr(CARE_OF).into()), "the old one is a candidate still: {addresses:?}");
+    }
+}
+
+/// The new prefix is heard, the old one is advertised by another router that is dead: no omission tells, the missing answers
+/// do.
+#[test]
+fn other_candidates_are_tried_at_once_when_the_one_in_use_gets_no_answer() {
+    let mut pair = registered(with_heartbeats());
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    answer(&mut pair, ROUTER_A);
+    pair.run(5.0);
+    assert_eq!(care_of(&pair), Some(addr(CARE_OF)), "the kernel's first router still works");
+    pair.link.clear();
+    pair.dead = vec![addr(CARE_OF)];
+    let took = pair.run_while(5.0, "the other pair", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
+    assert!(took <= OUTAGE, "{took:?}");
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
+    let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION);
+    assert!(!asked.is_empty(), "a path that goes silent asks for routers");
+    assert!(pair.is_registered(0));
+    // It is tried again later, and costs nothing then.
+    for _ in 0..1200 {
+        pair.run(0.1);
+        assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+    }
+    pair.dead.clear();
+    pair.run(250.0);
+    assert_eq!(pair.path(), Some(addr(CARE_OF)), "the router that the kernel prefers works again");
+}
+
+/// One prefix, one address, two routers: only the next hop changes.
+#[test]
+fn second_router_of_the_same_prefix_takes_over_when_the_first_does_not_answer() {
+    let mut pair = registered(with_heartbeats());
+    pair.hear_router("wifi", ROUTER_B, &[NETWORK]);
+    show(&mut pair, &[CARE_OF], &[ROUTER_A, ROUTER_B]);
+    answer(&mut pair, ROUTER_A);
+    pair.run(1.0);
+    assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
+    pair.dead = vec![addr(CARE_OF)];
+    pair.run_while(3.0, "the other router", |pair| {
+        pair_in_use(pair) != Some((addr(CARE_OF), addr(ROUTER_B)))
+    });
+    pair.dead.clear();
+    pair.run(2.0);
+    assert!(pair.is_registered(0) && !pair.machine().is_silent(0));
+}
+
+/// A roam with loss of carrier: the kernel has kept address and default route of the old network.
+#[test]
+fn router_of_the_address_is_the_one_that_advertises_its_prefix_since_the_link_came_up() {
+    let mut pair = registered(with_heartbeats());
+    let before = pair.machine().uplinks()[0].care_of_addresses();
+    assert_eq!(before, [IpAddr::V6(addr(CARE_OF))]);
+    pair.detach(0, "wifi");
+    pair.dead = vec![addr(CARE_OF)];
+    pair.run(0.3);
+    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    show(&mut pair, &[CARE_OF], &[ROUTER_A, ROUTER_B]);
+    pair.run(1.0);
+    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    let took = pair.run_while(5.0, "a new registration", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
+    assert!(took <= OUTAGE, "{took:?}");
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
+}
+
+/// A move without loss of carrier and without heartbeats: the newcomer's advertisement makes the router ask the one in use.
+#[test]
+fn router_that_does_not_answer_solicitations_is_left_for_the_newcomer() {
+    for answers in [false, true] {
+        let mut pair = registered(Setup::plain());
+        pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+        show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+        pair.run(0.5);
+        if answers {
+            answer(&mut pair, ROUTER_A);
+        }
+        pair.run(1.5);
+        let solicited = sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION);
+        assert_eq!(solicited.len(), if answers { 2 } else { 3 }, "{solicited:?}");
+        let expected = if answers { (CARE_OF, ROUTER_A) } else { (OTHER_CARE_OF, ROUTER_B) };
+        assert_eq!(pair_in_use(&pair), Some((addr(expected.0), addr(expected.1))));
+        assert!(pair.is_registered(0));
+        if !answers {
+            // It is back.
+            pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
+            assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
+        }
+    }
+}
+
+#[test]
+fn router_whose_neighbour_entry_has_failed_ranks_last() {
+    let mut pair = registered(Setup::plain());
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    answer(&mut pair, ROUTER_A);
+    let state = |pair: &mut Pair, neighbour| {
+        let mut known = routes(&[ROUTER_A, ROUTER_B]);
+        known[0].neighbour = neighbour;
+        pair.tell(0, "wifi", autoconfigured(&["fe80::2", CARE_OF, OTHER_CARE_OF]), known);
+        care_of(pair)
+    };
+    assert_eq!(state(&mut pair, NeighbourState::Known), Some(addr(CARE_OF)));
+    assert_eq!(state(&mut pair, NeighbourState::Incomplete), Some(addr(CARE_OF)));
+    assert_eq!(state(&mut pair, NeighbourState::Failed), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(
+        state(&mut pair, NeighbourState::Incomplete),
+        Some(addr(OTHER_CARE_OF)),
+        "the kernel asks again"
+    );
+    assert_eq!(state(&mut pair, NeighbourState::Known), Some(addr(CARE_OF)));
+    // The only one is used all the same, and named.
+    let mut alone = routes(&[ROUTER_A]);
+    alone[0].neighbour = NeighbourState::Failed;
+    pair.tell(0, "wifi", autoconfigured(&["fe80::2", CARE_OF]), alone);
+    assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
+    assert_eq!(pair.machine().uplinks()[0].silent_router(), Some(addr(ROUTER_A).into()));
+}
+
+/// RFC 8028 3: two providers on one link, each with a source-specific route. Both addresses keep their routers.
+#[test]
+fn each_address_leaves_by_the_router_of_its_source_specific_route() {
+    let mut pair = Pair::new(Setup::plain());
+    let from = |prefix: &str, gateway: &str| Ipv6Router { source: Some(net(prefix)), ..addr(gateway).into() };
+    let known = vec![from("fe80::/126", "fe80::c"), from(OTHER_NETWORK, ROUTER_B), from(NETWORK, ROUTER_A)];
+    pair.tell(0, "wifi", addresses(&["fe80::2", CARE_OF, OTHER_CARE_OF]), known);
+    pair.register();
+    assert_eq!(next_hop(&pair, CARE_OF), Some(addr(ROUTER_A).into()));
+    assert_eq!(next_hop(&pair, OTHER_CARE_OF), Some(addr(ROUTER_B).into()));
+    let uplink = &pair.machine().uplinks()[0];
+    assert_eq!(uplink.care_of_addresses().len(), 2);
+    let table =
+        |address: &str| uplink.next_hops().find(|(number, _)| *number == uplink.table_of(addr(address)));
+    assert_eq!(table(CARE_OF).map(|(_, router)| router), Some(addr(ROUTER_A)));
+    assert_eq!(table(OTHER_CARE_OF).map(|(_, router)| router), Some(addr(ROUTER_B)));
+    // `default from fe80::/126` is no default route for a global address.
+    pair.tell(0, "wifi", addresses(&["fe80::2", CARE_OF]), vec![from("fe80::/126", "fe80::c")]);
+    assert_eq!(pair.machine().uplinks()[0].attachment, Attachment::Down("no default router"));
+}
+
+/// A router that goes keeps no table, and those that stay keep theirs: no packet leaves by the router of another address.
+#[test]
+fn tables_of_routers_do_not_change_while_they_are_used() {
+    let mut pair = registered(Setup::plain());
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    let tables =
+        |pair: &Pair| -> Vec<(usize, Ipv6Addr)> { pair.machine().uplinks()[0].next_hops().collect() };
+    assert_eq!(tables(&pair), [(0, addr(ROUTER_A)), (1, addr(ROUTER_B))]);
+    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B, ROUTER_A]);
+    assert_eq!(tables(&pair), [(0, addr(ROUTER_A)), (1, addr(ROUTER_B))]);
+    show(&mut pair, &[OTHER_CARE_OF], &[ROUTER_B]);
+    assert_eq!(tables(&pair), [(1, addr(ROUTER_B))]);
+}
+
+/// RFC 6724 5 for the home agent's address as destination; RFC 4862 5.5.4: no deprecated address before another.
+#[test]
+fn candidates_come_in_the_order_of_source_address_selection() {
+    let address = |text: &str| autoconfigured(&[text]).remove(0);
+    let deprecated = |text: &str| Address { deprecated: true, ..address(text) };
+    let temporary = |text: &str| Address { temporary: true, ..address(text) };
+    let (local, third) = ("fd00:1::10", "2001:db8:f3::10");
+    for (known, expected) in [
+        (vec![address(local), address(OTHER_CARE_OF)], OTHER_CARE_OF),
+        (vec![deprecated(CARE_OF), address(OTHER_CARE_OF)], OTHER_CARE_OF),
+        (vec![deprecated(CARE_OF), address(local)], local),
+        (vec![temporary(CARE_OF), address(OTHER_CARE_OF)], OTHER_CARE_OF),
+        (vec![temporary(CARE_OF), deprecated(OTHER_CARE_OF), address(third)], third),
+        (vec![temporary("2001:db8:f1::1"), address("2001:db8:f1::2")], "2001:db8:f1::2"),
+        (vec![deprecated(CARE_OF)], CARE_OF),
+    ] {
+        let mut pair = Pair::new(Setup::plain());
+        let prefixes = [NETWORK, OTHER_NETWORK, "2001:db8:f3::/64", "fd00:1::/64"];
+        pair.tell(0, "wifi", autoconfigured(&["fe80::2"]), routes(&[ROUTER_A]));
+        pair.hear_router("wifi", ROUTER_A, &prefixes);
+        pair.tell(0, "wifi", known.clone(), routes(&[ROUTER_A]));
+        assert_eq!(care_of(&pair), Some(addr(expected)), "{known:?}");
+        pair.register();
+    }
+}
+
+/// The first router deprecates its prefix, the second does not.
+#[test]
+fn deprecated_address_of_the_first_router_comes_behind_that_of_the_second() {
+    let mut pair = registered(Setup::plain());
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    let mut known = autoconfigured(&["fe80::2", CARE_OF, OTHER_CARE_OF]);
+    known[1].deprecated = true;
+    pair.tell(0, "wifi", known, routes(&[ROUTER_A, ROUTER_B]));
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
+}
+
+/// RFC 6275 11.5.5: the address that the kernel has made at home and kept does not mean home.
+#[test]
+fn autoconfigured_address_of_the_home_prefix_is_not_home_on_a_foreign_link() {
+    let mut pair = registered(Setup::plain());
+    let home = AT_HOME;
+    // Home.
+    pair.detach(0, "wifi");
+    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.hear_router("wifi", "fe80::1", &[HOME_PREFIX]);
+    show(&mut pair, &[CARE_OF, home], &[ROUTER_A, "fe80::1"]);
+    let attachment = |pair: &Pair| pair.machine().uplinks()[0].attachment;
+    assert_eq!(attachment(&pair), Attachment::Home { router: Some(addr("fe80::1")) }, "by the router there");
+    // Away again, with and without loss of carrier.
+    pair.detach(0, "wifi");
+    show(&mut pair, &[CARE_OF, home], &[ROUTER_A, "fe80::1"]);
+    assert!(!matches!(attachment(&pair), Attachment::Home { .. }), "nobody advertises it now");
+    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
+    assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
+    pair.hear_router("wifi", "fe80::1", &[HOME_PREFIX]);
+    assert!(matches!(attachment(&pair), Attachment::Home { .. }));
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    show(&mut pair, &[home, OTHER_CARE_OF], &["fe80::1", ROUTER_B]);
+    pair.run(2.0);
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))), "the home router is gone");
+    // What the operator has set says so by itself.
+    let mut pair = Pair::new(Setup::plain());
+    pair.tell(0, "wifi", addresses(&["fe80::2", AT_HOME]), routes(&[ROUTER_A]));
+    assert!(matches!(attachment(&pair), Attachment::Home { .. }));
+}
+
+/// RFC 6275 7.3 and 11.5.1.
+#[test]
+fn router_that_misses_its_advertisements_is_left() {
+    let mut pair = registered(Setup::plain());
+    let mut message = router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    nd::NdOption::AdvertisementInterval(1000).emit_into(&mut message.message);
+    message.message[2..4].fill(0);
+    icmpv6::set_checksum(&mut message.message, addr(ROUTER_A), nd::ALL_NODES);
+    pair.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
+        .expect("a right advertisement");
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    answer(&mut pair, ROUTER_A);
+    pair.run(2.5);
+    assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
+    pair.link.clear();
+    pair.run(1.0);
+    assert_eq!(care_of(&pair), Some(addr(OTHER_CARE_OF)));
+    assert!(!sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION).is_empty());
+}
+
+// IPv4.
+
+fn ipv4(text: &str) -> Ipv4Addr {
+    text.parse().expect("an address")
+}
+
+/// The care-of address and the router that an interface with these addresses and routes gives.
+fn ipv4_in_use(addresses: &[&str], known: Vec<Ipv4Router>) -> Attachment {
+    let mut setup = Setup::plain();
+    setup.routers[0].home_agent_ipv4 = Some(ipv4("192.0.2.1"));
+    let mut router = MobileRouter::new(setup.routers.remove(0), &mut Rng::new(1));
+    let interface = Interface {
+        name: "wifi".into(),
+        running: true,
+        mtu: 1500,
+        ipv4_addresses: addresses.iter().map(|text| text.parse().expect("an address")).collect(),
+        ipv4_routers: known,
+        ..Interface::default()
+    };
+    router.handle_interface(Time::from_secs(1), WALL_START, &interface);
+    router.uplinks()[0].attachment
+}
+
+#[test]
+fn ipv4_address_is_that_of_the_router_s_subnet_or_the_route_s_source() {
+    let is = |address: &str, router: &str| Attachment::Foreign {
+        ipv6: None,
+        ipv4: Some((ipv4(address), ipv4(router))),
+    };
+    let by = |gateway: &str| Ipv4Router::from(ipv4(gateway));
+    let (first, second) = ("10.1.0.50/24", "10.3.0.60/24");
+    assert_eq!(
+        ipv4_in_use(&[first, second], vec![by("10.3.0.1"), by("10.1.0.1")]),
+        is("10.3.0.60", "10.3.0.1")
+    );
+    assert_eq!(ipv4_in_use(&[first, second], vec![by("10.1.0.1")]), is("10.1.0.50", "10.1.0.1"));
+    let recommends = Ipv4Router { preferred_source: Some(ipv4("10.3.0.60")), ..by("10.9.0.1") };
+    assert_eq!(ipv4_in_use(&[first, second], vec![recommends]), is("10.3.0.60", "10.9.0.1"));
+    let failed = Ipv4Router { neighbour: NeighbourState::Failed, ..by("10.3.0.1") };
+    assert_eq!(ipv4_in_use(&[first, second], vec![failed, by("10.1.0.1")]), is("10.1.0.50", "10.1.0.1"));
+    // PPP: an address of 32 bits, and a router somewhere else or none.
+    assert_eq!(ipv4_in_use(&["10.64.0.9/32"], vec![by("0.0.0.0")]), is("10.64.0.9", "0.0.0.0"));
+}
+
+#[test]
+fn missing_default_route_of_ipv4_is_named() {
+    assert_eq!(ipv4_in_use(&["10.2.0.185/24"], vec![]), Attachment::Down("no default router (IPv4)"));
+    assert_eq!(ipv4_in_use(&[], vec![]), Attachment::Down("no usable address"));
+}
