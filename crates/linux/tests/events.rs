@@ -170,7 +170,7 @@ fn default_routes_are_those_that_the_kernel_would_use() {
         })
         .await;
         // The kernel lists a route for some time after it has expired, and tells nobody.
-        ip("-6 route add default via fe80::7 dev i0 metric 50 expires 1");
+        ip("-6 route add default via fe80::7 dev i0 metric 40 expires 1");
         let first = |seen: &[PlatformEvent]| latest(seen, "i0").and_then(|i| gateways(i).first().copied());
         events_until(&mut platform, |seen| first(seen) == addresses(&["fe80::7"]).first().copied()).await;
         events_until(&mut platform, |seen| first(seen) == addresses(&["fe80::4"]).first().copied()).await;
