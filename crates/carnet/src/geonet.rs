@@ -658,7 +658,7 @@ fn lost(reason: &LostReason) -> String {
         LostReason::NoFix => "there is no fix".into(),
         LostReason::Stale => "the receiver has fallen silent".into(),
         LostReason::Frozen(device) => {
-            format!("the receiver {device:?} repeats one time: it is frozen").into()
+            format!("the receiver {device:?} repeats one time: it is frozen")
         }
         LostReason::Unusable(mistake) => format!("the receiver claims a fix with {mistake}"),
         LostReason::EndOfTrace => "the trace has come to its end".into(),
