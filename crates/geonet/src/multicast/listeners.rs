@@ -6,7 +6,8 @@
 //! link takes them when they are due.
 //!
 //! **Bounds.** [`MAX_GROUPS`] groups, [`MAX_SOURCES`] sources of each. Groups beyond that are refused. A group with more
-//! sources is wanted from all of them, for a wait of [`Timing::listening_interval`]: too much rather than too little.
+//! sources is wanted from all of them, for a wait of [`Timing::listening_interval`]: too much rather than too little. A report
+//! costs as much as the groups that it names, however many others there are: any host may send reports without end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -106,12 +107,18 @@ struct Group {
     ask_group: u8,
     ask_sources: BTreeMap<Ipv6Addr, u8>,
     ask_at: Option<Time>,
+    /// Its entry in [`Listeners::schedule`].
+    scheduled: Option<Time>,
 }
 
 /// The listeners of a link.
 #[derive(Debug, Default)]
 pub struct Listeners {
     groups: BTreeMap<Ipv6Addr, Box<Group>>,
+    /// The time of each group at which a timer of it runs out or a question is due; not later than that.
+    schedule: BTreeSet<(Time, Ipv6Addr)>,
+    /// Groups of which something may be wanted, or not any more, since [`Self::take_changed`].
+    changed: BTreeSet<Ipv6Addr>,
 }
 
 /// There is no room for another group.
@@ -188,10 +195,33 @@ impl Listeners {
         if ask {
             group.ask(now, timing, asked);
         }
+        self.settle(address);
+        Ok(())
+    }
+
+    /// Removes a group that nobody wants any more, and notes when the next timer of another one runs out.
+    fn settle(&mut self, address: Ipv6Addr) {
+        let Some(group) = self.groups.get_mut(&address) else { return };
+        if let Some(scheduled) = group.scheduled.take() {
+            self.schedule.remove(&(scheduled, address));
+        }
+        self.changed.insert(address);
         if group.is_empty() {
             self.groups.remove(&address);
+            return;
         }
-        Ok(())
+        group.scheduled = group.due();
+        self.schedule.extend(group.scheduled.map(|due| (due, address)));
+    }
+
+    /// The groups that have changed since this was asked last.
+    pub fn take_changed(&mut self) -> BTreeSet<Ipv6Addr> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// What of a group is wanted; `None` for nothing.
+    pub fn filter(&self, group: Ipv6Addr) -> Option<Filter> {
+        self.groups.get(&group).map(|group| group.filter())
     }
 
     /// A query of the link's querier lowers timers (RFC 3810 7.6.1).
@@ -202,7 +232,8 @@ impl Listeners {
         group: Ipv6Addr,
         sources: impl Iterator<Item = Ipv6Addr>,
     ) {
-        let Some(group) = self.groups.get_mut(&group) else { return };
+        let address = group;
+        let Some(group) = self.groups.get_mut(&address) else { return };
         let (until, mut about_group) = (now + time, true);
         for source in sources {
             about_group = false;
@@ -213,6 +244,7 @@ impl Listeners {
         if about_group && let Some(filter_until) = &mut group.filter_until {
             *filter_until = (*filter_until).min(until);
         }
+        self.settle(address);
     }
 
     /// Nothing is to be asked by this router any more.
@@ -225,24 +257,29 @@ impl Listeners {
 
     /// Forgets everything.
     pub fn clear(&mut self) {
+        self.changed.extend(self.groups.keys());
+        self.schedule.clear();
         self.groups.clear();
     }
 
     /// When [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.groups.values().filter_map(|group| group.due()).min()
+        self.schedule.first().map(|(due, _)| *due)
     }
 
     /// What has run out goes; the questions that are due now.
     pub fn handle_timeout(&mut self, now: Time, timing: &Timing) -> Vec<Question> {
         let mut questions = Vec::new();
-        self.groups.retain(|address, group| {
-            group.expire(now);
-            if group.ask_at.is_some_and(|at| at <= now) {
-                group.questions(now, timing, *address, &mut questions);
+        while self.schedule.first().is_some_and(|(due, _)| *due <= now) {
+            let Some((_, address)) = self.schedule.pop_first() else { break };
+            if let Some(group) = self.groups.get_mut(&address) {
+                group.expire(now);
+                if group.ask_at.is_some_and(|at| at <= now) {
+                    group.questions(now, timing, address, &mut questions);
+                }
             }
-            !group.is_empty()
-        });
+            self.settle(address);
+        }
         questions
     }
 
@@ -341,19 +378,21 @@ impl Group {
         }
     }
 
-    /// RFC 3810 7.6.3: lowers timers, and plans the questions.
+    /// RFC 3810 7.6.3: lowers timers, and plans the questions. Where a question is due within the Last Listener Query Interval in
+    /// any case, no other one leaves before it: a host that comes and goes without end does not have each report answered.
     fn ask(&mut self, now: Time, timing: &Timing, asked: Asked) {
         let low = now + timing.last_listener_query_time();
         let count = timing.robustness.max(1);
+        let at = Some(self.ask_at.unwrap_or(now));
         if let (true, Some(filter_until)) = (asked.group, &mut self.filter_until) {
             *filter_until = (*filter_until).min(low);
-            (self.ask_group, self.ask_at) = (count, Some(now));
+            (self.ask_group, self.ask_at) = (count, at);
         }
         for source in asked.sources {
             let Some(timer) = self.sources.get_mut(&source).filter(|timer| **timer > low) else { continue };
             *timer = low;
             self.ask_sources.insert(source, count);
-            self.ask_at = Some(now);
+            self.ask_at = at;
         }
     }
 

@@ -26,7 +26,7 @@ mod drop_reason;
 pub mod listeners;
 pub mod querier;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -244,25 +244,27 @@ impl MulticastProxy {
 
     /// Tells what all listeners together want, where that has changed.
     fn subscribe(&mut self) {
-        let mut wanted: BTreeMap<Ipv6Addr, Filter> = BTreeMap::new();
-        let groups = self.downstream.values().flat_map(|link| link.listeners.groups());
-        for (group, filter, _) in groups {
-            let other = wanted.remove(&group);
-            wanted.insert(
-                group,
-                match other {
-                    Some(other) => other.union(filter),
-                    None => filter,
-                },
-            );
+        let mut changed = BTreeSet::new();
+        for (_, link) in self.downstream.iter_mut() {
+            changed.append(&mut link.listeners.take_changed());
         }
-        let nothing = || Filter::Include(std::collections::BTreeSet::new());
-        let gone = self.subscriptions.keys().filter(|group| !wanted.contains_key(*group));
-        self.outputs.extend(gone.map(|group| Output::Subscription { group: *group, filter: nothing() }));
-        let new = wanted.iter().filter(|(group, filter)| self.subscriptions.get(*group) != Some(*filter));
-        let new = new.map(|(group, filter)| Output::Subscription { group: *group, filter: filter.clone() });
+        let mut new = Vec::new();
+        for group in changed {
+            let filters = self.downstream.values().filter_map(|link| link.listeners.filter(group));
+            match filters.reduce(Filter::union) {
+                Some(filter) if self.subscriptions.get(&group) != Some(&filter) => {
+                    self.subscriptions.insert(group, filter.clone());
+                    new.push(Output::Subscription { group, filter });
+                }
+                Some(_) => {}
+                None if self.subscriptions.remove(&group).is_some() => {
+                    let filter = Filter::Include(BTreeSet::new());
+                    self.outputs.push_back(Output::Subscription { group, filter });
+                }
+                None => {}
+            }
+        }
         self.outputs.extend(new);
-        self.subscriptions = wanted;
     }
 
     /// A packet to a group that came from the mobile network. What is returned is for GeoNetworking: the packet with a
@@ -438,13 +440,15 @@ impl MulticastProxy {
     }
 }
 
-/// RFC 3810 7.6.1.
+/// RFC 3810 7.6.1. The listeners have the Last Listener Query Interval to answer, even if the query names a shorter delay: a
+/// forged query with a delay of 0 would end them before they can.
 fn lower_timers(now: Time, listeners: &mut Listeners, timing: &Timing, query: &Query<'_>) {
     let Some(group) = query.group else { return };
     if query.v2.is_some_and(|v2| v2.suppress) {
         return;
     }
-    let time = Duration::from_millis(query.maximum_response_delay.into()) * timing.robustness.max(1).into();
+    let delay = Duration::from_millis(query.maximum_response_delay.into());
+    let time = delay.max(timing.last_listener_query_interval) * timing.robustness.max(1).into();
     let sources = query.v2.map(|v2| v2.sources).unwrap_or_default();
     listeners.handle_query(now, time, group, sources.iter());
 }

@@ -2,6 +2,11 @@
 //!
 //! A router begins as querier and asks a few times in quick succession. It falls silent when one with a lower address
 //! asks, takes over that one's Robustness Variable and Query Interval, and takes its place when it is heard no more.
+//!
+//! Nothing authenticates a query. One forged query with the largest numbers would keep this router silent for 61 hours, in
+//! which the listeners are forgotten because nobody asks them. So another router is believed to be there for no longer than
+//! the configured times say, whatever interval it announces: behind that this router asks once, and the other one, if there
+//! is one, becomes the querier again by its next query.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -100,7 +105,7 @@ impl Querier {
             let query_interval = if interval.is_zero() { self.configured.query_interval } else { interval };
             self.timing = Timing { robustness, query_interval, ..self.configured };
         }
-        let until = now + self.timing.other_querier_timeout();
+        let until = now + self.timing.other_querier_timeout().min(self.configured.other_querier_timeout());
         self.state = State::NonQuerier { until, address: source };
         true
     }

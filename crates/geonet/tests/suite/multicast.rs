@@ -365,6 +365,29 @@ fn the_router_with_the_lowest_address_asks() {
     assert_eq!(lan.questions.len(), 2);
 }
 
+/// A host on board forges a query: the largest Robustness Variable and Query Interval, no time to answer.
+#[test]
+fn forged_query_silences_the_querier_for_its_own_timeout_and_ends_no_listener() {
+    let mut lan = Lan::new();
+    lan.wait(Duration::from_secs(125));
+    lan.says(IS_EX, &[]);
+    lan.questions.clear();
+    let mut forged = vec![130, 0, 0, 0, 0, 0, 0, 0];
+    forged.extend_from_slice(&ip(GROUP).octets());
+    forged.extend_from_slice(&[7, 0xff, 0, 0]);
+    lan.hear(&mld(ip("fe80::1"), "ff02::1", forged)).expect("well formed");
+    assert!(lan.takes(FAR), "the listener has had no time to answer");
+    // It answers, for its kernel has heard the question.
+    lan.wait_ms(500);
+    lan.says(IS_EX, &[]);
+    // RFC 3810 9.5 with the configured times, 2 times 125 s and half of 10 s; with the forged ones it would be 61 hours.
+    lan.wait_ms(254_499);
+    assert!(lan.questions.is_empty());
+    lan.wait_ms(1);
+    assert_eq!(lan.questions, [(None, vec![], false)]);
+    assert!(lan.takes(FAR));
+}
+
 #[test]
 fn messages_that_are_not_to_be_believed_are_dropped() {
     let mut lan = Lan::new();
@@ -393,6 +416,53 @@ fn messages_that_are_not_to_be_believed_are_dropped() {
     assert_eq!(lan.state(), None);
     // Unknown records are left out (RFC 3810 5.2.12).
     assert_eq!(lan.hear(&report(7, GROUP, &[])), Ok(None));
+    assert_eq!(lan.state(), None);
+}
+
+/// A host on board fills the table and then reports without end: each report costs as much as the group that it names.
+#[test]
+#[expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "the cost is what the test is about; two costs of one machine are compared"
+)]
+fn report_of_one_group_costs_the_same_however_many_others_there_are() {
+    let sources: Vec<String> = (0..64).map(|number| format!("2001:db8:ff::{number:x}")).collect();
+    let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+    let (mut few, mut many) = (Lan::new(), Lan::new());
+    for number in 0..255 {
+        many.hear(&report(ALLOW, &format!("ff1e::1:{number:x}"), &sources)).expect("there is room");
+    }
+    let packet = report(IS_EX, GROUP, &[]);
+    let cost = |lan: &mut Lan| {
+        let begun = std::time::Instant::now();
+        for _ in 0..20 {
+            lan.hear(&packet).expect("there is room");
+            assert!(lan.proxy.poll_timeout().is_some());
+        }
+        begun.elapsed()
+    };
+    // The least of several in turn: other programs want the processor, too.
+    let (mut least_few, mut least_many) = (Duration::MAX, Duration::MAX);
+    for _ in 0..20 {
+        least_few = least_few.min(cost(&mut few));
+        least_many = least_many.min(cost(&mut many));
+    }
+    assert!(least_many < least_few * 10, "{least_few:?} with one group, {least_many:?} with 256");
+}
+
+/// A host on board joins and leaves without end: queries leave no faster than two in a Last Listener Query Interval.
+#[test]
+fn listener_that_comes_and_goes_draws_two_queries_a_second() {
+    let mut lan = Lan::new();
+    for round in 0..2000 {
+        lan.says(if round % 2 == 0 { TO_EX } else { TO_IN }, &[]);
+        lan.wait_ms(10);
+    }
+    let about_group = lan.questions.iter().filter(|(group, ..)| group.is_some()).count();
+    assert!((20..=41).contains(&about_group), "{about_group} queries in 20 s");
+    // Who really leaves is forgotten as before.
+    lan.wait_ms(2000);
     assert_eq!(lan.state(), None);
 }
 
