@@ -98,7 +98,9 @@ impl HomeLink {
         if kind == Some(icmpv6::types::NEIGHBOR_SOLICITATION) {
             let solicitation = nd::NeighborSolicitation::parse(&message.message)
                 .map_err(|_| MobilityDrop::NeighborDiscovery)?;
+            // RFC 4291 2.7: no packet comes from a group, and an answer would go to all of it.
             if solicitation.target.is_multicast()
+                || message.source.is_multicast()
                 || (message.source.is_unspecified() && solicitation.source_link_address.is_some())
             {
                 return Err(MobilityDrop::NeighborDiscovery);

@@ -211,6 +211,8 @@ fn solicitations_for_a_bound_home_address_are_answered() {
     assert!(agent.solicit(HOME_LINK_LOCAL, "fe80::9").is_empty());
     // Nor is any other.
     assert!(agent.solicit("2001:db8:1::5678", "fe80::9").is_empty());
+    // RFC 4291 2.7: a group asks nothing; the answer would go to all of it.
+    assert!(agent.solicit(HOME, "ff02::1").is_empty());
 }
 
 /// TAHI HA_4_4_1; RFC 6275 10.3.2: silence after the de-registration, also of the advertisements.

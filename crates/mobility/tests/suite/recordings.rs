@@ -23,6 +23,8 @@ use crate::setup::{addresses, router_config};
 
 const MINUTE: u64 = 60;
 const DAY: u64 = 24 * 60 * MINUTE;
+/// Recordings that are played at once.
+const MAX_PLAYED: usize = 40;
 
 /// What happens next.
 #[derive(Debug, Clone)]
@@ -43,6 +45,9 @@ enum Step {
     Key { second: bool },
     /// The home agent's config is without the node for a while, or has other keys first.
     Reload { meanwhile: u8 },
+    /// Somebody on the path plays recorded Binding Updates to the home agent before each one of the router, or recorded answers
+    /// to the router, both with the addresses of the true ones.
+    Attack { seconds: u64, updates: bool, answers: bool },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -60,6 +65,11 @@ fn step() -> impl Strategy<Value = Step> {
         1 => clock.prop_map(|ahead| Step::AgentClock { ahead }),
         1 => any::<bool>().prop_map(|second| Step::Key { second }),
         1 => (0..3_u8).prop_map(|meanwhile| Step::Reload { meanwhile }),
+        3 => (1..400_u64, any::<bool>(), any::<bool>()).prop_map(|(seconds, updates, answers)| Step::Attack {
+            seconds,
+            updates,
+            answers
+        }),
     ]
 }
 
@@ -86,8 +96,12 @@ struct World {
     /// Every Binding Update that the router has sent, and those of them that were accepted.
     recorded: Vec<Vec<u8>>,
     accepted: BTreeSet<usize>,
+    /// Every answer that the home agent has sent.
+    answers: Vec<Vec<u8>>,
     rng: Rng,
     loses: Option<bool>,
+    plays_updates: bool,
+    plays_answers: bool,
 }
 
 impl World {
@@ -107,8 +121,11 @@ impl World {
             stored: VecDeque::new(),
             recorded: Vec::new(),
             accepted: BTreeSet::new(),
+            answers: Vec::new(),
             rng,
             loses: None,
+            plays_updates: false,
+            plays_answers: false,
         };
         world.attach();
         world
@@ -144,11 +161,18 @@ impl World {
                         let number = self.recorded.len();
                         let is_update = is_binding_update(&packet);
                         if is_update {
+                            if self.plays_updates {
+                                self.play_updates();
+                            }
                             self.recorded.push(packet.clone());
                         }
                         if self.loses != Some(true) {
                             let wall = self.wall(self.agent_ahead);
                             let (accepted, answer) = receive(&mut self.agent, self.now, wall, &packet);
+                            self.answers.extend(answer.iter().cloned());
+                            if self.plays_answers {
+                                answers.extend(self.answers.iter().rev().take(MAX_PLAYED).cloned());
+                            }
                             if accepted && is_update {
                                 self.accepted.insert(number);
                             }
@@ -169,6 +193,19 @@ impl World {
             with_message(&answer, |message| {
                 let _ = self.router.handle_message(self.now, wall, message);
             });
+        }
+    }
+
+    /// What was recorded last, and first, comes to the home agent once more; what was accepted is not accepted again.
+    fn play_updates(&mut self) {
+        let wall = self.wall(self.agent_ahead);
+        let half = MAX_PLAYED / 2;
+        let numbers: BTreeSet<usize> =
+            (0..self.recorded.len()).filter(|it| *it < half || it + half >= self.recorded.len()).collect();
+        for number in numbers {
+            let (accepted, _) = receive(&mut self.agent, self.now, wall, &self.recorded[number]);
+            // One that was lost is new, and is accepted once.
+            assert!(!accepted || self.accepted.insert(number), "Binding Update {number} is accepted again");
         }
     }
 
@@ -224,6 +261,11 @@ impl World {
                 self.run(1);
             }
             Step::RestartAgent => self.restart_agent(self.config.clone()),
+            Step::Attack { seconds, updates, answers } => {
+                (self.plays_updates, self.plays_answers) = (updates, answers);
+                self.run(seconds);
+                (self.plays_updates, self.plays_answers) = (false, false);
+            }
             Step::RouterClock { ahead } => self.router_ahead = ahead,
             Step::AgentClock { ahead } => self.agent_ahead = ahead,
             Step::Key { second } => {
