@@ -108,10 +108,12 @@ pub enum Shaped {
 }
 
 impl Shaper {
-    /// A packet that goes now if there is room, or if it is `urgent`: then it counts all the same.
+    /// A packet that goes now if there is room, or if it is `urgent`: then it counts all the same, and no more of these go ahead
+    /// than would have room to wait.
     pub fn offer(&mut self, now: Time, limit: u32, urgent: bool, packet: Waiting) -> Shaped {
         let rate = share(limit).max(1.0);
-        if urgent || (self.waiting.is_empty() && self.due() <= now) {
+        let ahead = self.empty.saturating_since(now).as_secs_f32();
+        if (urgent && ahead < LONGEST_WAIT) || (self.waiting.is_empty() && self.due() <= now) {
             self.count(now, rate, packet.frame.len());
             return Shaped::Goes(packet);
         }

@@ -131,3 +131,33 @@ fn what_is_dropped_for_its_rate_is_told_once() {
     // No class is above the limit.
     assert!(iut.dropped(GeonetDrop::PacketDataRate) > 8_000);
 }
+
+/// Pings of hosts are ICMPv6 as well: after a flood of them other packets go on as before.
+#[test]
+fn a_flood_of_icmpv6_holds_nothing_up_for_long() {
+    let mut air = line();
+    let packet = |protocol| {
+        let mut packet = [0; 1280];
+        packet[6] = protocol;
+        packet
+    };
+    let send = |air: &mut Air, payload: &[u8]| {
+        let request = Request::new(Transport::GeoUnicast(address(2)), CommonNextHeader::Ipv6, payload);
+        air.request(0, Request { maximum_hop_limit: Some(5), ..request })
+    };
+    send(&mut air, &packet(58)[..100]).expect("the destination is sought");
+    air.run(Duration::from_millis(500));
+    for number in 0..3125 {
+        if number % 312 == 0 {
+            air.locate_all();
+        }
+        let _ = send(&mut air, &packet(58));
+        air.run(Duration::from_micros(3200));
+    }
+    air.run(Duration::from_secs(1));
+    air.locate_all();
+    send(&mut air, &packet(6)).expect("there is room again");
+    let (before, _) = forwarded(&air);
+    air.run(Duration::from_secs(1));
+    assert!(forwarded(&air).0 > before, "it has been sent on");
+}
