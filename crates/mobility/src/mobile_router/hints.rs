@@ -7,8 +7,8 @@
 //! lifetime that ended.
 //!
 //! An ICMPv6 error quotes a packet of ours, which the station has checked by its flow label: who made it has seen that packet.
-//! While the home agent acknowledges nothing, such hints are followed every [`DEMAND_INTERVAL`], for they come only while
-//! traffic waits.
+//! Such hints have pauses of their own, so that others, which anybody can forge, do not put them off. While the home agent
+//! acknowledges nothing, they are followed every [`DEMAND_INTERVAL`], for they come only while traffic waits.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -26,28 +26,44 @@ const MAX_HINT_INTERVAL: Duration = Duration::from_secs(64);
 /// After so long without any hint the next is a first one again.
 const HINT_QUIET: Duration = Duration::from_secs(300);
 
-/// How often hints are followed.
+/// How often hints are followed: those that quote a packet of ours, and all others.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Hints {
+    proven: Pauses,
+    others: Pauses,
+}
+
+impl Hints {
+    fn of(&mut self, is_proven: bool) -> &mut Pauses {
+        if is_proven { &mut self.proven } else { &mut self.others }
+    }
+
+    /// The home agent has acknowledged a registration.
+    pub(super) fn acknowledged(&mut self) {
+        self.proven.waits_since = None;
+    }
+}
+
+/// How often hints of one kind are followed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pauses {
     /// When the last one came, followed or not.
     heard: Option<Time>,
     /// When the next may be followed, and how long the wait after that one is.
     next: Option<(Time, Duration)>,
-    /// When one was followed last, and whether the home agent has acknowledged a registration since.
-    followed: Option<(Time, bool)>,
+    /// When one was followed that the home agent has not answered yet by acknowledging a registration.
+    waits_since: Option<Time>,
 }
 
-impl Hints {
-    /// A hint has come; whether it is one to follow. `is_proven` says that it quotes a packet of ours.
-    fn allow(&mut self, now: Time, is_proven: bool) -> bool {
+impl Pauses {
+    /// A hint has come; whether it is one to follow.
+    fn allow(&mut self, now: Time) -> bool {
         let quiet = self.heard.is_none_or(|at| now.saturating_since(at) >= HINT_QUIET);
         self.heard = Some(now);
         if quiet {
             self.next = None;
         }
-        let waits = self.followed.is_some_and(|(at, acknowledged)| {
-            is_proven && !acknowledged && now.saturating_since(at) >= DEMAND_INTERVAL
-        });
+        let waits = self.waits_since.is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL);
         waits || self.next.is_none_or(|(at, _)| at <= now)
     }
 
@@ -55,14 +71,6 @@ impl Hints {
     fn followed(&mut self, now: Time) {
         let wait = self.next.map_or(HINT_INTERVAL, |(_, wait)| wait);
         self.next = Some((now + wait, (wait * 2).min(MAX_HINT_INTERVAL)));
-        self.followed = Some((now, false));
-    }
-
-    /// The home agent has acknowledged a registration.
-    pub(super) fn acknowledged(&mut self) {
-        if let Some((_, acknowledged)) = &mut self.followed {
-            *acknowledged = true;
-        }
     }
 }
 
@@ -94,13 +102,13 @@ impl MobileRouter {
         if self.at_home || self.stopping || self.refused.is_some() {
             return Err(MobilityDrop::Unexpected);
         }
-        if !self.hints.allow(now, is_proven) {
+        if !self.hints.of(is_proven).allow(now) {
             return Err(MobilityDrop::RateLimited);
         }
         if self.is_multiple() {
             self.register_all_again(now);
             self.reconcile(now, wall);
-            self.hints.followed(now);
+            self.hint_followed(now, is_proven);
             return Ok(());
         }
         match self.exchange.as_ref().map(Exchange::last_sent) {
@@ -112,7 +120,14 @@ impl MobileRouter {
             }
             Some(_) => return Ok(()),
         }
-        self.hints.followed(now);
+        self.hint_followed(now, is_proven);
         Ok(())
+    }
+
+    fn hint_followed(&mut self, now: Time, is_proven: bool) {
+        self.hints.of(is_proven).followed(now);
+        if is_proven {
+            self.hints.proven.waits_since = Some(now);
+        }
     }
 }

@@ -473,3 +473,23 @@ fn a_router_with_its_number_is_in_at_once() {
     pair.register();
     assert_eq!(pair.updates().len(), 1);
 }
+
+/// Hints that anybody can make, in the home agent's name, do not delay those that quote a packet of ours.
+#[test]
+fn forged_hints_do_not_delay_proven_ones() {
+    let mut pair = Pair::new(Setup::plain());
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    for _ in 0..2000 {
+        let care_of = pair.path().expect("a path");
+        let mut error = Builder::binding_error(1, addr(HOME)).finish();
+        let _ = pair.router_receives(0, &control_packet(addr(AGENT), care_of, None, &mut error));
+        pair.run(0.1);
+    }
+    pair.restart_agent(false);
+    let refused =
+        pair.router_does(0, |machine, now, wall| machine.handle_tunnel_error(now, wall, addr(AGENT)));
+    assert_eq!(refused, Ok(()));
+    pair.run(0.5);
+    assert!(pair.is_registered(0));
+}
