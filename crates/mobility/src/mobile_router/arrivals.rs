@@ -130,9 +130,10 @@ impl PathState {
 }
 
 impl MobileRouter {
-    /// Whether an uplink carries what it can, and more waits.
+    /// Whether an uplink carries what it can, and more waits. Only heartbeats tell that, and when it is over.
     pub fn is_full(&self, uplink: usize) -> bool {
-        self.liveness.get(uplink).is_some_and(|path| path.arrivals.is_full && !path.failed)
+        self.is_probing()
+            && self.liveness.get(uplink).is_some_and(|path| path.arrivals.is_full && !path.failed)
     }
 
     /// Whether something has arrived over an uplink lately.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use carnet_base::Rng;
 use carnet_mobility::Event;
-use carnet_mobility::mobile_router::PathTraffic;
+use carnet_mobility::mobile_router::{MobileRouter, MobileRouterConfig, PathTraffic};
 
 use crate::road::*;
 
@@ -128,6 +129,25 @@ fn full_uplink_that_dies_is_left() {
     road.black_hole("wifi", true);
     let took = road.run_while(7.0, "carried over cell", |road| !road.is_carried());
     assert!(took <= Duration::from_millis(6500), "{took:?}");
+}
+
+/// Heartbeats tell that an uplink is full, and that it is not any more: without them nobody knows.
+#[test]
+fn uplink_is_not_full_for_ever_after_a_reload_without_heartbeats() {
+    let mut road = Road::registered();
+    let now = road.now;
+    road.network("wifi").queue = Some(Queue::new(now, 2.0, 3.0));
+    road.run(10.0);
+    assert!(road.router.is_full(0));
+    road.network("wifi").queue = None;
+    let without = MobileRouterConfig { liveness: None, ..config() };
+    let old = std::mem::replace(&mut road.router, MobileRouter::new(without, &mut Rng::new(3)));
+    road.router_does(|router, now, wall| router.adopt(now, wall, &old));
+    for interface in road.interfaces.values().cloned().collect::<Vec<_>>() {
+        road.router_does(|router, now, wall| router.handle_interface(now, wall, &interface));
+    }
+    road.run(60.0);
+    assert!(!road.router.is_full(0));
 }
 
 /// Packets arrive over an uplink by which nothing leaves any more.
