@@ -248,10 +248,12 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                     Signal::Strength { interface, dbm } => Input::Signal { interface, dbm },
                     Signal::Roaming { interface, roaming } => Input::Roaming { interface, roaming },
                 });
+                runner.tell_uplinks();
                 Ok(())
             }
             _ = counting.tick(), if !counted.is_empty() => {
                 runner.count(&counted);
+                runner.tell_uplinks();
                 Ok(())
             }
             due = alarm.wait(runner.station.poll_timeout()) => {

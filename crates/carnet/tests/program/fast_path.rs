@@ -62,7 +62,6 @@ fn slow(host: &Host) -> u64 {
     shown[0]["stats64"]["tx"]["packets"].as_u64().expect("a number")
 }
 
-/// The programs' maps have a size.
 /// `strace` makes each call by which the programs are loaded slow, as a slow processor does.
 #[test]
 fn stations_serve_by_the_tun_device_while_the_fast_path_is_being_loaded() {
@@ -148,6 +147,7 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     check("de-registration", &lines_since(before));
 }
 
+/// The programs' maps have a size.
 #[test]
 fn an_agent_that_is_told_of_more_routers_than_there_was_room_for_makes_room() {
     if !possible() {

@@ -74,6 +74,8 @@ fn an_uplink_whose_volume_stops_it_is_down() {
     wait_until("the uplink to be stopped", seconds(20), || {
         router.show("uplinks")[0]["state"] == "down: the volume is used up"
     });
+    let told = "uplink wlan0 cannot be used any more: the volume is used up";
+    wait_until("it is told", seconds(10), || router.log().contains(told));
     wait_until("the other uplink", seconds(20), || active(&router) == "wwan0");
     bed.router.ip("link set wwan0 down");
     wait_until("no uplink", seconds(20), || active(&router).is_empty());
