@@ -134,6 +134,51 @@ mod tests {
         assert_eq!(Track::moving(vec![]), None);
     }
 
+    /// What other programs wrote, changed anywhere: it is taken, or refused with its line.
+    #[test]
+    fn mutated_movement_files_are_taken_or_refused_with_their_line() {
+        const FCD: &str = "<fcd-export>\n<timestep time=\"0.00\">\n<vehicle id=\"a\" x=\"10.00\" y=\"-1.60\"/>\n</timestep>\n\
+            <!-- <x> -->\n<timestep time=\"1.50\">\n<vehicle id=\"a\" x=\"23.90\" y=\"-1.60\"/>\n\
+            <person id=\"b\" x=\"0\" y=\"1.6\"/>\n</timestep>\n</fcd-export>\n";
+        const NS2: &str = "$node_(0) set X_ 100.0\n$node_(0) set Y_ 50\n\
+            $ns_ at 2.0 \"$node_(0) setdest 200.0 50.0 10.0\"\n$ns_ at 5.0 \"$node_(0) setdest 130.0 90.0 20.0\"\n";
+        const PIECES: [&str; 12] =
+            ["1e308", "-1e308", "NaN", "inf", "1e-308", "\"", "<", ">", "/", "-->", "4294967296", "\u{e9}"];
+        let origin = Origin::new(48.8375, 2.1008);
+        let mut rng = carnet_base::Rng::new(7);
+        let mut below = |count: usize| usize::from(rng.u16()) % count.max(1);
+        let mut taken = 0;
+        for round in 0..20_000 {
+            let mut text = (if round % 2 == 0 { FCD } else { NS2 }).to_owned();
+            for _ in 0..=below(3) {
+                let (from, length) = (below(text.len() + 1), below(6));
+                let to = (from + length).min(text.len());
+                if text.is_char_boundary(from) && text.is_char_boundary(to) {
+                    text.replace_range(from..to, PIECES[below(PIECES.len())]);
+                }
+            }
+            let geo = (round % 4 == 0).then_some(&origin);
+            let tracks: Result<Vec<Track>, Mistake> = match round % 2 {
+                0 => fcd::parse(&text, geo).map(|tracks| tracks.into_values().collect()),
+                _ => ns2::parse(&text).map(|tracks| tracks.into_values().collect()),
+            };
+            match tracks {
+                Ok(tracks) => {
+                    for track in tracks {
+                        let _anywhere = [0.0, 1.0, 1e9].map(|seconds| track.at(seconds));
+                        let trace = track.trace(&origin, 1_700_000_000.0);
+                        // A place off the globe is the station's to refuse.
+                        taken += usize::from(carnet_linux::position::trace::Trace::parse(&trace).is_ok());
+                    }
+                }
+                Err(mistake) => {
+                    assert!((1..=text.lines().count() + 1).contains(&mistake.line), "{mistake:?}\n{text}");
+                }
+            }
+        }
+        assert!(taken > 1000, "{taken} tracks");
+    }
+
     #[test]
     fn a_visitor_comes_and_goes() {
         let track = Track::visiting(vec![(2.0, at(0.0, 0.0)), (4.0, at(20.0, 0.0))]).expect("is good");
