@@ -1,6 +1,7 @@
 //! The facilities of one station in virtual time: test purposes, messages of others, and absurd input.
 #![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
 
+mod agreement;
 mod cam_purposes;
 mod denm_purposes;
 mod denm_reception;

@@ -16,7 +16,7 @@ use carnet_wire::geonet::{
 use crate::messages::{full_cam, full_denm};
 
 /// tshark; without it the test says so and passes, with `CARNET_REQUIRE_TOOLS=1` it fails.
-fn tshark() -> Option<Command> {
+pub fn tshark() -> Option<Command> {
     if Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success()) {
         return Some(Command::new("tshark"));
     }
@@ -25,21 +25,27 @@ fn tshark() -> Option<Command> {
     None
 }
 
-/// A capture of one Ethernet frame with a message behind SHB and BTP-B.
-fn capture(destination_port: u16, message: &[u8]) -> Vec<u8> {
-    let btp = BtpB { destination_port, destination_port_info: 0 }.to_octets();
-    let payload = [&btp[..], message].concat();
-    let header = ExtendedHeader::SingleHop { source: LongPositionVector::default(), media_dependent: [0; 4] };
-    let packet = Packet::new(header, CommonNextHeader::BtpB, Lifetime(0x1a), 1, &payload).emit();
-    let length = u32::try_from(14 + packet.len()).unwrap();
+/// A capture with an Ethernet frame for each message, behind SHB and BTP-B to its port.
+pub fn capture(messages: &[(u16, &[u8])]) -> Vec<u8> {
     let mut octets = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65535, 1, 0, 0, length, length] {
+    for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65535, 1] {
         octets.extend(word.to_be_bytes());
     }
-    octets.extend([0xff; 6]);
-    octets.extend([2, 0, 0, 0, 0, 1]);
-    octets.extend(ETHERTYPE.to_be_bytes());
-    octets.extend(packet);
+    for &(destination_port, message) in messages {
+        let btp = BtpB { destination_port, destination_port_info: 0 }.to_octets();
+        let payload = [&btp[..], message].concat();
+        let header =
+            ExtendedHeader::SingleHop { source: LongPositionVector::default(), media_dependent: [0; 4] };
+        let packet = Packet::new(header, CommonNextHeader::BtpB, Lifetime(0x1a), 1, &payload).emit();
+        let length = u32::try_from(14 + packet.len()).unwrap();
+        for word in [0, 0, length, length] {
+            octets.extend(word.to_be_bytes());
+        }
+        octets.extend([0xff; 6]);
+        octets.extend([2, 0, 0, 0, 0, 1]);
+        octets.extend(ETHERTYPE.to_be_bytes());
+        octets.extend(packet);
+    }
     octets
 }
 
@@ -47,7 +53,7 @@ fn capture(destination_port: u16, message: &[u8]) -> Vec<u8> {
 fn check(file: &str, port: u16, message: &[u8], expected: &[(&str, &str)]) {
     let Some(mut command) = tshark() else { return };
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
-    std::fs::write(&path, capture(port, message)).unwrap();
+    std::fs::write(&path, capture(&[(port, message)])).unwrap();
     command.args(["-n", "-T", "fields", "-E", "separator=|", "-E", "occurrence=a", "-E", "aggregator=,"]);
     for (name, _) in expected.iter().chain(&[("_ws.malformed", "")]) {
         command.args(["-e", name]);
