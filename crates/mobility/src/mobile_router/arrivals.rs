@@ -36,6 +36,8 @@ pub(super) const FULL_INTERVAL: Duration = Duration::from_millis(100);
 const NO_ANSWER: Duration = Duration::from_secs(6);
 /// A path is full when its round trips take this much longer than the least, and is not any more below half of it.
 const FULL_DELAY: Duration = Duration::from_millis(400);
+/// A path without packets for this time has no load that its round trips could be long by.
+const IDLE: Duration = Duration::from_secs(10);
 
 /// Tunnelled packets over one uplink since some beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,6 +66,10 @@ pub(super) struct Arrivals {
     pub(super) is_doubtful: bool,
     /// Delay has grown with the load, and deliveries go on.
     pub(super) is_full: bool,
+    /// The least round trip from before it was full.
+    unloaded: Option<Duration>,
+    /// When a packet was sent or received last.
+    loaded_at: Option<Time>,
 }
 
 impl Arrivals {
@@ -73,8 +79,12 @@ impl Arrivals {
         self.last_answer = Some(now);
         self.is_doubtful = false;
         if let (Some(rtt), Some(least)) = (rtt, least) {
+            // Of a load that lasts for minutes the least round trip of late is a long one as well.
+            let is_loaded = self.loaded_at.is_some_and(|at| now.saturating_since(at) < IDLE);
+            let least = self.unloaded.filter(|_| is_loaded).map_or(least, |unloaded| unloaded.min(least));
             let limit = if self.is_full { FULL_DELAY / 2 } else { FULL_DELAY };
             self.is_full = rtt >= least + limit;
+            self.unloaded = self.is_full.then_some(least);
         }
     }
 
@@ -82,6 +92,9 @@ impl Arrivals {
     fn take(&mut self, now: Time, counts: PathTraffic) -> bool {
         let Some(before) = self.counts.replace(counts) else { return false };
         let (sent, received) = (counts.sent > before.sent, counts.received > before.received);
+        if sent || received {
+            self.loaded_at = Some(now);
+        }
         if received {
             self.last = Some(now);
             self.is_doubtful = false;

@@ -162,3 +162,37 @@ fn uplink_by_which_nothing_leaves_is_left_although_packets_arrive() {
     }
     assert_eq!(road.transmits()[0], "cell");
 }
+
+/// A load for ten minutes: the least round trip of the last minutes is a long one as well.
+#[test]
+fn uplink_that_is_full_for_long_stays_full() {
+    for replies in [0, 1] {
+        let mut road = Road::registered();
+        let now = road.now;
+        road.network("wifi").queue = Some(Queue::new(now, 2.0, 3.0));
+        road.run(10.0);
+        let mut full = 0;
+        for _ in 0..600 {
+            for _ in 0..20 {
+                let traffic = road.traffic.entry(0).or_default();
+                (traffic.sent, traffic.received) = (traffic.sent + 50, traffic.received + replies);
+                road.run(0.05);
+            }
+            full += usize::from(road.router.is_full(0));
+        }
+        assert_eq!(moves(&road), 0, "{:?}", road.events);
+        assert!(full >= 580, "full for {full} of 600 s");
+    }
+}
+
+/// Where no packets go, round trips are long for another reason: the least one of late counts in the end.
+#[test]
+fn path_that_has_become_longer_is_not_full_for_ever() {
+    let mut road = Road::registered();
+    flow(&mut road, 1.0, 5, 5);
+    road.network("wifi").delay = (Duration::from_millis(500), Duration::from_millis(510));
+    flow(&mut road, 5.0, 5, 5);
+    assert!(road.router.is_full(0));
+    road.run(600.0);
+    assert!(!road.router.is_full(0));
+}
