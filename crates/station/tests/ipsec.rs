@@ -12,7 +12,9 @@ use carnet_station::io::{Command, Event, Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
-use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
+use carnet_wire::mobility::{
+    BindingUpdateFlags, Builder, ControlPacket, MobilityOption, RevocationFlags, RevocationKind,
+};
 use common::{AGENT, FIRST, HOME, SECOND, WALL, address, agent_config, interface, router_config};
 
 const PREFIX: &str = "2001:db8:a::/64";
@@ -328,4 +330,56 @@ fn a_router_believes_no_acknowledgement_in_the_clear() {
     };
     world.tell(1, Input::Packet(clear.emit()));
     assert_eq!(world.dropped(1), before + 1);
+}
+
+/// All kinds of messages, as they are and changed anywhere, in the clear and from the true addresses.
+#[test]
+fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
+    let mut world = World::new();
+    world.tell(1, Input::Interface(interface("w0", FIRST, true)));
+    world.tell(1, Input::Interface(interface("w1", SECOND, true)));
+    assert_eq!(world.bound(), [FIRST]);
+    world.events.clear();
+    let mut rng = Rng::new(30);
+    let revocation = |kind, sequence| Builder::binding_revocation(kind, sequence, RevocationFlags::default());
+    for round in 0..4000_u32 {
+        let sequence = rng.u16();
+        let status = [0, 1, 129, 133, 135, 144, 145, 146][usize::from(rng.u16()) % 8];
+        let mut message = match round / 2 % 8 {
+            0 => update(sequence, Some(SECOND)),
+            1 => update(sequence, None),
+            2 => Builder::binding_acknowledgement(status, false, true, sequence % 4, sequence % 2).finish(),
+            3 => revocation(RevocationKind::Indication { trigger: 1 }, sequence).finish(),
+            4 => revocation(RevocationKind::Acknowledgement { status: 0 }, sequence).finish(),
+            5 => Builder::home_agent_switch(&[address(SECOND)]).finish(),
+            6 => Builder::binding_refresh_request().finish(),
+            // Of the other kinds.
+            _ => [&[59, 0, sequence as u8][..], &[0; 5]].concat(),
+        };
+        for _ in 0..rng.u16() % 3 {
+            let at = usize::from(rng.u16()) % message.len();
+            message[at] ^= 1 << (rng.u16() % 8);
+        }
+        let (agent, router, home) = (address(AGENT), address(FIRST), Some(address(HOME)));
+        let who = (round % 2) as usize;
+        let forged = ControlPacket {
+            source: [router, agent][who],
+            destination: [agent, router][who],
+            hop_limit: 64,
+            home_address: home.filter(|_| who == 0),
+            routing_home_address: home.filter(|_| who == 1),
+            mobility_header: &mut message,
+        };
+        world.tell(who, Input::Packet(forged.emit()));
+        assert_eq!(world.bound(), [FIRST], "round {round}");
+        if round % 100 == 0 {
+            world.wait(1);
+        }
+    }
+    let is_about_bindings = |event: &&Event| format!("{event:?}").contains("Deregistered");
+    assert_eq!(world.events.iter().find(is_about_bindings), None);
+    assert!(world.dropped(0) > 0 && world.dropped(1) > 0);
+    // The two still understand each other.
+    world.tell(1, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
+    assert_eq!(world.bound(), [SECOND]);
 }
