@@ -288,10 +288,29 @@ impl MobileRouter {
             Some(Member { binding: index, care_of_address, priority: router.priority(binding.uplink) })
         };
         let mut order: Vec<usize> = (0..self.bindings.len()).collect();
-        sort_by_key(&mut order, |&index| (self.priority(self.bindings[index].uplink), index));
+        let is_full = |router: &MobileRouter, index: usize| router.is_full(router.bindings[index].uplink);
+        sort_by_key(&mut order, |&index| {
+            (is_full(self, index), self.priority(self.bindings[index].uplink), index)
+        });
         let due = |router: &MobileRouter, index: usize| {
             router.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.next <= now)
         };
+        let soon = |router: &MobileRouter, index: usize| {
+            router.bindings[index]
+                .registration
+                .is_some_and(|r| r.expires.saturating_since(now) <= r.lifetime / TOGETHER + r.lifetime / 4)
+        };
+        // What waits in a full queue for seconds would be overtaken by the next renewals of others: these come before it.
+        if order.iter().any(|&index| is_full(self, index) && due(self, index)) {
+            for &index in &order {
+                let held = self.bindings[index].held_until.is_some();
+                if !held && !is_full(self, index) && soon(self, index) {
+                    let binding = &mut self.bindings[index];
+                    binding.again = true;
+                    binding.attempt.get_or_insert_with(|| Attempt::new(now, false));
+                }
+            }
+        }
         let first = order.iter().copied().find(|&index| due(self, index))?;
         let lead = member(self, first)?;
         let overwrite = !self.abilities.bootstrapped;
@@ -306,10 +325,7 @@ impl MobileRouter {
         };
         if self.abilities.bulk && self.is_probing() && fit(self, first, lead.care_of_address) {
             for &index in order.iter().filter(|&&index| index != first) {
-                let soon = self.bindings[index].registration.is_some_and(|r| {
-                    r.expires.saturating_since(now) <= r.lifetime / TOGETHER + r.lifetime / 4
-                });
-                if self.bindings[index].attempt.is_none() && soon {
+                if self.bindings[index].attempt.is_none() && soon(self, index) {
                     let attempt = Attempt::new(now, false);
                     self.bindings[index].attempt = Some(attempt);
                 }

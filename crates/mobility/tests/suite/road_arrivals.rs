@@ -1,5 +1,6 @@
 //! What packets that arrive, or do not, say of a path beside heartbeats.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use carnet_base::Rng;
@@ -195,4 +196,28 @@ fn path_that_has_become_longer_is_not_full_for_ever() {
     assert!(road.router.is_full(0));
     road.run(600.0);
     assert!(!road.router.is_full(0));
+}
+
+/// From a full uplink a Binding Update takes seconds: the others' are sent before it, so that they do not overtake it (RFC 6275
+/// 9.5.1).
+#[test]
+fn updates_behind_a_full_queue_are_not_overtaken() {
+    for seed in 1..=5 {
+        let mut road = Road::with(config(), agent_config(), seed);
+        for (number, name) in ["wifi", "cell", "sat"].into_iter().enumerate() {
+            road.attach(name, None, Some(Ipv4Addr::new(203, 0, 113, 5 + number as u8)));
+        }
+        road.run(5.0);
+        let now = road.now;
+        road.network("wifi").queue = Some(Queue::new(now, 2.0, 3.0));
+        for _ in 0..6000 {
+            let traffic = road.traffic.entry(0).or_default();
+            (traffic.sent, traffic.received) = (traffic.sent + 50, traffic.received + 1);
+            road.run(0.05);
+        }
+        assert!(road.router.is_full(0));
+        let refused: Vec<&Event> =
+            road.agent_events.iter().filter(|event| matches!(event, Event::BindingRefused { .. })).collect();
+        assert!(refused.is_empty(), "seed {seed}: {refused:?}");
+    }
 }
