@@ -1,8 +1,8 @@
 //! As much of D-Bus as asking a service needs: a connection to a bus, method calls and their answers.
 //!
 //! After the D-Bus Specification 0.43. Messages are ours in little endian; answers are read in either. Everything that comes
-//! is checked against its length and nested no deeper than [`MAX_DEPTH`]; a bus that says more than [`MAX_MESSAGE`] at a
-//! time, or what is no D-Bus, is left.
+//! is checked against its length and nested no deeper than [`MAX_DEPTH`]; a bus that says more than [`MAX_MESSAGE`] or
+//! [`MAX_VALUES`] at a time, or what is no D-Bus, is left.
 //!
 //! Left out: signals and calls to us, which are passed over; file descriptors; addresses other than `unix:path=`.
 
@@ -14,6 +14,9 @@ use tokio::net::UnixStream;
 
 /// Longest message that is taken, octets. (The specification allows 128 MiB; what is asked here takes a few kB.)
 const MAX_MESSAGE: usize = 256 * 1024;
+/// Values in a message, containers included. A value takes many times the room of an octet on the bus; ModemManager tells of a
+/// modem in a few hundred.
+const MAX_VALUES: usize = 16 * 1024;
 /// Containers inside containers, variants included.
 const MAX_DEPTH: u32 = 32;
 /// Longest line while authenticating.
@@ -332,13 +335,15 @@ struct Reader<'a> {
     octets: &'a [u8],
     at: usize,
     big: bool,
+    /// Values that were read.
+    values: usize,
 }
 
 impl<'a> Reader<'a> {
     fn new(octets: &'a [u8]) -> io::Result<Reader<'a>> {
         match octets.first() {
-            Some(b'l') => Ok(Reader { octets, at: 0, big: false }),
-            Some(b'B') => Ok(Reader { octets, at: 0, big: true }),
+            Some(b'l') => Ok(Reader { octets, at: 0, big: false, values: 0 }),
+            Some(b'B') => Ok(Reader { octets, at: 0, big: true, values: 0 }),
             _ => Err(wrong("a message in no known order of octets")),
         }
     }
@@ -379,6 +384,10 @@ impl<'a> Reader<'a> {
     fn value(&mut self, signature: &mut Signature<'_>, depth: u32) -> io::Result<Value> {
         if depth > MAX_DEPTH {
             return Err(wrong("a value that is nested too deep"));
+        }
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            return Err(wrong(&format!("a message of more than {MAX_VALUES} values")));
         }
         let value = match signature.next()? {
             b'y' => Value::Integer(self.number().map(u8::from_le_bytes)?.into()),

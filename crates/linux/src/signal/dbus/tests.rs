@@ -84,6 +84,7 @@ fn what_is_no_message_is_refused() {
         (answer("ay", &[255, 255, 255, 127, 0]), "ends early"),
         (answer("ax", &[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), "cut"),
         (answer("?", &[0; 8]), "type '?'"),
+        (answer("ay", &[&20_000_u32.to_le_bytes()[..], &[0; 20_000]].concat()), "more than 16384 values"),
     ] {
         let error = Message::parse(&octets).expect_err(why).to_string();
         assert!(error.contains(why), "{error}, expected {why}");
