@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::hex;
 
@@ -45,15 +45,16 @@ pub struct Interface {
     pub routers: Vec<Ipv6Router>,
     /// The IPv4 addresses on it with the length of their subnet, without those of the link (RFC 3927) and of the machine
     /// itself; the primary ones first.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "ipv4_addresses")]
     pub ipv4_addresses: Vec<Ipv4Net>,
     /// The IPv4 default routes, as [`Self::routers`].
     #[serde(default)]
     pub ipv4_routers: Vec<Ipv4Router>,
 }
 
-/// One next hop of a default route.
+/// One next hop of a default route. A recording may have the gateway alone, as versions before this type wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenRoute<A, N>", bound(deserialize = "A: Deserialize<'de>, N: Deserialize<'de>"))]
 pub struct DefaultRoute<A, N> {
     /// The router; unspecified for a route without gateway, as point-to-point links have it.
     pub gateway: A,
@@ -63,6 +64,41 @@ pub struct DefaultRoute<A, N> {
     pub preferred_source: Option<A>,
     /// What the kernel knows of the router as a neighbour.
     pub neighbour: NeighbourState,
+}
+
+/// The forms in which a recording has a default route.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WrittenRoute<A, N> {
+    Whole { gateway: A, source: Option<N>, preferred_source: Option<A>, neighbour: NeighbourState },
+    Gateway(A),
+}
+
+impl<A, N> From<WrittenRoute<A, N>> for DefaultRoute<A, N> {
+    fn from(written: WrittenRoute<A, N>) -> Self {
+        match written {
+            WrittenRoute::Whole { gateway, source, preferred_source, neighbour } => {
+                DefaultRoute { gateway, source, preferred_source, neighbour }
+            }
+            WrittenRoute::Gateway(gateway) => gateway.into(),
+        }
+    }
+}
+
+/// Reads IPv4 addresses with the length of their subnet, or, from recordings of earlier versions, without.
+fn ipv4_addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Ipv4Net>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Net(Ipv4Net),
+        Address(Ipv4Addr),
+    }
+    let written = Vec::<Written>::deserialize(deserializer)?;
+    let net = |written| match written {
+        Written::Net(net) => net,
+        Written::Address(address) => Ipv4Net::from(address),
+    };
+    Ok(written.into_iter().map(net).collect())
 }
 
 /// A default route of IPv6.
