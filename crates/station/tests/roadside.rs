@@ -120,7 +120,26 @@ impl Road {
                     }
                 }
                 Output::Ipv6 { delivered, .. } => self.kernel(&delivered.payload),
+                Output::Icmpv6(message) => self.ask_neighbour(&message),
                 _ => {}
+            }
+        }
+    }
+
+    /// The unit that a Neighbor Solicitation of the bus asks for answers, if it is in reach. (The kernel would send it by
+    /// GeoNetworking.)
+    fn ask_neighbour(&mut self, message: &LinkMessage) {
+        let Ok(asked) = nd::NeighborSolicitation::parse(&message.message) else { return };
+        for number in [0, 1] {
+            if asked.target == addresses::link_local(unit(number)) && self.distance(number) <= RANGE {
+                let answer = nd::NeighborAdvertisement {
+                    target: asked.target,
+                    router: true,
+                    solicited: true,
+                    override_: true,
+                    target_link_address: None,
+                };
+                self.send_from(number, message.source, &answer.emit());
             }
         }
     }
@@ -147,6 +166,21 @@ impl Road {
         }
     }
 
+    /// The kernel of a unit sends an ICMPv6 message.
+    fn send_from(&mut self, number: usize, destination: Ipv6Addr, message: &[u8]) {
+        let source = addresses::link_local(unit(number));
+        let request = GeonetRequest {
+            transport: GeonetTransport::SingleHop,
+            next_header: 3,
+            store_carry_forward: false,
+            traffic_class: 0,
+            lifetime_ms: None,
+            hop_limit: None,
+            payload: icmpv6::packet(source, destination, nd::HOP_LIMIT, message.to_vec()),
+        };
+        self.tell_unit(number, Input::Geonet(request));
+    }
+
     fn advertise(&mut self, number: usize) {
         let options = [nd::NdOption::PrefixInformation(nd::PrefixInformation {
             prefix: prefix(number),
@@ -162,30 +196,24 @@ impl Road {
             options: &options,
             ..nd::RouterAdvertisementRepr::default()
         });
-        let source = addresses::link_local(unit(number));
-        let request = GeonetRequest {
-            transport: GeonetTransport::SingleHop,
-            next_header: 3,
-            store_carry_forward: false,
-            traffic_class: 0,
-            lifetime_ms: None,
-            hop_limit: None,
-            payload: icmpv6::packet(source, nd::ALL_NODES, nd::HOP_LIMIT, message),
-        };
-        self.tell_unit(number, Input::Geonet(request));
+        self.send_from(number, nd::ALL_NODES, &message);
     }
 
-    /// The kernel of the bus hears an advertisement.
+    /// The kernel of the bus hears an advertisement of a router or neighbour.
     fn kernel(&mut self, packet: &[u8]) {
         let header = Header::parse(packet).expect("a header");
         let message = packet[HEADER_LEN..].to_vec();
-        let Ok(advertisement) = nd::RouterAdvertisement::parse(&message) else { return };
-        assert!(advertisement.router_lifetime > 0);
-        let prefix = advertisement.options().find_map(|option| match option {
+        let advertisement = nd::RouterAdvertisement::parse(&message);
+        if advertisement.is_err() && nd::NeighborAdvertisement::parse(&message).is_err() {
+            return;
+        }
+        let prefix = advertisement.iter().flat_map(|it| it.options()).find_map(|option| match option {
             nd::NdOption::PrefixInformation(it) => Some(it.prefix),
             _ => None,
         });
-        if self.interface.routers.iter().all(|router| router.gateway != header.source) {
+        if advertisement.is_ok_and(|it| it.router_lifetime > 0)
+            && self.interface.routers.iter().all(|router| router.gateway != header.source)
+        {
             self.interface.routers.push(header.source.into());
             self.interface.addresses.extend(prefix.map(|prefix| own(address_in(prefix))));
         }
