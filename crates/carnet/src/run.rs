@@ -88,9 +88,6 @@ fn keep_state_in(config: &mut Config, store: Option<&Path>) {
 /// When it cannot start, or the kernel's side breaks; whatever had been set up is removed before.
 pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
     keep_state_in(&mut config, store);
-    for warning in config.warnings() {
-        warn!("{warning}");
-    }
     let directory = config.station.socket.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -129,6 +126,10 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     let mut counting = self::counting(&config);
     warn_of_own_address(&config);
     let mut platform = open_platform(&config)?;
+    // A start that fails says only why it failed.
+    for warning in config.warnings() {
+        warn!("{warning}");
+    }
     let seed = Seed::Octets(clock::random().context("cannot get randomness from the kernel")?);
     if let Some(platform) = &mut platform {
         accelerate(platform, &config, Station::flow_label_key_of(Rng::from_seed(seed)))?;

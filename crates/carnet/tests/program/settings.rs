@@ -9,7 +9,7 @@ use crate::station::Station;
 use crate::testbed::Testbed;
 
 /// What the log of a station must not say of a fault of its own machine.
-const BLAME: [&str; 2] = ["does not know", "key"];
+const BLAME: [&str; 3] = ["does not know", "SPI", "MAC"];
 
 fn ipv4_setting(host: &Host, name: &str) -> String {
     let path = format!("/proc/sys/net/ipv4/conf/{name}");
