@@ -9,10 +9,10 @@ use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::Mib;
 use carnet_its::cam::{Cam, HighFrequencyContainer, LowFrequencyContainer};
 use carnet_its::cdd::{
-    ExteriorLights, RelevanceDistance, SpeedValue, StationId, StationType, TimestampIts, VehicleLengthValue,
-    YawRateValue,
+    ExteriorLights, Heading, HeadingValue, PathHistory, PathPoint, RelevanceDistance, Speed, SpeedValue,
+    StationId, StationType, TimestampIts, Traces, VehicleLengthValue, YawRateValue,
 };
-use carnet_its::denm::{Denm, SituationContainer};
+use carnet_its::denm::{Denm, LocationContainer, SituationContainer};
 use carnet_its::sa::Service;
 use carnet_its::sam::ItsAid;
 use carnet_its::uper;
@@ -314,6 +314,54 @@ fn an_event_is_told_where_the_station_is_and_ended() {
     pair.pass(Duration::from_millis(50));
     pair.order(0, DenmWish::Cancel, &denm).expect("told");
     assert_eq!((pair.events(), pair.counter(1, "facilities.denm.received")), (0, 3));
+}
+
+/// Orders an event from the first station, and gives the location that the second hears.
+fn location_heard(pair: &mut Pair, denm: &Denm) -> LocationContainer {
+    pair.heard.clear();
+    pair.order(0, DenmWish::Trigger, denm).expect("told");
+    let heard = pair.heard.iter().find(|message| message.kind == MessageKind::Denm).expect("a DENM");
+    let told: Denm = uper::decode(&heard.octets).expect("a DENM");
+    told.denm.location.expect("a location")
+}
+
+/// A location that tells the event's speed or heading has a trace at least, which may have no points (SIZE(1..7)).
+#[test]
+fn an_event_with_speed_or_heading_keeps_the_way_that_led_to_it() {
+    let speed = Some(Speed { speed_value: SpeedValue(1200), ..Speed::default() });
+    let heading = Some(Heading { heading_value: HeadingValue(900), ..Heading::default() });
+    let without_points = Traces(vec![PathHistory::default()]);
+    for (event_speed, event_position_heading) in [(speed, None), (None, heading), (speed, heading)] {
+        let mut pair = Pair::new(passenger_car());
+        pair.drive(0, 0);
+        pair.drive(0, 40);
+        let location = LocationContainer {
+            event_speed,
+            event_position_heading,
+            traces: without_points.clone(),
+            ..LocationContainer::default()
+        };
+        let mut denm = Denm::default();
+        denm.denm.situation = Some(SituationContainer::default());
+        denm.denm.location = Some(location.clone());
+        let told = location_heard(&mut pair, &denm);
+        let points: Vec<_> = told.traces.0.iter().flat_map(|trace| &trace.0).collect();
+        // The station was 40 m further south.
+        let [point] = points[..] else { panic!("{told:?}") };
+        assert_eq!(point.path_position.delta_latitude.0, -90 * 40);
+        assert_eq!((told.event_speed, told.event_position_heading), (event_speed, event_position_heading));
+
+        // The application's own traces stay.
+        let own = Traces(vec![PathHistory(vec![PathPoint::default()]), PathHistory::default()]);
+        denm.denm.location = Some(LocationContainer { traces: own.clone(), ..location.clone() });
+        assert_eq!(location_heard(&mut pair, &denm).traces, own);
+
+        // The station's way does not lead to an event that is elsewhere.
+        denm.denm.location = Some(location);
+        denm.denm.management.event_position.latitude.0 = 488_375_000;
+        denm.denm.management.event_position.longitude.0 = 21_018_000;
+        assert_eq!(location_heard(&mut pair, &denm).traces, without_points);
+    }
 }
 
 #[test]
