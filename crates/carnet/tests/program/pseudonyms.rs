@@ -15,7 +15,7 @@ use carnet_security::keys::Curve;
 use carnet_security::pki;
 use carnet_security::pseudonym::Identity;
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::air::Ear;
 use crate::facilities::ask;
@@ -103,6 +103,43 @@ fn colons(mid: [u8; 6]) -> String {
 fn traces(Identity { ticket: HashedId8(name), mid }: Identity) -> [Vec<u8>; 4] {
     let [_, _, _, d, e, f] = mid;
     [mid.to_vec(), mid[2..].to_vec(), vec![0xff, 0xfe, d, e, f], name.to_vec()]
+}
+
+/// The station signs what its ticket allows, and answers everything else with the application's identifier.
+#[test]
+fn messages_that_the_ticket_does_not_allow_are_refused_with_the_identifier() {
+    if !possible() {
+        return;
+    }
+    let line = Line::new();
+    let pki = Pki::new(&line.scratch.path("pki"));
+    let config = format!("{}\n{}", line.config(0, "radio", ""), pki.config("one"));
+    let mut station = Station::start(&line.hosts[0], &config);
+    let post = |path: &str, body: &Value| ask(&station.socket, "POST", path, body);
+    wait_until("the station knows where it is", seconds(10), || {
+        station.show("status")["geonet"]["position"] == "fix"
+    });
+    let conflict = |answer: &str, reason: &str| {
+        assert!(answer.starts_with("HTTP/1.0 409") && answer.contains(reason), "{reason}: {answer}");
+    };
+    // Road works, which the SSP of a usual ticket do not cover (EN 302 637-3 table 7).
+    conflict(&post("/v1/denm", &json!({"cause": 3})), "application 37 (DENM)");
+    let message = |port: u16| json!({"transport": {"type": "shb"}, "next_header": "btp-b", "port": port, "payload": "c0ffee"});
+    let reason =
+        |application: &str| format!("the ticket of this station does not allow application {application}");
+    for (port, application) in [(2008, "637 (SSEM)"), (2003, "138 (MAPEM)")] {
+        conflict(&post("/v1/gnsend", &message(port)), &reason(application));
+    }
+    let sent =
+        station.ask(&["gnsend", "shb", "--next-header", "btp-b", "--port", "2008", "--payload", "c0ffee"]);
+    assert_eq!(sent.status.code(), Some(1));
+    assert!(said(&sent).contains(&reason("637 (SSEM)")), "{}", said(&sent));
+    assert_eq!(station.counter("facilities.denm.sent"), 0);
+
+    let made = post("/v1/denm", &json!({"cause": 94}));
+    assert!(made.starts_with("HTTP/1.0 20") && made.contains("action_id"), "{made}");
+    wait_until("the event is sent", seconds(5), || station.counter("facilities.denm.sent") > 0);
+    station.terminate();
 }
 
 #[test]
