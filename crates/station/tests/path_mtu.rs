@@ -11,6 +11,7 @@ use carnet_base::{LinkMessage, Rng, Time};
 use carnet_station::forwarding::desired::{Change, Entry};
 use carnet_station::io::{Command, Input, Output};
 use carnet_station::{PersistentState, Station};
+use carnet_wire::extension::home_address_destination;
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::nd::{NdOption, RouterAdvertisement};
@@ -44,6 +45,10 @@ struct World {
     delay: (Duration, Duration),
     /// Whether the router's kernel answers echoes.
     echoes: bool,
+    /// Whether it answers as to a correspondent node with a binding: from the care-of address, with a Home Address option.
+    route_optimization: bool,
+    /// Whether it does so from an address that it has not registered.
+    unbound: bool,
     /// Whether something else has decapsulated what is for the ends themselves.
     decapsulated: bool,
     rng: Rng,
@@ -73,6 +78,8 @@ impl World {
             loss: 0.0,
             delay: (Duration::from_millis(20), Duration::from_millis(22)),
             echoes: true,
+            route_optimization: false,
+            unbound: false,
             decapsulated: false,
             rng: Rng::new(3),
             events: BTreeMap::new(),
@@ -150,7 +157,13 @@ impl World {
             (Side::Agent, _, Some(care_of)) => self.transmit(side, care_of, packet),
             (Side::Router, ..) if destination == HOME => {
                 if let (true, Some(reply)) = (self.echoes, icmpv6::echo_reply(&packet)) {
-                    self.later(Duration::ZERO, side, Input::Packet(reply));
+                    match self.route_optimization {
+                        true => {
+                            let source = if self.unbound { SECOND } else { FIRST };
+                            self.transmit(side, FIRST, route_optimized(source, &reply));
+                        }
+                        false => self.later(Duration::ZERO, side, Input::Packet(reply)),
+                    }
                 }
             }
             (Side::Agent, ..) if destination == HOME || destination == AGENT => {
@@ -306,6 +319,45 @@ fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
     let (sent, answered) = probes(&world.router);
     assert!((8..=15).contains(&sent) && sent == answered, "{sent}");
     assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
+}
+
+/// A packet of the home address's as it is sent to a correspondent node that has a binding (RFC 6275 6.3, 11.3.1).
+fn route_optimized(care_of: &str, packet: &[u8]) -> Vec<u8> {
+    let (header, payload) = Header::parse_packet(packet).expect("a packet");
+    let option = home_address_destination(header.next_header, header.source);
+    let header = Header {
+        source: address(care_of),
+        next_header: protocol::DESTINATION_OPTIONS,
+        payload_length: u16::try_from(option.len() + payload.len()).expect("fits"),
+        ..header
+    };
+    [&header.emit()[..], &option, payload].concat()
+}
+
+/// RFC 6275 9.3.1: a home agent processes the Home Address option where there is a binding.
+#[test]
+fn home_agent_takes_probe_answers_with_a_home_address_option() {
+    let mut world = World::new(way(1400, false), WIDE);
+    world.route_optimization = true;
+    world.start();
+    world.sleep(SECOND_LONG);
+    assert_eq!(world.mtus(), (1360, 1360));
+    let counters: BTreeMap<String, u64> = world.agent.counters().into_iter().collect();
+    assert!(counters["tunnel.probes_answered"] > 0, "{counters:?}");
+    assert_eq!(counters.get("tunnel.dropped.upper_layer").copied().unwrap_or_default(), 0);
+}
+
+/// The same answers from an address without a binding prove nothing.
+#[test]
+fn home_agent_drops_probe_answers_from_an_address_without_binding() {
+    let mut world = World::new(way(1400, false), WIDE);
+    world.route_optimization = true;
+    world.unbound = true;
+    world.start();
+    world.sleep(SECOND_LONG);
+    assert_eq!(world.mtus(), (1360, 1460));
+    let counters: BTreeMap<String, u64> = world.agent.counters().into_iter().collect();
+    assert_eq!(counters["tunnel.probes_answered"], 0);
 }
 
 #[test]

@@ -277,6 +277,35 @@ impl Station {
         }
     }
 
+    /// Whether a packet is a node's answer to a path MTU probe that did not come through the tunnel. A node that takes the home
+    /// agent for a correspondent node with a binding sends it from its care-of address with a Home Address option (RFC 6275
+    /// 11.3.1). RFC 8899 asks no more of an answer than that it tells which probe has arrived.
+    fn is_probe_answer_of_correspondent(
+        &mut self,
+        now: Time,
+        header: &Header,
+        extensions: &Extensions,
+        packet: &[u8],
+    ) -> bool {
+        let (Some(home_address), Some(agent)) = (extensions.home_address, &self.agent) else { return false };
+        let message = packet.get(extensions.offset..).unwrap_or_default();
+        if extensions.protocol != protocol::ICMPV6 || message.first() != Some(&icmpv6::types::ECHO_REPLY) {
+            return false;
+        }
+        // RFC 6275 9.3.1: the option is processed where there is a binding to that care-of address.
+        let sender: Endpoint = header.source.into();
+        if !agent.machine.bindings().of(home_address).any(|bound| bound.care_of_address == sender)
+            || icmpv6::verify(home_address, header.destination, message).is_err()
+        {
+            return false;
+        }
+        let Ok(payload_length) = u16::try_from(message.len()) else { return false };
+        // The option's address is the source as upper layers see it.
+        let seen = Header { source: home_address, next_header: protocol::ICMPV6, payload_length, ..*header };
+        let ends = (header.destination.into(), sender);
+        self.is_probe_answer(now, ends, &[&seen.emit(), message].concat())
+    }
+
     /// Anything else that is sent to the home agent's address or, by the home agent, to the home address.
     fn upper_layer(
         &mut self,
@@ -298,6 +327,9 @@ impl Station {
             && let Some(ends) = self.came_through(header)
             && self.is_probe_answer(now, ends, packet)
         {
+            return Verdict::Consumed;
+        }
+        if self.is_probe_answer_of_correspondent(now, header, extensions, packet) {
             return Verdict::Consumed;
         }
         if self.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination) {
