@@ -186,7 +186,7 @@ impl MobileRouter {
             let before = attempt.sent.iter().filter(|(sequence, _)| !is_newer(*sequence, update.sequence));
             let losers = before.map(|(_, address)| *address);
             self.uplinks[uplink].race_decided(now, member.care_of_address, losers);
-            self.watch_candidates(uplink);
+            self.watch_candidates(now, uplink);
         }
         if let Some(before) = before.filter(|b| b.care_of_address != registration.care_of_address) {
             self.retire(now, before.care_of_address);

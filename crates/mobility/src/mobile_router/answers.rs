@@ -298,7 +298,7 @@ impl MobileRouter {
         let Some(uplink) = self.uplinks.get_mut(index) else { return };
         let before = all.iter().filter(|sent| !is_newer(sent.sequence, winner.sequence));
         uplink.race_decided(now, winner.care_of_address, before.map(|sent| sent.care_of_address));
-        self.watch_candidates(index);
+        self.watch_candidates(now, index);
     }
 
     /// Whether data goes in UDP, which is for an IPv4 care-of address only: behind a NAT, or when either side

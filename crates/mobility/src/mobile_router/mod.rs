@@ -496,7 +496,7 @@ impl MobileRouter {
         if self.uplinks[index].handle_interface(interface.clone(), &self.config) {
             self.solicit(now, index);
         }
-        self.watch_candidates(index);
+        self.watch_candidates(now, index);
         self.attachment_changed(now, wall, index, before);
     }
 
@@ -507,7 +507,7 @@ impl MobileRouter {
         let before = self.uplinks[index].attachment;
         self.uplinks[index].handle_gone();
         self.timers.stop(Timer::Solicit(index));
-        self.watch_candidates(index);
+        self.watch_candidates(now, index);
         self.attachment_changed(now, wall, index, before);
     }
 
@@ -551,7 +551,7 @@ impl MobileRouter {
         } else {
             self.uplinks[index].handle_neighbor_advertisement(message, &self.config);
         }
-        self.watch_candidates(index);
+        self.watch_candidates(now, index);
         let uplink = &self.uplinks[index];
         if let Some(uri) = uplink.captive_portal().filter(|_| uplink.portal != portal)
             && self.portal_events.allow(now)
@@ -790,7 +790,10 @@ impl MobileRouter {
     }
 
     /// Sets the timer for the routers and candidates of an uplink.
-    fn watch_candidates(&mut self, index: usize) {
+    fn watch_candidates(&mut self, now: Time, index: usize) {
+        if let Some(uplink) = self.uplinks.get_mut(index) {
+            uplink.watch_home_router(now, &self.config);
+        }
         match self.uplinks.get(index).and_then(Uplink::deadline) {
             Some(at) => self.timers.set(Timer::Candidates(index), at),
             None => self.timers.stop(Timer::Candidates(index)),
@@ -805,7 +808,7 @@ impl MobileRouter {
         if seeking {
             self.solicit(now, index);
         }
-        self.watch_candidates(index);
+        self.watch_candidates(now, index);
         let reordered = self.uplinks[index].care_of_addresses() != order;
         if reordered && self.uplinks[index].attachment == before {
             self.evaluate(now, wall, "a care-of address is tried again");
@@ -821,7 +824,7 @@ impl MobileRouter {
             self.uplinks[index].seek();
             self.solicit(now, index);
         }
-        self.watch_candidates(index);
+        self.watch_candidates(now, index);
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         another
     }

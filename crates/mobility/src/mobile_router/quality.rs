@@ -109,6 +109,7 @@ impl MobileRouter {
     fn attach_anew(&mut self, now: Time, wall: WallTime, index: usize) {
         let before = self.uplinks[index].attachment;
         self.uplinks[index].attach(&self.config);
+        self.watch_candidates(now, index);
         self.attachment_changed(now, wall, index, before);
     }
 

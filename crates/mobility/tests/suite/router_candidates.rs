@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Address, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState, Rng, Time};
-use carnet_mobility::MobileRouter;
 use carnet_mobility::mobile_router::{Attachment, Liveness};
+use carnet_mobility::{Event, MobileRouter};
 use carnet_wire::{icmpv6, nd};
 
 use crate::agent::WALL_START;
@@ -18,6 +18,7 @@ const NETWORK: &str = "2001:db8:f1::/64";
 const OTHER_NETWORK: &str = "2001:db8:f2::/64";
 const ROUTER_A: &str = "fe80::a";
 const ROUTER_B: &str = "fe80::b";
+const HOME_ROUTER: &str = "fe80::1";
 /// What a move may cost from the moment at which the new address may be used.
 const OUTAGE: Duration = Duration::from_millis(1500);
 
@@ -195,7 +196,7 @@ fn router_that_does_not_answer_solicitations_is_left_for_the_newcomer() {
         }
         pair.run(1.5);
         let solicited = sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION);
-        assert_eq!(solicited.len(), if answers { 2 } else { 3 }, "{solicited:?}");
+        assert_eq!(solicited.len(), if answers { 2 } else { 4 }, "{solicited:?}");
         let expected = if answers { (CARE_OF, ROUTER_A) } else { (OTHER_CARE_OF, ROUTER_B) };
         assert_eq!(pair_in_use(&pair), Some((addr(expected.0), addr(expected.1))));
         assert!(pair.is_registered(0));
@@ -336,6 +337,124 @@ fn autoconfigured_address_of_the_home_prefix_is_not_home_on_a_foreign_link() {
     let mut pair = Pair::new(Setup::plain());
     pair.tell(0, "wifi", addresses(&["fe80::2", AT_HOME]), routes(&[ROUTER_A]));
     assert!(matches!(attachment(&pair), Attachment::Home { .. }));
+}
+
+/// At home by an advertisement of [`HOME_ROUTER`], with the autoconfigured address.
+fn at_home(setup: Setup) -> Pair {
+    let mut pair = registered(setup);
+    pair.detach(0, "wifi");
+    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    show(&mut pair, &[AT_HOME], &[HOME_ROUTER]);
+    assert!(is_at_home(&pair));
+    pair.link.clear();
+    pair
+}
+
+fn is_at_home(pair: &Pair) -> bool {
+    pair.machine().uplinks()[0].attachment == Attachment::Home { router: Some(addr(HOME_ROUTER)) }
+}
+
+/// Lets time pass; the home link's router answers those Neighbor Solicitations whose number `answered` has. Returns how many
+/// there were.
+fn run_with_answers(pair: &mut Pair, seconds: u32, answered: impl Fn(usize) -> bool) -> usize {
+    pair.link.clear();
+    let mut seen = 0;
+    for _ in 0..seconds * 100 {
+        pair.run(0.01);
+        let sent = sent_on_link(pair, icmpv6::types::NEIGHBOR_SOLICITATION).len();
+        while seen < sent {
+            seen += 1;
+            if answered(seen) {
+                answer(pair, HOME_ROUTER);
+            }
+        }
+    }
+    seen
+}
+
+/// RFC 6275 11.5.1 and 11.5.5: at home no heartbeat runs, and the next advertisement of the new link may be far away.
+#[test]
+fn home_link_is_left_when_its_router_does_not_answer() {
+    for (setup, within) in [(with_heartbeats(), OUTAGE), (Setup::plain(), Duration::from_millis(2200))] {
+        let mut pair = at_home(setup);
+        run_with_answers(&mut pair, 10, |_| true);
+        assert!(is_at_home(&pair) && pair.machine().is_home());
+        pair.link.clear();
+        let took = pair.run_while(5.0, "the home link is left", is_at_home);
+        assert!(took <= within, "{took:?}");
+        let reason = Attachment::Down("the router of the home link does not answer");
+        assert_eq!(pair.machine().uplinks()[0].attachment, reason);
+        let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION);
+        assert_eq!(asked, [nd::ALL_ROUTERS], "the new link's router is asked");
+        // A router that was left is not asked any more.
+        pair.link.clear();
+        pair.run(3.0);
+        assert!(sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION).is_empty());
+        pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+        show(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
+        let took = pair.run_while(5.0, "a registration", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
+        assert!(took <= Duration::from_millis(50), "{took:?}");
+    }
+}
+
+/// A router that has started anew advertises, or answers the Router Solicitation.
+#[test]
+fn home_link_counts_again_when_its_router_is_back() {
+    let mut pair = at_home(with_heartbeats());
+    run_with_answers(&mut pair, 3, |_| true);
+    pair.run(3.0);
+    assert!(!is_at_home(&pair));
+    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    assert!(is_at_home(&pair));
+    run_with_answers(&mut pair, 10, |_| true);
+    assert!(is_at_home(&pair) && pair.machine().is_home());
+}
+
+#[test]
+fn home_link_is_kept_when_answers_are_lost() {
+    // Solicitations in a minute where each is answered.
+    for (setup, most) in [(with_heartbeats(), 240), (Setup::plain(), 60)] {
+        let mut pair = at_home(setup);
+        run_with_answers(&mut pair, 60, |number| number % 4 == 0);
+        assert!(is_at_home(&pair), "one of four solicitations is answered");
+        let asked = run_with_answers(&mut pair, 60, |_| true);
+        assert!(is_at_home(&pair) && (most * 9 / 10..=most).contains(&asked), "{asked}");
+        let returns = pair.events.iter().filter(|(_, _, event)| matches!(event, Event::AtHome { .. }));
+        assert_eq!(returns.count(), 1);
+    }
+}
+
+/// On a point-to-point link, say. Another router that is heard there puts it in doubt all the same.
+#[test]
+fn home_link_is_kept_when_its_router_never_answers() {
+    let mut pair = at_home(with_heartbeats());
+    pair.run(60.0);
+    assert!(is_at_home(&pair) && pair.machine().is_home());
+    let asked = sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION).len();
+    assert!((100..=180).contains(&asked), "{asked}");
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    pair.run(1.5);
+    assert!(!is_at_home(&pair));
+}
+
+/// While the link-local address is tentative no solicitation can leave, and none has been left unanswered.
+#[test]
+fn home_link_is_kept_while_no_solicitation_can_be_sent() {
+    let mut pair = at_home(with_heartbeats());
+    run_with_answers(&mut pair, 3, |_| true);
+    pair.link.clear();
+    let tentative = |tentative| {
+        let mut known = autoconfigured(&["fe80::2", AT_HOME]);
+        known[0].tentative = tentative;
+        known
+    };
+    pair.tell(0, "wifi", tentative(true), routes(&[HOME_ROUTER]));
+    pair.run(5.0);
+    assert!(is_at_home(&pair) && sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION).is_empty());
+    pair.tell(0, "wifi", tentative(false), routes(&[HOME_ROUTER]));
+    run_with_answers(&mut pair, 5, |_| true);
+    assert!(is_at_home(&pair));
 }
 
 /// RFC 6275 7.3 and 11.5.1.

@@ -1,6 +1,7 @@
 //! Mobile router on its home link, with a home agent there (RFC 6275 11.5.5, 10.3.2, RFC 3963 5.8).
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use carnet_mobility::Event;
 use carnet_mobility::mobile_router::State;
@@ -41,6 +42,23 @@ fn the_first_registration_passes_the_test_of_the_address_without_retransmission(
     let took = pair.register();
     assert!((1.0..1.1).contains(&took.as_secs_f64()), "{took:?}");
     assert_eq!(pair.updates().len(), 1);
+}
+
+/// The home agent's duplicate address detection before the first registration takes a second, which is no round trip. Without
+/// heartbeats the next acknowledgement tells it.
+#[test]
+fn duplicate_address_detection_is_not_taken_for_a_round_trip() {
+    let mut setup = Setup::plain().with_home_link();
+    setup.routers[0].uplinks[1].bid = Some(2);
+    let mut pair = Pair::new(setup);
+    pair.attach(0, "cell", OTHER_CARE_OF);
+    let took = pair.run_while(5.0, "registration", |pair| pair.machine().state() != State::Registered);
+    assert!(took >= Duration::from_secs(1), "{took:?}");
+    assert_eq!(pair.machine().quality(1), None);
+    pair.run(60.0);
+    assert!(pair.updates().len() >= 2, "renewed");
+    let rtt = pair.machine().quality(1).expect("measured").rtt;
+    assert_eq!(rtt, Duration::from_millis(20));
 }
 
 /// A neighbour on the home link has the address: 134; tried again after 32 s, for it may be gone then.
