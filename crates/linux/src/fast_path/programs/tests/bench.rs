@@ -207,6 +207,7 @@ impl Bench {
         let forwarder = Forwarder::new(&mut Rng::new(77));
         let config = config(forwarder.flow_label_key(), 8, ports);
         let mut programs = Programs::open(kind, &config, indices["carnet0"]).unwrap();
+        programs.begin();
         // Else the kernel knows no receive queue to run XDP programs for.
         let complaints = programs.follow(&links);
         assert!(complaints.is_empty(), "{complaints:?}");
