@@ -373,7 +373,7 @@ pub fn event_text(event: &Event) -> String {
             let kinds = kinds.iter().filter(|(_, names)| !names.is_empty());
             let parts: Vec<String> =
                 kinds.map(|(kind, names)| format!("{kind} {}", names.join(", "))).collect();
-            format!("the config was read again: {}", parts.join("; "))
+            format!("the config has changed: {}", parts.join("; "))
         }
         Event::Warning { message } => message.clone(),
     }
