@@ -16,8 +16,10 @@
 use std::fmt::Write as _;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use nix::sched::{CloneFlags, setns};
 
 use super::path::Path;
@@ -273,14 +275,20 @@ impl World {
     }
 }
 
-/// Fails when a station's tunnels take another path than they were told to.
+/// Fails when a station's tunnels take another path than they were told to. A station serves by the TUN device until its BPF
+/// programs are loaded, so that this waits for them.
 fn takes(station: &Station, path: Path) -> anyhow::Result<()> {
-    let shown = station.show("tunnels")?;
-    let paths: Vec<&str> =
-        shown.as_array().into_iter().flatten().filter_map(|t| t["path"].as_str()).collect();
-    let right = !paths.is_empty() && paths.iter().all(|one| *one == path.name());
-    ensure!(right, "{} takes path {paths:?}, expected {:?}", station.node, path.name());
-    Ok(())
+    let mut paths = Vec::new();
+    for _ in 0..300 {
+        let shown = station.show("tunnels")?;
+        let tunnels = shown.as_array().into_iter().flatten();
+        paths = tunnels.filter_map(|tunnel| tunnel["path"].as_str().map(str::to_owned)).collect();
+        if !paths.is_empty() && paths.iter().all(|one| one == path.name()) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    bail!("{} takes path {paths:?}, expected {:?}", station.node, path.name())
 }
 
 /// The `[station]` and `[dataplane]` of a config.

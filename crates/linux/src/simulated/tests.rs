@@ -88,7 +88,8 @@ fn entries() -> Vec<Arc<Entry>> {
 /// No event tells that the kernel has memory again.
 #[test]
 fn what_the_kernel_refuses_is_tried_again_without_any_event() {
-    let (kernel, _, mut machine) = machine(1);
+    // With this seed no operator is faster in making one of the entries: that one would stay his.
+    let (kernel, _, mut machine) = machine(3);
     kernel.set_trouble(1.0);
     for entry in entries() {
         let _ = machine.apply(&Change::Set(entry));
@@ -96,12 +97,12 @@ fn what_the_kernel_refuses_is_tried_again_without_any_event() {
     assert!(machine.is_troubled() && !machine.differences().is_empty());
     kernel.set_trouble(0.0);
     let mut seconds = 0;
-    while machine.is_troubled() {
+    while machine.is_troubled() && seconds < 10 {
         machine.tick();
         seconds += 1;
     }
     assert_eq!(machine.differences(), Vec::<String>::new());
-    assert!(seconds <= 2, "{seconds}");
+    assert!(seconds <= 2, "after {seconds} s: {:?}", machine.obstacles());
     machine.close().expect("closes");
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
