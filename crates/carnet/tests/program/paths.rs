@@ -66,6 +66,10 @@ fn full_uplink_keeps_its_traffic_and_says_so() {
     if !possible() {
         return;
     }
+    // What XDP redirects passes no queue of the interface, so that nothing fills the one that this test makes.
+    if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
+        return;
+    }
     let bed = Testbed::new();
     let (mut agent, mut router) = start(&bed);
     let shape = "tc qdisc add dev wlan0 root tbf rate 2mbit burst 6kb latency 3s";

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, anyhow, bail};
 use nix::sched::{CloneFlags, setns};
 
 use super::path::Path;
