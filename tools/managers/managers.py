@@ -14,7 +14,6 @@ SUITES = {"12": "bookworm", "13": "trixie"}
 UPLINKS = ("wlan0", "wwan0")
 
 ENTER = """set -e
-mkdir -p {work}/upper {work}/scratch {work}/root
 mount -t tmpfs none {work}
 mkdir -p {work}/upper {work}/scratch {work}/root
 mount -t overlay none -o lowerdir={lower},upperdir={work}/upper,workdir={work}/scratch {work}/root

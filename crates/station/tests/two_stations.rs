@@ -261,18 +261,18 @@ fn a_hard_cut_moves_traffic_at_once() {
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
 }
 
+/// The home agent starts again without its state.
+fn forget_bindings(world: &mut World) {
+    let config = agent_config(&["2001:db8:a::/64"]);
+    world.agent = Station::new(config, PersistentState::default(), Rng::new(8), world.now, WALL);
+    world.settle();
+}
+
 #[test]
 fn an_agent_that_lost_its_bindings_is_told_by_the_next_packet() {
     let mut world = World::registered();
     world.sleep(Duration::from_secs(5));
-    world.agent = Station::new(
-        agent_config(&["2001:db8:a::/64"]),
-        PersistentState::default(),
-        Rng::new(8),
-        world.now,
-        WALL,
-    );
-    world.settle();
+    forget_bindings(&mut world);
     assert_eq!(world.host_sends(), 0);
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1), "one packet was enough");
 }
@@ -283,14 +283,7 @@ fn an_agent_that_lost_its_bindings_is_told_by_the_next_packet() {
 fn an_icmpv6_error_about_a_tunnelled_packet_makes_the_router_register_again() {
     let mut world = World::registered();
     world.sleep(Duration::from_secs(5));
-    world.agent = Station::new(
-        agent_config(&["2001:db8:a::/64"]),
-        PersistentState::default(),
-        Rng::new(8),
-        world.now,
-        WALL,
-    );
-    world.settle();
+    forget_bindings(&mut world);
     // What the home agent itself says is lost here.
     world.feed_router(Input::Packet(data(HOST, CORRESPONDENT)));
     let mut tunnelled = None;

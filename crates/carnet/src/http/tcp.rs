@@ -138,8 +138,8 @@ impl Proven {
     }
 }
 
-/// Lets pass who may. The dashboard's files are everybody's: they are how somebody with a token brings it. The connection
-/// of who may not ends with the answer.
+/// Lets a request pass if its token allows it. The dashboard's files need no token: they are how an operator enters one. The
+/// connection ends with the answer if the request was not allowed.
 async fn guard(
     State(gate): State<Gate>,
     Extension(proven): Extension<Proven>,
