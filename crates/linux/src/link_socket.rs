@@ -8,7 +8,8 @@
 //! Where in the kernel the packet sockets listen is a matter of cost ([`Place`]), not of what they hear.
 //!
 //! Left out: ICMPv6 in fragments or behind extension headers, which Neighbor Discovery forbids (RFC 6980) and errors do
-//! not come in, but for answers to mobile prefix discovery (RFC 6275 6.8).
+//! not come in, but for answers behind a type 2 routing header: to mobile prefix discovery (RFC 6275 6.8) and to echoes
+//! (RFC 6275 9.3.2).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -254,9 +255,9 @@ fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMe
 }
 
 /// Passes ICMPv6 errors (types 1 to 4), Neighbor Discovery without Redirect (133 to 136) and answers to home agent
-/// discovery (145) that came in for this machine, and answers to mobile prefix discovery (147) behind a type 2 routing
-/// header, which the kernel does not know or drops. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
-fn filter() -> [SockFilter; 25] {
+/// discovery (145) that came in for this machine, and answers to echoes (129) and to mobile prefix discovery (147) behind a
+/// type 2 routing header, which the kernel does not know or drops. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
+fn filter() -> [SockFilter; 26] {
     const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
     const ANY_OF: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
     const PROTOCOL: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
@@ -266,23 +267,24 @@ fn filter() -> [SockFilter; 25] {
     const BEFORE_ICMPV6: u32 = (ICMPV6 as u32) << 8 | 2;
     [
         SockFilter::new(LOAD_WORD, 0, 0, PROTOCOL),
-        SockFilter::new(EQUAL, 0, 22, libc::ETH_P_IPV6 as u32),
+        SockFilter::new(EQUAL, 0, 23, libc::ETH_P_IPV6 as u32),
         SockFilter::new(LOAD_BYTE, 0, 0, 6),
         SockFilter::new(EQUAL, 1, 0, u32::from(ICMPV6)),
-        SockFilter::new(EQUAL, 0, 19, u32::from(ROUTING)),
+        SockFilter::new(EQUAL, 0, 20, u32::from(ROUTING)),
         SockFilter::new(LOAD_WORD, 0, 0, VLAN),
         // Of a VLAN on this link, which is another link.
-        SockFilter::new(ANY_OF, 17, 0, 0xfff),
+        SockFilter::new(ANY_OF, 18, 0, 0xfff),
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
         // PACKET_OTHERHOST (3), as on an interface that somebody has made promiscuous, PACKET_OUTGOING (4).
-        SockFilter::new(AT_LEAST, 15, 0, 3),
+        SockFilter::new(AT_LEAST, 16, 0, 3),
         SockFilter::new(LOAD_BYTE, 0, 0, 6),
-        SockFilter::new(EQUAL, 6, 0, u32::from(ICMPV6)),
+        SockFilter::new(EQUAL, 7, 0, u32::from(ICMPV6)),
         SockFilter::new(LOAD_HALF, 0, 0, BODY),
-        SockFilter::new(EQUAL, 0, 11, BEFORE_ICMPV6),
+        SockFilter::new(EQUAL, 0, 12, BEFORE_ICMPV6),
         SockFilter::new(LOAD_BYTE, 0, 0, BODY + 2),
-        SockFilter::new(EQUAL, 0, 9, 2),
+        SockFilter::new(EQUAL, 0, 10, 2),
         SockFilter::new(LOAD_BYTE, 0, 0, BODY + HOME_ADDRESS_ROUTING_LEN as u32),
+        SockFilter::new(EQUAL, 7, 0, u32::from(icmpv6::types::ECHO_REPLY)),
         SockFilter::new(EQUAL, 6, 7, u32::from(icmpv6::types::MOBILE_PREFIX_ADVERTISEMENT)),
         SockFilter::new(LOAD_BYTE, 0, 0, BODY),
         SockFilter::new(AT_LEAST, 0, 5, 1),

@@ -46,12 +46,28 @@ fn send_tagged(
     payload_length: u8,
     message: &'static [u8],
 ) {
+    let mut frame = [&receiver[..], &[2, 0, 0, 0, 0, 1], tag, &[0x86, 0xdd]].concat();
+    frame.extend([0x60, 0, 0, 0, 0, payload_length, 58, 255]);
+    frame.extend([0; 32]);
+    frame.extend(message);
+    send_octets(peer, frame);
+}
+
+/// Lets the peer send an ICMPv6 message of this type for [`DEFENDED`] behind a routing header of this type (RFC 6275 6.4).
+fn send_routed(peer: &Peer, receiver: [u8; 6], routing_type: u8, kind: u8) {
+    let home_address: Ipv6Addr = DEFENDED.parse().unwrap();
+    let mut frame = [&receiver[..], &[2, 0, 0, 0, 0, 1, 0x86, 0xdd]].concat();
+    frame.extend([0x60, 0, 0, 0, 0, 32, 43, 64]);
+    frame.extend([0; 32]);
+    frame.extend([58, 2, routing_type, 1, 0, 0, 0, 0]);
+    frame.extend(home_address.octets());
+    frame.extend([kind, 0, 0, 0, 0, 0, 0, 1]);
+    send_octets(peer, frame);
+}
+
+fn send_octets(peer: &Peer, frame: Vec<u8>) {
     peer.run(move || {
         let socket = Socket::new(Domain::PACKET, Type::RAW, None).unwrap();
-        let mut frame = [&receiver[..], &[2, 0, 0, 0, 0, 1], tag, &[0x86, 0xdd]].concat();
-        frame.extend([0x60, 0, 0, 0, 0, payload_length, 58, 255]);
-        frame.extend([0; 32]);
-        frame.extend(message);
         let device = nix::net::if_::if_nametoindex("p0").unwrap();
         let mut address = [0u8; 20];
         address[..2].copy_from_slice(&17u16.to_ne_bytes());
@@ -200,6 +216,27 @@ fn only_the_kinds_asked_for_are_heard_and_never_ones_own() {
         assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 133, 134, 135, 136, 145]);
         let own = "2001:db8:1::fe".parse::<Ipv6Addr>().unwrap();
         assert!(heard(&events).iter().all(|m| m.source != own && !m.source.is_loopback()), "{events:#?}");
+    });
+}
+
+/// RFC 6275 9.3.2: a home agent answers as a correspondent node does, behind a type 2 routing header; of these only answers
+/// to echoes and to mobile prefix discovery concern a router.
+#[test]
+fn answers_behind_a_type_2_routing_header_are_heard() {
+    in_namespace(|scratch| async move {
+        let peer = home_link();
+        let mut platform = scratch.open_watching("h0", false);
+        events_for(&mut platform, Duration::from_millis(100)).await;
+        let receiver = mac("h0");
+        for kind in 0..=255 {
+            send_routed(&peer, receiver, 2, kind);
+            send_routed(&peer, receiver, 0, kind);
+        }
+        let of_the_home_address = |message: &&&LinkMessage| message.destination.to_string() == DEFENDED;
+        let events = events_for(&mut platform, Duration::from_millis(300)).await;
+        let heard = heard(&events);
+        let kinds: Vec<u8> = heard.iter().filter(of_the_home_address).map(|m| m.message[0]).collect();
+        assert_eq!(kinds, [129, 147]);
     });
 }
 

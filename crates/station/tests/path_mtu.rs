@@ -11,7 +11,7 @@ use carnet_base::{LinkMessage, Rng, Time};
 use carnet_station::forwarding::desired::{Change, Entry};
 use carnet_station::io::{Command, Input, Output};
 use carnet_station::{PersistentState, Station};
-use carnet_wire::extension::home_address_destination;
+use carnet_wire::extension::{HOME_ADDRESS_ROUTING_LEN, home_address_destination};
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::nd::{NdOption, RouterAdvertisement};
@@ -49,6 +49,8 @@ struct World {
     route_optimization: bool,
     /// Whether it does so from an address that it has not registered.
     unbound: bool,
+    /// Whether the home agent answers echoes as a correspondent node with a binding does, and from which address.
+    correspondent: Option<&'static str>,
     /// Whether something else has decapsulated what is for the ends themselves.
     decapsulated: bool,
     rng: Rng,
@@ -80,6 +82,7 @@ impl World {
             echoes: true,
             route_optimization: false,
             unbound: false,
+            correspondent: None,
             decapsulated: false,
             rng: Rng::new(3),
             events: BTreeMap::new(),
@@ -154,7 +157,12 @@ impl World {
         let outer = |at: &std::net::Ipv6Addr| [FIRST, SECOND].into_iter().find(|f| address(f) == *at);
         match (side, outer(&header.source), outer(&header.destination)) {
             (Side::Router, Some(care_of), _) => self.transmit(side, care_of, packet),
-            (Side::Agent, _, Some(care_of)) => self.transmit(side, care_of, packet),
+            (Side::Agent, _, Some(care_of)) => match self.correspondent {
+                Some(source) if is_echo_reply(&packet[HEADER_LEN..]) => {
+                    self.answer_directly(care_of, source, &packet[HEADER_LEN..]);
+                }
+                _ => self.transmit(side, care_of, packet),
+            },
             (Side::Router, ..) if destination == HOME => {
                 if let (true, Some(reply)) = (self.echoes, icmpv6::echo_reply(&packet)) {
                     match self.route_optimization {
@@ -201,6 +209,27 @@ impl World {
             let on_the_way = address("2001:db8:ee::1");
             self.error(delay, side, &icmpv6::error_packet(on_the_way, header.source, error, &packet));
         }
+    }
+
+    /// An answer of the home agent's behind a type 2 routing header, which the router hears on its link.
+    fn answer_directly(&mut self, care_of: &'static str, source: &str, packet: &[u8]) {
+        let (header, message) = Header::parse_packet(packet).expect("a packet");
+        let way = self.ways[care_of];
+        if !way.open || packet.len() + HOME_ADDRESS_ROUTING_LEN > way.mtu[1] {
+            return;
+        }
+        let mut message = message.to_vec();
+        icmpv6::set_checksum(&mut message, address(source), header.destination);
+        let message = LinkMessage {
+            interface: if care_of == FIRST { "w0".into() } else { "w1".into() },
+            peer: None,
+            source: address(source),
+            destination: header.destination,
+            hop_limit: 60,
+            message,
+        };
+        let delay = self.rng.duration(self.delay.0, self.delay.1);
+        self.later(delay, Side::Router, Input::Icmpv6(message));
     }
 
     /// An ICMPv6 error on its way to one side's tunnel end.
@@ -358,6 +387,37 @@ fn home_agent_drops_probe_answers_from_an_address_without_binding() {
     assert_eq!(world.mtus(), (1360, 1460));
     let counters: BTreeMap<String, u64> = world.agent.counters().into_iter().collect();
     assert_eq!(counters["tunnel.probes_answered"], 0);
+}
+
+fn is_echo_reply(packet: &[u8]) -> bool {
+    Header::parse_packet(packet).is_ok_and(|(header, message)| {
+        header.next_header == protocol::ICMPV6 && message.first() == Some(&icmpv6::types::ECHO_REPLY)
+    })
+}
+
+/// RFC 6275 9.3.2: a home agent that answers as a correspondent node sends no answer through the tunnel.
+#[test]
+fn router_takes_probe_answers_with_a_routing_header() {
+    let mut world = World::new(way(1400, false), WIDE);
+    world.correspondent = Some(AGENT);
+    world.start();
+    world.sleep(SECOND_LONG);
+    assert_eq!(world.mtus(), (1360, 1360));
+    let counters: BTreeMap<String, u64> = world.router.counters().into_iter().collect();
+    assert!(counters["tunnel.probes_answered"] > 0, "{counters:?}");
+}
+
+/// The same answers from another node prove nothing.
+#[test]
+fn router_drops_probe_answers_of_others_with_a_routing_header() {
+    let mut world = World::new(way(1400, false), WIDE);
+    world.correspondent = Some(CORRESPONDENT);
+    world.start();
+    world.sleep(SECOND_LONG);
+    assert_eq!(world.mtus(), (1460, 1360));
+    let counters: BTreeMap<String, u64> = world.router.counters().into_iter().collect();
+    assert_eq!(counters["tunnel.probes_answered"], 0);
+    assert!(counters["tunnel.dropped.upper_layer"] > 0, "{counters:?}");
 }
 
 #[test]

@@ -483,6 +483,10 @@ impl Station {
             }
             return;
         }
+        if message.message.first() == Some(&icmpv6::types::ECHO_REPLY) {
+            self.handle_echo_reply(now, message);
+            return;
+        }
         let mut results = Vec::new();
         if message.message.first() == Some(&icmpv6::types::DHAAD_REPLY) {
             *self.received.entry(DISCOVERY_REPLY).or_default() += 1;

@@ -1,14 +1,14 @@
 //! Path MTU discovery between the desired state, the forwarder and the wire.
 
-use carnet_base::{Time, WallTime};
-use carnet_wire::icmpv6::ErrorMessage;
+use carnet_base::{LinkMessage, Time, WallTime};
+use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{Header, MIN_MTU, protocol};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use super::{Scope, Station};
 use crate::forwarding::desired::{Entry, TunnelEnd};
-use crate::forwarding::forwarder::ErrorOutcome;
+use crate::forwarding::forwarder::{ErrorOutcome, TunnelDrop};
 use crate::forwarding::path_mtu::{Ends, Order};
 use crate::forwarding::{nesting_entries, node_entries, router_entries};
 
@@ -124,6 +124,22 @@ impl Station {
         let speaks = self.agent.as_ref().is_some_and(|agent| own(agent) == header.destination)
             || self.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination);
         speaks && self.path_mtus.handle_inner(now, ends, inner)
+    }
+
+    /// An Echo Reply that came to a care-of address. A home agent that takes the mobile router for a node with a binding answers
+    /// path MTU probes behind a type 2 routing header (RFC 6275 9.3.2), not through the tunnel. RFC 8899 asks no more of an
+    /// answer than that it tells which probe has arrived; the token in it also says by which path.
+    pub(super) fn handle_echo_reply(&mut self, now: Time, reply: &LinkMessage) {
+        let LinkMessage { source, destination, message, .. } = reply;
+        if icmpv6::verify(*source, *destination, message).is_ok() {
+            let packet = icmpv6::packet(*source, *destination, reply.hop_limit, message.clone());
+            for ends in self.path_mtus.towards(*source) {
+                if self.is_probe_answer(now, ends, &packet) {
+                    return;
+                }
+            }
+        }
+        let _counted = self.forwarder.drop(TunnelDrop::UpperLayer);
     }
 
     /// Sends an answer of the home agent's own through a tunnel that is too narrow for it in one piece. False when it

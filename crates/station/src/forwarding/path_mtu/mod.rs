@@ -345,6 +345,15 @@ impl PathMtus {
         true
     }
 
+    /// Paths on which the mobile router probes towards this home agent.
+    pub fn towards(&self, home_agent: Ipv6Addr) -> Vec<Ends> {
+        let remote = Endpoint::from(home_agent);
+        let of_router = |(ends, path): (&Ends, &Path)| {
+            (path.end == TunnelEnd::MobileRouter && ends.1 == remote).then_some(*ends)
+        };
+        self.paths.iter().filter_map(of_router).collect()
+    }
+
     /// A packet went into a tunnel that was to be watched.
     pub fn handle_traffic(&mut self, now: Time, ends: Ends) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
