@@ -684,6 +684,9 @@ fn export_that_begins_at_second_0_runs_and_packets_without_position_are_lost() {
         lab.arg("run").arg(&place).args(["--slow", "--carnet"]).arg(&carnet);
         let run = lab.arg("--out").arg(place.join("out")).output().expect("the lab starts");
         told = said(&run);
+        if !run.status.success() {
+            println!("export_from_0, attempt {attempt}:\n{told}");
+        }
         run.status.success()
     });
     assert!(held, "{told}");

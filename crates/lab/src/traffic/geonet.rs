@@ -214,7 +214,9 @@ pub fn start(
         watch_for_outsiders(medium, stations, &maps, &flows.stop)?;
         flows.maps = Some(maps);
     }
-    for (flow, broadcast) in traffic.gnbroadcast.iter().enumerate() {
+    let intervals = traffic.gnbroadcast.iter().map(|broadcast| broadcast.interval.get_ref().0);
+    let offsets = offsets(&intervals.collect::<Vec<u64>>());
+    for (flow, (broadcast, offset)) in traffic.gnbroadcast.iter().zip(offsets).enumerate() {
         let from = broadcast.from.get_ref();
         let (Some(track), Some(medium)) = (scenario.tracks.get(from), &scenario.medium) else { continue };
         let sender = Sender {
@@ -229,7 +231,7 @@ pub fn start(
         };
         let epoch = scenario.epoch;
         let thread = std::thread::Builder::new().stack_size(STACK);
-        let thread = thread.spawn(move || sender.run(epoch, begin, end))?;
+        let thread = thread.spawn(move || sender.run(epoch, begin + offset, end))?;
         flows.senders.push((broadcast.clone(), thread));
     }
     for ping in &traffic.gnping {
@@ -432,6 +434,27 @@ fn action(id: &Value) -> Option<Mark> {
     Some((number("originating_station_id")?, number("sequence_number")?))
 }
 
+/// Shortest common period of broadcasts whose packets are kept apart, nanoseconds: with a shorter one they drift past each
+/// other in any case.
+const COMMON_PERIOD: u64 = 10 * MILLISECOND;
+
+/// Returns for each broadcast, by its interval, the time from the begin of the timetable to its first packet. No two packets
+/// are sent at the same time: nodes with an idle channel would transmit both at once, and no node would receive either.
+/// The times repeat with the greatest common divisor of the intervals, so each broadcast has its own part of that.
+fn offsets(intervals: &[u64]) -> Vec<u64> {
+    let common = intervals.iter().copied().fold(0, greatest_common_divisor);
+    let parts = (intervals.len() as u64 + 4).max(20);
+    let offset = |(flow, interval): (u64, &u64)| {
+        let period = if common >= COMMON_PERIOD { common } else { *interval };
+        (u128::from(period) * u128::from(flow + 1) / u128::from(parts)) as u64
+    };
+    (0..).zip(intervals).map(offset).collect()
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
 struct Sender {
     flow: u32,
     broadcast: GnBroadcast,
@@ -444,13 +467,12 @@ struct Sender {
 }
 
 impl Sender {
-    fn run(self, epoch: u64, begin: u64, end: u64) -> Vec<Sent> {
+    /// Sends the packets until `end`, the first at `first`.
+    fn run(self, epoch: u64, first: u64, end: u64) -> Vec<Sent> {
         let mut all = Vec::new();
         let interval = self.broadcast.interval.get_ref().0;
         for number in 0.. {
-            // Broadcasts of several nodes are not in step.
-            let offset = interval * u64::from(self.flow % 16 + 1) / 20;
-            let at = begin + offset + u64::from(number) * interval;
+            let at = first + u64::from(number) * interval;
             while clock::monotonic() < at && !self.stop.load(Ordering::Relaxed) {
                 clock::sleep_until(at.min(clock::monotonic() + 50 * MILLISECOND));
             }
@@ -750,6 +772,25 @@ mod tests {
         assert_eq!(judge(&[2, 1, 4]), (1, 1, 0, 0, vec![2.0]));
         assert_eq!(judge(&[4, 6]), (1, 0, 0, 0, vec![]));
         assert_eq!(judge(&[1, 1, 3, 5]), (1, 1, 1, 2, vec![1.0]));
+    }
+
+    #[test]
+    fn broadcasts_with_any_intervals_are_never_sent_at_the_same_time() {
+        for intervals in [&[500, 250][..], &[250, 500], &[1000, 1000, 1000, 1000], &[500, 1000], &[100; 40]] {
+            let intervals: Vec<u64> = intervals.iter().map(|interval| interval * MILLISECOND).collect();
+            let offsets = offsets(&intervals);
+            let sent_by = |flow: usize| (0..100).map(move |n| (flow, n));
+            let mut times: Vec<u64> = (0..intervals.len())
+                .flat_map(sent_by)
+                .map(|(flow, number)| offsets[flow] + number * intervals[flow])
+                .collect();
+            times.sort_unstable();
+            let apart = times.windows(2).map(|pair| pair[1] - pair[0]).min();
+            assert!(apart >= Some(2 * MILLISECOND), "{intervals:?}: {apart:?}");
+            assert!(offsets.iter().zip(&intervals).all(|(offset, interval)| offset < interval));
+        }
+        assert_eq!(offsets(&[]), [0; 0]);
+        assert_eq!(offsets(&[7, u64::MAX]), [0, u64::MAX / 10]);
     }
 
     #[test]
