@@ -25,7 +25,7 @@ help:
 	@echo 'make faults  10,000 bad days of routers and home agents, and 10,000 of their kernels and disks, in virtual time (15 minutes)'
 	@echo 'make test-managers  carnet beside systemd-networkd, NetworkManager, dhcpcd and firewalld (needs root and debootstrap; 25 minutes)'
 	@echo 'make test-eval  the Python package of the evaluation: installed, its types, a session as in a notebook (10 seconds)'
-	@echo 'make lint    format, clippy, documentation, advisories about dependencies, conventions'
+	@echo 'make lint    format, clippy, documentation, advisories about dependencies, conventions, words'
 	@echo 'make bench   how fast the data paths are (needs root; 15 minutes, BENCH_ARGS=--quick 2 minutes)'
 	@echo 'make bench-registrations  100,000 mobile routers register at one home agent, which is then killed (5 minutes)'
 	@echo 'make bench-attack  a home agent that strangers flood with 200,000 frames a second (4 minutes)'
@@ -106,6 +106,7 @@ lint:
 	$(CARGO) xtask gen-asn1 --check
 	$(CARGO) xtask advisories
 	tools/conventions.sh
+	$(CARNET_PYTHON) -B tools/prose
 
 test:
 	@tools/setup.sh test

@@ -61,6 +61,7 @@ if [ "$purpose" = test ]; then
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import scapy.all' 2>/dev/null || missing="$missing python3-scapy"
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import jsonschema' 2>/dev/null || missing="$missing python3-jsonschema"
+  "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import markdown_it' 2>/dev/null || missing="$missing python3-markdown-it"
   need pdftotext poppler-utils
 fi
 
