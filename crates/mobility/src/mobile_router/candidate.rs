@@ -4,11 +4,16 @@
 //! packets), with the one that a source-specific route or the address's own subnet names, or, where nothing of that is known,
 //! with the kernel's first. Where any address has such a router, one beside the router of another network is no candidate.
 //!
+//! A network manager may keep one default route for each metric and leave the next router out of the kernel's list (dhcpcd
+//! does). So a default router that advertises the prefix of an address is a candidate of that address without a route in
+//! the list, behind all of the list that work. Without any default route the operator wants none, and there is none.
+//!
 //! The order is, best first:
 //!
 //! 1. the router answers Neighbor Unreachability Detection (RFC 4861 6.3.6);
 //! 2. the home agent has answered over it, or has not been asked: the one that failed longest ago comes first among others;
-//! 3. how well address and router fit ([`Fit`]); a suspected prefix comes behind one that is advertised;
+//! 3. how well address and router fit ([`Fit`]); a suspected prefix comes behind one that is advertised, and a router that
+//!    the kernel's list does not have behind all that it has;
 //! 4. the address is not deprecated (RFC 6724 rule 3, RFC 4862 5.5.4);
 //! 5. its label is that of the home agent's address (rule 6): no unique local address while a global one is there;
 //! 6. while one has failed, the one in use and then the router that was heard last; else the kernel's order of routers;
@@ -148,6 +153,15 @@ fn fit(address: &Address, route: &Ipv6Router, heard: &Heard) -> Option<Fit> {
     }
 }
 
+/// Default routers that the kernel's list does not have. A default route without gateway leads to any router.
+fn unlisted(routes: &[Ipv6Router], heard: &Heard) -> Vec<Ipv6Router> {
+    if routes.is_empty() || routes.iter().any(|route| route.gateway.is_unspecified()) {
+        return Vec::new();
+    }
+    let listed = |router: &Ipv6Addr| routes.iter().any(|route| route.gateway == *router);
+    heard.default_routers().filter(|router| !listed(router)).map(Ipv6Router::from).collect()
+}
+
 /// The IPv6 candidates of the link itself, the best first.
 pub(super) fn candidates(
     addresses: &[&Address],
@@ -159,13 +173,19 @@ pub(super) fn candidates(
 ) -> Vec<Candidate<Ipv6Addr>> {
     let one_has_failed = !failed.is_empty();
     let mut ranked = Vec::new();
+    let unlisted = unlisted(routes, heard);
     for address in addresses {
-        for (position, route) in routes.iter().enumerate() {
+        for (position, route) in routes.iter().chain(&unlisted).enumerate() {
             let Some(fit) = fit(address, route, heard) else { continue };
+            let listed = position < routes.len();
+            if !listed && fit != Fit::Advertised {
+                continue;
+            }
             let candidate = Candidate { address: address.address, router: route.gateway };
             let failed_at = failed.failed_at(address.address.into(), Some(route.gateway.into()));
             let is_in_use = in_use == Some(address.address);
             let class = match fit {
+                _ if !listed => Fit::Foreign as u8 + 1,
                 Fit::Advertised | Fit::Unknown => 0,
                 fit => fit as u8,
             };
@@ -176,14 +196,15 @@ pub(super) fn candidates(
                 (address.temporary, !is_in_use),
                 (Reverse(common_prefix_length(address.address, home_agent)), address.address),
             );
-            ranked.push((rank, fit, candidate));
+            let fits = !matches!(fit, Fit::Leftover | Fit::Foreign);
+            ranked.push((rank, fits, listed, candidate));
         }
     }
-    let fitting = ranked.iter().any(|(_, fit, _)| !matches!(fit, Fit::Leftover | Fit::Foreign));
-    ranked.retain(|(_, fit, _)| !fitting || !matches!(fit, Fit::Leftover | Fit::Foreign));
-    sort_by_key(&mut ranked, |(rank, _, _)| *rank);
+    let fitting = ranked.iter().any(|(_, fits, listed, _)| *fits && *listed);
+    ranked.retain(|(_, fits, ..)| !fitting || *fits);
+    sort_by_key(&mut ranked, |(rank, ..)| *rank);
     let mut found: Vec<Candidate<Ipv6Addr>> = Vec::new();
-    for (_, _, candidate) in ranked {
+    for (.., candidate) in ranked {
         // Two addresses of one prefix by one router work or fail together.
         let same = |known: &Candidate<Ipv6Addr>| {
             known.address == candidate.address

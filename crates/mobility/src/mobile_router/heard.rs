@@ -61,6 +61,10 @@ struct HeardRouter {
     at: Time,
     /// Its router lifetime is not 0: it belongs into the kernel's list.
     is_default: bool,
+    /// Its router lifetime ends then unless it is heard again.
+    ends_at: Time,
+    /// Its router lifetime has ended.
+    ended: bool,
     /// The link's MTU as it says, octets.
     mtu: Option<u32>,
     /// Between its advertisements, where it tells.
@@ -132,6 +136,8 @@ impl Heard {
             link_address: advertisement.options().source_link_address().or(message.peer),
             at: now,
             is_default: advertisement.router_lifetime > 0,
+            ends_at: now + Duration::from_secs(advertisement.router_lifetime.into()),
+            ended: false,
             mtu,
             interval,
             missing: false,
@@ -207,13 +213,19 @@ impl Heard {
         if advertises { Fit::Leftover } else { Fit::Unknown }
     }
 
+    /// Default routers that have been heard and whose router lifetime has not ended, the latest first.
+    pub fn default_routers(&self) -> impl Iterator<Item = Ipv6Addr> {
+        let known = self.routers.iter().rev().filter(|router| router.is_default && !router.ended);
+        known.map(|router| router.address)
+    }
+
     /// The router that advertises a prefix of which `wanted` holds and is still there: in the kernel's list where it is a
-    /// default router at all. Several may; the latest counts.
+    /// default router at all and a router of that list answers. Several may; the latest counts.
     pub fn advertiser(&self, gateways: &[Ipv6Addr], wanted: impl Fn(&Ipv6Net) -> bool) -> Option<Ipv6Addr> {
         let here = |router: &HeardRouter| {
             !self.is_unreachable(router.address)
                 && (!router.is_default
-                    || gateways.is_empty()
+                    || gateways.iter().all(|gateway| self.is_unreachable(*gateway))
                     || gateways.contains(&router.address)
                     || gateways.iter().any(|gateway| {
                         gateway.is_unspecified()
@@ -282,9 +294,22 @@ impl Heard {
         self.unreachable.contains(&gateway) || self.router(gateway).is_some_and(|router| router.missing)
     }
 
-    /// When the next router will have missed its advertisements.
+    /// When the next router will have missed its advertisements, or its router lifetime ends.
     pub fn deadline(&self) -> Option<Time> {
-        self.routers.iter().filter(|router| !router.missing).filter_map(HeardRouter::missing_at).min()
+        let missing =
+            self.routers.iter().filter(|router| !router.missing).filter_map(HeardRouter::missing_at);
+        let ends = self.routers.iter().filter(|router| router.is_default && !router.ended);
+        missing.chain(ends.map(|router| router.ends_at)).min()
+    }
+
+    /// Notes default routers whose router lifetime has ended; true when there are more of them.
+    pub fn end_lifetimes(&mut self, now: Time) -> bool {
+        let mut changed = false;
+        for router in self.routers.iter_mut().filter(|router| router.is_default && !router.ended) {
+            router.ended = router.ends_at <= now;
+            changed |= router.ended;
+        }
+        changed
     }
 
     /// Notes routers that have missed their advertisements; true when there are more of them.
@@ -435,10 +460,24 @@ mod tests {
         assert_eq!(heard.deadline(), Some(at(3000)));
         assert!(!heard.expire(at(2999)) && !heard.is_unreachable(addr("fe80::a")));
         assert!(heard.expire(at(3000)) && heard.is_unreachable(addr("fe80::a")));
-        assert_eq!(heard.deadline(), None);
+        assert_eq!(heard.deadline(), Some(at(1_800_000)), "the router lifetime");
         hear(&mut heard, 4000, "fe80::a", &[A], Some(1));
         assert!(!heard.is_unreachable(addr("fe80::a")));
         assert_eq!(heard.deadline(), Some(at(4300)), "no shorter than is believed");
+    }
+
+    #[test]
+    fn router_is_a_default_router_until_its_lifetime_ends() {
+        let mut heard = Heard::default();
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        hear(&mut heard, 0, "fe80::a", &[A], None);
+        hear(&mut heard, 1000, "fe80::b", &[B], None);
+        let known = |heard: &Heard| heard.default_routers().collect::<Vec<_>>();
+        assert_eq!(known(&heard), [addr("fe80::b"), addr("fe80::a")], "the latest first");
+        assert!(!heard.end_lifetimes(at(1_799_999)));
+        assert!(heard.end_lifetimes(at(1_800_000)) && !heard.end_lifetimes(at(1_800_000)));
+        assert_eq!(known(&heard), [addr("fe80::b")]);
+        assert_eq!(heard.deadline(), Some(at(1_801_000)));
     }
 
     #[test]

@@ -39,8 +39,9 @@ use super::volume::{Meter, VolumeAction, VolumePeriod};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::{UDP_PORT, is_unicast_routable};
 
-/// `RTR_SOLICITATION_INTERVAL` (RFC 4861 10).
-const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
+/// Between the first Router Solicitation and the next. RFC 4861 6.3.7 recommends 4 s; here that could be the longest part of
+/// a move, because a bridge or an access point that has just given carrier may not forward yet and loses the first.
+const SOLICITATION_INTERVAL: Duration = Duration::from_millis(500);
 /// While no router answers, the interval doubles up to this (in the manner of RFC 7559).
 const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
 
@@ -653,8 +654,9 @@ impl Uplink {
             }
         }
         let forgiven = self.failed.expire(now);
+        let ended = self.heard.end_lifetimes(now);
         self.seeking |= lost;
-        if lost || forgiven {
+        if lost || forgiven || ended {
             self.attach(config);
         }
         (solicitation, lost)
@@ -681,7 +683,7 @@ impl Uplink {
         if confirmed {
             return None;
         }
-        let doublings = self.solicitations.saturating_sub(2).min(4);
+        let doublings = self.solicitations.saturating_sub(1).min(7);
         self.solicitations = self.solicitations.saturating_add(1);
         let interval = (SOLICITATION_INTERVAL * 2_u32.pow(doublings)).min(MAX_SOLICITATION_INTERVAL);
         Some((self.router_solicitation(None)?, interval))
@@ -764,8 +766,12 @@ impl Uplink {
             || (!stale && usable.clone().filter(in_home_prefix).any(|address| address.permanent))
         {
             self.home_router = advertised;
-            let first = gateways.iter().find(|gateway| Some(**gateway) == advertised).or(gateways.first());
-            return Attachment::Home { router: first.copied() };
+            let first = gateways.iter().find(|gateway| Some(**gateway) == advertised);
+            let answers = gateways.iter().find(|gateway| !self.heard.is_unreachable(**gateway));
+            // The kernel's list may not have the home link's router (see `candidate`).
+            let unlisted = || self.heard.default_routers().find(|router| Some(*router) == advertised);
+            let router = first.or(answers).copied().or_else(unlisted).or(gateways.first().copied());
+            return Attachment::Home { router };
         }
         let left_home = stale && usable.clone().any(|address| in_home_prefix(&address));
         let addresses: Vec<&Address> = usable.filter(|address| !in_home_prefix(address)).collect();

@@ -208,6 +208,74 @@ fn router_that_does_not_answer_solicitations_is_left_for_the_newcomer() {
     }
 }
 
+/// dhcpcd keeps one default route for each metric: the newcomer gives an address and no route.
+#[test]
+fn router_that_the_kernel_s_list_lacks_is_used_when_the_listed_one_is_silent() {
+    for setup in [with_heartbeats(), Setup::plain()] {
+        let mut pair = registered(setup);
+        pair.dead = vec![addr(CARE_OF)];
+        pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+        pair.run(1.0);
+        show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
+        let took =
+            pair.run_while(5.0, "the newcomer's pair", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
+        assert!(took <= OUTAGE, "{took:?}");
+        assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
+        pair.run(5.0);
+        assert!(pair.is_registered(0) && !pair.machine().is_silent(0));
+        // The first router is back.
+        pair.dead = vec![addr(OTHER_CARE_OF)];
+        pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
+        let took = pair.run_while(5.0, "the first pair", |pair| pair.path() != Some(addr(CARE_OF)));
+        assert!(took <= OUTAGE, "{took:?}");
+        assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
+    }
+}
+
+/// What an operator or a manager has put into the kernel's list comes first while it works.
+#[test]
+fn router_that_the_kernel_s_list_lacks_comes_behind_those_that_it_has() {
+    let mut pair = registered(with_heartbeats());
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    answer(&mut pair, ROUTER_A);
+    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
+    pair.run(5.0);
+    let first = (addr(CARE_OF), addr(ROUTER_A));
+    assert_eq!(pair_in_use(&pair), Some(first));
+    assert_eq!(next_hop(&pair, OTHER_CARE_OF), Some(addr(ROUTER_B).into()));
+    // The operator's own default route, with an address of a router that is not in the list: by the operator's route.
+    show(&mut pair, &[OTHER_CARE_OF], &["fe80::c"]);
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr("fe80::c"))));
+    // Without a default route none is wanted.
+    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[]);
+    assert_eq!(pair.machine().uplinks()[0].attachment, Attachment::Down("no default router"));
+    // The router lifetime of 1800 s ends.
+    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
+    pair.run(1750.0);
+    let addresses = |pair: &Pair| pair.machine().uplinks()[0].care_of_addresses();
+    assert_eq!(addresses(&pair), [IpAddr::V6(addr(CARE_OF)), addr(OTHER_CARE_OF).into()]);
+    pair.run(60.0);
+    assert_eq!(addresses(&pair), [IpAddr::V6(addr(CARE_OF))]);
+}
+
+/// An access point or a bridge that has just given carrier may lose the first Router Solicitation.
+#[test]
+fn router_solicitations_follow_each_other_fast_after_the_link_has_come_up() {
+    let mut pair = registered(Setup::plain());
+    pair.detach(0, "wifi");
+    pair.run(0.3);
+    pair.link.clear();
+    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.run(30.0);
+    let start = pair.link[0].0;
+    let solicitations = pair.link.iter().filter(|(_, from, message)| {
+        *from == Some(0) && message.message[0] == icmpv6::types::ROUTER_SOLICITATION
+    });
+    let times: Vec<u64> =
+        solicitations.map(|(at, ..)| at.saturating_since(start).as_millis() as u64).collect();
+    assert_eq!(times, [0, 500, 1000, 2000, 4000, 8000, 16_000]);
+}
+
 #[test]
 fn router_whose_neighbour_entry_has_failed_ranks_last() {
     let mut pair = registered(Setup::plain());
@@ -396,6 +464,18 @@ fn home_link_is_left_when_its_router_does_not_answer() {
         let took = pair.run_while(5.0, "a registration", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
         assert!(took <= Duration::from_millis(50), "{took:?}");
     }
+}
+
+/// Coming home without loss of carrier, where the kernel's list keeps the visited link's router alone.
+#[test]
+fn home_link_counts_though_the_kernel_s_list_lacks_its_router() {
+    let mut pair = registered(with_heartbeats());
+    pair.dead = vec![addr(CARE_OF)];
+    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    show(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A]);
+    assert!(!is_at_home(&pair), "the listed router may answer still");
+    let took = pair.run_while(5.0, "the home link", |pair| !is_at_home(pair));
+    assert!(took <= OUTAGE, "{took:?}");
 }
 
 /// A router that has started anew advertises, or answers the Router Solicitation.
