@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import time
 
-PACKAGES = "network-manager dhcpcd-base dnsmasq-base dbus systemd iproute2 procps firewalld"
+# firewalld does not start without /etc/protocols, which netbase has.
+PACKAGES = "network-manager dhcpcd-base dnsmasq-base dbus systemd iproute2 procps firewalld netbase"
 SUITES = {"12": "bookworm", "13": "trixie"}
 UPLINKS = ("wlan0", "wwan0")
 
@@ -32,9 +33,9 @@ exec sleep infinity
 
 
 def make_root(debian, out):
-    """The folder with the packages of that Debian: made once, by debootstrap."""
+    """The folder with these packages of that Debian: made once, by debootstrap."""
     root = pathlib.Path(out) / f"debian-{debian}"
-    if (root / "made").exists():
+    if (root / "made").exists() and (root / "made").read_text() == PACKAGES:
         return root
     if not shutil.which("debootstrap"):
         raise SystemExit("managers: debootstrap is missing (apt-get install debootstrap)")
@@ -48,7 +49,7 @@ def make_root(debian, out):
     install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES.split()]
     subprocess.run(["unshare", "--mount", "sh", "-c", 'mount -t proc none "$0/proc"; exec chroot "$0" "$@"', root, *install],
                    check=True, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, stdout=subprocess.DEVNULL)
-    (root / "made").touch()
+    (root / "made").write_text(PACKAGES)
     return root
 
 
@@ -211,7 +212,8 @@ class Dhcpcd(Manager):
     name = "dhcpcd"
     has_dhcp = True
     program = ["dhcpcd", "--nobackground", "--config", "/etc/dhcpcd-carnet.conf"]
-    files = {"/etc/dhcpcd-carnet.conf": "nodev\nslaac hwaddr\nnohook resolv.conf\nallowinterfaces wlan0 wwan0\n"
+    # `persistent` and `slaac` as in Debian's own file.
+    files = {"/etc/dhcpcd-carnet.conf": "nodev\npersistent\nslaac hwaddr\nnohook resolv.conf\nallowinterfaces wlan0 wwan0\n"
                                         "interface wlan0\nmetric 100\ninterface wwan0\nmetric 200\n"}
 
     def prepare(self):
@@ -231,14 +233,18 @@ class Firewalld(Manager):
     def prepare(self):
         self.start_bus_daemon()
 
+    def wait(self):
+        """Until firewalld has started; what it said if it does not, or nothing."""
+        until = time.time() + 60
+        while self.inside("firewall-cmd", "--state", check=False).returncode:
+            if time.time() > until or self.world.processes["manager"].poll() is not None:
+                return "firewalld does not start: " + self.inside("tail", "-n", "3", "/var/log/firewalld", check=False).stdout
+            time.sleep(0.5)
+        return ""
+
     def follow_the_page(self, page):
         """Runs the page's commands; what the first one that failed said, or nothing."""
         block = re.search(r"```sh\n(firewall-cmd .*?)```", page, re.S)[1]
-        until = time.time() + 60
-        while self.inside("firewall-cmd", "--state", check=False).returncode:
-            if time.time() > until:
-                return "firewalld does not start"
-            time.sleep(0.5)
         done = self.inside("sh", "-ec", block, check=False)
         return "" if done.returncode == 0 else done.stderr or done.stdout
 
