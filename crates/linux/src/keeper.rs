@@ -6,6 +6,7 @@
 //! twice as long each time.
 
 use std::collections::VecDeque;
+use std::net::Ipv6Addr;
 
 use crate::error::{Error, Result};
 use crate::installer::Installer;
@@ -22,6 +23,8 @@ pub(crate) struct Keeper {
     pub(crate) installer: Installer,
     pub(crate) observer: Observer,
     pub(crate) news: News,
+    /// A router has been heard whose route had expired: the kernel may take longer than this process.
+    heard: bool,
     /// Seconds between the last two attempts at what was refused, and how many of these until the next are left.
     pause: u32,
     left: u32,
@@ -29,7 +32,14 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     pub(crate) fn new(installer: Installer) -> Keeper {
-        Keeper { installer, observer: Observer::default(), news: News::default(), pause: 1, left: 1 }
+        Keeper {
+            installer,
+            observer: Observer::default(),
+            news: News::default(),
+            heard: false,
+            pause: 1,
+            left: 1,
+        }
     }
 
     /// Asks for what has changed, puts back what got lost, and collects the news. `follow` is told of the links before.
@@ -76,13 +86,22 @@ impl Keeper {
         self.news.dirty.settings = true;
     }
 
+    /// A Router Advertisement has come. Where the router's default route had expired, the kernel lets it count again without a
+    /// word: it is asked at once and with the next second, and no more often than that.
+    pub(crate) fn hear_router(&mut self, interface: &str, router: Ipv6Addr) {
+        if !self.heard && self.observer.has_expired(interface, router) {
+            self.heard = true;
+            self.news.dirty.routers = true;
+        }
+    }
+
     /// To be called each second: tries again what was refused, and what another program has changed.
     pub(crate) fn tick(&mut self) {
         if self.installer.pass_second() {
             self.installer.retry(&self.observer.links, false);
             self.commit();
         }
-        self.news.dirty.routers |= self.observer.has_expired_route();
+        self.news.dirty.routers |= std::mem::take(&mut self.heard) | self.observer.has_expired_route();
         if !self.installer.is_troubled() {
             (self.pause, self.left) = (1, 1);
             return;

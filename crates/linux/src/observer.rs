@@ -36,6 +36,9 @@ pub(crate) struct Observer {
     neighbours: BTreeMap<(u32, IpAddr), NeighbourState>,
     /// When the first of the default routes expires: the kernel does not tell.
     routes_expire: Option<Instant>,
+    /// Interface and gateway of default routes that have expired. The next Router Advertisement of such a router makes the
+    /// route count again, of which the kernel does not tell either.
+    expired: BTreeSet<(u32, Ipv6Addr)>,
     told: SmallMap<String, (u32, Interface)>,
 }
 
@@ -77,6 +80,9 @@ impl Observer {
             tables.insert(lookup.table, known);
         }
         let lifetimes = tables.values().flatten().filter(|route| is_default(route));
+        let expired = lifetimes.clone().filter(|route| !is_unexpired(route));
+        let hops = expired.flat_map(|route| &route.hops);
+        self.expired = hops.filter_map(|hop| Some((hop.index, hop.gateway?))).collect();
         let first = lifetimes.filter_map(|route| route.expires).filter(|expires| *expires > 0).min();
         let ticks = first.and_then(|ticks| u64::try_from(ticks).ok());
         self.routes_expire = ticks.map(|ticks| Instant::now() + Duration::from_millis(ticks * 10));
@@ -96,6 +102,11 @@ impl Observer {
     /// Whether a default route has expired since they were asked for.
     pub(crate) fn has_expired_route(&self) -> bool {
         self.routes_expire.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Whether the default route of a router was found to have expired.
+    pub(crate) fn has_expired(&self, interface: &str, router: Ipv6Addr) -> bool {
+        self.links.get(interface).is_some_and(|link| self.expired.contains(&(link.index, router)))
     }
 
     /// The differences between what is known and what was told, which counts as told from now on.
@@ -217,11 +228,15 @@ fn is_default(route: &RouteInfo) -> bool {
     route.destination.prefix_len() == 0 && route.protocol != ROUTE_PROTOCOL && route.unicast
 }
 
+fn is_unexpired(route: &RouteInfo) -> bool {
+    route.expires.is_none_or(|left| left > 0)
+}
+
 /// The default routes among the routes of a table, in the order in which the kernel takes them for an address that all of
 /// them cover: the longest source prefix first, the lowest metric, and among equals the highest preference (RFC 4191 3.2).
 /// The kernel uses no route that has expired, although it lists it until it is collected.
 fn default_routes(lookup: &TableLookup, routes: &[RouteInfo]) -> Vec<DefaultRoute> {
-    let usable = |route: &&RouteInfo| is_default(route) && route.expires.is_none_or(|left| left > 0);
+    let usable = |route: &&RouteInfo| is_default(route) && is_unexpired(route);
     let mut routes: Vec<&RouteInfo> = routes.iter().filter(usable).collect();
     let length = |route: &RouteInfo| route.source.map_or(0, |source| i16::from(source.prefix_len()));
     sort_by_key(&mut routes, |route| (-length(route), route.metric, -route.preference));

@@ -15,6 +15,7 @@ use std::time::Duration;
 use carnet_base::Endpoint;
 use carnet_station::forwarding::desired::{Change, TUNNEL_DEVICE};
 use carnet_station::io::{Interface, LinkMessage, Octets};
+use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use tokio::time::{Interval, interval};
 
 use crate::counters::Counters;
@@ -398,6 +399,9 @@ impl Platform {
         for event in self.events.iter().skip(known) {
             if let PlatformEvent::Icmpv6(message) = event {
                 self.keeper.installer.fast_path.hear(message.destination, &message.message);
+                if message.message.first() == Some(&ROUTER_ADVERTISEMENT) {
+                    self.keeper.hear_router(&message.interface, message.source);
+                }
             }
         }
         if self.events.len() > known {

@@ -234,27 +234,49 @@ fn ipv4_is_told_too() {
     });
 }
 
+/// Lets the peer advertise itself as a router for some seconds, with preference high.
+fn advertise(peer: &Peer, lifetime: u16) {
+    peer.run(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        ip("-6 addr flush dev p0");
+        ip("-6 addr add fe80::aa/64 dev p0 nodad");
+        use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+        let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
+        let index = nix::net::if_::if_nametoindex("p0").unwrap();
+        socket.set_multicast_hops_v6(255).unwrap();
+        let all_nodes = std::net::SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, index);
+        let [high, low] = lifetime.to_be_bytes();
+        let mut message = vec![134, 0, 0, 0, 64, 0x08, high, low];
+        message.extend([0; 8]);
+        socket.send_to(&message, &SockAddr::from(all_nodes)).unwrap();
+    });
+}
+
+/// The kernel lists an expired route until it collects it, and lets it count again without a word.
+#[test]
+fn router_whose_route_had_expired_is_noticed_when_it_advertises_again() {
+    in_namespace(|scratch| async move {
+        let peer = Peer::new();
+        peer.link("v0", "p0");
+        std::fs::write("/proc/sys/net/ipv6/route/gc_interval", "3600").unwrap();
+        let mut platform = scratch.open_watching("v0", false);
+        let routers = |seen: &[PlatformEvent]| latest(seen, "v0").map(gateways);
+        advertise(&peer, 1);
+        events_until(&mut platform, |seen| routers(seen) == Some(addresses(&["fe80::aa"]))).await;
+        events_until(&mut platform, |seen| routers(seen) == Some(Vec::new())).await;
+        assert!(ip("-6 route show default").contains("fe80::aa"), "the kernel has collected it");
+        advertise(&peer, 600);
+        events_until(&mut platform, |seen| routers(seen) == Some(addresses(&["fe80::aa"]))).await;
+    });
+}
+
 #[test]
 fn a_router_advertisement_is_noticed() {
     in_namespace(|scratch| async move {
         let peer = Peer::new();
         peer.link("v0", "p0");
         let mut platform = scratch.open();
-        // Type 134: router lifetime 600 s, preference high.
-        peer.run(|| {
-            std::thread::sleep(Duration::from_millis(100));
-            ip("-6 addr flush dev p0");
-            ip("-6 addr add fe80::aa/64 dev p0 nodad");
-            use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-            let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
-            let index = nix::net::if_::if_nametoindex("p0").unwrap();
-            socket.set_multicast_hops_v6(255).unwrap();
-            let all_nodes = std::net::SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, index);
-            let advertisement = [134, 0, 0, 0, 64, 0x08, 600u16.to_be_bytes()[0], 600u16.to_be_bytes()[1]];
-            let mut message = advertisement.to_vec();
-            message.extend([0; 8]);
-            socket.send_to(&message, &SockAddr::from(all_nodes)).unwrap();
-        });
+        advertise(&peer, 600);
         events_until(&mut platform, |seen| {
             latest(seen, "v0").is_some_and(|i| gateways(i) == addresses(&["fe80::aa"]))
         })
