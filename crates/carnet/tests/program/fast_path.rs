@@ -259,7 +259,7 @@ fn interfaces_that_come_later_or_come_back_get_their_program() {
         bed.router.batch("link set wwan0 down\nlink set wwan0 name other0\nlink set other0 up");
         wait_until("the program is gone", seconds(10), || programs(&bed.router, "other0").is_empty());
         if path == "bpf" {
-            // The virtual interfaces of the others take no redirected frames (docs/architecture.md).
+            // The virtual interfaces of the others take no redirected frames (docs/decisions/0016-bpf-and-xdp.md).
             wait_until("traffic flows", seconds(20), || bed.host.pings(CORRESPONDENT));
         }
         assert_eq!(router.show("status")["dataplane"], path);

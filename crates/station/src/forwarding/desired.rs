@@ -42,7 +42,7 @@ pub const TABLE_UPLINK: u32 = 13_510;
 /// The first of the tables for further routers of an uplink, where care-of addresses on it leave by several.
 pub const TABLE_NEXT_HOP: u32 = 13_600;
 
-/// Rule priorities, in the order in which the kernel asks them. See `docs/architecture.md`.
+/// Rule priorities, in the order in which the kernel asks them. See `docs/kernel-rules.md`.
 pub mod priority {
     /// In on an uplink, to a care-of address of a mobile router behind this one: before [`CAPTURE`], for both may have the
     /// same home agent.
