@@ -622,7 +622,7 @@ impl Installer {
 
     /// Makes room in the fast path for more bindings.
     pub(crate) fn grow_fast_path(&mut self, config: &FastPathConfig) -> std::result::Result<(), String> {
-        self.fast_path.grow(config, self.tunnel_index)
+        self.fast_path.grow(config, self.tunnel_index, &mut self.requests)
     }
 
     /// Takes the fast path into use that a thread has loaded, and tells it of all that there is.

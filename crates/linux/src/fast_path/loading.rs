@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::programs::{Kind, Programs};
 use super::{FastPathConfig, Path};
+use crate::netlink::Requests;
 
 /// See the head of the module.
 #[derive(Debug)]
@@ -39,12 +40,14 @@ impl Loading {
         config: &FastPathConfig,
         tunnel_device: u32,
         part: parts::Bpf,
+        requests: &mut Requests,
     ) -> Result<Loading, String> {
         let (sender, programs) = oneshot::channel();
         let wanted = config.clone();
+        let links = requests.links().map_err(|error| error.to_string())?;
         let load = move || {
             // The station may have ended meanwhile.
-            let _ = sender.send(Programs::open(kind, &wanted, tunnel_device).map(Box::new));
+            let _ = sender.send(Programs::open(kind, &wanted, tunnel_device, &links).map(Box::new));
         };
         thread::Builder::new()
             .name("bpf-loader".into())

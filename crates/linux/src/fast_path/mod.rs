@@ -281,7 +281,7 @@ impl FastPath {
                 obstacles.push((*path, WITHOUT_BPF.to_owned()));
                 continue;
             };
-            match Loading::begin(kind, config, tunnel_device, part) {
+            match Loading::begin(kind, config, tunnel_device, part, requests) {
                 Ok(mut loading) => {
                     (loading.others, loading.obstacles) = (paths[at + 1..].to_vec(), obstacles);
                     self.loading = Some(loading);
@@ -637,7 +637,12 @@ impl FastPath {
 
     /// Makes room where there is not enough for the bindings of this config: a thread loads the programs anew, and those in use
     /// go on meanwhile.
-    pub(crate) fn grow(&mut self, config: &FastPathConfig, tunnel_device: u32) -> Result<(), String> {
+    pub(crate) fn grow(
+        &mut self,
+        config: &FastPathConfig,
+        tunnel_device: u32,
+        requests: &mut Requests,
+    ) -> Result<(), String> {
         if let Some(loading) = &mut self.loading {
             // It begins anew if that is too little.
             loading.config = FastPathConfig { paths: loading.config.paths.clone(), ..config.clone() };
@@ -645,7 +650,7 @@ impl FastPath {
         }
         let InUse::Programs(programs, part) = &self.kind else { return Ok(()) };
         if !programs.has_room_for(config) {
-            self.loading = Some(Loading::begin(programs.kind(), config, tunnel_device, *part)?);
+            self.loading = Some(Loading::begin(programs.kind(), config, tunnel_device, *part, requests)?);
         }
         Ok(())
     }

@@ -171,11 +171,16 @@ pub(super) fn told(error: &dyn std::error::Error) -> String {
 }
 
 impl Programs {
-    /// Loads the programs.
+    /// Loads the programs that these interfaces and the configured ones want.
     ///
     /// # Errors
     /// Why the kernel does not want them, in one line.
-    pub(crate) fn open(kind: Kind, config: &FastPathConfig, tunnel_device: u32) -> Result<Programs, String> {
+    pub(crate) fn open(
+        kind: Kind,
+        config: &FastPathConfig,
+        tunnel_device: u32,
+        links: &[LinkInfo],
+    ) -> Result<Programs, String> {
         let slots = slots(config);
         let prefixes = slots.saturating_mul(PREFIXES);
         let processors = aya::util::nr_cpus().map_or(1, |number| u32::try_from(number).unwrap_or(1)).max(1);
@@ -211,7 +216,7 @@ impl Programs {
         })?;
         // Those that interfaces will want, so that nobody waits for the kernel's verifier then, and one in any case: a kernel
         // that refuses is known before anything is built on it.
-        for name in expected(&config.ports) {
+        for name in expected(kind, &config.ports, tunnel_device, links) {
             load(&mut ebpf, kind, name)?;
         }
         let traffic = traffic::TrafficMemory::of(&ebpf, traffic_max, processors)?;
@@ -418,32 +423,8 @@ impl Programs {
         result.map_err(|error| told(&error))
     }
 
-    /// The program for an interface; `None` where it has no task.
     fn program_for(&self, link: &LinkInfo) -> Option<&'static str> {
-        // Nor have devices of the other fast path.
-        let internal = link.name == TUNNEL_DEVICE || link.group == super::geonet::GROUP;
-        if link.index == self.tunnel_device || internal || link.is_loopback {
-            return None;
-        }
-        let bare = link.link_address.is_none();
-        let lan = self.ports.lan.contains(&link.name);
-        let uplink = self.ports.uplinks.contains(&link.name);
-        let by_destination = self.ports.home_agent || (self.ports.direct && (lan || uplink));
-        Some(match (self.kind, by_destination, lan, uplink, bare) {
-            // XDP programs want an Ethernet header to write the neighbour's address into.
-            (Kind::Xdp, _, _, _, true) => return None,
-            (_, false, false, false, _) => return None,
-            (_, false, true, _, false) => "lan",
-            (_, false, true, _, true) => "lan_bare",
-            (_, false, false, true, false) => "uplink",
-            (_, false, false, true, true) => "uplink_bare",
-            (_, true, true, _, false) => "agent_lan",
-            (_, true, true, _, true) => "agent_lan_bare",
-            (_, true, false, true, false) => "agent_uplink",
-            (_, true, false, true, true) => "agent_uplink_bare",
-            (_, true, false, false, false) => "agent",
-            (_, true, false, false, true) => "agent_bare",
-        })
+        program_for(self.kind, &self.ports, self.tunnel_device, link)
     }
 
     /// Attaches programs to interfaces that have come, and forgets those that have gone.
@@ -678,14 +659,47 @@ fn ways(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
     1 << wanted.clamp(1, most).ilog2()
 }
 
-/// The programs for interfaces with link-layer addresses, as [`Programs::program_for`] chooses them.
-fn expected(ports: &Ports) -> &'static [&'static str] {
-    match (ports.home_agent, ports.direct) {
-        (true, _) if ports.lan.is_empty() && ports.uplinks.is_empty() => &["lan", "agent"],
-        (true, _) => &["lan", "agent", "agent_lan", "agent_uplink"],
-        (false, true) => &["lan", "agent_lan", "agent_uplink"],
-        (false, false) => &["lan", "uplink"],
+/// The program for an interface; `None` where it has no task.
+fn program_for(kind: Kind, ports: &Ports, tunnel_device: u32, link: &LinkInfo) -> Option<&'static str> {
+    // Nor have devices of the other fast path.
+    let internal = link.name == TUNNEL_DEVICE || link.group == super::geonet::GROUP;
+    if link.index == tunnel_device || internal || link.is_loopback {
+        return None;
     }
+    program_of(kind, ports, &link.name, link.link_address.is_none())
+}
+
+/// The program for an interface of this name, which is bare where it has no link-layer address.
+fn program_of(kind: Kind, ports: &Ports, name: &str, bare: bool) -> Option<&'static str> {
+    let is_among = |names: &[String]| names.iter().any(|known| known == name);
+    let (lan, uplink) = (is_among(&ports.lan), is_among(&ports.uplinks));
+    let by_destination = ports.home_agent || (ports.direct && (lan || uplink));
+    Some(match (kind, by_destination, lan, uplink, bare) {
+        // XDP programs want an Ethernet header to write the neighbour's address into.
+        (Kind::Xdp, _, _, _, true) => return None,
+        (_, false, false, false, _) => return None,
+        (_, false, true, _, false) => "lan",
+        (_, false, true, _, true) => "lan_bare",
+        (_, false, false, true, false) => "uplink",
+        (_, false, false, true, true) => "uplink_bare",
+        (_, true, true, _, false) => "agent_lan",
+        (_, true, true, _, true) => "agent_lan_bare",
+        (_, true, false, true, false) => "agent_uplink",
+        (_, true, false, true, true) => "agent_uplink_bare",
+        (_, true, false, false, false) => "agent",
+        (_, true, false, false, true) => "agent_bare",
+    })
+}
+
+/// The programs that interfaces want: those that there are, and those of the configuration that may come, of which nobody
+/// knows yet whether they have a link-layer address (a modem's has none). One is there in any case.
+fn expected(kind: Kind, ports: &Ports, tunnel_device: u32, links: &[LinkInfo]) -> BTreeSet<&'static str> {
+    let present = links.iter().filter_map(|link| program_for(kind, ports, tunnel_device, link));
+    let configured = ports.lan.iter().chain(&ports.uplinks);
+    let absent = configured.filter(|name| !links.iter().any(|link| link.name == **name));
+    let possible = absent.flat_map(|name| [false, true].map(|bare| program_of(kind, ports, name, bare)));
+    let any = if ports.home_agent { "agent" } else { "lan" };
+    present.chain(possible.flatten()).chain([any]).collect()
 }
 
 /// Does something in a thread of its own, whose small free pieces of memory end with it: else they are kept for the next

@@ -107,7 +107,7 @@ pub(super) fn on_every_bench(body: impl Fn(&mut Bench) + Copy + Send + 'static) 
             let thread = std::thread::spawn(move || {
                 let obstacle = match unshare(CloneFlags::CLONE_NEWNET) {
                     Err(error) => Some(format!("cannot make a network namespace: {error}")),
-                    Ok(()) => Programs::open(kind, &config(0, 0, Ports::default()), 1)
+                    Ok(()) => Programs::open(kind, &config(0, 0, Ports::default()), 1, &[])
                         .err()
                         .map(|why| format!("the kernel takes no BPF programs: {why}")),
                 };
@@ -206,7 +206,8 @@ impl Bench {
         };
         let forwarder = Forwarder::new(&mut Rng::new(77));
         let config = config(forwarder.flow_label_key(), 8, ports);
-        let mut programs = Programs::open(kind, &config, indices["carnet0"]).unwrap();
+        let present: Vec<LinkInfo> = links.values().cloned().collect();
+        let mut programs = Programs::open(kind, &config, indices["carnet0"], &present).unwrap();
         programs.begin();
         // Else the kernel knows no receive queue to run XDP programs for.
         let complaints = programs.follow(&links);

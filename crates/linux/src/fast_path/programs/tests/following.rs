@@ -9,7 +9,8 @@ use nix::unistd::Pid;
 use super::bench::{Bench, Did, NEIGHBOURS, ip, on_every_bench, polls};
 use super::packets::*;
 use crate::fast_path::Ports;
-use crate::fast_path::programs::Kind;
+use crate::fast_path::programs::{Kind, expected};
+use crate::netlink::LinkInfo;
 
 fn entering(bench: &Bench) -> Vec<u8> {
     match bench.end {
@@ -209,4 +210,36 @@ fn what_an_interface_was_for_is_forgotten_with_its_task() {
         assert!(bench.programs.follow(&links).is_empty());
         assert_eq!(bench.did("agent", "lan0", &frame(0x86dd, &packet)), Did::Left(""));
     });
+}
+
+/// Whoever forwards packets does not wait for the kernel's verifier: the loader's thread has loaded what interfaces want,
+/// also those without link-layer addresses, and those that come later.
+#[test]
+fn programs_of_present_and_configured_interfaces_are_expected() {
+    let link = |index: u32, name: &str, bare: bool| LinkInfo {
+        index,
+        name: name.into(),
+        up: true,
+        running: true,
+        mtu: 1500,
+        link_address: (!bare).then_some([2, 0, 0, 0, 0, 1]),
+        is_loopback: name == "lo",
+        group: 0,
+        is_ip6_tunnel: false,
+    };
+    let links =
+        [link(1, "lo", true), link(2, "carnet0", true), link(3, "eth0", false), link(4, "wwan0", true)];
+    let names = |kind, ports: &Ports, links: &[LinkInfo]| -> Vec<&str> {
+        expected(kind, ports, 2, links).into_iter().collect()
+    };
+    let agent = Ports { home_agent: true, ..Ports::default() };
+    assert_eq!(names(Kind::Tc, &agent, &links), ["agent", "agent_bare"]);
+    assert_eq!(names(Kind::Tc, &agent, &links[..3]), ["agent"]);
+    assert_eq!(names(Kind::Xdp, &agent, &links), ["agent"]);
+    let router = Ports { lan: vec!["eth0".into()], uplinks: vec!["wwan0".into()], ..Ports::default() };
+    assert_eq!(names(Kind::Tc, &router, &links), ["lan", "uplink_bare"]);
+    assert_eq!(names(Kind::Tc, &router, &links[..3]), ["lan", "uplink", "uplink_bare"]);
+    assert_eq!(names(Kind::Tc, &Ports::default(), &links), ["lan"]);
+    let direct = Ports { direct: true, ..router };
+    assert_eq!(names(Kind::Tc, &direct, &links), ["agent_lan", "agent_uplink_bare", "lan"]);
 }
