@@ -63,6 +63,8 @@ class Manager:
     has_dhcp = False
     # What the manager itself does to the network: event -> reason why an outage there is not carnet's.
     own_doing = {}
+    # The same where it only takes longer: event -> seconds more than an event may take, and the reason.
+    own_delay = {}
     program = None
 
     def __init__(self, world, lower):
@@ -215,6 +217,9 @@ class Dhcpcd(Manager):
     # `persistent` and `slaac` as in Debian's own file.
     files = {"/etc/dhcpcd-carnet.conf": "nodev\npersistent\nslaac hwaddr\nnohook resolv.conf\nallowinterfaces wlan0 wwan0\n"
                                         "interface wlan0\nmetric 100\ninterface wwan0\nmetric 200\n"}
+    own_delay = {event: (2.0, "dhcpcd takes the link-local address away with the carrier, so that two duplicate address "
+                              "detections of 1 to 2 s follow each other")
+                 for event in ("access router replaced, carrier lost for 0.3 s", "back to the first, carrier lost for 1 s")}
 
     def prepare(self):
         self.inside("mkdir", "-p", "/var/lib/dhcpcd", "/run/dhcpcd")

@@ -514,14 +514,16 @@ impl Uplink {
         self.attach(config);
     }
 
-    /// Takes over the interface's state; true when routers are to be asked for: the link has just come up, or one does not
-    /// answer any more.
+    /// Takes over the interface's state; true when routers are to be asked for: the link has just come up, one does not
+    /// answer any more, or they can be asked from a link-local address now. A router answers one that has none by multicast,
+    /// which it may do every 3 s only (RFC 4861 6.2.6).
     pub(super) fn handle_interface(&mut self, interface: Interface, config: &MobileRouterConfig) -> bool {
         let was_running = self.interface.as_ref().is_some_and(|i| i.running);
         let came_up = interface.running && !was_running;
         if came_up {
             self.link_changed();
         }
+        let had_link_local = self.link_local().is_some();
         let mut failed = false;
         for router in &interface.routers {
             let before = self.interface.iter().flat_map(|known| &known.routers);
@@ -532,8 +534,12 @@ impl Uplink {
         }
         self.interface = Some(interface);
         self.seeking |= failed;
+        let has_source = !had_link_local && self.link_local().is_some();
+        if has_source {
+            self.solicitations = 0;
+        }
         self.attach(config);
-        came_up || failed
+        came_up || failed || has_source
     }
 
     /// Another network, perhaps: nothing that was heard or tried counts any more.

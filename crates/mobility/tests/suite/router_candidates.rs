@@ -276,6 +276,43 @@ fn router_solicitations_follow_each_other_fast_after_the_link_has_come_up() {
     assert_eq!(times, [0, 500, 1000, 2000, 4000, 8000, 16_000]);
 }
 
+/// dhcpcd takes the link-local address away with the carrier. A router answers what comes without source by multicast, which
+/// it may hold back for 3 s (RFC 4861 6.2.6).
+#[test]
+fn router_is_solicited_as_soon_as_the_link_local_address_may_be_used() {
+    let mut pair = registered(Setup::plain());
+    pair.detach(0, "wifi");
+    pair.run(0.3);
+    pair.link.clear();
+    pair.tell(0, "wifi", Vec::new(), routes(&[]));
+    let link_local = |tentative| {
+        let mut known = autoconfigured(&["fe80::2"]);
+        known[0].tentative = tentative;
+        known
+    };
+    pair.tell(0, "wifi", link_local(true), routes(&[]));
+    pair.run(1.2);
+    pair.tell(0, "wifi", link_local(false), routes(&[]));
+    pair.run(0.6);
+    let start = pair.link[0].0;
+    let solicitations = pair.link.iter().filter(|(_, from, message)| {
+        *from == Some(0) && message.message[0] == icmpv6::types::ROUTER_SOLICITATION
+    });
+    let sent: Vec<_> = solicitations
+        .map(|(at, _, message)| (at.saturating_since(start).as_millis(), message.source))
+        .collect();
+    let (none, own) = (Ipv6Addr::UNSPECIFIED, addr("fe80::2"));
+    assert_eq!(sent, [(0, none), (500, none), (1000, none), (1200, own), (1700, own)]);
+    // One that has been heard is not asked again.
+    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
+    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.link.clear();
+    pair.tell(0, "wifi", autoconfigured(&[CARE_OF]), routes(&[ROUTER_A]));
+    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.run(5.0);
+    assert_eq!(sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION), [] as [Ipv6Addr; 0]);
+}
+
 #[test]
 fn router_whose_neighbour_entry_has_failed_ranks_last() {
     let mut pair = registered(Setup::plain());
