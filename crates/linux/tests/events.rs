@@ -190,6 +190,45 @@ fn default_routes_are_those_that_the_kernel_would_use() {
     });
 }
 
+/// With `nexthop_compat_mode` off a route has the number of its next-hop object alone, and a change of the object is told of the
+/// object only.
+#[test]
+fn default_route_by_next_hop_object_has_the_object_s_router_without_compat_mode() {
+    in_namespace(|scratch| async move {
+        for name in ["v0", "i0"] {
+            ip(&format!("link add {name} type veth peer name {name}p"));
+            ip(&format!("link set {name} addrgenmode none up"));
+            ip(&format!("link set {name}p up"));
+        }
+        ip("-6 addr add fe80::99/64 dev v0 nodad");
+        ip("-6 addr add fe80::98/64 dev i0 nodad");
+        ip("addr add 192.0.2.5/24 dev v0");
+        if std::fs::write("/proc/sys/net/ipv4/nexthop_compat_mode", "0").is_err() {
+            eprintln!("SKIPPED: this kernel has no nexthop_compat_mode");
+            return;
+        }
+        let mut platform = scratch.open();
+        ip("nexthop add id 1 via fe80::3 dev v0");
+        ip("nexthop add id 2 via fe80::4 dev i0");
+        ip("nexthop add id 3 group 1/2");
+        ip("nexthop add id 4 via 192.0.2.1 dev v0");
+        ip("-6 route add default nhid 3");
+        ip("route add default nhid 4");
+        let has = |seen: &[PlatformEvent], name: &str, ipv6: &str, ipv4: &[&str]| {
+            let ipv4: Vec<Ipv4Addr> = ipv4.iter().map(|text| text.parse().unwrap()).collect();
+            latest(seen, name).is_some_and(|i| gateways(i) == addresses(&[ipv6]) && ipv4_gateways(i) == ipv4)
+        };
+        events_until(&mut platform, |seen| {
+            has(seen, "v0", "fe80::3", &["192.0.2.1"]) && has(seen, "i0", "fe80::4", &[])
+        })
+        .await;
+        ip("nexthop replace id 4 via 192.0.2.2 dev v0");
+        events_until(&mut platform, |seen| has(seen, "v0", "fe80::3", &["192.0.2.2"])).await;
+        ip("nexthop replace id 1 via fe80::7 dev v0");
+        events_until(&mut platform, |seen| has(seen, "v0", "fe80::7", &["192.0.2.2"])).await;
+    });
+}
+
 #[test]
 fn ipv4_is_told_too() {
     in_namespace(|scratch| async move {

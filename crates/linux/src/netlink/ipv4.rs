@@ -15,6 +15,7 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::Requests;
+use super::next_hops::NextHopObjects;
 use crate::error::Result;
 
 /// An IPv4 address and its interface.
@@ -59,7 +60,7 @@ fn address(message: &AddressMessage) -> Option<(bool, Ipv4AddressInfo)> {
     Some((flags.contains(AddressFlags::Secondary), Ipv4AddressInfo { index: header.index, address }))
 }
 
-fn default_routes(message: &RouteMessage) -> Vec<Ipv4DefaultRoute> {
+fn default_routes(message: &RouteMessage, objects: &NextHopObjects) -> Vec<Ipv4DefaultRoute> {
     let header = &message.header;
     let (mut metric, mut preferred_source) = (0, None);
     let (mut interface, mut gateway, mut hops) = (None, None, Vec::new());
@@ -90,6 +91,10 @@ fn default_routes(message: &RouteMessage) -> Vec<Ipv4DefaultRoute> {
         return Vec::new();
     }
     hops.extend(interface.map(|index| (index, gateway)));
+    hops.extend(objects.hops(message).into_iter().map(|(index, gateway)| match gateway {
+        Some(IpAddr::V4(address)) => (index, Some(address)),
+        _ => (index, None),
+    }));
     hops.into_iter()
         .map(|(index, gateway)| Ipv4DefaultRoute {
             index,
@@ -138,11 +143,12 @@ impl Requests {
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Vec::new(),
                 other => other?,
             };
+        let objects = self.next_hop_objects(&answers)?;
         let mut routes: Vec<Ipv4DefaultRoute> = answers
             .iter()
             .flat_map(|answer| match answer {
                 RouteNetlinkMessage::NewRoute(message) if table_of(message) == table => {
-                    default_routes(message)
+                    default_routes(message, &objects)
                 }
                 _ => Vec::new(),
             })

@@ -20,9 +20,20 @@ use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::tc::TcMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-/// A message; none of one that concerns nobody.
+use super::next_hops::{self, NextHopObject};
+
+/// A message.
 #[derive(Debug)]
-pub(super) struct Message(pub(super) Option<RouteNetlinkMessage>);
+pub(super) enum Message {
+    /// One that the packet crates know.
+    Route(RouteNetlinkMessage),
+    /// A next-hop object.
+    NextHop(NextHopObject),
+    /// The request for all next-hop objects.
+    GetNextHops,
+    /// One that concerns nobody.
+    Other,
+}
 
 /// `struct ifinfomsg`.
 const LINK_HEADER: usize = 16;
@@ -35,16 +46,27 @@ const OCTETS_SENT: usize = 24;
 
 impl NetlinkSerializable for Message {
     fn message_type(&self) -> u16 {
-        self.0.as_ref().map_or(libc::NLMSG_NOOP as u16, RouteNetlinkMessage::message_type)
+        match self {
+            Message::Route(message) => message.message_type(),
+            Message::GetNextHops => next_hops::GET,
+            Message::NextHop(_) | Message::Other => libc::NLMSG_NOOP as u16,
+        }
     }
 
     fn buffer_len(&self) -> usize {
-        self.0.as_ref().and_then(body).map_or(0, Emitable::buffer_len)
+        match self {
+            Message::Route(message) => body(message).map_or(0, Emitable::buffer_len),
+            Message::GetNextHops => next_hops::HEADER,
+            Message::NextHop(_) | Message::Other => 0,
+        }
     }
 
     fn serialize(&self, buffer: &mut [u8]) {
-        if let Some(body) = self.0.as_ref().and_then(body) {
-            body.emit(buffer);
+        match self {
+            Message::Route(message) => body(message).into_iter().for_each(|body| body.emit(buffer)),
+            // Of every family and kind.
+            Message::GetNextHops => buffer.fill(0),
+            Message::NextHop(_) | Message::Other => {}
         }
     }
 }
@@ -69,7 +91,7 @@ impl NetlinkDeserializable for Message {
 
     fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, DecodeError> {
         use RouteNetlinkMessage::*;
-        Ok(Message(Some(match header.message_type {
+        Ok(Message::Route(match header.message_type {
             libc::RTM_NEWLINK => NewLink(link(payload)?),
             libc::RTM_DELLINK => DelLink(link(payload)?),
             libc::RTM_NEWADDR => NewAddress(AddressMessage::parse(payload)?),
@@ -81,13 +103,14 @@ impl NetlinkDeserializable for Message {
             libc::RTM_NEWNEIGH => NewNeighbour(neighbour(payload)?),
             libc::RTM_DELNEIGH => DelNeighbour(neighbour(payload)?),
             libc::RTM_NEWTFILTER => NewTrafficFilter(TcMessage::default()),
-            _ => return Ok(Message(None)),
-        })))
+            next_hops::NEW => return NextHopObject::parse(payload).map(Message::NextHop),
+            _ => return Ok(Message::Other),
+        }))
     }
 }
 
 /// The first octets at a place.
-fn at<const N: usize>(octets: &[u8], place: usize) -> Option<[u8; N]> {
+pub(super) fn at<const N: usize>(octets: &[u8], place: usize) -> Option<[u8; N]> {
     octets.get(place..)?.first_chunk().copied()
 }
 
@@ -166,7 +189,10 @@ mod tests {
     fn read(kind: u16, payload: &[u8]) -> Result<Option<RouteNetlinkMessage>, DecodeError> {
         let mut header = NetlinkHeader::default();
         header.message_type = kind;
-        Message::deserialize(&header, payload).map(|message| message.0)
+        Message::deserialize(&header, payload).map(|message| match message {
+            Message::Route(message) => Some(message),
+            _ => None,
+        })
     }
 
     /// What the packet crate writes is read as it would be read there, as far as it is looked at.

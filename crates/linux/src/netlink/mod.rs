@@ -18,6 +18,7 @@ mod lookups;
 mod message;
 mod monitor;
 mod neighbours;
+mod next_hops;
 mod policy;
 mod queues;
 mod routes;
@@ -107,7 +108,8 @@ impl Requests {
         operation: impl Fn() -> String,
     ) -> Result<()> {
         self.writes += 1;
-        self.transact(&mut octets(message, NLM_F_REQUEST | NLM_F_ACK | flags), &operation).map(|_| ())
+        self.transact(&mut octets(Message::Route(message), NLM_F_REQUEST | NLM_F_ACK | flags), &operation)
+            .map(|_| ())
     }
 
     /// Sends a request for one object and returns it.
@@ -117,7 +119,8 @@ impl Requests {
         operation: impl Fn() -> String,
     ) -> Result<Vec<RouteNetlinkMessage>> {
         self.reads += 1;
-        self.transact(&mut octets(message, NLM_F_REQUEST | NLM_F_ACK), &operation).map(|(answers, _)| answers)
+        let mut request = octets(Message::Route(message), NLM_F_REQUEST | NLM_F_ACK);
+        self.transact(&mut request, &operation).map(|(answers, _)| routes_of(answers))
     }
 
     /// Asks for all objects of a kind, again where they changed meanwhile.
@@ -126,7 +129,12 @@ impl Requests {
         message: RouteNetlinkMessage,
         operation: impl Fn() -> String,
     ) -> Result<Vec<RouteNetlinkMessage>> {
-        let mut request = octets(message, NLM_F_REQUEST | NLM_F_DUMP);
+        let request = octets(Message::Route(message), NLM_F_REQUEST | NLM_F_DUMP);
+        self.dump_octets(request, operation).map(routes_of)
+    }
+
+    /// Sends a request for all objects of a kind, again where they changed meanwhile.
+    fn dump_octets(&mut self, mut request: Vec<u8>, operation: impl Fn() -> String) -> Result<Vec<Message>> {
         for _ in 1..DUMP_ATTEMPTS {
             self.reads += 1;
             let (answers, interrupted) = self.transact(&mut request, &operation)?;
@@ -144,7 +152,7 @@ impl Requests {
         &mut self,
         request: &mut [u8],
         operation: &dyn Fn() -> String,
-    ) -> Result<(Vec<RouteNetlinkMessage>, bool)> {
+    ) -> Result<(Vec<Message>, bool)> {
         self.sequence = self.sequence.wrapping_add(1);
         NetlinkBuffer::new(&mut *request).set_sequence_number(self.sequence);
         retry(|| self.channel.send(request)).map_err(|e| Error::kernel(operation(), e))?;
@@ -167,7 +175,7 @@ impl Requests {
                 }
                 interrupted |= buffer.flags() & NLM_F_DUMP_INTR != 0;
                 match NetlinkMessage::<Message>::deserialize(this).map(|m| m.payload) {
-                    Ok(NetlinkPayload::InnerMessage(answer)) => answers.extend(answer.0),
+                    Ok(NetlinkPayload::InnerMessage(answer)) => answers.push(answer),
                     Ok(NetlinkPayload::Error(error)) if error.code.is_none() => {
                         return Ok((answers, interrupted));
                     }
@@ -193,11 +201,20 @@ impl Requests {
     }
 }
 
+/// The answers that the packet crates know.
+fn routes_of(answers: Vec<Message>) -> Vec<RouteNetlinkMessage> {
+    let known = answers.into_iter().filter_map(|answer| match answer {
+        Message::Route(message) => Some(message),
+        _ => None,
+    });
+    known.collect()
+}
+
 /// A request as it is sent, but for its number.
-fn octets(message: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
+fn octets(message: Message, flags: u16) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = flags;
-    let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(Message(Some(message))));
+    let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
     request.finalize();
     let mut octets = vec![0; request.buffer_len()];
     request.serialize(&mut octets);

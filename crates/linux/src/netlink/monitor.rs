@@ -20,10 +20,13 @@ use tokio::io::unix::AsyncFd;
 
 use super::message::Message;
 use super::neighbours::subject;
-use super::{Heard, split};
+use super::{Heard, next_hops, split};
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 use crate::readable::watch;
+
+/// The multicast group of next-hop objects, which kernels before Linux 5.3 do not have.
+const NEXT_HOP_GROUP: u32 = 32;
 
 /// Multicast groups: links, neighbours, IPv4 addresses, IPv4 routes, IPv4 rules, IPv6 addresses, IPv6 routes, IPv6 rules, IPv4
 /// and IPv6 settings of interfaces (`enum rtnetlink_groups`).
@@ -116,8 +119,13 @@ impl News {
                 (self.dirty.settings, self.routes) = (true, true);
                 continue;
             }
+            // Routes that refer to the object are not told of with it.
+            if kind(this).is_some_and(|kind| matches!(kind, next_hops::NEW | next_hops::DELETED)) {
+                (self.dirty.routers, self.routes) = (true, true);
+                continue;
+            }
             match NetlinkMessage::<Message>::deserialize(this).map(|m| m.payload) {
-                Ok(NetlinkPayload::InnerMessage(Message(Some(event)))) => {
+                Ok(NetlinkPayload::InnerMessage(Message::Route(event))) => {
                     note(&mut self.dirty, &self.gateways, &event);
                     self.routes |= !is_neighbour(&event);
                     self.heard.hear(&event);
@@ -168,6 +176,7 @@ impl Monitor {
         for group in GROUPS {
             socket.add_membership(group).map_err(failed)?;
         }
+        let _ = socket.add_membership(NEXT_HOP_GROUP);
         let socket = watch(socket).map_err(failed)?;
         let buffer = Vec::with_capacity(super::RECEIVE_BUFFER);
         Ok(Monitor { socket, buffer })

@@ -4,7 +4,7 @@
 //! route of that key under the kernel's lock: there is no moment without a route, and no second next hop
 //! appears beside the first, as it would without `NLM_F_REPLACE`.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_station::forwarding::desired::{Route, RouteAction};
 use ipnet::Ipv6Net;
@@ -16,6 +16,7 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::Requests;
+use super::next_hops::NextHopObjects;
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 
@@ -58,7 +59,7 @@ pub(crate) fn effective_metric(metric: u32) -> u32 {
 }
 
 impl RouteInfo {
-    fn from_message(message: &RouteMessage) -> Option<RouteInfo> {
+    fn from_message(message: &RouteMessage, objects: &NextHopObjects) -> Option<RouteInfo> {
         let header = &message.header;
         if header.address_family != AddressFamily::Inet6 || header.flags.contains(RouteFlags::Cloned) {
             return None;
@@ -99,6 +100,13 @@ impl RouteInfo {
         if let Some(index) = interface.filter(|_| !header.flags.contains(RouteFlags::Dead)) {
             hops.push(Hop { index, gateway });
         }
+        hops.extend(objects.hops(message).into_iter().map(|(index, gateway)| Hop {
+            index,
+            gateway: match gateway {
+                Some(IpAddr::V6(address)) => Some(address),
+                _ => None,
+            },
+        }));
         let source = Ipv6Net::new(source, header.source_prefix_length).ok();
         Some(RouteInfo {
             table,
@@ -160,8 +168,9 @@ impl Requests {
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Vec::new(),
                 other => other?,
             };
+        let objects = self.next_hop_objects(&answers)?;
         let routes = answers.iter().filter_map(|answer| match answer {
-            RouteNetlinkMessage::NewRoute(message) => RouteInfo::from_message(message),
+            RouteNetlinkMessage::NewRoute(message) => RouteInfo::from_message(message, &objects),
             _ => None,
         });
         let wanted = |route: &RouteInfo| {

@@ -1,0 +1,173 @@
+//! Next-hop objects (`ip nexthop`), to which routes refer by number.
+//!
+//! With the sysctl `net.ipv4.nexthop_compat_mode` the kernel names interface and gateway in the route, too. Without it a route
+//! has the number alone, and a change of the object is told of the object only. Left out: encapsulation, and objects of a
+//! bridge's forwarding database, which have no interface.
+
+use std::net::IpAddr;
+
+use netlink_packet_core::{DecodeError, NLM_F_DUMP, NLM_F_REQUEST, NlasIterator};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{RouteAttribute, RouteMessage};
+
+use super::message::{Message, at};
+use super::{Requests, octets};
+use crate::error::Result;
+
+/// `RTM_NEWNEXTHOP`, `RTM_DELNEXTHOP` and `RTM_GETNEXTHOP`.
+pub(super) const NEW: u16 = 104;
+pub(super) const DELETED: u16 = 105;
+pub(super) const GET: u16 = 106;
+/// `struct nhmsg`: family, scope, protocol, an octet of padding, flags.
+pub(super) const HEADER: usize = 8;
+const FLAGS: usize = 4;
+const RTNH_F_DEAD: u32 = 1;
+const NHA_ID: u16 = 1;
+const NHA_GROUP: u16 = 2;
+const NHA_OIF: u16 = 5;
+const NHA_GATEWAY: u16 = 6;
+/// `struct nexthop_grp` begins with the number of a member.
+const GROUP_ENTRY: usize = 8;
+
+/// One object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct NextHopObject {
+    id: u32,
+    interface: Option<u32>,
+    gateway: Option<IpAddr>,
+    /// Numbers of the members of a group.
+    members: Vec<u32>,
+    dead: bool,
+}
+
+impl NextHopObject {
+    pub(super) fn parse(payload: &[u8]) -> std::result::Result<NextHopObject, DecodeError> {
+        let short = || DecodeError::from("a next-hop object with less than its header");
+        let flags = u32::from_ne_bytes(at(payload, FLAGS).ok_or_else(short)?);
+        let mut object = NextHopObject { dead: flags & RTNH_F_DEAD != 0, ..NextHopObject::default() };
+        for attribute in NlasIterator::new(payload.get(HEADER..).ok_or_else(short)?) {
+            let attribute = attribute?;
+            let value = attribute.value();
+            let number = at(value, 0).map(u32::from_ne_bytes);
+            match attribute.kind() {
+                NHA_ID => object.id = number.unwrap_or_default(),
+                NHA_OIF => object.interface = number,
+                NHA_GATEWAY => {
+                    object.gateway = match value.len() {
+                        4 => at::<4>(value, 0).map(IpAddr::from),
+                        16 => at::<16>(value, 0).map(IpAddr::from),
+                        _ => None,
+                    };
+                }
+                NHA_GROUP => {
+                    let entries = value.chunks_exact(GROUP_ENTRY);
+                    object.members = entries.filter_map(|it| at(it, 0)).map(u32::from_ne_bytes).collect();
+                }
+                _ => {}
+            }
+        }
+        Ok(object)
+    }
+}
+
+/// All objects of the kernel, or none where no route needs them.
+#[derive(Debug, Default)]
+pub(super) struct NextHopObjects(Vec<NextHopObject>);
+
+impl NextHopObjects {
+    fn find(&self, id: u32) -> Option<&NextHopObject> {
+        self.0.iter().find(|object| object.id == id)
+    }
+
+    /// The interfaces and gateways that a route names by an object's number alone.
+    pub(super) fn hops(&self, route: &RouteMessage) -> Vec<(u32, Option<IpAddr>)> {
+        let Some(object) = object_of(route).and_then(|id| self.find(id)) else { return Vec::new() };
+        // A group has no groups as members.
+        let members = object.members.iter().filter_map(|id| self.find(*id));
+        let usable = std::iter::once(object).chain(members).filter(|object| !object.dead);
+        usable.filter_map(|object| Some((object.interface?, object.gateway))).collect()
+    }
+}
+
+/// The number of the object that a route refers to; `None` where the route names its next hops itself.
+fn object_of(route: &RouteMessage) -> Option<u32> {
+    let mut id = None;
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::NhId(number) => id = Some(*number),
+            RouteAttribute::Oif(_) | RouteAttribute::MultiPath(_) => return None,
+            _ => {}
+        }
+    }
+    id
+}
+
+impl Requests {
+    /// The objects to which one of these routes refers by number alone, with all others.
+    pub(super) fn next_hop_objects(&mut self, answers: &[RouteNetlinkMessage]) -> Result<NextHopObjects> {
+        let refers = |answer: &RouteNetlinkMessage| match answer {
+            RouteNetlinkMessage::NewRoute(route) => object_of(route).is_some(),
+            _ => false,
+        };
+        if !answers.iter().any(refers) {
+            return Ok(NextHopObjects::default());
+        }
+        let request = octets(Message::GetNextHops, NLM_F_REQUEST | NLM_F_DUMP);
+        let answers = self.dump_octets(request, || "list the next-hop objects".to_owned())?;
+        let objects = answers.into_iter().filter_map(|answer| match answer {
+            Message::NextHop(object) => Some(object),
+            _ => None,
+        });
+        Ok(NextHopObjects(objects.collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(4 + value.len()).expect("is short");
+        let mut octets = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        octets.extend(value);
+        octets.resize(octets.len().next_multiple_of(4), 0);
+        octets
+    }
+
+    fn object(flags: u32, attributes: &[Vec<u8>]) -> NextHopObject {
+        let payload = [&[10, 0, 3, 0][..], &flags.to_ne_bytes(), &attributes.concat()].concat();
+        for length in 0..HEADER {
+            assert!(NextHopObject::parse(&payload[..length]).is_err(), "{length}");
+        }
+        NextHopObject::parse(&payload).expect("is right")
+    }
+
+    fn single(id: u32, interface: u32, gateway: &[u8], flags: u32) -> NextHopObject {
+        let id = attribute(NHA_ID, &id.to_ne_bytes());
+        object(flags, &[id, attribute(NHA_OIF, &interface.to_ne_bytes()), attribute(NHA_GATEWAY, gateway)])
+    }
+
+    #[test]
+    fn route_that_names_an_object_has_the_object_s_next_hops() {
+        let entries = [1_u32, 9, 2, 9, 4, 9].map(u32::to_ne_bytes).concat();
+        let group = object(0, &[attribute(NHA_ID, &3_u32.to_ne_bytes()), attribute(NHA_GROUP, &entries)]);
+        let router: std::net::Ipv6Addr = "fe80::1".parse().expect("an address");
+        let objects = NextHopObjects(vec![
+            single(1, 7, &router.octets(), 0),
+            single(2, 8, &[192, 0, 2, 1], 0),
+            group,
+            single(4, 9, &[192, 0, 2, 9], RTNH_F_DEAD),
+        ]);
+        let hops = |attributes: &[RouteAttribute]| {
+            let mut route = RouteMessage::default();
+            route.attributes = attributes.to_vec();
+            objects.hops(&route)
+        };
+        let (first, second) = ((7, Some(IpAddr::from(router))), (8, Some(IpAddr::from([192, 0, 2, 1]))));
+        assert_eq!(hops(&[RouteAttribute::NhId(1)]), [first]);
+        assert_eq!(hops(&[RouteAttribute::NhId(3)]), [first, second], "the last is dead");
+        assert_eq!(hops(&[RouteAttribute::NhId(4)]), []);
+        assert_eq!(hops(&[RouteAttribute::NhId(5)]), []);
+        assert_eq!(hops(&[RouteAttribute::NhId(1), RouteAttribute::Oif(7)]), [], "the route names it");
+    }
+}
