@@ -99,6 +99,11 @@ fn escape(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A text as one line of at most so many characters.
+pub fn line(text: &str, most: usize) -> String {
+    cut(&escape(text, |character| character == '\t'), most).into_owned()
+}
+
 /// The beginning of a text, and that there is more where there is.
 pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {

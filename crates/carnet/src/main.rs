@@ -5,6 +5,7 @@
 //!   [`request`].
 //! * [`client`] asks a running station over that API, [`show`] lays out what it answers, [`support`] puts it into an
 //!   archive.
+//! * [`crash`] writes the backtrace of a panic to the log and into a crash report.
 
 #![forbid(unsafe_code)]
 // A small program has less to do with what is there.
@@ -14,6 +15,7 @@ mod answers;
 mod check;
 mod cli;
 mod client;
+mod crash;
 mod facilities;
 #[cfg(test)]
 mod faults;
@@ -55,7 +57,10 @@ fn main() -> ExitCode {
         Command::Check { file } => return check::check(&file.path()),
         Command::Run { config: path, log, store } => match run::load(&path) {
             Ok(config) => match log::start(log.as_deref()) {
-                Ok(()) => run(config, &path, store.as_deref()),
+                Ok(()) => {
+                    crash::install();
+                    run(config, &path, store.as_deref())
+                }
                 Err(error) => {
                     eprintln!("carnet: {error:#}");
                     return ExitCode::from(check::MISTAKE);

@@ -42,7 +42,7 @@ use crate::record::{Header, Recorder};
 use crate::settings::security::{Furnished, furnish};
 use crate::state::{Burst, News, Next, NotWanted, Opening, Place, State, record_of};
 use crate::upper_tester::{self, UpperTester};
-use crate::{answers, http, log, settings};
+use crate::{answers, crash, http, log, settings};
 
 use packets::Gathering;
 
@@ -106,6 +106,9 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     let (plan, sandbox) = confine(&config, path)?;
     // Nor is anything made where the state cannot be used.
     let opening = Opening::of(Place::of(store, config.station.state_dir.as_deref()), &config.station.name)?;
+    if let Some(directory) = &config.station.state_dir {
+        crash::keep_reports(directory, &config.station.name);
+    }
     let geonet = match &config.geonet {
         Some(geonet) => {
             let (wants, uplinks) = (settings::geonet_path(&config), settings::ports(&config).uplinks);
@@ -202,6 +205,10 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     // Only with systemd's NOTIFY_SOCKET in the environment; no harm without.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     carnet_linux::give_back_code();
+    #[cfg(debug_assertions)]
+    if let Some(message) = std::env::var_os("CARNET_TEST_PANIC") {
+        panic!("{}", message.display());
+    }
 
     let tunnel = runner.platform.as_ref().map(Platform::tunnel);
     let datagrams = runner.platform.as_ref().map(Platform::datagrams);

@@ -6,7 +6,7 @@
 //! the reason: the bundle is made all the same.
 //!
 //! Secrets ([`secrets`]): the config is written anew without them, and every file of the bundle is searched for them before
-//! it goes in. Left out altogether are the files of `station.state_dir` and `station.record`, environment variables, and the
+//! it goes in. Left out altogether are the files of `station.state_dir` (but for crash reports) and `station.record`, environment variables, and the
 //! command lines of other programs.
 
 mod machine;
@@ -29,6 +29,7 @@ use tokio::net::UnixStream;
 
 use crate::cli::{SupportBundle, Table};
 use crate::client::{Client, SOCKET_DIRECTORY};
+use crate::crash;
 use secrets::Secrets;
 
 /// Where configs are, unless somebody says otherwise.
@@ -190,16 +191,37 @@ fn config(bundle: &mut Bundle, path: &Path) {
     }
     bundle.leave_out(&format!("{file}: comments"), "there may be secrets in them");
     let said = match Config::parse(&text, &place) {
-        Ok(config) => config.warnings().iter().map(|warning| format!("warning: {warning}\n")).collect(),
+        Ok(config) => {
+            if let Some(directory) = &config.station.state_dir {
+                crash_reports(bundle, directory, &config.station.name);
+            }
+            config.warnings().iter().map(|warning| format!("warning: {warning}\n")).collect()
+        }
         Err(errors) => format!("{errors}\n"),
     };
     bundle.add(&file, &format!("{place}, without secrets and comments"), disclosed.text);
     bundle.add(&format!("{file}.check.txt"), "what carnet check says of it", said);
 }
 
+/// Takes the crash reports of a station along.
+fn crash_reports(bundle: &mut Bundle, directory: &Path, station: &str) {
+    match crash::reports(directory, station) {
+        Ok(reports) => {
+            for path in reports {
+                let name = path.file_name().and_then(OsStr::to_str).unwrap_or("crash.txt");
+                bundle.copy(&format!("crash/{name}"), "crash report", &path);
+            }
+        }
+        Err(error) => bundle.leave_out("crash/", &format!("cannot read {}: {error}", directory.display())),
+    }
+}
+
 /// Searches all files for secrets, and adds those that say what is here.
 fn finish(bundle: &mut Bundle, station: Option<&str>, seconds: u64) {
-    bundle.leave_out("state and recordings", "station.state_dir and station.record hold who was where, when");
+    bundle.leave_out(
+        "state and recordings",
+        "station.state_dir and station.record hold who was where, when; crash reports are taken along",
+    );
     bundle.leave_out("environment variables", "there may be secrets in them");
     bundle.leave_out("contents of key files", "secrets");
     for path in bundle.secrets.unread() {

@@ -4,12 +4,13 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use carnet_api::config::secret_keys;
 use serde_json::Value;
 
 use crate::hosts::{possible, said};
-use crate::station::{Station, carnet};
+use crate::station::{PROGRAM, Station, carnet};
 use crate::testbed::{Testbed, with_station};
 
 /// A secret: the octets that nobody may find, and how the config or a file writes them.
@@ -188,6 +189,53 @@ fn a_bundle_holds_no_secret_of_the_station() {
     let again = station.ask(&["support-bundle", "--out", out]);
     assert_eq!(again.status.code(), Some(1), "{}", said(&again));
     assert!(said(&again).contains("File exists"), "{}", said(&again));
+}
+
+/// Whether the program has the names of its functions: mold removes them from a build without debug information.
+fn has_symbols() -> bool {
+    let found = has(&fs::read(PROGRAM).expect("the program"), b"\0.symtab\0");
+    if !found {
+        println!("\nSKIPPED: {PROGRAM} has no symbols");
+    }
+    found
+}
+
+/// Under the sandbox, where there is one.
+#[test]
+fn panic_leaves_a_backtrace_and_a_crash_report_for_the_bundle() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let state = bed.scratch.path("state");
+    let config = with_station(&bed.agent_config(), &format!("state_dir = '{}'", state.display()));
+    // A message that looks like another line of the log.
+    let wrapper = ["env", "CARNET_TEST_PANIC=forced\n2026-11-26T00:00:00Z  INFO all is well"];
+    let mut station = Station::spawn(&bed.agent, &config, &wrapper, PROGRAM);
+    let end = station.wait(Instant::now());
+    assert!(!end.status.success(), "{}", end.status);
+    let log = station.log();
+    assert!(log.contains("at crates/carnet/src/run.rs:"), "{log}");
+    assert!(log.contains(": forced\\n2026-11-26T00:00:00Z  INFO all is well\n"), "{log}");
+    let named = |text: &str| !has_symbols() || text.contains("carnet::run::run");
+    assert!(named(&log), "no function of carnet: {log}");
+
+    let files: Vec<_> =
+        fs::read_dir(&state).expect("a directory").map(|file| file.expect("a file").path()).collect();
+    let mut reports = files.iter().filter(|path| path.to_string_lossy().contains("agent.crash."));
+    let (report, other) = (reports.next().expect("a crash report"), reports.next());
+    assert_eq!(other, None, "{files:?}");
+    assert_eq!(fs::metadata(report).expect("a crash report").mode() & 0o777, 0o600);
+    let text = fs::read_to_string(report).expect("a crash report");
+    assert!(log.contains(&text) && named(&text), "{text}");
+
+    let at = |name: &str| bed.scratch.path(name);
+    let (archive, file) = (at("bundle.tar.gz"), station.config.display().to_string());
+    let out = archive.to_str().expect("a path");
+    let output = station.ask(&["support-bundle", "--out", out, "--config", &file]);
+    assert!(output.status.success(), "{}", said(&output));
+    let name = report.file_name().expect("a name");
+    assert_eq!(fs::read_to_string(unpack(&archive).join("crash").join(name)).expect("in the bundle"), text);
 }
 
 #[test]

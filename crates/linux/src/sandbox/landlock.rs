@@ -43,8 +43,10 @@ const OWN: u64 = OVERWRITE | REMOVE_FILE | MAKE_REG | MAKE_SOCK;
 const DEVICE: u64 = READ_FILE | WRITE_FILE | IOCTL_DEV;
 
 /// Read by the program and its libraries, whatever the config.
-const READABLE: [&str; 8] = [
+const READABLE: [&str; 9] = [
     "/proc/self",
+    // Symbols of the program for a panic's backtrace, where the package has been installed that holds them.
+    "/usr/lib/debug/.build-id",
     "/proc/sys/kernel/random",
     "/proc/sys/vm/overcommit_memory",
     // How many processors there are: maps have a value for each.
@@ -149,6 +151,10 @@ impl Ruleset {
 
         for path in READABLE {
             rules.allow(Path::new(path), READ)?;
+        }
+        // A panic's backtrace takes the names of functions from there.
+        if let Ok(program) = std::env::current_exe() {
+            rules.allow(&program, READ)?;
         }
         for path in FOR_NAMES.into_iter().filter(|_| plan.names) {
             rules.allow(Path::new(path), READ)?;

@@ -20,11 +20,16 @@ mod agent;
 mod alone;
 mod cli;
 mod config;
+#[path = "../../crash.rs"]
+mod crash;
 mod etcd;
 mod keeper;
 mod links;
 #[path = "../../log.rs"]
 mod log;
+#[cfg(test)]
+#[path = "../../scratch.rs"]
+mod scratch;
 mod status;
 
 use std::process::ExitCode;
@@ -73,7 +78,10 @@ fn main() -> ExitCode {
     let work = async {
         match shown {
             Some(json) => status::show(&config, json).await,
-            None => run(config).await.map(|()| true),
+            None => {
+                crash::install();
+                run(config).await.map(|()| true)
+            }
         }
     };
     match runtime.context("cannot start").and_then(|runtime| here.block_on(&runtime, work)) {
@@ -90,6 +98,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let directory = &config.directory;
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let _alone = Alone::in_place(directory, &config.seat)?;
+    crash::keep_reports(directory, &format!("{}.member", config.seat));
     let servers = config.servers()?;
     let (end, ending) = watch::channel(false);
     let place = Place { servers, prefix: Prefix::of(&config.fleet, &config.seat) };

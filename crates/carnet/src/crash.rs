@@ -1,0 +1,165 @@
+//! Panics: a backtrace in the log, and a crash report that `carnet support-bundle` takes along.
+//!
+//! The hook writes both while the thread that panics still has its stack. It writes to stderr itself: that thread may hold a lock of
+//! the log's. A crash report is a file `NAME.crash.SECONDS.txt` in `station.state_dir`, readable for its owner only. There are at
+//! most [`REPORTS`] of [`LONGEST`] octets for a station; a new one replaces the oldest. It holds the place and message of the
+//! panic and the names of functions, no arguments and no memory. No type of a key shows the key in its `Debug` output, so that a
+//! message holds none.
+
+use std::backtrace::Backtrace;
+use std::fmt::{self, Write as _};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::panic::PanicHookInfo;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use carnet_linux::clock;
+
+use crate::log;
+
+/// Crash reports of a station.
+const REPORTS: usize = 4;
+/// Octets of a crash report.
+const LONGEST: usize = 64 << 10;
+/// Characters of a panic's message.
+const MESSAGE: usize = 1000;
+/// Panics of one process that have a backtrace. Where a panic unwinds, a peer may be able to cause many.
+const BACKTRACES: u32 = 4;
+
+/// Where the hook puts crash reports.
+static PLACE: OnceLock<(PathBuf, String)> = OnceLock::new();
+static PANICS: AtomicU32 = AtomicU32::new(0);
+
+/// Writes a backtrace of each panic to the log from now on.
+pub fn install() {
+    std::panic::set_hook(Box::new(|panic| {
+        let first = PANICS.fetch_add(1, Ordering::Relaxed) < BACKTRACES;
+        let text = describe(panic, first.then(Backtrace::force_capture).as_ref());
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+        if let Some((directory, station)) = PLACE.get().filter(|_| first)
+            && let Err(error) = write(directory, station, seconds(), &text)
+        {
+            let _ = writeln!(io::stderr().lock(), "carnet: cannot write a crash report: {error}");
+        }
+    }));
+}
+
+/// Puts a crash report of each later panic into a directory, under the name of the station.
+pub fn keep_reports(directory: &Path, station: &str) {
+    let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+    let _ = PLACE.set((directory, station.to_owned()));
+}
+
+/// The crash reports of a station in a directory, the oldest first.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn reports(directory: &Path, station: &str) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let number = name.strip_prefix(station).and_then(|rest| rest.strip_prefix(".crash."));
+        if let Some(number) = number.and_then(|rest| rest.strip_suffix(".txt")?.parse::<u64>().ok()) {
+            found.push((number, path));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+fn seconds() -> u64 {
+    clock::wall().as_unix_nanos() / 1_000_000_000
+}
+
+/// Writes a crash report, and removes the oldest ones if there are too many.
+fn write(directory: &Path, station: &str, seconds: u64, text: &str) -> io::Result<()> {
+    let known = reports(directory, station)?;
+    for path in known.iter().take((known.len() + 1).saturating_sub(REPORTS)) {
+        fs::remove_file(path)?;
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    // Another one may be of the same second.
+    for number in seconds..seconds + REPORTS as u64 {
+        match options.open(directory.join(format!("{station}.crash.{number}.txt"))) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(mut file) => {
+                file.write_all(text.as_bytes())?;
+                return file.sync_all();
+            }
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// The lines about a panic. What stands in its message cannot begin a line of the log.
+fn describe(panic: &PanicHookInfo<'_>, backtrace: Option<&Backtrace>) -> String {
+    let mut text = Bounded(String::new());
+    let thread = std::thread::current();
+    let message = log::line(panic.payload_as_str().unwrap_or("no message"), MESSAGE);
+    // Written as far as there is room.
+    let _ = write!(
+        text,
+        "carnet {} panicked, {} seconds after 1970, in thread {}",
+        env!("CARGO_PKG_VERSION"),
+        seconds(),
+        thread.name().unwrap_or("without a name")
+    );
+    let _ = panic.location().map_or(Ok(()), |place| write!(text, ", at {place}"));
+    let _ = writeln!(text, ": {message}");
+    if let Some(backtrace) = backtrace {
+        let _ = writeln!(text, "backtrace:\n{backtrace}");
+    }
+    text.0
+}
+
+/// A text of at most [`LONGEST`] octets: the stack may be deep.
+struct Bounded(String);
+
+impl fmt::Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > LONGEST {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn reports_are_few_and_their_owners() {
+        let scratch = Scratch::new();
+        for name in ["bus.state", "bus.crash.x.txt", "bus-42.crash.5.txt", "bus.crash.6.txt.old"] {
+            fs::write(scratch.path().join(name), "").expect("a file of something else");
+        }
+        for at in [9, 10, 10, 11, 30, 31] {
+            write(scratch.path(), "bus", at, &format!("panic {at}")).expect("a report");
+        }
+        let found = reports(scratch.path(), "bus").expect("reports");
+        let texts: Vec<_> = found.iter().map(|path| fs::read_to_string(path).expect("a report")).collect();
+        assert_eq!(texts, ["panic 10", "panic 11", "panic 30", "panic 31"]);
+        for path in &found {
+            assert_eq!(fs::metadata(path).expect("a report").mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::read_dir(scratch.path()).expect("a directory").count(), 4 + REPORTS);
+    }
+
+    #[test]
+    fn report_ends_at_its_limit() {
+        let mut text = Bounded(String::new());
+        while writeln!(text, "a frame").is_ok() {}
+        assert!((LONGEST - 8..=LONGEST).contains(&text.0.len()), "{}", text.0.len());
+    }
+}
