@@ -5,15 +5,15 @@
 //! with the kernel's first. Where any address has such a router, one beside the router of another network is no candidate.
 //!
 //! A network manager may keep one default route for each metric and leave the next router out of the kernel's list (dhcpcd
-//! does). So a default router that advertises the prefix of an address is a candidate of that address without a route in
-//! the list, behind all of the list that work. Without any default route the operator wants none, and there is none.
+//! does). A default router that advertises the prefix of an address is a candidate all the same. It comes behind the
+//! routers of the list that work. An empty list has no candidates: the operator does not want this uplink used.
 //!
 //! The order is, best first:
 //!
 //! 1. the router answers Neighbor Unreachability Detection (RFC 4861 6.3.6);
 //! 2. the home agent has answered over it, or has not been asked: the one that failed longest ago comes first among others;
-//! 3. how well address and router fit ([`Fit`]); a suspected prefix comes behind one that is advertised, and a router that
-//!    the kernel's list does not have behind all that it has;
+//! 3. how well address and router fit ([`Fit`]); a suspected prefix comes behind one that is advertised. A router that the
+//!    kernel's list lacks comes last;
 //! 4. the address is not deprecated (RFC 6724 rule 3, RFC 4862 5.5.4);
 //! 5. its label is that of the home agent's address (rule 6): no unique local address while a global one is there;
 //! 6. while one has failed, the one in use and then the router that was heard last; else the kernel's order of routers;

@@ -39,8 +39,8 @@ use super::volume::{Meter, VolumeAction, VolumePeriod};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::{UDP_PORT, is_unicast_routable};
 
-/// Between the first Router Solicitation and the next. RFC 4861 6.3.7 recommends 4 s; here that could be the longest part of
-/// a move, because a bridge or an access point that has just given carrier may not forward yet and loses the first.
+/// Between the first Router Solicitation and the next. RFC 4861 6.3.7 recommends 4 s. A bridge that has just given carrier
+/// may lose the first, and 4 s would be the longest part of a move.
 const SOLICITATION_INTERVAL: Duration = Duration::from_millis(500);
 /// While no router answers, the interval doubles up to this (in the manner of RFC 7559).
 const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
@@ -514,9 +514,9 @@ impl Uplink {
         self.attach(config);
     }
 
-    /// Takes over the interface's state; true when routers are to be asked for: the link has just come up, one does not
-    /// answer any more, or they can be asked from a link-local address now. A router answers one that has none by multicast,
-    /// which it may do every 3 s only (RFC 4861 6.2.6).
+    /// Takes over the interface's state. True when a Router Solicitation is due. The link has just come up, or a router
+    /// does not answer any more, or the link-local address may be used from now on. A router answers a solicitation without
+    /// source by multicast, at most once in 3 s (RFC 4861 6.2.6).
     pub(super) fn handle_interface(&mut self, interface: Interface, config: &MobileRouterConfig) -> bool {
         let was_running = self.interface.as_ref().is_some_and(|i| i.running);
         let came_up = interface.running && !was_running;

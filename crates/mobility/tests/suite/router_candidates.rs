@@ -232,7 +232,7 @@ fn router_that_the_kernel_s_list_lacks_is_used_when_the_listed_one_is_silent() {
     }
 }
 
-/// What an operator or a manager has put into the kernel's list comes first while it works.
+/// The routers that an operator or a manager has put into the kernel's list come first while they work.
 #[test]
 fn router_that_the_kernel_s_list_lacks_comes_behind_those_that_it_has() {
     let mut pair = registered(with_heartbeats());
