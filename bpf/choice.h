@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "state.h"
+#include "packet.h"
 
 #define PROTOCOL_AUTHENTICATION 51
 

@@ -15,6 +15,8 @@
  */
 #pragma once
 
+#include "flow.h"
+
 /* A power of two, for each CPU; set before the programs are loaded. */
 const volatile __u32 WAYS_MAX = 1;
 #define WAY_TICKS (60 * SECOND)

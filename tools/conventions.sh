@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the compiler and clippy cannot check: where unsafe may be, which crate may know which, and that no
+# What the compiler and clippy cannot check: where unsafe may be, which crate and which module may know which, and that no
 # protocol crate depends on anything that does I/O or draws randomness by itself.
 set -eu
 cd "$(dirname "$0")/.."
@@ -41,6 +41,9 @@ may carnet-station carnet-base carnet-geonet carnet-its carnet-mobility carnet-s
 may carnet-api carnet-base ipnet serde serde_json thiserror toml
 may carnet-settings carnet-api carnet-base carnet-geonet carnet-its carnet-mobility carnet-station carnet-wire serde serde_json thiserror
 may carnet-sim-ffi carnet-api carnet-base carnet-geonet carnet-settings carnet-station serde_json
+
+# No new circle among sibling modules; BPF headers include downwards.
+tools/circles || bad=1
 
 # Files have a head that says what they are for.
 for file in $(git ls-files 'crates/*/src/*.rs' 'crates/*/src/**/*.rs'); do

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Flows: what the programs know of a packet (struct plan), and what they remember of the packets of a flow, which is what the binding
+ * and the kernel said when they were asked last.
+ */
+#pragma once
+
+#include "outside.h"
+#include "packet.h"
+
+#ifndef MAY_LEAVE
+#error "expected MAY_LEAVE(ifindex, result): whether a packet may be sent there, `result` being bpf_fib_lookup's"
+#endif
+#ifndef KERNEL_ROUTES
+#error "expected KERNEL_ROUTES: whether the kernel looks for the next hop of a packet that leaves by a known interface"
+#endif
+
+/* What is known of a packet that looks like one of ours. */
+struct plan {
+	union outer outer; /* encapsulation: as it will be; decapsulation: as IPv6 */
+	struct ipv6 inner; /* as it came in */
+	struct flow *flow;
+	__u32 outside; /* decapsulation: enum outside */
+	__u32 outer_ports; /* decapsulation: as in struct path */
+	/* As the kernel's rules see them: the protocol is that behind a fragment header, and then there are no ports. */
+	__u32 protocol;
+	__u32 ports;
+	__u32 generation; /* before anything was asked */
+	__u32 routes; /* likewise, at a home agent */
+	__u32 version; /* see VERSIONS: before the binding was looked up */
+	__u32 now; /* likewise, in ticks */
+	__u32 syn; /* whether it opens a TCP connection */
+	__u32 is_agents; /* encapsulation: at which end of the tunnel */
+	__u32 chosen; /* encapsulation: which of the binding's paths */
+	__u32 has_way; /* whether the flow holds for other packets as well: see ways.h */
+	__be32 first; /* decapsulation: of the inner header as it leaves */
+};
+
+inline_always void count(enum outcome outcome)
+{
+	__u32 key = outcome;
+	__u64 *counter = bpf_map_lookup_elem(&COUNTS, &key);
+
+	if (counter)
+		(*counter)++;
+}
+
+/* Writes the outer header of a packet that goes into a tunnel in IPv6, eight octets at a time: it may be copied so. */
+inline_always void write_outer(void *outer, const struct plan *plan)
+{
+	/* RFC 6040 4.1, normal mode: the ECN field is copied; so is the DSCP (RFC 2983 uniform model). */
+	__be32 first = (plan->inner.first & cpu_to_be32(0xfff00000)) | plan->flow->label;
+	__u16 length = IPV6_HEADER + be16_to_cpu(plan->inner.payload_length);
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	*(quad *)outer = first | (__u64)cpu_to_be16(length) << 32 |
+			 (__u64)(TUNNEL_HOP_LIMIT << 8 | PROTOCOL_IPV6) << 48;
+#else
+	*(quad *)outer = (__u64)first << 32 | (__u64)length << 16 | PROTOCOL_IPV6 << 8 | TUNNEL_HOP_LIMIT;
+#endif
+	copy_quads((quad *)outer + 1, &plan->flow->path, 2 * sizeof(struct address));
+}
+
+/* Writes the first eight octets of an inner header as it leaves, a hop further: `first` is its first word then. */
+inline_always void begin_forwarded(void *to, const struct ipv6 *inner, __be32 first)
+{
+	const quad all = *(const quad *)inner;
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	*(quad *)to = ((all >> 32 << 32) | first) - (1ULL << 56);
+#else
+	*(quad *)to = ((all & 0xffffffff) | (__u64)first << 32) - 1;
+#endif
+}
+
+/* The version that what is remembered of a slot must have. */
+inline_always __u32 version_of(__u32 slot)
+{
+	__u32 index = slot & (VERSIONS_MAX - 1);
+	__u32 *version = bpf_map_lookup_elem(&VERSIONS, &index);
+
+	return version ? *version : 0;
+}
+
+/* The binding of the longest prefix that holds the address. Returns 0 where there is none. */
+static __attribute__((noinline)) struct binding *binding_of(const struct address *address, __u32 end, __u32 *version)
+{
+	struct lengths *lengths = bpf_map_lookup_elem(&LENGTHS, &end);
+	struct prefix key;
+	__u64 first, last;
+	__u32 *number;
+
+	if (!lengths)
+		return 0;
+	first = high(address);
+	last = low(address);
+	key.end = end;
+	for (__u32 i = 0; i < LENGTHS_MAX; i++) {
+		__u32 length;
+
+		if (i >= lengths->count)
+			return 0;
+		length = lengths->length[i];
+		if (length > 128)
+			return 0;
+		key.length = length;
+		if (length >= 64) {
+			key.high = first;
+			key.low = length == 64 ? 0 : last & (~0ULL << (128 - length));
+		} else {
+			key.high = length == 0 ? 0 : first & (~0ULL << (64 - length));
+			key.low = 0;
+		}
+		number = bpf_map_lookup_elem(&PREFIXES, &key);
+		if (number) {
+			__u32 slot = *number, nothing;
+
+			/* What is read of the binding is not older than its version: processors that read in any
+			 * order keep to that where the one needs the other. */
+			*version = nothing = version_of(slot);
+			asm volatile("%0 ^= %0" : "+r"(nothing));
+			slot += nothing;
+			return bpf_map_lookup_elem(&BINDINGS, &slot);
+		}
+	}
+	return 0;
+}
+
+/* Asks the kernel for the way of a packet of this length that comes from an interface. */
+inline_always long ask(void *ctx, struct bpf_fib_lookup *route, const struct ipv6 *header, __u32 protocol,
+		       __u32 ports, __u32 length, __u32 ifindex)
+{
+	__builtin_memset(route, 0, sizeof *route);
+	route->family = FAMILY_INET6;
+	route->l4_protocol = protocol;
+	route->sport = ((const __be16 *)&ports)[0];
+	route->dport = ((const __be16 *)&ports)[1];
+	route->tot_len = length;
+	route->ifindex = ifindex;
+	route->flowinfo = header->first & cpu_to_be32(0x0fffffff);
+	__builtin_memcpy(route->ipv6_src, &header->source, 16);
+	__builtin_memcpy(route->ipv6_dst, &header->destination, 16);
+	return bpf_fib_lookup(ctx, route, sizeof *route, 0);
+}
+
+/* Where a packet to the other end goes that is put into IPv4. One with an interface of its own leaves there, as by the
+ * slow path's socket, which is bound to it. */
+inline_always long ask_ipv4(void *ctx, struct bpf_fib_lookup *route, const struct path *path, __u8 protocol,
+			    __u8 class, __u32 length)
+{
+	__builtin_memset(route, 0, sizeof *route);
+	if (KERNEL_ROUTES && path->interface) {
+		/* Asked for each packet when it is sent. */
+		route->family = FAMILY_INET6;
+		route->ifindex = path->interface;
+		route->mtu_result = 0xffff;
+		return BPF_FIB_LKUP_RET_SUCCESS;
+	}
+	route->family = FAMILY_INET;
+	route->l4_protocol = protocol;
+	route->sport = ((const __be16 *)&path->ports)[0];
+	route->dport = ((const __be16 *)&path->ports)[1];
+	route->tot_len = length;
+	route->tos = class;
+	route->ipv4_src = path->local.word[3];
+	route->ipv4_dst = path->remote.word[3];
+	route->ifindex = path->interface ? path->interface : TUNNEL_DEVICE;
+	return bpf_fib_lookup(ctx, route, sizeof *route, path->interface ? BPF_FIB_LOOKUP_OUTPUT : 0);
+}
+
+inline_always int is_forwarded(long result)
+{
+	return result == BPF_FIB_LKUP_RET_SUCCESS || result == BPF_FIB_LKUP_RET_NO_NEIGH;
+}
+
+/* The place where a flow is remembered, if it is. */
+inline_always struct flow *place_of(const struct plan *plan)
+{
+	const struct ipv6 *inner = &plan->inner;
+	__u64 hash = low(&inner->source) ^ (low(&inner->destination) << 1) ^ high(&inner->source) ^
+		     (high(&inner->destination) >> 1) ^ (inner->first & ~ECN) ^ ((__u64)plan->ports << 32) ^
+		     plan->protocol;
+	__u32 index;
+
+	hash *= 0x9e3779b97f4a7c15ULL;
+	index = (hash >> 40) & (FLOWS_MAX - 1);
+	return bpf_map_lookup_elem(&FLOWS, &index);
+}
+
+/* Whether the plan's packet belongs to the flow that is remembered in its place. */
+inline_always int is_remembered(const struct plan *plan, __u32 arrival)
+{
+	const struct flow *flow = plan->flow;
+
+	return same(&flow->source, &plan->inner.source) && same(&flow->destination, &plan->inner.destination) &&
+	       flow->first == (plan->inner.first & ~ECN) && flow->ports == plan->ports &&
+	       flow->protocol == plan->protocol && flow->arrival == arrival &&
+	       flow->generation == plan->generation && plan->now - flow->asked < FLOW_TICKS;
+}
+
+/* Whether the binding of a remembered flow is what it was. */
+inline_always int is_current(const struct flow *flow)
+{
+	return version_of(flow->slot) == flow->version;
+}
+
+/* Where the packets of a binding's path are counted. */
+inline_always __u32 counter(__u32 slot, __u32 path)
+{
+	return slot * COUNTERS + (COUNTERS > 1 ? path : 0);
+}
+
+/* Notes what the kernel and the binding said. */
+inline_always void remember(struct plan *plan, const struct binding *binding, __u32 path,
+			    const struct bpf_fib_lookup *route, long result, __u32 arrival)
+{
+	struct flow *flow = plan->flow;
+	struct neighbour neighbour = {};
+	__u64 now = bpf_ktime_get_coarse_ns();
+
+	flow->source = plan->inner.source;
+	flow->destination = plan->inner.destination;
+	flow->first = plan->inner.first & ~ECN;
+	flow->ports = plan->ports;
+	flow->protocol = plan->protocol;
+	flow->arrival = arrival;
+	/* Without a neighbour the kernel does not tell the MTU, and will soon have more to say. */
+	flow->generation = result == BPF_FIB_LKUP_RET_SUCCESS ? plan->generation : 0;
+	flow->asked = plan->now;
+	flow->slot = binding->slot;
+	flow->version = plan->version;
+	flow->counter = counter(binding->slot, path);
+	flow->departure = route->ifindex;
+	flow->may_leave = MAY_LEAVE(route->ifindex, result);
+	if (route->family == FAMILY_INET)
+		map(&flow->next_hop, route->ipv4_dst);
+	else
+		__builtin_memcpy(&flow->next_hop, route->ipv6_dst, 16);
+	if (result == BPF_FIB_LKUP_RET_SUCCESS) {
+		copy_address(flow->link.header, route->dmac);
+		copy_address(flow->link.header + ETH_ALEN, route->smac);
+		*(half *)(flow->link.header + 2 * ETH_ALEN) =
+			cpu_to_be16(route->family == FAMILY_INET ? ETH_P_IP : ETH_P_IPV6);
+		neighbour.address = flow->next_hop;
+		neighbour.ifindex = flow->departure;
+		bpf_map_update_elem(&NEIGHBOURS, &neighbour, &now, BPF_ANY);
+	}
+}
