@@ -68,7 +68,8 @@ impl Endpoint {
     }
 }
 
-/// Tables are asked for it with each packet: an address is one number, where the derived way takes it as so many octets.
+/// Hashes an address as one number, because tables look it up for each packet. The derived implementation
+/// hashes octet by octet.
 impl Hash for Endpoint {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {

@@ -30,7 +30,7 @@ impl<T> Few<T> {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the elements as a mutable slice.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         match &mut self.0 {
             One(entry) => std::slice::from_mut(entry),

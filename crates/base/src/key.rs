@@ -5,10 +5,11 @@ use std::hint::black_box;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// A shared key of 128 bits, as RFC 4285 has it here. It is wiped when it is dropped, `Debug` does not show it, and it takes as
-/// long to compare with a wrong key as with the right one.
+/// A shared key of 128 bits (RFC 4285). Dropping it wipes it, and `Debug` does not show it. The comparison
+/// takes the same time for a wrong key as for the right one.
 ///
-/// A move leaves its octets where it was: what moves keys in the heap has to take care of that (`carnet_linux::wiping`).
+/// A move leaves the octets at the old place: code that moves keys in the heap must wipe them
+/// (`carnet_linux::wiping`).
 #[derive(Clone)]
 pub struct Key([u8; Key::OCTETS]);
 

@@ -1,4 +1,4 @@
-//! A token bucket: so many at once, so many per second in the long run.
+//! A token bucket: it limits the size of a burst and the long-term rate per second.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Takes so many tokens, if there are as many, else none, of the bucket that is full again at `full_at`: the later that is,
-    /// the emptier it is.
+    /// Takes `count` tokens, or none if the bucket holds fewer. `full_at` is the time at which the bucket is
+    /// full again: the later, the fewer tokens it holds.
     pub fn take(self, full_at: &mut Time, now: Time, count: u32) -> bool {
         let later = (*full_at).max(now) + self.interval * count;
         let allowed = later.saturating_since(now) <= self.interval * self.burst;
@@ -46,7 +46,7 @@ impl RateLimiter {
         self.allow_all(now, 1)
     }
 
-    /// Takes so many tokens if there are as many, else none.
+    /// Takes `count` tokens, or none if the bucket holds fewer.
     pub fn allow_all(&mut self, now: Time, count: u32) -> bool {
         self.rate.take(&mut self.full_at, now, count)
     }
@@ -56,7 +56,7 @@ impl RateLimiter {
         self.ready_at(now) <= now
     }
 
-    /// When there is a token, if nobody takes one before.
+    /// Returns the time at which the next token is available if no call takes one before.
     pub fn ready_at(&self, now: Time) -> Time {
         let others = self.rate.interval * self.rate.burst.saturating_sub(1);
         now + self.full_at.saturating_since(now).saturating_sub(others)

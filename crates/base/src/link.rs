@@ -1,4 +1,4 @@
-//! What a station knows of an interface, and the ICMPv6 messages that it hears and sends there.
+//! State of an interface, and the ICMPv6 messages that a station receives and sends there.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -21,7 +21,7 @@ pub struct LinkMessage {
     /// Link-layer address of the other side: the sender's of a message that came in, the receiver's of one
     /// that goes out. `None` where the link has none, or for a multicast destination.
     pub peer: Option<[u8; 6]>,
-    /// The ICMPv6 message with its checksum; whoever takes it in checks it.
+    /// The ICMPv6 message with its checksum, which the receiver of this value verifies.
     #[serde(with = "hex")]
     pub message: Vec<u8>,
 }
@@ -39,12 +39,12 @@ pub struct Interface {
     pub link_address: Option<[u8; 6]>,
     /// The IPv6 addresses that the kernel has on it.
     pub addresses: Vec<Address>,
-    /// The default routes that the kernel would use for packets that leave by this interface, in its order: the tables
-    /// that its rules name, the longest source prefix first, then the lowest metric, then the highest preference
-    /// (RFC 4191 3.2). Routes that have expired are left out.
+    /// Default routes that the kernel would use for packets that leave by this interface, from the tables
+    /// that its rules name. Order of the kernel: longest source prefix, lowest metric, highest preference
+    /// (RFC 4191 3.2). Expired routes are left out.
     pub routers: Vec<Ipv6Router>,
-    /// The IPv4 addresses on it with the length of their subnet, without those of the link (RFC 3927) and of the machine
-    /// itself; the primary ones first.
+    /// IPv4 addresses of the interface with their prefix lengths, primary addresses first. Link-local (RFC
+    /// 3927) and loopback addresses are left out.
     #[serde(default, deserialize_with = "ipv4_addresses")]
     pub ipv4_addresses: Vec<Ipv4Net>,
     /// The IPv4 default routes, as [`Self::routers`].
@@ -62,7 +62,7 @@ pub struct DefaultRoute<A, N> {
     pub source: Option<N>,
     /// The source address that the route recommends (`src`, `RTA_PREFSRC`).
     pub preferred_source: Option<A>,
-    /// What the kernel knows of the router as a neighbour.
+    /// State of the router in the kernel's neighbour cache.
     pub neighbour: NeighbourState,
 }
 

@@ -1,8 +1,8 @@
-//! Parts of the program that a small one does without.
+//! Optional parts of the program, which a small build leaves out.
 //!
-//! Whatever only makes sense with a part holds a token of it. Where the part is left out (a feature of this crate) there is no
-//! value of that type, so that nothing that holds one can be there either: the compiler sees that and makes no
-//! code for it. All of it is still compiled, and the same everywhere but where a token is asked for.
+//! A value that needs a part holds a token of it. Without the part (a feature of this crate) the token's type
+//! has no values. The compiler then knows that no holder of the token exists and generates no code for it. It
+//! still compiles all code, and only the places that ask for a token differ.
 
 /// Something that there is.
 #[cfg(any(feature = "bpf", feature = "geonet"))]

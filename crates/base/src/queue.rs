@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 /// Room that a queue keeps, in things.
 const KEPT: usize = 256;
 
-/// Takes the first of a queue. One that is empty gives back what a burst has taken: after the start of a home agent with
-/// very many bindings these are many octets for each of them.
+/// Removes and returns the first element. An empty queue releases the memory that a burst allocated. After
+/// the start of a home agent with very many bindings that is a lot of memory for each binding.
 pub fn next_of<T>(queue: &mut VecDeque<T>) -> Option<T> {
     let first = queue.pop_front();
     if first.is_none() && queue.capacity() > KEPT {

@@ -6,13 +6,13 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
-/// What a generator starts from. In a recording: a number, or 64 hexadecimal digits.
+/// Seed of a generator. A recording has it as a number or as 64 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Seed {
     /// For simulations and tests, whose results others shall have as well. Keys that are drawn from it are no secret.
     Number(u64),
-    /// From a source that nobody foresees: what is drawn from it may be a key of up to 256 bits.
+    /// A seed from an unpredictable source, because the generator may produce keys of up to 256 bits.
     Octets(#[serde(serialize_with = "crate::hex::serialize", deserialize_with = "seed_octets")] [u8; 32]),
 }
 

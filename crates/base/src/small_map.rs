@@ -1,9 +1,10 @@
 //! A map for a few entries.
 //!
-//! A B-tree takes room for eleven entries with the first. Where there is such a map for each of very many things, and
-//! most have one entry, that is most of the memory that they take; here one entry costs no more than itself. A B-tree is also
-//! five kilobytes of the program for each type of key and value, ten times as much as this. (Where there may be very
-//! many entries and values are large, they are boxed: the linker makes one of the B-trees of boxes by keys of a type.)
+//! A B-tree allocates room for eleven entries with the first one. Where each of very many objects has such a
+//! map, mostly with one entry, that room is most of their memory. Here one entry takes only its own size. A
+//! B-tree also adds five kilobytes to the program for each type of key and value, ten times as much as this
+//! map. (Code with possibly many entries and large values boxes the values: the linker merges the B-trees of
+//! boxes with the same key type.)
 
 use std::borrow::Borrow;
 
@@ -34,7 +35,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         self.place(key).ok().and_then(|at| self.0.as_slice().get(at)).map(|(_, value)| value)
     }
 
-    /// The same, to be changed.
+    /// Returns the value of the key for modification; `None` if the map has no such key.
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,

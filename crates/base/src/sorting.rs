@@ -1,8 +1,8 @@
-//! Sorting, and trees of what is there, without the standard library's sort in the program once for each type.
+//! Sorts slices and builds trees without a copy of the standard library's sort for each type.
 //!
-//! That sort is several kilobytes for each type and order that it is used with, and carnet sorts a few
-//! dozens of them, few items each, and none for a packet. Here only the comparison and the moving depend on the type:
-//! the order is found among numbers. (`collect` into a B-tree sorts as well; what is collected here is put in one by one.)
+//! That sort adds several kilobytes for each pair of type and order. carnet sorts a few dozen types: few
+//! items each, and none for a packet. Here only the comparison and the moves depend on the type: one routine
+//! sorts the indices. (`collect` into a B-tree sorts as well, so this module inserts items one by one.)
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

@@ -105,8 +105,8 @@ impl WallTime {
         (seconds << 32) | fraction
     }
 
-    /// The date nearest to `near` that a 64-bit NTP timestamp may mean (RFC 5905 6: the era has to be known
-    /// from elsewhere), but none before 1970.
+    /// Returns the date nearest to `near` that a 64-bit NTP timestamp may mean, not before 1970. The caller
+    /// knows the era (RFC 5905 6).
     pub fn from_ntp(ntp: u64, near: WallTime) -> WallTime {
         let seconds_now = near.0 / 1_000_000_000 + Self::NTP_TO_UNIX;
         // Seconds from `near` to the timestamp, as the shorter way round.
