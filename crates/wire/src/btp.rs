@@ -12,16 +12,16 @@ pub const LEN: usize = 4;
 /// BTP-A, for interactive exchanges (clause 7.2): a port to answer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BtpA {
-    /// Who is meant.
+    /// Port of the receiving facility.
     pub destination_port: u16,
-    /// Who sent it and listens for an answer.
+    /// Port of the sending facility, which expects the answer there.
     pub source_port: u16,
 }
 
-/// BTP-B, for messages that nobody answers (clause 7.3).
+/// BTP-B, for messages without an answer (clause 7.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BtpB {
-    /// Who is meant.
+    /// Port of the receiving facility.
     pub destination_port: u16,
     /// More about the destination port, for well-known ones; 0 without.
     pub destination_port_info: u16,

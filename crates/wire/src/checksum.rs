@@ -6,11 +6,11 @@
 
 use std::net::Ipv6Addr;
 
-/// The checksum over the pseudo-header and `octets` as they are.
+/// Returns the checksum over the pseudo-header and `octets`.
 ///
-/// The pseudo-header holds `source`, `destination`, the length of `octets` and `protocol`. The addresses are the
-/// ones that the upper layer sees: the home address in place of the care-of address when a Home Address option
-/// is there, and the last destination of a routing header (RFC 8200 8.1, RFC 6275 6.1.1).
+/// The pseudo-header holds `source`, `destination`, the length of `octets` and `protocol`. The addresses are
+/// those that the upper layer sees. With a Home Address option the source is the home address, not the
+/// care-of address (RFC 6275 6.1.1). With a routing header the destination is the last one (RFC 8200 8.1).
 ///
 /// Returns 0 when `octets` carry a right checksum.
 ///
@@ -28,7 +28,7 @@ pub fn upper_layer(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, octets
     !add(add(addresses, protocol_and_length(protocol, octets.len())), sum(octets))
 }
 
-/// What protocol and upper-layer length add to the pseudo-header's sum.
+/// Returns the part of protocol and upper-layer length in the pseudo-header's sum.
 pub fn protocol_and_length(protocol: u8, length: usize) -> u16 {
     let length = length as u64;
     fold(u64::from(protocol) + (length & 0xffff) + (length >> 16))
@@ -37,9 +37,9 @@ pub fn protocol_and_length(protocol: u8, length: usize) -> u16 {
 /// The one's complement sum of the 16-bit words, not inverted; an odd last octet counts as the high half of a
 /// word.
 pub fn sum(octets: &[u8]) -> u16 {
-    // RFC 1071 2 (B): the order of octets does not matter as long as it is one order, so the sum is taken in the
-    // machine's own and turned round at the end. Eight octets at a time, their halves apart, so that neither
-    // overflows: the compiler makes of that what the machine can do at once.
+    // RFC 1071 2 (B): the sum does not depend on the order of octets. So this code adds in the machine's
+    // order and swaps the result. It adds eight octets at a time, with their halves apart so that neither
+    // overflows: the compiler turns that into vector instructions.
     let (words, rest) = octets.as_chunks::<8>();
     let (mut low, mut high) = (0u64, 0u64);
     for word in words {

@@ -52,8 +52,8 @@ impl<'a> DiscoveryReply<'a> {
     /// Reads the message.
     ///
     /// # Errors
-    /// [`Error::Truncated`] under 8 octets, [`Error::Value`] for another type or a code that is not 0,
-    /// [`Error::Length`] when the addresses do not fill a multiple of 16 octets.
+    /// [`Error::Truncated`] under 8 octets. [`Error::Value`] for another type or a code other than 0.
+    /// [`Error::Length`] if the length of the addresses is not a multiple of 16 octets.
     pub fn parse(message: &'a [u8]) -> Result<Self, Error> {
         let (identifier, flags) = fixed(message, types::DHAAD_REPLY, "145")?;
         let addresses = rest(message, 8, WHAT)?;

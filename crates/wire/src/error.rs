@@ -6,11 +6,10 @@
 
 use crate::icmpv6::ErrorMessage;
 
-/// What was expected and what came.
+/// A parser's error, with the expected and the found value.
 ///
-/// Offsets are in octets: from the start of the IPv6 packet for the variants that come from
-/// [`crate::extension`], from the start of the Mobility Header for [`Error::PayloadProtocol`] and
-/// [`Error::HeaderLength`].
+/// Offsets are in octets. Those of [`crate::extension`] count from the start of the IPv6 packet; those of
+/// [`Error::PayloadProtocol`] and [`Error::HeaderLength`] count from the start of the Mobility Header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The octets end before the structure does.
@@ -54,13 +53,13 @@ pub enum Error {
     /// Something that may be there once was there again (RFC 6275 6.3, RFC 4285 5).
     #[error("{what}: more than one")]
     Repeated {
-        /// What there may be one of.
+        /// Name of the header or option that may occur once.
         what: &'static str,
     },
     /// Something stood behind what must come last, or before what must come first (RFC 4285 5).
     #[error("{what}: expected {expected}")]
     Order {
-        /// What was misplaced.
+        /// Name of the misplaced header or option.
         what: &'static str,
         /// Where it belongs.
         expected: &'static str,

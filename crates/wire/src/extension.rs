@@ -1,18 +1,18 @@
-//! The chain of extension headers (RFC 8200 4), walked once.
+//! The chain of extension headers (RFC 8200 4), parsed in one pass.
 //!
-//! [`Extensions::parse`] goes from header to header in the order of the packet and keeps the few things that a
-//! mobile router or home agent acts on: the Home Address option (RFC 6275 6.3), the type 2 routing header
-//! (RFC 6275 6.4), the Tunnel Encapsulation Limit (RFC 2473 4.1.1) and the Fragment header. It processes
-//! options as RFC 8200 4.2 asks of the node that the packet is addressed to; a router that only forwards a
-//! packet has no business in its chain, and wants [`upper_layer`] at most.
+//! [`Extensions::parse`] reads the headers in the order of the packet. It returns the Home Address option
+//! (RFC 6275 6.3) and the type 2 routing header (RFC 6275 6.4). It also returns the Tunnel Encapsulation
+//! Limit (RFC 2473 4.1.1) and the Fragment header. It processes options by RFC 8200 4.2 as the node to which
+//! the packet is addressed. A router that only forwards a packet does not process its chain and needs at most
+//! [`upper_layer`].
 //!
-//! RFC 8200 4.1 wants any order and any number of headers tried. Two limits are kept nevertheless: at most
-//! [`MAX_HEADERS`] headers, and one Fragment header. The Home Address option and the type 2 routing header may
-//! come once (RFC 6275 6.3, 6.4).
+//! RFC 8200 4.1 requires a node to accept headers in any order and number. This module sets two limits: at
+//! most [`MAX_HEADERS`] headers, and one Fragment header. The Home Address option and the type 2 routing
+//! header may occur once (RFC 6275 6.3, 6.4).
 //!
-//! Left out: AH and ESP end the chain as if they were the upper layer; jumbo payloads are an unrecognized
-//! option; the place of the Home Address option (after the routing header, before the Fragment header) is kept
-//! when emitting but not demanded of others.
+//! Left out: AH and ESP end the chain as if they were the upper layer. Jumbo payloads are an unrecognized
+//! option. The emitter places the Home Address option after the routing header and before the Fragment
+//! header; the parser does not demand this place.
 
 use crate::Error;
 use crate::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
@@ -26,8 +26,8 @@ pub const MAX_HEADERS: usize = 8;
 pub const HOME_ADDRESS_OPTION: u8 = 0xc9;
 /// The Tunnel Encapsulation Limit option of the Destination Options header (RFC 2473 4.1.1).
 pub const TUNNEL_ENCAPSULATION_LIMIT_OPTION: u8 = 0x04;
-/// The option that numbers the packets of a duplicated flow: the experimental one of RFC 4727 that every node may skip
-/// and nobody changes on the way (RFC 8200 4.2). Its data are four octets, the number.
+/// Type of the option that numbers the packets of a duplicated flow: an experimental one of RFC 4727. Every
+/// node may skip it, and no node changes it in transit (RFC 8200 4.2). Its data are the number, four octets.
 pub const SEQUENCE_OPTION: u8 = 0x1e;
 /// Octets of a Destination Options header with that option alone.
 pub const SEQUENCE_DESTINATION_LEN: usize = 8;
@@ -41,7 +41,7 @@ pub const HOME_ADDRESS_DESTINATION_LEN: usize = 24;
 const PAD1: u8 = 0;
 const PAD_N: u8 = 1;
 
-/// What the extension headers of a packet say.
+/// The parsed extension headers of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extensions {
     /// The address in the Home Address option. Not judged: RFC 6275 9.3.1 has packets dropped whose home
@@ -53,8 +53,8 @@ pub struct Extensions {
     pub routing_home_address: Option<Ipv6Addr>,
     /// How many further encapsulations the Tunnel Encapsulation Limit option allows.
     pub tunnel_encapsulation_limit: Option<u8>,
-    /// Where that option's limit octet is, octets from the start of the packet: what a Parameter Problem about
-    /// a limit of 0 points at (RFC 2473 4.1.1 (b)).
+    /// Offset of the limit octet of that option, in octets from the start of the packet. A Parameter Problem
+    /// about a limit of 0 points at it (RFC 2473 4.1.1 (b)).
     pub tunnel_encapsulation_limit_offset: Option<usize>,
     /// The number in [`SEQUENCE_OPTION`], where its length is right; of another length it is another experiment's.
     pub sequence: Option<u32>,
@@ -68,14 +68,14 @@ pub struct Extensions {
 }
 
 impl Extensions {
-    /// Walks the chain of a whole packet, to the upper layer or, in a fragment other than the first, to the end
-    /// of the Fragment header. Octets beyond the Payload Length are not looked at.
+    /// Parses the chain of a whole packet up to the upper layer. In a fragment other than the first, parsing
+    /// ends with the Fragment header. Octets beyond the Payload Length are ignored.
     ///
     /// # Errors
-    /// Those of [`Header::parse_packet`]; [`Error::Truncated`] when a header or option runs past the end;
-    /// [`Error::UnrecognizedOption`], [`Error::MisplacedHopByHop`], [`Error::UnrecognizedRouting`] and
-    /// [`Error::HomeAddressRouting`] with the offset to point at; [`Error::Length`] for a known option of a
-    /// wrong length; [`Error::Repeated`] and [`Error::TooManyHeaders`].
+    /// Those of [`Header::parse_packet`]; [`Error::Truncated`] if a header or option exceeds the packet. With
+    /// the offset for a Parameter Problem: [`Error::UnrecognizedOption`], [`Error::MisplacedHopByHop`],
+    /// [`Error::UnrecognizedRouting`] and [`Error::HomeAddressRouting`]. [`Error::Length`] for a known option
+    /// of a wrong length; [`Error::Repeated`] and [`Error::TooManyHeaders`].
     pub fn parse(packet: &[u8]) -> Result<Extensions, Error> {
         let (header, payload) = Header::parse_packet(packet)?;
         let packet = slice(packet, 0, HEADER_LEN + payload.len(), "IPv6 packet")?;
@@ -209,12 +209,12 @@ fn header_span(packet: &[u8], start: usize, what: &'static str) -> Result<(u8, u
     Ok((next, start + octets))
 }
 
-/// Finds the upper layer of a packet that may be cut short or faulty, without looking into any option.
+/// Finds the upper layer of a packet that may be truncated or faulty, and ignores all options.
 ///
-/// Returns the protocol, the offset in octets from the start of the packet, and whether the octets there are
-/// the upper layer's header (`false` in a fragment other than the first). Answers `None` when the octets end
-/// within the chain or the chain is longer than [`MAX_HEADERS`]. The Payload Length is not looked at, for the
-/// packet in an ICMPv6 error is usually shorter than it says.
+/// Returns the protocol, the offset in octets from the start of the packet, and a flag. The flag is `true` if
+/// the upper layer's header is at the offset, `false` in a fragment other than the first. Returns `None` if
+/// the octets end within the chain or the chain is longer than [`MAX_HEADERS`]. The function ignores the
+/// Payload Length, because the packet in an ICMPv6 error is usually shorter.
 pub fn upper_layer(packet: &[u8]) -> Option<(u8, usize, bool)> {
     let mut next = Header::parse(packet).ok()?.next_header;
     let mut offset = HEADER_LEN;

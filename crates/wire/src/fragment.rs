@@ -1,7 +1,6 @@
 //! The Fragment header (RFC 8200 4.5).
 //!
-//! Only the header. Reassembly, and the cutting of packets that are too long, belong to whoever holds buffers
-//! and timers.
+//! Left out: reassembly and fragmentation, which need buffers and timers of the caller.
 
 use crate::Error;
 use crate::octets::{array, u32_at};
@@ -18,7 +17,7 @@ pub struct FragmentHeader {
     pub offset: u16,
     /// Whether more fragments follow (M).
     pub more: bool,
-    /// What the fragments of one packet have in common.
+    /// Identification, equal in all fragments of one packet.
     pub identification: u32,
 }
 

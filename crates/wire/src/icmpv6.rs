@@ -119,7 +119,8 @@ pub fn verify(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> Result
     }
 }
 
-/// Writes the checksum of an ICMPv6 message. A message under 4 octets, which is none, is left as it is.
+/// Writes the checksum of an ICMPv6 message. Leaves a message under 4 octets unchanged, because it has no
+/// checksum field.
 pub fn set_checksum(message: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr) {
     set_checksum_at(message, 2, source, destination, protocol::ICMPV6);
 }
@@ -140,10 +141,10 @@ pub(crate) fn set_checksum_at(
     }
 }
 
-/// Reads an ICMPv6 error message; the second value is as much of the invoking packet as came with it.
+/// Reads an ICMPv6 error message. The second value is the part of the invoking packet in the message.
 ///
 /// # Errors
-/// [`Error::Truncated`] under 8 octets, [`Error::Value`] when the type is none of the four of RFC 4443 3.
+/// [`Error::Truncated`] under 8 octets; [`Error::Value`] for a type other than the four of RFC 4443 3.
 pub fn parse_error(message: &[u8]) -> Result<(ErrorMessage, &[u8]), Error> {
     const WHAT: &str = "ICMPv6 error message";
     let [message_type, code] = array::<2>(message, 0, WHAT)?;
@@ -212,12 +213,12 @@ pub fn may_answer(invoking: &[u8]) -> bool {
     may_answer_with(ErrorMessage::DestinationUnreachable { code: 0 }, invoking)
 }
 
-/// Whether this ICMPv6 error may be sent about a packet (RFC 4443 2.4 (e)).
+/// Returns whether a node may send this ICMPv6 error about a packet (RFC 4443 2.4 (e)).
 ///
-/// Not about an ICMPv6 error or a redirect (e.1, e.2); not about a packet to a multicast address (e.3), save
-/// Packet Too Big, and Parameter Problem code 2 about an option whose type begins with the bits 10; not to a
-/// source that is unspecified or multicast (e.6). Where the ICMPv6 type cannot be seen (a later fragment, a
-/// chain that is cut short) the answer is no.
+/// A node must not answer an ICMPv6 error or a redirect (e.1, e.2), or an unspecified or multicast source
+/// (e.6). A packet to a multicast address (e.3) causes only two errors. They are Packet Too Big, and
+/// Parameter Problem code 2 about an option whose type begins with the bits 10. The function returns `false`
+/// if it cannot see the ICMPv6 type: a later fragment or a truncated chain.
 pub fn may_answer_with(error: ErrorMessage, invoking: &[u8]) -> bool {
     let Ok(header) = Header::parse(invoking) else { return false };
     if header.source.is_unspecified() || header.source.is_multicast() {
@@ -266,11 +267,11 @@ pub fn echo_reply_to_home(header: &Header, message: &[u8], home_address: Ipv6Add
     Some([&outside.emit(), &routing[..], message].concat())
 }
 
-/// The Echo Reply to a whole IPv6 packet, when that is a valid Echo Request without extension headers.
+/// Returns the Echo Reply to a whole IPv6 packet that is a valid Echo Request without extension headers.
 ///
-/// Answers `None` for everything else: another message, a wrong checksum, a multicast destination or a source
-/// that cannot be answered. Identifier, sequence number and data come back as they were (RFC 4443 4.2); the
-/// traffic class too, so that a ping measures the class that it is in.
+/// Returns `None` for another message, a wrong checksum, a multicast destination or a source that must not be
+/// answered. Copies identifier, sequence number and data (RFC 4443 4.2), and the traffic class, so that a
+/// ping measures its own class.
 pub fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
     let (header, message) = Header::parse_packet(packet).ok()?;
     let answerable = header.next_header == protocol::ICMPV6

@@ -50,7 +50,7 @@ pub struct Header {
     pub flow_label: u32,
     /// Octets after this header.
     pub payload_length: u16,
-    /// What follows this header: see [`protocol`].
+    /// Next header: see [`protocol`].
     pub next_header: u8,
     /// Hops that are left.
     pub hop_limit: u8,
@@ -109,8 +109,9 @@ impl Header {
     }
 }
 
-/// The flow label outside a tunnel, which spreads the flows inside over equal paths (RFC 6438 3): a hash of addresses and
-/// label of the inner header, by a key that makes it unguessable. Never 0, which would mean "not labelled".
+/// Returns the flow label of the outer header, which spreads the inner flows over equal paths (RFC 6438 3).
+/// It is a hash of addresses and label of the inner header with a key, so that outsiders cannot predict it.
+/// It is never 0, which would mean "not labelled".
 pub fn tunnel_flow_label(key: u64, inner: &Header) -> u32 {
     let (source, destination) = (u128::from(inner.source), u128::from(inner.destination));
     let halves = [
@@ -130,10 +131,11 @@ pub fn tunnel_flow_label(key: u64, inner: &Header) -> u32 {
     ((hash >> 44) as u32).max(1)
 }
 
-/// Whether an address is reserved: of `::/8` (RFC 4291 2.4, IANA's registry of the IPv6 address space), with the
-/// unspecified, the loopback, the IPv4-compatible and the IPv4-mapped addresses. No packet on a wire has such a source:
-/// a host that receives an IPv4-mapped one may take it for IPv4, past its rules for IPv6. The prefixes of NAT64 (RFC 6052
-/// 2.1, RFC 8215) lie in `::/8` and are not reserved: their addresses are genuine sources and destinations.
+/// Returns whether an address is reserved: in `::/8` (RFC 4291 2.4, IANA's registry of the IPv6 address
+/// space). The block contains the unspecified, the loopback, the IPv4-compatible and the IPv4-mapped
+/// addresses. No packet on a link has such a source. A host that receives an IPv4-mapped source may treat it
+/// as IPv4 and bypass its rules for IPv6. The prefixes of NAT64 (RFC 6052 2.1, RFC 8215) lie in `::/8` and
+/// are not reserved: their addresses are valid sources and destinations.
 #[inline]
 pub fn is_reserved(address: Ipv6Addr) -> bool {
     match address.segments() {

@@ -1,9 +1,9 @@
-//! Octets to values and back: IPv6, ICMPv6, Neighbor Discovery, MLD, Mobility Header, GeoNetworking, BTP.
+//! Parsers and emitters for IPv6, ICMPv6, Neighbor Discovery, MLD, Mobility Header, GeoNetworking and BTP.
 //!
-//! This crate knows what the octets mean and nothing of what to do about them. Parsers look at octets that a
-//! stranger sent: they never panic, never allocate, and what they refuse they refuse with an [`Error`] that
-//! says what was expected and what came. Emitters write exactly one form, the one that the standards ask for,
-//! with every reserved bit zero.
+//! This crate knows the formats and makes no protocol decisions. Parsers read octets from unauthenticated
+//! sources: they never panic and never allocate. A parser rejects input with an [`Error`] that names the
+//! expected and the found value. Emitters write exactly one form, the standard's, with every reserved bit
+//! zero.
 //!
 //! | module | standard |
 //! |---|---|

@@ -1,10 +1,10 @@
 //! Multicast Listener Discovery: queries and reports of version 2 (RFC 3810 5), and those of version 1 (RFC 2710 3).
 //!
-//! [`Message::parse_packet`] makes the checks of RFC 3810 6.2, 7.4 and 7.6 that a packet allows: hop limit 1, the Router
-//! Alert option (RFC 2711) with the value of MLD, a link-local source, the checksum. What stands behind the last record
-//! or source is ignored (5.1.12, 5.2.11), and so is auxiliary data.
+//! [`Message::parse_packet`] makes the checks of RFC 3810 6.2, 7.4 and 7.6 that a packet allows. They cover
+//! hop limit 1, the Router Alert option (RFC 2711) with the value of MLD, a link-local source, and the
+//! checksum. The parser ignores octets behind the last record or source (5.1.12, 5.2.11) and auxiliary data.
 //!
-//! Left out: emitting reports. A router that listens itself lets its own IPv6 stack say so.
+//! Left out: emitting reports. On a router that is itself a listener, the kernel's IPv6 stack sends them.
 
 use std::net::Ipv6Addr;
 
@@ -39,7 +39,7 @@ impl Sources<'_> {
         self.0.len() / 16
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -50,7 +50,7 @@ impl Sources<'_> {
     }
 }
 
-/// What only version 2 says in a query.
+/// Fields of a query that only version 2 has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryV2<'a> {
     /// S: routers leave their timers alone.
@@ -74,7 +74,7 @@ pub struct Query<'a> {
     pub v2: Option<QueryV2<'a>>,
 }
 
-/// What a record says (RFC 3810 5.2.12).
+/// Type of a multicast address record (RFC 3810 5.2.12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordType {
     /// MODE_IS_INCLUDE
@@ -94,7 +94,7 @@ pub enum RecordType {
 /// A Multicast Address Record (RFC 3810 5.2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// What it says; `None` for a type that is not known, which is to be ignored.
+    /// Type of the record; `None` for an unknown type, which a receiver ignores.
     pub record_type: Option<RecordType>,
     /// The group.
     pub group: Ipv6Addr,

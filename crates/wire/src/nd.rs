@@ -1,16 +1,26 @@
-//! Neighbor Discovery (RFC 4861) with what Mobile IPv6, NEMO and RFC 4191 add to it.
+//! Neighbor Discovery (RFC 4861) with the additions of Mobile IPv6, NEMO and RFC 4191.
 //!
-//! Router Solicitation and Advertisement, Neighbor Solicitation and Advertisement. Added are the H flag of the
-//! Router Advertisement and the R flag of the Prefix Information option (RFC 6275 7.1, 7.2), the Home Agent
-//! Information option (RFC 6275 7.4) with its R flag (RFC 3963 7.3), and the router preference and the Route
-//! Information option (RFC 4191 2.2, 2.3).
+//! The module reads and writes Router Solicitation and Advertisement, Neighbor Solicitation and
+//! Advertisement. The additions are:
 //!
-//! `parse` makes the checks of RFC 4861 6.1 and 7.1 that the message alone allows: type, code, length, the
-//! structure of the options, a target that is no multicast address. The checks that need the IPv6 header are
-//! [`check_header`] (hop limit 255, checksum) and the caller's: a Router Advertisement comes from a link-local
-//! address (6.1.2); a solicitation from the unspecified address has no source link-layer address, and goes to a
-//! solicited-node address (6.1.1, 7.1.1); a Neighbor Advertisement to a multicast address is not solicited
-//! (7.1.2).
+//! * the H flag of the Router Advertisement and the R flag of the Prefix Information option (RFC 6275 7.1,
+//!   7.2),
+//!
+//! * the Home Agent Information option (RFC 6275 7.4) with its R flag (RFC 3963 7.3),
+//!
+//! * the router preference and the Route Information option (RFC 4191 2.2, 2.3).
+//!
+//! `parse` makes the checks of RFC 4861 6.1 and 7.1 that need the message alone: type, code, length,
+//! the
+//! structure of the options, a target that is no multicast address. [`check_header`] makes those that need
+//! the IPv6 header: hop limit 255 and checksum. The caller makes the rest:
+//!
+//! * A Router Advertisement has a link-local source (6.1.2).
+//!
+//! * A solicitation from the unspecified address has no source link-layer address and goes to a
+//!   solicited-node address (6.1.1, 7.1.1).
+//!
+//! * A Neighbor Advertisement to a multicast address is not solicited (7.1.2).
 //!
 //! Options are in [`crate::nd::option`], link-layer addresses are Ethernet's. Emitters leave the checksum zero:
 //! [`crate::icmpv6::packet`] or [`crate::icmpv6::set_checksum`] fill it in.
@@ -51,7 +61,8 @@ pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]))
 }
 
-/// What RFC 4861 6.1 and 7.1 ask of every Neighbor Discovery packet: ICMPv6, hop limit 255, a right checksum.
+/// Makes the checks of RFC 4861 6.1 and 7.1 for every Neighbor Discovery packet: ICMPv6, hop limit 255,
+/// checksum.
 ///
 /// `message` is the payload of a packet without extension headers.
 ///
@@ -110,7 +121,7 @@ pub struct RouterAdvertisement<'a> {
     pub home_agent: bool,
     /// How good a default router this is (RFC 4191 2.2). Reserved (10) reads as medium.
     pub preference: RoutePreference,
-    /// How long the router is a default router, seconds; 0 when it is none.
+    /// Router lifetime in seconds; 0 if the router is not a default router.
     pub router_lifetime: u16,
     /// Milliseconds, 0 for none said.
     pub reachable_time: u32,
@@ -161,7 +172,7 @@ pub struct RouterAdvertisementRepr<'a> {
     pub home_agent: bool,
     /// How good a default router this is; sent as medium when the router lifetime is 0 (RFC 4191 2.2).
     pub preference: RoutePreference,
-    /// How long the router is a default router, seconds; 0 when it is none.
+    /// Router lifetime in seconds; 0 if the router is not a default router.
     pub router_lifetime: u16,
     /// Milliseconds, 0 for none said.
     pub reachable_time: u32,

@@ -2,7 +2,7 @@
 
 use super::{Error, Lifetime, VERSION};
 
-/// What follows the Basic Header (table 6).
+/// Next header of the Basic Header (table 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BasicNextHeader {
     /// 0: unspecified. A receiver goes on as with [`BasicNextHeader::Common`] (clause 10.3.3).
@@ -11,7 +11,7 @@ pub enum BasicNextHeader {
     Common,
     /// 2: a secured packet, whose payload is the Common Header and what follows it.
     Secured,
-    /// A value that nobody defined, 3 to 15.
+    /// An undefined value, 3 to 15.
     Unknown(u8),
 }
 
@@ -54,11 +54,11 @@ impl BasicHeader {
     /// Octets of the header.
     pub const LEN: usize = 4;
 
-    /// Reads the header; what follows it does not matter.
+    /// Reads the header and ignores the octets behind it.
     ///
     /// # Errors
-    /// [`Error::Truncated`] under 4 octets, [`Error::Version`] for another version than 1. A next header that
-    /// nobody defined is no error here.
+    /// [`Error::Truncated`] under 4 octets, [`Error::Version`] for another version than 1. An undefined next
+    /// header is no error here.
     pub fn parse(octets: &[u8]) -> Result<BasicHeader, Error> {
         let Some(&[first, _reserved, lifetime, remaining_hop_limit]) = octets.first_chunk::<4>() else {
             return Err(Error::Truncated { what: "basic header", needed: Self::LEN, found: octets.len() });

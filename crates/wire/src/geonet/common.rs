@@ -3,7 +3,7 @@
 use super::{Error, Shape};
 use std::fmt;
 
-/// What the payload is (table 8).
+/// Next header of the Common Header: the kind of payload (table 8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CommonNextHeader {
     /// 0: unspecified, or no payload at all (beacon, Location Service).
@@ -14,7 +14,7 @@ pub enum CommonNextHeader {
     BtpB,
     /// 3: an IPv6 packet (EN 302 636-6-1).
     Ipv6,
-    /// A value that nobody defined, 4 to 15.
+    /// An undefined value, 4 to 15.
     Unknown(u8),
 }
 
@@ -63,7 +63,7 @@ pub enum HeaderType {
     LocationServiceRequest,
     /// 6/1: Location Service reply.
     LocationServiceReply,
-    /// A combination that nobody defined; the octet, HT in the high half.
+    /// An undefined combination: the octet with HT in the high half.
     Unknown(u8),
 }
 
@@ -171,10 +171,10 @@ impl CommonHeader {
     /// Octets of the header.
     pub const LEN: usize = 8;
 
-    /// Reads the header; what follows it does not matter.
+    /// Reads the header and ignores the octets behind it.
     ///
     /// # Errors
-    /// [`Error::Truncated`] under 8 octets. Types that nobody defined are no error here.
+    /// [`Error::Truncated`] under 8 octets. Undefined types are no error here.
     pub fn parse(octets: &[u8]) -> Result<CommonHeader, Error> {
         let Some(&[next, header_type, traffic_class, flags, high, low, maximum_hop_limit, _reserved]) =
             octets.first_chunk::<8>()

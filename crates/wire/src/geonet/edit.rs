@@ -1,8 +1,9 @@
-//! What a forwarder changes in the octets that it received (clauses 10.3.8 to 10.3.12).
+//! Changes that a forwarder makes in a received packet (clauses 10.3.8 to 10.3.12).
 //!
-//! RHL and LT of any packet, secured ones too, since both are in the Basic Header; and the DE PV of a GUC or an
-//! LS reply whose destination is a neighbour with a newer position (annex C.3). All functions take the octets
-//! behind the EtherType and leave them untouched when they fail.
+//! The functions change RHL and LT of any packet, also of a secured one, since both are in the Basic Header.
+//! They change the DE PV of a GUC or an LS reply if the destination is a neighbour with a newer position
+//! (annex C.3). All functions take the octets behind the EtherType. A function that fails leaves the octets
+//! unchanged.
 
 use super::{
     BasicHeader, BasicNextHeader, CommonHeader, Error, HeaderType, Lifetime, LongPositionVector,

@@ -2,7 +2,8 @@
 
 use super::HeaderType;
 
-/// What was expected and what came. One variant per reason to drop a packet, so that a router can count them.
+/// A parser's error, with the expected and the found value. Each reason to drop a packet has a variant, so
+/// that a router can count it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The octets end before the structure does; or the caller's buffer is too short to write it.
@@ -21,7 +22,7 @@ pub enum Error {
         /// The version that came, 0 to 15.
         found: u8,
     },
-    /// A next header of the Basic Header that nobody defined (table 6).
+    /// An undefined next header of the Basic Header (table 6).
     #[error("basic header: next header {found}, expected 0 (any), 1 (common header) or 2 (secured packet)")]
     BasicNextHeader {
         /// The value that came, 0 to 15.
@@ -30,8 +31,8 @@ pub enum Error {
     /// A secured packet where a plain one was asked for (table 6).
     #[error("basic header: next header 2 (secured packet), expected 1 (common header)")]
     Secured,
-    /// A next header of the Common Header that nobody defined (table 8): the answer of
-    /// [`super::Packet::check_next_header`], not of parsing.
+    /// An undefined next header of the Common Header (table 8). [`super::Packet::check_next_header`] returns
+    /// it; parsing does not.
     #[error("common header: next header {found}, expected 0 (any), 1 (BTP-A), 2 (BTP-B) or 3 (IPv6)")]
     CommonNextHeader {
         /// The value that came, 0 to 15.

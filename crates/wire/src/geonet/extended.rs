@@ -3,7 +3,7 @@
 use super::fields::{put, take};
 use super::{Error, GeoArea, GnAddress, HeaderType, LongPositionVector, Shape, ShortPositionVector};
 
-/// What follows the Common Header, by type of packet.
+/// Extended header, by type of packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExtendedHeader {
     /// Beacon (clause 9.8.6), 24 octets.
@@ -15,7 +15,7 @@ pub enum ExtendedHeader {
     SingleHop {
         /// SO PV.
         source: LongPositionVector,
-        /// What the access layer adds (EN 302 636-4-2: channel load and power); zero elsewhere.
+        /// Octets of the access layer (EN 302 636-4-2: channel load and power); zero on other access layers.
         media_dependent: [u8; 4],
     },
     /// TSB (clause 9.8.3), 28 octets.
@@ -49,7 +49,7 @@ pub enum ExtendedHeader {
         sequence: u16,
         /// SO PV.
         source: LongPositionVector,
-        /// Where anybody is meant.
+        /// Destination area: any station in it is the destination.
         area: GeoArea,
     },
     /// Location Service request (clause 9.8.7), 36 octets.

@@ -1,9 +1,9 @@
-//! The Lifetime field (clause 9.6.4): how long a packet may wait in buffers on its way.
+//! The Lifetime field (clause 9.6.4): the time for which buffers may hold a packet on its path.
 //!
-//! Six bits of multiplier and two of base (50 ms, 1 s, 10 s, 100 s). Many durations have several encodings
-//! (60 s: 6 x 10 s or 60 x 1 s) and all are legal to receive; a duration is encoded with the coarsest base that
-//! loses nothing against the others. What cannot be expressed is rounded down, so that no packet outlives its
-//! wish; above 63 units of a base that costs up to one unit of the next (64.9 s become 60 s).
+//! The field has six bits of multiplier and two of base (50 ms, 1 s, 10 s, 100 s). Many durations have
+//! several encodings (60 s: 6 x 10 s or 60 x 1 s), and a receiver accepts all. The encoder selects the
+//! coarsest base among those that lose least. It rounds down, so that no packet outlives the requested
+//! lifetime. Above 63 units of a base that costs up to one unit of the next (64.9 s become 60 s).
 
 use std::fmt;
 use std::time::Duration;
@@ -52,7 +52,8 @@ impl Lifetime {
         (self.0 >> 2) as u32 * base
     }
 
-    /// What is left after waiting, rounded down; a packet that did not wait keeps its octet.
+    /// Returns the lifetime that remains after waiting, rounded down; without waiting the octet stays
+    /// unchanged.
     pub fn after_waiting(self, waited: Duration) -> Lifetime {
         if waited.is_zero() {
             return self;

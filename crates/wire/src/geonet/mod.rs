@@ -1,21 +1,28 @@
 //! GeoNetworking packets (ETSI EN 302 636-4-1 V1.4.1 clauses 6 to 9 and annex C.2).
 //!
-//! The way in: [`Packet::parse`] for what stands behind the EtherType [`ETHERTYPE`]. A packet is a Basic Header,
-//! a Common Header, an extended header that depends on the packet's type, and a payload. A secured packet
-//! shows its Basic Header only: [`Frame::parse`] hands out its envelope unread, and when somebody has verified
-//! and opened it, [`Packet::parse_after_basic`] reads what was inside. The way out: [`Packet::new`], then one of
-//! its emitters. A forwarder changes two or three fields of the octets that it got, and nothing else:
-//! [`set_remaining_hop_limit`], [`set_lifetime`], [`set_destination`].
+//! To read a packet: [`Packet::parse`] takes the octets behind the EtherType [`ETHERTYPE`]. A packet is a
+//! Basic Header, a Common Header, an extended header that depends on the packet's type, and a payload. Of a
+//! secured packet only the Basic Header is readable. [`Frame::parse`] returns its envelope unread. After
+//! verification [`Packet::parse_after_basic`] reads the content.
 //!
-//! What parsing refuses: another version than 1, a next header of the Basic Header or a header type or subtype that
-//! nobody defined, and a payload length that does not fit the frame. What it leaves to the router, because the
-//! standard drops it later and for its own reasons, if at all: RHL above MHL ([`Packet::exceeds_hop_limit`]), a
-//! payload of an unknown kind ([`Packet::check_next_header`]), positions that are not on the globe, areas that are
-//! too big, times that cannot be. Reserved bits are ignored, written as zero; those of
-//! an address are kept, because up to V1.2.1 they were a country code and an address is what its owner says.
+//! To write one: [`Packet::new`], then one of its emitters. A forwarder changes only two or three fields of
+//! the received octets: [`set_remaining_hop_limit`], [`set_lifetime`], [`set_destination`].
 //!
-//! Left out: the security envelope's inside (IEEE 1609.2, TS 103 097), the meaning of the media-dependent octets
-//! of SHB (EN 302 636-4-2), geodesy, and every decision.
+//! The parser rejects another version than 1 and an undefined next header of the Basic Header. It rejects an
+//! undefined header type or subtype, and a payload length that does not fit the frame. It leaves other faults
+//! to the router, because the standard drops such packets later or not at all:
+//!
+//! * RHL above MHL ([`Packet::exceeds_hop_limit`]),
+//!
+//! * a payload of an unknown kind ([`Packet::check_next_header`]),
+//!
+//! * impossible positions and times, and areas that are too large.
+//!
+//! The parser ignores reserved bits, and emitters write them as zero. It keeps those of an address: up to
+//! V1.2.1 they were a country code, and an address must stay as its owner writes it.
+//!
+//! Left out: the content of the secured envelope (IEEE 1609.2, TS 103 097), the meaning of the
+//! media-dependent octets of SHB (EN 302 636-4-2), geodesy, and protocol decisions.
 //!
 //! All fields are big-endian; offsets are in octets from the Basic Header.
 

@@ -5,7 +5,7 @@ use super::{
     TrafficClass, VERSION,
 };
 
-/// What stands behind the EtherType: a packet, or an envelope around one.
+/// Content of a frame behind the EtherType: a packet, or a secured envelope around one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// A packet in the open.
@@ -48,7 +48,7 @@ pub struct Packet<'a> {
     pub common: CommonHeader,
     /// The extended header.
     pub extended: ExtendedHeader,
-    /// What the packet carries, without padding.
+    /// Payload without padding.
     pub payload: &'a [u8],
 }
 
@@ -82,10 +82,10 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Reads what stands behind the EtherType.
+    /// Reads the octets behind the EtherType.
     ///
-    /// Octets behind the payload are cut off, as many as there are: what pads a short Ethernet frame, a Frame Check Sequence
-    /// that a driver left, a trailer.
+    /// Cuts off all octets behind the payload: padding of a short Ethernet frame, a Frame Check Sequence that
+    /// a driver left, or a trailer.
     ///
     /// # Errors
     /// One variant for each reason: [`Error::Truncated`], [`Error::Version`], [`Error::BasicNextHeader`],
@@ -100,12 +100,12 @@ impl<'a> Packet<'a> {
         Packet::after_basic(basic, octets.get(BasicHeader::LEN..).unwrap_or_default(), true)
     }
 
-    /// Reads the Common Header and what follows it, as a security envelope had them inside; `basic` is the Basic
-    /// Header that stood outside. Nothing may follow the payload.
+    /// Reads the Common Header, the extended header and the payload from the content of a secured envelope.
+    /// `basic` is the Basic Header in front of the envelope. No octets may follow the payload.
     ///
     /// # Errors
-    /// Those of [`Packet::parse`] that have to do with the Common Header or the extended one; octets are counted
-    /// from the start of the Common Header or the extended one.
+    /// Those of [`Packet::parse`] about the Common Header or the extended header; offsets count from the
+    /// start of that header.
     pub fn parse_after_basic(basic: BasicHeader, octets: &'a [u8]) -> Result<Packet<'a>, Error> {
         Packet::after_basic(basic, octets, false)
     }
@@ -140,8 +140,8 @@ impl<'a> Packet<'a> {
         self.basic.remaining_hop_limit > self.common.maximum_hop_limit
     }
 
-    /// Whether somebody defined what the payload is. It takes no part in forwarding, so that parsing lets any value
-    /// pass; who delivers the payload asks here.
+    /// Returns an error if the kind of payload is undefined. Forwarding does not depend on the kind, so
+    /// parsing accepts any value; call this before delivery to the upper layer.
     ///
     /// # Errors
     /// [`Error::CommonNextHeader`] for [`CommonNextHeader::Unknown`].
@@ -208,7 +208,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// What PL can say of a payload.
+/// Returns the value of PL for a payload.
 fn announced(payload: &[u8]) -> u16 {
     u16::try_from(payload.len()).unwrap_or(u16::MAX)
 }

@@ -1,15 +1,15 @@
-//! Time as position vectors tell it (clause 9.5.2 table 2 and annex C.2).
+//! Timestamps of position vectors (clause 9.5.2 table 2 and annex C.2).
 //!
-//! A timestamp counts milliseconds of International Atomic Time since 2004-01-01T00:00:00 UTC, modulo 2^32: it
-//! wraps every 49.7 days. TAI has no leap seconds, UTC had five since then, so that a timestamp is five seconds
-//! more than the UTC clocks' difference (until the next leap second). Stations that forget the five, or count
-//! all 37, are on the road; comparing their times with one another still works.
+//! A timestamp counts milliseconds of International Atomic Time since 2004-01-01T00:00:00 UTC, modulo 2^32:
+//! it wraps every 49.7 days. TAI has no leap seconds, and UTC has had five since then. Until the next leap
+//! second a timestamp is therefore five seconds more than the difference of UTC clocks. Some stations on the
+//! road forget the five seconds or count all 37; timestamps of the same such station still compare correctly.
 
 use std::time::Duration;
 
 /// Milliseconds of TAI since 2004-01-01T00:00:00 UTC, modulo 2^32.
 ///
-/// There is no order, because there is none on a circle: see [`Timestamp::is_newer_than`].
+/// The type has no total order, because the numbers wrap: see [`Timestamp::is_newer_than`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Timestamp(pub u32);
 
@@ -33,15 +33,15 @@ impl Timestamp {
         Timestamp(since as u32)
     }
 
-    /// Whether this timestamp is later than the other, by the rule of annex C.2: it is ahead on the circle by
-    /// less than half a turn. Of two that are half a turn apart, the smaller number is the newer one, as the
-    /// formula has it; a timestamp is not newer than itself.
+    /// Returns whether this timestamp is later than the other by annex C.2: it is ahead by less than 2^31 ms,
+    /// modulo 2^32. If both differ by exactly 2^31 ms, the formula makes the smaller number the newer one. A
+    /// timestamp is not newer than itself.
     pub const fn is_newer_than(self, other: Timestamp) -> bool {
         (self.0 > other.0 && self.0 - other.0 <= MAX / 2) || (other.0 > self.0 && other.0 - self.0 > MAX / 2)
     }
 
-    /// Milliseconds from the other timestamp to this one, negative if this one is older; within half a turn
-    /// (24.8 days) either way, and in agreement with [`Timestamp::is_newer_than`].
+    /// Returns the milliseconds from the other timestamp to this one, negative if this one is older. The
+    /// result lies within 2^31 ms (24.8 days) and agrees with [`Timestamp::is_newer_than`].
     pub const fn milliseconds_since(self, other: Timestamp) -> i64 {
         let ahead = self.0.wrapping_sub(other.0);
         if self.is_newer_than(other) {
@@ -51,12 +51,12 @@ impl Timestamp {
         }
     }
 
-    /// The timestamp so much later; parts of a millisecond are dropped.
+    /// Returns the timestamp later by `duration`, without fractions of a millisecond.
     pub const fn wrapping_add(self, duration: Duration) -> Timestamp {
         Timestamp(self.0.wrapping_add(duration.as_millis() as u32))
     }
 
-    /// The timestamp so much earlier; parts of a millisecond are dropped.
+    /// Returns the timestamp earlier by `duration`, without fractions of a millisecond.
     pub const fn wrapping_sub(self, duration: Duration) -> Timestamp {
         Timestamp(self.0.wrapping_sub(duration.as_millis() as u32))
     }

@@ -1,13 +1,12 @@
-//! Where the MN-HA authentication option is, and what it covers (RFC 4285 5). No cryptography here.
+//! Position and coverage of the MN-HA authentication option (RFC 4285 5), without cryptography.
 //!
-//! The authentication data are the first 96 bits of HMAC-SHA1 over care-of address, home address, and the
-//! Mobility Header up to and including the option's SPI, with the checksum taken as zero. The header's own
-//! length field counts as it will be sent, and so does the padding before the option. A sender builds the
-//! message with 12 zero octets of data, finds their place here, and writes the MAC there before it sets the
-//! checksum.
+//! The authentication data are the first 96 bits of HMAC-SHA1. It covers the care-of address, the home
+//! address, and the Mobility Header up to and including the option's SPI. The checksum counts as zero. The
+//! header's length field and the padding before the option count as sent. A sender builds the message with 12
+//! zero octets of data, writes the MAC there, and then sets the checksum.
 //!
-//! RFC 4285 5: one option of each subtype at most; MN-HA is the last option, but for an MN-AAA option, which
-//! comes after it. Padding may follow, for the header's length is a multiple of 8.
+//! RFC 4285 5: a message has at most one option of each subtype. MN-HA is the last option, except that an
+//! MN-AAA option follows it. Padding may follow, because the header's length is a multiple of 8.
 
 use super::header::MobilityHeader;
 use super::message_type;
@@ -26,29 +25,30 @@ pub struct AuthenticationField {
     pub subtype: u8,
     /// The mobility security parameter index, which names the key.
     pub spi: u32,
-    /// What the MAC covers: from the start of the header to the end of the SPI.
+    /// Range that the MAC covers: from the start of the header to the end of the SPI.
     pub covered: Range<usize>,
     /// The authentication data.
     pub data: Range<usize>,
 }
 
 impl AuthenticationField {
-    /// The covered octets of `mh` in three pieces, the middle one two zero octets in place of the checksum: what
-    /// to feed the MAC after the care-of address and the home address. `None` when `mh` is not the header that
-    /// the field was found in.
+    /// Returns the covered octets of `mh` in three pieces; the middle piece is two zero octets in place of
+    /// the checksum. The caller feeds them to the MAC after the care-of address and the home address. Returns
+    /// `None` if `mh` is not the header in which the field was found.
     pub fn covered_octets<'a>(&self, mh: &'a [u8]) -> Option<[&'a [u8]; 3]> {
         let covered = mh.get(self.covered.clone())?;
         Some([covered.get(..4)?, &[0, 0], covered.get(6..)?])
     }
 }
 
-/// Finds the MN-HA authentication option of a Binding Update, Binding Acknowledgement, Home Agent Switch or Binding
-/// Revocation; `Ok(None)` when there is none, or the message is another.
+/// Finds the MN-HA authentication option of a Binding Update, Binding Acknowledgement, Home Agent Switch or
+/// Binding Revocation. Returns `Ok(None)` for a message without the option or of another type.
 ///
 /// # Errors
-/// Those of [`MobilityHeader::parse`]; [`Error::Truncated`] when an option runs past the end; [`Error::Length`]
-/// when an authentication option is too short for its SPI; [`Error::Repeated`] for a second option of the same
-/// subtype; [`Error::Order`] when anything but padding and MN-AAA follows MN-HA, or MN-AAA stands before it.
+/// Those of [`MobilityHeader::parse`]. [`Error::Truncated`] if an option exceeds the message.
+/// [`Error::Length`] if an authentication option is too short for its SPI. [`Error::Repeated`] for a second
+/// option of the same subtype. [`Error::Order`] if an option other than padding and MN-AAA follows MN-HA, or
+/// if MN-AAA precedes it.
 pub fn authentication_field(mh: &[u8]) -> Result<Option<AuthenticationField>, Error> {
     let header = MobilityHeader::parse(mh)?;
     let start = match header.message_type {

@@ -1,9 +1,9 @@
-//! Putting a Mobility Header together.
+//! Builder of Mobility Headers.
 //!
-//! The builder writes the fixed part, then each option at the next place that its alignment allows, then pads to
-//! a multiple of 8 octets (RFC 6275 6.1.1, 6.2). One octet of padding is Pad1, more are one PadN, as RFC 6275
-//! 6.2.2 asks and as UMIP and scapy do. The checksum stays zero: [`set_checksum`] or
-//! [`super::ControlPacket`] fill it in when the addresses are known and nothing will change any more.
+//! The builder writes the fixed part, then each option at the next offset that its alignment allows. Then it
+//! pads to a multiple of 8 octets (RFC 6275 6.1.1, 6.2). One octet of padding is Pad1, more are one PadN, as
+//! RFC 6275 6.2.2 asks and as UMIP and scapy do. The checksum stays zero: [`set_checksum`] or
+//! [`super::ControlPacket`] sets it when addresses and content are final.
 
 use super::home_agent_switch::MAX_ADDRESSES;
 use super::message::{
@@ -86,7 +86,8 @@ impl Builder {
         Builder::heartbeat(HEARTBEAT_RESPONSE, sequence)
     }
 
-    /// A Heartbeat response that nobody asked for, to tell of a restart; its number means nothing.
+    /// Returns an unsolicited Heartbeat response, which announces a restart; its sequence number has no
+    /// meaning.
     pub fn unsolicited_heartbeat() -> Builder {
         Builder::heartbeat(HEARTBEAT_RESPONSE | HEARTBEAT_UNSOLICITED, 0)
     }
@@ -148,9 +149,9 @@ impl Builder {
         self
     }
 
-    /// Pads to a multiple of 8, sets Header Len, and hands out the octets; the checksum is zero.
+    /// Pads to a multiple of 8, sets Header Len, and returns the octets; the checksum is zero.
     ///
-    /// Whoever adds options without a known bound should call [`Builder::try_finish`].
+    /// A caller that adds options without a known bound calls [`Builder::try_finish`].
     pub fn finish(mut self) -> Vec<u8> {
         self.pad((8 - self.octets.len() % 8) % 8);
         let units = u8::try_from(self.octets.len() / 8 - 1).unwrap_or(u8::MAX);

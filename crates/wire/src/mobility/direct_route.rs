@@ -1,9 +1,9 @@
 //! The messages by which two mobile routers agree on a direct route, in the Experimental Mobility Header (RFC 5096, MH Type
 //! 11).
 //!
-//! What they are for is RFC 6275 5.2 and 6.1.3 to 6.1.8, extended to prefixes as C. Ng and J. Hirano describe it (RRNP,
-//! draft-ng-nemo-rrnp); the format is carnet's own, for nobody assigned numbers to that. A magic number behind the header
-//! tells these messages from other experiments:
+//! Their purpose is that of RFC 6275 5.2 and 6.1.3 to 6.1.8, extended to prefixes as in RRNP (C. Ng and J.
+//! Hirano, draft-ng-nemo-rrnp). The format is carnet's own, because IANA has assigned no numbers for it. A
+//! magic number behind the header distinguishes these messages from other experiments:
 //!
 //! ```text
 //!   0               1               2               3
@@ -25,8 +25,9 @@
 //!  |                     Prefix (16 octets)                        |
 //! ```
 //!
-//! What each kind means is in `carnet_mobility::direct`. Every message has all fields; those that a kind has no use for
-//! are zero, and ignored. What follows the prefixes is ignored as well.
+//! `carnet_mobility::direct` describes each kind. Every message has all fields; the sender sets the fields
+//! that a kind does not use to zero, and the receiver ignores them. The receiver also ignores octets behind
+//! the prefixes.
 
 use std::net::Ipv6Addr;
 
@@ -50,23 +51,25 @@ const PREFIX: usize = 24;
 const AUTHENTICATOR_AT: usize = 72;
 const WHAT: &str = "direct route message";
 
-/// What a message is for.
+/// Kind of a direct route message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectRouteKind {
-    /// By way of the home agents: who is there, and I have these prefixes; with a care-of address and an authenticator to
-    /// who has a binding of the sender.
+    /// Sent through the home agents: asks for the peer and lists the sender's prefixes. To a peer with a
+    /// binding of the sender it also carries a care-of address and an authenticator.
     HomeTestInit,
-    /// By way of the home agents, to the home address that asked: a token, and the prefix that it has asked at.
+    /// Sent through the home agents to the home address of the sender of the request: a token, and the
+    /// requested prefix.
     HomeTest,
-    /// By way of the home agents, to an address of a prefix: a token for that, and the care-of address.
+    /// Sent through the home agents to an address of a prefix: a token for the prefix, and the care-of
+    /// address.
     PrefixTest,
-    /// Straight: this is my care-of address.
+    /// Sent directly: announces the sender's care-of address.
     CareOfTestInit,
-    /// Straight: a token for it.
+    /// Sent directly: a token for the care-of address.
     CareOfTest,
-    /// Straight: my home address and these prefixes are at this care-of address.
+    /// Sent directly: binds the home address and the prefixes to the care-of address.
     BindingUpdate,
-    /// Straight: so it is, or why not.
+    /// Sent directly: accepts the binding, or gives the reason of the refusal.
     BindingAcknowledgement,
     /// Straight: do you hear me?
     Heartbeat,
@@ -90,7 +93,7 @@ const KINDS: [DirectRouteKind; 9] = [
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectRoute {
-    /// What it is for.
+    /// Kind of the message.
     pub kind: DirectRouteKind,
     /// Orders the Binding Updates of a home address, modulo 2^16; of a Heartbeat, its number.
     pub sequence: u16,
@@ -106,11 +109,13 @@ pub struct DirectRoute {
     pub care_of_nonce: u16,
     /// In answers below 128 for yes; in a Binding Update 1 where packets go to the correspondent.
     pub status: u8,
-    /// Whose binding it is about; in answers by way of the home agents, whose answer it is.
+    /// Home address of the binding that the message concerns; in answers through the home agents, that of the
+    /// answering router.
     pub home_address: Ipv6Addr,
-    /// A care-of address of the sender, unspecified where there is none to tell.
+    /// Care-of address of the sender; unspecified if the message carries none.
     pub care_of_address: Ipv6Addr,
-    /// Over the message with a checksum and an authenticator of zero, with the key of the binding; zero where there is none.
+    /// Authenticator over the message, computed with checksum and authenticator zero and the key of the
+    /// binding; zero if the message carries none.
     pub authenticator: [u8; AUTHENTICATOR],
     /// The mobile network prefixes in question, at most [`MAX_PREFIXES`].
     pub prefixes: Vec<Ipv6Net>,

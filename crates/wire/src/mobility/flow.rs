@@ -1,13 +1,13 @@
-//! What is inside the options of flow bindings (RFC 6089 4.2 and 4.3, RFC 6088).
+//! Content of the options of flow bindings (RFC 6089 4.2 and 4.3, RFC 6088).
 //!
 //! A Flow Identification option holds sub-options: the traffic selector, and the reference to the Binding
-//! Identifiers. RFC 6089 4.2.1.2 counts the length of PadN otherwise than every other length; here it is
-//! read like every other one, and padding is written as Pad1. The order of writing is fixed, selector first,
-//! so that with the option at a multiple of 8 octets (see `alignment`) every sub-option is where RFC 6088 wants it.
+//! Identifiers. RFC 6089 4.2.1.2 counts the length of PadN unlike every other length. This parser counts it
+//! like the others, and the emitter pads with Pad1. The emitter writes the selector first. With the option at
+//! a multiple of 8 octets (see `alignment`) every sub-option is then where RFC 6088 requires it.
 //!
-//! RFC 6089 copies a packet to every binding that a flow refers to. That a flow is to take the first binding
-//! that works, or to be shared out, is said by a Vendor Specific option (RFC 5094) beside it: see
-//! [`FlowActionOption`]. Its vendor is 32473, the number for examples (RFC 5612): nobody has assigned one to carnet.
+//! RFC 6089 copies a packet to every binding of a flow. A Vendor Specific option (RFC 5094) beside it selects
+//! failover or balancing instead: see [`FlowActionOption`]. Its vendor is 32473, the number for examples (RFC
+//! 5612), because carnet has no assigned number.
 
 use super::options::MobilityOption;
 use super::selector::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
@@ -56,7 +56,7 @@ pub struct Identifiers<'a> {
 
 impl<'a> Identifiers<'a> {
     /// # Errors
-    /// [`Error::Length`] when there is none, or half of one.
+    /// [`Error::Length`] for an empty list or a length that is not a multiple of the element.
     pub fn parse(octets: &'a [u8], what: &'static str) -> Result<Self, Error> {
         if octets.is_empty() || !octets.len().is_multiple_of(2) {
             return Err(Error::Length { what, expected: "a positive multiple of 2", found: octets.len() });
@@ -307,7 +307,7 @@ fn emit_selector(selector: &TrafficSelector) -> Vec<u8> {
     writer.octets
 }
 
-/// What becomes of the packets of a flow.
+/// Action on the packets of a flow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowAction {
@@ -325,8 +325,8 @@ pub const VENDOR: u32 = 32_473;
 /// Its sub-type of the Vendor Specific option.
 pub const FLOW_ACTION: u8 = 1;
 
-/// What a flow's packets shall have done to them: the data of a Vendor Specific option (RFC 5094) of vendor
-/// [`VENDOR`] and sub-type [`FLOW_ACTION`].
+/// Action on the packets of a flow: the data of a Vendor Specific option (RFC 5094) of vendor [`VENDOR`] and
+/// sub-type [`FLOW_ACTION`].
 ///
 /// ```text
 ///  |         FID (16)        |  Action (8)  | Reserved (8) |
@@ -339,7 +339,7 @@ pub const FLOW_ACTION: u8 = 1;
 pub struct FlowActionOption {
     /// The flow.
     pub fid: u16,
-    /// What becomes of it.
+    /// Action on the packets.
     pub action: FlowAction,
     /// BIDs with their weights.
     pub weights: Vec<(u16, u16)>,

@@ -29,12 +29,13 @@ pub struct MobilityHeader<'a> {
 impl<'a> MobilityHeader<'a> {
     /// Reads a Mobility Header from the first octet of the upper layer on.
     ///
-    /// RFC 6275 9.2 wants the checksum verified before a fault is answered with a Parameter Problem; this
-    /// function does not know the addresses. [`MobilityHeader::parse_verified`] keeps the order.
+    /// RFC 6275 9.2 requires a node to verify the checksum before it answers a fault with a Parameter
+    /// Problem. This function does not know the addresses; [`MobilityHeader::parse_verified`] keeps that
+    /// order.
     ///
     /// # Errors
-    /// [`Error::Truncated`] when the octets are fewer than Header Len says; for known types also
-    /// [`Error::PayloadProtocol`] when Payload Proto is not 59, and [`Error::HeaderLength`] when Header Len is
+    /// [`Error::Truncated`] if the header is shorter than Header Len says. For known types also
+    /// [`Error::PayloadProtocol`] if Payload Proto is not 59, and [`Error::HeaderLength`] if Header Len is
     /// less than the message's fixed part.
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
         Self::cut(octets)?.check()
@@ -62,8 +63,8 @@ impl<'a> MobilityHeader<'a> {
         Ok(MobilityHeader { message_type, octets: slice(octets, 0, (usize::from(length) + 1) * 8, WHAT)? })
     }
 
-    /// Payload Proto and Header Len (RFC 6275 9.2), unless the type, which comes first there, is unknown: that
-    /// is answered with a Binding Error whatever else is wrong.
+    /// Checks Payload Proto and Header Len (RFC 6275 9.2) if the type is known. RFC 6275 9.2 checks the type
+    /// first: a node answers an unknown type with a Binding Error whatever the other fields hold.
     fn check(self) -> Result<Self, Error> {
         if !self.is_known_type() {
             return Ok(self);
@@ -107,8 +108,8 @@ impl<'a> MobilityHeader<'a> {
 
     /// Reads the message, and the structure of its options.
     ///
-    /// A type that is not one of those read here is [`Message::Other`]; whether that calls for a Binding
-    /// Error (RFC 6275 9.2) is the caller's to say, by [`MobilityHeader::is_known_type`] for one.
+    /// Returns [`Message::Other`] for a type that this module does not read. The caller decides whether to
+    /// send a Binding Error (RFC 6275 9.2), for example by [`MobilityHeader::is_known_type`].
     ///
     /// # Errors
     /// [`Error::Truncated`] when an option runs past the end.

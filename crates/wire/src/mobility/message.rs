@@ -1,8 +1,9 @@
 //! The messages between a mobile router and its home agent (RFC 6275 6.1, RFC 3963 4).
 //!
-//! Lifetimes are in units of 4 seconds as on the wire. Reserved bits are ignored when reading; flags of later
-//! documents are kept by name so that a receiver can see what was asked. Bit 0x0040 of the Binding Update is O
-//! (RFC 5648 4.2) unless P is set; with P it belongs to Proxy Mobile IPv6 (B, RFC 6602) and is not shown.
+//! Lifetimes are in units of 4 seconds as on the wire. The parser ignores reserved bits. It keeps the flags
+//! of later documents by name, so that a receiver sees the request. Bit 0x0040 of the Binding Update is O
+//! (RFC 5648 4.2) unless P is set. With P it belongs to Proxy Mobile IPv6 (B, RFC 6602), and the parser does
+//! not return it.
 
 use super::home_agent_switch::HomeAgentSwitch;
 use super::message_type;
@@ -105,7 +106,7 @@ pub struct BindingRefreshRequest<'a> {
 pub struct BindingUpdate<'a> {
     /// Orders the Binding Updates of a home address, modulo 2^16.
     pub sequence: u16,
-    /// What is asked for.
+    /// Flags of the request.
     pub flags: BindingUpdateFlags,
     /// The lifetime asked for, units of 4 seconds; 0 ends the binding.
     pub lifetime: u16,
@@ -116,7 +117,7 @@ pub struct BindingUpdate<'a> {
 /// Binding Acknowledgement (RFC 6275 6.1.8, RFC 3963 4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindingAcknowledgement<'a> {
-    /// What became of the Binding Update: see [`super::Status`].
+    /// Status of the Binding Update: see [`super::Status`].
     pub status: u8,
     /// K: the key management protocol survives movement.
     pub key_management: bool,
@@ -135,7 +136,7 @@ pub struct BindingAcknowledgement<'a> {
 pub struct BindingError {
     /// 1: no binding for the Home Address option; 2: unknown MH Type.
     pub status: u8,
-    /// The address in the Home Address option, unspecified when there was none.
+    /// Address in the Home Address option; unspecified if the packet had no such option.
     pub home_address: Ipv6Addr,
 }
 
@@ -149,7 +150,7 @@ impl BindingError {
 /// Heartbeat (RFC 5847 3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heartbeat<'a> {
-    /// U: a response that nobody asked for.
+    /// U: an unsolicited response.
     pub unsolicited: bool,
     /// R: a response.
     pub response: bool,

@@ -1,15 +1,16 @@
 //! The Mobility Header, its messages and its options (RFC 6275 6.1 and 6.2, RFC 3963 4, RFC 4283, RFC 4285).
 //!
-//! The way in: [`MobilityHeader::parse_verified`] (or `parse` and `verify_checksum`), then
-//! [`MobilityHeader::message`], then the message's [`Options`]. The way out: a [`Builder`], perhaps the MAC that
-//! [`authentication_field`] shows the place of, then a [`ControlPacket`] that puts the right headers in front
-//! and the right checksum in.
+//! To read a message: [`MobilityHeader::parse_verified`] (or `parse` and `verify_checksum`),
+//! [`MobilityHeader::message`], then the message's [`Options`]. To write one: a [`Builder`], optionally the
+//! MAC at the place that [`authentication_field`] finds, then a [`ControlPacket`]. The control packet adds
+//! the headers and the checksum.
 //!
-//! Messages that a home agent and a mobile router exchange are read in full: Binding Refresh Request, Binding
-//! Update, Binding Acknowledgement, Binding Error, Heartbeat (RFC 5847), Home Agent Switch (RFC 5142), Binding
-//! Revocation (RFC 5846), with the options of multiple care-of addresses (RFC 5648), flow bindings (RFC 6089, [`flow`] and [`selector`]) and dual stack (RFC 5555). What mobile
-//! routers say to each other is in [`prefix_test`] and [`direct_route`]. The return
-//! routability messages are known by their lengths only, everything else by its type.
+//! The module reads the messages of home agent and mobile router in full: Binding Refresh Request, Binding
+//! Update, Binding Acknowledgement, Binding Error, Heartbeat (RFC 5847), Home Agent Switch (RFC 5142) and
+//! Binding Revocation (RFC 5846). It reads the options of multiple care-of addresses (RFC 5648), flow
+//! bindings (RFC 6089, [`flow`] and [`selector`]) and dual stack (RFC 5555). [`prefix_test`] and
+//! [`direct_route`] hold the messages between mobile routers. Of return routability messages the module knows
+//! the lengths, of all others the types.
 
 pub mod authentication;
 pub mod builder;
@@ -68,8 +69,8 @@ pub mod message_type {
     pub const BINDING_REVOCATION: u8 = 16;
 }
 
-/// The length of the fixed part of a message, octets from the start of the Mobility Header, or `None` for a
-/// type whose length is not known here.
+/// Returns the length of a message's fixed part in octets from the start of the Mobility Header; `None` if
+/// unknown.
 pub const fn fixed_length(message_type: u8) -> Option<usize> {
     match message_type {
         message_type::BINDING_REFRESH_REQUEST => Some(8),

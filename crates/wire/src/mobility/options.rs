@@ -1,10 +1,10 @@
 //! Mobility options (RFC 6275 6.2, RFC 3963 4.3, RFC 4283, RFC 4285, RFC 5094, RFC 5555 3, RFC 5648 4.3, RFC 5847 3.4,
 //! RFC 6089 4).
 //!
-//! The type-length-value structure is checked once, when the message is parsed, so that an option that runs past
-//! the end costs the message. The contents are read by [`Options::iter`]: an option of a known type with a wrong
-//! length or field is an error of that option alone, an unknown one is handed out as it is (RFC 6275 6.2.1 has
-//! it skipped), Pad1 and PadN are not shown.
+//! The parser checks the type-length-value structure once: an option that exceeds the message makes the whole
+//! message invalid. [`Options::iter`] reads the contents. A wrong length or field in an option of a known
+//! type is an error of that option alone. The iterator returns unknown options unchanged (RFC 6275 6.2.1: a
+//! receiver skips them) and leaves out Pad1 and PadN.
 
 use super::flow::{self, Identifiers};
 use crate::Error;
@@ -77,7 +77,7 @@ pub enum MobilityOption<'a> {
         /// Leading bits that are the prefix.
         prefix_length: u8,
     },
-    /// Who the mobile node is.
+    /// Identifier of the mobile node.
     MobileNodeIdentifier {
         /// 1 for a network access identifier, user@realm.
         subtype: u8,
@@ -115,7 +115,7 @@ pub enum MobilityOption<'a> {
         /// The address; unspecified to ask for one.
         address: Ipv4Addr,
     },
-    /// What became of an IPv4 home address.
+    /// Result of the registration of an IPv4 home address.
     Ipv4AddressAcknowledgement {
         /// Under 128 accepted: see [`super::ipv4_status`].
         status: u8,

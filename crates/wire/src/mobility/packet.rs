@@ -9,7 +9,7 @@ use crate::extension::{home_address_destination, home_address_routing};
 use crate::ipv6::{HEADER_LEN, Header, protocol};
 use std::net::Ipv6Addr;
 
-/// What a control packet consists of.
+/// Parts of a control packet.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ControlPacket<'a> {
     /// The IPv6 source: for a Binding Update the care-of address.
@@ -38,8 +38,8 @@ impl<'a> ControlPacket<'a> {
         ControlPacket { source, destination, hop_limit, home_address, routing_home_address, mobility_header }
     }
 
-    /// The packet's octets. The checksum is computed with the home address as source and the routing header's
-    /// address as destination, where they are there (RFC 6275 6.1.1, RFC 8200 8.1).
+    /// Returns the packet's octets. The checksum covers the home address of a Home Address option as source.
+    /// It covers the address in a routing header as destination (RFC 6275 6.1.1, RFC 8200 8.1).
     pub fn emit(self) -> Vec<u8> {
         set_checksum(
             self.mobility_header,

@@ -1,8 +1,8 @@
-//! The messages by which neighbouring mobile routers find out that the way between them is good, in the Experimental
-//! Mobility Header (RFC 5096, MH Type 11).
+//! The messages by which neighbouring mobile routers test the path between them, in the Experimental Mobility
+//! Header (RFC 5096, MH Type 11).
 //!
-//! MNPP has no published format, and IANA no number for this; so the experimental one it is, with a magic number
-//! behind the header that tells these messages from other experiments:
+//! MNPP has no published format and no number of IANA, so the messages use the experimental type. A magic
+//! number behind the header distinguishes them from other experiments:
 //!
 //! ```text
 //!   0               1               2               3
@@ -16,8 +16,9 @@
 //!  |                     Prefix (16 octets)                        |
 //! ```
 //!
-//! What each kind means is in `carnet_mobility::mnpp`. Every message has all fields; those that a kind has no use for
-//! are zero, and ignored. What follows the fields is ignored as well.
+//! `carnet_mobility::mnpp` describes each kind. Every message has all fields; the sender sets the fields that
+//! a kind does not use to zero, and the receiver ignores them. The receiver also ignores octets behind the
+//! fields.
 
 use std::net::Ipv6Addr;
 
@@ -34,7 +35,7 @@ pub const LENGTH: usize = 56;
 const MAGIC: u32 = 0x434e_5058;
 const WHAT: &str = "prefix test";
 
-/// What a message is for.
+/// Kind of a prefix test message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrefixTestKind {
     /// To an address of the prefix, by way of the home agents: does this station have it?
@@ -71,7 +72,7 @@ impl PrefixTestKind {
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefixTest {
-    /// What it is for.
+    /// Kind of the message.
     pub kind: PrefixTestKind,
     /// Chosen by the asker, given back by the responder.
     pub cookie: u64,

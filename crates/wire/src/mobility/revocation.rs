@@ -23,7 +23,7 @@ pub struct BindingRevocation<'a> {
     pub options: Options<'a>,
 }
 
-/// What a Binding Revocation message is.
+/// Type of a Binding Revocation message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RevocationKind {
     /// A Binding Revocation Indication.
@@ -33,7 +33,7 @@ pub enum RevocationKind {
     },
     /// A Binding Revocation Acknowledgement.
     Acknowledgement {
-        /// What came of it, under 128 a success: see [`revocation_status`].
+        /// Status of the revocation; values under 128 mean success: see [`revocation_status`].
         status: u8,
     },
 }

@@ -1,9 +1,9 @@
-//! Which packets belong to a flow: the binary traffic selectors of RFC 6088.
+//! Binary traffic selectors (RFC 6088), which select the packets of a flow.
 //!
 //! A selector describes packets *towards* the mobile node, as the home agent sees them: the source is the
-//! correspondent. For packets the other way round, match it against [`Flow::reversed`]. A field that a selector
-//! does not name matches anything; one that a packet does not have (the ports of a later fragment, say) matches
-//! only a selector that does not name it.
+//! correspondent node. For packets in the other direction, match it against [`Flow::reversed`]. A field that
+//! the selector does not name matches any value. A field that a packet lacks (such as the ports of a later
+//! fragment) matches only a selector that does not name it.
 
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -87,7 +87,7 @@ pub enum TrafficSelector {
     Ipv6(Ipv6Selector),
 }
 
-/// What of an IPv6 packet a selector looks at.
+/// Fields of an IPv6 packet that a selector compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flow {
     /// The source address.
@@ -107,8 +107,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// The same flow seen from the other side: what a selector, which describes packets towards the mobile node,
-    /// is matched against for a packet that comes from there.
+    /// Returns the same flow in the other direction. Match a selector against it for packets from the mobile
+    /// node, because selectors describe packets towards it.
     pub fn reversed(self) -> Flow {
         Flow {
             source: self.destination,

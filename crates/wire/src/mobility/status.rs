@@ -16,7 +16,8 @@ macro_rules! statuses {
             $(#[doc = concat!($meaning, " (", $document, ").")]
             pub const $name: Status = Status($value);)*
 
-            /// What the value means, in the words of its document; "unassigned" for a value not known here.
+            /// Returns the meaning of the value in the words of its document; "unassigned" for an unknown
+            /// value.
             pub fn meaning(self) -> &'static str {
                 match self {
                     $(Status::$name => $meaning,)*

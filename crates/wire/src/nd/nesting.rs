@@ -1,10 +1,10 @@
-//! What a mobile router tells those behind it in its Router Advertisements, so that mobile routers can stand behind each
-//! other: who stands before it, whether there is a way out, and prefixes of the visited link from which they may have
-//! care-of addresses.
+//! Option of a mobile router's Router Advertisements for nested mobile networks (RFC 4885 4). It names the
+//! mobile routers above the sender and says whether a path out of the nested network exists. It lists
+//! prefixes of the visited link from which mobile routers below may form care-of addresses.
 //!
-//! The purpose is that of the Tree Information option (draft-thubert-tree-discovery), which never got a number. This one
-//! has the experimental type 253 (RFC 4727 5.1) and begins with [`MAGIC`], for others may experiment as well. Hosts
-//! skip it (RFC 4861 4.6).
+//! The purpose is that of the Tree Information option (draft-thubert-tree-discovery), to which IANA assigned
+//! no number. This option has the experimental type 253 (RFC 4727 5.1). It begins with [`MAGIC`], because
+//! other experiments may use the type. Hosts skip it (RFC 4861 4.6).
 //!
 //! ```text
 //!  |  253  | length |          MAGIC (4)          | flags | prefixes |
@@ -12,13 +12,14 @@
 //!  | home addresses (16 each): the sender's, its parent's, ... the root's
 //! ```
 //!
-//! The highest bit of the flags, G, says that there is a way out; the others are sent as 0.
+//! The highest bit of the flags, G, says that a path out of the nested mobile network exists. The sender sets
+//! the others to 0.
 
 use super::option::{NdOption, option_type};
 use crate::octets::{address_at, array, u8_at};
 use std::net::Ipv6Addr;
 
-/// What tells this option from those of other experiments.
+/// Number that distinguishes this option from those of other experiments.
 pub const MAGIC: [u8; 4] = *b"NEMO";
 /// Prefixes that are sent.
 pub const MAX_PREFIXES: usize = 4;
@@ -40,8 +41,8 @@ pub struct NestingInformation {
 }
 
 impl NestingInformation {
-    /// Reads an option; `None` for another one. What is read may be longer than what is sent: nothing is cut off,
-    /// for who does not find itself in a path that was cut would be wrong.
+    /// Reads the option; `None` for another option. The result may be longer than what the emitter writes.
+    /// Nothing is cut off: a router that searches itself in the path would miss itself in a truncated one.
     pub fn read(option: &NdOption<'_>) -> Option<Self> {
         let NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data } = option else { return None };
         if array::<4>(data, 0, WHAT).ok()? != MAGIC {
@@ -61,7 +62,8 @@ impl NestingInformation {
         Some(NestingInformation { grounded: u8_at(data, 4, WHAT).ok()? & GROUNDED != 0, prefixes, path })
     }
 
-    /// What stands behind the option's length: at most [`MAX_PREFIXES`] prefixes and [`MAX_PATH`] home addresses.
+    /// Returns the octets behind the option's length: at most [`MAX_PREFIXES`] prefixes and [`MAX_PATH`] home
+    /// addresses.
     pub fn data(&self) -> Vec<u8> {
         let prefixes = self.prefixes.get(..MAX_PREFIXES).unwrap_or(&self.prefixes);
         let path = self.path.get(..MAX_PATH).unwrap_or(&self.path);

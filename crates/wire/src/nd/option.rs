@@ -1,8 +1,8 @@
 //! Options of Neighbor Discovery messages (RFC 4861 4.6, RFC 6275 7, RFC 3963 7.3, RFC 4191 2.3).
 //!
-//! The structure is checked once, in [`NdOptions::parse`]: an option of length 0 or one that runs past the end
-//! condemns the message (RFC 4861 6.1). An option of a known type whose length or fields make no sense does
-//! not; the iterator hands it out as [`NdOption::Unknown`], to be ignored like any other.
+//! [`NdOptions::parse`] checks the structure once: an option of length 0 or one that exceeds the message
+//! makes the message invalid (RFC 4861 6.1). An option of a known type with an invalid length or field does
+//! not. The iterator returns it as [`NdOption::Unknown`], and the receiver ignores it.
 
 use crate::Error;
 use crate::octets::{address_at, array, slice, u8_at, u16_at, u32_at};
@@ -120,7 +120,7 @@ pub enum NdOption<'a> {
     Mtu(u32),
     /// The longest time between two unsolicited multicast Router Advertisements, milliseconds.
     AdvertisementInterval(u32),
-    /// What the router offers as a home agent.
+    /// Preference and lifetime of the router as a home agent.
     HomeAgentInformation(HomeAgentInformation),
     /// A prefix that is reached through the router.
     RouteInformation(RouteInformation),
@@ -128,7 +128,7 @@ pub enum NdOption<'a> {
     Unknown {
         /// The Type field.
         option_type: u8,
-        /// What follows the Length field: 8n+6 octets.
+        /// Octets behind the Length field: 8n+6.
         data: &'a [u8],
     },
 }
@@ -194,8 +194,9 @@ impl<'a> NdOption<'a> {
 
     /// Appends the option's octets.
     ///
-    /// A Route Information option takes the shortest form that holds its prefix. The data of an unknown option
-    /// are filled with zero octets up to a multiple of 8, and cut at what its Length field can say.
+    /// A Route Information option takes the shortest form that holds its prefix. The data of an unknown
+    /// option are padded with zeros to a multiple of 8 octets. Data beyond the largest value of the Length
+    /// field are cut off.
     pub fn emit_into(&self, message: &mut Vec<u8>) {
         match *self {
             NdOption::SourceLinkAddress(address) => {

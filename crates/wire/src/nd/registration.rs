@@ -1,8 +1,8 @@
-//! The Extended Address Registration option (RFC 8505 4.1): a node registers an address with a router, which then
-//! knows the way to it and may stand in for it on another link (RFC 8929).
+//! The Extended Address Registration option (RFC 8505 4.1). A node registers an address with a router, which
+//! then has a route to it and may act as proxy on another link (RFC 8929).
 //!
-//! In a Neighbor Solicitation it asks, in a Neighbor Advertisement it answers; the target is the address. Owners are
-//! told apart by 64 bits, the shortest form of the Registration Ownership Verifier.
+//! A Neighbor Solicitation carries the request, a Neighbor Advertisement the answer; the target is the
+//! address. The Registration Ownership Verifier identifies the owner, in its shortest form of 64 bits.
 //!
 //! Left out: longer owners, the cryptographic proof of RFC 8928, the I field and the opaque octet (sent as 0).
 
@@ -17,11 +17,11 @@ const ROUTED: u8 = 0x02;
 /// T: there is a transaction number.
 const NUMBERED: u8 = 0x01;
 
-/// What became of a registration (RFC 8505 table 1).
+/// Status of a registration (RFC 8505 table 1).
 pub mod status {
     /// Registered, or registering.
     pub const SUCCESS: u8 = 0;
-    /// Somebody else has the address.
+    /// Another owner has registered the address.
     pub const DUPLICATE: u8 = 1;
     /// No room.
     pub const FULL: u8 = 2;
@@ -47,8 +47,8 @@ pub struct AddressRegistration {
 }
 
 impl AddressRegistration {
-    /// The first such option of a Neighbor Solicitation or Advertisement that has a transaction number and an owner
-    /// of 64 bits; others are none of ours.
+    /// Returns the first such option with a transaction number and an owner of 64 bits in a Neighbor
+    /// Solicitation or Advertisement. Skips all others.
     pub fn of(message: &[u8]) -> Option<Self> {
         NdOptions::parse(rest(message, FIXED, WHAT).ok()?).ok()?.find_map(|option| match option {
             NdOption::Unknown { option_type: option_type::ADDRESS_REGISTRATION, data } => Self::read(data),
@@ -77,8 +77,8 @@ impl AddressRegistration {
     }
 }
 
-/// Whether transaction `new` is later than `old` (the lollipop of RFC 6550 7.2, as RFC 8505 5.2 has it): 128 to 255 are
-/// those of a start, 0 to 127 go round.
+/// Returns whether transaction `new` is later than `old` by the lollipop counter of RFC 6550 7.2 and RFC 8505
+/// 5.2. The counter starts in 128 to 255 and then wraps in 0 to 127.
 pub fn is_later_transaction(new: u8, old: u8) -> bool {
     const WINDOW: i32 = 16;
     let (a, b) = (i32::from(new), i32::from(old));
