@@ -10,10 +10,9 @@
 //!
 //! * the router preference and the Route Information option (RFC 4191 2.2, 2.3).
 //!
-//! `parse` makes the checks of RFC 4861 6.1 and 7.1 that need the message alone: type, code, length,
-//! the
-//! structure of the options, a target that is no multicast address. [`check_header`] makes those that need
-//! the IPv6 header: hop limit 255 and checksum. The caller makes the rest:
+//! `parse` makes the checks of RFC 4861 6.1 and 7.1 that need the message alone. It checks type, code,
+//! length, the structure of the options, and that the target is no multicast address. [`check_header`] makes
+//! those that need the IPv6 header: hop limit 255 and checksum. The caller makes the rest:
 //!
 //! * A Router Advertisement has a link-local source (6.1.2).
 //!
@@ -22,14 +21,14 @@
 //!
 //! * A Neighbor Advertisement to a multicast address is not solicited (7.1.2).
 //!
-//! Options are in [`crate::nd::option`], link-layer addresses are Ethernet's. Emitters leave the checksum zero:
-//! [`crate::icmpv6::packet`] or [`crate::icmpv6::set_checksum`] fill it in.
+//! Options are in [`crate::nd::option`]. Link-layer addresses are those of Ethernet. Emitters leave the
+//! checksum zero: [`crate::icmpv6::packet`] or [`crate::icmpv6::set_checksum`] sets it.
 //!
-//! Two options have files of their own: [`registration`] of an address with a router (RFC 8505), and [`nesting`] of mobile
-//! routers, an experiment.
+//! Two options have their own files: [`registration`] of an address with a router (RFC 8505), and [`nesting`]
+//! of mobile routers, an experiment.
 //!
-//! Left out: Redirect, secure Neighbor Discovery, RDNSS and DNSSL, the Advertisement Interval option; a receiver
-//! sees them as [`NdOption::Unknown`].
+//! Left out: Redirect, secure Neighbor Discovery, RDNSS and DNSSL. A receiver sees their options as
+//! [`NdOption::Unknown`].
 
 pub mod nesting;
 pub mod option;
