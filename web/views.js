@@ -28,7 +28,7 @@ const row = (heads, ...cells) => el("tr", null, cells.map((cell, at) =>
 /** A state in words and colour. */
 function badge(state) {
   const [word] = String(state).split(":");
-  const kind = { active: "good", registered: "good", home: "good", up: "good", fix: "good", standby: "calm", registering: "warn",
+  const kind = { active: "good", registered: "good", home: "good", up: "good", fix: "good", standby: "calm", registering: "warn", untested: "warn",
     silent: "warn", disconnected: "bad", refused: "bad", down: "bad", missing: "bad" }[word] ?? "calm";
   return el("span", { class: `badge ${kind}` }, state);
 }

@@ -120,6 +120,8 @@ def home_agent(program, nodes, on_link, capture=None, address=HOME_AGENT, prefer
     home agent that its config names, `home_link` the link that it shares with others."""
     config = f"[home_agent]\naddress = '{address}'\nhome_prefix = '{HOME_PREFIX}'\n"
     config += f"ipv4_address = '192.0.2.1'\ndhaad = true\npreference = {preference}\n"
+    # No RFC has the test of care-of addresses; the nodes that the tester plays answer no Echo Requests.
+    config += "care_of_test = 'off'\n"
     if on_link:
         config += "home_link = 'h0'\n"
     if peer:

@@ -71,6 +71,7 @@ fn prefix(number: usize) -> Ipv6Net {
 fn home_agent() -> HomeAgentConfig {
     let node = |number| AuthorizedNode {
         nat: true,
+        care_of_test: false,
         home_address: address(0x2001_0db9, number),
         prefixes: [prefix(number)].into(),
         authentication: Authentication::SharedKey(SecurityAssociation {
@@ -108,6 +109,7 @@ fn bindings() -> Vec<StoredBinding> {
             lifetime_s: LIFETIME.as_secs(),
             expires: WALL + LIFETIME,
             previous: None,
+            untested: false,
         }),
         ..StoredBinding::of(address(0x2001_0db9, number))
     };

@@ -62,6 +62,7 @@ fn bench(criterion: &mut Criterion) {
         multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
         nodes: vec![AuthorizedNode {
             nat: true,
+            care_of_test: false,
             home_address: HOME,
             prefixes: ["2001:db8:a::/64".parse().expect("a prefix")].into(),
             authentication: Authentication::SharedKey(association()),

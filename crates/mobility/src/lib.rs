@@ -83,6 +83,15 @@ pub enum Output {
         /// The IPv6 packet.
         packet: Vec<u8>,
     },
+    /// An inner packet of the home agent's own, to be sent through the tunnel between these ends.
+    Tunnelled {
+        /// Our end.
+        local: Endpoint,
+        /// The other end.
+        remote: Endpoint,
+        /// The inner packet.
+        packet: Vec<u8>,
+    },
     /// An ICMPv6 message on one link.
     Link(LinkMessage),
     /// Something that happened.

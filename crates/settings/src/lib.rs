@@ -58,6 +58,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
             .iter()
             .map(|node| AuthorizedNode {
                 nat: node.nat,
+                care_of_test: node.care_of_test,
                 home_address: node.home_address,
                 prefixes: node.prefixes.as_slice().into(),
                 authentication: authentication(&node.auth),

@@ -42,6 +42,7 @@ fn home_agent(count: u32) -> Station {
     let nodes = (0..count)
         .map(|index| AuthorizedNode {
             nat: true,
+            care_of_test: false,
             home_address: home_address(index),
             prefixes: [prefix(index)].into(),
             authentication: Authentication::None,
@@ -62,6 +63,7 @@ fn home_agent(count: u32) -> Station {
                 lifetime_s: 600,
                 expires: DATE + Duration::from_secs(600),
                 previous: None,
+                untested: false,
             }),
             ..StoredBinding::of(home_address(index))
         })

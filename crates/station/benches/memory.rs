@@ -70,6 +70,7 @@ fn main() {
     let routers = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(100_000_u32);
     let nodes = (0..routers).map(|index| AuthorizedNode {
         nat: true,
+        care_of_test: false,
         home_address: home_address(index),
         prefixes: [prefix(index)].into(),
         authentication: Authentication::SharedKey(association()),

@@ -33,7 +33,8 @@ pub struct BindingStatus {
     pub bid: Option<u16>,
     /// Prefixes of the binding.
     pub prefixes: Vec<Ipv6Net>,
-    /// `registered`, `registering`, `disconnected`, `home`, `refused`, `stopped`.
+    /// `registered`, `registering`, `disconnected`, `home`, `refused`, `stopped`; at a home agent `untested` until the node has
+    /// answered at its care-of address.
     pub state: &'static str,
     /// Granted lifetime.
     pub lifetime: Duration,
@@ -207,7 +208,7 @@ impl Station {
                 stay: binding.stay.length(now),
                 bid: binding.bid,
                 prefixes: binding.prefixes.to_vec(),
-                state: "registered",
+                state: if binding.care_of_tested { "registered" } else { "untested" },
                 lifetime: binding.lifetime,
                 remaining: binding.expires.saturating_since(now),
                 sequence: Some(binding.sequence),
@@ -439,6 +440,11 @@ impl Station {
             for reason in crate::forwarding::forwarder::TunnelDrop::ALL {
                 let count = forwarder.dropped.get(reason).copied().unwrap_or_default();
                 counters.push((format!("tunnel.dropped.{}", reason.name()), count));
+            }
+            if let Some(agent) = self.home_agent() {
+                let tests = agent.care_of_test_counters();
+                counters.push(("mobility.care_of_tests".to_owned(), tests.sent));
+                counters.push(("mobility.care_of_tests_passed".to_owned(), tests.passed));
             }
             for (kind, count) in self.messages_received() {
                 counters.push((format!("mobility.received.{kind}"), *count));

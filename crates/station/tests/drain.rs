@@ -48,6 +48,7 @@ fn agent_of(own: &str, other: &str) -> StationConfig {
         let authentication = agent.nodes[0].authentication.clone();
         let node = |n| AuthorizedNode {
             nat: true,
+            care_of_test: false,
             home_address: home(n),
             prefixes: [prefix(n).parse().expect("a prefix")].into(),
             authentication: authentication.clone(),

@@ -275,6 +275,7 @@ fn a_config_that_is_read_again_tells_what_it_changes() {
     };
     let node = |home_address: &str| AuthorizedNode {
         nat: true,
+        care_of_test: false,
         home_address: address(home_address),
         prefixes: [].into(),
         authentication: Authentication::None,

@@ -72,6 +72,7 @@ pub(super) struct HomeAgentDraft {
     ipv4_address: Option<Option<Ipv4Addr>>,
     udp: Option<bool>,
     multiple_care_of: Option<MultipleCareOf>,
+    care_of_test: Option<bool>,
     pub home_prefix: Option<At<Ipv6Net>>,
     pub home_network: Option<Option<At<Ipv6Net>>>,
     pub home_link: Option<Option<At<String>>>,
@@ -88,6 +89,8 @@ pub(super) struct AllowedRouterDraft {
     pub prefixes: List<Ipv6Net>,
     pub auth: Option<At<Auth>>,
     pub nat: Option<bool>,
+    /// `None` within where the home agent's holds.
+    care_of_test: Option<Option<bool>>,
 }
 
 /// `[mobile_router]`, or `[mobile_node]`
@@ -314,6 +317,14 @@ fn read_dataplane(table: &Table<'_>) -> Option<Dataplane> {
     Some(Dataplane { path })
 }
 
+/// `care_of_test`; `None` within where it is not said.
+fn care_of_test(table: &Table<'_>) -> Option<Option<bool>> {
+    match table.get("care_of_test") {
+        Some(value) => value.word(&[("on", true), ("off", false)], &[]).map(|word| Some(word.value)),
+        None => Some(None),
+    }
+}
+
 impl HomeAgentDraft {
     fn read(table: &Table<'_>, sink: &Sink<'_>) -> HomeAgentDraft {
         let routers = table.get("mobile_router").map(|value| value.tables(&schema::ALLOWED_ROUTER));
@@ -330,6 +341,7 @@ impl HomeAgentDraft {
                 Some(value) => value.word(&care_of, &[]).map(|word| word.value),
                 None => Some(MultipleCareOf::default()),
             },
+            care_of_test: care_of_test(table).map(|test| test.unwrap_or(true)),
             home_prefix: prefix(table, "home_prefix"),
             home_network: match table.get("home_network") {
                 Some(value) => value.parse(values::PREFIX, values::prefix).map(Some),
@@ -350,11 +362,13 @@ impl HomeAgentDraft {
     }
 
     fn finish(self) -> Option<HomeAgent> {
+        let care_of_test = self.care_of_test?;
         Some(HomeAgent {
             address: self.address?.value,
             ipv4_address: self.ipv4_address?,
             udp: self.udp?,
             multiple_care_of: self.multiple_care_of?,
+            care_of_test,
             home_prefix: self.home_prefix?.value,
             home_network: self.home_network?.map(|network| network.value),
             home_link: self.home_link?.map(|link| link.value),
@@ -365,7 +379,7 @@ impl HomeAgentDraft {
             mobile_routers: self
                 .routers?
                 .into_iter()
-                .map(AllowedRouterDraft::finish)
+                .map(|router| router.finish(care_of_test))
                 .collect::<Option<Vec<AllowedRouter>>>()?,
         })
     }
@@ -378,15 +392,17 @@ impl AllowedRouterDraft {
             prefixes: prefixes(table.get("prefixes")),
             auth: auth(table, sink),
             nat: boolean(table, "nat", true),
+            care_of_test: care_of_test(table),
         }
     }
 
-    fn finish(self) -> Option<AllowedRouter> {
+    fn finish(self, care_of_test: bool) -> Option<AllowedRouter> {
         Some(AllowedRouter {
             home_address: self.home_address?.value,
             prefixes: self.prefixes.finish()?,
             auth: self.auth?.value,
             nat: self.nat?,
+            care_of_test: self.care_of_test?.unwrap_or(care_of_test),
         })
     }
 }

@@ -147,6 +147,8 @@ pub struct HomeAgent {
     pub udp: bool,
     /// Whether a mobile router may have several care-of addresses.
     pub multiple_care_of: MultipleCareOf,
+    /// `care_of_test` of mobile routers that do not say it.
+    pub care_of_test: bool,
     /// Prefix of the home link.
     pub home_prefix: Ipv6Net,
     /// All that is routed to this machine, the home prefix and more, where it is one prefix.
@@ -208,6 +210,8 @@ pub struct AllowedRouter {
     pub auth: Auth,
     /// Whether there may be a NAT between it and the home agent.
     pub nat: bool,
+    /// Whether a new care-of address carries packets towards it only after an Echo Reply has come from it (`care_of_test`).
+    pub care_of_test: bool,
 }
 
 /// `[mobile_router]`, or `[mobile_node]`

@@ -82,6 +82,7 @@ pub(super) const HOME_AGENT: Section = Section {
         key("ipv4_address", "IPv4 address", "none"),
         key("udp", "boolean", "false"),
         key("multiple_care_of", "\"bulk\", \"single\" or \"none\"", "\"bulk\""),
+        key("care_of_test", "\"on\" or \"off\"", "\"on\""),
         key("home_prefix", "prefix", "required"),
         key("home_network", "prefix", "none"),
         key("home_link", "interface", "none"),
@@ -111,6 +112,7 @@ pub(super) const ALLOWED_ROUTER: Section = Section {
         key("prefixes", "array of prefixes", "[]"),
         key("auth", "auth", "required"),
         key("nat", "boolean", "true"),
+        key("care_of_test", "\"on\" or \"off\"", "none"),
     ],
     later: &[],
 };

@@ -264,6 +264,22 @@ fn whether_a_home_agent_takes_several_care_of_addresses() {
 }
 
 #[test]
+fn care_of_test_of_router_is_the_home_agents_where_it_says_none() {
+    let of = |own: &str, router: &str| {
+        let text = FULL
+            .replace("nat = false", &format!("nat = false\n{router}"))
+            .replace("dhaad = false", &format!("dhaad = false\n{own}"));
+        let agent = Config::parse(&text, "c.toml").expect("a config").home_agent.expect("a home agent");
+        agent.mobile_routers.iter().map(|router| router.care_of_test).collect::<Vec<_>>()
+    };
+    let (on, off) = ("care_of_test = \"on\"", "care_of_test = \"off\"");
+    assert_eq!(of("", ""), [true, true]);
+    assert_eq!(of(off, ""), [false, false]);
+    assert_eq!(of("", off), [false, true]);
+    assert_eq!(of(off, on), [true, false]);
+}
+
+#[test]
 fn every_key_arrives() {
     let expected = Config {
         station: Station {
@@ -279,6 +295,7 @@ fn every_key_arrives() {
             address: ip("2001:db8:2::1"),
             ipv4_address: Some(std::net::Ipv4Addr::new(192, 0, 2, 2)),
             multiple_care_of: MultipleCareOf::Bulk,
+            care_of_test: true,
             home_prefix: net("2001:db8:2::/64"),
             home_network: None,
             home_link: Some("h0".into()),
@@ -298,12 +315,14 @@ fn every_key_arrives() {
                         per_agent: None,
                     }),
                     nat: false,
+                    care_of_test: true,
                 },
                 AllowedRouter {
                     home_address: ip("fd00:2::1"),
                     prefixes: vec![net("fd00:2::/64")],
                     auth: Auth::None,
                     nat: true,
+                    care_of_test: true,
                 },
             ],
         }),

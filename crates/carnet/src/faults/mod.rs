@@ -61,6 +61,7 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
     let home_prefix = world::network(AGENT);
     let nodes = [0, 1].map(|router| AuthorizedNode {
         nat: true,
+        care_of_test: true,
         home_address: HOMES[router],
         prefixes: [prefix(router)].into(),
         authentication: authentication[router].clone(),

@@ -202,6 +202,46 @@ fn a_handover_while_both_uplinks_work_loses_nothing() {
     println!("three handovers: {} of {} packets lost", report.lost, report.sent);
 }
 
+/// The old path serves until the new care-of address has answered; one that the router was at lately is not asked again.
+#[test]
+fn handover_with_test_of_care_of_address_loses_nothing_on_tun_and_bpf() {
+    if !possible() {
+        return;
+    }
+    for path in ["tun", "bpf"] {
+        let bed = Testbed::new();
+        let with_path = |config: String| format!("{config}\n[dataplane]\npath = '{path}'\n");
+        let agent = Station::start(&bed.agent, &with_path(bed.agent_config()));
+        // A firewall on board that drops Echo Requests does not keep the mobile network from its packets.
+        bed.router.output(&["nft", "add table ip6 strict"]);
+        let chain = "add chain ip6 strict in { type filter hook input priority 0 ; }";
+        let rule = "add rule ip6 strict in icmpv6 type echo-request drop";
+        for command in [chain, rule] {
+            assert!(bed.router.output(&["nft", command]).status.success(), "{command}");
+        }
+        let router = Station::start(&bed.router, &with_path(bed.router_config()));
+        router.registered();
+        let traffic = bed.echo(100);
+        traffic.flows();
+        let tests =
+            || ["mobility.care_of_tests", "mobility.care_of_tests_passed"].map(|it| agent.counter(it));
+        assert_eq!(tests()[1], 1);
+        for (uplink, passed) in [("wwan0", 2), ("wlan0", 2), ("wwan0", 2)] {
+            assert!(router.ask(&["handover", uplink]).status.success());
+            let care_of_address = CARE_OF[usize::from(uplink == "wwan0")];
+            wait_until("the handover", seconds(10), || {
+                let binding = &agent.show("bindings")[0];
+                binding["care_of_address"] == care_of_address && binding["state"] == "registered"
+            });
+            assert_eq!(tests()[1], passed, "{path}, {uplink}");
+            std::thread::sleep(seconds(2));
+        }
+        let report = traffic.stop();
+        assert_eq!(report.lost, 0, "{path}: {report:?}");
+        println!("{path}: {} packets, none lost; {} Echo Requests", report.sent, tests()[0]);
+    }
+}
+
 #[test]
 fn what_somebody_takes_away_is_put_back_and_what_is_somebody_elses_stays() {
     if !possible() {

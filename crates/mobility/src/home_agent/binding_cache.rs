@@ -100,6 +100,8 @@ pub struct Binding {
     pub expires: Time,
     /// See [`BindingState`].
     pub state: BindingState,
+    /// Whether packets may be sent to the care-of address: its node has answered there, or needs no test.
+    pub care_of_tested: bool,
 }
 
 impl Binding {
@@ -115,7 +117,9 @@ impl Binding {
 
     /// Whether packets take the same ways by this one in the other's place.
     pub(super) fn forwards_like(&self, other: &Binding) -> bool {
-        let what = |it: &Binding| (it.ends(), it.rank(), it.mobile_router, it.link_local, it.state);
+        let what = |it: &Binding| {
+            (it.ends(), it.rank(), it.mobile_router, it.link_local, it.state, it.care_of_tested)
+        };
         what(self) == what(other)
     }
 
@@ -140,6 +144,8 @@ pub struct FormerPath {
     pub care_of_address: Endpoint,
     /// Until when packets from it are still accepted.
     pub until: Time,
+    /// See [`Binding::care_of_tested`].
+    pub care_of_tested: bool,
 }
 
 /// Entries by home address and Binding Identifier.
@@ -287,6 +293,26 @@ impl BindingCache {
             self.is_bound_to(node, |it| it == care_of_address)
                 || node.former().iter().any(|path| path.care_of_address == care_of_address)
         })
+    }
+
+    /// Whether a home address is or was lately at this care-of address and has passed the test there.
+    pub(super) fn is_care_of_tested(
+        &self,
+        now: Time,
+        home_address: Ipv6Addr,
+        care_of_address: Endpoint,
+    ) -> bool {
+        let Some(node) = self.known(home_address) else { return false };
+        let is_so = |entry: &&Entry| {
+            entry.is_valid() && entry.care_of_tested && entry.ends(self.home_agent).1 == care_of_address
+        };
+        node.entries().iter().any(|entry| is_so(&entry)) || node.was_tested(now, care_of_address)
+    }
+
+    /// Notes that the bindings of a home address with these ends have passed the test. Whether there are any.
+    pub(super) fn set_care_of_tested(&mut self, home_address: Ipv6Addr, ends: (Endpoint, Endpoint)) -> bool {
+        let home_agent = self.home_agent;
+        self.node(home_address).is_some_and(|node| node.set_tested(home_agent, ends))
     }
 
     /// Whether a home address has a valid binding to this care-of address.

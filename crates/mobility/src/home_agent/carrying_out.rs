@@ -8,6 +8,7 @@ use carnet_wire::mobility::status::Status;
 
 use super::answers::Answer;
 use super::binding_cache::{Binding, BindingState, FormerPath, Stay};
+use super::care_of_test::TESTED_LIFETIME;
 use super::flows::{self, FlowAnswers};
 use super::registration::{Registered, Registration, Replay, Verdict, judge};
 use super::request::Request;
@@ -356,6 +357,9 @@ impl HomeAgent {
             ..Answer::plain(request)
         };
         self.acknowledge(request, registration.status, &answer);
+        for registered in &registration.bindings {
+            self.test_care_of_address(now, request.home_address, registered.bid);
+        }
     }
 
     fn new_bindings(
@@ -365,6 +369,10 @@ impl HomeAgent {
         registration: &Registration,
         state: BindingState,
     ) -> Vec<Binding> {
+        let has_test = self.config.node(request.home_address).is_some_and(|node| node.care_of_test);
+        let is_tested = |care_of_address| {
+            !has_test || self.cache.is_care_of_tested(now, request.home_address, care_of_address)
+        };
         let new = |registered: &Registered| Binding {
             home_address: request.home_address,
             bid: registered.bid,
@@ -379,6 +387,7 @@ impl HomeAgent {
             lifetime: registration.lifetime,
             expires: now + registration.lifetime,
             state,
+            care_of_tested: is_tested(registered.ends.1),
         };
         registration.bindings.iter().map(new).collect()
     }
@@ -409,10 +418,10 @@ impl HomeAgent {
                 binding.stay = old.stay;
             }
             is_renewal &= old.as_ref().is_some_and(|old| old.forwards_like(&binding));
-            let change = match old.as_ref().map(Binding::ends) {
+            let change = match &old {
                 None => "created",
-                Some(ends) if ends != binding.ends() => {
-                    self.retire(now, home_address, ends);
+                Some(old) if old.ends() != binding.ends() => {
+                    self.retire(now, old);
                     "moved"
                 }
                 Some(_) => "refreshed",
@@ -445,16 +454,16 @@ impl HomeAgent {
         flows
     }
 
-    /// Lets packets from a path that was given up in for a moment.
-    fn retire(
-        &mut self,
-        now: Time,
-        home_address: Ipv6Addr,
-        ends: (carnet_base::Endpoint, carnet_base::Endpoint),
-    ) {
+    /// Lets packets from the path of a binding that was given up in for a moment.
+    fn retire(&mut self, now: Time, binding: &Binding) {
+        let &Binding { home_address, agent, care_of_address, care_of_tested, .. } = binding;
         let until = now + OLD_PATH_GRACE;
+        let has_test = self.config.node(home_address).is_some_and(|node| node.care_of_test);
         let Some(node) = self.cache.node_or_new(home_address) else { return };
-        node.retire(ends, until);
+        node.retire(FormerPath { agent, care_of_address, until, care_of_tested });
+        if has_test && care_of_tested {
+            node.remember_tested(now, care_of_address, now + TESTED_LIFETIME);
+        }
         let first = node.end_of_grace().unwrap_or(until);
         self.timers.set(Timer::Grace(home_address), first);
     }
@@ -464,7 +473,7 @@ impl HomeAgent {
         if let Some(binding) = self.cache.remove(home_address, bid)
             && binding.is_valid()
         {
-            self.retire(now, home_address, binding.ends());
+            self.retire(now, &binding);
         }
     }
 

@@ -5,7 +5,7 @@
 //! what the verdict says, `binding_cache` keeps what was accepted (of each node in `node`) and `stored` what of it
 //! survives a restart.
 //! `home_link` and `defence` speak Neighbor Discovery for nodes that are away, `answers` puts into packets what is
-//! said to them, `heartbeat` answers who asks whether we are there. `discovery` and `home_agents_list` tell who else is a
+//! said to them, `heartbeat` answers who asks whether we are there, `care_of_test` tests new care-of addresses. `discovery` and `home_agents_list` tell who else is a
 //! home agent here; `drain` and `revocation`, by `notices`, send nodes there or away. This module joins them and lets time
 //! pass.
 //!
@@ -25,6 +25,7 @@ mod admission;
 mod answers;
 mod binding_cache;
 mod care_of_address;
+mod care_of_test;
 mod carrying_out;
 mod defence;
 mod discovery;
@@ -58,6 +59,8 @@ use ipnet::Ipv6Net;
 
 use admission::{Admission, Shares};
 pub use binding_cache::{Binding, BindingCache, BindingState, FormerPath, MAX_BINDINGS, Stay};
+use care_of_test::CareOfTests;
+pub use care_of_test::{CARE_OF_TEST_LEN, CareOfTestCounters};
 use carrying_out::Tested;
 use drain::Drain;
 pub use drain::{DrainPhase, DrainStatus, Relay};
@@ -143,6 +146,8 @@ pub struct AuthorizedNode {
     /// Whether there may be a NAT between it and the home agent. If not, an IPv4 care-of address counts only in a packet from that
     /// address.
     pub nat: bool,
+    /// Whether a new care-of address carries packets towards it only after an Echo Reply has come from it.
+    pub care_of_test: bool,
 }
 
 /// What holds off replays of messages of a node that is not in the config any more: it may come back.
@@ -162,6 +167,8 @@ enum Timer {
     RefreshRequest(Ipv6Addr, Option<u16>),
     /// When a node is told again that its bindings are revoked.
     Revoke(Ipv6Addr),
+    /// When the next Echo Request goes to an untested care-of address.
+    CareOfTest(Ipv6Addr, Option<u16>),
     /// When nodes are asked to leave.
     Drain,
     /// When what arrives for a node that has left is no longer sent after it.
@@ -210,6 +217,7 @@ pub struct HomeAgent {
     /// By home address.
     relays: BTreeMap<Ipv6Addr, Box<Relay>>,
     revocations: BTreeMap<Ipv6Addr, Box<Revocation>>,
+    care_of_tests: CareOfTests,
     /// The timestamp of the last notice.
     last_notice: Option<u64>,
     rng: Rng,
@@ -246,6 +254,7 @@ impl HomeAgent {
             drain: None,
             relays: BTreeMap::new(),
             revocations: BTreeMap::new(),
+            care_of_tests: CareOfTests::new(Rng::new(0)),
             last_notice: None,
             rng: Rng::new(0),
             config,
@@ -262,9 +271,16 @@ impl HomeAgent {
         HomeAgent { admission: Admission::new(secret), ..self }
     }
 
+    /// The same with a source of the tokens by which care-of addresses are tested, from a seed that is secret.
+    pub fn with_tokens(self, rng: Rng) -> Self {
+        HomeAgent { care_of_tests: CareOfTests::new(rng), ..self }
+    }
+
     /// Takes over from the home agent that this one takes the place of, with another configuration, what the operator has
     /// ordered and what is known for a while only; the rest is in [`Self::stored`]. To be called after [`Self::restore`].
     pub fn adopt(&mut self, now: Time, old: HomeAgent) {
+        let config = &self.config;
+        self.care_of_tests.adopt(old.care_of_tests, |home_address| config.node(home_address).is_some());
         if old.config.address != self.config.address {
             return;
         }
@@ -514,6 +530,7 @@ impl HomeAgent {
                 Timer::Expire(home_address, bid) => self.expire(now, home_address, bid),
                 Timer::RefreshRequest(home_address, bid) => self.request_refresh(now, home_address, bid),
                 Timer::Revoke(home_address) => self.revoke(now, home_address),
+                Timer::CareOfTest(home_address, bid) => self.send_care_of_test(now, home_address, bid),
                 Timer::Drain => self.look_after_drain(now),
                 Timer::Relay(home_address) => self.end_relay(home_address),
                 Timer::Grace(home_address) => self.end_grace(now, home_address),

@@ -18,6 +18,8 @@ use crate::sequence::count;
 
 /// Care-of addresses that were given up, of one node; the oldest goes when there are more.
 const MAX_FORMER: usize = 2 * MAX_BINDINGS;
+/// Care-of addresses of one node that it has left and that count as tested; the one that was left first goes when there are more.
+const MAX_TESTED: usize = MAX_BINDINGS;
 /// Stands for BID-PRI 0, which a node sends that knows no priorities (RFC 6089 4.1): behind all that have one.
 const NO_PRIORITY: u8 = 128;
 /// Keys of one node whose numbers are remembered beside that of the key that it signs with; the one that was used longest ago is
@@ -80,6 +82,8 @@ pub(super) struct Entry {
     link_local: bool,
     /// Whether its node has been asked to renew it, or will not be.
     is_asked: bool,
+    /// See [`Binding::care_of_tested`].
+    pub care_of_tested: bool,
     priority: u8,
     /// In seconds: it is granted in units of four.
     lifetime: u32,
@@ -97,6 +101,7 @@ impl Entry {
             mobile_router: binding.mobile_router,
             link_local: binding.link_local,
             is_asked: margin.as_secs() < 1,
+            care_of_tested: binding.care_of_tested,
             priority: binding.priority,
             lifetime: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
             ends: Ends::new(home_agent, binding.ends()),
@@ -140,6 +145,8 @@ struct Rest {
     tested: SmallMap<Option<u16>, Arc<[Ipv6Net]>>,
     /// The numbers of its other keys, and of keys that the config no longer has; the one used last is last.
     other_keys: Vec<KeyNumbers>,
+    /// Care-of addresses that it has left and that were tested, the one left first is first; and until when they count as tested.
+    left: Vec<(Endpoint, Time)>,
 }
 
 impl Rest {
@@ -148,6 +155,7 @@ impl Rest {
             && self.flows.is_empty()
             && self.tested.is_empty()
             && self.other_keys.is_empty()
+            && self.left.is_empty()
     }
 }
 
@@ -220,6 +228,7 @@ impl Node {
             lifetime: entry.lifetime(),
             expires: entry.expires,
             state: entry.state,
+            care_of_tested: entry.care_of_tested,
         }
     }
 
@@ -294,14 +303,42 @@ impl Node {
         self.rest.as_ref().map_or(&[], |rest| &rest.former)
     }
 
-    /// Lets packets from this path in until then.
-    pub fn retire(&mut self, (agent, care_of_address): (Endpoint, Endpoint), until: Time) {
+    /// Lets packets from this path in as long as it says.
+    pub fn retire(&mut self, path: FormerPath) {
         let former = &mut self.rest.get_or_insert_default().former;
-        former.retain(|path| (path.agent, path.care_of_address) != (agent, care_of_address));
+        former.retain(|old| (old.agent, old.care_of_address) != (path.agent, path.care_of_address));
         if former.len() >= MAX_FORMER {
             former.remove(0);
         }
-        former.push(FormerPath { agent, care_of_address, until });
+        former.push(path);
+    }
+
+    /// A care-of address that was left counts as tested until then.
+    pub fn remember_tested(&mut self, now: Time, care_of_address: Endpoint, until: Time) {
+        let left = &mut self.rest.get_or_insert_default().left;
+        left.retain(|(address, until)| *address != care_of_address && *until > now);
+        if left.len() >= MAX_TESTED {
+            left.remove(0);
+        }
+        left.push((care_of_address, until));
+    }
+
+    /// Whether a care-of address that was left counts as tested.
+    pub fn was_tested(&self, now: Time, care_of_address: Endpoint) -> bool {
+        let left = self.rest.as_ref().map_or(&[][..], |rest| &rest.left);
+        left.iter().any(|(address, until)| *address == care_of_address && *until > now)
+    }
+
+    /// Notes that the bindings with these ends have passed the test. Whether there are any.
+    pub fn set_tested(&mut self, home_agent: Ipv6Addr, ends: (Endpoint, Endpoint)) -> bool {
+        let mut found = false;
+        for entry in self.entries.as_mut_slice() {
+            if entry.is_valid() && entry.ends(home_agent) == ends {
+                entry.care_of_tested = true;
+                found = true;
+            }
+        }
+        found
     }
 
     /// Lets packets in from these only of the paths that have been left. Whether others have gone.
@@ -413,6 +450,7 @@ mod tests {
             lifetime: Duration::from_secs(40),
             expires: Time::from_secs(100),
             state: BindingState::Valid,
+            care_of_tested: true,
         }
     }
 
@@ -511,9 +549,14 @@ mod tests {
     #[test]
     fn what_few_have_is_forgotten_with_the_last_of_it() {
         let mut node = Node::default();
-        let path = |text: &str| (Endpoint::from(AGENT), text.parse::<Endpoint>().expect("an end"));
-        node.retire(path("2001:db8::1"), Time::from_secs(2));
-        node.retire(path("2001:db8::2"), Time::from_secs(1));
+        let path = |text: &str, until| FormerPath {
+            agent: AGENT.into(),
+            care_of_address: text.parse().expect("an end"),
+            until: Time::from_secs(until),
+            care_of_tested: true,
+        };
+        node.retire(path("2001:db8::1", 2));
+        node.retire(path("2001:db8::2", 1));
         assert_eq!((node.former().len(), node.end_of_grace()), (2, Some(Time::from_secs(1))));
         assert!(!node.is_empty() && !node.keep_former(|_| true));
         assert!(node.keep_former(|path| path.until > Time::from_secs(1)) && node.rest.is_some());

@@ -146,6 +146,7 @@ mod tests {
         AuthorizedNode {
             home_address,
             nat: true,
+            care_of_test: false,
             prefixes: prefixes.iter().map(|prefix| prefix.parse().expect("prefix")).collect(),
             authentication: Authentication::None,
         }

@@ -10,7 +10,7 @@ use carnet_base::{Endpoint, Time, WallTime};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
-use super::binding_cache::{Binding, BindingState, MAX_BINDINGS, Stay};
+use super::binding_cache::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay};
 use super::care_of_address::is_acceptable;
 use super::drain::RELAY_LIFETIME;
 use super::registration::{Replay, shared};
@@ -104,6 +104,9 @@ pub struct StoredRegistration {
     /// wrote it; now it is in [`StoredBinding::former`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<(Ipv6Addr, WallTime)>,
+    /// Whether its node has yet to answer at the care-of address. Earlier versions did not test it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untested: bool,
 }
 
 /// A path that a binding has left.
@@ -115,6 +118,9 @@ pub struct StoredPath {
     pub care_of_address: Endpoint,
     /// Until when packets from it are still accepted.
     pub until: WallTime,
+    /// See [`StoredRegistration::untested`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untested: bool,
 }
 
 fn is_zero(priority: &u8) -> bool {
@@ -204,6 +210,7 @@ impl HomeAgent {
                     agent: path.agent,
                     care_of_address: path.care_of_address,
                     until: wall + path.until.saturating_since(now),
+                    untested: !path.care_of_tested,
                 })
                 .collect(),
             flows: self.cache.flows(home_address).to_vec(),
@@ -246,6 +253,7 @@ impl HomeAgent {
             lifetime_s: binding.lifetime.as_secs(),
             expires: wall + binding.expires.saturating_since(now),
             previous: None,
+            untested: !binding.care_of_tested,
         }
     }
 
@@ -268,6 +276,7 @@ impl HomeAgent {
                 continue;
             };
             let own = node.prefixes.clone();
+            let has_test = node.care_of_test;
             let has_key = node.authentication.association().is_some();
             if has_key {
                 // RFC 6275 9.5.1: newer than what the binding has, too, whoever has asked for that; as far as a number that
@@ -321,7 +330,8 @@ impl HomeAgent {
                     continue;
                 }
                 if let Some((previous, until)) = registration.previous {
-                    former.push(StoredPath { agent, care_of_address: previous.into(), until });
+                    let care_of_address = previous.into();
+                    former.push(StoredPath { agent, care_of_address, until, untested: false });
                 }
                 let binding = Binding {
                     home_address,
@@ -341,8 +351,12 @@ impl HomeAgent {
                     lifetime,
                     expires: now + remaining,
                     state: BindingState::Valid,
+                    care_of_tested: !has_test || !registration.untested,
                 };
                 self.cache.insert(&binding);
+                if !binding.care_of_tested {
+                    self.timers.set(Timer::CareOfTest(home_address, binding.bid), now);
+                }
             }
             let Some(node) = self.cache.node(home_address).filter(|node| !node.is_unbound()) else {
                 continue;
@@ -350,7 +364,12 @@ impl HomeAgent {
             for path in former {
                 let until = now + left(path.until, OLD_PATH_GRACE);
                 if until > now {
-                    node.retire((path.agent, path.care_of_address), until);
+                    node.retire(FormerPath {
+                        agent: path.agent,
+                        care_of_address: path.care_of_address,
+                        until,
+                        care_of_tested: !has_test || !path.untested,
+                    });
                 }
             }
             node.set_flows(entry.flows.into_iter().take(MAX_FLOWS).collect());

@@ -45,6 +45,7 @@ pub fn end(text: &str) -> Endpoint {
 pub fn node(home_address: &str, prefixes: &[&str]) -> AuthorizedNode {
     AuthorizedNode {
         nat: true,
+        care_of_test: false,
         home_address: addr(home_address),
         prefixes: prefixes.iter().map(|prefix| net(prefix)).collect(),
         authentication: Authentication::None,
@@ -67,6 +68,8 @@ pub struct Agent {
     pub link: Vec<LinkMessage>,
     /// What was sent inside IPv4 or UDP, from which end to which.
     pub encapsulated: Vec<(Endpoint, Endpoint, Seen)>,
+    /// Inner packets of its own that went into a tunnel, between which ends.
+    pub tunnelled: Vec<(Endpoint, Endpoint, Vec<u8>)>,
     pub events: Vec<Event>,
     pub forwarding_changes: usize,
     pub persisted: usize,
@@ -80,6 +83,7 @@ impl Agent {
             dropped: None,
             link: Vec::new(),
             encapsulated: Vec::new(),
+            tunnelled: Vec::new(),
             events: Vec::new(),
             forwarding_changes: 0,
             persisted: 0,
@@ -258,6 +262,7 @@ impl Agent {
                 Output::Encapsulated { local, remote, packet } => {
                     self.encapsulated.push((local, remote, Seen::read(&packet)));
                 }
+                Output::Tunnelled { local, remote, packet } => self.tunnelled.push((local, remote, packet)),
                 Output::Link(message) => self.link.push(message),
                 Output::Event(event) => self.events.push(event),
                 Output::Forwarding(_) => self.forwarding_changes += 1,

@@ -13,6 +13,7 @@ mod setup;
 mod several;
 
 mod agent_authentication;
+mod agent_care_of_test;
 mod agent_deregistration;
 mod agent_dual_stack;
 mod agent_flood;

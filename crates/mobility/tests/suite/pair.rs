@@ -375,6 +375,7 @@ impl Pair {
             Output::Encapsulated { local, remote, .. } => {
                 panic!("inside IPv4 from {local} to {remote}, where all uplinks have IPv6");
             }
+            Output::Tunnelled { .. } => {}
             Output::Link(message) => {
                 self.link.push((self.now, from, message.clone()));
                 let on_home_link = match from {

@@ -11,7 +11,7 @@ use std::net::{Ipv6Addr, SocketAddrV4};
 use std::sync::{Arc, LazyLock};
 
 use carnet_base::Endpoint;
-use carnet_mobility::home_agent::AuthorizedNode;
+use carnet_mobility::home_agent::{AuthorizedNode, Binding};
 use carnet_mobility::{Authentication, HomeAgent, UDP_PORT};
 use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
@@ -131,8 +131,11 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     let home_address = node.home_address;
     let inner: Vec<Ipv6Net> =
         std::iter::once(host(home_address)).chain(bindings.prefixes(home_address).iter().copied()).collect();
-    let bound = bindings.valid(home_address).is_some();
-    let living: Vec<_> = bindings.of(home_address).map(|binding| (binding.bid, binding.ends())).collect();
+    let valid: Vec<Binding> = bindings.of(home_address).collect();
+    // Packets are sent to care-of addresses that have passed the test.
+    let tested = valid.iter().filter(|binding| binding.care_of_tested);
+    let living: Vec<_> = tested.map(|binding| (binding.bid, binding.ends())).collect();
+    let bound = !valid.is_empty();
     let flows = bindings.flows(home_address);
     let ways = ways(TunnelEnd::HomeAgent, home_address, config.address, &living, flows);
     let tunnel = |bid, ends: Ends, transmit| {
@@ -150,10 +153,14 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     };
     let mut entries = Vec::new();
     // What was given up a moment ago is still listened to. When that is all there is, the node has de-registered: new
-    // packets find other routes, and those that were on their way into the tunnel still go there.
+    // packets find other routes, and those that were on their way into the tunnel still go there. Where no binding has passed the
+    // test of its care-of address yet, packets go where they went before.
     let relay = agent.relay(home_address).filter(|_| !bound);
-    for path in bindings.former(home_address) {
-        entries.push(tunnel(None, (path.agent, path.care_of_address), !bound && relay.is_none()));
+    let former = bindings.former(home_address);
+    let serves = living.is_empty() && relay.is_none();
+    let last = former.iter().rposition(|path| path.care_of_tested).filter(|_| serves);
+    for (place, path) in former.iter().enumerate() {
+        entries.push(tunnel(None, (path.agent, path.care_of_address), Some(place) == last));
     }
     // What arrives for a node that has gone to another home agent goes there as if that were its care-of address.
     if let Some(relay) = relay {
@@ -172,8 +179,9 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
         })));
     }
     // One tunnel for each binding. Where two have the same ends, the better one counts.
-    for (bid, ends) in living.iter().rev() {
-        entries.push(tunnel(*bid, *ends, ways.transmit.contains(ends)));
+    for binding in valid.iter().rev() {
+        let ends = binding.ends();
+        entries.push(tunnel(binding.bid, ends, ways.transmit.contains(&ends)));
     }
     entries.extend(ways.distribution.map(|distribution| Entry::Distribution(Box::new(distribution))));
     if bound {

@@ -94,6 +94,8 @@ carnet_base::drop_reasons! {
     pub enum TunnelDrop {
         /// Not IPv6, or shorter than its header says.
         Malformed = "malformed",
+        /// To a mobile network none of whose care-of addresses has passed the test yet.
+        Untested = "untested",
         /// From or to a mobile network that is not registered now.
         NotRegistered = "not_registered",
         /// Neither from nor to any mobile network, nor to a tunnel's end.
@@ -216,6 +218,10 @@ pub struct Forwarder {
     /// Mobile networks that this station serves, registered or not, and the address that speaks for it in
     /// error messages.
     served: PrefixTable<Ipv6Addr>,
+    /// Mobile networks whose care-of addresses are untested, and their home addresses.
+    held_back: PrefixTable<Ipv6Addr>,
+    /// The prefixes of each of these.
+    untested: BTreeMap<Ipv6Addr, Vec<Ipv6Net>>,
     /// Makes outer flow labels unguessable, so that a quoted one proves that the packet was ours.
     secret: u64,
     rng: Rng,
@@ -248,6 +254,8 @@ impl Forwarder {
             towards: PrefixTable::new(),
             from: PrefixTable::new(),
             served: PrefixTable::new(),
+            held_back: PrefixTable::new(),
+            untested: BTreeMap::new(),
             secret,
             rng: Rng::new(!secret),
             // RFC 7739: not from the same number at each start.
@@ -289,6 +297,25 @@ impl Forwarder {
     /// Forgets all that [`Self::serve`] noted.
     pub fn serve_nobody(&mut self) {
         self.served = PrefixTable::new();
+        self.held_back = PrefixTable::new();
+        self.untested.clear();
+    }
+
+    /// Drops packets to these prefixes in silence where no tunnel takes them: a care-of address is being tested. Others of
+    /// this home address are no longer held back.
+    pub fn hold_back(&mut self, home_address: Ipv6Addr, prefixes: impl IntoIterator<Item = Ipv6Net>) {
+        for prefix in self.untested.remove(&home_address).into_iter().flatten() {
+            if self.held_back.get(prefix) == Some(&home_address) {
+                self.held_back.remove(prefix);
+            }
+        }
+        let prefixes: Vec<Ipv6Net> = prefixes.into_iter().collect();
+        for prefix in &prefixes {
+            self.held_back.insert(*prefix, home_address);
+        }
+        if !prefixes.is_empty() {
+            self.untested.insert(home_address, prefixes);
+        }
     }
 
     /// All tunnels, with the MTU that applies.
@@ -674,6 +701,9 @@ impl Forwarder {
     }
 
     fn not_registered(&mut self, now: Time, header: &Header, buffer: &PacketBuffer) -> Verdict {
+        if self.held_back.lookup(header.destination).is_some() {
+            return self.drop(TunnelDrop::Untested);
+        }
         let speaker = self.served.lookup(header.destination).or_else(|| self.served.lookup(header.source));
         let Some(&speaker) = speaker else {
             return self.drop(TunnelDrop::NoTunnel);

@@ -95,7 +95,8 @@ impl ConfigChanges {
             let old = before.next_if(|node| node.home_address == home_address);
             let new = after.next_if(|node| node.home_address == home_address);
             let is_same = old.zip(new).is_some_and(|(old, new)| {
-                (&old.prefixes, &old.authentication, old.nat) == (&new.prefixes, &new.authentication, new.nat)
+                (&old.prefixes, &old.authentication) == (&new.prefixes, &new.authentication)
+                    && (old.nat, old.care_of_test) == (new.nat, new.care_of_test)
             });
             let name = format!("home_agent.mobile_router {home_address}");
             self.compare(name, old.map(|_| ()), new.map(|_| ()), is_same);

@@ -289,9 +289,12 @@ impl Agent {
     fn new(config: HomeAgentConfig, rng: &mut Rng) -> Agent {
         // Nothing is drawn for it, so that what was recorded without it is replayed.
         let secret = !rng.clone().u64();
+        // Later draws tell nothing of a generator that is forked twice.
+        let tokens = rng.clone().fork().fork();
         // Without other home agents nothing is left to chance that others see.
         if config.others == OtherAgents::default() {
-            return Agent { machine: HomeAgent::new(config).with_secret(secret), advertiser: None };
+            let machine = HomeAgent::new(config).with_secret(secret).with_tokens(tokens);
+            return Agent { machine, advertiser: None };
         }
         let interface = config.home_link.clone().filter(|_| config.others.dhaad);
         let advertiser = interface.map(|interface| {
@@ -299,7 +302,8 @@ impl Agent {
             let config = AdvertiserConfig { interface, prefixes: Vec::new(), home_agent };
             RouterAdvertiser::new(config, Rng::new(rng.u64()))
         });
-        let machine = HomeAgent::new(config).with_rng(Rng::new(rng.u64())).with_secret(secret);
+        let machine = HomeAgent::new(config).with_rng(Rng::new(rng.u64()));
+        let machine = machine.with_secret(secret).with_tokens(tokens);
         Agent { machine, advertiser }
     }
 

@@ -144,6 +144,10 @@ impl Station {
                 let may_fragment = true;
                 self.outputs.push_back(Output::Encapsulated { local, remote, packet, may_fragment });
             }
+            Mobility::Tunnelled { local, remote, packet } => {
+                self.forwarder.send((local, remote), &packet);
+                self.collect_caused();
+            }
             Mobility::Link(message) => self.outputs.push_back(Output::Icmpv6(message)),
             Mobility::Event(event) => self.outputs.push_back(Output::Event(event)),
         }

@@ -1,6 +1,7 @@
 //! A packet from the tunnel device or a socket: whose it is, and what becomes of it.
 
 use carnet_base::{DropReason, Endpoint, Time, WallTime};
+use carnet_mobility::home_agent::CARE_OF_TEST_LEN;
 use carnet_mobility::{MobilityDrop, MobilityMessage};
 use carnet_wire::extension::Extensions;
 use carnet_wire::icmpv6::{self, ErrorMessage};
@@ -179,6 +180,7 @@ impl Station {
         match self.forwarder.decapsulate(ends, traffic_class, sequence, offset, buffer) {
             Ok(()) if self.is_prefix_test(now, buffer.as_slice()) => Verdict::Consumed,
             Ok(()) if self.is_direct_test(now, ends, buffer.as_slice()) => Verdict::Consumed,
+            Ok(()) if self.answers_care_of_test(ends, buffer.as_slice()) => Verdict::Consumed,
             Ok(()) => match self.is_probe_answer(now, ends, buffer.as_slice()) {
                 true => Verdict::Consumed,
                 false => Verdict::Forward,
@@ -200,6 +202,22 @@ impl Station {
                 self.forwarder.drop(reason)
             }
         }
+    }
+
+    /// Answers the home agent's test of a care-of address, by the tunnel that it came out of. Left to the kernel, as larger Echo
+    /// Requests are, a firewall on board would keep all packets from the mobile network.
+    fn answers_care_of_test(&mut self, ends: Ends, inner: &[u8]) -> bool {
+        if inner.len() != CARE_OF_TEST_LEN || inner.get(6) != Some(&protocol::ICMPV6) {
+            return false;
+        }
+        let (Some(router), Ok(header)) = (&self.router, Header::parse(inner)) else { return false };
+        if header.destination != router.machine.config().home_address || !router.is_home_agent(header.source)
+        {
+            return false;
+        }
+        let Some(reply) = icmpv6::echo_reply(inner) else { return false };
+        self.forwarder.send(ends, &reply);
+        true
     }
 
     pub(super) fn mobility(&mut self, now: Time, wall: WallTime, message: MobilityMessage<'_>) -> Verdict {

@@ -46,6 +46,14 @@ impl Station {
             && let Some(node) = agent.machine.node(home_address)
         {
             let entries = node_entries(&agent.machine, node);
+            let transmits = |entry: &Entry| matches!(entry, Entry::Tunnel(tunnel) if tunnel.transmit);
+            let bindings = agent.machine.bindings();
+            if bindings.is_bound(home_address) && !entries.iter().any(transmits) {
+                let prefixes = bindings.prefixes(home_address).iter().copied();
+                self.forwarder.hold_back(home_address, prefixes.chain([home_address.into()]));
+            } else {
+                self.forwarder.hold_back(home_address, []);
+            }
             self.want(now, Scope::Node(home_address), entries);
         }
     }
@@ -112,7 +120,8 @@ impl Station {
         true
     }
 
-    /// Whether an inner packet that came out of the tunnel between `ends` was the answer to a probe.
+    /// Whether an inner packet out of the tunnel between `ends` was the answer to a probe of its MTU. It may also answer the
+    /// test of a care-of address.
     pub(super) fn is_probe_answer(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
         // Of most packets no more than this is looked at.
         if !matches!(inner.get(6), Some(&(protocol::ICMPV6 | protocol::FRAGMENT))) {
@@ -123,7 +132,12 @@ impl Station {
         let own = |agent: &super::Agent| agent.machine.config().address;
         let speaks = self.agent.as_ref().is_some_and(|agent| own(agent) == header.destination)
             || self.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination);
-        speaks && self.path_mtus.handle_inner(now, ends, inner)
+        if !speaks {
+            return false;
+        }
+        let test = self.agent.as_mut().filter(|agent| own(agent) == header.destination);
+        test.is_some_and(|agent| agent.machine.handle_care_of_answer(inner))
+            || self.path_mtus.handle_inner(now, ends, inner)
     }
 
     /// An Echo Reply that came to a care-of address. A home agent that takes the mobile router for a node with a binding answers

@@ -94,6 +94,7 @@ pub fn agent_config(prefixes: &[&str]) -> StationConfig {
             multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
             nodes: vec![AuthorizedNode {
                 nat: true,
+                care_of_test: false,
                 home_address: address(HOME),
                 prefixes: prefixes.iter().map(|p| p.parse().expect("a prefix")).collect(),
                 authentication: authentication(),

@@ -77,6 +77,7 @@ fn agent_config(n: usize) -> StationConfig {
             multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
             nodes: vec![AuthorizedNode {
                 nat: true,
+                care_of_test: false,
                 home_address: address(&format!("2001:db8:{n}::1234")),
                 prefixes: [net(&format!("2001:db8:{n}:a::/64"))].into(),
                 authentication: authentication(),

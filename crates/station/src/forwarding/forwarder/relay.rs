@@ -35,6 +35,9 @@ impl Forwarder {
         let length = HEADER_LEN + payload.len();
         let further = match self.tunnel_towards(inner.destination) {
             Some((towards, _)) if towards.1 != ends.1 => is_peer(towards.1),
+            None if self.held_back.lookup(inner.destination).is_some() => {
+                return self.drop(TunnelDrop::Untested);
+            }
             _ => return self.drop(TunnelDrop::InnerDestination),
         };
         let hop_limit = inner.hop_limit.saturating_sub(u8::from(further));

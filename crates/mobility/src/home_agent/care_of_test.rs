@@ -1,0 +1,202 @@
+//! The test of a new care-of address: whether the node answers there.
+//!
+//! RFC 6275 15.3 lets a home agent believe the care-of address of an authentic Binding Update. By that a stolen router could have
+//! all packets of its network sent to a third party. So a new care-of address gets packets only after it has answered an Echo
+//! Request (RFC 4443 4.1) with a random token. The request goes through the tunnel,
+//! from the home agent to the home address; every node answers it (RFC 4443 4.2). The answer may come by any of the node's
+//! tunnels, or past them: the token proves that the request has arrived. Behind a NAT it proves address and port.
+//!
+//! Until then the node's other tested bindings serve, else the path that the binding has left, while that is listened to
+//! ([`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE)). Packets *from* the new address are taken all the while.
+//!
+//! A binding is untested or it is not ([`Binding::care_of_tested`]). Addresses that its node has left within [`TESTED_LIFETIME`] are not
+//! tested again, nor are those of nodes without `care_of_test`.
+//!
+//! The requests are no longer than the Binding Update that caused them. Each accepted one causes [`PROBES`] at most, with pauses
+//! that grow. A node's limit is [`PROBE_BURST`] at once and one in [`PROBE_INTERVAL`].
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{Endpoint, RateLimiter, Rng, Time};
+use carnet_wire::icmpv6::{self, types};
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+
+use super::{HomeAgent, Timer};
+use crate::{Event, Output};
+
+/// Octets of the inner packet of a test: IPv6 header, header of the Echo Request, token.
+pub const CARE_OF_TEST_LEN: usize = HEADER_LEN + 8 + 8;
+/// Echo Requests for each Binding Update that is accepted.
+const PROBES: u8 = 16;
+/// The pause after the first of them; it doubles with each, up to [`MAX_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_secs(8);
+/// Requests without an answer after which the home agent warns the operator.
+const SILENT: u32 = 6;
+/// Requests to the untested addresses of one node.
+const PROBE_BURST: u32 = 48;
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
+/// For how long a care-of address that a node has left counts as tested.
+pub(super) const TESTED_LIFETIME: Duration = Duration::from_secs(3600);
+
+/// A test that has not been passed yet.
+#[derive(Debug)]
+struct Running {
+    ends: (Endpoint, Endpoint),
+    token: u64,
+    /// Requests that may be sent before the next Binding Update.
+    left: u8,
+    /// Requests sent.
+    sent: u32,
+}
+
+impl Running {
+    fn pause(&self) -> Duration {
+        let doubled = 2_u32.saturating_pow(u32::from(PROBES.saturating_sub(self.left)).saturating_sub(1));
+        FIRST_PAUSE.saturating_mul(doubled).min(MAX_PAUSE)
+    }
+}
+
+/// The tests of all nodes. Of each there are as many as bindings, and for a moment those of bindings that are gone.
+#[derive(Debug)]
+pub(super) struct CareOfTests {
+    /// By home address and Binding Identifier.
+    running: BTreeMap<(Ipv6Addr, Option<u16>), Running>,
+    limits: BTreeMap<Ipv6Addr, RateLimiter>,
+    /// A node that sees its own tokens foresees no other.
+    rng: Rng,
+    counters: CareOfTestCounters,
+}
+
+impl CareOfTests {
+    pub(super) fn new(rng: Rng) -> CareOfTests {
+        CareOfTests {
+            running: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            rng,
+            counters: CareOfTestCounters::default(),
+        }
+    }
+
+    /// Goes on with the tokens, limits and counters of another configuration. Its tests begin anew.
+    pub(super) fn adopt(&mut self, old: CareOfTests, is_served: impl Fn(Ipv6Addr) -> bool) {
+        self.limits = old.limits;
+        self.limits.retain(|home_address, _| is_served(*home_address));
+        self.rng = old.rng;
+        self.counters = old.counters;
+    }
+}
+
+/// Counts of the tests of care-of addresses.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct CareOfTestCounters {
+    /// Echo Requests sent to untested care-of addresses.
+    pub sent: u64,
+    /// Care-of addresses that have passed.
+    pub passed: u64,
+}
+
+impl HomeAgent {
+    /// Counts of the tests of care-of addresses.
+    pub fn care_of_test_counters(&self) -> CareOfTestCounters {
+        self.care_of_tests.counters
+    }
+
+    /// A Binding Update for this binding was accepted: if its care-of address is untested, the test begins, or goes on.
+    pub(super) fn test_care_of_address(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
+        if let Some(running) = self.care_of_tests.running.get_mut(&(home_address, bid)) {
+            running.left = PROBES;
+        }
+        self.send_care_of_test(now, home_address, bid);
+    }
+
+    /// Sends the next Echo Request to the care-of address of this binding.
+    pub(super) fn send_care_of_test(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
+        let key = (home_address, bid);
+        let timer = Timer::CareOfTest(home_address, bid);
+        let binding = self.cache.get(home_address, bid);
+        let tests = &mut self.care_of_tests;
+        let Some(binding) = binding.filter(|binding| binding.is_valid() && !binding.care_of_tested) else {
+            tests.running.remove(&key);
+            self.timers.stop(timer);
+            return;
+        };
+        let ends = binding.ends();
+        if tests.running.get(&key).is_none_or(|running| running.ends != ends) {
+            let token = tests.rng.u64();
+            tests.running.insert(key, Running { ends, token, left: PROBES, sent: 0 });
+        }
+        let Some(running) = tests.running.get_mut(&key) else { return };
+        if running.left == 0 {
+            // A later answer does not count. The next Binding Update begins the test anew.
+            tests.running.remove(&key);
+            self.timers.stop(timer);
+            return;
+        }
+        let limit =
+            tests.limits.entry(home_address).or_insert_with(|| RateLimiter::new(PROBE_BURST, PROBE_INTERVAL));
+        if !limit.allow(now) {
+            let ready = limit.ready_at(now).max(now + PROBE_INTERVAL);
+            self.timers.set(timer, ready);
+            return;
+        }
+        running.left -= 1;
+        running.sent += 1;
+        tests.counters.sent += 1;
+        let packet = echo_request(self.config.address, home_address, running.token, running.sent as u16);
+        self.timers.set(timer, now + running.pause());
+        if running.sent == SILENT {
+            let message = format!(
+                "{home_address} does not answer Echo Requests at its care-of address {}: no packets are sent there before it \
+                 does (care_of_test)",
+                binding.care_of_address
+            );
+            self.outputs.push_back(Output::Event(Event::Warning { message }));
+        }
+        self.outputs.push_back(Output::Tunnelled { local: ends.0, remote: ends.1, packet });
+    }
+
+    /// Takes an inner packet for the home agent, from any tunnel or past them. True if it is the answer to a test.
+    pub fn handle_care_of_answer(&mut self, packet: &[u8]) -> bool {
+        self.assert_drained();
+        let Some((home_address, token)) = echo_reply_token(packet) else { return false };
+        let of_node = (home_address, None)..=(home_address, Some(u16::MAX));
+        let mut running = self.care_of_tests.running.range(of_node);
+        let Some((bid, ends)) =
+            running.find(|(_, test)| test.token == token).map(|((_, bid), test)| (*bid, test.ends))
+        else {
+            return false;
+        };
+        self.care_of_tests.running.remove(&(home_address, bid));
+        self.timers.stop(Timer::CareOfTest(home_address, bid));
+        if self.cache.set_care_of_tested(home_address, ends) {
+            self.care_of_tests.counters.passed += 1;
+            self.outputs.push_back(Output::Forwarding(home_address));
+            self.outputs.push_back(Output::Persist(home_address));
+        }
+        true
+    }
+}
+
+/// The inner packet of a test, of [`CARE_OF_TEST_LEN`].
+fn echo_request(source: Ipv6Addr, destination: Ipv6Addr, token: u64, sequence: u16) -> Vec<u8> {
+    let mut message = vec![types::ECHO_REQUEST, 0, 0, 0];
+    // The Identifier tells nothing; the token does.
+    message.extend_from_slice(&((token >> 48) as u16).to_be_bytes());
+    message.extend_from_slice(&sequence.to_be_bytes());
+    message.extend_from_slice(&token.to_be_bytes());
+    icmpv6::packet(source, destination, icmpv6::HOP_LIMIT, message)
+}
+
+/// The source of an Echo Reply and the token that it bears, if it may be the answer to a test.
+fn echo_reply_token(packet: &[u8]) -> Option<(Ipv6Addr, u64)> {
+    let (header, message) = Header::parse_packet(packet).ok()?;
+    if header.next_header != protocol::ICMPV6 || message.first() != Some(&types::ECHO_REPLY) {
+        return None;
+    }
+    let token = u64::from_be_bytes(message.get(8..)?.try_into().ok()?);
+    icmpv6::verify(header.source, header.destination, message).ok()?;
+    Some((header.source, token))
+}
