@@ -202,6 +202,22 @@ fn radios_are_checked() {
             "ns2 = { file = \"a\", node = 1 }, place = [1, 2]",
             "scenario.toml:11:9: a radio has exactly one of place, waypoints, ns2, fcd",
         ),
+        (
+            "place = [10, 20]",
+            "place = [10, 9e9]",
+            "scenario.toml:11:9: node \"car1\" at second 0, 10 m east, 9000000000 m north: latitude ",
+        ),
+        (
+            "step = [100, 0]",
+            "step = [3e7, 0]",
+            "scenario.toml:11:9: node \"car2\" at second 0, 30000010 m east",
+        ),
+        ("[10, 50, 0]]", "[10, nan, 0]]", "node \"rsu\" at second 10, NaN m east, 0 m north: latitude "),
+        (
+            "radius = \"300m\"",
+            "center = [0, -2e7]\nradius = \"300m\"",
+            "the centre of broadcast \"flood\": latitude ",
+        ),
         ("[10, 50, 0]]", "[0, 50, 0]]", "scenario.toml:14:9: waypoints are [SECONDS, EAST, NORTH]"),
         (
             "count = 3\n",

@@ -70,6 +70,20 @@ impl Origin {
     }
 }
 
+/// Fails for degrees that are on no globe, in words.
+///
+/// # Errors
+/// What was found, and what was expected.
+pub fn check_degrees((latitude, longitude): (f64, f64)) -> Result<(), String> {
+    if (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude) {
+        return Ok(());
+    }
+    Err(format!(
+        "latitude {latitude}, longitude {longitude} is no place on the globe, expected a latitude from -90 to 90 and a longitude \
+         from -180 to 180"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

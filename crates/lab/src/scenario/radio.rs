@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::check::{Wrong, names};
 use super::{Action, BitRate, Duration, End, Fault, Metres, Scenario};
 use crate::medium::channel::Parameters;
-use crate::medium::geometry::{Origin, Point};
+use crate::medium::geometry::{Origin, Point, check_degrees};
 use crate::medium::mobility::{Mistake, Track, fcd, ns2};
 use crate::medium::propagation::Propagation;
 use crate::medium::timing::Airtime;
@@ -255,6 +255,11 @@ fn check_traffic(scenario: &Scenario) -> Result<(), Wrong> {
     }
     for broadcast in &scenario.traffic.gnbroadcast {
         station(&broadcast.from)?;
+        if let (Some(medium), Some((x, y))) = (&scenario.medium, broadcast.center) {
+            check_degrees(medium.origin().degrees(Point { x, y })).map_err(|wrong| {
+                (broadcast.from.span(), format!("the centre of broadcast {:?}: {wrong}", broadcast.name))
+            })?;
+        }
         interval(&broadcast.interval)?;
         if broadcast.radius.get_ref().0 > 1784.0 {
             let message = "no circle is larger than 10 square kilometres: expected a radius up to 1784m";
@@ -354,7 +359,9 @@ pub(super) fn tracks(
             None
         };
         let track = track.ok_or_else(|| fault(spanned.span(), format!("node {name:?} is nowhere")))?;
-        tracks.insert(name.clone(), track.shifted(radio.shift.0, radio.shift.1));
+        let track = track.shifted(radio.shift.0, radio.shift.1);
+        track.check(&origin).map_err(|wrong| fault(spanned.span(), format!("node {name:?} {wrong}")))?;
+        tracks.insert(name.clone(), track);
     }
     Ok(tracks)
 }

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use super::{Mistake, Track};
-use crate::medium::geometry::{Origin, Point};
+use crate::medium::geometry::{Origin, Point, check_degrees};
 
 /// Reads a file: the tracks by id of the vehicle. With `geo`, the coordinates are degrees.
 ///
@@ -46,6 +46,9 @@ pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>
                 let Some(seconds) = time else { return Err(wrong("a vehicle outside of a timestep".into())) };
                 let id = attribute(tag, "id").ok_or_else(|| wrong(format!("<{name}> has no id")))?;
                 let (x, y) = (number(tag, "x").map_err(wrong)?, number(tag, "y").map_err(wrong)?);
+                if geo.is_some() {
+                    check_degrees((y, x)).map_err(|message| wrong(format!("vehicle {id:?}: {message}")))?;
+                }
                 let place = geo.map_or(Point { x, y }, |origin| origin.place(y, x));
                 let points = points.entry(id.to_owned()).or_default();
                 if points.last().is_some_and(|last| last.0 >= seconds) {
@@ -129,6 +132,21 @@ mod tests {
             format!("<timestep time=\"0\"><vehicle id=\"a\" x=\"{longitude}\" y=\"{latitude}\"/></timestep>");
         let found = parse(&text, Some(&origin)).expect("is good")["a"].at(0.0).expect("is there");
         assert!(found.distance(place) < 0.01, "{found:?}");
+    }
+
+    #[test]
+    fn places_off_the_globe_have_their_line() {
+        let origin = Origin::new(48.8375, 2.1008);
+        for (x, y) in [("2.1", "90.5"), ("2.1", "-91"), ("180.2", "48.8"), ("-1e9", "48.8"), ("2.1", "1e308")]
+        {
+            let vehicle = format!("<vehicle id=\"a\" x=\"{x}\" y=\"{y}\"/>");
+            let text = format!("<fcd-export>\n<timestep time=\"0\">\n{vehicle}</timestep>\n");
+            let wrong = parse(&text, Some(&origin)).expect_err("is off the globe");
+            assert_eq!(wrong.line, 3, "{wrong:?}");
+            let named = "vehicle \"a\": latitude ";
+            assert!(wrong.message.starts_with(named) && wrong.message.contains("expected"), "{wrong:?}");
+            assert!(parse(&text, None).is_ok(), "these are metres");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub mod ns2;
 
 use std::fmt::Write;
 
-use super::geometry::{Origin, Point};
+use super::geometry::{Origin, Point, check_degrees};
 
 /// How long a station stays where its track ends, seconds.
 const STAY: f64 = 1e6;
@@ -71,6 +71,17 @@ impl Track {
             *place = Point { x: place.x + x, y: place.y + y };
         }
         self
+    }
+
+    /// Fails where a point of the track is off the globe, in words.
+    ///
+    /// # Errors
+    /// The second and the degrees that were found, and what was expected.
+    pub fn check(&self, origin: &Origin) -> Result<(), String> {
+        self.points.iter().try_for_each(|(at, place)| {
+            check_degrees(origin.degrees(*place))
+                .map_err(|wrong| format!("at second {at}, {} m east, {} m north: {wrong}", place.x, place.y))
+        })
     }
 
     /// Where the node is at this second; `None` while it is nowhere.
