@@ -29,6 +29,7 @@ mod frame_device;
 pub mod frame_link;
 mod generic_netlink;
 mod installer;
+mod interface_counters;
 mod keeper;
 pub mod key_file;
 mod link_socket;

@@ -33,7 +33,7 @@ use crate::protected::Protected;
 use crate::settings::Switches;
 use crate::tunnel::TunnelIo;
 use crate::undo::UndoFile;
-use crate::{privileges, settings};
+use crate::{interface_counters, privileges, settings};
 
 /// The front of the kernel's random boot identifier; zero where it cannot be read, and then counters that have begun anew
 /// are known only by being lower.
@@ -433,8 +433,8 @@ impl Platform {
     }
 
     /// What the counters of an interface show, all octets since it was made; `None` where there is no such interface.
-    pub fn octets(&mut self, interface: &str) -> Result<Option<Octets>> {
-        let counted = self.keeper.installer.requests.octets(interface)?;
+    pub fn octets(&self, interface: &str) -> Result<Option<Octets>> {
+        let counted = interface_counters::octets(interface)?;
         // The kernel gives no index twice.
         Ok(counted.map(|(index, received, sent)| Octets {
             epoch: self.boot ^ u64::from(index),

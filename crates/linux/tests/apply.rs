@@ -147,6 +147,31 @@ fn closing_and_dropping_put_everything_back() {
     });
 }
 
+/// A request to the kernel would wait for the RTNL mutex, and the packets of the slow path with it.
+#[test]
+fn counters_of_interfaces_are_read_without_a_request_to_the_kernel() {
+    in_namespace(|scratch| async move {
+        two_links();
+        let platform = scratch.open();
+        let before = platform.counters();
+        let first = platform.octets("v0").unwrap().unwrap();
+        ip("-6 addr add 2001:db8::1/64 dev v0 nodad");
+        let socket = UdpSocket::bind("[::]:0").unwrap();
+        ip("-6 neigh add 2001:db8::2 lladdr 02:00:00:00:00:01 dev v0");
+        socket.send_to(&[0; 1000], "[2001:db8::2]:9").unwrap();
+        let second = platform.octets("v0").unwrap().unwrap();
+        assert_eq!((second.epoch, second.received), (first.epoch, first.received));
+        // Ethernet, IPv6 and UDP headers; the kernel may send reports of its own beside it.
+        assert!(second.total >= first.total + 1062, "{first:?} {second:?}");
+        ip("link del v0");
+        assert_eq!(platform.octets("v0").unwrap(), None);
+        ip("link add v0 type veth peer name v1");
+        let again = platform.octets("v0").unwrap().unwrap();
+        assert!(again.epoch != first.epoch && again.total < second.total, "{again:?}");
+        assert_eq!(platform.counters().reads, before.reads);
+    });
+}
+
 #[test]
 fn a_refresh_writes_nothing() {
     in_namespace(|scratch| async move {

@@ -112,27 +112,6 @@ impl Requests {
         }
     }
 
-    /// Index of the interface of this name, and the octets that it has received and sent; `None` where there is none.
-    pub(crate) fn octets(&mut self, name: &str) -> Result<Option<(u32, u64, u64)>> {
-        let mut message = LinkMessage::default();
-        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
-        match self.get(RouteNetlinkMessage::GetLink(message), || format!("read the counters of {name}")) {
-            Ok(answers) => Ok(answers.into_iter().find_map(|answer| match answer {
-                RouteNetlinkMessage::NewLink(message) => {
-                    message.attributes.iter().find_map(|attribute| match attribute {
-                        LinkAttribute::Stats64(stats) => {
-                            Some((message.header.index, stats.rx_bytes, stats.tx_bytes))
-                        }
-                        _ => None,
-                    })
-                }
-                _ => None,
-            })),
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Makes the tunnel device, which is down, such that the kernel itself sends nothing into it: without
     /// link-local address there are no Router Solicitations, without multicast no listener reports.
     ///

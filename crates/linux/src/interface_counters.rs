@@ -1,0 +1,64 @@
+//! The octets that an interface has received and sent.
+//!
+//! The thread that asks forwards packets. It must not wait for the kernel's RTNL mutex, which `RTM_GETLINK` takes: whoever removes
+//! a network namespace on this machine holds that for a second and more, and packets of the slow path would wait as long.
+//! `/proc/net/dev` and `SIOCGIFINDEX` take no such lock.
+
+use std::io;
+
+use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
+
+use crate::error::{Error, Result};
+
+/// The counters of all interfaces in the network namespace of the thread that reads it.
+const COUNTERS: &str = "/proc/thread-self/net/dev";
+/// Attempts to read the counters of one interface while another program replaces it.
+const ATTEMPTS: usize = 3;
+
+/// Index of the interface of this name, and the octets that it has received and sent; `None` where there is none.
+pub(crate) fn octets(name: &str) -> Result<Option<(u32, u64, u64)>> {
+    let failed = |error| Error::kernel(format!("read the counters of {name}"), error);
+    let index = || match if_nametoindex(name) {
+        Ok(index) => Ok(Some(index)),
+        Err(Errno::ENODEV | Errno::ENXIO) => Ok(None),
+        Err(error) => Err(failed(io::Error::from(error))),
+    };
+    for _ in 0..ATTEMPTS {
+        let Some(before) = index()? else { return Ok(None) };
+        let text = std::fs::read_to_string(COUNTERS).map_err(failed)?;
+        // An interface that is replaced meanwhile begins at 0 under another index.
+        if index()? == Some(before)
+            && let Some((received, sent)) = counters_of(&text, name)
+        {
+            return Ok(Some((before, received, sent)));
+        }
+    }
+    Ok(None)
+}
+
+/// The octets that an interface has received and sent, by the text of `/proc/net/dev`.
+fn counters_of(text: &str, name: &str) -> Option<(u64, u64)> {
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
+    let mut columns = line.split_ascii_whitespace();
+    Some((columns.next()?.parse().ok()?, columns.nth(7)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counters_of;
+
+    #[test]
+    fn octets_are_the_first_column_of_each_direction() {
+        let text = "Inter-|   Receive                            |  Transmit\n face |bytes    packets errs\n    \
+                    lo:  136144    1588    0    0    0     0          0         0   136145    1588    0    0    0\n\
+                    wlan0:1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\nwlan01: 18446744073709551615 0 0 0 0 0 0 0 7 0\n\
+                    short: 1 2\n";
+        assert_eq!(counters_of(text, "lo"), Some((136_144, 136_145)));
+        assert_eq!(counters_of(text, "wlan0"), Some((1, 9)));
+        assert_eq!(counters_of(text, "wlan01"), Some((u64::MAX, 7)));
+        for absent in ["wlan", "face", "short", "", "lan0"] {
+            assert_eq!(counters_of(text, absent), None, "{absent}");
+        }
+    }
+}
