@@ -171,6 +171,9 @@ const FINGERPRINT: &[u8; 11] = b"fingerprint";
 
 /// RFC 4285 5.1: "A default value of 7 seconds SHOULD be used".
 pub(crate) const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
+/// By how much the timestamp of a notice may differ from the home agent's time, which the router knows by the last
+/// acknowledgement: a round trip, repetitions over another path, and what two clocks differ after a lifetime.
+pub(crate) const NOTICE_WINDOW: Duration = Duration::from_secs(60);
 
 /// How an old message is told from a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

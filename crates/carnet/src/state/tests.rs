@@ -12,7 +12,13 @@ use crate::scratch::Scratch;
 
 fn own(sequence: u16) -> PersistentState {
     PersistentState {
-        mobile_router: Some(StoredSequence { sequence: Some(sequence), home_agent: None, last_notice: None }),
+        mobile_router: Some(StoredSequence {
+            sequence: Some(sequence),
+            home_agent: None,
+            last_notice: None,
+            first_notice: None,
+            early_notices: None,
+        }),
         ..PersistentState::default()
     }
 }

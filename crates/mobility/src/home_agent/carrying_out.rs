@@ -48,6 +48,7 @@ impl HomeAgent {
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
         let home_address = request.home_address;
+        self.clock = Some((now, wall));
         let Some(node) = self.config.node(home_address) else {
             self.ignored(now, &request, octets, MobilityDrop::Unauthorized);
             // RFC 6275 10.3.1: not on the home link is answered with 132; a home address that could be
@@ -354,6 +355,7 @@ impl HomeAgent {
             nat_detection: registration.nat_detection,
             flows,
             registered: true,
+            timestamp: request.timestamp.or_else(|| self.time_for_node(now, request)),
             ..Answer::plain(request)
         };
         self.acknowledge(request, registration.status, &answer);

@@ -220,6 +220,8 @@ pub struct HomeAgent {
     care_of_tests: CareOfTests,
     /// The timestamp of the last notice.
     last_notice: Option<u64>,
+    /// The time of day when the last Binding Update came.
+    clock: Option<(Time, WallTime)>,
     rng: Rng,
 }
 
@@ -256,6 +258,7 @@ impl HomeAgent {
             revocations: BTreeMap::new(),
             care_of_tests: CareOfTests::new(Rng::new(0)),
             last_notice: None,
+            clock: None,
             rng: Rng::new(0),
             config,
         }

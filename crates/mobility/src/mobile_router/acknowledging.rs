@@ -74,9 +74,7 @@ impl MobileRouter {
             return Err(MobilityDrop::Timestamp);
         }
         if !status.is_rejection() {
-            let newest = self.acknowledged_timestamp;
-            self.acknowledged_timestamp =
-                timestamp.filter(|new| newest.is_none_or(|old| is_later(*new, old))).or(newest);
+            self.timestamp_acknowledged(update.at, update.timestamp, timestamp);
         }
         // RFC 6275 10.3.1: before the first registration the home agent does duplicate address detection.
         let known = self.registration.is_some() || self.bindings.iter().any(|b| b.registration.is_some());
@@ -122,6 +120,17 @@ impl MobileRouter {
         let reason = self.reason_to_move(now);
         self.forwarding_changed(&reason);
         Ok(())
+    }
+
+    /// An acknowledgement bears the timestamp of its Binding Update again or, of a Binding Update without one, the home agent's
+    /// time.
+    pub(super) fn timestamp_acknowledged(&mut self, sent_at: Time, sent: Option<u64>, told: Option<u64>) {
+        if sent.is_none() {
+            return self.notices.clock_told(sent_at, told.filter(|_| self.authentication.authenticates()));
+        }
+        let newest = self.acknowledged_timestamp;
+        self.acknowledged_timestamp =
+            told.filter(|new| newest.is_none_or(|old| is_later(*new, old))).or(newest);
     }
 
     /// Of two that raced the first acknowledged wins (RFC 8305 5): what was sent later about the same binding, and

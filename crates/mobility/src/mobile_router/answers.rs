@@ -25,7 +25,6 @@ use super::{
     UNKNOWN_REFUSAL_PAUSE,
 };
 use crate::home_agent::ND_HOP_LIMIT;
-use crate::sequence::is_later;
 use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
 
 /// Statuses 135 and 144 are answered at once this often in an exchange; then the back-off applies.
@@ -112,9 +111,7 @@ impl MobileRouter {
             self.exchange = Some(Exchange { single: false, ..exchange.clone() });
         }
         if !status.is_rejection() {
-            let newest = self.acknowledged_timestamp;
-            self.acknowledged_timestamp =
-                timestamp.filter(|new| newest.is_none_or(|old| is_later(*new, old))).or(newest);
+            self.timestamp_acknowledged(sent.at, sent.timestamp, timestamp);
         }
         if exchange.purpose == Purpose::Deregister {
             self.deregistered(now, wall, status);

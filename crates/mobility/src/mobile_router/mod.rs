@@ -40,6 +40,7 @@ mod hints;
 mod home_network;
 mod liveness;
 mod movement;
+mod notices;
 mod orders;
 mod parent;
 mod path;
@@ -73,6 +74,7 @@ pub use flows::{MAX_FLOWS, Policy};
 use hints::Hints;
 use liveness::PathState;
 pub use liveness::{Liveness, Quality};
+use notices::Notices;
 use orders::Answered;
 pub use orders::Switch;
 pub use parent::Parent;
@@ -157,6 +159,12 @@ pub struct StoredSequence {
     /// The NTP timestamp of the last order of a home agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_notice: Option<u64>,
+    /// The NTP timestamp of the first order of those that followed each other up to the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_notice: Option<u64>,
+    /// First and last NTP timestamp of orders that came while the clock of a home agent was ahead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub early_notices: Option<(u64, u64)>,
 }
 
 /// A Binding Update that was refused.
@@ -249,7 +257,7 @@ pub struct MobileRouter {
     /// they have the key in common, and RFC 4285's authenticator does not cover who of them has sent a message, so what was
     /// recorded of one could be played in the name of another else.
     switch: Option<Switch>,
-    last_notice: Option<u64>,
+    notices: Notices,
     last_revocation: Option<Answered>,
     /// The target is on the home link,
     at_home: bool,
@@ -330,7 +338,7 @@ impl MobileRouter {
             contradicted: None,
             setback: None,
             switch: None,
-            last_notice: None,
+            notices: Notices::default(),
             last_revocation: None,
             at_home: false,
             returned: false,
@@ -421,16 +429,21 @@ impl MobileRouter {
 
     /// What has to survive a restart.
     pub fn stored(&self) -> StoredSequence {
-        let last_notice = self.last_notice;
+        let Notices { last: last_notice, first: first_notice, early: early_notices, .. } = self.notices;
         let sequence = self.is_numbered.then_some(self.sequence);
-        StoredSequence { sequence, home_agent: None, last_notice }
+        StoredSequence { sequence, home_agent: None, last_notice, first_notice, early_notices }
     }
 
     /// Takes back what [`Self::stored`] gave.
     pub fn restore(&mut self, stored: StoredSequence) {
         self.sequence = stored.sequence.unwrap_or_default();
         self.is_numbered = stored.sequence.is_some();
-        self.last_notice = stored.last_notice;
+        self.notices = Notices {
+            last: stored.last_notice,
+            first: stored.first_notice.or(stored.last_notice),
+            early: stored.early_notices,
+            clock: None,
+        };
     }
 
     /// Takes over what `old`, the same router under an earlier configuration, had reached, so that traffic
@@ -443,7 +456,10 @@ impl MobileRouter {
         self.clock_offset = old.clock_offset;
         self.newest_timestamp = old.newest_timestamp;
         self.acknowledged_timestamp = old.acknowledged_timestamp;
-        self.last_notice = old.last_notice;
+        self.notices = old.notices.clone();
+        if old.config.home_agent != self.config.home_agent {
+            self.notices.forget_clock();
+        }
         self.sent_at.clone_from(&old.sent_at);
         self.outstanding = old.outstanding.and_then(|it| {
             let name = &old.uplinks.get(it.via.0)?.config.interface;
@@ -703,7 +719,9 @@ impl MobileRouter {
             }
             Message::Heartbeat(heartbeat) => self.heartbeat_asked(now, &message, heartbeat.sequence),
             Message::BindingRefreshRequest(_) => self.hint(now, wall),
-            Message::HomeAgentSwitch(switch) => self.switch_ordered(wall, &message, &switch, header.octets()),
+            Message::HomeAgentSwitch(switch) => {
+                self.switch_ordered(now, wall, &message, &switch, header.octets())
+            }
             Message::BindingRevocation(revocation) => {
                 self.revocation_ordered(now, wall, &message, &revocation, header.octets())
             }

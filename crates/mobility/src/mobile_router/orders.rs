@@ -3,7 +3,7 @@
 //!
 //! Both move or end traffic, so both have to be authentic: where there is a shared key, by RFC 4285's option, whose MAC
 //! covers the address that the message was sent to in place of a care-of address, and by a Message-ID option that is
-//! greater than in any before (remembered across restarts). Without a key there is nothing to check but the addresses;
+//! greater than in any before (remembered across restarts) and near to the home agent's time ([`super::notices`]). Without a key there is nothing to check but the addresses;
 //! then a switch leads to home agents only that our own operator has named (see [`crate::agents`]).
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,7 +18,6 @@ use carnet_wire::mobility::{
 };
 
 use super::{MobileRouter, Registration};
-use crate::sequence::is_later;
 use crate::{Authentication, Event, MobilityDrop, MobilityMessage, Output};
 
 /// Home agents of one Home Agent Switch message that are looked at.
@@ -68,13 +67,14 @@ impl MobileRouter {
     /// RFC 5142 6.1.
     pub(super) fn switch_ordered(
         &mut self,
+        now: Time,
         wall: WallTime,
         message: &MobilityMessage<'_>,
         switch: &HomeAgentSwitch<'_>,
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
         self.way_of(message).ok_or(MobilityDrop::Unexpected)?;
-        let authenticated = self.verify_notice(wall, message, switch.options, octets)?;
+        let authenticated = self.verify_notice(now, wall, message, switch.options, octets)?;
         let to = switch.addresses().take(MAX_ALTERNATIVES).collect();
         self.switch = Some(Switch { to, authenticated });
         Ok(())
@@ -98,7 +98,7 @@ impl MobileRouter {
         let answered = answered.cloned();
         let (uplink, registration) =
             self.way_of(message).or(answered.as_ref().map(|it| it.by)).ok_or(MobilityDrop::Unexpected)?;
-        self.verify_notice(wall, message, revocation.options, octets)?;
+        self.verify_notice(now, wall, message, revocation.options, octets)?;
         if let Some(Answered { by, status, .. }) = answered {
             self.acknowledge_revocation(by, revocation, status);
             return Ok(());
@@ -202,6 +202,7 @@ impl MobileRouter {
     /// Checks what keeps strangers and recordings out; true when there is something to check.
     fn verify_notice(
         &mut self,
+        now: Time,
         wall: WallTime,
         message: &MobilityMessage<'_>,
         options: Options<'_>,
@@ -220,16 +221,10 @@ impl MobileRouter {
             _ => None,
         });
         let time = time.ok_or(MobilityDrop::Timestamp)?;
-        if self.last_notice.is_some_and(|last| !is_later(time, last)) {
+        let clock = self.replay_window().map(|window| (self.clock(wall), window));
+        if !self.notices.accept(now, time, clock) {
             return Err(MobilityDrop::Timestamp);
         }
-        if let Some(window) = self.replay_window() {
-            let clock = self.clock(wall);
-            if WallTime::from_ntp(time, clock).distance(clock) > window {
-                return Err(MobilityDrop::Timestamp);
-            }
-        }
-        self.last_notice = Some(time);
         self.outputs.push_back(Output::Persist(self.config.home_address));
         Ok(true)
     }

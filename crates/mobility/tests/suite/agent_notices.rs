@@ -20,6 +20,7 @@ use carnet_wire::nd::{
 
 use crate::agent::{Agent, WALL_START, authenticated, config, end};
 use crate::craft::*;
+use crate::pair::{Pair, Setup};
 
 const OTHER: &str = "2001:db8:1::2";
 
@@ -296,6 +297,62 @@ fn a_revocation_without_an_answer_is_repeated_and_then_done() {
     assert!(agent.binding().is_some());
     wait(&mut agent, 1.0);
     assert!(agent.binding().is_none());
+}
+
+/// The indication of a revocation that the home agent of this pair would send now.
+fn indication(pair: &mut Pair) -> Vec<u8> {
+    let (now, wall) = (pair.now, pair.wall());
+    pair.agent.handle_revocation(now, wall, addr(HOME), &[]).expect("bound");
+    sent(&mut pair.agent).pop().expect("an indication")
+}
+
+/// A pair whose router is registered and has been for this long.
+fn registered_for(seconds: f64) -> Pair {
+    let mut pair = Pair::new(Setup::authenticated());
+    pair.attach_both();
+    pair.register();
+    pair.run(seconds);
+    assert!(pair.is_registered(0));
+    pair
+}
+
+#[test]
+fn router_refuses_revocation_that_an_attacker_has_withheld() {
+    let withheld = indication(&mut registered_for(10.0));
+    let mut pair = registered_for(10.0);
+    assert_eq!(pair.router_receives(0, &withheld), Ok(()));
+    assert!(!pair.is_registered(0), "one that comes at once counts");
+    for seconds in [90.0, 400.0, 4000.0] {
+        let mut pair = registered_for(seconds);
+        assert_eq!(pair.router_receives(0, &withheld), Err(MobilityDrop::Timestamp), "after {seconds} s");
+        assert!(pair.is_registered(0), "after {seconds} s");
+        // The home agent's own word still counts.
+        let present = indication(&mut pair);
+        assert_eq!(pair.router_receives(0, &present), Ok(()), "after {seconds} s");
+        assert!(!pair.is_registered(0));
+    }
+}
+
+/// RFC 4285 6 has no other way out of a clock that was ahead than one that is near again.
+#[test]
+fn router_follows_revocation_after_the_clock_of_the_home_agent_was_ahead() {
+    let mut pair = registered_for(10.0);
+    let year = Duration::from_secs(31_536_000);
+    let ordinary = pair.wall_start;
+    pair.wall_start = ordinary + year;
+    pair.run(1000.0);
+    let early = indication(&mut pair);
+    pair.wall_start = ordinary;
+    let mut pair = registered_for(10.0);
+    pair.wall_start = ordinary + year;
+    pair.run(1000.0);
+    assert_eq!(pair.router_receives(0, &early), Ok(()));
+    pair.wall_start = ordinary;
+    pair.run(2000.0);
+    assert!(pair.is_registered(0), "it has asked again, and was told the right time");
+    let present = indication(&mut pair);
+    assert_eq!(pair.router_receives(0, &present), Ok(()));
+    assert!(!pair.is_registered(0));
 }
 
 /// Whoever revokes one thing and then another means both.
