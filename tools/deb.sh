@@ -1,9 +1,11 @@
 #!/bin/sh
-# A Debian package of the programs: out/deb/carnet_VERSION_ARCHITECTURE.deb. With nothing but cargo and dpkg-deb.
+# Makes Debian packages with nothing but cargo, binutils and dpkg-deb, and prints their paths: the programs, with the names of
+# their functions for backtraces, in out/deb/carnet_VERSION_ARCHITECTURE.deb, and their full symbols in
+# out/deb/carnet-dbgsym_VERSION_ARCHITECTURE.deb. A backtrace takes files and lines from there.
 #
 #   tools/deb.sh [PROGRAM]
 #
-# takes that program, and the carnet-fleet beside it, instead of building them. CARNET_FEATURES: features of Cargo to build with
+# takes that program, and the carnet-fleet beside it, instead of building them (profile `deb`). CARNET_FEATURES: features of Cargo to build with
 # beside the usual ones.
 set -eu
 cd "$(dirname "$0")/.."
@@ -13,14 +15,27 @@ architecture=$(dpkg --print-architecture)
 if [ $# -gt 0 ]; then
   program=$1
 else
-  cargo build --quiet --release --package carnet ${CARNET_FEATURES:+--features "$CARNET_FEATURES"}
-  program=${CARGO_TARGET_DIR:-target}/release/carnet
+  cargo build --quiet --profile deb --package carnet ${CARNET_FEATURES:+--features "$CARNET_FEATURES"}
+  program=${CARGO_TARGET_DIR:-target}/deb/carnet
 fi
 out=out/deb
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tree=$work/carnet
 umask 022
+
+# The programs, and their debug information by build ID, where debuggers and backtraces look for it.
+symbols=$work/carnet-dbgsym
+mkdir -p "$work/bin" "$symbols/DEBIAN" "$symbols/usr/share/doc"
+for file in "$program" "$(dirname "$program")/carnet-fleet"; do
+  build=$(readelf --notes "$file" | sed -n 's/.*Build ID: //p')
+  [ -n "$build" ] || { echo "deb: $file has no build ID" >&2; exit 1; }
+  folder=$symbols/usr/lib/debug/.build-id/$(printf %.2s "$build")
+  mkdir -p "$folder"
+  objcopy --only-keep-debug --compress-debug-sections "$file" "$folder/${build#??}.debug"
+  chmod 644 "$folder/${build#??}.debug"
+  objcopy --strip-debug "$file" "$work/bin/$(basename "$file")"
+done
 
 put() { # MODE FILE... DIRECTORY
   mode=$1; shift
@@ -29,7 +44,7 @@ put() { # MODE FILE... DIRECTORY
   while [ $# -gt 1 ]; do install --mode "$mode" "$1" "$tree/$last/"; shift; done
 }
 
-put 755 "$program" "$(dirname "$program")/carnet-fleet" packaging/carnet-mqtt usr/bin
+put 755 "$work/bin/carnet" "$work/bin/carnet-fleet" packaging/carnet-mqtt usr/bin
 put 644 packaging/systemd/carnet@.service packaging/systemd/carnet-fleet@.service usr/lib/systemd/system
 put 644 packaging/debian/copyright docs/*.md docs/openapi.json packaging/prometheus/* usr/share/doc/carnet
 put 644 web/*.html web/*.css web/*.js web/*.svg usr/share/carnet/web
@@ -59,6 +74,14 @@ sed -e "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/;
 for script in postinst prerm postrm; do install --mode 755 "packaging/debian/$script" "$tree/DEBIAN/"; done
 (cd "$tree" && find usr -type f -exec md5sum {} +) >"$tree/DEBIAN/md5sums"
 
+ln -s carnet "$symbols/usr/share/doc/carnet-dbgsym"
+size=$(du -sk "$symbols" | cut -f1)
+sed -e "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/" \
+  packaging/debian/control-dbgsym >"$symbols/DEBIAN/control"
+(cd "$symbols" && find usr -type f -exec md5sum {} +) >"$symbols/DEBIAN/md5sums"
+
 mkdir -p "$out"
-dpkg-deb --root-owner-group --build "$tree" "$out/carnet_${version}_$architecture.deb" >/dev/null
-echo "$out/carnet_${version}_$architecture.deb"
+for package in carnet carnet-dbgsym; do
+  dpkg-deb --root-owner-group --build "$work/$package" "$out/${package}_${version}_$architecture.deb" >/dev/null
+  echo "$out/${package}_${version}_$architecture.deb"
+done

@@ -10,7 +10,8 @@ command -v debootstrap >/dev/null || { echo "test-deb: debootstrap is missing (a
 etcd=$(command -v etcd || echo out/tools/etcd)
 [ -x "$etcd" ] || { echo "test-deb: etcd is missing (tools/setup.sh)" >&2; exit 1; }
 
-package=${1:-$(tools/deb.sh)}
+package=${1:-$(tools/deb.sh | grep '/carnet_')}
+symbols=$(dirname "$package")/carnet-dbgsym_${package##*/carnet_}
 suite=${CARNET_DEBIAN:-bookworm}
 base=out/debian-$suite
 space=carnet-deb-$$
@@ -51,12 +52,18 @@ inside deluser --quiet --system nobody-else 2>/dev/null
 look >"$root/tmp/before"
 
 cp "$package" "$root/tmp/carnet.deb"
-inside apt-get install -y -qq /tmp/carnet.deb >"$root/tmp/apt" 2>&1 || { cat "$root/tmp/apt" >&2; exit 1; }
+cp "$symbols" "$root/tmp/carnet-dbgsym.deb"
+inside apt-get install -y -qq /tmp/carnet.deb /tmp/carnet-dbgsym.deb >"$root/tmp/apt" 2>&1 || { cat "$root/tmp/apt" >&2; exit 1; }
 say "installed: $(inside carnet --version)"
 for unit in carnet@.service carnet-fleet@.service; do
   inside systemd-analyze verify --man=no "/usr/lib/systemd/system/$unit"
   inside systemd-analyze security --offline=true --threshold=30 --no-pager "/usr/lib/systemd/system/$unit" | tail -n 1
 done
+for program in carnet carnet-fleet; do
+  build=$(readelf --notes "$root/usr/bin/$program" | sed -n 's/.*Build ID: //p')
+  test -s "$root/usr/lib/debug/.build-id/$(printf %.2s "$build")/${build#??}.debug"
+done
+say "each program has its debug symbols"
 for page in carnet carnet-run carnet-show carnet-fleet; do test -s "$root/usr/share/man/man1/$page.1.gz"; done
 inside bash -n /usr/share/bash-completion/completions/carnet
 inside bash -n /usr/share/bash-completion/completions/carnet-fleet
@@ -117,7 +124,7 @@ device=
 say "a member of a fleet has run as the user carnet"
 
 rm "$root"/etc/carnet/*.toml
-inside apt-get purge -y -qq carnet >"$root/tmp/apt" 2>&1 || { cat "$root/tmp/apt" >&2; exit 1; }
+inside apt-get purge -y -qq carnet-dbgsym carnet >"$root/tmp/apt" 2>&1 || { cat "$root/tmp/apt" >&2; exit 1; }
 look >"$root/tmp/after"
 diff "$root/tmp/before" "$root/tmp/after" || { echo "test-deb: that is left behind" >&2; exit 1; }
 say "removed, and nothing left"

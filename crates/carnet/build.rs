@@ -1,11 +1,10 @@
-//! What the linker may leave out of the program.
+//! Makes the program small where it is built without the feature `backtrace`, as for OpenWrt. Other builds link plainly.
 //!
-//! - Relative relocations take 140 kB in a position-independent program; packed, next to nothing
-//!   (the dynamic loader has to know them: glibc 2.36, as in Debian 12; musl 1.2.4, as in OpenWrt 23.05).
-//! - Functions that have become the same octets are one (`--icf`, which only LLVM's linker has: rustc brings it for this
-//!   target, and for musl by request). Nothing here compares addresses of functions.
-//! - Tables for unwinding take 600 kB, and nobody reads them where a panic aborts:
-//!   `discard-unwind-tables.ld`.
+//! - Packed relative relocations take next to nothing; in a position-independent program plain ones take 140 kB. The
+//!   dynamic loader has to know them: glibc 2.36 (Debian 12), musl 1.2.4 (OpenWrt 23.05).
+//! - `--icf` merges functions with equal octets. Only LLVM's linker has it: rustc brings it for x86-64 with glibc, and for
+//!   musl by request. The program compares no addresses of functions.
+//! - Unwind tables take 600 kB. A panic that aborts without a backtrace never reads them: `discard-unwind-tables.ld`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,6 +12,9 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=discard-unwind-tables.ld");
+    if std::env::var_os("CARGO_FEATURE_BACKTRACE").is_some() {
+        return;
+    }
     let cargo = |name: &str| std::env::var(name).unwrap_or_default();
     let library = cargo("CARGO_CFG_TARGET_ENV");
     if cargo("CARGO_CFG_TARGET_OS") != "linux" || !matches!(library.as_str(), "gnu" | "musl") {

@@ -52,7 +52,7 @@ pub mod signal;
 pub mod simulated;
 mod tunnel;
 mod undo;
-#[cfg(panic = "abort")]
+#[cfg(all(panic = "abort", not(feature = "backtrace")))]
 mod unwinder;
 pub mod virtual_link;
 mod wiping;

@@ -1,10 +1,9 @@
-//! What unwinds a stack, for programs that abort on a panic: nothing.
+//! Replaces the unwinder in a program that aborts on a panic and has no feature `backtrace`, as for OpenWrt.
 //!
-//! Rust's own library can print a backtrace, and for that has an unwinder and a reader of debug information linked into every
-//! program, 0.2 MB of this one. A release build has neither tables to unwind by (`discard-unwind-tables.ld`) nor symbols to
-//! print. So it gets these functions in the place of the unwinder's: by the first a stack has no frames, and
-//! the compiler, which sees that nobody is ever called with one, leaves out all that would have been done with them. The others nobody
-//! calls: they have to be there as that library names them.
+//! Rust's library can print a backtrace. It links an unwinder and a reader of debug information into every program, 0.2 MB of
+//! this one. A program for OpenWrt has neither unwind tables (`discard-unwind-tables.ld`) nor symbols. These functions
+//! replace the unwinder's: `_Unwind_Backtrace` reports an empty stack, so the compiler removes the code that would print its
+//! frames. The library names the other functions and never calls them.
 
 use std::ffi::{c_int, c_void};
 

@@ -17,6 +17,18 @@ fn release() -> Option<PathBuf> {
     named.or(beside).filter(|path| path.is_file())
 }
 
+/// Without them the backtrace of a panic names no function.
+#[test]
+fn optimised_program_has_symbols_and_unwind_tables() {
+    let Some(path) = release() else { return println!("\nSKIPPED: no release binary") };
+    let octets = std::fs::read(&path).expect("the program");
+    for section in [".symtab", ".eh_frame_hdr"] {
+        let name = format!("\0{section}\0").into_bytes();
+        let found = octets.windows(name.len()).any(|window| window == name);
+        assert!(found, "{} has no {section}", path.display());
+    }
+}
+
 #[test]
 fn a_registered_router_takes_less_than_8_mb_idle_less_than_6_and_the_program_less_than_12() {
     if !possible() {
