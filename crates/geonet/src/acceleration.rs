@@ -1,13 +1,13 @@
-//! What a router and a fast path tell each other.
+//! Interface between a router and a fast path.
 //!
-//! A fast path (programs in the kernel) sends, delivers and forwards GeoUnicast packets of which the router has seen
-//! the like just before, so that most packets of a flow never come to the router. It decides nothing: what it may do is
-//! in [`Accelerate`], each of which replaces what was told before, and every packet for which nothing was told takes
-//! the slow path. What it did it tells in a [`Report`], some ten times a second, from which the router learns what it
-//! would have learnt from the packets: position vectors, sequence numbers, packet data rates, who is still in use.
+//! A fast path (programs in the kernel) sends, delivers and forwards GeoUnicast packets like those that the
+//! router has handled shortly before. So most packets of a flow never reach the router. The fast path makes
+//! no decisions: [`Accelerate`] says what it may do, and each such message replaces the one before. Every
+//! other packet takes the slow path. The fast path reports its work in a [`Report`] about ten times a second.
+//! From it the router learns what the packets would have taught it: position vectors, sequence numbers,
+//! packet data rates, and which stations are in use.
 //!
-//! Sequence numbers (8.3) are drawn by both. [`SequenceNumbers`] is where from; a fast path comes with one that it
-//! shares.
+//! Both draw sequence numbers (8.3) from one [`SequenceNumbers`]; a fast path brings one that it shares.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub trait SequenceNumbers: std::fmt::Debug + Send {
     fn replay(&mut self, next: u16);
 }
 
-/// Sequence numbers that nobody else draws; the first is 0 (PON_SQN_BV_01).
+/// Source of sequence numbers with one owner; the first number is 0 (PON_SQN_BV_01).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OwnSequenceNumbers(u16);
 
@@ -53,7 +53,7 @@ impl SequenceNumbers for OwnSequenceNumbers {
     }
 }
 
-/// What a fast path may do from now on.
+/// Permission for a fast path, valid from now on.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Accelerate {
     /// Own packets bear this position vector. Without one the last of which is a few hundred milliseconds old at
@@ -102,7 +102,7 @@ pub struct Onward {
     pub until: Time,
 }
 
-/// What a fast path has received of one station since it last said so.
+/// Packets that a fast path has received from one station since its last report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// Its newest position vector; its 24 octets in a recording.
@@ -116,7 +116,7 @@ pub struct Sample {
     pub sequences: Vec<u16>,
 }
 
-/// What a fast path has done since it last said so.
+/// Work of a fast path since its last report.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Report {
     /// The sequence number of the next own packet.

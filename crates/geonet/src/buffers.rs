@@ -12,7 +12,7 @@ use carnet_wire::geonet::{Lifetime, TrafficClass, set_lifetime};
 use crate::dcc::Profile;
 use crate::forwarding::Target;
 
-/// What the router has to know of a packet that it keeps, beside its octets.
+/// Properties of a buffered packet, beside its octets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meta {
     /// MID of the source and SN: what tells packets apart.
@@ -21,7 +21,7 @@ pub(crate) struct Meta {
     pub traffic_class: TrafficClass,
     /// The DCC profile that the request asked for.
     pub profile: Option<Profile>,
-    /// It waits where there is nobody to send it to (SCF).
+    /// SCF: the packet waits if the router has no next hop.
     pub store: bool,
     /// LT as it stands in the packet.
     pub lifetime: Lifetime,

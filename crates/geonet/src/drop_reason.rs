@@ -9,11 +9,11 @@ carnet_base::drop_reasons! {
         Malformed = "malformed",
         /// Another protocol version than `itsGnProtocolVersion` (10.3.3).
         WrongVersion = "wrong_version",
-        /// A next header that nobody defined, in the Basic or Common Header.
+        /// An undefined next header in the Basic or Common Header.
         UnknownNextHeader = "unknown_next_header",
-        /// A header type or subtype that nobody defined (10.3.5).
+        /// An undefined header type or subtype (10.3.5).
         UnknownHeaderType = "unknown_header_type",
-        /// A security envelope; nobody here opens it.
+        /// A secured envelope, which this router does not open.
         Secured = "secured",
         /// The payload length differs from what follows the headers.
         PayloadLength = "payload_length",
@@ -31,7 +31,7 @@ carnet_base::drop_reasons! {
         DuplicateAddress = "duplicate_address",
         /// Seen before (annex A).
         Duplicate = "duplicate",
-        /// No room in the location table, and nobody there to make any.
+        /// The location table is full and has no entry to replace.
         LocationTableFull = "location_table_full",
         /// RHL used up: delivered where it should be, but not forwarded.
         HopLimit = "hop_limit",

@@ -1,16 +1,17 @@
-//! Geo-destinations that are set while the station runs: the management plane that says where a packet shall go
-//! (EN 302 636-6-1 leaves it out, CarGeo6 for later).
+//! Areas that the operator sets while the station runs: the management plane of geographic destinations (EN
+//! 302 636-6-1 leaves it out, CarGeo6 for later).
 //!
-//! An area has a name and, for IPv6, a multicast group. It is around a place, around this station or around another
-//! one; with the last two it moves as they do, because where it is gets computed when a packet asks for it. It ends
-//! when its lifetime does.
+//! An area has a name and, for IPv6, a multicast group. Its centre is a place, this station or another
+//! station. An area around a station moves with it, because the module computes the centre for each packet.
+//! An area ends with its lifetime.
 //!
-//! A station that an area is around is *followed*: when nothing was heard of it for half as long as the location table
-//! keeps it (`itsGnLifetimeLocTE`), the Location Service asks for it. What is not found is asked for again, less and
-//! less often. As long as its place is not known, the area is nowhere, and packets to it are refused.
+//! The module *follows* a station in the centre of an area. If no packet of it arrives for half the lifetime
+//! of a location table entry (`itsGnLifetimeLocTE`), the Location Service searches it. It repeats a failed
+//! search at growing intervals. While the station's position is unknown, the area has no position, and the
+//! router refuses packets to it.
 //!
-//! Left out: areas that move ahead of a station by its speed and heading; who may set areas (whoever may use the API
-//! may); keeping them over a restart.
+//! Left out: areas that move ahead of a station by its speed and heading; access control; storage over a
+//! restart. Every user of the API may set areas.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -28,7 +29,7 @@ pub const MAX_AREAS: usize = 64;
 /// A station that is not found is asked for no less often than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// What an area is around.
+/// Centre of an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Around {
     /// A place.
@@ -85,7 +86,7 @@ pub enum Refusal {
     },
     /// Another area has the group.
     GroupTaken {
-        /// The other one's name.
+        /// Name of the other area.
         by: String,
     },
     /// No station has such an address.
@@ -111,7 +112,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Whose place is not known, so that an area is nowhere.
+/// The centre whose position is unknown, so that the area has no position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoPlace {
     /// This station's.
@@ -194,7 +195,7 @@ impl GeoDestinations {
         }
     }
 
-    /// Removes an area; false when there is none of this name.
+    /// Removes an area; returns false if no area has this name.
     pub fn remove(&mut self, name: &str) -> bool {
         self.entries.remove(name).is_some()
     }
@@ -210,7 +211,7 @@ impl GeoDestinations {
         self.entries.iter().map(|(name, entry)| (name.as_str(), &entry.destination, entry.expires))
     }
 
-    /// Where an area is now; `None` if there is none of this name.
+    /// Returns the present position of an area; `None` if no area has this name.
     pub fn area(&self, now: Time, name: &str, router: &Router) -> Option<Result<GeoArea, NoPlace>> {
         self.entries.get(name).map(|entry| place(now, &entry.destination, router))
     }

@@ -1,4 +1,4 @@
-//! What goes into a router and what comes out of it.
+//! Inputs and outputs of a router.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct ReceivedFrame<'a> {
     pub source: MacAddress,
     /// Link-layer destination: this station, or broadcast.
     pub destination: MacAddress,
-    /// What stands behind the EtherType.
+    /// Octets behind the EtherType.
     pub packet: &'a [u8],
 }
 
@@ -28,7 +28,7 @@ pub enum Transport {
     GeoUnicast(GnAddress),
     /// GBC, to everybody in an area.
     GeoBroadcast(GeoArea),
-    /// GAC, to anybody in an area.
+    /// GAC, to any one station in an area.
     GeoAnycast(GeoArea),
     /// TSB, to everybody within some hops.
     TopologicallyScoped,
@@ -47,12 +47,12 @@ pub struct Repetition {
     pub maximum_time: Duration,
 }
 
-/// What an upper layer wants to be sent (GN-DATA.request).
+/// Request of an upper layer to send a packet (GN-DATA.request).
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// To whom.
     pub transport: Transport,
-    /// What the payload is.
+    /// Kind of payload.
     pub next_header: CommonNextHeader,
     /// How it shall be treated.
     pub traffic_class: TrafficClass,
@@ -84,14 +84,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What shall be done.
+/// Action that the caller shall perform.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// A frame of EtherType 0x8947 goes to the link.
     Transmit(Transmission),
     /// A payload goes to the upper layer.
     Deliver(Delivery),
-    /// What a fast path may do from now on, where there is one ([`crate::Router::accelerate`]).
+    /// Permission for a fast path, if the caller has one ([`crate::Router::accelerate`]).
     Accelerate(Accelerate),
     /// Something that an operator may want to know.
     Event(Event),
@@ -108,9 +108,9 @@ pub struct Transmission {
     pub profile: Option<Profile>,
     /// This station is its source.
     pub own: bool,
-    /// It won a contention (F.3): once another station is heard sending it on, nobody needs it from this one.
+    /// The packet won a contention (F.3): once another station repeats it, this station need not send it.
     pub contended: bool,
-    /// What stands behind the EtherType.
+    /// Octets behind the EtherType.
     pub frame: Vec<u8>,
 }
 
@@ -119,9 +119,9 @@ pub struct Transmission {
 pub struct Delivery {
     /// How it came.
     pub header_type: HeaderType,
-    /// What the payload is.
+    /// Kind of payload.
     pub next_header: CommonNextHeader,
-    /// Who sent it, and where that was.
+    /// Position vector of the source (SO PV).
     pub source: LongPositionVector,
     /// SN; `None` for SHB.
     pub sequence: Option<u16>,
@@ -135,7 +135,7 @@ pub struct Delivery {
     pub remaining_hop_limit: u8,
     /// MHL.
     pub maximum_hop_limit: u8,
-    /// What is left of its lifetime.
+    /// Remaining lifetime.
     pub remaining_lifetime: Lifetime,
     /// Link-layer address of the last hop.
     pub sender: MacAddress,
@@ -153,7 +153,7 @@ pub enum Event {
     AddressConflict {
         /// The address in conflict.
         address: GnAddress,
-        /// What this station uses from now on; the same where duplicate address detection is off.
+        /// Address of this station from now on; unchanged if duplicate address detection is off.
         replacement: GnAddress,
     },
     /// The position of a station was sought in vain (10.2.4).

@@ -1,23 +1,24 @@
-//! The location table (clause 8.1): who is where, who is a neighbour, what was heard of whom.
+//! The location table (clause 8.1): positions of stations, the neighbours among them, and their received
+//! packets.
 //!
-//! Entries live in one array and are found by the MID of their GN address through a table whose hash is
-//! seeded, so that nobody can choose addresses that collide. The MID and not the whole address is the key,
-//! because the link layer knows a sender by nothing else, and because the IPv6 adaptation knows a destination
-//! by nothing else.
+//! Entries are in one array. A hash table finds them by the MID of their GN address; its hash has a random
+//! seed, so that an attacker cannot choose addresses that collide. The key is the MID and not the whole
+//! address, because the link layer and the IPv6 adaptation know only the MID.
 //!
-//! *Position vectors* are replaced by newer ones only (C.2). Where nothing is signed anybody says that a vector is newer. So a
-//! time stamp that is ahead of this station's clock by more than [`MAX_AHEAD`] never replaces a plausible one, and a
-//! plausible one always replaces one that is ahead: a forged vector from the future does not shut the true ones out. A station of
-//! which nothing plausible is known is taken with what it says, for it may be this station's clock that is wrong: it would be deaf
-//! otherwise. *Neighbours* (IS_NEIGHBOUR) are made by
-//! single-hop packets (10.3.6.3, 10.3.10.3); whoever is known by forwarded packets only is not one.
-//! Neighbours are in the spatial index as well.
+//! *Position vectors.* Only a newer one replaces an older one (C.2). Without signatures any sender can claim
+//! that its vector is newer. So a time stamp that is ahead of this station's clock by more than [`MAX_AHEAD`]
+//! never replaces a plausible one. A plausible one always replaces one that is ahead: a forged vector from
+//! the future does not lock out the true ones. If the entry has no plausible vector, the table accepts an
+//! implausible one. Otherwise a station with a wrong clock would accept no vector.
 //!
-//! **Bounds.** Neighbours and other stations have separate room, so that packets from far away cannot push
-//! out neighbours. Each kind has two queues: stations heard once, and established ones. A newcomer to a full
-//! table replaces the oldest station heard once; an established neighbour is never replaced, only its
-//! lifetime ends it. A flood of fabricated stations therefore turns over among itself. An entry costs at most
-//! 256 octets, with its share of all indexes ([`ENTRY_OCTETS`]).
+//! *Neighbours* (IS_NEIGHBOUR): single-hop packets make a station a neighbour (10.3.6.3, 10.3.10.3),
+//! forwarded packets do not. The spatial index contains the neighbours as well.
+//!
+//! **Bounds.** Neighbours and other stations have separate room, so that packets from far away cannot replace
+//! neighbours. Each kind has two queues: stations received once, and established ones. A new station in a
+//! full table replaces the oldest one received once. Only its lifetime ends an established neighbour. A flood
+//! of fabricated stations therefore replaces only its own entries. An entry takes at most 256 octets, with
+//! its share of all indexes ([`ENTRY_OCTETS`]).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -34,8 +35,8 @@ use crate::{GeonetDrop, MacAddress, Mib};
 
 const NONE: u32 = u32::MAX;
 
-/// How far the time stamp of a position vector may be ahead of this station's clock: one second more than the leap
-/// seconds since 2004, which some stations leave out.
+/// Largest lead of a position vector's time stamp over this station's clock. It is one second more than the
+/// leap seconds since 2004, which some stations leave out.
 pub const MAX_AHEAD: Duration = Duration::from_secs(Timestamp::LEAP_SECONDS as u64 + 1);
 
 /// Octets that one entry costs at most: the entry, its place in the spatial index and in the hash table.
@@ -50,7 +51,7 @@ enum Kind {
     Neighbour = 2,
 }
 
-/// What is known of a station.
+/// A location table entry.
 #[derive(Debug, Clone)]
 pub struct Entry {
     position_vector: LongPositionVector,
@@ -113,7 +114,7 @@ impl Entry {
     }
 }
 
-/// What [`LocationTable::learn`] did.
+/// Result of [`LocationTable::learn`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Learnt {
     /// The station's entry.
@@ -183,7 +184,7 @@ impl LocationTable {
         self.by_mid.len()
     }
 
-    /// Whether nobody is known.
+    /// Returns whether the table has no entries.
     pub fn is_empty(&self) -> bool {
         self.by_mid.is_empty()
     }
@@ -223,12 +224,12 @@ impl LocationTable {
         &mut self.entries[slot as usize]
     }
 
-    /// Takes over the position vector of a packet's source (C.2), making an entry where there is none.
-    /// `direct`: the packet came in one hop, so that the source is a neighbour. `clock` is the time of this station, if it
-    /// knows the time.
+    /// Stores the position vector of a packet's source (C.2); makes an entry for a new station. `direct`: the
+    /// packet came in one hop, so that the source is a neighbour. `clock` is the time of this station, if
+    /// known.
     ///
     /// # Errors
-    /// [`GeonetDrop::LocationTableFull`] for a newcomer for whom there is no room.
+    /// [`GeonetDrop::LocationTableFull`] for a new station if the table has no room.
     pub fn learn(
         &mut self,
         now: Time,

@@ -37,7 +37,8 @@ fn direct_packets_make_neighbours() {
     let far = table.learn(T0, &mib, &pv(2, 10), false, None).expect("room");
     assert!(far.is_new && !far.new_neighbour && !table.entry(far.slot).is_neighbour());
     assert_eq!((table.len(), table.neighbours()), (2, 1));
-    // Heard directly later on, the other one becomes a neighbour too; a forwarded packet unmakes none.
+    // A later single-hop packet makes the other station a neighbour too; a forwarded packet does not end
+    // that.
     assert!(table.learn(T0, &mib, &pv(2, 11), true, None).expect("room").new_neighbour);
     table.learn(T0, &mib, &pv(1, 11), false, None).expect("room");
     assert_eq!(table.neighbours(), 2);
@@ -115,7 +116,7 @@ fn a_lost_neighbour_stays_known() {
     assert_eq!(table.len(), 0);
 }
 
-/// An old beacon that somebody recorded and plays back makes no neighbour.
+/// A recorded and replayed old beacon does not make a neighbour.
 #[test]
 fn a_replayed_beacon_makes_no_neighbour() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());

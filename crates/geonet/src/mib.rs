@@ -26,8 +26,7 @@ pub enum AreaForwarding {
     Advanced,
 }
 
-/// Whose rule holds for a station outside of the area that does not know whether the sender is inside (annex
-/// D).
+/// Rule for a station outside of the area that does not know whether the sender is inside (annex D).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownSender {
     /// V1.4.1: it goes on with the non-area algorithm.
@@ -49,7 +48,7 @@ pub enum AddressConfiguration {
     Anonymous,
 }
 
-/// What happens where greedy forwarding finds no neighbour closer to the destination.
+/// Action if greedy forwarding finds no neighbour closer to the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Recovery {
     /// As in the standard: buffer the packet, or broadcast it.
@@ -114,7 +113,7 @@ pub struct Prediction {
 pub struct MultiHopBeacons {
     /// Hops that it may go.
     pub hops: u8,
-    /// One beacon in so many.
+    /// Number of beacons of which one goes over several hops.
     pub every: u32,
 }
 
@@ -150,11 +149,12 @@ pub struct Mib {
     /// With adaptive beacons: the speed that counts is that of the fastest neighbour where this station is slower.
     /// How long two stations stay in range is a matter of both. Not in the standard.
     pub beacon_company_speed: bool,
-    /// A beacon goes at once when this station no longer is where its last one leads, by so many metres: when it
-    /// turns or brakes. Not in the standard.
+    /// Distance in metres between the station and the place that its last beacon predicts, at which it sends
+    /// a beacon at once. Such a distance arises when it turns or brakes. Not in the standard.
     pub beacon_deviation: Option<f64>,
-    /// Beacons say by their lifetime (LT) how long to believe them: so many intervals. A neighbour of which no beacon
-    /// came for that long is none any more. Not in the standard, whose beacons have a lifetime without meaning.
+    /// Validity of a beacon in beacon intervals, announced in its lifetime (LT). A station without a beacon
+    /// for that time stops being a neighbour. Not in the standard, where the lifetime of a beacon has no
+    /// meaning.
     pub beacon_lifetime: Option<u32>,
     /// Beacons over several hops.
     pub multi_hop_beacons: Option<MultiHopBeacons>,
@@ -182,14 +182,14 @@ pub struct Mib {
     pub non_area_forwarding: NonAreaForwarding,
     /// `itsGnAreaForwardingAlgorithm`.
     pub area_forwarding: AreaForwarding,
-    /// What a station outside of the area does when it does not know about the sender.
+    /// Action of a station outside of the area if it does not know whether the sender is inside.
     pub unknown_sender: UnknownSender,
     /// Around voids, or not.
     pub recovery: Recovery,
     /// By where neighbours are, or by where they were.
     pub prediction: Option<Prediction>,
-    /// How long a next hop is kept although a better one appeared, so that packets of a flow do not overtake
-    /// each other; zero takes the best one each time. Not in the standard.
+    /// Time for which a next hop is kept although a better one appeared, so that packets of a flow do not
+    /// overtake each other. With zero the router always takes the best one. Not in the standard.
     pub next_hop_hold: Duration,
     /// `itsGnCbfMinTime`.
     pub cbf_min_time: Duration,
@@ -199,7 +199,7 @@ pub struct Mib {
     pub max_communication_range: f64,
     /// `itsGnBroadcastCBFDefSectorAngle`, degrees.
     pub sector_angle: f64,
-    /// MAX_COUNTER of F.4: so many copies heard end the contention.
+    /// MAX_COUNTER of F.4: number of received copies that ends the contention.
     pub advanced_max_counter: u32,
     /// `itsGnUcForwardingPacketBufferSize`, octets.
     pub unicast_buffer_size: usize,

@@ -1,13 +1,14 @@
 //! Packet data rate control (annex B.2): how many octets per second a station sends, as a moving average.
 //!
-//! The octets are summed up over [`WINDOW`]; the mean of each window enters PDR with weight 1 - beta.
-//! Sampling per packet, as the formula could also be read, would take two packets in one millisecond for a
-//! flood.
+//! The module adds up the octets over [`WINDOW`]; the mean of each window enters PDR with weight 1 - beta.
+//! The formula could also mean a sample for each packet, but then two packets in one millisecond would count
+//! as a flood.
 //!
-//! *What yields* ([`yields`]): IPv6 and what has DCC profile DP2 or DP3. It has four fifths of the limit, so that the last
-//! fifth stays free for warnings. A forwarder drops it above that, and counts of it only what it sends on; of all else it counts
-//! what came, so that a source or a sender above the limit is not helped on at all, whatever the class of its packets. An
-//! own packet that yields and goes further than one hop waits for its turn ([`Shaper`]).
+//! *Yielding packets* ([`yields`]) are IPv6 and packets with DCC profile DP2 or DP3. They have four fifths of
+//! the limit, so that the last fifth stays free for warnings. Above that a forwarder drops them, and it
+//! counts only those that it forwards. Of all other packets it counts every received one. So it stops
+//! forwarding for a source or sender above the limit, whatever the class of its packets. An own yielding
+//! packet over more than one hop waits in the [`Shaper`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -96,7 +97,7 @@ impl fmt::Debug for Shaper {
     }
 }
 
-/// What is to be done with an own packet.
+/// Action on an own packet.
 #[derive(Debug)]
 pub enum Shaped {
     /// It goes now.
@@ -108,8 +109,9 @@ pub enum Shaped {
 }
 
 impl Shaper {
-    /// A packet that goes now if there is room, or if it is `urgent`: then it counts all the same, and no more of these go ahead
-    /// than would have room to wait.
+    /// Accepts a packet for sending at once if the rate permits it or the packet is `urgent`. An urgent
+    /// packet counts as well. The number of urgent packets sent ahead is limited to the room for waiting
+    /// packets.
     pub fn offer(&mut self, now: Time, limit: u32, urgent: bool, packet: Waiting) -> Shaped {
         let rate = share(limit).max(1.0);
         let ahead = self.empty.saturating_since(now).as_secs_f32();

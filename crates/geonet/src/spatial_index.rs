@@ -1,5 +1,5 @@
-//! Where the neighbours are: a quadtree over latitude and longitude, to find the one nearest to a point
-//! without asking them all.
+//! Spatial index of the neighbours: a quadtree over latitude and longitude, which finds the nearest one to a
+//! point without visiting all.
 //!
 //! It works on the integers of the wire, so it needs no origin and nothing is rebuilt when the station moves;
 //! a query brings its own [`Metric`]. Leaves hold up to twelve items in linked lists through one array, inner
@@ -82,7 +82,7 @@ impl SpatialIndex {
         self.nodes[ROOT as usize].count as usize
     }
 
-    /// Whether there is none.
+    /// Returns whether the index is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,21 +1,21 @@
 //! Decentralized Congestion Control of the access layer (ETSI TS 102 687 V1.2.1): a gate in front of the radio.
 //!
-//! All stations in range share one channel. Each measures how busy it is (the channel busy ratio, CBR) and sends less the
-//! busier it finds it, so that the channel never fills: after a packet the [`Gate`] is closed for a time that [`reactive`]
-//! (5.3) or [`adaptive`] (5.4, LIMERIC) control decides. What comes while it is closed waits in a queue of its
-//! priority; when it opens, one packet goes, the first of the highest priority that has any.
+//! All stations in range share one channel. Each measures the channel busy ratio (CBR) and sends less as the
+//! ratio grows, so that the channel never fills. After a packet the [`Gate`] is closed for a time that
+//! [`reactive`] (5.3) or [`adaptive`] (5.4, LIMERIC) control computes. A packet that arrives meanwhile waits
+//! in a queue of its priority. When the gate opens, it releases the first packet of the highest priority.
 //!
-//! * *Priorities* are the DCC profiles DP0 to DP3, which ITS-G5 writes into the traffic class (EN 302 636-4-2):
-//!   [`Profile::of`]. Two things are not as the class says. Its identifier 0 is that of DP0 and what nobody gave a class
-//!   has, too (beacons, pings, IPv6): DP0 is for those that ask for it. And a packet of another station goes as DP3,
-//!   whatever that station wrote into it.
-//! * *Queues are bounded, and the oldest goes first*: of position reports the newest is worth most, so of packets of which
-//!   each makes the one before worthless ([`Packet::replaces`]) only one waits. A packet that has waited longer than its
-//!   lifetime is never sent.
+//! * *Priorities* are the DCC profiles DP0 to DP3, which ITS-G5 writes into the traffic class (EN 302
+//!   636-4-2): [`Profile::of`]. The gate deviates from the class twice. Class 0 means DP0, but packets
+//!   without a class (beacons, pings, IPv6) have it too; only packets that request DP0 get it. A forwarded
+//!   packet always has DP3, whatever its source wrote into it.
+//! * *Queues are bounded, and a full one drops its oldest packet*, because the newest position report has the
+//!   most value. Of packets that replace their predecessor ([`Packet::replaces`]) only one waits. The gate
+//!   never sends a packet that has waited longer than its lifetime.
 //! * *Time on air* is that of 802.11p in a channel of 10 MHz: [`air_time`].
-//! * *Where the busy ratio comes from* is not known here. It is looked at every 100 ms (T_CBR); and before the first
-//!   reading [`Config::assumed`] counts. A reading older than a second is stale: whoever measured has stopped, which makes no
-//!   channel free, so the greater of it and what is assumed counts until the next one.
+//! * *The busy ratio* comes from the caller. The gate reads it every 100 ms (T_CBR); before the first reading
+//!   [`Config::assumed`] counts. A reading older than a second is stale. A source that has stopped does not
+//!   mean a free channel, so the greater of the reading and the assumed ratio counts until the next one.
 //! * *Constants* were taken from independent implementations that cite the standard's tables: table A.1 from one,
 //!   the others and the equations from two that agree: A.2 and 3, B.1 and B.2. Where they say nothing, it stands in
 //!   [`adaptive`].
@@ -66,7 +66,7 @@ carnet_base::drop_reasons! {
 /// The DCC profile of a packet: its priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Profile {
-    /// What cannot wait.
+    /// DCC profile of packets that must not wait.
     Dp0,
     /// DENMs.
     Dp1,
@@ -101,16 +101,17 @@ pub enum Algorithm {
     Adaptive(adaptive::Parameters),
 }
 
-/// What a gate is to be.
+/// Configuration of a gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
     /// How it is controlled.
     pub algorithm: Algorithm,
     /// Packets that wait at most, of each priority.
     pub queue_length: usize,
-    /// Data rate of the radio in Mbit/s: 3, 6, 9, 12, 18, 24 or 27. 4.5, the one that is no whole number, is left out.
+    /// Data rate of the radio in Mbit/s: 3, 6, 9, 12, 18, 24 or 27. The rate 4.5 is left out, because it is
+    /// no whole number.
     pub data_rate: u8,
-    /// The busy ratio until somebody tells it, and the least where that has stopped.
+    /// Busy ratio before the first reading, and its lower bound after a stale one.
     pub assumed: f64,
 }
 
@@ -120,8 +121,9 @@ impl Default for Config {
     }
 }
 
-/// How long a packet with so many octets behind the EtherType is on the air (IEEE 802.11, 17.4.3: OFDM with 10 MHz):
-/// preamble and SIGNAL, then symbols of 8 us for SERVICE, MAC header, LLC, the octets, FCS and tail.
+/// Returns the time on air of a packet with this number of octets behind the EtherType. The packet has a
+/// preamble and SIGNAL, then symbols of 8 us for SERVICE, MAC header, LLC, the octets, FCS and tail (IEEE
+/// 802.11, 17.4.3: OFDM with 10 MHz).
 pub fn air_time(octets: usize, data_rate: u8) -> Duration {
     /// QoS data frame, LLC and SNAP, FCS.
     const AROUND: usize = 26 + 8 + 4;
@@ -143,11 +145,11 @@ pub struct Packet<T> {
     pub octets: usize,
     /// It makes those of its profile that wait and say this too worthless.
     pub replaces: bool,
-    /// Whatever is to be sent.
+    /// The packet.
     pub content: T,
 }
 
-/// What a gate has done.
+/// Counters of a gate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets that went, by profile.
@@ -230,12 +232,12 @@ impl<T> Gate<T> {
         }
     }
 
-    /// What it is to be.
+    /// Returns the configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What it has done.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -250,8 +252,8 @@ impl<T> Gate<T> {
         self.queues.iter().flatten().map(|waiting| waiting.octets).sum()
     }
 
-    /// How long the gate would be closed now behind a packet as long as the last one of this profile: what a service may
-    /// not be faster than (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
+    /// Returns the time for which the gate would close after a packet as long as the last one of this
+    /// profile. A service must not send faster (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
     pub fn interval(&self, profile: Profile) -> Duration {
         let on_air = self.on_air[profile as usize];
         match &self.control {
@@ -295,7 +297,7 @@ impl<T> Gate<T> {
         }
     }
 
-    /// The channel was busy for so much of the time, 0 to 1, measured now.
+    /// Handles a channel busy ratio of 0 to 1, measured now.
     pub fn handle_busy_ratio(&mut self, now: Time, ratio: f64) {
         self.reading = Some((now, ratio.clamp(0.0, 1.0)));
     }
@@ -308,7 +310,8 @@ impl<T> Gate<T> {
             return Some(content);
         }
         let queue = &mut self.queues[profile as usize];
-        // What is over or worthless makes room before what is not.
+        // Expired and replaced packets leave the queue first; only then does a full queue drop its oldest
+        // packet.
         let before = queue.len();
         queue.retain(|waiting| waiting.until > now);
         let valid = queue.len();

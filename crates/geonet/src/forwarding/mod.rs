@@ -26,7 +26,7 @@ pub(crate) enum Target {
     Station { mid: u64, metric: Metric },
     /// GBC: to everybody in the area.
     Area { area: GeoArea, metric: Metric },
-    /// GAC: to anybody in the area.
+    /// GAC: to any one station in the area.
     Anybody { area: GeoArea, metric: Metric },
     /// TSB, SHB, LS request.
     Everybody,
@@ -37,7 +37,7 @@ impl Target {
         Target::Station { mid, metric: Metric::new(position) }
     }
 
-    /// What the packet has to come closer to.
+    /// Returns the metric of the distance to the destination.
     pub fn metric(&self) -> Option<&Metric> {
         match self {
             Target::Station { metric, .. } | Target::Area { metric, .. } | Target::Anybody { metric, .. } => {

@@ -11,7 +11,7 @@ use super::addresses::Prefix;
 use crate::MacAddress;
 use crate::geodesy::{self, Position};
 
-/// Prefixes that are remembered for a link: Router Advertisements come from anybody.
+/// Largest number of prefixes stored for a link, because any station may send Router Advertisements.
 const PREFIXES: usize = 8;
 /// A lifetime without end (RFC 4861 4.6.2).
 const FOREVER: u32 = u32::MAX;
@@ -20,12 +20,12 @@ const FOREVER: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
-/// What kind of virtual link an interface is on (EN 302 636-6-1 clause 5).
+/// Kind of virtual link of an interface (EN 302 636-6-1 clause 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkKind {
-    /// TVL: whoever is within some hops.
+    /// TVL: all stations within some hops.
     Topological,
-    /// Static GVL: whoever is in the area.
+    /// Static GVL: all stations in the area.
     Geographic(GeoArea),
     /// Dynamic GVL: where packets to other areas arrive.
     Dynamic,
@@ -55,7 +55,7 @@ pub(super) struct Link {
     pub learnt: bool,
     /// Its subnets, and until when.
     prefixes: Vec<(Prefix, Option<Time>)>,
-    /// What the host has on the interface.
+    /// Addresses of the host on the interface, with prefix lengths.
     addresses: Vec<(Ipv6Addr, u8)>,
 }
 
@@ -97,8 +97,8 @@ impl Link {
             })
     }
 
-    /// RFC 4861 6.3.4: takes over the prefixes of a Router Advertisement. Prefixes that the operator named are not
-    /// the router's to end. What it takes back runs out at once.
+    /// Stores the prefixes of a Router Advertisement (RFC 4861 6.3.4). A router cannot end prefixes that the
+    /// operator has configured. A prefix with lifetime 0 expires at once.
     pub fn learn(&mut self, now: Time, advertisement: &RouterAdvertisement<'_>) {
         for option in advertisement.options() {
             let NdOption::PrefixInformation(information) = option else { continue };
@@ -141,7 +141,8 @@ impl Link {
         self.prefixes.iter().filter_map(|(_, until)| *until).min()
     }
 
-    /// How long the link lives: as long as its longest prefix, and for ever if nobody has learnt it.
+    /// Returns the end of the link's lifetime: that of its longest-lived prefix, and never for a link that
+    /// was not learnt.
     pub fn lifetime(&self) -> Time {
         match self.learnt {
             true => self.prefixes.iter().filter_map(|(_, until)| *until).max().unwrap_or(Time::ZERO),

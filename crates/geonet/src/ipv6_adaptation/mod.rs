@@ -20,32 +20,34 @@
 //! | any other group | GBC to the area of a geographic link, TSB on the topological one |
 //! | geographic anycast: a subnet's prefix and the reserved identifier | GAC to that subnet's area |
 //!
-//! The host's own neighbour cache decides about the next hop, so a unicast packet is mapped by its MAC address and by
-//! nothing else; a routed packet's IPv6 destination says nothing about the next hop. What the standard calls
-//! resolving from the IPv6 address (`itsGn6aslVIResolAddr`) happens a step earlier: the host asks who has an address
-//! by Neighbor Solicitation, and where the interface identifier is made of a MAC address, this module answers by
-//! itself (`discovery`). Nothing of that goes on the air. Other addresses (static, privacy, stable) are resolved by
-//! real Neighbor Discovery, as broadcasts on their link.
+//! The host's own neighbour cache selects the next hop, so the MAC address alone maps a unicast packet: the
+//! IPv6 destination of a routed packet does not name the next hop. The standard resolves the IPv6 address
+//! (`itsGn6aslVIResolAddr`); here that happens one step earlier. The host sends a Neighbor Solicitation. If
+//! the interface identifier contains a MAC address, this module answers it (`discovery`) and sends nothing on
+//! the air. Other addresses (static, privacy, stable) use real Neighbor Discovery, as broadcasts on their
+//! link.
 //!
-//! What comes from the air is not believed beyond what GeoNetworking can vouch for: a link-local source that names a
-//! station, a link-layer address in Neighbor Discovery, and an address that names a station and is given one there
-//! have to be the sending station's.
+//! The module accepts from the air only what GeoNetworking can confirm. Three addresses must be those of the
+//! sending station: a link-local source that names a station, a link-layer address in Neighbor Discovery, and
+//! the link-layer address given for an address that names a station.
 //!
-//! **Where the standard is silent.** A packet to an area of no link comes out of the dynamic link, or of the
-//! topological one where there is no dynamic one; a packet to a mapped group always comes out of the topological
-//! one, where it would also go in. Unicast packets to a link-local address are everybody's on every link, since all
-//! interfaces have the same MAC address; they come out of the topological link.
+//! **Where the standard is silent.** A packet to an area without a link is delivered on the dynamic link, or
+//! on the topological link if the station has no dynamic one. A packet to a mapped group is always delivered
+//! on the topological link, on which it would also be sent. All interfaces have the same MAC address, so a
+//! link-local unicast address belongs to every link; packets to it are delivered on the topological link.
 //!
-//! Areas that the management plane sets at run time ([`crate::geo_destinations`]) are told by
-//! [`Adaptation::handle_groups`].
+//! [`Adaptation::handle_groups`] takes the areas that the management plane sets at run time
+//! ([`crate::geo_destinations`]).
 //!
-//! Packets that the radio does not carry are answered with Packet Too Big, or cut ([`fragments`]), which is an extension.
+//! A packet that is too large for the radio causes Packet Too Big, or is fragmented ([`fragments`]), an
+//! extension.
+//! an extension.
 //!
-//! **Congestion** is told before packets are lost, another extension: where more octets wait at the radio than
-//! `congestion_mark`, packets of the hosts whose transport can hear of it (ECT) leave with Congestion Experienced (RFC 3168
-//! 5, RFC 8311). Packets of other stations are never changed.
+//! **Congestion marking** precedes loss, another extension. If more octets than `congestion_mark` wait at the
+//! radio, packets of the host with ECT leave with Congestion Experienced (RFC 3168 5, RFC 8311). The module
+//! never changes packets of other stations.
 //!
-//! Left out: interfaces that are made at run time but by Router Advertisements; compression.
+//! Left out: interfaces made at run time by means other than Router Advertisements; compression.
 
 pub mod addresses;
 mod discovery;
@@ -80,8 +82,8 @@ pub const MAX_GN_HEADER_SIZE: u32 = 88;
 pub const IPV6_MINIMUM_MTU: u32 = 1280;
 /// Routers that are remembered as such.
 const ROUTERS: usize = 64;
-/// Links that may be learnt at once, and how long each further one takes: whoever advertises a prefix and takes it back,
-/// over and over, shall not keep the host busy with interfaces.
+/// Largest number of links learnt at once, and the interval of each further one. A router that advertises and
+/// withdraws a prefix repeatedly must not keep the host busy with interfaces.
 const LEARNT_AT_ONCE: u32 = 64;
 const LEARNING: Duration = Duration::from_secs(2);
 /// The ECN field in the second octet of an IPv6 packet; all of it set is CE.
@@ -98,7 +100,7 @@ pub fn mtu(max_sdu_size: usize, link_mtu: Option<u32>) -> u32 {
     sdu.min(link).max(IPV6_MINIMUM_MTU)
 }
 
-/// What is left of the same without regard to what IPv6 wants, octets.
+/// Returns the largest payload in octets on the link, which may be less than the minimum MTU of IPv6.
 pub fn room(max_sdu_size: usize, link_mtu: u32) -> usize {
     max_sdu_size.min(link_mtu.saturating_sub(MAX_GN_HEADER_SIZE) as usize)
 }
@@ -116,7 +118,7 @@ pub struct Ipv6Area {
     pub interface: Option<String>,
 }
 
-/// What the sublayer shall do.
+/// Configuration of the sublayer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ipv6Config {
     /// The interface on the topological link.
@@ -135,12 +137,12 @@ pub struct Ipv6Config {
     pub reorder_wait: Duration,
     /// Which packets have, by their hops.
     pub reorder_rule: in_order::Rule,
-    /// What waits.
+    /// Packets that wait in the reordering buffer.
     pub reorder_hold: Hold,
     /// Octets that wait at the radio from which on packets of the hosts are marked; `None` marks none.
     pub congestion_mark: Option<u32>,
-    /// Whether packets that the radio does not carry are cut for stations that can put them together, see
-    /// [`fragments`]; interfaces have an MTU of 1500 at least then.
+    /// Whether packets that are too large for the radio are fragmented for stations that can reassemble them,
+    /// see [`fragments`]. Interfaces then have an MTU of at least 1500 octets.
     pub fragments: bool,
 }
 
@@ -162,13 +164,13 @@ impl Ipv6Config {
     }
 }
 
-/// What waits when packets have overtaken others.
+/// Packets that wait when packets have overtaken others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Hold {
     /// They do themselves: [`in_order`].
     #[default]
     Packets,
-    /// What the host's TCP says about the gap: [`patience`].
+    /// Duplicate acknowledgements of the host's TCP: [`patience`].
     Acknowledgements,
 }
 
@@ -179,7 +181,7 @@ fn numbered(base: &str, number: usize) -> String {
     base.chars().take(room).collect::<String>() + &suffix
 }
 
-/// What shall be done.
+/// Action that the caller shall perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// There shall be this interface, or it shall be like this from now on.
@@ -219,16 +221,16 @@ pub struct Counters {
     pub sent: u64,
     /// Packets for the host.
     pub received: u64,
-    /// Packets of the host that were settled here: questions that were answered, reports that nobody waits for.
+    /// Packets of the host that needed no transmission: solicitations answered here, and reports without a
+    /// receiver.
     pub settled: u64,
     /// Packets of the host that left with Congestion Experienced.
     pub marked: u64,
-    /// Packets of the host that were cut, packets that were put together, and those that were not: pieces were missing,
-    /// or contradicted each other.
+    /// Packets of the host that were fragmented.
     pub cut: u64,
-    /// See above.
+    /// Packets of other stations that were reassembled.
     pub joined: u64,
-    /// See above.
+    /// Packets that were not reassembled: fragments were missing or contradicted each other.
     pub incomplete: u64,
     dropped: [u64; Ipv6Drop::ALL.len()],
 }
@@ -249,13 +251,13 @@ pub struct Adaptation {
     learnt_links: usize,
     learning: RateLimiter,
     groups: BTreeMap<Ipv6Addr, GeoArea>,
-    /// Groups of areas that were set at run time; `None` where nobody knows at present where that is.
+    /// Groups of areas that were set at run time; `None` while the position of the area is unknown.
     moving: BTreeMap<Ipv6Addr, Option<GeoArea>>,
     subnets: Vec<(Prefix, GeoArea)>,
     /// The topological link first.
     links: Vec<Link>,
     next_link: u32,
-    /// Who has sent a Router Advertisement, the latest last.
+    /// Senders of Router Advertisements, the latest last.
     routers: VecDeque<MacAddress>,
     outputs: VecDeque<Output>,
     counters: Counters,
@@ -367,7 +369,7 @@ impl Adaptation {
         self.counters.received += received;
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -441,7 +443,7 @@ impl Adaptation {
         }
     }
 
-    /// A payload may have so many octets from now on, even where that is less than IPv6 wants.
+    /// Handles a new largest payload, in octets, which may be less than the minimum MTU of IPv6.
     pub fn handle_room(&mut self, room: usize) {
         self.room = room;
     }
@@ -453,8 +455,8 @@ impl Adaptation {
         }
     }
 
-    /// The groups of areas that were set at run time, all of them, and where they lead from now on; `None` where nobody
-    /// knows. What the configuration says of a group stays.
+    /// Handles the full list of groups of areas that were set at run time, with their areas; `None` while the
+    /// position is unknown. The configuration of a group takes precedence.
     pub fn handle_groups(&mut self, groups: impl Iterator<Item = (Ipv6Addr, Option<GeoArea>)>) {
         self.moving.clear();
         self.moving.extend(groups);

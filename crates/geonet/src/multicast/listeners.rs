@@ -1,13 +1,14 @@
-//! Who listens to what on one link: the state that an MLDv2 router keeps (RFC 3810 7.2 to 7.5).
+//! Multicast listeners of one link: the state of an MLDv2 router (RFC 3810 7.2 to 7.5).
 //!
-//! For each group there is a filter mode and a list of sources, and a timer for each. INCLUDE (A): only A is wanted.
-//! EXCLUDE (X, Y): everything but Y is wanted; X is what somebody has asked for by name, for the time when nobody
-//! excludes any more. What the tables of 7.4 call "send Q(...)" is kept as questions with a count; the querier of the
-//! link takes them when they are due.
+//! Each group has a filter mode, a list of sources, and timers. INCLUDE (A): listeners want only A. EXCLUDE
+//! (X, Y): they want all sources but Y. X holds the sources that a listener has requested by name, for the
+//! time after the last EXCLUDE listener. Queries of the tables in 7.4 ("send Q(...)") are stored with a
+//! count; the querier of the link takes them when they are due.
 //!
-//! **Bounds.** [`MAX_GROUPS`] groups, [`MAX_SOURCES`] sources of each. Groups beyond that are refused. A group with more
-//! sources is wanted from all of them, for a wait of [`Timing::listening_interval`]: too much rather than too little. A report
-//! costs as much as the groups that it names, however many others there are: any host may send reports without end.
+//! **Bounds.** [`MAX_GROUPS`] groups, [`MAX_SOURCES`] sources of each. The module refuses further groups. A
+//! group with more sources counts as EXCLUDE of no source for [`Timing::listening_interval`]: it rather
+//! forwards too much than too little. The cost of a report depends only on the groups that it names, because
+//! any host may send reports without end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -62,7 +63,7 @@ impl Timing {
     }
 }
 
-/// What of a group is wanted.
+/// Filter of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Filter {
     /// Only these sources.
@@ -72,7 +73,7 @@ pub enum Filter {
 }
 
 impl Filter {
-    /// What either wants (RFC 3810 4.2).
+    /// Returns the union of both filters (RFC 3810 4.2).
     pub fn union(self, other: Filter) -> Filter {
         match (self, other) {
             (Filter::Include(a), Filter::Include(b)) => Filter::Include(&a | &b),
@@ -89,7 +90,7 @@ impl Filter {
 pub struct Question {
     /// About whom.
     pub group: Ipv6Addr,
-    /// About which sources; about the group if there are none.
+    /// Sources of the query; empty for a query about the group.
     pub sources: Vec<Ipv6Addr>,
     /// S: other routers leave their timers alone.
     pub suppress: bool,
@@ -126,11 +127,12 @@ pub struct Listeners {
 pub struct TooManyGroups;
 
 impl Listeners {
-    /// Takes a record of a report. `ask` is whether this router is the querier, which asks back before it believes
-    /// that nobody listens any more.
+    /// Handles a record of a report. `ask` is whether this router is the querier, which sends a query before
+    /// it ends a membership.
     ///
     /// # Errors
-    /// When the group has no room.
+    ///
+    /// The group has no room.
     pub fn handle_record(
         &mut self,
         now: Time,
@@ -199,7 +201,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Removes a group that nobody wants any more, and notes when the next timer of another one runs out.
+    /// Removes a group without listeners, or stores the time of the group's next timer.
     fn settle(&mut self, address: Ipv6Addr) {
         let Some(group) = self.groups.get_mut(&address) else { return };
         if let Some(scheduled) = group.scheduled.take() {
@@ -219,7 +221,7 @@ impl Listeners {
         std::mem::take(&mut self.changed)
     }
 
-    /// What of a group is wanted; `None` for nothing.
+    /// Returns the filter of a group; `None` if the group has no listeners.
     pub fn filter(&self, group: Ipv6Addr) -> Option<Filter> {
         self.groups.get(&group).map(|group| group.filter())
     }
@@ -267,7 +269,7 @@ impl Listeners {
         self.schedule.first().map(|(due, _)| *due)
     }
 
-    /// What has run out goes; the questions that are due now.
+    /// Removes expired memberships; returns the queries that are due now.
     pub fn handle_timeout(&mut self, now: Time, timing: &Timing) -> Vec<Question> {
         let mut questions = Vec::new();
         while self.schedule.first().is_some_and(|(due, _)| *due <= now) {
@@ -283,7 +285,7 @@ impl Listeners {
         questions
     }
 
-    /// Whether anybody wants the packets of a source to a group (RFC 3810 7.3).
+    /// Returns whether a listener wants the packets of a source to a group (RFC 3810 7.3).
     pub fn want(&self, now: Time, group: Ipv6Addr, source: Ipv6Addr) -> bool {
         let Some(group) = self.groups.get(&group) else { return false };
         match group.sources.get(&source) {
@@ -298,7 +300,7 @@ impl Listeners {
     }
 }
 
-/// What the tables want to be asked.
+/// Queries that the tables require.
 #[derive(Debug, Default)]
 struct Asked {
     sources: BTreeSet<Ipv6Addr>,
@@ -378,8 +380,9 @@ impl Group {
         }
     }
 
-    /// RFC 3810 7.6.3: lowers timers, and plans the questions. Where a question is due within the Last Listener Query Interval in
-    /// any case, no other one leaves before it: a host that comes and goes without end does not have each report answered.
+    /// Lowers timers and schedules the queries (RFC 3810 7.6.3). If a query is due within the Last Listener
+    /// Query Interval anyway, no other one leaves before it. A host that joins and leaves without end
+    /// therefore does not cause a query for each report.
     fn ask(&mut self, now: Time, timing: &Timing, asked: Asked) {
         let low = now + timing.last_listener_query_time();
         let count = timing.robustness.max(1);
@@ -444,7 +447,7 @@ impl Group {
         sources.chain(self.filter_until).chain(self.ask_at).min()
     }
 
-    /// When nobody wants it any more, unless somebody says so again.
+    /// Returns the time at which the membership ends unless a report renews it.
     fn until(&self) -> Option<Time> {
         self.filter_until.or_else(|| self.sources.values().copied().max())
     }

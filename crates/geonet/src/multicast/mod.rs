@@ -5,22 +5,25 @@
 //!           downstream                                            upstream
 //! ```
 //!
-//! * **Downstream**, on each interface of the mobile network, the proxy is an MLDv2 router (RFC 3810): it asks who
-//!   listens ([`querier`]), and remembers what ([`listeners`]).
-//! * **Upstream** it is one listener that wants what all of them want together. That is an output
-//!   ([`Output::Subscription`]): the host's own IPv6 stack says so on the virtual link, and answers the queries there.
-//! * **A packet from GeoNetworking** goes to every downstream interface where somebody wants it. Which stations get it is
-//!   GeoNetworking's business: those inside the area.
-//! * **A packet from the mobile network** goes to GeoNetworking if its group leads to an area, and to the other downstream
-//!   interfaces where somebody wants it. Groups without an area stay, unless the configuration lets them out, to everybody
-//!   within some hops.
+//! * **Downstream**, on each interface of the mobile network, the proxy is an MLDv2 router (RFC 3810): it
+//!   queries listeners ([`querier`]) and stores their memberships ([`listeners`]).
+//! * **Upstream** it is one listener with the union of all memberships. It outputs them
+//!   ([`Output::Subscription`]): the host's own IPv6 stack reports them on the virtual link and answers the
+//!   queries there.
+//! * **A packet from GeoNetworking** goes to every downstream interface with a listener. GeoNetworking
+//!   selects the stations: those inside the area.
+//! * **A packet from the mobile network** goes to GeoNetworking if its group leads to an area, and to the
+//!   other downstream interfaces with a listener. Packets to groups without an area stay, unless the
+//!   configuration sends them to all stations within some hops.
 //!
-//! What is not forwarded: scopes up to the link's (RFC 4291 2.7, RFC 4007 9), to groups without an area those up to the
-//! site's, because another vehicle is another site; link-local and unspecified sources; a source that does not belong to
-//! the interface it came from, and from the air one that does: so nothing goes round in circles. Hop limits go down.
+//! The proxy does not forward packets of scopes up to the link's (RFC 4291 2.7, RFC 4007 9). To groups
+//! without an area it does not forward those up to the site's scope, because another vehicle is another site.
+//! It drops link-local and unspecified sources. To prevent loops, it drops a source that does not belong to
+//! the interface of arrival, and packets from the air with a source of the mobile network. It decrements hop
+//! limits.
 //!
-//! Left out: a router that speaks PIM; MLDv1 routers on the mobile network (a querier of version 1 is taken for one of
-//! version 2 that says nothing about its times); several upstream links (subscriptions are on the topological one).
+//! Left out: PIM routers; MLDv1 routers on the mobile network (the proxy treats a querier of version 1 like
+//! one of version 2 without timer values); several upstream links (subscriptions are on the topological one).
 
 mod drop_reason;
 pub mod listeners;
@@ -49,7 +52,7 @@ const HOP_LIMIT: usize = 7;
 const ERRORS: u32 = 10;
 const ERROR_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the proxy shall do.
+/// Configuration of the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MulticastConfig {
     /// The interfaces of the mobile network.
@@ -60,7 +63,7 @@ pub struct MulticastConfig {
     pub unmapped: bool,
 }
 
-/// What shall be done.
+/// Action that the caller shall perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// A packet leaves by an interface of the mobile network.
@@ -72,8 +75,8 @@ pub enum Output {
         /// The IPv6 packet.
         packet: Vec<u8>,
     },
-    /// The host shall listen to this on the upstream link from now on; to nothing of the group with [`Filter::Include`]
-    /// of nobody.
+    /// The host shall report this filter for the group on the upstream link from now on. [`Filter::Include`]
+    /// without sources ends the membership.
     Subscription {
         /// The group.
         group: Ipv6Addr,
@@ -106,14 +109,14 @@ impl Counters {
 /// An interface of the mobile network.
 #[derive(Debug, Default)]
 struct Downstream {
-    /// `None` while there is none.
+    /// Link-local address; `None` while the interface has no such address.
     link_local: Option<Ipv6Addr>,
     prefixes: Vec<Prefix>,
     querier: Option<Querier>,
     listeners: Listeners,
 }
 
-/// What is wanted of a group on an interface, for operators.
+/// Membership of a group on an interface, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Membership<'a> {
     /// The interface.
@@ -124,7 +127,7 @@ pub struct Membership<'a> {
     pub group: Ipv6Addr,
     /// Which sources.
     pub filter: Filter,
-    /// When it ends unless somebody says so again.
+    /// Time at which the membership ends unless a report renews it.
     pub until: Option<Time>,
 }
 
@@ -171,12 +174,12 @@ impl MulticastProxy {
         }
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What is listened to in the mobile network.
+    /// Returns the memberships in the mobile network.
     pub fn memberships(&self) -> impl Iterator<Item = Membership<'_>> {
         self.downstream.iter().flat_map(|(interface, link)| {
             let querier = link.querier.as_ref().and_then(Querier::other);
@@ -267,11 +270,13 @@ impl MulticastProxy {
         self.outputs.extend(new);
     }
 
-    /// A packet to a group that came from the mobile network. What is returned is for GeoNetworking: the packet with a
-    /// lower hop limit. `mtu` is what goes there in one piece; `is_mapped` says whether a group leads to an area.
+    /// Handles a multicast packet from the mobile network. Returns the packet for GeoNetworking, with a lower
+    /// hop limit. `mtu` is the largest packet there; `is_mapped` says whether a group leads to an area.
     ///
     /// # Errors
-    /// Why it goes no further. One that is too large was answered.
+    ///
+    /// The reason why GeoNetworking does not get the packet. The proxy has answered a packet that is too
+    /// large.
     pub fn handle_lan_packet(
         &mut self,
         now: Time,
@@ -334,10 +339,11 @@ impl MulticastProxy {
         Ok(Some(onward))
     }
 
-    /// A packet to a group that came over GeoNetworking.
+    /// Handles a multicast packet from GeoNetworking.
     ///
     /// # Errors
-    /// Why nobody in the mobile network gets it, other than that nobody wants it.
+    ///
+    /// The reason why the proxy delivers the packet to no interface, other than a lack of listeners.
     pub fn handle_upstream(&mut self, now: Time, packet: &[u8]) -> Result<(), MulticastDrop> {
         let result = self.inward(now, packet);
         if let Err(reason) = result {
@@ -367,7 +373,7 @@ impl MulticastProxy {
         Ok(())
     }
 
-    /// To every interface where somebody wants it but the one by which it came.
+    /// Delivers to every interface with a listener, except the one of arrival.
     fn deliver(&mut self, now: Time, header: &Header, packet: &[u8], from: Option<&str>) {
         for (interface, link) in self.downstream.iter() {
             if Some(interface.as_str()) == from
@@ -480,7 +486,7 @@ fn scope(group: Ipv6Addr) -> u8 {
     group.octets()[1] & 0x0f
 }
 
-/// Whether a group's packets may leave their link, so that somebody who listens to it matters.
+/// Returns whether a group's packets may leave their link, so that its listeners matter.
 fn leaves(group: Ipv6Addr) -> bool {
     group.is_multicast() && scope(group) > LINK_SCOPE
 }

@@ -1,15 +1,15 @@
 //! The router: it receives, delivers, forwards and originates packets (clause 10.3).
 //!
-//! `receive` judges what comes in and learns from it, `source` builds what upper layers ask for, `forward`
-//! sends a packet on its way by the algorithms of [`crate::forwarding`], `feedback` finds another way where the
-//! link could not reach the next hop, `taking_back` gives an upper layer its packets back, `service` has the Location
-//! Service, beacons and what else is due at some time, `accelerate` lets a fast path send what this router has sent
-//! before. They share the state that is defined here.
+//! `receive` validates packets and learns from them; `source` builds the packets of upper layers. `forward`
+//! forwards a packet by the algorithms of [`crate::forwarding`]; `feedback` selects another next hop if the
+//! link could not reach the first. `taking_back` returns packets to an upper layer. `service` has the
+//! Location Service, beacons and other timers. `accelerate` lets a fast path send packets like those of this
+//! router. They share the state that is defined here.
 //!
-//! **How to drive it.** Each `handle_*` takes the time and an input; afterwards [`Router::poll_output`] is
-//! called until it returns `None` (asserted in debug builds), and [`Router::handle_timeout`] when
-//! [`Router::poll_timeout`] says so. Nothing is sent before the first position. Buffers of frames that were
-//! sent may be given back with [`Router::recycle`]; then a forwarded packet allocates nothing.
+//! **Use.** Each `handle_*` takes the time and an input. The caller then calls [`Router::poll_output`] until
+//! it returns `None` (asserted in debug builds), and [`Router::handle_timeout`] at the time that
+//! [`Router::poll_timeout`] returns. The router sends nothing before the first position. The caller may
+//! return buffers of sent frames with [`Router::recycle`]; then forwarding a packet allocates nothing.
 
 mod accelerate;
 mod feedback;
@@ -118,7 +118,7 @@ impl Counters {
     }
 }
 
-/// What is kept of a position that was sent.
+/// Timestamp and coordinates of a sent position.
 type OwnPosition = (Timestamp, i32, i32);
 
 /// A GeoNetworking router. See the module documentation for how to drive it.
@@ -169,7 +169,7 @@ pub struct Router {
     table_timer: bool,
     /// Own packets that wait for their turn (annex B.2).
     shaper: Shaper,
-    /// Operators were told that somebody sends more than is forwarded.
+    /// Whether the router has reported to operators that a source exceeds the packet data rate.
     told_of_data_rate: bool,
     outputs: VecDeque<Output>,
     pool: Vec<Vec<u8>>,
@@ -178,7 +178,8 @@ pub struct Router {
 }
 
 impl Router {
-    /// A router that knows nobody and has no position yet. The MID of `address` is the link-layer address.
+    /// Creates a router with an empty location table and without a position. The MID of `address` is the
+    /// link-layer address.
     pub fn new(mib: Mib, address: GnAddress, mut rng: Rng) -> Router {
         Router {
             address,
@@ -238,7 +239,7 @@ impl Router {
         &self.table
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -266,9 +267,9 @@ impl Router {
         }
     }
 
-    /// Takes over a new address from management or the security entity (10.2.1.3, 10.2.1.4): a new pseudonym
-    /// starts with an empty location table and sequence number 0, and neither repeats packets of the old one nor
-    /// sends those that wait, so that nothing links the two.
+    /// Takes a new address from management or the security entity (10.2.1.3, 10.2.1.4). A new pseudonym
+    /// starts with an empty location table and sequence number 0. It neither repeats packets of the old one
+    /// nor sends waiting packets, so that no packet links the two.
     pub fn handle_address(&mut self, address: GnAddress) {
         self.set_address(address);
         self.table.clear();
@@ -276,9 +277,8 @@ impl Router {
         self.sequence_numbers.restart();
     }
 
-    /// The initial state, as after a start, with `address`: whom the router knew, what waited and what was
-    /// planned is gone, and the next packet has sequence number 0. Parameters, counters and the last position
-    /// stay.
+    /// Restores the initial state with `address`. Drops the location table, waiting packets and timers; the
+    /// next packet has sequence number 0. Parameters, counters and the last position stay.
     pub fn reset(&mut self, now: Time, address: GnAddress) {
         self.assert_drained();
         let rng = Rng::new(self.rng.u64());
@@ -331,7 +331,7 @@ impl Router {
         Ok(())
     }
 
-    /// What the time of this station is (TST), as its position vectors tell; `None` before the first one.
+    /// Returns this station's time (TST) according to its position vectors; `None` before the first one.
     pub(super) fn clock(&self, now: Time) -> Option<Timestamp> {
         let (timestamp, at) = self.clock?;
         Some(timestamp.wrapping_add(now.saturating_since(at)))
