@@ -1,9 +1,9 @@
-//! When the next beacon is due (10.2.3).
+//! Time of the next beacon (10.2.3).
 //!
 //! Fixed: `itsGnBeaconServiceRetransmitTimer` and a random part of `itsGnBeaconServiceMaxJitter` after the
 //! last beacon or SHB. Adaptive, after Chen and Gerla, "TCP over Geo-routing for High Mobility": I = R / (k
-//! speed) between two bounds, so that a neighbour in passing is heard k times; less often where so many
-//! stations are near that their beacons together would go over a limit. A quarter of it is random.
+//! speed) between two bounds. A passing neighbour is then received k times. The interval grows if the beacons
+//! of all stations nearby would exceed a limit. A quarter of it is random.
 
 use std::time::Duration;
 

@@ -1,13 +1,14 @@
-//! Adaptive control (TS 102 687 5.4): LIMERIC, which gives every station the same share of the channel, and all together
-//! no more than the target.
+//! Adaptive control (TS 102 687 5.4): LIMERIC, which gives every station the same share of the channel, and
+//! all together at most the target.
 //!
-//! Every 200 ms the station looks at the mean of the last two busy ratios, averaged with the mean before, and moves its
-//! duty cycle towards the target by a share of the distance. Because it also gives back a part of what it has, stations
-//! with much lose more than stations with little, and all end at the same. With N stations that all hear each other, that
-//! is where `alpha * delta = beta * (target - N * delta)`: a little below the target ([`Parameters::share`]).
+//! Every 200 ms the station averages the last two busy ratios, and that mean with the mean before. It then
+//! moves its duty cycle towards the target by a share of the distance. It also gives back a part of its duty
+//! cycle. Stations with a large share therefore lose more than stations with a small one, and all reach the
+//! same share. With N stations that all receive each other, `alpha * delta = beta * (target - N * delta)`: a
+//! little below the target ([`Parameters::share`]).
 //!
-//! The standard does not say with which share a station begins: in the middle between least and most. The first mean is that
-//! of the first two readings.
+//! The standard does not say with which share a station begins: here in the middle between the least and the
+//! greatest. The first mean is that of the first two readings.
 
 use std::time::Duration;
 
@@ -16,9 +17,9 @@ use super::LONGEST;
 /// Table 3.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters {
-    /// What a station gives back of its share at every step.
+    /// Part of its share that a station gives back at every step.
     pub alpha: f64,
-    /// What it takes of the distance to the target.
+    /// Part of the distance to the target that a station takes at every step.
     pub beta: f64,
     /// CBR_target: how busy the channel shall be.
     pub target: f64,
@@ -47,7 +48,8 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// Where `stations` that hear each other end, if nobody else sends.
+    /// Returns the final share of each of `stations` stations that receive each other, if no other station
+    /// sends.
     pub fn share(&self, stations: u32) -> f64 {
         let Parameters { alpha, beta, target, most, least, .. } = self.possible();
         // Not a number where nothing is given back and nothing taken.

@@ -1,11 +1,12 @@
-//! Reactive control (TS 102 687 5.3): every range of the busy ratio has a state, every state a time T_off between packets,
-//! and with every look at the channel the state goes one step towards that of the ratio.
+//! Reactive control (TS 102 687 5.3). Every range of the busy ratio has a state, and every state has a time
+//! T_off between packets. With every reading the state moves one step towards that of the ratio.
 //!
-//! The tables hold for packets that are no longer on the air than their T_on. A longer one closes the gate for as many T_off
-//! as it has begun T_on, so that the share of the channel is that of the table, but for no longer than a second, as adaptive
-//! control does; the standard says nothing of such.
+//! The tables hold for packets whose time on air is at most T_on. A longer packet closes the gate for one
+//! T_off for each T_on that it has begun, so that its share of the channel is that of the table. As with
+//! adaptive control the gate closes for at most a second. The standard does not mention such packets.
 //!
-//! The last border belongs to the state below it: the channel is restrictive above 60 % or 65 %, and active 3 at it.
+//! The last border belongs to the state below it: the channel is restrictive above 60 % or 65 %, and active 3
+//! at it.
 
 use std::time::Duration;
 

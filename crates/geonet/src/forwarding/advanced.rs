@@ -1,8 +1,8 @@
 //! The sectorial contention area of advanced area forwarding (F.4).
 //!
-//! A station in contention hears another forwarder repeat the packet. If it is itself inside of the sector in
-//! which that forwarder lies, seen from the sender, and nearer to the sender, then the forwarder has covered
-//! what it would cover.
+//! A station in contention receives the repetition of another forwarder. Seen from the sender, that forwarder
+//! lies in a sector. If this station is inside the sector and nearer to the sender, the forwarder has covered
+//! its area.
 
 use crate::Mib;
 use crate::geodesy::{LocalPlane, Position};

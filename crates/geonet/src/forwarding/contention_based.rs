@@ -1,8 +1,9 @@
 //! Contention-based forwarding (E.3, F.3): the timer, and the buffer of packets in contention.
 //!
-//! A station that receives a packet waits, the shorter the farther it is from the sender (in an area) or the
-//! more progress it makes (on the way to one), and repeats the packet if nobody else did in between. The
-//! buffer is bounded by octets and pushes out its oldest packet.
+//! A station that receives a packet starts a timer. In an area the timer is shorter the farther the sender
+//! is; on the path to an area it is shorter the more progress the station makes. The station repeats the
+//! packet if no other station has done so before. The buffer is bounded by octets and drops its oldest
+//! packet.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

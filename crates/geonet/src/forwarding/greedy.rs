@@ -1,11 +1,11 @@
 //! Greedy forwarding (E.2): to the neighbour that is nearest to the destination, if it is strictly nearer
 //! than this station.
 //!
-//! Distances are those of [`Metric`], which every station computes alike for a packet: it cannot come back.
-//! The search goes through the spatial index; its result is cached per destination and holds until a
-//! neighbour comes, goes or moves, or this station does. With `next_hop_hold` a next hop is kept longer
-//! ([`HeldNextHops`]), as long as it still is a neighbour and nearer than this station, so that the packets of a
-//! flow keep their order.
+//! Distances are those of [`Metric`], which every station computes alike for a packet, so a packet cannot
+//! return. The search uses the spatial index. A cache keeps the result for each destination until a neighbour
+//! appears, leaves or moves, or this station moves. With `next_hop_hold` a next hop is kept longer
+//! ([`HeldNextHops`]) while it is a neighbour and nearer than this station. So the packets of a flow keep
+//! their order.
 
 use std::time::Duration;
 
@@ -63,7 +63,8 @@ struct Held {
     chosen: Time,
 }
 
-/// What packets that shall go the same way have in common: the station they go to, wherever it is by now, or the place.
+/// Target of packets that take the same path: the destination station, wherever it is, or the destination
+/// place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Towards {
     Station(u64),
@@ -94,8 +95,8 @@ pub struct HeldNextHops {
 }
 
 impl HeldNextHops {
-    /// The next hop that was chosen last on the way to a target, if that is not longer ago than `hold`; whether it still
-    /// is one is the caller's business.
+    /// Returns the last next hop on the path to a target if its choice is at most `hold` ago. The caller
+    /// checks whether it still is a next hop.
     pub(crate) fn get(&self, now: Time, target: &Target, hold: Duration) -> Option<Slot> {
         let towards = Towards::of(target)?;
         let held = self.lines.get(towards.line()).copied().flatten()?;

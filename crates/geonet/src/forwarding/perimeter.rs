@@ -1,14 +1,14 @@
 //! Perimeter recovery: around a void along a planar subgraph (Karp and Kung, GPSR, MobiCom 2000). **Not part
 //! of the standard**, and off unless it is configured.
 //!
-//! Where greedy forwarding finds no neighbour nearer to the destination, the packet enters perimeter mode: it
-//! walks along the faces of a planar subgraph by the right-hand rule and changes to the next face where an
-//! edge crosses the line from the point of entry to the destination. As soon as it reaches a station that is
-//! nearer to the destination than the point of entry, greedy forwarding goes on. When it comes to walk its
-//! first edge again, the destination cannot be reached, and it is dropped.
+//! Where greedy forwarding finds no neighbour nearer to the destination, the packet enters perimeter mode. It
+//! follows the faces of a planar subgraph by the right-hand rule. It changes to the next face where an edge
+//! crosses the line from the point of entry to the destination. At a station nearer to the destination than
+//! the point of entry, greedy forwarding resumes. A packet that would take its first edge again cannot reach
+//! the destination, and the station drops it.
 //!
-//! **On the air** a packet in perimeter mode is the packet itself, but the Common Header's next header is
-//! [`NEXT_HEADER`] (15, which nobody defined) and 32 octets stand before the payload, counted by PL:
+//! **On the air** a packet in perimeter mode is the packet itself with two differences. The Common Header's
+//! next header is [`NEXT_HEADER`] (15, undefined), and 32 octets precede the payload, counted by PL:
 //!
 //! | octet | field |
 //! |---|---|
@@ -19,14 +19,14 @@
 //! | 18 | first edge of the present face: MID of its beginning, MID of its end |
 //! | 30 | reserved, 0 |
 //!
-//! It is sent to one neighbour, never broadcast. A station without the extension discards it for its next
-//! header, or forwards it greedily and never delivers it; nobody is worse off than without. When perimeter
-//! mode ends the original packet is restored to the octet.
+//! A station sends it to one neighbour and never broadcasts it. A station without the extension discards it
+//! for its next header, or forwards it greedily and never delivers it; the packet would be lost without the
+//! extension, too. At the end of perimeter mode the station restores the original packet to the octet.
 //!
-//! **No loops.** Greedy steps come strictly closer to the destination; a greedy phase after a perimeter phase
-//! starts closer than the one before it ended; on a face no directed edge is walked twice, for the first one
-//! ends the walk. Where neighbours' positions are out of date and the faces of two stations disagree, RHL
-//! ends what these rules do not, and no station handles the same packet with the same RHL twice.
+//! **No loops.** Greedy steps come strictly closer to the destination. A greedy phase after a perimeter phase
+//! starts closer than the one before it ended. On a face no directed edge is taken twice, because the first
+//! edge ends the walk. If outdated positions make the faces of two stations disagree, RHL ends the walk. No
+//! station handles the same packet with the same RHL twice.
 
 use carnet_wire::geonet::CommonNextHeader;
 
@@ -39,14 +39,14 @@ use crate::{GeonetDrop, MacAddress};
 pub const NEXT_HEADER: u8 = 15;
 /// The version of the recovery header.
 const VERSION: u8 = 1;
-/// A face is only changed for a crossing that is nearer by so many metres: positions are rounded to
+/// Distance in metres by which a crossing must be nearer to change the face: positions are rounded to
 /// centimetres.
 const PROGRESS: f64 = 0.1;
 
 /// The recovery header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryHeader {
-    /// What the payload behind the header is.
+    /// Kind of the payload behind the header.
     pub next_header: CommonNextHeader,
     /// Where greedy forwarding failed (Lp).
     pub entry: Position,
@@ -103,10 +103,10 @@ impl RecoveryHeader {
     }
 }
 
-/// The neighbours to which the planar subgraph has an edge.
+/// Returns the neighbours to which the planar subgraph has an edge.
 ///
-/// Whether an edge stays is a question about the neighbours around its middle, so the spatial index answers
-/// it; both ends of an edge come to the same answer.
+/// The neighbours around the middle of an edge decide whether it stays, so the function queries the spatial
+/// index. Both ends of an edge reach the same result.
 pub fn planar_neighbours(table: &LocationTable, ego: Position, planarisation: Planarisation) -> Vec<Slot> {
     let plane = LocalPlane::new(ego);
     let stays = |slot: Slot, position: Position| {
@@ -336,7 +336,7 @@ mod tests {
     }
 
     /// GPSR's face change: an edge that crosses the line from the entry to the destination, nearer than the
-    /// last one, is not walked; the walk goes on along the next face, whose first edge it remembers.
+    /// last one, is not taken. The walk continues along the next face and stores that face's first edge.
     #[test]
     fn faces_change_where_an_edge_crosses_the_line() {
         let table = table(&[(-900.0, 50.0), (-450.0, -100.0), (-400.0, 200.0)]);

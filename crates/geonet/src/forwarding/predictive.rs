@@ -1,22 +1,23 @@
-//! Greedy forwarding among neighbours that are still there: a carnet extension of E.2.
+//! Greedy forwarding among neighbours that are still in range: a carnet extension of E.2.
 //!
-//! A position vector says where a station was, how fast it was and whither. Greedy forwarding takes the first of these
-//! and prefers neighbours at the edge of the range, which are the next to leave it: at motorway speed many are gone when
-//! they are chosen. Here each neighbour is where its vector leads by now, and it is a candidate only while the link
-//! to it will last for [`crate::mib::Prediction::link_lifetime`], by the speeds of both and the range of the radio
-//! (`itsGnDefaultMaxCommunicationRange`). Among candidates the nearest to the destination wins as in E.2, and it has
-//! to be strictly nearer than this station by [`PROGRESS`]: positions that are reckoned differ between stations, and
-//! a packet must not go back and forth between two that each believe the other to be nearer.
+//! A position vector has a station's past position, speed and heading. Greedy forwarding uses only the
+//! position and prefers neighbours at the edge of the range, which leave it first. At motorway speed many
+//! have left when they are selected. Here each neighbour is where its vector predicts it now. It is a
+//! candidate only while the link to it lasts for [`crate::mib::Prediction::link_lifetime`], by the speeds of
+//! both and the range of the radio (`itsGnDefaultMaxCommunicationRange`). Among candidates the nearest to the
+//! destination is the next hop as in E.2, if it is nearer than this station by [`PROGRESS`]. Predicted
+//! positions differ between stations. Without that margin two stations could each believe the other to be
+//! nearer and exchange a packet without end.
 //!
-//! Of the destination itself nothing but its place is needed: within reach, it gets the packet directly, be it known as
-//! a neighbour or not. (A station that stands still among fast ones is heard of seldom.)
+//! Of the destination the module needs only its place. A destination in reach gets the packet directly,
+//! whether it is a neighbour or not. (A stationary station among fast ones sends beacons rarely.)
 //!
-//! The time that a vector has got old is told by the two clocks' timestamps, but is no less than the time since it was
-//! heard and at most [`CLOCKS`] more, so that a clock that is wrong does little harm. What is older than
-//! [`LONGEST`] is not led on.
+//! The age of a vector follows from the timestamps of both clocks. It is at least the time since its
+//! reception and at most [`CLOCKS`] more, so that a wrong clock does little harm. A vector older than
+//! [`LONGEST`] is not extrapolated.
 //!
-//! The search visits the neighbours that lie nearer to the destination than this station, give or take what they may
-//! have moved; without a cache, for every packet has another moment.
+//! The search visits the neighbours nearer to the destination than this station, with a margin for their
+//! movement. It has no cache, because every packet has another time.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -94,7 +95,7 @@ impl View {
         self.lasts(offset, velocity)
     }
 
-    /// Whether somebody who stands at a place can be reached.
+    /// Returns whether a station at this place is in reach.
     pub fn reaches_place(&self, place: Position) -> bool {
         self.lasts(self.plane.offset(place), (0.0, 0.0))
     }
@@ -116,7 +117,7 @@ impl View {
     ) -> Option<Slot> {
         let own = metric.squared(self.place).sqrt();
         let best: Cell<(f64, Option<Slot>)> = Cell::new(((own - PROGRESS).max(0.0).powi(2), None));
-        // Within the range a station cannot have moved by more, or it is none to be chosen.
+        // A station outside of this bound has moved by more than the range and cannot be a next hop.
         let bound = (own + self.range).powi(2);
         table.index().nearest_where(metric, bound, |slot| {
             let entry = table.entry(slot);
@@ -135,8 +136,8 @@ impl View {
     }
 }
 
-/// What this station said of itself last, as others lead it on. It is looked at with every new position, and most of what
-/// it takes is computed here once.
+/// Position and velocity that this station has announced last, as other stations extrapolate them. Every new
+/// position is compared with it, so most of the computation is done here once.
 #[derive(Debug, Clone, Copy)]
 pub struct Told {
     when: Time,
@@ -156,7 +157,8 @@ impl Told {
         now.saturating_since(self.when)
     }
 
-    /// Whether this station, at `place` now, is within so many metres of where it is taken to be.
+    /// Returns whether this station, at `place` now, is within this distance in metres of its extrapolated
+    /// position.
     pub fn is_within(&self, now: Time, place: Position, metres: f64) -> bool {
         let (east, north) = self.plane.offset(place);
         let seconds = self.age(now).as_secs_f64();

@@ -1,14 +1,15 @@
-//! What the host asks of its neighbours, and what of that can be answered here.
+//! Neighbor Solicitations and listener reports of the host that this module can handle itself.
 //!
-//! A Neighbor Solicitation for an address whose interface identifier names a station is answered with that station's
-//! MAC address (RFC 4861 7.2.4 by proxy, as it were), be it the first question or the probe of an old answer
-//! (RFC 4861 7.3): whether the station can be reached is GeoNetworking's business. One for the host's own such address
-//! (RFC 4862 5.4) gets no answer, since GeoNetworking sees to it that nobody else has it (EN 302 636-4-1 10.2.1.5).
+//! If the interface identifier of a solicited address names a station, the module answers with that station's
+//! MAC address (as a proxy, RFC 4861 7.2.4). That holds for a first solicitation and for Neighbor
+//! Unreachability Detection (RFC 4861 7.3), because reachability is GeoNetworking's task. Duplicate address
+//! detection for the host's own such address (RFC 4862 5.4) gets no answer. GeoNetworking ensures that no
+//! other station has it (EN 302 636-4-1 10.2.1.5).
 //!
-//! Listener reports (RFC 3810) about groups of link scope are for switches that look into them, and there are none on
-//! the air; other reports go to the routers of the link. One that tells in between that the host has left the group of an
-//! address (solicited-node) would be sent by a new pseudonym, and has three octets of the one before: it stays here as well, and
-//! so do those with it until they are repeated.
+//! Listener reports (RFC 3810) about groups of link scope serve snooping switches, which do not exist on the
+//! air; other reports go to the routers of the link. A report can say that the host has left the
+//! solicited-node group of an address. After a pseudonym change it would reveal three octets of the old
+//! address. So the module drops it, and its other records until they are repeated.
 
 use std::net::Ipv6Addr;
 
@@ -23,10 +24,11 @@ use super::{Adaptation, Ipv6Drop, Output};
 const NEIGHBOR_SOLICITATION: u8 = 135;
 
 impl Adaptation {
-    /// Answers a packet of the host or drops it, if nobody else need see it.
+    /// Answers a packet of the host, or drops it if no other station needs it.
     ///
     /// # Errors
-    /// For a Neighbor Solicitation that is none.
+    ///
+    /// The Neighbor Solicitation is malformed.
     pub(super) fn settle(&mut self, at: usize, header: &Header, packet: &[u8]) -> Result<bool, Ipv6Drop> {
         match header.next_header {
             protocol::ICMPV6 => {
@@ -54,7 +56,7 @@ impl Adaptation {
         let Some(link) = self.links.get(at) else { return false };
         let advertisement = NeighborAdvertisement {
             target,
-            // A host forgets a default router that says it is none (RFC 4861 7.2.5).
+            // A host removes a default router whose R flag is 0 (RFC 4861 7.2.5).
             router: self.routers.contains(&station),
             solicited: true,
             override_: true,

@@ -1,8 +1,8 @@
 //! Fragments below IPv6: hosts with an MTU of 1500 octets over a radio that carries less.
 //!
-//! IPv6 would rather have them send smaller packets, and Packet Too Big tells them so; that is the default. Where hosts do
-//! not listen (a firewall that eats Packet Too Big, a radio that carries less than the 1280 octets that IPv6 takes for
-//! granted) both ends may agree to cut packets here. No standard of ETSI has a format for that. This one is that of
+//! By default the host gets Packet Too Big and sends smaller packets, as IPv6 prefers. That fails if a
+//! firewall drops Packet Too Big, or if the radio carries less than the 1280 octets that IPv6 requires. Then
+//! both ends may agree to fragment packets here. ETSI has no standard format for that. This one is that of
 //! RFC 4944 5.3, as the payload of GUC packets:
 //!
 //! ```text
@@ -11,24 +11,26 @@
 //!   question: 0x01                                  answer: 0x02
 //! ```
 //!
-//! In a packet all of it stands behind [`MAGIC`], and the next header is 0, any (EN 302 636-4-1 9.7.2): 3 is for IPv6 packets,
-//! which these are none of. Stations before carnet 0.2 sent them without the four octets as next header 3, which is heard until the
-//! release after that.
+//! All of it follows [`MAGIC`] in the payload, and the next header is 0, any (EN 302 636-4-1 9.7.2), because
+//! 3 means whole IPv6 packets. Stations before carnet 0.2 sent fragments without the four octets as next
+//! header 3. This station accepts that form until the release after 0.2.
 //!
-//! Unlike there, the packet follows without a dispatch octet. Packets of up to 2047 octets can be cut.
+//! Unlike in RFC 4944, the packet follows without a dispatch octet. Packets of up to 2047 octets can be
+//! fragmented.
 //!
-//! **Who does not know this drops it**: an IPv6 packet begins with version 6, and none of these does. Nor is anything cut for
-//! a station that has not said that it can put it together: the first packet that is too large makes this one ask, and
-//! wait with it for up to a second. Without an answer the host gets a Packet Too Big, as it would have without all this,
-//! and the station is asked again after a minute. An answer holds for ten minutes, and not longer than it is known where
-//! the station is: the Location Service has room for a question, and not for many pieces. A station asks and answers
-//! only where its operator has switched this on.
+//! **A station without this extension drops these payloads**: an IPv6 packet begins with version 6, and none
+//! of them does. This station fragments only for a station that has announced reassembly. The first packet
+//! that is too large causes a question and waits for up to a second. Without an answer the host gets a Packet
+//! Too Big, and the next question follows after a minute. An answer holds for ten minutes, and only while the
+//! station's position is known: the Location Service has room for a question, but not for many fragments. A
+//! station sends questions and answers only if its operator has enabled this.
 //!
-//! **Bounds.** A packet is put together within [`REASSEMBLY`]; [`PER_SOURCE`] of a station at a time and [`MOST`] in
-//! all, the oldest make room. Fragments that overlap, or disagree about the size, end their packet. Where a duplicate is
-//! to be dropped GeoNetworking does that (A.2).
+//! **Bounds.** A packet must be complete within [`REASSEMBLY`]. At most [`PER_SOURCE`] packets of a station
+//! and [`MOST`] in all are incomplete at a time; a new one replaces the oldest. Fragments that overlap or
+//! disagree about the size end their packet. GeoNetworking drops duplicates (A.2).
 //!
-//! Left out: multicast, for whose receivers nobody can answer; there a packet that is too large is answered as ever.
+//! Left out: multicast, whose receivers cannot answer. There a packet that is too large causes Packet Too
+//! Big.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -51,7 +53,7 @@ pub const MOST: usize = 64;
 
 /// Tells payloads of this format from others with next header 0.
 pub const MAGIC: [u8; 4] = *b"6frg";
-/// What is asked and answered.
+/// Payload of a question and of an answer.
 const QUESTION: u8 = 0x01;
 const ANSWER: u8 = 0x02;
 const FIRST: u8 = 0b1100_0000;
@@ -59,7 +61,7 @@ const OTHER: u8 = 0b1110_0000;
 const DISPATCH: u8 = 0b1111_1000;
 /// Octets before fragments, one more than before the first.
 const OTHER_HEADER: usize = 5;
-/// Offsets count so many octets.
+/// Unit of offsets in octets.
 const UNIT: usize = 8;
 
 /// Between two questions, and how many there are.
@@ -73,7 +75,7 @@ const PEERS: usize = 256;
 /// Octets that wait for one answer.
 const HELD: usize = 16_384;
 
-/// What a station has said.
+/// State of a station's ability to reassemble.
 #[derive(Debug)]
 enum Peer<T> {
     /// Nothing yet: packets wait, with what they came with.
@@ -84,7 +86,7 @@ enum Peer<T> {
     Unable { until: Time },
 }
 
-/// What is to be done with a packet that is too large.
+/// Result for a packet that is too large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Large {
     /// It was cut, or waits.
@@ -93,10 +95,10 @@ pub(super) enum Large {
     TooBig,
 }
 
-/// What comes of what a station has sent.
+/// Result for a received payload.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// An IPv6 packet, or something that is none of this module's.
+    /// An IPv6 packet, or another payload that this module does not handle.
     NotOurs,
     /// Nothing further for now.
     Taken,
@@ -240,7 +242,7 @@ impl<T> Fragments<T> {
             Peer::Able { until } | Peer::Unable { until } => *until > now,
         });
         if self.peers.len() >= PEERS {
-            // Who is known to be silent is the least loss.
+            // A station known not to answer is the least loss.
             let silent = self.peers.iter().find(|(_, peer)| matches!(peer, Peer::Unable { .. }));
             if let Some(key) = silent.map(|(key, _)| *key) {
                 self.peers.remove(&key);
@@ -272,7 +274,7 @@ impl<T> Fragments<T> {
         match payload {
             [QUESTION, ..] => {
                 self.outgoing.push_back((source, vec![ANSWER]));
-                // Who asks can do it.
+                // A station that asks can reassemble.
                 self.answered(now, source, room);
                 Heard::Taken
             }
@@ -294,7 +296,7 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// A station can put packets together. An answer that nobody asked for says nothing: it would cost room.
+    /// Stores that a station can reassemble. Ignores an unsolicited answer, because it would take room.
     fn answered(&mut self, now: Time, station: MacAddress, room: usize) {
         let Some(peer) = self.peers.get_mut(&mac_key(station)) else { return };
         let before = std::mem::replace(peer, Peer::Able { until: now + ABLE });
@@ -391,7 +393,7 @@ mod tests {
         std::iter::from_fn(|| fragments.poll()).map(|(_, payload)| payload).collect()
     }
 
-    /// What `to` makes of payloads of A.
+    /// Returns the results of `to` for payloads of A.
     fn hears(to: &mut Fragments<()>, payloads: &[Vec<u8>]) -> Vec<Heard> {
         payloads.iter().map(|payload| to.hear(NOW, A, ROOM, payload)).collect()
     }
@@ -451,7 +453,7 @@ mod tests {
         assert_eq!(from.refused(), [((), packet(600))]);
         assert_eq!(from.send(now, B, ROOM, (), &packet(600)), Large::TooBig);
         assert_eq!(from.send(now + UNABLE, B, ROOM, (), &packet(600)), Large::Taken);
-        // An answer that comes late counts; one that nobody asked for does not.
+        // A late answer counts; an unsolicited one does not.
         from.hear(now + UNABLE, B, ROOM, &[ANSWER]);
         assert_eq!(payloads(&mut from).len(), 3);
         from.hear(now, A, ROOM, &[ANSWER]);
@@ -464,7 +466,7 @@ mod tests {
         from.doubt(B);
         assert_eq!(from.send(NOW, B, ROOM, (), &packet(600)), Large::Taken);
         assert_eq!(payloads(&mut from), [[QUESTION]]);
-        // What waits for the answer goes on waiting.
+        // Packets that wait for the answer go on waiting.
         from.doubt(B);
         assert_eq!(from.send(NOW, B, ROOM, (), &packet(700)), Large::Taken);
         assert_eq!(payloads(&mut from).len(), 0);
@@ -483,7 +485,7 @@ mod tests {
         }
         assert_eq!(from.peers.len(), PEERS);
         from.handle_timeout(NOW + ASK);
-        // Who floods with beginnings turns over its own.
+        // A station that floods with first fragments replaces only its own.
         let mut to: Fragments<()> = Fragments::default();
         let begin = |tag: u16| {
             let [high, low] = tag.to_be_bytes();

@@ -26,11 +26,11 @@ pub struct HostFrame<'a> {
     pub source: MacAddress,
     /// EtherType.
     pub ether_type: u16,
-    /// What stands behind it, with padding perhaps.
+    /// Octets behind the EtherType, possibly with padding.
     pub payload: &'a [u8],
 }
 
-/// What becomes of a packet of the host.
+/// Result for a packet of the host.
 #[derive(Debug)]
 enum Outgoing<'a> {
     Request(Request<'a>),
@@ -40,10 +40,11 @@ enum Outgoing<'a> {
 }
 
 impl Adaptation {
-    /// What to send for a frame of the host; nothing where it was settled here, and then there may be outputs.
+    /// Returns the request for a frame of the host; nothing if this module handled it, possibly with outputs.
     ///
     /// # Errors
-    /// Why the frame was dropped. A packet that is too large has been answered.
+    ///
+    /// The reason of the drop. The module has answered a packet that is too large.
     pub fn handle_host_frame<'a>(
         &mut self,
         now: Time,
@@ -61,11 +62,12 @@ impl Adaptation {
         result.map(|outgoing| if let Outgoing::Request(request) = outgoing { Some(request) } else { None })
     }
 
-    /// What to send for a packet to a group that the station forwards from another link: as if a host had put it into
-    /// the topological one.
+    /// Returns the request for a multicast packet that the station forwards from another link, as if a host
+    /// had sent it on the topological link.
     ///
     /// # Errors
-    /// Why it is not sent.
+    ///
+    /// The reason why it is not sent.
     pub fn handle_forwarded<'a>(&mut self, packet: &'a [u8]) -> Result<Request<'a>, Ipv6Drop> {
         let result = self.forwarded(packet);
         match result {
@@ -139,11 +141,12 @@ impl Adaptation {
         next
     }
 
-    /// What a station has sent, if it is a piece of a packet: `Ok` has what is to be delivered now, the same payload or a
-    /// whole packet, and nothing while pieces are missing.
+    /// Handles a payload that may be a fragment. Returns the same payload or a whole packet for delivery now;
+    /// `Ok(None)` while fragments are missing.
     ///
     /// # Errors
-    /// When it is nonsense.
+    ///
+    /// The fragment is malformed.
     pub fn handle_fragment(&mut self, now: Time, delivery: Delivery) -> Result<Option<Delivery>, Ipv6Drop> {
         let unicast = delivery.header_type == HeaderType::GeoUnicast;
         let room = self.room.saturating_sub(MAGIC.len());
@@ -244,14 +247,15 @@ impl Adaptation {
         own.or_else(|| self.area_of_subnet(address))
     }
 
-    /// The interface has this MTU, so that the host knows; unless somebody has changed it.
+    /// The interface normally has this MTU, so the host knows it; another program may have changed the MTU.
     fn answer_too_big(&mut self, at: usize, header: &Header, packet: &[u8]) {
         let error = ErrorMessage::PacketTooBig { mtu: self.mtu };
         let Some(link) = self.links.get(at) else { return };
         if !icmpv6::may_answer_with(error, packet) {
             return;
         }
-        // From an address that is nobody's but looks like a neighbour's: hosts drop what bears their own.
+        // The source is an unused address that looks like a neighbour's, because hosts drop packets with
+        // their own address as source.
         let source = addresses::link_local(ANYCAST);
         self.outputs.push_back(Output::Frame {
             link: link.id,

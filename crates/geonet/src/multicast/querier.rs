@@ -1,12 +1,13 @@
-//! Who asks on one link: querier election and General Queries (RFC 3810 7.6.2, 9.5 to 9.7).
+//! Querier election and General Queries of one link (RFC 3810 7.6.2, 9.5 to 9.7).
 //!
-//! A router begins as querier and asks a few times in quick succession. It falls silent when one with a lower address
-//! asks, takes over that one's Robustness Variable and Query Interval, and takes its place when it is heard no more.
+//! A router begins as querier and sends a few queries in quick succession. When a router with a lower address
+//! sends a query, this router stops. It takes that querier's Robustness Variable and Query Interval, and
+//! takes over again when its queries end.
 //!
-//! Nothing authenticates a query. One forged query with the largest numbers would keep this router silent for 61 hours, in
-//! which the listeners are forgotten because nobody asks them. So another router is believed to be there for no longer than
-//! the configured times say, whatever interval it announces: behind that this router asks once, and the other one, if there
-//! is one, becomes the querier again by its next query.
+//! Queries have no authentication. One forged query with the largest numbers would silence this router for 61
+//! hours. Meanwhile memberships would expire, because no router sends queries. So the other querier counts as
+//! present only for the time that follows from the configured values, whatever interval it announces. After
+//! that this router sends one query. If the other querier exists, its next query makes it the querier again.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::listeners::Timing;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Asks at this time; so many queries of the start are left.
+    /// This router sends a query at `next`; `startup` is the number of remaining startup queries.
     Querier { next: Time, startup: u8 },
     /// Another router asks, and is believed to be there until then.
     NonQuerier { until: Time, address: Ipv6Addr },
@@ -74,7 +75,7 @@ impl Querier {
             return false;
         }
         if !self.is_querier() {
-            // Nobody else any more: what the other one had us believe goes as well.
+            // The other querier is gone: drop the timers that it announced.
             self.timing = self.configured;
         }
         let startup = match self.state {

@@ -1,14 +1,14 @@
-//! What the router lets a fast path do (see [`crate::acceleration`]).
+//! Permissions of the fast path (see [`crate::acceleration`]).
 //!
-//! Whatever the slow path has sent, delivered or forwarded by greedy forwarding is told to the fast path, and what has
-//! been told is looked at again after every input that moved this station or a neighbour, and with every report. So a
-//! decision of the fast path is never older than the last input: a neighbour that is lost, or a better one that
-//! came, changes it at once. What is unused for [`IDLE`] is taken back.
+//! The router permits the fast path every path of packets that it has itself sent, delivered or forwarded by
+//! greedy forwarding. It checks the permissions after every report, and after every input that moved this
+//! station or a neighbour. So a decision of the fast path is never older than the last input: a lost or a
+//! better neighbour changes it at once. The router revokes a permission that is unused for [`IDLE`].
 //!
-//! **Only greedy forwarding** (E.2) can be told: contention needs every packet. A forwarder with a packet data rate to
-//! keep to (B.2, `itsGnMaxPacketDataRate`) looks at every packet as well, and at 100 kB/s has the time for it; where
-//! there is no limit the rates are still measured. After link-layer feedback, ways would have to be left by single
-//! packets; a link that gives any is not accelerated (the caller's affair).
+//! **Only greedy forwarding** (E.2) is possible: contention needs every packet. A forwarder with a packet
+//! data rate (B.2, `itsGnMaxPacketDataRate`) handles every packet itself, and at 100 kB/s it can. Without a
+//! limit the rates are still measured. After link-layer feedback single packets would leave their path; the
+//! caller does not accelerate a link with feedback.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,14 +30,14 @@ const MOMENT: Duration = Duration::from_millis(250);
 /// Ways, ways of others' packets, and sources that a fast path knows at a time, of each kind.
 const MOST: usize = 1024;
 
-/// What was told of something, and when it was used last.
+/// A permission that the fast path has, and the time of its last use.
 #[derive(Debug)]
 struct Told<T> {
     value: Option<T>,
     used: Time,
 }
 
-/// What the fast path knows.
+/// State that the fast path has.
 #[derive(Debug)]
 pub(super) struct Acceleration {
     hop_limit: Option<u8>,
@@ -131,7 +131,8 @@ impl Router {
         self.tell_fast_path(now);
     }
 
-    /// What the packets of a sample would have taught (10.3.8.4), but for duplicate detection, which they have passed.
+    /// Learns from a sample as from its packets (10.3.8.4), without duplicate detection, which they have
+    /// passed.
     fn learn_sample(&mut self, now: Time, sample: &Sample) -> Result<(), GeonetDrop> {
         let source = sample.vector;
         if mid_key(source.address) == mid_key(self.address) {
@@ -139,7 +140,8 @@ impl Router {
         }
         let direct = self.mib.piggyback && sample.direct;
         let learnt = self.table.learn(now, &self.mib, &source, direct, self.clock(now))?;
-        // IPv6 that was delivered here does not count for the data rate (annex B.2), and forwarded is none where there is a limit.
+        // IPv6 that was delivered here does not count for the data rate (annex B.2). With a limit the fast
+        // path does not forward.
         let length = self.mib.duplicate_packet_list_length;
         let entry = self.table.entry_mut(learnt.slot);
         for sequence in &sample.sequences {
@@ -258,7 +260,8 @@ impl Router {
         self.acceleration = Some(acceleration);
     }
 
-    /// What [`Router::handle_request`] would do with an IPv6 packet to this station, if that is just sending it.
+    /// Returns the path that [`Router::handle_request`] would take for an IPv6 packet to this station, if it
+    /// would send it at once.
     fn way(&mut self, now: Time, mid: u64, hop_limit: Option<u8>) -> Option<Way> {
         let source = self.position?;
         let slot = self.table.find(now, mid)?;
@@ -268,7 +271,7 @@ impl Router {
         let own = self.check(&Request { maximum_hop_limit: hop_limit, ..request }).ok()?;
         let place = Position::new(destination.latitude, destination.longitude);
         let next = self.greedy(now, &Target::station(mid, place))?;
-        // What others have to forward is shaped (annex B.2).
+        // The router shapes own packets that other stations have to forward (annex B.2).
         if self.mib.max_packet_data_rate.is_some() && mac_key(next) != mid {
             return None;
         }
@@ -278,13 +281,14 @@ impl Router {
         packet.common.mobile = self.mib.is_mobile;
         let mut headers = [0; HEADERS];
         packet.emit_into(&mut headers).ok()?;
-        // What is filled in for each packet is no part of the way.
+        // The fields of each single packet are no part of the path.
         headers[16..40].fill(0);
         let until = self.table.entry(slot).expires().min(self.until(now, next));
         Some(Way { destination: mac_of(mid), next_hop: next, headers, until })
     }
 
-    /// What [`Router::handle_frame`] would do with a GUC to this station that says it is at `place`.
+    /// Returns the path that [`Router::handle_frame`] would take for a GUC to this station with its position
+    /// at `place`.
     fn onward(&mut self, now: Time, mid: u64, place: Position) -> Option<Onward> {
         self.position?;
         let neighbour = self.table.find(now, mid).filter(|slot| self.table.entry(*slot).is_neighbour());

@@ -1,14 +1,13 @@
-//! Link-layer feedback: nobody acknowledged a frame to one station.
+//! Link-layer feedback: no acknowledgement arrived for a unicast frame.
 //!
-//! The standard has no use for it: a neighbour is one until its lifetime ends, and what greedy forwarding sends
-//! meanwhile to one that has driven on is lost. As in GPSR (Karp and Kung, MobiCom 2000, "support for MAC-layer
-//! failure feedback") such a station is no neighbour any more until it is heard again, and the packet that it did
-//! not get takes the next best way: another neighbour, a walk around the void, the buffer, or a broadcast. Each
-//! failure leaves one neighbour less to try, so this ends.
+//! The standard does not use it: a neighbour stays one until its lifetime ends. Until then greedy forwarding
+//! loses packets to neighbours that have left. Here such a station stops being a neighbour until its next
+//! packet, as in GPSR (Karp and Kung, MobiCom 2000, "support for MAC-layer failure feedback"). The
+//! undelivered packet takes another next hop, a walk around the void, the buffer, or a broadcast. Each
+//! failure removes one neighbour, so this ends.
 //!
-//! The link hands back the frame itself; nothing is kept for this, and a link that never says anything costs
-//! nothing. If it was only the acknowledgement that was lost, there are two copies on their way, and duplicate
-//! detection ends one of them.
+//! The link returns the frame itself, so the router stores nothing for this. A link without feedback costs
+//! nothing. If only the acknowledgement was lost, two copies travel, and duplicate detection drops one.
 
 use carnet_base::Time;
 use carnet_wire::geonet::{ExtendedHeader, Packet};

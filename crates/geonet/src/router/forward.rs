@@ -50,7 +50,7 @@ impl Router {
         if received.recovery.is_some() {
             packet.append_to(&mut frame);
         } else {
-            // What pads a short frame of the link is no part of the packet.
+            // The padding of a short frame is no part of the packet.
             frame.extend_from_slice(&received.frame.packet[..packet.len()]);
         }
         set_remaining_hop_limit(&mut frame, remaining - 1)?;
@@ -83,8 +83,9 @@ impl Router {
         self.dispatch(now, Waiting { frame, meta }, Origin::Received(received))
     }
 
-    /// B.2: whoever sends too much is not helped on. `source` is the entry of the packet's source where it has been learnt from
-    /// the packet, and counted unless it yields.
+    /// Checks the packet data rate (B.2): the router does not forward for a source or sender above the limit.
+    /// `source` is the entry of the packet's source, if the packet has taught it. It is counted unless it
+    /// yields.
     fn check_rate(
         &mut self,
         now: Time,
@@ -393,7 +394,7 @@ impl Router {
         }
     }
 
-    /// The time of a packet in contention is up: nobody else was faster.
+    /// The contention timer of a packet has expired: no other station was faster.
     pub(super) fn contention_over(&mut self, now: Time, identity: (u64, u16)) {
         let Some(contender) = self.contention.remove(identity) else { return };
         let mut packet = contender.packet;

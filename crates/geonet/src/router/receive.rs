@@ -1,7 +1,7 @@
-//! What comes in: header processing and the receiver operations of each packet type (10.3.3 to 10.3.12).
+//! Reception: header processing and the receiver operations of each packet type (10.3.3 to 10.3.12).
 //!
-//! Nothing is learnt from a frame before all of its headers have been found good and it is neither an echo
-//! nor a duplicate.
+//! The router learns from a frame only after it has validated all headers and ruled out an echo and a
+//! duplicate.
 
 use carnet_base::Time;
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, LongPositionVector, Packet};
@@ -151,10 +151,10 @@ impl Router {
         self.own_positions.contains(&(pv.timestamp, pv.latitude, pv.longitude))
     }
 
-    /// 10.2.1.5: a packet that bears this station's address. One with a position vector that this station has
-    /// sent is its own; so is one from before everything that it remembers. What others carry on (SCF, contention)
-    /// and is older than this router may be from before a restart, and comes back as soon as somebody hears the
-    /// first beacon; a real conflict shows in beacons, which nobody carries.
+    /// Handles a packet with this station's address as source (10.2.1.5). A packet with a position vector
+    /// that this station has sent is its own. A packet from before all stored vectors counts as its own as
+    /// well: it may be from before a restart. Other stations hold such packets (SCF, contention) and send
+    /// them when they receive the first beacon. A real conflict shows in beacons, which no station holds.
     fn own_address(&mut self, now: Time, packet: &Packet<'_>) -> GeonetDrop {
         let source = packet.extended.source();
         let forgotten = self.own_positions.len() >= OWN_POSITIONS

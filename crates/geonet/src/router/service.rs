@@ -1,4 +1,4 @@
-//! What is due at some time: beacons (10.2.3), the Location Service (10.2.4), lifetimes.
+//! Timers: beacons (10.2.3), the Location Service (10.2.4), lifetimes.
 
 use std::time::Duration;
 
@@ -123,7 +123,8 @@ impl Router {
         own
     }
 
-    /// Notes how fast a neighbour is: the fastest one counts until nobody as fast was heard for a while.
+    /// Stores the speed of a neighbour. The fastest one counts until no neighbour of that speed was received
+    /// for a while.
     pub(super) fn note_speed(&mut self, now: Time, neighbour: &LongPositionVector) {
         let outdated = now.saturating_since(self.fastest.0) > FASTEST_FOR;
         if outdated || neighbour.speed.unsigned_abs() >= self.fastest.1.unsigned_abs() {
@@ -154,8 +155,8 @@ impl Router {
         }
     }
 
-    /// Sets the beacon timer after a new position: the first beacon comes at a random moment, a faster
-    /// station must not wait for what it planned when it was slow.
+    /// Sets the beacon timer after a new position. The first beacon leaves at a random moment; a station that
+    /// has become faster does not wait for the time planned at its lower speed.
     pub(super) fn plan_beacon(&mut self, now: Time, first: bool) {
         let (least, jitter) = self.beacon_interval();
         if first {
@@ -252,7 +253,7 @@ impl Router {
         }
     }
 
-    /// What the router's own packets have in common.
+    /// Returns the common parameters of the router's own packets.
     fn own(&self, hop_limit: u8) -> Own<'static> {
         Own {
             next_header: CommonNextHeader::Any,
@@ -377,8 +378,8 @@ impl Router {
         self.event(Event::LocationUnknown(address));
     }
 
-    /// 10.3.7.1.4 and the receiver operations of all other packets: whatever comes from the station that is
-    /// sought ends the search, and the packets that waited go out.
+    /// Any packet of a station ends the Location Service's search for it, and the waiting packets leave
+    /// (10.3.7.1.4 and the receiver operations of all other packets).
     pub(super) fn found(&mut self, now: Time, slot: Slot) {
         let mid = mid_key(self.table.entry(slot).address());
         let Some(mut search) = self.searches.remove(&mid) else { return };

@@ -1,5 +1,5 @@
-//! Own packets that an upper layer takes back because it knows a better way: those that wait for a station, and those
-//! that the link could not deliver. An extension of the standard.
+//! Returns own packets to an upper layer that knows a better path. They wait for a station, or the link could
+//! not deliver them. An extension of the standard.
 
 use carnet_base::Time;
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader};
@@ -31,8 +31,9 @@ impl Router {
         payloads
     }
 
-    /// The same for a frame to that station which nobody acknowledged, if the packet in it is `wanted`: the station no
-    /// longer is a neighbour. `None` for any other frame, which belongs to [`Router::handle_unacknowledged`].
+    /// Takes back the packet of an unacknowledged frame to that station if the packet is `wanted`; the
+    /// station stops being a neighbour. Returns `None` for any other frame, which belongs to
+    /// [`Router::handle_unacknowledged`].
     pub fn take_back_unacknowledged(
         &mut self,
         now: Time,
