@@ -20,7 +20,7 @@ const EVERYWHERE: &[&str] = &["ha", "wlan", "wwan"];
 const CHARON: &str = "/usr/lib/ipsec/charon";
 
 /// Whether there is ESP here, and a data path that goes together with it: the kernel's tunnel devices do not.
-fn has_esp() -> bool {
+pub fn has_esp() -> bool {
     if !possible() || std::env::var("CARNET_TEST_PATH").as_deref() == Ok("kernel") {
         return false;
     }
@@ -71,8 +71,14 @@ fn associate(host: &Host, local: &str, node: &str, indexes: [&str; 2]) {
     must(host, &if local == node { policy(node, HOME_AGENT) } else { policy(HOME_AGENT, node) });
 }
 
+/// Security associations by hand between the router and the home agent, at both.
+pub fn protect(bed: &Testbed) {
+    associate(&bed.agent, HOME_AGENT, HOME_ADDRESS, ["0x1001", "0x1002"]);
+    associate(&bed.router, HOME_ADDRESS, HOME_ADDRESS, ["0x1001", "0x1002"]);
+}
+
 /// The configs of the test bed with IPsec in the place of keys.
-fn configs(bed: &Testbed) -> (String, String) {
+pub fn configs(bed: &Testbed) -> (String, String) {
     let key = "{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
     (bed.agent_config().replace(key, "'ipsec'"), bed.router_config().replace(key, "'ipsec'"))
 }

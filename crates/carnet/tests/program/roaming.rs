@@ -15,6 +15,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::hosts::{Host, possible, seconds, wait_for, wait_until};
+use crate::ipsec;
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
 use crate::traffic::Echo;
@@ -138,10 +139,14 @@ impl Roads {
 
     /// Starts both stations: the home agent on a real home link, the router with these uplinks.
     fn start(&self, uplinks: &[&str]) -> (Station, Station) {
-        let config = self.bed.agent_config().replace("[home_agent]\n", "[home_agent]\nhome_link = 'home0'\n");
+        self.start_with(uplinks, (self.bed.agent_config(), self.bed.router_config()))
+    }
+
+    /// As [`Self::start`] with these configs of the home agent and of the router.
+    fn start_with(&self, uplinks: &[&str], (agent, router): (String, String)) -> (Station, Station) {
+        let config = agent.replace("[home_agent]\n", "[home_agent]\nhome_link = 'home0'\n");
         let agent = Station::start(&self.bed.agent, &config);
-        let config = self.bed.router_config();
-        let (before, _) = config.split_once("[[mobile_router.uplink]]").expect("uplinks");
+        let (before, _) = router.split_once("[[mobile_router.uplink]]").expect("uplinks");
         let tables = uplinks.iter().enumerate().map(|(number, interface)| {
             let (bid, priority) = (number + 1, 10 * (number + 1));
             format!(
@@ -267,52 +272,75 @@ fn two_providers_on_one_link_see_their_own_addresses_only() {
     }
 }
 
-/// Another access network and back, home and away again, with routers of short and of usual lifetime.
+/// Another access network and back, home and away again.
+fn roam(roads: &Roads, (agent, router): &(Station, Station), lifetime: u32) {
+    let short_loss = Some(Duration::from_millis(300));
+    let traffic = roads.bed.echo(100);
+    traffic.flows();
+    let state = || router.show("uplinks")[0]["state"].as_str().unwrap_or_default().to_owned();
+    for (step, bridge, down, network) in [
+        ("to another network, carrier lost", "n2", short_loss, prefix(2)),
+        ("back, carrier lost", "n1", short_loss, prefix(1)),
+        ("to another network, carrier kept", "n2", None, prefix(2)),
+        ("home, carrier lost", "home", short_loss, "2001:db8:1::/64".into()),
+        ("away, carrier lost", "n1", short_loss, prefix(1)),
+        ("home, carrier kept", "home", None, "2001:db8:1::/64".into()),
+        ("away, carrier kept", "n2", None, prefix(2)),
+    ] {
+        let start = Instant::now();
+        roads.change("pw", bridge, down);
+        let home = bridge == "home";
+        // An address that was there before says nothing: first the move is noticed.
+        wait_until(&format!("{step}: it is noticed"), seconds(20), || match home {
+            true => state() == "home",
+            false => {
+                let (bound, network) = (agent.bindings(), network.replace(":/64", ""));
+                bound.first().is_some_and(|binding| binding.1.starts_with(&network))
+            }
+        });
+        let noticed = start.elapsed();
+        let took = roads.resumes(&traffic, "wlan0", &network);
+        println!("lifetime {lifetime} s, {step}: {noticed:?} until it is registered, traffic {took:?} later");
+    }
+    wait_until("the correspondent answers", seconds(10), || roads.bed.host.pings(CORRESPONDENT));
+    println!("lifetime {lifetime} s: {:?}", traffic.stop());
+}
+
+/// Two access networks and a home link, with an uplink in the first network.
+fn three_networks(lifetime: u32) -> Roads {
+    let roads = Roads::new();
+    for (access, number) in [(0, 1), (1, 2)] {
+        roads.route(access, number);
+        roads.advertise_network(access, number, lifetime);
+    }
+    roads.advertise(&roads.bed.agent, "home", "home0", "2001:db8:1::/64", lifetime);
+    roads.add_uplink("pw", "wlan0", "n1");
+    roads
+}
+
+/// With routers of short and of usual lifetime.
 #[test]
 fn roams_with_and_without_loss_of_carrier_cost_no_more_than_finding_them_out() {
     if !possible() {
         return;
     }
-    let short_loss = Some(Duration::from_millis(300));
     for lifetime in [9, 1800] {
-        let roads = Roads::new();
-        for (access, number) in [(0, 1), (1, 2)] {
-            roads.route(access, number);
-            roads.advertise_network(access, number, lifetime);
-        }
-        roads.advertise(&roads.bed.agent, "home", "home0", "2001:db8:1::/64", lifetime);
-        roads.add_uplink("pw", "wlan0", "n1");
-        let (agent, router) = roads.start(&["wlan0"]);
-        let traffic = roads.bed.echo(100);
-        traffic.flows();
-        let state = || router.show("uplinks")[0]["state"].as_str().unwrap_or_default().to_owned();
-        for (step, bridge, down, network) in [
-            ("to another network, carrier lost", "n2", short_loss, prefix(2)),
-            ("back, carrier lost", "n1", short_loss, prefix(1)),
-            ("to another network, carrier kept", "n2", None, prefix(2)),
-            ("home, carrier lost", "home", short_loss, "2001:db8:1::/64".into()),
-            ("away, carrier lost", "n1", short_loss, prefix(1)),
-            ("home, carrier kept", "home", None, "2001:db8:1::/64".into()),
-            ("away, carrier kept", "n2", None, prefix(2)),
-        ] {
-            let start = Instant::now();
-            roads.change("pw", bridge, down);
-            let home = bridge == "home";
-            // An address that was there before says nothing: first the move is noticed.
-            wait_until(&format!("{step}: it is noticed"), seconds(20), || match home {
-                true => state() == "home",
-                false => {
-                    let (bound, network) = (agent.bindings(), network.replace(":/64", ""));
-                    bound.first().is_some_and(|binding| binding.1.starts_with(&network))
-                }
-            });
-            let noticed = start.elapsed();
-            let took = roads.resumes(&traffic, "wlan0", &network);
-            println!(
-                "lifetime {lifetime} s, {step}: {noticed:?} until it is registered, traffic {took:?} later"
-            );
-        }
-        wait_until("the correspondent answers", seconds(10), || roads.bed.host.pings(CORRESPONDENT));
-        println!("lifetime {lifetime} s: {:?}", traffic.stop());
+        let roads = three_networks(lifetime);
+        let stations = roads.start(&["wlan0"]);
+        roam(&roads, &stations, lifetime);
+    }
+}
+
+/// The same where messages are under IPsec: it is the home address that a security association is for (RFC 4877 4.1).
+#[test]
+fn roams_under_ipsec_cost_no_more_than_finding_them_out() {
+    if !ipsec::has_esp() {
+        return;
+    }
+    for lifetime in [9, 1800] {
+        let roads = three_networks(lifetime);
+        ipsec::protect(&roads.bed);
+        let stations = roads.start_with(&["wlan0"], ipsec::configs(&roads.bed));
+        roam(&roads, &stations, lifetime);
     }
 }
