@@ -267,7 +267,7 @@ impl MobileRouter {
         let after = advised
             .filter(|advice| *advice < lifetime && !advice.is_zero())
             .unwrap_or(lifetime)
-            .min(refresh_after(lifetime));
+            .min(refresh_after(lifetime, self.is_full(exchange.uplink)));
         self.timers.set(Timer::Refresh, sent.at + after);
         self.timers.set(Timer::Expire, registration.expires);
         let latency = now.saturating_since(exchange.started.unwrap_or(now));

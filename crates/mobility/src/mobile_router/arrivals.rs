@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
+use super::binding_update_list::refresh_after;
 use super::liveness::PathState;
 use super::{MobileRouter, Timer};
 
@@ -147,6 +148,22 @@ impl MobileRouter {
     pub fn is_full(&self, uplink: usize) -> bool {
         self.is_probing()
             && self.liveness.get(uplink).is_some_and(|path| path.arrivals.is_full && !path.failed)
+    }
+
+    /// An uplink has become full: its registration is renewed earlier than was planned.
+    pub(super) fn renew_while_full(&mut self, now: Time, uplink: usize) {
+        let is_multiple = self.is_multiple();
+        let of_binding = self.binding_of(uplink).filter(|_| is_multiple);
+        let plain = self.registration.filter(|registration| !is_multiple && registration.uplink == uplink);
+        let (timer, registration) = match of_binding {
+            Some(index) => (Timer::Bindings, self.bindings[index].registration),
+            None => (Timer::Refresh, plain),
+        };
+        let Some(registration) = registration else { return };
+        let due = registration.expires - registration.lifetime + refresh_after(registration.lifetime, true);
+        if self.timers.get(timer).is_some_and(|at| at > due) {
+            self.timers.set(timer, due.max(now));
+        }
     }
 
     /// Whether something has arrived over an uplink lately.

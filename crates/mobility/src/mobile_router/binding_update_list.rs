@@ -214,8 +214,11 @@ pub(super) fn remedy(status: Status) -> Remedy {
 }
 
 /// When to renew a registration: a quarter of the lifetime, and at least time for three retransmissions,
-/// before it ends; but not before half of it.
-pub(super) fn refresh_after(lifetime: Duration) -> Duration {
+/// before it ends; but not before half of it. Over a full uplink at half of it: that loses many Binding Updates and delays all.
+pub(super) fn refresh_after(lifetime: Duration, is_full: bool) -> Duration {
+    if is_full {
+        return lifetime / 2;
+    }
     let margin = (lifetime / 4).max(Duration::from_secs(8)).min(lifetime / 2);
     lifetime.saturating_sub(margin)
 }
@@ -257,8 +260,9 @@ mod tests {
 
     #[test]
     fn renewal_leaves_time_for_retransmissions() {
-        let after = |secs| refresh_after(Duration::from_secs(secs)).as_secs_f64();
+        let after = |secs| refresh_after(Duration::from_secs(secs), false).as_secs_f64();
         assert_eq!(after(60), 45.0);
+        assert_eq!(refresh_after(Duration::from_secs(60), true), Duration::from_secs(30));
         assert_eq!(after(20), 12.0);
         assert_eq!(after(4), 2.0);
     }

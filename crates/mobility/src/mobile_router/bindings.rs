@@ -65,9 +65,9 @@ impl Binding {
         self.registration.map(|registration| registration.care_of_address)
     }
 
-    /// When it is to be renewed.
-    pub(super) fn refresh_at(&self) -> Option<Time> {
-        self.registration.map(|r| r.expires - r.lifetime + refresh_after(r.lifetime))
+    /// When it is to be renewed; earlier over an uplink that `is_full`.
+    pub(super) fn refresh_at(&self, is_full: bool) -> Option<Time> {
+        self.registration.map(|r| r.expires - r.lifetime + refresh_after(r.lifetime, is_full))
     }
 
     /// The home agent may know of it.

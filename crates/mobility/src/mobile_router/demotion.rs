@@ -70,7 +70,8 @@ impl MobileRouter {
             if binding.registration.is_none() && (is_refused || self.key_trouble.is_some()) {
                 return Response::Refused { again: next };
             }
-            let unanswered = attempt.is_some_and(|attempt| attempt.rounds > UNANSWERED);
+            let unanswered =
+                attempt.is_some_and(|attempt| attempt.rounds > UNANSWERED) && !self.is_full(uplink);
             return if unanswered || self.is_silent(uplink) {
                 Response::Silent { again: next }
             } else if binding.registration.is_none() && attempt.is_some() {
@@ -89,7 +90,7 @@ impl MobileRouter {
             {
                 Response::Refused { again: self.timers.get(Timer::Retransmit) }
             }
-            Some(exchange) if exchange.unanswered >= UNANSWERED => {
+            Some(exchange) if exchange.unanswered >= UNANSWERED && !self.is_full(uplink) => {
                 Response::Silent { again: self.timers.get(Timer::Retransmit) }
             }
             Some(exchange) => {

@@ -374,6 +374,7 @@ impl MobileRouter {
             // Deliveries go on.
             path.arrivals.is_full = true;
             path.arrivals.is_doubtful = false;
+            self.renew_while_full(now, uplink);
         } else if is_decided {
             self.path_failed(now, uplink);
             self.reconcile(now, wall);
@@ -494,7 +495,9 @@ impl MobileRouter {
         let Some((_, sent, missed)) = path.waiting.remove(at) else { return Err(MobilityDrop::Unexpected) };
         path.measured(now.saturating_since(sent));
         path.trips.note(now, now.saturating_since(sent));
+        let was_full = path.arrivals.is_full;
         path.arrivals.answered(now, Some(now.saturating_since(sent)), path.trips.least());
+        let is_full_now = path.arrivals.is_full && !was_full;
         if missed {
             // It was late, not lost.
             path.losses &= !1;
@@ -535,6 +538,9 @@ impl MobileRouter {
                     attempt.next = attempt.next.min(now);
                 }
             }
+        }
+        if is_full_now {
+            self.renew_while_full(now, uplink);
         }
         if came_back || proven {
             self.evaluate(now, wall, "a silent uplink answers again");

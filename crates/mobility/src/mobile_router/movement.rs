@@ -10,7 +10,7 @@ use carnet_base::{Time, WallTime};
 
 use super::binding_update_list::{Exchange, Purpose, refresh_after};
 use super::uplink::ipv4_of;
-use super::{Attachment, MobileRouter, Timer};
+use super::{Attachment, MobileRouter, Registration, Timer};
 use crate::{Event, OLD_PATH_GRACE, Output, UDP_PORT};
 
 /// An uplink that has just come back must stay up this long before a working one is given up for it.
@@ -210,8 +210,10 @@ impl MobileRouter {
             self.timers.stop(Timer::Retransmit);
             if self.timers.get(Timer::Refresh).is_none() {
                 // It was stopped while no uplink could be used.
-                let after =
-                    self.registration.map_or(now, |r| r.expires - r.lifetime + refresh_after(r.lifetime));
+                let is_full = self.is_full(uplink);
+                let refresh_at =
+                    |r: Registration| r.expires - r.lifetime + refresh_after(r.lifetime, is_full);
+                let after = self.registration.map_or(now, refresh_at);
                 self.timers.set(Timer::Refresh, after.max(now));
             }
             return;

@@ -38,8 +38,9 @@ const TOGETHER: u32 = 4;
 /// else tells.
 const SILENT_ROUNDS: u32 = 3;
 
-/// On a full uplink many Binding Updates are lost: the time for an answer does not double beyond this.
-pub(super) const FULL_TIMEOUT: Duration = Duration::from_secs(2);
+/// On a full uplink many Binding Updates are lost, and arrivals prove that it lives: the time for an answer does not double beyond
+/// this (RFC 6275 11.8 doubles it to spare a home agent that does not answer).
+pub(super) const FULL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A Binding Update to be.
 struct Draft {
@@ -152,7 +153,8 @@ impl MobileRouter {
         let held = self.bindings.iter().filter(|b| b.attempt.is_none()).filter_map(|b| b.held_until);
         let ends = self.bindings.iter().filter_map(|binding| binding.registration.map(|r| r.expires));
         let usable = |b: &&Binding| !self.uplinks[b.uplink].care_of_addresses().is_empty();
-        let refreshes = self.bindings.iter().filter(usable).filter_map(Binding::refresh_at);
+        let refresh_at = |binding: &Binding| binding.refresh_at(self.is_full(binding.uplink));
+        let refreshes = self.bindings.iter().filter(usable).filter_map(refresh_at);
         removals
             .chain(attempts)
             .map(|attempt| attempt.next)
@@ -190,6 +192,7 @@ impl MobileRouter {
                 continue;
             };
             let priority = self.priority(uplink);
+            let is_full = self.is_full(uplink);
             let tells = self.bindings[index]
                 .attempt
                 .as_ref()
@@ -200,7 +203,7 @@ impl MobileRouter {
             if !held {
                 binding.held_until = None;
             }
-            let due = binding.refresh_at().is_some_and(|at| at <= now);
+            let due = binding.refresh_at(is_full).is_some_and(|at| at <= now);
             let differs = binding.again
                 || due
                 || wants_flows
@@ -300,11 +303,17 @@ impl MobileRouter {
                 .registration
                 .is_some_and(|r| r.expires.saturating_since(now) <= r.lifetime / TOGETHER + r.lifetime / 4)
         };
-        // What waits in a full queue for seconds would be overtaken by the next renewals of others: these come before it.
-        if order.iter().any(|&index| is_full(self, index) && due(self, index)) {
+        // What waits in a full queue for seconds would be overtaken by the next renewals of others. Those that are due before the
+        // lifetime over the full uplink can end come before its first Binding Update.
+        let begins = |router: &MobileRouter, index: usize| {
+            router.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.sent.is_empty())
+        };
+        if order.iter().any(|&index| is_full(self, index) && due(self, index) && begins(self, index)) {
             for &index in &order {
-                let held = self.bindings[index].held_until.is_some();
-                if !held && !is_full(self, index) && soon(self, index) {
+                let binding = &self.bindings[index];
+                let lasts = |at: Time| binding.registration.is_some_and(|r| at <= now + r.lifetime / 2);
+                let is_due_meanwhile = binding.refresh_at(false).is_some_and(lasts);
+                if binding.held_until.is_none() && !is_full(self, index) && is_due_meanwhile {
                     let binding = &mut self.bindings[index];
                     binding.again = true;
                     binding.attempt.get_or_insert_with(|| Attempt::new(now, false));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use carnet_base::Rng;
 use carnet_mobility::Event;
-use carnet_mobility::mobile_router::{MobileRouter, MobileRouterConfig, PathTraffic};
+use carnet_mobility::mobile_router::{MobileRouter, MobileRouterConfig, PathTraffic, Response};
 
 use crate::road::*;
 
@@ -202,7 +202,7 @@ fn path_that_has_become_longer_is_not_full_for_ever() {
 /// 9.5.1).
 #[test]
 fn updates_behind_a_full_queue_are_not_overtaken() {
-    for seed in 1..=5 {
+    for seed in 1..=15 {
         let mut road = Road::with(config(), agent_config(), seed);
         for (number, name) in ["wifi", "cell", "sat"].into_iter().enumerate() {
             road.attach(name, None, Some(Ipv4Addr::new(203, 0, 113, 5 + number as u8)));
@@ -219,5 +219,43 @@ fn updates_behind_a_full_queue_are_not_overtaken() {
         let refused: Vec<&Event> =
             road.agent_events.iter().filter(|event| matches!(event, Event::BindingRefused { .. })).collect();
         assert!(refused.is_empty(), "seed {seed}: {refused:?}");
+    }
+}
+
+/// Over IPv4 each Binding Update has to leave by its own uplink, and the queue of a full one drops half of them: the lifetime must
+/// not end before one of them and its acknowledgement have passed.
+#[test]
+fn full_ipv4_uplink_keeps_its_traffic() {
+    let mut plain = config();
+    plain.uplinks.iter_mut().for_each(|uplink| uplink.bid = None);
+    for (nat, config) in [(false, config()), (true, config()), (false, plain.clone()), (true, plain)] {
+        let has_identifiers = config.uplinks[0].bid.is_some();
+        for seed in 1..=4 {
+            let mut road = Road::with(config.clone(), agent_config(), seed);
+            for (number, name) in ["wifi", "cell", "sat"].into_iter().enumerate() {
+                let number = number as u8;
+                if nat {
+                    let outside = Ipv4Addr::new(198, 18, 0, 1 + number);
+                    road.network(name).nat = Some(Nat::new(outside, Duration::from_secs(60)));
+                }
+                road.attach(name, None, Some(Ipv4Addr::new(203, 0, 113, 5 + number)));
+            }
+            road.run(5.0);
+            road.forget();
+            let now = road.now;
+            road.network("wifi").queue = Some(Queue::new(now, 2.0, 3.0));
+            let (mut full, mut silent) = (0, 0);
+            for _ in 0..6000 {
+                let traffic = road.traffic.entry(0).or_default();
+                (traffic.sent, traffic.received) = (traffic.sent + 50, traffic.received + 1);
+                road.run(0.05);
+                full += usize::from(road.router.is_full(0));
+                silent += usize::from(matches!(road.router.response(0), Response::Silent { .. }));
+            }
+            let case = format!("NAT {nat}, identifiers {has_identifiers}, seed {seed}");
+            assert_eq!(moves(&road), 0, "{case}: {:?}", road.events);
+            assert!(full >= 5900, "{case}: full for {full} of 6000");
+            assert_eq!(silent, 0, "{case}");
+        }
     }
 }
