@@ -256,7 +256,7 @@ pub struct Uplink {
     /// What it can carry in kbit/s, as configured or, where a policy balances, measured; else `null`.
     #[serde(default)]
     pub capacity_kbit_s: Option<u32>,
-    /// URI of the captive portal that its access network announces (RFC 8910), or `null`: until somebody has agreed to its
+    /// URI of the captive portal that its access network redirects HTTP to, or announces (RFC 8910), or `null`: until somebody has agreed to its
     /// terms there, the network forwards nothing.
     #[serde(default)]
     pub captive_portal: Option<String>,

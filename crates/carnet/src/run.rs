@@ -12,7 +12,7 @@ mod requests;
 
 use std::collections::BTreeMap;
 use std::future::pending;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ use carnet_base::{RateLimiter, Rng, Seed, Time, parts, sort_by_key};
 use carnet_linux::sandbox::{self, Held, Plan, with_files_alone};
 use carnet_linux::signal::{Signal, Signals};
 use carnet_linux::{
-    Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, Protected, TunnelIo,
-    TunnelReader, TunnelWriter, clock, geonet_path, with_secrets,
+    Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, ProbeTarget, Protected,
+    TunnelIo, TunnelReader, TunnelWriter, clock, geonet_path, with_secrets,
 };
 use carnet_station::forwarding::desired::{Change, Entry, InterfaceAddress};
 use carnet_station::forwarding::packet::PacketBuffer;
-use carnet_station::io::{Command, Event, Input, Kept, Output, TunnelTraffic};
+use carnet_station::io::{Command, Event, Input, Kept, Output, PortalProbe, TunnelTraffic};
 use carnet_station::{PersistentState, Station};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
@@ -215,6 +215,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     let mut protected = runner.protected();
     let mut geonet_failures = 0;
     let (mut resting, mut bursts) = (resting(), 0);
+    let mut probed = runner.portal_probes.inbox.take().context("the results of probes are taken once")?;
     let result = loop {
         let step = tokio::select! {
             ready = readable(tunnel.as_ref(), runner.gathering.until()) => match ready {
@@ -299,6 +300,11 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                     carnet_linux::give_back_memory();
                     carnet_linux::give_back_code();
                 }
+                Ok(())
+            }
+            Some((interface, probe)) = probed.recv() => {
+                runner.portal_probes.is_busy = false;
+                runner.input(Input::PortalProbe { interface, probe });
                 Ok(())
             }
             Some(request) = inbox.recv() => {
@@ -506,6 +512,32 @@ struct Runner {
     uplinks: BTreeMap<String, bool>,
     /// How often the settings of this machine are looked at because something failed.
     doubts: RateLimiter,
+    portal_probes: PortalProbes,
+}
+
+/// Requests that tell of captive portals, one at a time, beside the run loop.
+struct PortalProbes {
+    results: mpsc::Sender<(String, PortalProbe)>,
+    inbox: Option<mpsc::Receiver<(String, PortalProbe)>>,
+    is_busy: bool,
+}
+
+impl PortalProbes {
+    fn new() -> PortalProbes {
+        let (results, inbox) = mpsc::channel(1);
+        PortalProbes { results, inbox: Some(inbox), is_busy: false }
+    }
+
+    /// Begins one over an uplink; the station asks again for one that is left out.
+    fn begin(&mut self, target: ProbeTarget, uplink: String, sources: Vec<IpAddr>) {
+        if !std::mem::replace(&mut self.is_busy, true) {
+            let results = self.results.clone();
+            tokio::spawn(async move {
+                let found = target.request(&uplink, &sources).await;
+                let _ = results.send((uplink, found)).await;
+            });
+        }
+    }
 }
 
 impl Runner {
@@ -582,6 +614,7 @@ impl Runner {
             refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
             uplinks: BTreeMap::new(),
             doubts: RateLimiter::new(1, DOUBT_INTERVAL),
+            portal_probes: PortalProbes::new(),
         };
         // How often the home agent has begun without bindings. Of nodes that it serves no more only what holds off replays stays,
         // and nothing of those of whom there is nothing. Where there is no home agent, all of it waits for the next one.
@@ -903,6 +936,11 @@ impl Runner {
                 let sent = self.platform.as_mut().map(|platform| platform.send_icmpv6(&message));
                 if let Some(Err(error)) = sent {
                     tracing::debug!("{error}");
+                }
+            }
+            Output::ProbePortal { uplink, sources } => {
+                if let Some(target) = settings::probe_target(&self.config) {
+                    self.portal_probes.begin(target, uplink, sources);
                 }
             }
             Output::Persist(kept) => {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use carnet_api::config::{Config, DataplanePath, PolicyAction, SecurityPolicy};
 use carnet_base::set_of;
 use carnet_linux::signal::SignalSource;
-use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, WatchedInterface};
+use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, ProbeTarget, WatchedInterface};
 pub use carnet_settings::station;
 
 use crate::geonet::Wants;
@@ -83,6 +83,12 @@ pub fn signals(config: &Config) -> Vec<SignalSource> {
     uplinks
         .map(|uplink| SignalSource { interface: uplink.interface.clone(), file: uplink.signal_file.clone() })
         .collect()
+}
+
+/// What is requested over an uplink without answers.
+pub fn probe_target(config: &Config) -> Option<ProbeTarget> {
+    let url = config.mobile_router.as_ref()?.captive_portal_probe.clone()?;
+    Some(ProbeTarget { address: url.address, authority: url.authority, path: url.path })
 }
 
 /// The uplinks, whose octets are counted.

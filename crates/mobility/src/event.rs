@@ -58,12 +58,14 @@ pub enum Event {
         /// Why.
         reason: String,
     },
-    /// Mobile router: the access network of an uplink announces a captive portal (RFC 8910).
+    /// Mobile router: the access network of an uplink announces a captive portal (RFC 8910), or redirects HTTP to one.
     CaptivePortal {
         /// The uplink.
         uplink: String,
         /// URI of the portal.
         uri: String,
+        /// A probe was redirected: the network does not forward now. An announcement alone says nothing of that.
+        redirects: bool,
     },
     /// Mobile router: this share of an uplink's volume is used.
     VolumeReached {

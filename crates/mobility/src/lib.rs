@@ -34,7 +34,7 @@ pub mod router_advertiser;
 mod security;
 mod sequence;
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Endpoint, LinkMessage};
@@ -94,6 +94,13 @@ pub enum Output {
     },
     /// An ICMPv6 message on one link.
     Link(LinkMessage),
+    /// To request the configured URL over an uplink; the result is for [`MobileRouter::handle_portal_probe`].
+    ProbePortal {
+        /// The uplink.
+        uplink: String,
+        /// Its care-of addresses.
+        sources: Vec<IpAddr>,
+    },
     /// Something that happened.
     Event(Event),
 }

@@ -74,6 +74,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
             force_udp: router.udp,
             liveness: router.heartbeat.map(|it| Liveness { busy: it.busy, idle: it.idle }),
             policies: router.policies.iter().map(policies::policy).collect(),
+            probes_portals: router.captive_portal_probe.is_some(),
             prefixes: router.prefixes.clone(),
             mode: match router.registration {
                 Registration::Explicit => RegistrationMode::Explicit,

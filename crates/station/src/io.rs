@@ -8,14 +8,14 @@
 //! `None`, and the outputs are carried out in that order: a forwarding change that precedes a packet is in
 //! place before the packet leaves. Debug builds assert it.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_base::hex;
 pub use carnet_base::{Address, Endpoint, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState};
 use carnet_geonet::MacAddress;
 pub use carnet_mobility::Event;
 pub use carnet_mobility::home_agent::DrainPhase;
-pub use carnet_mobility::mobile_router::Octets;
+pub use carnet_mobility::mobile_router::{Octets, PortalProbe};
 use serde::{Deserialize, Serialize};
 
 use crate::forwarding::desired::Change;
@@ -70,6 +70,13 @@ pub enum Input {
         interface: String,
         /// `None` when nobody knows any more.
         roaming: Option<bool>,
+    },
+    /// What the request of [`Output::ProbePortal`] has found.
+    PortalProbe {
+        /// The uplink's interface.
+        interface: String,
+        /// What it has found.
+        probe: PortalProbe,
     },
     /// What the counters of an uplink's interface show, looked at from time to time.
     Octets {
@@ -276,6 +283,13 @@ pub enum Output {
     },
     /// An ICMPv6 message to be sent on a link, from exactly this source.
     Icmpv6(LinkMessage),
+    /// To request the configured URL over an uplink, which tells of captive portals. One that cannot be requested now is left.
+    ProbePortal {
+        /// The uplink's interface.
+        uplink: String,
+        /// Its care-of addresses.
+        sources: Vec<IpAddr>,
+    },
     /// What has to survive a restart changed: it is written before the next packet leaves.
     Persist(Kept),
     /// A frame of EtherType 0x8947 for the GeoNetworking link.

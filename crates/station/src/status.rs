@@ -66,7 +66,7 @@ pub struct UplinkStatus {
     pub quality: Option<Quality>,
     /// What it can carry in kbit/s, as configured or measured.
     pub capacity: Option<u32>,
-    /// URI of the captive portal that its access network announces.
+    /// URI of the captive portal that its access network redirects HTTP to, or announces.
     pub captive_portal: Option<String>,
     /// Octets that have gone over it in this period, once they are counted.
     pub volume_used: Option<u64>,

@@ -18,7 +18,8 @@ pub const LEFT_OUT: &str = "LEFT OUT";
 const DIGITS_OF_A_KEY: usize = 32;
 
 /// Kinds of values that may be shown, beside those that begin as in [`OPEN_BEGINNINGS`].
-const OPEN: [&str; 29] = [
+const OPEN: [&str; 30] = [
+    "URL",
     "IPv4 address",
     "IPv4 address or array",
     "IPv6 address",

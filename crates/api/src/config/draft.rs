@@ -26,8 +26,8 @@ use super::errors::Sink;
 use super::reader::{At, Table, Value};
 use super::{
     AllowedRouter, Auth, Config, Dataplane, DataplanePath, Heartbeat, HomeAgent, Http, MobileRouter,
-    MultipleCareOf, PeerAgent, Policy, Registration, Roaming, Sandbox, SignalThresholds, Station, Uplink,
-    VolumeAction, VolumePeriod, schema, values,
+    MultipleCareOf, PeerAgent, Policy, ProbeUrl, Registration, Roaming, Sandbox, SignalThresholds, Station,
+    Uplink, VolumeAction, VolumePeriod, schema, values,
 };
 
 pub(super) use conformance::ConformanceDraft;
@@ -113,6 +113,7 @@ pub(super) struct MobileRouterDraft {
     nested_routers: List<MacAddress>,
     pub direct_routes: List<Ipv6Net>,
     prefix_discovery: Option<bool>,
+    captive_portal_probe: Option<Option<ProbeUrl>>,
     pub auth: Option<At<Auth>>,
     pub uplinks: Option<Vec<UplinkDraft>>,
 }
@@ -479,6 +480,10 @@ impl MobileRouterDraft {
             ),
             direct_routes: prefixes(network("direct_routes")),
             prefix_discovery: boolean(table, "prefix_discovery", false),
+            captive_portal_probe: match table.get("captive_portal_probe") {
+                Some(value) => value.parse(values::PROBE_URL, values::probe_url).map(|url| Some(url.value)),
+                None => Some(None),
+            },
             auth: auth(table, sink),
             uplinks,
         }
@@ -508,6 +513,7 @@ impl MobileRouterDraft {
             nested_routers: self.nested_routers.finish()?,
             direct_routes: self.direct_routes.finish()?,
             prefix_discovery: self.prefix_discovery?,
+            captive_portal_probe: self.captive_portal_probe?,
             auth: self.auth?.value,
             uplinks,
         })

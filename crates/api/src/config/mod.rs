@@ -245,12 +245,25 @@ pub struct MobileRouter {
     pub direct_routes: Vec<Ipv6Net>,
     /// Ask the home agent what has become of the home prefix.
     pub prefix_discovery: bool,
+    /// What is requested over an uplink without answers, to find a captive portal.
+    pub captive_portal_probe: Option<ProbeUrl>,
     /// How Binding Updates are authenticated.
     pub auth: Auth,
     /// The uplinks in the order of the file, at least one.
     pub uplinks: Vec<Uplink>,
     /// Which packets take which uplinks, in the order of the file.
     pub policies: Vec<Policy>,
+}
+
+/// What is requested to find a captive portal, by plain HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeUrl {
+    /// The host and its port.
+    pub address: SocketAddr,
+    /// Both as the URL has them.
+    pub authority: String,
+    /// What follows them, with a `/` first.
+    pub path: String,
 }
 
 /// Between two heartbeats to the home agent.

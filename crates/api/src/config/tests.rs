@@ -346,6 +346,7 @@ fn every_key_arrives() {
             nested_routers: Vec::new(),
             direct_routes: Vec::new(),
             prefix_discovery: false,
+            captive_portal_probe: None,
             auth: Auth::Mac(Mac {
                 spi: 300,
                 key: Key::new([255; 16]),

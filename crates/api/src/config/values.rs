@@ -4,12 +4,14 @@
 
 pub(super) mod geonet;
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use carnet_base::Key;
 use ipnet::Ipv6Net;
+
+use super::ProbeUrl;
 
 /// Longest path of a UNIX socket: `sun_path` of Linux less its terminating zero.
 const SOCKET_PATH_MAX: usize = 107;
@@ -78,6 +80,42 @@ pub(super) fn heartbeat(text: &str) -> Result<Duration, String> {
         return Err(format!("{text:?} is out of range, expected 50ms to 1h"));
     }
     Ok(interval)
+}
+
+/// What is expected of `captive_portal_probe`.
+pub(super) const PROBE_URL: &str =
+    "a URL with an address, such as \"http://192.0.2.80/generate_204\" or \"http://[2001:db8:80::1]:8080/\"";
+/// Octets of the longest URL.
+const PROBE_URL_MAX: usize = 255;
+
+/// The URL whose request tells of captive portals.
+pub(super) fn probe_url(text: &str) -> Result<ProbeUrl, String> {
+    let wrong = |what: &str| Err(format!("{text:?} {what}, expected {PROBE_URL}"));
+    if text.len() > PROBE_URL_MAX {
+        return Err(format!("the URL has {} octets, expected {PROBE_URL_MAX} at most", text.len()));
+    }
+    if !text.bytes().all(|octet| octet.is_ascii_graphic()) {
+        return wrong("has characters that no URL has");
+    }
+    let Some(rest) = text.strip_prefix("http://") else {
+        return wrong("does not begin with http://");
+    };
+    let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    let address = authority.parse::<SocketAddr>();
+    let host = authority.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(authority);
+    let is_bracketed = host.len() != authority.len();
+    let alone = host.parse::<IpAddr>().ok().filter(|address| address.is_ipv6() == is_bracketed);
+    let Some(address) = address.ok().or(alone.map(|address| SocketAddr::new(address, 80))) else {
+        return wrong("names no host by its address");
+    };
+    let is_routed = match address.ip() {
+        IpAddr::V4(ip) => ipv4_address(&ip.to_string()).is_ok(),
+        IpAddr::V6(ip) => not_routed(ip).is_none(),
+    };
+    if !is_routed || address.port() == 0 {
+        return wrong("has an address that no packet can be sent to");
+    }
+    Ok(ProbeUrl { address, authority: authority.to_owned(), path: path.to_owned() })
 }
 
 /// How long a signal counts without being renewed.

@@ -90,6 +90,7 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
                 home_prefix,
                 home_agent: AGENT,
                 home_agent_ipv4: None,
+                probes_portals: false,
                 force_udp: false,
                 liveness: None,
                 policies: Vec::new(),

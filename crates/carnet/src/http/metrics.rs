@@ -109,7 +109,7 @@ fn uplink_gauges(page: &mut Page, uplinks: &[Uplink]) {
         page,
         uplinks,
         "carnet_uplink_captive_portal",
-        "Whether its network announces a captive portal.",
+        "Whether its network announces a captive portal or redirects to one.",
         portal,
     );
     let roaming = |uplink: &Uplink| uplink.roaming.map(u8::from);

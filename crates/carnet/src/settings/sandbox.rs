@@ -35,6 +35,12 @@ pub fn plan(config: &Config, file: &Path) -> Plan {
     for uplink in config.mobile_router.iter().flat_map(|router| &router.uplinks) {
         uplink.signal_file.iter().for_each(|file| folder(&mut plan, file));
     }
+    let probe = config.mobile_router.as_ref().and_then(|router| router.captive_portal_probe.as_ref());
+    if let Some(url) = probe {
+        plan.connects.push(url.address.port());
+        // Its socket is bound to a care-of address, at a port that the kernel chooses.
+        plan.listens.push(0);
+    }
     if let Some(http) = &station.http {
         whole(&mut plan, &http.pages);
         http.tokens.iter().for_each(|file| folder(&mut plan, file));
@@ -88,6 +94,9 @@ pub fn beyond(old: &Plan, new: &Plan) -> Option<String> {
     let inside = |path: &PathBuf| old.read.iter().chain(&old.write).any(|known| path.starts_with(known));
     if let Some(path) = new.read.iter().find(|path| !inside(path)) {
         return Some(format!("reading in {}", path.display()));
+    }
+    if let Some(port) = new.connects.iter().find(|port| !old.connects.contains(port)) {
+        return Some(format!("connecting to TCP port {port}"));
     }
     [(old.network, new.network, "changing the network"), (old.programs, new.programs, "BPF programs")]
         .into_iter()
@@ -167,6 +176,9 @@ mod tests {
             assert_eq!(beyond(&old, &reads(path)), None);
         }
         assert_eq!(beyond(&old, &reads("/ab")).as_deref(), Some("reading in /ab"));
+        let connects = Plan { connects: vec![80], ..old.clone() };
+        assert_eq!(beyond(&old, &connects).as_deref(), Some("connecting to TCP port 80"));
+        assert_eq!(beyond(&connects, &old), None);
         let programs = Plan { programs: true, ..old.clone() };
         assert_eq!(beyond(&old, &programs).as_deref(), Some("BPF programs"));
         assert_eq!(beyond(&programs, &old), None);

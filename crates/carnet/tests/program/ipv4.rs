@@ -49,7 +49,7 @@ fn forward(host: &Host) {
     host.run(|| fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("a switch"));
 }
 
-fn nft(host: &Host, rules: &[&str]) {
+pub fn nft(host: &Host, rules: &[&str]) {
     for rule in rules {
         let words: Vec<&str> = ["nft"].into_iter().chain(rule.split(' ')).collect();
         let output = host.output(&words);

@@ -37,6 +37,7 @@ mod optional;
 mod path_mtu;
 mod paths;
 mod persistence;
+mod portal;
 mod positions;
 mod pseudonyms;
 mod radio;

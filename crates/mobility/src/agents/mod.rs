@@ -29,7 +29,7 @@ use std::time::Duration;
 use carnet_base::{Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_wire::icmpv6::types::{DHAAD_REPLY, MOBILE_PREFIX_ADVERTISEMENT};
 
-use crate::mobile_router::{MobileRouter, MobileRouterConfig, Octets, State, Switch};
+use crate::mobile_router::{MobileRouter, MobileRouterConfig, Octets, PortalProbe, State, Switch};
 use crate::{Event, MobilityDrop, OLD_PATH_GRACE, Output};
 use discovery::Discovery;
 use prefix_discovery::PrefixDiscovery;
@@ -237,6 +237,11 @@ impl Agents {
     /// Whether an uplink's modem roams.
     pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
         self.machines_mut().for_each(|machine| machine.handle_roaming(now, wall, interface, roaming));
+    }
+
+    /// What a probe for a captive portal has found.
+    pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
+        self.machines_mut().for_each(|machine| machine.handle_portal_probe(now, wall, interface, probe));
     }
 
     /// What has gone over an uplink.

@@ -1,14 +1,26 @@
-//! Captive portals that access networks announce (RFC 8910): a network that redirects web pages and forwards nothing else,
-//! until somebody has agreed to its terms.
+//! Captive portals (RFC 8952): an access network redirects web pages and forwards nothing else, until somebody has agreed to its
+//! terms.
 //!
-//! A Router Advertisement names the portal. The announcement alone changes no decision: where somebody has agreed before, the
-//! network forwards. Where the home agent does not answer over an uplink, it is the likely reason.
+//! A Router Advertisement may name the portal (RFC 8910). The announcement alone changes no decision: where somebody has agreed
+//! before, the network forwards. Where the home agent does not answer over an uplink, it is the likely reason.
 //!
-//! Left out: the DHCP options of RFC 8910, which are for the DHCP client to read, the API of RFC 8908, and probes.
+//! Few networks announce their portal. So the router has a URL probed where the operator has configured one and the home agent
+//! does not answer over an uplink that has an address and a router: one uplink at a time, after pauses that double. While a
+//! portal is known the pauses stay short, and as soon as the network forwards, the uplink is registered without waiting.
+//!
+//! Left out: the DHCP options of RFC 8910, which are for the DHCP client to read, and the API of RFC 8908, which needs TLS. The
+//! probe finds these portals, too.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
+use carnet_base::{Time, WallTime};
 use carnet_wire::nd::{NdOption, NdOptions};
+use serde::{Deserialize, Serialize};
+
+use super::demotion::Response;
+use super::{Attachment, MobileRouter, Timer};
+use crate::{Event, Output};
 
 /// Captive-Portal option (RFC 8910 2.3).
 const CAPTIVE_PORTAL: u8 = 37;
@@ -45,12 +57,121 @@ impl CaptivePortal {
     }
 }
 
+/// What a probe over an uplink has found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PortalProbe {
+    /// The expected answer: the network forwards HTTP.
+    Passed,
+    /// Another answer, or a redirection, to this URL.
+    Redirected(String),
+    /// No answer, or one that says nothing of a portal.
+    Unanswered,
+}
+
+/// Between two probes of an uplink: at first, at most while a portal is known, and at most where none was found.
+const PAUSE: (Duration, Duration, Duration) =
+    (Duration::from_secs(5), Duration::from_secs(20), Duration::from_secs(600));
+/// A probe without a result for this time is lost.
+const LOST: Duration = Duration::from_secs(30);
+/// Between two looks at which uplinks have no answer.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The probes over one uplink.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct PortalProbes {
+    /// URL of the portal that the last probe has met.
+    pub(super) found: Option<String>,
+    /// When the next one is due, and the pause after it.
+    next: Option<(Time, Duration)>,
+}
+
+impl MobileRouter {
+    /// Has an uplink without answers probed, where the operator wants that.
+    pub(super) fn probe_portals(&mut self, now: Time) {
+        if !self.config.probes_portals || self.stopping {
+            return self.timers.stop(Timer::Portal);
+        }
+        self.timers.set(Timer::Portal, now + LOOK);
+        self.portal_probe = self.portal_probe.filter(|(_, until)| *until > now);
+        for index in 0..self.uplinks.len() {
+            let is_foreign = matches!(self.uplinks[index].attachment, Attachment::Foreign { .. });
+            let is_silent = matches!(self.response(index), Response::Silent { .. });
+            let answers = !is_silent && self.heartbeat_path(index).is_some();
+            let probes = &mut self.uplinks[index].portal_probes;
+            if !is_foreign || answers {
+                *probes = PortalProbes::default();
+            } else if (is_silent || probes.found.is_some()) && self.portal_probe.is_none() {
+                let (due, pause) = probes.next.unwrap_or((now, PAUSE.0));
+                if due <= now {
+                    let longest = if probes.found.is_some() { PAUSE.1 } else { PAUSE.2 };
+                    let pause = pause.min(longest);
+                    probes.next = Some((now + pause, (pause * 2).min(longest)));
+                    self.portal_probe = Some((index, now + LOST));
+                    let uplink = self.uplinks[index].config.interface.clone();
+                    let sources = self.uplinks[index].care_of_addresses();
+                    self.outputs.push_back(Output::ProbePortal { uplink, sources });
+                }
+            }
+        }
+    }
+
+    /// What a probe over an uplink has found.
+    pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
+        self.assert_drained();
+        let Ok(index) = self.uplink_called(interface) else { return };
+        self.portal_probe = self.portal_probe.filter(|(probed, _)| *probed != index);
+        let is_foreign = matches!(self.uplinks[index].attachment, Attachment::Foreign { .. });
+        if !self.config.probes_portals || !is_foreign {
+            return;
+        }
+        let probes = &mut self.uplinks[index].portal_probes;
+        match probe {
+            PortalProbe::Redirected(url) if is_uri(url) => {
+                let is_new = probes.found.as_ref() != Some(url);
+                if probes.found.is_none() {
+                    probes.next = Some((now + PAUSE.0, PAUSE.0 * 2));
+                }
+                probes.found = Some(url.clone());
+                if is_new && self.portal_events.allow(now) {
+                    let uplink = self.uplinks[index].config.interface.clone();
+                    let portal = Event::CaptivePortal { uplink, uri: url.clone(), redirects: true };
+                    self.outputs.push_back(Output::Event(portal));
+                }
+            }
+            PortalProbe::Passed if probes.found.take().is_some() => self.portal_passed(now, wall, index),
+            // A portal that does not answer for once is still there.
+            PortalProbe::Passed | PortalProbe::Redirected(_) | PortalProbe::Unanswered => {}
+        }
+    }
+
+    /// Somebody has agreed to the terms: the uplink is not left to the back-off that it has got without answers.
+    fn portal_passed(&mut self, now: Time, wall: WallTime, index: usize) {
+        if let Some(binding) = self.binding_of(index).filter(|_| self.is_multiple()) {
+            let binding = &mut self.bindings[binding];
+            binding.held_until = None;
+            if let Some(attempt) = &mut binding.attempt {
+                attempt.next = attempt.next.min(now);
+            }
+            return self.reconcile(now, wall);
+        }
+        self.rehabilitate(index);
+        if self.exchange.as_ref().is_some_and(|exchange| exchange.uplink == index && !exchange.single) {
+            self.timers.set(Timer::Retransmit, now);
+        }
+        self.evaluate(now, wall, "a captive portal lets packets pass");
+    }
+}
+
 /// The URI of an option, padded with zeros; `None` for what is none or says that there is no portal.
 fn uri(data: &[u8]) -> Option<String> {
     let end = data.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
     let text = std::str::from_utf8(&data[..end]).ok()?;
-    let is_uri = (1..=LONGEST).contains(&text.len()) && text.bytes().all(|octet| octet.is_ascii_graphic());
-    (is_uri && text != UNRESTRICTED).then(|| text.to_owned())
+    (is_uri(text) && text != UNRESTRICTED).then(|| text.to_owned())
+}
+
+fn is_uri(text: &str) -> bool {
+    (1..=LONGEST).contains(&text.len()) && text.bytes().all(|octet| octet.is_ascii_graphic())
 }
 
 #[cfg(test)]

@@ -96,6 +96,7 @@ mod tests {
             home_prefix: home_prefix.parse().expect("a prefix"),
             home_agent: address("2001:db8:1::1"),
             home_agent_ipv4: None,
+            probes_portals: false,
             force_udp: false,
             prefixes: vec!["2001:db8:1:a::/64".parse().expect("a prefix")],
             mode: RegistrationMode::Explicit,

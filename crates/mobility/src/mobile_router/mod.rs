@@ -68,6 +68,7 @@ use binding_update_list::{Exchange, Outstanding, Purpose};
 pub use bindings::Binding;
 use bindings::{Abilities, Update};
 pub use candidate::Candidate;
+pub use captive_portal::PortalProbe;
 pub use demotion::Response;
 use flows::Flows;
 pub use flows::{MAX_FLOWS, Policy};
@@ -138,6 +139,8 @@ pub struct MobileRouterConfig {
     pub liveness: Option<Liveness>,
     /// Which packets take which uplinks, the first that matches.
     pub policies: Vec<Policy>,
+    /// Whether a URL is probed over uplinks without answers, to find captive portals ([`Output::ProbePortal`]).
+    pub probes_portals: bool,
 }
 
 impl MobileRouterConfig {
@@ -222,6 +225,8 @@ enum Timer {
     Ipv6(usize),
     /// When the station counts the packets of paths anew.
     Traffic,
+    /// When is looked which uplinks have no answer, for a captive portal.
+    Portal,
 }
 
 /// The mobile router. See the module documentation for how it decides.
@@ -304,6 +309,8 @@ pub struct MobileRouter {
     /// What is wrong with the MAC of acknowledgements, since the last right one.
     key_trouble: Option<String>,
     portal_events: RateLimiter,
+    /// The uplink over which a URL is being probed, and until when a result is waited for.
+    portal_probe: Option<(usize, Time)>,
     /// Answers to Heartbeat requests, which nothing authenticates.
     heartbeat_answers: RateLimiter,
     outputs: VecDeque<Output>,
@@ -359,6 +366,7 @@ impl MobileRouter {
             key_warnings: RateLimiter::new(1, Duration::from_secs(60)),
             key_trouble: None,
             portal_events: RateLimiter::new(5, Duration::from_secs(60)),
+            portal_probe: None,
             heartbeat_answers: RateLimiter::new(100, Duration::from_millis(10)),
             outputs: VecDeque::new(),
         }
@@ -512,6 +520,9 @@ impl MobileRouter {
         if self.uplinks[index].handle_interface(interface.clone(), &self.config) {
             self.solicit(now, index);
         }
+        if self.config.probes_portals && self.timers.get(Timer::Portal).is_none() {
+            self.timers.set(Timer::Portal, now);
+        }
         self.watch_candidates(now, index);
         self.attachment_changed(now, wall, index, before);
     }
@@ -569,11 +580,11 @@ impl MobileRouter {
         }
         self.watch_candidates(now, index);
         let uplink = &self.uplinks[index];
-        if let Some(uri) = uplink.captive_portal().filter(|_| uplink.portal != portal)
+        if let Some(announced) = uplink.portal.as_ref().filter(|_| uplink.portal != portal)
             && self.portal_events.allow(now)
         {
-            let (uplink, uri) = (uplink.config.interface.clone(), uri.to_owned());
-            self.outputs.push_back(Output::Event(Event::CaptivePortal { uplink, uri }));
+            let (uplink, uri) = (uplink.config.interface.clone(), announced.uri.clone());
+            self.outputs.push_back(Output::Event(Event::CaptivePortal { uplink, uri, redirects: false }));
         }
         self.attachment_changed(now, wall, index, before);
         Ok(())
@@ -795,6 +806,7 @@ impl MobileRouter {
                 Timer::Signal(index) => self.signal_expired(now, wall, index),
                 Timer::Ipv6(index) => self.try_ipv6_again(now, wall, index),
                 Timer::Traffic => self.traffic_due(now),
+                Timer::Portal => self.probe_portals(now),
             }
         }
         self.schedule_heartbeats(now);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 
 use super::binding_update_list::{Exchange, Purpose, refresh_after};
+use super::captive_portal::PortalProbes;
 use super::uplink::ipv4_of;
 use super::{Attachment, MobileRouter, Registration, Timer};
 use crate::{Event, OLD_PATH_GRACE, Output, UDP_PORT};
@@ -39,6 +40,7 @@ impl MobileRouter {
             if renewed || self.path_is_gone(index) {
                 self.path_moved(index);
                 self.forget_capacity(index);
+                self.uplinks[index].portal_probes = PortalProbes::default();
                 self.rehabilitate(index);
                 self.back_off = None;
                 self.moving_because = None;

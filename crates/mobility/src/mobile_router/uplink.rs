@@ -31,7 +31,7 @@ use ipnet::Ipv6Net;
 use super::MobileRouterConfig;
 use super::candidate::{Candidate, FailedCandidates, candidates, ipv4_candidates, is_usable_ipv4};
 use super::capacity::Gauge;
-use super::captive_portal::CaptivePortal;
+use super::captive_portal::{CaptivePortal, PortalProbes};
 use super::heard::Heard;
 use super::parent::{Parent, Parents};
 use super::quality::SignalThresholds;
@@ -140,6 +140,8 @@ pub struct Uplink {
     direct: Vec<(Ipv6Addr, bool)>,
     /// The captive portal that a router of the link has announced since it came up.
     pub(super) portal: Option<CaptivePortal>,
+    /// What probes over it have found since it came up.
+    pub(super) portal_probes: PortalProbes,
     /// The addresses of the link itself with their routers, the best first.
     candidates: Vec<Candidate<Ipv6Addr>>,
     ipv4_candidates: Vec<Candidate<Ipv4Addr>>,
@@ -203,6 +205,7 @@ impl Uplink {
             parents: Parents::default(),
             direct: Vec::new(),
             portal: None,
+            portal_probes: PortalProbes::default(),
             candidates: Vec::new(),
             ipv4_candidates: Vec::new(),
             failed: FailedCandidates::default(),
@@ -234,9 +237,10 @@ impl Uplink {
         self.meter.volume.as_ref().map(|_| self.used)
     }
 
-    /// URI of the captive portal that a router of the link announces.
+    /// URI of the captive portal that a probe was redirected to, or else of the one that a router of the link announces.
     pub fn captive_portal(&self) -> Option<&str> {
-        self.portal.as_ref().map(|portal| portal.uri.as_str())
+        let announced = self.portal.as_ref().map(|portal| portal.uri.as_str());
+        self.portal_probes.found.as_deref().or(announced)
     }
 
     /// The IPv6 care-of address, when there is one.
@@ -492,6 +496,9 @@ impl Uplink {
         self.parents.clone_from(&old.parents);
         self.direct.clone_from(&old.direct);
         self.portal.clone_from(&old.portal);
+        if config.probes_portals {
+            self.portal_probes.clone_from(&old.portal_probes);
+        }
         self.candidates.clone_from(&old.candidates);
         self.ipv4_candidates.clone_from(&old.ipv4_candidates);
         self.next_hops = old.next_hops;
@@ -547,6 +554,7 @@ impl Uplink {
         self.heard.clear();
         self.parents.clear();
         self.portal = None;
+        self.portal_probes = PortalProbes::default();
         self.failed = FailedCandidates::default();
         self.probe = None;
         self.answering = None;

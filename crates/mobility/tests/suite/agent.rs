@@ -267,6 +267,7 @@ impl Agent {
                 Output::Event(event) => self.events.push(event),
                 Output::Forwarding(_) => self.forwarding_changes += 1,
                 Output::Persist(_) => self.persisted += 1,
+                Output::ProbePortal { .. } => panic!("a home agent has no uplinks"),
             }
         }
         packets

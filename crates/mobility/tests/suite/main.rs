@@ -42,6 +42,7 @@ mod road_identifiers;
 mod road_ipv4;
 mod road_liveness;
 mod road_order;
+mod road_portals;
 mod road_schedules;
 mod router_candidates;
 mod router_home;

@@ -388,6 +388,7 @@ impl Pair {
             }
             Output::Event(event) => self.events.push((self.now, from, event)),
             Output::Forwarding(_) => self.forwarding_changes += 1,
+            Output::ProbePortal { .. } => {}
             Output::Persist(_) => match from {
                 None => self.agent_stored = self.agent.stored(self.now, self.wall()),
                 Some(router) => {

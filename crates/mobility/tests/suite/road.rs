@@ -177,6 +177,8 @@ pub struct Road {
     pub events: Vec<(Time, Event)>,
     pub agent_events: Vec<Event>,
     pub drops: Vec<MobilityDrop>,
+    /// Requests of the URL that tells of captive portals: when, over which uplink, and from which addresses.
+    pub probes: Vec<(Time, String, Vec<IpAddr>)>,
     /// Tunnelled packets by uplink, which the station counts.
     pub traffic: BTreeMap<usize, PathTraffic>,
     sent_at: VecDeque<Time>,
@@ -229,6 +231,7 @@ impl Road {
             events: Vec::new(),
             agent_events: Vec::new(),
             drops: Vec::new(),
+            probes: Vec::new(),
             traffic: BTreeMap::new(),
             sent_at: VecDeque::new(),
             inputs: (Time::ZERO, 0),
@@ -379,6 +382,7 @@ impl Road {
                 Output::Packet(packet) => self.up(None, packet),
                 Output::Encapsulated { local, remote, packet } => self.up(Some((local, remote)), packet),
                 Output::Event(event) => self.events.push((now, event)),
+                Output::ProbePortal { uplink, sources } => self.probes.push((now, uplink, sources)),
                 _ => {}
             }
         }
@@ -618,6 +622,7 @@ impl Road {
         self.events.clear();
         self.agent_events.clear();
         self.drops.clear();
+        self.probes.clear();
     }
 
     // Looking.

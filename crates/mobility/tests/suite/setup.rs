@@ -92,6 +92,7 @@ pub fn router_config() -> MobileRouterConfig {
         force_udp: false,
         liveness: None,
         policies: Vec::new(),
+        probes_portals: false,
         prefixes: vec![net(PREFIX)],
         mode: RegistrationMode::Explicit,
         lifetime: Duration::from_secs(60),

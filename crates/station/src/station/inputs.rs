@@ -91,6 +91,12 @@ impl Station {
                     router.agents.handle_roaming(now, wall, &interface, roaming);
                 }
             }
+            Input::PortalProbe { interface, probe } => {
+                if let Some(router) = &mut self.router {
+                    router.machine.handle_portal_probe(now, wall, &interface, &probe);
+                    router.agents.handle_portal_probe(now, wall, &interface, &probe);
+                }
+            }
             Input::Octets { interface, octets } => {
                 if let Some(router) = &mut self.router {
                     router.machine.handle_octets(now, wall, &interface, octets);
@@ -219,6 +225,7 @@ impl Station {
             | Input::InterfaceGone { .. }
             | Input::Signal { .. }
             | Input::Roaming { .. }
+            | Input::PortalProbe { .. }
             | Input::Octets { .. }
             | Input::Command(_)) => return ControlFlow::Continue(other),
         }

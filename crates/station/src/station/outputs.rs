@@ -148,6 +148,9 @@ impl Station {
                 self.forwarder.send((local, remote), &packet);
                 self.collect_caused();
             }
+            Mobility::ProbePortal { uplink, sources } => {
+                self.outputs.push_back(Output::ProbePortal { uplink, sources });
+            }
             Mobility::Link(message) => self.outputs.push_back(Output::Icmpv6(message)),
             Mobility::Event(event) => self.outputs.push_back(Output::Event(event)),
         }

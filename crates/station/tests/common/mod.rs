@@ -117,6 +117,7 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
                 home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
                 home_agent: address(AGENT),
                 home_agent_ipv4: None,
+                probes_portals: false,
                 force_udp: false,
                 liveness: None,
                 policies: Vec::new(),

@@ -101,6 +101,7 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
                 home_prefix: net(&format!("2001:db8:{n}::/64")),
                 home_agent: address(&format!("2001:db8:{n}::1")),
                 home_agent_ipv4: None,
+                probes_portals: false,
                 force_udp: false,
                 liveness: None,
                 policies: Vec::new(),

@@ -559,3 +559,43 @@ fn missing_values() {
         ),
     ]);
 }
+
+#[test]
+fn captive_portal_probe_is_a_plain_url_with_an_address() {
+    let probe = |url: &str| {
+        let text = FULL
+            .replace("[mobile_router]\n", &format!("[mobile_router]\ncaptive_portal_probe = \"{url}\"\n"));
+        Config::parse(&text, "c.toml")
+            .map(|config| config.mobile_router.and_then(|it| it.captive_portal_probe))
+    };
+    for (url, address, authority, path) in [
+        ("http://192.0.2.80/generate_204", "192.0.2.80:80", "192.0.2.80", "/generate_204"),
+        ("http://192.0.2.80", "192.0.2.80:80", "192.0.2.80", "/"),
+        ("http://[2001:db8:80::1]:8080/?a=b", "[2001:db8:80::1]:8080", "[2001:db8:80::1]:8080", "/?a=b"),
+        ("http://[2001:db8:80::1]/", "[2001:db8:80::1]:80", "[2001:db8:80::1]", "/"),
+    ] {
+        let found = probe(url).expect("good").expect("a URL");
+        assert_eq!(
+            (found.address.to_string().as_str(), found.authority.as_str()),
+            (address, authority),
+            "{url}"
+        );
+        assert_eq!(found.path, path);
+    }
+    for (url, what) in [
+        ("https://192.0.2.80/", "does not begin with http://"),
+        ("http://portal.example/", "names no host by its address"),
+        ("http://2001:db8::1/", "names no host by its address"),
+        ("http://[192.0.2.80]/", "names no host by its address"),
+        ("http://192.0.2.80:99999/", "names no host by its address"),
+        ("http://192.0.2.80:0/", "has an address that no packet can be sent to"),
+        ("http://127.0.0.1/", "has an address that no packet can be sent to"),
+        ("http://[fe80::1]/", "has an address that no packet can be sent to"),
+        ("http://192.0.2.80/a b", "has characters that no URL has"),
+        ("http://192.0.2.80/\\r\\nX: y", "has characters that no URL has"),
+        (&format!("http://192.0.2.80/{}", "x".repeat(240)), "the URL has 258 octets"),
+    ] {
+        let error = probe(url).expect_err(url).to_string();
+        assert!(error.contains(what), "{url}: {error}");
+    }
+}

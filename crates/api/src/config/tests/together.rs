@@ -222,7 +222,7 @@ fn every_error_of_a_file_is_told_at_once() {
             "c.toml:3:8: `station.name`: \"bus 42\" is no name, expected 1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first",
             "c.toml:4:1: `mobile_router.auth` is missing, expected authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"",
             "c.toml:5:16: `mobile_router.home_address`: fe80::1 is link-local, expected a global or unique local unicast address such as \"2001:db8:1::1\"",
-            "c.toml:8:1: unknown key `colour` in [mobile_router], expected `home_address`, `home_prefix`, `home_agent`, `home_agent_ipv4`, `udp`, `heartbeat`, `heartbeat_idle`, `prefixes`, `registration`, `lifetime`, `lan`, `advertise`, `nesting`, `nested_routers`, `direct_routes`, `prefix_discovery`, `auth`, `uplink` or `policy`",
+            "c.toml:8:1: unknown key `colour` in [mobile_router], expected `home_address`, `home_prefix`, `home_agent`, `home_agent_ipv4`, `udp`, `heartbeat`, `heartbeat_idle`, `prefixes`, `registration`, `lifetime`, `lan`, `advertise`, `nesting`, `nested_routers`, `direct_routes`, `prefix_discovery`, `captive_portal_probe`, `auth`, `uplink` or `policy`",
             "c.toml:9:25: `mobile_router.uplink.interface`: \"wlan0-and-too-long\" is too long, expected an interface name of 1 to 15 characters",
         ]
     );

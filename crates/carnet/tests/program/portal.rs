@@ -1,0 +1,130 @@
+//! A network with a captive portal: it redirects HTTP and forwards nothing else.
+//!
+//! The core plays the access network. While the portal is closed, nftables leads TCP port 80 of the first uplink to the portal's own
+//! web server and drops everything else.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Child;
+
+use serde_json::Value;
+
+use crate::hosts::{Host, possible, seconds, wait_until};
+use crate::ipv4::{dual, identified, nft, start_both, without_ipv6};
+use crate::station::Station;
+
+const PORTAL: &str = "https://portal.example/terms?from=bus";
+/// What is probed: a web server at the core, beyond the access network.
+const SERVER: &str = "198.51.100.80";
+
+/// Both web servers: the one that is probed, and the portal's.
+const SERVERS: &str = r#"
+import http.server, sys, threading
+
+class Server(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(204 if self.path == "/generate_204" else 404)
+        self.end_headers()
+
+class Portal(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(302)
+        self.send_header("Location", sys.argv[2])
+        self.end_headers()
+
+portal = http.server.ThreadingHTTPServer(("0.0.0.0", 8080), Portal)
+threading.Thread(target=portal.serve_forever, daemon=True).start()
+http.server.ThreadingHTTPServer((sys.argv[1], 80), Server).serve_forever()
+"#;
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn serve(core: &Host) -> Running {
+    let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());
+    let words = [&python, "-c", SERVERS, SERVER, PORTAL].map(str::to_owned);
+    let running = Running(core.spawn(&words, |command| {
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    }));
+    wait_until("the web servers answer", seconds(20), || {
+        core.run(|| std::net::TcpStream::connect((SERVER, 80)).is_ok())
+    });
+    running
+}
+
+/// Closes the portal of the first uplink.
+fn close(core: &Host) {
+    nft(
+        core,
+        &[
+            "add table ip portal",
+            "add chain ip portal lead { type nat hook prerouting priority -100 ; }",
+            "add rule ip portal lead iifname wlan tcp dport 80 redirect to :8080",
+            "add chain ip portal own { type filter hook input priority 0 ; }",
+            "add rule ip portal own iifname wlan tcp dport 8080 accept",
+            "add rule ip portal own iifname wlan drop",
+            "add chain ip portal pass { type filter hook forward priority 0 ; }",
+            "add rule ip portal pass iifname wlan drop",
+        ],
+    );
+}
+
+fn uplink(router: &Station) -> Value {
+    router.show("uplinks")[0].clone()
+}
+
+fn metric(socket: &Path, line: &str) -> bool {
+    let mut stream = UnixStream::connect(socket).expect("the socket");
+    let request = b"GET /metrics HTTP/1.1\r\nHost: carnet\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer.lines().any(|found| found == line)
+}
+
+#[test]
+fn captive_portal_is_named_and_its_uplink_used_when_it_lets_packets_pass() {
+    if !possible() {
+        return;
+    }
+    let bed = dual();
+    without_ipv6(&bed, &[0]);
+    bed.core.ip(&format!("addr add {SERVER}/32 dev lo"));
+    let _servers = serve(&bed.core);
+    close(&bed.core);
+    let (_agent, mut router) = start_both(
+        &bed,
+        |config| config,
+        |config| {
+            let probe =
+                format!("captive_portal_probe = 'http://{SERVER}/generate_204'\n[[mobile_router.uplink]]");
+            identified(config).replacen("[[mobile_router.uplink]]", &probe, 1)
+        },
+    );
+    wait_until("the portal is named", seconds(60), || uplink(&router)["captive_portal"] == PORTAL);
+    assert_eq!(uplink(&router)["state"], "silent");
+    let shown = String::from_utf8(router.ask(&["show", "uplinks"]).stdout).expect("text");
+    assert!(shown.contains(&format!("no answer, captive portal {PORTAL}")), "{shown}");
+    let status = String::from_utf8(router.ask(&["status"]).stdout).expect("text");
+    assert!(status.contains(&format!("captive portal {PORTAL}")), "{status}");
+    assert!(metric(&router.socket, "carnet_uplink_captive_portal{interface=\"wlan0\"} 1"));
+    assert!(metric(&router.socket, "carnet_uplink_captive_portal{interface=\"wwan0\"} 0"));
+    let event = format!("wlan0: captive portal {PORTAL}: the access network redirects HTTP");
+    assert_eq!(router.log().matches(&event).count(), 1, "{}", router.log());
+    bed.echo(50).flows();
+
+    // Somebody agrees to the terms.
+    nft(&bed.core, &["delete table ip portal"]);
+    wait_until("the uplink carries traffic", seconds(60), || uplink(&router)["state"] == "active");
+    assert_eq!(uplink(&router)["captive_portal"], Value::Null);
+    assert!(metric(&router.socket, "carnet_uplink_captive_portal{interface=\"wlan0\"} 0"));
+    router.terminate();
+}

@@ -1,0 +1,180 @@
+//! One request by plain HTTP over an uplink, which tells whether a captive portal answers in the place of the server (RFC 8952).
+//!
+//! The server answers with status 204 and nothing else. A portal answers with a redirection, with status 511 (RFC 6585 6) or with a
+//! page of its own. Other errors say nothing: they may be the server's.
+//!
+//! The socket is bound to the uplink's interface and care-of address. The URL names an address: a name would be resolved over
+//! whatever uplink the system's resolver takes, and could hold up the station. Nothing but the first octets of the answer is read,
+//! and no redirection is followed.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use carnet_station::io::PortalProbe;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
+use tokio::time::timeout;
+
+/// How long everything may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Octets of the answer that are read.
+const MOST: usize = 4096;
+/// Octets of the longest URL that is told; RFC 8910's option has no more.
+const LONGEST: usize = 255;
+
+/// What to request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeTarget {
+    /// The server.
+    pub address: SocketAddr,
+    /// The server as the URL has it.
+    pub authority: String,
+    /// The path, with a `/` first.
+    pub path: String,
+}
+
+impl ProbeTarget {
+    /// Requests it over an interface, from the one of the addresses that is of its family.
+    pub async fn request(&self, interface: &str, sources: &[IpAddr]) -> PortalProbe {
+        match timeout(PATIENCE, self.exchange(interface, sources)).await {
+            Ok(Ok(answer)) => self.judge(&answer),
+            Ok(Err(error)) => {
+                tracing::debug!("{interface}: the probe for a captive portal has failed: {error}");
+                PortalProbe::Unanswered
+            }
+            Err(_) => PortalProbe::Unanswered,
+        }
+    }
+
+    /// The beginning of the answer.
+    async fn exchange(&self, interface: &str, sources: &[IpAddr]) -> io::Result<Vec<u8>> {
+        let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_nonblocking(true)?;
+        socket.bind_device(Some(interface.as_bytes()))?;
+        if let Some(source) = sources.iter().find(|source| source.is_ipv4() == self.address.is_ipv4()) {
+            socket.bind(&SocketAddr::new(*source, 0).into())?;
+        }
+        let mut stream = TcpSocket::from_std_stream(socket.into()).connect(self.address).await?;
+        let request = format!(
+            "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: carnet\r\nAccept: */*\r\nConnection: close\r\n\r\n",
+            self.path, self.authority
+        );
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        let mut buffer = [0; 1024];
+        while answer.len() < MOST && !answer.windows(4).any(|octets| octets == b"\r\n\r\n") {
+            match stream.read(&mut buffer).await? {
+                0 => break,
+                length => answer.extend_from_slice(&buffer[..length]),
+            }
+        }
+        Ok(answer)
+    }
+
+    /// What an answer says.
+    fn judge(&self, answer: &[u8]) -> PortalProbe {
+        let mut lines = answer.split(|octet| *octet == b'\n').map(|line| line.trim_ascii_end());
+        match lines.next().and_then(status) {
+            Some(204) => PortalProbe::Passed,
+            Some(300..=399) => {
+                let location = lines.take_while(|line| !line.is_empty()).find_map(location);
+                PortalProbe::Redirected(
+                    location.and_then(|it| self.resolve(it)).unwrap_or_else(|| self.url()),
+                )
+            }
+            Some(200..=299 | 511) => PortalProbe::Redirected(self.url()),
+            _ => PortalProbe::Unanswered,
+        }
+    }
+
+    /// The URL of a Location field; one that is too long loses its query.
+    fn resolve(&self, location: &[u8]) -> Option<String> {
+        let text = std::str::from_utf8(location).ok()?;
+        let absolute = match text.strip_prefix('/') {
+            _ if text.starts_with("//") => format!("http:{text}"),
+            Some(path) => format!("http://{}/{path}", self.authority),
+            None if text.starts_with("http://") || text.starts_with("https://") => text.to_owned(),
+            None => return None,
+        };
+        let short = match absolute.find(['?', '#']) {
+            Some(end) if absolute.len() > LONGEST => &absolute[..end],
+            _ => &absolute,
+        };
+        let is_url = short.len() <= LONGEST && short.bytes().all(|octet| octet.is_ascii_graphic());
+        is_url.then(|| short.to_owned())
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}{}", self.authority, self.path)
+    }
+}
+
+/// The status of an answer's first line (RFC 9112 4).
+fn status(line: &[u8]) -> Option<u16> {
+    let rest = line.strip_prefix(b"HTTP/1.")?;
+    let [_, b' ', code @ ..] = rest else { return None };
+    let (code, rest) = code.split_at_checked(3)?;
+    let is_code = code.iter().all(u8::is_ascii_digit) && rest.first().is_none_or(|octet| *octet == b' ');
+    is_code.then(|| std::str::from_utf8(code).ok()?.parse().ok())?
+}
+
+/// The value of a line if that is a Location field.
+fn location(line: &[u8]) -> Option<&[u8]> {
+    const NAME: &[u8] = b"location:";
+    let (name, value) = line.split_at_checked(NAME.len())?;
+    name.eq_ignore_ascii_case(NAME).then(|| value.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target() -> ProbeTarget {
+        let address = "192.0.2.80:8080".parse().expect("an address");
+        ProbeTarget { address, authority: "192.0.2.80:8080".into(), path: "/generate_204".into() }
+    }
+
+    #[test]
+    fn answers_are_judged_by_status_and_location() {
+        let own = "http://192.0.2.80:8080/generate_204";
+        let long = format!("https://portal.example/{}?mac=1", "x".repeat(230));
+        let redirected = |to: &str| PortalProbe::Redirected(to.into());
+        for (answer, expected) in [
+            ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), PortalProbe::Passed),
+            ("HTTP/1.0 204\r\n\r\n".to_owned(), PortalProbe::Passed),
+            (
+                "HTTP/1.1 302 Found\r\nServer: x\r\nLOCATION:  https://portal.example/?a=b \r\n\r\n"
+                    .to_owned(),
+                redirected("https://portal.example/?a=b"),
+            ),
+            ("HTTP/1.1 307 T\nLocation: /terms\n\n".to_owned(), redirected("http://192.0.2.80:8080/terms")),
+            (
+                "HTTP/1.1 302 F\r\nLocation: //portal.example/\r\n\r\n".to_owned(),
+                redirected("http://portal.example/"),
+            ),
+            (
+                format!("HTTP/1.1 302 F\r\nLocation: {long}\r\n\r\n"),
+                redirected(long.split('?').next().expect("a part")),
+            ),
+            ("HTTP/1.1 302 Found\r\n\r\nLocation: http://body.example/".to_owned(), redirected(own)),
+            ("HTTP/1.1 302 F\r\nLocation: javascript:alert(1)\r\n\r\n".to_owned(), redirected(own)),
+            ("HTTP/1.1 302 F\r\nLocation: http://a\x1b[2J/\r\n\r\n".to_owned(), redirected(own)),
+            (format!("HTTP/1.1 302 F\r\nLocation: http://{}/\r\n\r\n", "x".repeat(300)), redirected(own)),
+            ("HTTP/1.1 200 OK\r\n\r\n<html>".to_owned(), redirected(own)),
+            ("HTTP/1.1 511 Network Authentication Required\r\n\r\n".to_owned(), redirected(own)),
+            ("HTTP/1.1 404 Not Found\r\n\r\n".to_owned(), PortalProbe::Unanswered),
+            ("HTTP/1.1 503 Busy\r\n\r\n".to_owned(), PortalProbe::Unanswered),
+            ("HTTP/1.1 2044 No\r\n\r\n".to_owned(), PortalProbe::Unanswered),
+            ("SSH-2.0-OpenSSH_9.2\r\n".to_owned(), PortalProbe::Unanswered),
+            ("HTTP/1.".to_owned(), PortalProbe::Unanswered),
+            (String::new(), PortalProbe::Unanswered),
+        ] {
+            assert_eq!(target().judge(answer.as_bytes()), expected, "{answer:?}");
+        }
+        let octets: Vec<u8> = (0..=255).cycle().take(MOST).collect();
+        assert_eq!(target().judge(&octets), PortalProbe::Unanswered);
+        assert_eq!(target().judge(b"HTTP/1.1 302 F\r\nLocation: http://\xff/\r\n\r\n"), redirected(own));
+    }
+}

@@ -1,0 +1,155 @@
+//! Captive portals that a probe finds where the home agent does not answer over an uplink.
+
+use std::time::Duration;
+
+use carnet_mobility::Event;
+use carnet_mobility::mobile_router::{MobileRouterConfig, PortalProbe};
+
+use crate::road::*;
+
+const PORTAL: &str = "https://portal.example/terms";
+
+fn probing() -> MobileRouterConfig {
+    MobileRouterConfig { probes_portals: true, ..config() }
+}
+
+fn registered(config: MobileRouterConfig) -> Road {
+    let mut road = Road::new(config);
+    road.attach_all();
+    road.run(5.0);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    assert_eq!(road.probes, [], "every uplink has answers");
+    road.forget();
+    road
+}
+
+fn without_identifiers() -> MobileRouterConfig {
+    let mut config = probing();
+    config.uplinks.iter_mut().for_each(|uplink| uplink.bid = None);
+    config
+}
+
+fn probed(road: &mut Road, name: &str, probe: &PortalProbe) {
+    road.router_does(|router, now, wall| router.handle_portal_probe(now, wall, name, probe));
+}
+
+fn portal_of(road: &Road, name: &str) -> Option<String> {
+    let uplink = road.router.uplink_called(name).expect("an uplink");
+    road.router.uplinks()[uplink].captive_portal().map(str::to_owned)
+}
+
+/// The events about portals: the uplink and whether a probe was redirected.
+fn told(road: &Road) -> Vec<(&str, bool)> {
+    let of = |event| match event {
+        &Event::CaptivePortal { ref uplink, redirects, .. } => Some((uplink.as_str(), redirects)),
+        _ => None,
+    };
+    road.events.iter().filter_map(|(_, event)| of(event)).collect()
+}
+
+#[test]
+fn portal_of_a_silent_uplink_is_found_and_the_uplink_comes_back_when_it_passes() {
+    for config in [probing(), without_identifiers()] {
+        let mut road = Road::new(config);
+        road.attach("wifi", Some("2001:db8:f1::10"), None);
+        road.attach("cell", Some("2001:db8:f2::10"), None);
+        road.run(5.0);
+        road.forget();
+        road.black_hole("wifi", true);
+        road.run_while(25.0, "a probe", |road| road.probes.is_empty());
+        assert_eq!(road.probes[0].1, "wifi");
+        assert_eq!(road.probes[0].2, ["2001:db8:f1::10".parse::<std::net::IpAddr>().expect("an address")]);
+        assert_eq!(portal_of(&road, "wifi"), None);
+
+        let redirected = PortalProbe::Redirected(PORTAL.into());
+        probed(&mut road, "wifi", &redirected);
+        assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
+        assert_eq!(told(&road), [("wifi", true)]);
+        // It is looked after, and told once.
+        for _ in 0..5 {
+            let count = road.probes.len();
+            road.run_while(21.0, "another probe", |road| road.probes.len() == count);
+            probed(&mut road, "wifi", &redirected);
+        }
+        assert_eq!(told(&road), [("wifi", true)]);
+        assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
+        // One answer that is missing changes nothing.
+        let count = road.probes.len();
+        road.run_while(21.0, "another probe", |road| road.probes.len() == count);
+        probed(&mut road, "wifi", &PortalProbe::Unanswered);
+        assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
+
+        // Somebody agrees to the terms.
+        road.black_hole("wifi", false);
+        probed(&mut road, "wifi", &PortalProbe::Passed);
+        assert_eq!(portal_of(&road, "wifi"), None);
+        road.run_while(3.0, "carried over wifi", |road| road.transmits().first() != Some(&"wifi"));
+        road.forget();
+        road.run(120.0);
+        assert_eq!(road.probes, []);
+    }
+}
+
+#[test]
+fn uplinks_without_any_answer_are_probed_one_at_a_time_and_ever_more_seldom() {
+    let mut road = registered(probing());
+    for name in ["wifi", "cell", "sat"] {
+        road.black_hole(name, true);
+    }
+    road.run(3600.0);
+    let gaps = road.probes.windows(2).map(|pair| pair[1].0.saturating_since(pair[0].0));
+    assert!(gaps.min().is_some_and(|gap| gap >= Duration::from_secs(29)), "no result comes: one at a time");
+    road.forget();
+    // With results at once.
+    let end = road.now + Duration::from_secs(3600);
+    let mut seen = 0;
+    while road.now < end {
+        road.run(0.5);
+        while seen < road.probes.len() {
+            let name = road.probes[seen].1.clone();
+            probed(&mut road, &name, &PortalProbe::Unanswered);
+            seen += 1;
+        }
+    }
+    for name in ["wifi", "cell", "sat"] {
+        let count = road.probes.iter().filter(|(_, uplink, _)| uplink == name).count();
+        assert!((4..=20).contains(&count), "{name}: {count}");
+    }
+    assert_eq!(told(&road), []);
+}
+
+#[test]
+fn nothing_is_probed_where_nobody_wants_it_or_no_uplink_is_up() {
+    let mut road = registered(config());
+    road.black_hole("wifi", true);
+    road.run(300.0);
+    assert_eq!(road.probes, []);
+    probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
+    assert_eq!(portal_of(&road, "wifi"), None);
+
+    let mut road = registered(probing());
+    for name in ["wifi", "cell", "sat"] {
+        road.detach(name);
+    }
+    road.run(300.0);
+    assert_eq!(road.probes, []);
+}
+
+#[test]
+fn portal_is_forgotten_with_its_network_and_rubbish_is_none() {
+    let mut road = registered(probing());
+    road.black_hole("wifi", true);
+    road.run_while(25.0, "a probe", |road| road.probes.is_empty());
+    for rubbish in ["", "https://a b/", "\x1b[2J", &"x".repeat(256)] {
+        probed(&mut road, "wifi", &PortalProbe::Redirected(rubbish.into()));
+        assert_eq!(portal_of(&road, "wifi"), None, "{rubbish:?}");
+    }
+    probed(&mut road, "no such uplink", &PortalProbe::Redirected(PORTAL.into()));
+    probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
+    assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
+    road.detach("wifi");
+    assert_eq!(portal_of(&road, "wifi"), None);
+    // A result that comes late says nothing of the next network.
+    probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
+    assert_eq!(portal_of(&road, "wifi"), None);
+}
