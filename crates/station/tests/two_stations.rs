@@ -103,6 +103,7 @@ impl World {
             | Output::Protect { .. }
             | Output::Icmpv6(_)
             | Output::Persist(_)
+            | Output::ProbePortal { .. }
             | Output::Frame(_)
             | Output::Delivered(_)
             | Output::Message(_)
