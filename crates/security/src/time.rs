@@ -126,6 +126,11 @@ impl ValidityPeriod {
         (self.start.start()..self.end()).contains(&moment)
     }
 
+    /// The moment itself, or the beginning where the certificate does not hold then.
+    pub fn nearest(&self, moment: Time64) -> Time64 {
+        if self.contains(moment) { moment } else { self.start.start() }
+    }
+
     /// Whether it lies within that of the issuer (5.1.2.4).
     pub fn is_within(&self, issuer: &ValidityPeriod) -> bool {
         self.start >= issuer.start && self.end() <= issuer.end()

@@ -28,6 +28,7 @@ impl Security {
     /// Whether the station shall be another one from now on, and who: it has gone far enough for long enough, or its
     /// ticket runs out. To be asked after each position, and between two messages.
     pub fn poll_identity(&mut self, now: Now) -> Option<Identity> {
+        self.revive_tickets(now);
         let place = self.place();
         let pseudonym = self.pseudonym.as_mut()?;
         if let Some(place) = place {

@@ -183,13 +183,13 @@ impl Security {
         self.store.add_root(self.backend.as_ref(), certificate)
     }
 
-    /// Trusts an authority below a root. One that begins later is good if it is good when it begins: what it has signed is
-    /// believed from then on, because whoever verifies looks at the date again.
+    /// Trusts an authority below a root. One that begins later, or has run out, is good if it is good when it begins, because the
+    /// clock may be wrong now. What it has signed is believed while it holds: whoever verifies looks at the date again.
     ///
     /// # Errors
     /// As [`CertificateStore::add_authority`].
     pub fn add_authority(&mut self, now: Now, certificate: Certificate) -> Result<HashedId8, SecurityDrop> {
-        let date = now.date.max(certificate.content().validity.start.start());
+        let date = certificate.content().validity.nearest(now.date);
         self.store.add_authority(self.backend.as_ref(), certificate, date, self.countries.as_ref(), true)
     }
 

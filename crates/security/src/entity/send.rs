@@ -22,7 +22,7 @@ use crate::inspection::{application_of, application_of_payload, facilities_messa
 use crate::message::{HeaderInfo, MOST_REQUESTS, Signer, ThreeDLocation, seal, to_be_signed};
 use crate::permissions::Psid;
 use crate::store::{CertificateStore, Trusted};
-use crate::time::ValidityPeriod;
+use crate::time::{Time64, ValidityPeriod};
 
 /// CAMs carry the certificate so often (TS 103 097 7.1.1).
 pub const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(1);
@@ -57,6 +57,11 @@ impl OwnTicket {
 pub(crate) struct Own {
     pub mid: [u8; 6],
     tickets: Vec<OwnTicket>,
+    /// Tickets that had run out by the clock when they were given: it may be ahead. They are verified when it says that they
+    /// hold.
+    expired: Vec<Ticket>,
+    /// The latest end of theirs.
+    expired_until: Time64,
     current: usize,
     /// When a CAM carried the certificate last.
     told: Option<Time>,
@@ -73,6 +78,8 @@ impl Own {
         Own {
             mid: [0; 6],
             tickets: Vec::new(),
+            expired: Vec::new(),
+            expired_until: Time64(0),
             current: 0,
             told: None,
             tell: false,
@@ -118,22 +125,50 @@ impl Own {
 }
 
 impl Security {
-    /// Takes a ticket and its key.
+    /// Takes a ticket and its key. One that has run out is kept, and taken when the clock, which may be ahead, goes back into its
+    /// validity.
     ///
     /// # Errors
-    /// [`SecurityDrop::BadKey`] if the key is not the certificate's; else as for the tickets of others: one that nobody
-    /// would believe is refused here.
+    /// [`SecurityDrop::BadKey`] if the key is not the certificate's, [`SecurityDrop::CertificateExpired`] if it has run out; else
+    /// as for the tickets of others: one that nobody would believe is refused here.
     pub fn add_own_ticket(&mut self, now: Now, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
         if ticket.key.public_key() != ticket.certificate.content().verification_key {
             return Err(SecurityDrop::BadKey);
         }
+        let end = ticket.certificate.content().validity.end();
+        if end <= now.date {
+            self.own.expired_until = self.own.expired_until.max(end);
+            self.own.expired.push(ticket);
+            return Err(SecurityDrop::CertificateExpired);
+        }
+        self.verify_own_ticket(now, ticket)
+    }
+
+    fn verify_own_ticket(&mut self, now: Now, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
         let (backend, countries) = (self.backend.as_ref(), self.countries.as_ref());
         // Pseudonyms are issued for weeks to come: one is good if it is good when it begins.
-        let begins = ticket.certificate.content().validity.start.start();
-        let trusted = self.store.verify(backend, ticket.certificate, now.date.max(begins), countries)?;
+        let date = ticket.certificate.content().validity.nearest(now.date);
+        let trusted = self.store.verify(backend, ticket.certificate, date, countries)?;
         let name = trusted.name();
         self.own.tickets.push(OwnTicket { trusted, key: ticket.key });
         Ok(name)
+    }
+
+    /// Takes the tickets that had run out and have not by the present date.
+    pub(super) fn revive_tickets(&mut self, now: Now) {
+        if now.date >= self.own.expired_until {
+            return;
+        }
+        let all = std::mem::take(&mut self.own.expired);
+        let is_over = |ticket: &Ticket| ticket.certificate.content().validity.end() <= now.date;
+        let (over, revived): (Vec<_>, Vec<_>) = all.into_iter().partition(is_over);
+        let ends = over.iter().map(|ticket| ticket.certificate.content().validity.end());
+        self.own.expired_until = ends.max().unwrap_or(Time64(0));
+        self.own.expired = over;
+        for ticket in revived {
+            // One that nobody would believe signs nothing. It could not be told when it was given.
+            let _ = self.verify_own_ticket(now, ticket);
+        }
     }
 
     /// Own tickets by name, those that hold now.
@@ -190,6 +225,7 @@ impl Security {
 
     /// Goes on with another ticket where the current one holds no longer, or not yet; false if there is none.
     pub fn keep_signing(&mut self, now: Now) -> bool {
+        self.revive_tickets(now);
         let holds = |own: &OwnTicket| own.validity().contains(now.date);
         if self.own.tickets.get(self.own.current).is_some_and(holds) {
             return true;
@@ -202,11 +238,11 @@ impl Security {
     pub fn overhead(&self) -> usize {
         /// Everything but certificate and signature: versions, tags, lengths, generationTime and generationLocation.
         const REST: usize = 40;
-        let with = |own: &OwnTicket| {
-            let certificate = own.trusted.certificate();
+        let with = |certificate: &Certificate| {
             REST + certificate.octets().len() + 2 * certificate.content().verification_key.curve().octets()
         };
-        self.own.tickets.iter().map(with).max().unwrap_or_default()
+        let taken = self.own.tickets.iter().map(|own| own.trusted.certificate());
+        taken.chain(self.own.expired.iter().map(|it| &it.certificate)).map(with).max().unwrap_or_default()
     }
 
     /// Drops tickets that hold no longer, with their keys.
@@ -232,6 +268,7 @@ impl Security {
         let packet = Packet::parse(frame).map_err(|_| SecurityDrop::BadPacket)?;
         let source = packet.extended.source().address.mid();
         let envelope = if source == self.own.mid {
+            self.revive_tickets(now);
             // Without tickets there is nothing to sign with, and unsigned is accepted.
             if self.own.tickets.is_empty() && self.config.policy == Policy::AcceptUnsigned {
                 return Ok(frame.to_vec());
@@ -278,6 +315,7 @@ impl Security {
         if unsigned || self.config.policy == Policy::Off {
             return Ok(());
         }
+        self.revive_tickets(now);
         if self.pseudonym.is_none() {
             self.keep_signing(now);
         }

@@ -3,6 +3,7 @@
 
 mod air;
 mod captures;
+mod clock;
 mod codec;
 mod fair;
 mod oracle_crate;

@@ -1,0 +1,91 @@
+//! A clock that is wrong at the start, and right later.
+
+use std::time::Duration;
+
+use carnet_base::Rng;
+use carnet_security::credentials::Credentials;
+use carnet_security::crypto::Portable;
+use carnet_security::keys::Curve;
+use carnet_security::{Now, Security, SecurityDrop};
+
+use crate::support::*;
+
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+/// So many years from the day of the tests.
+fn years(count: i32) -> Now {
+    let span = YEAR * count.unsigned_abs();
+    let today = at(0);
+    let date = if count < 0 { today.date.saturating_sub(span) } else { today.date.saturating_add(span) };
+    Now { date, ..today }
+}
+
+/// A station that has been given root and authority at that date.
+fn receiver(pki: &Pki, now: Now) -> Security {
+    let mut security = Security::new(strict(), Box::new(Portable), Box::new(COUNTRY), Rng::new(7));
+    let credentials = Credentials {
+        roots: vec![pki.root.clone()],
+        authorities: vec![pki.authority.clone()],
+        ..Credentials::default()
+    };
+    assert_eq!(credentials.furnish(&mut security, &Portable, now), []);
+    security.handle_position(HOME, 4096);
+    security
+}
+
+fn is_believed(security: &mut Security, now: Now, frame: &[u8]) -> bool {
+    receive(security, now, frame).is_ok_and(|verified| !verified.is_empty())
+}
+
+#[test]
+fn authority_given_while_the_clock_was_wrong_is_believed_when_it_is_right() {
+    for given in [-10, 0, 10] {
+        let mut pki = Pki::new(Curve::NistP256);
+        let mut car = pki.car();
+        let frame = car.beacon(at(0));
+        let mut receiver = receiver(&pki, years(given));
+        assert!(!is_believed(&mut receiver, years(10), &frame), "it holds no more");
+        let frame = car.beacon(at(1000));
+        assert!(is_believed(&mut receiver, at(1000), &frame), "given {given} years after");
+    }
+}
+
+#[test]
+fn ticket_given_while_the_clock_was_ahead_signs_when_it_is_right() {
+    let mut pki = Pki::new(Curve::NistP256);
+    // The usual one gives the station its address.
+    let mut car = pki.car();
+    let mut late = receiver(&pki, years(10));
+    let ticket = pki.ticket();
+    assert_eq!(late.add_own_ticket(years(10), ticket), Err(SecurityDrop::CertificateExpired));
+    assert!(late.overhead() > 100, "room for it is left");
+    late.handle_address(car.mid);
+    car.security = late;
+    let plain = car.plain_beacon(years(10));
+    assert_eq!(car.security.secure(years(10), &plain), Err(SecurityDrop::NoTicket));
+    assert!(!car.security.keep_signing(years(5)));
+    let plain = car.plain_beacon(at(0));
+    let signed = car.security.secure(at(0), &plain).expect("it holds now");
+    assert_ne!(signed, plain);
+    assert_eq!(car.security.own_tickets(at(0)).len(), 1);
+    let mut other = receiver(&pki, at(0));
+    assert!(is_believed(&mut other, at(10), &signed));
+    // By the clock that was ahead it has run out.
+    assert_eq!(car.security.secure(years(10), &plain), Err(SecurityDrop::NoTicket));
+}
+
+#[test]
+fn ticket_that_nobody_would_believe_signs_nothing_when_the_clock_is_right() {
+    let (mut pki, mut others) = (
+        Pki::new(Curve::NistP256),
+        Pki::with_authority(Curve::NistP256, |mut content| {
+            content.assurance = Some(0x60);
+            content
+        }),
+    );
+    let _ = pki.ticket();
+    let mut late = receiver(&pki, years(10));
+    assert_eq!(late.add_own_ticket(years(10), others.ticket()), Err(SecurityDrop::CertificateExpired));
+    assert!(!late.keep_signing(at(0)));
+    assert_eq!(late.own_tickets(at(0)), []);
+}
