@@ -78,6 +78,8 @@ pub enum GeonetEvent {
     Report,
     /// The mobile network has, about multicast.
     Multicast(MulticastEvent),
+    /// The programs of the fast path are loaded, or why they cannot be had if they have to.
+    FastPath(std::result::Result<(), String>),
 }
 
 /// Everything of a GeoNetworking router that is not the router itself.
@@ -251,6 +253,7 @@ impl Geonet {
             () = until(report) => Ok(GeonetEvent::Report),
             event = self.interfaces.next_event() => event.map(GeonetEvent::Virtual),
             event = self.multicast.next_event() => event.map(GeonetEvent::Multicast),
+            loaded = self.fast_path.loaded() => Ok(GeonetEvent::FastPath(loaded)),
         }
     }
 
@@ -476,6 +479,7 @@ impl Geonet {
             waits_for: router.is_none().then(|| self.awaited()),
             link: state_word(self.link.state()).into(),
             path: self.fast_path.name().into(),
+            path_loading: self.fast_path.loading().map(str::to_owned),
             position: self.state.into(),
             latitude: place.map(|vector| degrees(vector.latitude)),
             longitude: place.map(|vector| degrees(vector.longitude)),

@@ -273,6 +273,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
             event = next_geonet_event(&mut runner.geonet) => {
                 bursts += 1;
                 match event.and_then(|event| runner.geonet_event(event)) {
+                    Ok(()) if runner.geonet_path_refused.is_some() => runner.without_geonet_path(),
                     Ok(()) => {
                         geonet_failures = 0;
                         Ok(())
@@ -316,7 +317,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                 protected = runner.protected();
                 let wanted = settings::signals(&runner.config);
                 if wanted != sources {
-                    signals = Signals::open(wanted.clone());
+                    signals.watch(wanted.clone());
                     sources = wanted;
                 }
                 counted = settings::counted(&runner.config);
@@ -513,6 +514,8 @@ struct Runner {
     /// How often the settings of this machine are looked at because something failed.
     doubts: RateLimiter,
     portal_probes: PortalProbes,
+    /// Why GeoNetworking cannot have the fast path that the config demands.
+    geonet_path_refused: Option<String>,
 }
 
 /// Requests that tell of captive portals, one at a time, beside the run loop.
@@ -615,6 +618,7 @@ impl Runner {
             uplinks: BTreeMap::new(),
             doubts: RateLimiter::new(1, DOUBT_INTERVAL),
             portal_probes: PortalProbes::new(),
+            geonet_path_refused: None,
         };
         // How often the home agent has begun without bindings. Of nodes that it serves no more only what holds off replays stays,
         // and nothing of those of whom there is nothing. Where there is no home agent, all of it waits for the next one.
@@ -681,6 +685,16 @@ impl Runner {
         self.geonet = None;
         let message = format!("GeoNetworking has failed and is given up until a restart: {why}");
         self.report(&Event::Warning { message });
+    }
+
+    /// GeoNetworking has not got the fast path that the config demands: the station ends if it has nothing else to do.
+    fn without_geonet_path(&mut self) -> anyhow::Result<()> {
+        let why = self.geonet_path_refused.take().unwrap_or_default();
+        if self.platform.is_none() {
+            bail!(why);
+        }
+        self.give_up_geonet(&why);
+        Ok(())
     }
 
     /// Gives up loading BPF programs, once it is known that none will be loaded any more.

@@ -32,6 +32,7 @@ use std::net::SocketAddr;
 use anyhow::{Context, bail};
 use carnet_api::config;
 use carnet_base::parts;
+use carnet_linux::bind_datagrams;
 use carnet_station::io::{Area, AreaShape, Delivered, GeonetRequest, GeonetTransport, Position};
 use carnet_wire::btp::{BtpA, BtpB};
 use carnet_wire::geonet::LongPositionVector;
@@ -230,8 +231,8 @@ impl UpperTester {
     /// When it cannot be had.
     pub async fn open(config: &config::Conformance) -> anyhow::Result<UpperTester> {
         let Some(part) = parts::geonet() else { bail!("this program was built without GeoNetworking") };
-        let socket = UdpSocket::bind(config.upper_tester)
-            .await
+        let socket = bind_datagrams(config.upper_tester)
+            .and_then(UdpSocket::from_std)
             .with_context(|| format!("conformance.upper_tester: cannot listen at {}", config.upper_tester))?;
         Ok(UpperTester {
             _part: part,

@@ -66,7 +66,7 @@ pub use echoes::{Echoes, Neighbour};
 pub use error::{Error, Result};
 pub use fast_path::geonet as geonet_path;
 pub use fast_path::{FastPathConfig, FastPathCounters, Path, Ports, TunnelEnds, TunnelTraffic};
-pub use listening::{has_address, listen};
+pub use listening::{bind_datagrams, has_address, listen};
 pub use memory::{give_back_code, give_back_memory};
 pub use observer::interface_exists;
 pub use platform::{Platform, PlatformConfig, PlatformEvent, WatchedInterface};

@@ -1,4 +1,4 @@
-//! TCP ports at addresses that come and go.
+//! Ports at addresses that come and go.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -24,6 +24,21 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// A UDP socket at an address, also at one that no interface has yet.
+///
+/// # Errors
+/// When another program has the port, or this process has no right to it.
+pub fn bind_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    match address {
+        SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+        SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
     Ok(socket.into())
 }
 

@@ -96,6 +96,35 @@ fn duplicate_address_detection_is_visible() {
     });
 }
 
+/// RFC 4429: the kernel uses an optimistic address while duplicate address detection goes on, and so may carnet.
+#[test]
+fn optimistic_address_is_usable_during_duplicate_address_detection() {
+    in_namespace(|scratch| async move {
+        let peer = Peer::new();
+        peer.link("v0", "p0");
+        let folder = "/proc/sys/net/ipv6/conf/v0";
+        if !std::path::Path::new(folder).join("use_optimistic").exists() {
+            println!("\nSKIPPED: this kernel is without CONFIG_IPV6_OPTIMISTIC_DAD");
+            return;
+        }
+        // Detection does not end within the test.
+        for (name, value) in [("optimistic_dad", "1"), ("use_optimistic", "1"), ("dad_transmits", "1000")] {
+            std::fs::write(format!("{folder}/{name}"), value).unwrap();
+        }
+        let mut platform = scratch.open();
+        ip("-6 addr add 2001:db8::1/64 dev v0 optimistic");
+        ip("-6 addr add 2001:db8::2/64 dev v0");
+        let is = |seen: &[PlatformEvent], text: &str, tentative: bool| {
+            let address: Ipv6Addr = text.parse().unwrap();
+            latest(seen, "v0").is_some_and(|interface| {
+                interface.addresses.iter().any(|it| it.address == address && it.tentative == tentative)
+            })
+        };
+        let both = |seen: &[PlatformEvent]| is(seen, "2001:db8::1", false) && is(seen, "2001:db8::2", true);
+        events_until(&mut platform, both).await;
+    });
+}
+
 #[test]
 fn default_routers_come_in_order_and_without_carnets_own() {
     in_namespace(|scratch| async move {

@@ -24,6 +24,9 @@ pub struct GeonetStatus {
     /// The way that packets over GeoNetworking take: `bpf` or `tun`.
     #[serde(default)]
     pub path: String,
+    /// The way that they will take when the kernel has its programs, which a thread loads; `null` otherwise.
+    #[serde(default)]
+    pub path_loading: Option<String>,
     /// State of the positioning, in one snake_case word, such as `fix` or `no_fix`.
     pub position: String,
     /// Own latitude in degrees, north positive; `null` before the first position.

@@ -4,9 +4,11 @@
 //! link tells which frames got lost, the router sends these another way (`carnet_geonet`, feedback), and it only hears
 //! of frames that it has sent itself.
 
-use anyhow::bail;
+use std::future::pending;
+use std::net::Ipv6Addr;
+
 use carnet_base::Time;
-use carnet_linux::geonet_path::{GeonetPath, Place, Places};
+use carnet_linux::geonet_path::{GeonetPath, GeonetPathLoading, Place, Places};
 use carnet_station::geonet::fast_path::SequenceNumbers;
 use carnet_station::io::{Accelerate, Report};
 use tracing::{info, warn};
@@ -29,6 +31,12 @@ pub enum Wants {
 #[derive(Debug, Default)]
 pub(super) struct FastPath {
     path: Option<GeonetPath>,
+    /// What a thread loads; packets take the slow path meanwhile.
+    loading: Option<GeonetPathLoading>,
+    /// The station has to have it.
+    is_needed: bool,
+    /// The host's addresses on the topological interface.
+    addresses: Vec<Ipv6Addr>,
     /// The station knows about it.
     is_told: bool,
     /// It was given something to do since the last report.
@@ -46,28 +54,54 @@ impl FastPath {
         word(self.path.as_ref().is_some_and(GeonetPath::is_placed))
     }
 
-    /// Loads the programs.
+    /// Begins to load the programs, which takes seconds on a slow processor.
     ///
     /// # Errors
     /// When they cannot be had and have to.
     pub(super) fn open(wants: Wants) -> anyhow::Result<FastPath> {
-        if wants == Wants::Never {
-            return Ok(FastPath::default());
+        let mut fast_path = FastPath { is_needed: wants == Wants::Certainly, ..FastPath::default() };
+        if wants != Wants::Never {
+            match GeonetPathLoading::begin() {
+                Ok(loading) => fast_path.loading = Some(loading),
+                Err(why) => fast_path.without(&why).map_err(anyhow::Error::msg)?,
+            }
         }
-        let path = match GeonetPath::open() {
-            Ok(path) => Some(path),
-            Err(why) if wants == Wants::Certainly => {
-                let needed = settings::what_a_path_needs(carnet_linux::Path::Bpf);
-                bail!(
-                    "dataplane.path = \"bpf\" cannot be had for GeoNetworking: {why}; expected {needed}, or \"auto\""
-                )
+        Ok(fast_path)
+    }
+
+    /// The data path that packets will take when its programs are loaded.
+    pub(super) fn loading(&self) -> Option<&'static str> {
+        self.loading.as_ref().map(|_| word(true))
+    }
+
+    /// Waits until the programs are loaded. Safe to cancel.
+    ///
+    /// # Errors
+    /// Why they cannot be had, if they have to.
+    pub(super) async fn loaded(&mut self) -> Result<(), String> {
+        let Some(loading) = &mut self.loading else { return pending().await };
+        let result = loading.finish().await;
+        self.loading = None;
+        match result {
+            Ok(mut path) => {
+                path.set_addresses(self.addresses.iter().copied());
+                self.path = Some(path);
+                Ok(())
             }
-            Err(why) => {
-                info!("no data path \"bpf\" for GeoNetworking: {why}");
-                None
-            }
-        };
-        Ok(FastPath { path, is_told: false, due: None })
+            Err(why) => self.without(&why),
+        }
+    }
+
+    /// The programs cannot be had.
+    fn without(&self, why: &str) -> Result<(), String> {
+        if self.is_needed {
+            let needed = settings::what_a_path_needs(carnet_linux::Path::Bpf);
+            return Err(format!(
+                "dataplane.path = \"bpf\" cannot be had for GeoNetworking: {why}; expected {needed}, or \"auto\""
+            ));
+        }
+        info!("no data path \"bpf\" for GeoNetworking: {why}");
+        Ok(())
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
@@ -150,9 +184,10 @@ impl Geonet {
     }
 
     /// The host has these addresses on the topological interface.
-    pub fn tell_addresses(&mut self, addresses: &[(std::net::Ipv6Addr, u8)]) {
+    pub fn tell_addresses(&mut self, addresses: &[(Ipv6Addr, u8)]) {
+        self.fast_path.addresses = addresses.iter().map(|(address, _)| *address).collect();
         if let Some(path) = &mut self.fast_path.path {
-            path.set_addresses(addresses.iter().map(|(address, _)| *address));
+            path.set_addresses(self.fast_path.addresses.iter().copied());
         }
     }
 }

@@ -92,6 +92,13 @@ impl Runner {
             GeonetEvent::Multicast(MulticastEvent::Addresses { interface, addresses }) => {
                 self.input(Input::LanAddresses { interface, addresses });
             }
+            GeonetEvent::FastPath(loaded) => {
+                self.geonet_path_refused = loaded.err();
+                if let Some(geonet) = &mut self.geonet {
+                    geonet.tell_listeners();
+                }
+                self.place_fast_path();
+            }
             GeonetEvent::Ping => {
                 let Some(geonet) = &mut self.geonet else { return Ok(()) };
                 for request in geonet.ping_requests(now, &self.station) {

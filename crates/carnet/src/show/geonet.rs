@@ -147,9 +147,12 @@ pub(super) fn status(status: &GeonetStatus) -> [(&'static str, String); 4] {
         (None, Some(what)) => format!("waits for {what}"),
         (None, None) => "has no address yet".into(),
     };
+    let next = status.path_loading.as_ref().map(|next| format!(" while {next} is being loaded"));
+    let path = Some(&status.path).filter(|path| !path.is_empty());
+    let path = path.map(|path| path.to_owned() + next.as_deref().unwrap_or_default());
     [
         ("geonet", address),
-        ("  dataplane", or_nothing(Some(&status.path).filter(|path| !path.is_empty()))),
+        ("  dataplane", or_nothing(path)),
         ("  position", position),
         ("  stations", stations),
     ]

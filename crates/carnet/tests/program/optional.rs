@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::hosts::{possible, seconds, wait_until};
 use crate::station::Station;
-use crate::testbed::{Testbed, with_station};
+use crate::testbed::{INSIDE, Testbed, with_station};
 
 /// The address that carnet itself puts on the interface to the mobile network.
 const ON_BOARD: &str = "[2001:db8:a::1]:8440";
@@ -38,22 +38,51 @@ fn http_port_on_board_answers_when_the_interface_is_there() {
 }
 
 #[test]
+fn geonetworking_in_datagrams_begins_when_its_address_is_there() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let geonet = |own: &str, peer: &str| {
+        format!(
+            "\n[geonet]\ninterface = 'udp:[{own}]:8947,[{peer}]:8947'\nposition = 'fixed:48.8375,2.1008'\n\
+             station_type = 'bus'\n"
+        )
+    };
+    let (own, peer) = ("2001:db8:a::77", INSIDE);
+    let _agent = Station::start(&bed.agent, &bed.agent_config());
+    let router = Station::start(&bed.router, &(bed.router_config() + &geonet(own, peer)));
+    router.registered();
+    let socket = bed.scratch.path("host.sock");
+    let config = format!("[station]\nname = 'host'\nsocket = '{}'\n{}", socket.display(), geonet(peer, own));
+    let host = Station::start(&bed.host, &config);
+    let neighbours = |station: &Station| station.show("neighbours").as_array().map_or(0, Vec::len);
+    assert_eq!((neighbours(&router), neighbours(&host)), (0, 0));
+    bed.router.ip(&format!("-6 addr add {own}/64 dev lan0 nodad"));
+    wait_until("the two stations hear each other", seconds(20), || {
+        neighbours(&router) == 1 && neighbours(&host) == 1
+    });
+}
+
+#[test]
 fn mobile_router_registers_although_every_optional_part_fails() {
     if !possible() {
         return;
     }
     let bed = Testbed::new();
-    // The port of the upper tester is another program's, and so is that of the API.
-    let (tester, api) = bed.router.run(|| {
+    // The ports of the upper tester, of GeoNetworking and of the API are other programs'.
+    let (tester, radio, api) = bed.router.run(|| {
         let api = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        (UdpSocket::bind("[::1]:0").expect("a port"), api)
+        let bind = || UdpSocket::bind("[::1]:0").expect("a port");
+        (bind(), bind(), api)
     });
     let (tester_address, api_address) =
         (tester.local_addr().expect("bound"), api.local_addr().expect("bound"));
+    let radio_address = radio.local_addr().expect("bound");
     let _agent = Station::start(&bed.agent, &bed.agent_config());
     let line = format!("record = '/proc/none/record.jsonl'\nhttp = '{api_address}'");
     let config = format!(
-        "{}\n[geonet]\ninterface = 'udp:[2001:db8:dead::1]:8947,[2001:db8:dead::2]:8947'\n\
+        "{}\n[geonet]\ninterface = 'udp:{radio_address},[2001:db8:dead::2]:8947'\n\
          position = 'fixed:48.8375,2.1008'\n[conformance]\nupper_tester = '{tester_address}'\n",
         with_station(&bed.router_config(), &line)
     );
@@ -68,5 +97,5 @@ fn mobile_router_registers_although_every_optional_part_fails() {
     ] {
         assert!(log.contains(what), "{what}: {log}");
     }
-    drop((tester, api));
+    drop((tester, radio, api));
 }

@@ -72,7 +72,9 @@ impl Station {
     /// Waits until packets take the way that they will take from then on.
     pub fn accelerated(&self) {
         wait_for("the fast path is loaded", seconds(20), || {
-            self.show("status")["dataplane_loading"].is_null().then_some(())
+            let status = self.show("status");
+            let loading = [&status["dataplane_loading"], &status["geonet"]["path_loading"]];
+            loading.iter().all(|it| it.is_null()).then_some(())
         });
     }
 

@@ -54,6 +54,11 @@ pub(super) fn open(config: &UdpConfig, index: Option<u32>) -> io::Result<Socket>
             }
         }
     }
+    // The address may come later, with its interface.
+    match local {
+        SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+        SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
+    }
     socket.bind(&local.into())?;
     Ok(socket)
 }

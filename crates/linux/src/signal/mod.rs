@@ -31,6 +31,10 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// What has not changed is told again after this, when it was measured again.
 const RENEWAL: Duration = Duration::from_secs(2);
 
+/// Whether a modem roams counts so long without ModemManager: its restart neither makes a modem that roams usable nor takes one away.
+/// After that nobody knows, and an uplink of which nobody knows is used.
+const ROAMING_HOLD: Duration = Duration::from_secs(60);
+
 /// Where the D-Bus Specification has the system bus.
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
@@ -75,8 +79,10 @@ pub struct Signals {
     modems: Modems,
     /// What was told last, and when.
     told: BTreeMap<String, (i32, Instant)>,
-    /// Which modems roam, as was told last.
-    roaming: BTreeMap<String, Option<bool>>,
+    /// Which modems roam, as was told last, and when that was confirmed.
+    roaming: BTreeMap<String, (Option<bool>, Instant)>,
+    /// How long that counts without being confirmed.
+    roaming_hold: Duration,
     news: VecDeque<Signal>,
     tick: Interval,
 }
@@ -102,9 +108,17 @@ impl Signals {
             wireless: Wireless::open(others),
             told: BTreeMap::new(),
             roaming: BTreeMap::new(),
+            roaming_hold: ROAMING_HOLD,
             news: VecDeque::new(),
             tick,
         }
+    }
+
+    /// Watches other interfaces from now on. Of those that stay it is not forgotten whether their modems roam.
+    pub fn watch(&mut self, sources: Vec<SignalSource>) {
+        let mut roaming = std::mem::take(&mut self.roaming);
+        roaming.retain(|interface, _| sources.iter().any(|source| source.interface == *interface));
+        *self = Signals { roaming, ..Signals::open(sources) };
     }
 
     /// The next change or renewal. Waits for ever where there is nothing to watch. Safe to cancel.
@@ -140,14 +154,15 @@ impl Signals {
                 Signal::Strength { interface, .. } if self.with_file.contains(&interface) => {}
                 Signal::Strength { interface, dbm } => found.push((interface, dbm)),
                 Signal::Roaming { interface, roaming } => {
-                    let before = self.roaming.insert(interface.clone(), roaming);
+                    let before = self.roaming.insert(interface.clone(), (roaming, Instant::now()));
                     // One of which nobody has known anything is no news.
-                    if before.unwrap_or_default() != roaming {
+                    if before.and_then(|(known, _)| known) != roaming {
                         self.news.push_back(Signal::Roaming { interface, roaming });
                     }
                 }
             }
         }
+        self.expire_roaming();
         for (interface, dbm) in found {
             let now = Instant::now();
             let is_old =
@@ -158,5 +173,63 @@ impl Signals {
             }
         }
         if self.news.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// What ModemManager has not confirmed for long is not known any more.
+    fn expire_roaming(&mut self) {
+        let now = Instant::now();
+        for (interface, (roaming, at)) in &mut self.roaming {
+            if roaming.is_some() && now.saturating_duration_since(*at) >= self.roaming_hold {
+                *roaming = None;
+                self.news.push_back(Signal::Roaming { interface: interface.clone(), roaming: None });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOLD: Duration = Duration::from_millis(400);
+
+    fn source(name: &str) -> SignalSource {
+        SignalSource { interface: name.into(), file: None }
+    }
+
+    fn roaming(interface: &str, roaming: Option<bool>) -> Signal {
+        Signal::Roaming { interface: interface.into(), roaming }
+    }
+
+    /// ModemManager has said that one modem roams and another does not.
+    async fn known() -> Signals {
+        let no_bus = Path::new("/nowhere/system_bus_socket");
+        let mut signals = Signals::with_bus(vec![source("wwan0"), source("wwan1")], no_bus);
+        signals.roaming_hold = HOLD;
+        let (sender, modems) = tokio::sync::mpsc::channel(8);
+        signals.modems = Modems::of(modems);
+        for news in [roaming("wwan0", Some(true)), roaming("wwan1", Some(false))] {
+            sender.send(news.clone()).await.expect("a reader");
+            assert_eq!(signals.next().await, news);
+        }
+        signals
+    }
+
+    #[tokio::test]
+    async fn roaming_is_unknown_when_modem_manager_has_vanished_for_long() {
+        let began = Instant::now();
+        let mut signals = known().await;
+        let gone = [signals.next().await, signals.next().await];
+        assert_eq!(gone, [roaming("wwan0", None), roaming("wwan1", None)]);
+        assert!(began.elapsed() >= HOLD, "its restart changes nothing");
+    }
+
+    #[tokio::test]
+    async fn roaming_that_was_known_before_a_reload_is_not_known_for_ever() {
+        let mut signals = known().await;
+        signals.watch(vec![source("wwan0"), source("eth0")]);
+        signals.roaming_hold = HOLD;
+        assert_eq!(signals.next().await, roaming("wwan0", None));
+        assert!(!signals.roaming.contains_key("wwan1"));
     }
 }

@@ -77,6 +77,12 @@ impl Modems {
         Modems { news: Some(news), task: Some(task) }
     }
 
+    /// What comes by this channel.
+    #[cfg(test)]
+    pub(super) fn of(news: mpsc::Receiver<Signal>) -> Modems {
+        Modems { news: Some(news), task: None }
+    }
+
     /// Takes what has come.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, found: &mut Vec<Signal>) {
         let Some(news) = &mut self.news else { return };
@@ -154,7 +160,9 @@ async fn look(
         })
         .await?;
     let mut found = Vec::new();
-    for modem in managed.first().map(modems).unwrap_or_default() {
+    let all = managed.first().map(modems).unwrap_or_default();
+    forget_gone(unwilling, &all);
+    for modem in all {
         let mut names: Vec<String> = interfaces.iter().filter(|i| modem.ports.contains(i)).cloned().collect();
         if names.is_empty() {
             for bearer in &modem.bearers {
@@ -204,6 +212,11 @@ async fn look(
         }
     }
     Ok(found)
+}
+
+/// A modem that is plugged in again gets another path: those of former ones would be kept for ever.
+fn forget_gone(unwilling: &mut Vec<String>, modems: &[Modem]) {
+    unwilling.retain(|path| modems.iter().any(|modem| modem.path == *path));
 }
 
 /// A modem, as ModemManager shows it.
@@ -327,6 +340,27 @@ mod tests {
         for (state, expected) in expected {
             assert_eq!(roaming(f64::from(state)), expected, "state {state}");
         }
+    }
+
+    #[test]
+    fn modems_that_are_gone_are_not_remembered_as_unwilling() {
+        let modem = |path: String| Modem {
+            path,
+            ports: Vec::new(),
+            bearers: Vec::new(),
+            is_idle: true,
+            dbm: None,
+            roaming: None,
+        };
+        let mut unwilling = Vec::new();
+        for number in 0..1000 {
+            let path = format!("/org/freedesktop/ModemManager1/Modem/{number}");
+            unwilling.push(path.clone());
+            forget_gone(&mut unwilling, &[modem(path.clone())]);
+            assert_eq!(unwilling, [path]);
+        }
+        forget_gone(&mut unwilling, &[]);
+        assert!(unwilling.is_empty());
     }
 
     #[test]

@@ -22,11 +22,12 @@ use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_base::{Time, parts, set_of};
 use carnet_station::geonet::fast_path::{Accelerate, General, Onward, Report, Sample, SequenceNumbers, Way};
 use carnet_wire::geonet::LongPositionVector;
+use tokio::sync::oneshot;
 
 use self::maps::{OnwardValue, Shared, SharedSequence, SourceValue, StateValue, WayValue, key_of};
 use self::pair::Pair;
 use super::hook::{Hook, PRIORITY};
-use super::programs::{aside, find, told};
+use super::programs::{find, told};
 use crate::clock;
 use crate::error::Result;
 use crate::memory::give_back_memory;
@@ -148,21 +149,67 @@ impl Slots {
     }
 }
 
+/// Programs that a thread loads while the station serves without. The thread has the rights of the one that starts it
+/// ([`crate::sandbox`]).
+#[derive(Debug)]
+pub struct GeonetPathLoading {
+    programs: oneshot::Receiver<std::result::Result<Box<Ebpf>, String>>,
+}
+
+impl GeonetPathLoading {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When there is none to be had, or this program has no BPF.
+    pub fn begin() -> std::result::Result<GeonetPathLoading, String> {
+        if parts::bpf().is_none() {
+            return Err(super::WITHOUT_BPF.to_owned());
+        }
+        let (sender, programs) = oneshot::channel();
+        let load = move || {
+            // The station may have ended meanwhile.
+            let _ = sender.send(load().map(Box::new));
+        };
+        std::thread::Builder::new()
+            .name("bpf-loader".into())
+            .spawn(load)
+            .map_err(|error| format!("cannot start a thread that loads programs: {error}"))?;
+        Ok(GeonetPathLoading { programs })
+    }
+
+    /// Waits for the programs. Safe to cancel; not to be called again after it has returned. Works in the network namespace of the
+    /// calling thread.
+    ///
+    /// # Errors
+    /// Why the kernel does not want them, in one line.
+    pub async fn finish(&mut self) -> std::result::Result<GeonetPath, String> {
+        let failed = |_| Err("the thread that loads programs has failed".into());
+        let ebpf = (&mut self.programs).await.unwrap_or_else(failed)?;
+        GeonetPath::of(*ebpf)
+    }
+}
+
+/// Has the kernel take the programs, which on a slow processor takes seconds.
+fn load() -> std::result::Result<Ebpf, String> {
+    let mut ebpf = EbpfLoader::new().load(&carnet_bpf::GEONET.unpack()).map_err(|error| told(&error))?;
+    for name in ["in", "out", "wrap"] {
+        let program: &mut SchedClassifier = find(&mut ebpf, name)?;
+        program.load().map_err(|error| told(&error))?;
+    }
+    Ok(ebpf)
+}
+
 impl GeonetPath {
     /// Loads the programs. Works in the network namespace of the calling thread.
     ///
     /// # Errors
     /// Why the kernel does not want them, in one line.
-    pub fn open() -> std::result::Result<GeonetPath, String> {
-        if parts::bpf().is_none() {
-            return Err(super::WITHOUT_BPF.to_owned());
-        }
-        let load = || EbpfLoader::new().load(&carnet_bpf::GEONET.unpack()).map_err(|error| told(&error));
-        let mut ebpf = aside(load)?;
-        for name in ["in", "out", "wrap"] {
-            let program: &mut SchedClassifier = find(&mut ebpf, name)?;
-            program.load().map_err(|error| told(&error))?;
-        }
+    #[cfg(test)]
+    fn open() -> std::result::Result<GeonetPath, String> {
+        GeonetPath::of(load()?)
+    }
+
+    fn of(ebpf: Ebpf) -> std::result::Result<GeonetPath, String> {
         give_back_memory();
         let shared = Shared::map(ebpf.map("SHARED").ok_or("there is no map SHARED")?)?;
         let requests = Requests::open().map_err(|error| error.to_string())?;
