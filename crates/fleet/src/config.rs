@@ -1,8 +1,8 @@
-//! What a member is told of its seat.
+//! Configuration of a member for one seat.
 
 use std::time::Duration;
 
-/// What the operator says of a seat, and of this member.
+/// The operator's settings of a seat and of this member.
 #[derive(Debug, Clone)]
 pub struct SeatConfig {
     /// This member's name.
@@ -23,8 +23,8 @@ pub struct SeatConfig {
     /// so long at first, and twice as long each time that it fails soon after. So long it counts as cut off, too, when its links
     /// are back.
     pub rest: Duration,
-    /// How long an owner that is cut off from its routers waits whether others are as well: longer than one member may notice it
-    /// before another.
+    /// Time for which a leader that is cut off from its routers waits for other members to report the same.
+    /// It is longer than the difference between two members' detection times.
     pub doubt: Duration,
 }
 

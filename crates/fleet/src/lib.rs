@@ -1,11 +1,13 @@
-//! Several machines for one home agent: which of them it is, and what it has acknowledged, without I/O.
+//! Leadership of one home agent among several machines, and its acknowledged records, without I/O.
 //!
-//! A home agent, as mobile routers know it by its address, is a *seat*. The machines that may be it are its *members*:
-//! one has the seat, the others wait. What they share is a [`store`]: keys with revisions, changed by transactions that
-//! compare first, and watched in the order of the changes, as etcd has it (its KV and Watch services of version 3.4).
-//! [`seat`] decides; whether a member reaches its routers, and says so, has a part in who it is, and none in that it is one.
+//! A *seat* is the leadership of a home agent, which mobile routers know by its address. The machines that
+//! may lead are its *members*: one is the leader, the others are standbys. They share a [`store`]: keys with
+//! revisions, as in etcd (KV and Watch services of version 3.4). Transactions compare before they change
+//! keys, and members watch the changes in order. [`seat`] decides. Whether a member reaches its routers
+//! influences which member leads, but not that only one leads.
 //!
-//! Left out: the store itself and the connection to it, which the runner has; how the routes to the home agent follow it
+//! Left out: the store itself and the connection to it, which the runner has; the routes to the home agent.
+//! Its prefixes are routes of the kernel, which a routing daemon announces.
 //! (its prefixes are routes of the kernel, which a routing daemon announces).
 #![forbid(unsafe_code)]
 

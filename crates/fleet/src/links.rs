@@ -1,7 +1,7 @@
-//! Whether this member is connected to its routers.
+//! State of this member's connection to its routers.
 //!
-//! That it is not counts at once. That it is again counts after a pause, which begins anew when the links are lost meanwhile, and
-//! is longer each time that they did not last.
+//! A lost connection counts at once. A restored one counts after a pause. The pause begins anew if the links
+//! are lost meanwhile, and grows each time that they did not last.
 
 use std::time::Duration;
 

@@ -1,30 +1,33 @@
-//! One member's view of a seat: whether it has it, when it takes it, and what of the home agent's records is stored.
+//! One member's view of a seat: whether it leads, when it takes the leadership, and which records of the home
+//! agent are stored.
 //!
-//! **One chain.** Whoever has the seat writes only by transactions that expect [`Key::Owner`] as its own last one left it,
-//! and each leaves it changed: one after the other, none twice. Who takes the seat does it by such a transaction, too. So
-//! from then on whatever the former owner still sends, however late, is refused by the store, and each change that was
-//! stored is before the change of owner: the next one has it. That holds whatever clocks and networks do. An
-//! acknowledgement to a mobile router waits for its transaction, so nothing that was acknowledged is lost, and no two
-//! members acknowledge for one seat.
+//! **One chain.** The leader writes only by transactions that expect [`Key::Owner`] as its own last one left
+//! it. Each transaction changes the key, so they take effect one after the other and none twice. A member
+//! takes the leadership by such a transaction, too. From then on the store refuses every late transaction of
+//! the former leader. Each stored change precedes the change of leader, so the next leader has it. That holds
+//! whatever clocks and networks do. An acknowledgement to a mobile router waits for its transaction. So no
+//! acknowledged change is lost, and no two members acknowledge for one seat.
 //!
-//! **One lease.** When the owner writes nothing else it writes its token each [`SeatConfig::beat`]. A member that has seen
-//! no change of it for [`SeatConfig::lease`] takes the seat, expecting the key as it saw it: if there was a change that it
-//! could not see, the store refuses. The owner's lease is counted from when it *sent* what the store has taken, and is
-//! shorter by [`SeatConfig::margin`], which is for clocks that run at unlike speeds. When it ends, [`Seat::holds`] ends:
-//! before another member's lease can begin.
+//! **One lease.** A leader that writes nothing else writes its token each [`SeatConfig::beat`]. A member that
+//! has seen no change of it for [`SeatConfig::lease`] takes the leadership and expects the key as it saw it.
+//! If it missed a change, the store refuses. The leader's lease starts when it *sent* what the store has
+//! accepted. It is shorter by [`SeatConfig::margin`], because clocks run at different speeds. At its end
+//! [`Seat::holds`] ends, before another member's lease can begin.
 //!
-//! Without the store nobody acknowledges, and nobody takes over. The home agent goes on to forward for
-//! [`SeatConfig::patience`], for it is likelier that the store chooses a new leader than that another member is where
-//! this one cannot see it. Then it stops.
+//! Without the store no member acknowledges or takes over. The home agent continues to forward for
+//! [`SeatConfig::patience`] and then stops. It is more likely that the store elects a new leader than that an
+//! unseen member has taken over.
 //!
-//! **Links.** A member that is cut off from its routers reaches nobody with the seat, though it reaches the store. So it says of
-//! itself that it is ([`Presence`]), and takes the seat only if nobody else does who is not. An owner gives it to another that
-//! is not; but not before [`SeatConfig::doubt`], and only to one that has said so since: where a gateway is down for
-//! all the seat stays where it is. Nothing of this decides who has it: the chain does.
+//! **Links.** A member that is cut off from its routers is useless as a leader, though it reaches the store.
+//! So it announces that ([`Presence`]), and takes the leadership only if no connected member does. A leader
+//! that is cut off gives it to a connected member. It does so after [`SeatConfig::doubt`] at the earliest,
+//! and only to a member that has since announced its connection. If a gateway is down for all members, the
+//! leader stays. None of this decides who leads: the chain does.
 //!
-//! A seat that is given up is free at once. It goes to the member named, or to whoever comes first; its home agent goes on
-//! to forward until the next one works, but no longer than [`SeatConfig::patience`], and acknowledges nothing meanwhile: mobile
-//! routers ask again.
+//! A leadership that is given up is free at once. It goes to the named member or to the first that takes it.
+//! The home agent of the former leader forwards until the next one works, but at most for
+//! [`SeatConfig::patience`]. It acknowledges nothing meanwhile, so mobile routers repeat their Binding
+//! Updates.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -46,11 +49,11 @@ const MOST_OCTETS: usize = 1 << 20;
 /// How often a member that waits says so.
 const HELLO: Duration = Duration::from_secs(1);
 
-/// What the runner is to do.
+/// Action that the runner shall perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// Read all keys of the seat, and watch them from there: [`Seat::handle_snapshot`], then [`Seat::handle_events`]. Whatever
-    /// was watched before is of no interest.
+    /// Read all keys of the seat and watch them from that revision: [`Seat::handle_snapshot`], then
+    /// [`Seat::handle_events`]. The runner ends earlier watches.
     Follow,
     /// Send a transaction; [`Seat::handle_outcome`] tells what became of it.
     Transact(RequestId, Transaction),
@@ -66,7 +69,7 @@ pub enum Output {
     Note(String),
 }
 
-/// What a member is at the moment.
+/// Present role of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It knows nothing yet, or has lost the store.
@@ -95,7 +98,7 @@ struct Flight {
     completes: Option<u64>,
 }
 
-/// What the owner has besides.
+/// Additional state of the leader.
 #[derive(Debug)]
 struct Hold {
     /// Of [`Key::Owner`], as our last transaction left it.
@@ -138,7 +141,7 @@ pub struct Seat {
     heard: Time,
     others: Others,
     links: Links,
-    /// What was said of them last.
+    /// Link state that the member has announced last.
     cut_off: bool,
     /// When it is said next how this member is.
     hello: Time,
@@ -189,12 +192,12 @@ impl Seat {
         }
     }
 
-    /// What to do next.
+    /// Returns the next action.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// What this member is.
+    /// Returns the role of this member.
     pub fn role(&self) -> Role {
         match (&self.hold, self.known) {
             (Some(hold), _) if hold.leaving.is_none() => Role::Owner,
@@ -209,7 +212,7 @@ impl Seat {
         self.hold.as_ref().is_some_and(|hold| now < hold.until)
     }
 
-    /// Who has the seat, as far as is known here.
+    /// Returns the leader, as far as this member knows.
     pub fn owner(&self) -> Option<&str> {
         let token = self.owner.1.as_ref()?;
         (!matches!(token.state, TokenState::Free(_))).then_some(token.member.as_str())
@@ -228,7 +231,7 @@ impl Seat {
                 Key::Member(_) => {}
             }
         }
-        // Where nobody has it all begin now, the first of the list before the others.
+        // Without a leader all members begin now, the first of the list before the others.
         if owner.0 != self.owner.0 || owner.0 == 0 {
             self.heard = now;
         }
@@ -239,7 +242,7 @@ impl Seat {
 
     /// Takes what the store has changed in one revision, after all before it.
     pub fn handle_events(&mut self, now: Time, revision: Revision, events: Vec<Event>) {
-        // What was watched before a snapshot comes late.
+        // Events from before a snapshot are late.
         if self.known.is_none_or(|known| revision <= known) {
             return;
         }
@@ -289,7 +292,7 @@ impl Seat {
         };
         match outcome {
             Outcome::Done(revision) => self.done(now, flight, revision),
-            // An earlier attempt, of which nobody knew.
+            // The token of an earlier attempt with an unknown result.
             Outcome::Refused(revision, Some(token)) if token == flight.transaction.token => {
                 self.done(now, flight, revision);
             }
@@ -301,7 +304,8 @@ impl Seat {
 
     /// Takes changes of the home agent's records, all of which are stored when [`Output::Written`] names this number.
     pub fn commit(&mut self, now: Time, number: u64, changes: Vec<Change>) {
-        // Who has lost the seat, or gives it up, writes nothing more, and what waits for it waits for ever.
+        // A member that has lost the leadership or gives it up writes nothing more. Changes that wait for it
+        // are never stored.
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.leaving.is_none()) {
             hold.commits.push_back((number, changes));
         }
@@ -347,14 +351,15 @@ impl Seat {
         self.look(now);
     }
 
-    /// Takes note that a home agent that was to be ready has ended: until there has been none such for a while, this member
-    /// neither takes the seat nor asks for it.
+    /// Handles the end of a standby home agent. For a while after the last such end, this member neither
+    /// takes the leadership nor asks for it.
     pub fn handle_unready(&mut self, now: Time) {
         self.rested = self.rested.max(now + self.config.rest);
         self.look(now);
     }
 
-    /// Gives the seat to another member, or to whoever comes first. What has been committed is stored before.
+    /// Gives the leadership to the named member, or to the first that takes it. All committed changes are
+    /// stored before.
     pub fn give_up(&mut self, now: Time, to: Option<String>) {
         if let Some(hold) = &mut self.hold {
             hold.leaving = Some(to);
@@ -363,7 +368,7 @@ impl Seat {
         self.look(now);
     }
 
-    /// Gives the seat to whoever comes first, and never takes it again: this member ends, however long that takes.
+    /// Gives the leadership to the first member that takes it, and never takes it again: this member ends.
     pub fn retire(&mut self, now: Time) {
         self.retired = true;
         self.give_up(now, None);
@@ -401,7 +406,7 @@ impl Seat {
 
     fn done(&mut self, now: Time, flight: Flight, revision: Revision) {
         let until = flight.sent + self.config.lease.saturating_sub(self.config.margin);
-        // What came after it may have been seen already.
+        // The member may have seen later changes already.
         if revision > self.owner.0 {
             self.owner = (revision, Some(flight.transaction.token.clone()));
             self.heard = now;
@@ -451,7 +456,7 @@ impl Seat {
 
     /// When this member may take the seat.
     fn free_at(&self) -> Time {
-        // Who is cut off lets all others go first.
+        // A member that is cut off lets all others try first.
         let rank = self.config.rank_of(&self.config.member) + self.config.members.len() * self.grade();
         let courtesy = self.config.beat / 2 * u32::try_from(rank).unwrap_or(u32::MAX);
         let silence = self.heard + self.config.lease + courtesy;
@@ -530,7 +535,7 @@ impl Seat {
     /// Starts and stops the home agent.
     fn look_at_agent(&mut self, now: Time) {
         if self.hold.is_some() && matches!(self.agent, Agent::Until(_)) {
-            // What it has may be out of date.
+            // The records of this home agent may be out of date.
             self.stop("the seat has come back".into());
         }
         let writing = self.flight.as_ref().is_some_and(|flight| !flight.transaction.changes.is_empty());

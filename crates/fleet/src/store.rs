@@ -1,7 +1,7 @@
-//! What is asked of the store, and what it answers.
+//! Requests to the store, and its answers.
 //!
-//! All keys of a seat are below one prefix, which the runner knows. A transaction always has one comparison, of the key
-//! [`Key::Owner`]; a store that cannot compare and put several keys in one step is none that can be used here.
+//! All keys of a seat are below one prefix, which the runner knows. A transaction always has one comparison,
+//! of the key [`Key::Owner`]. The store must be able to compare and put several keys in one step.
 
 use std::fmt;
 
@@ -16,12 +16,12 @@ pub type RequestId = u64;
 /// A key, without the prefix of its seat.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
-    /// Who has the seat: a [`Token`].
+    /// The leader: a [`Token`].
     Owner,
-    /// How a member is that waits for the seat: a [`Presence`], written by it each second. Who has the seat writes it when it is cut
-    /// off, to ask the others.
+    /// State of a standby: a [`Presence`], which the member writes each second. A leader writes it when it is
+    /// cut off, to ask the other members.
     Member(String),
-    /// What the home agent has written, by its own key.
+    /// A record of the home agent, by the record's own key.
     Record(String),
 }
 
@@ -50,17 +50,17 @@ impl Key {
 /// The value of [`Key::Owner`]. No two transactions ever write the same one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// Who wrote it.
+    /// Member that wrote the token.
     pub member: String,
     /// Which process of that member: chosen at random when it starts.
     pub process: u64,
     /// Which transaction of that process.
     pub count: u64,
-    /// What it says.
+    /// State of the leadership.
     pub state: TokenState,
 }
 
-/// What the owner says of the seat.
+/// State that the leader announces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenState {
@@ -68,7 +68,7 @@ pub enum TokenState {
     Starting,
     /// It has the seat, and its home agent works.
     Working,
-    /// It gives the seat up: to a certain member, or to whoever comes first.
+    /// The leader gives the leadership up: to a certain member, or to the first that takes it.
     Free(Option<String>),
 }
 
@@ -106,7 +106,7 @@ impl Presence {
     }
 }
 
-/// A record's key and its value from now on; `None`: there is none any more.
+/// Key of a record and its new value; `None` if the record is deleted.
 pub type Change = (String, Option<String>);
 
 /// A change that the store makes whole or not at all.
@@ -114,27 +114,27 @@ pub type Change = (String, Option<String>);
 pub struct Transaction {
     /// It is made only if [`Key::Owner`] has this revision.
     pub expected: Revision,
-    /// Who has the seat from then on.
+    /// The leader from then on.
     pub token: Token,
     /// The records that change with it.
     pub changes: Vec<Change>,
 }
 
-/// What became of a transaction.
+/// Result of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It was made, with this revision.
     Done(Revision),
     /// It was not, for the owner's key has another revision: what that key has now, `None` where it is not ours.
     Refused(Revision, Option<Token>),
-    /// Nobody knows: there was no answer, or an error.
+    /// The result is unknown: the store sent no answer, or an error.
     Unknown,
 }
 
 /// A change that the store has made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What was changed.
+    /// The changed key.
     pub key: Key,
     /// Its value; `None`: it was removed.
     pub value: Option<String>,

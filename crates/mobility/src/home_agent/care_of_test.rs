@@ -9,7 +9,7 @@
 //! Until then the node's other tested bindings serve, else the path that the binding has left, while that is listened to
 //! ([`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE)). Packets *from* the new address are taken all the while.
 //!
-//! A binding is untested or it is not ([`Binding::care_of_tested`]). Addresses that its node has left within [`TESTED_LIFETIME`] are not
+//! A binding is untested or it is not (`Binding::care_of_tested`). Addresses that its node has left within [`TESTED_LIFETIME`] are not
 //! tested again, nor are those of nodes without `care_of_test`.
 //!
 //! The requests are no longer than the Binding Update that caused them. Each accepted one causes [`PROBES`] at most, with pauses
