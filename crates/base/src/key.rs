@@ -8,27 +8,27 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// A shared key of 128 bits (RFC 4285). Dropping it wipes it, and `Debug` does not show it. The comparison
 /// takes the same time for a wrong key as for the right one.
 ///
-/// A move leaves the octets at the old place: code that moves keys in the heap must wipe them
-/// (`carnet_linux::wiping`).
+/// The octets have a place of their own in the heap. A move of the key copies a pointer, so it leaves no octets
+/// behind: not in a vector that grows, nor in one that is collected in place and keeps its allocation.
 #[derive(Clone)]
-pub struct Key([u8; Key::OCTETS]);
+pub struct Key(Box<[u8; Key::OCTETS]>);
 
 impl Key {
     /// Octets of a key.
     pub const OCTETS: usize = 16;
 
     /// Wraps the octets of a key.
-    pub const fn new(octets: [u8; Key::OCTETS]) -> Key {
-        Key(octets)
+    pub fn new(octets: [u8; Key::OCTETS]) -> Key {
+        Key(Box::new(octets))
     }
 
     /// The octets.
-    pub const fn octets(&self) -> &[u8; Key::OCTETS] {
+    pub fn octets(&self) -> &[u8; Key::OCTETS] {
         &self.0
     }
 
     /// The octets, to be filled in where they are.
-    pub const fn octets_mut(&mut self) -> &mut [u8; Key::OCTETS] {
+    pub fn octets_mut(&mut self) -> &mut [u8; Key::OCTETS] {
         &mut self.0
     }
 
@@ -48,13 +48,13 @@ impl ZeroizeOnDrop for Key {}
 
 impl From<[u8; Key::OCTETS]> for Key {
     fn from(octets: [u8; Key::OCTETS]) -> Key {
-        Key(octets)
+        Key::new(octets)
     }
 }
 
 impl PartialEq for Key {
     fn eq(&self, other: &Key) -> bool {
-        let differences = self.0.iter().zip(&other.0).fold(0, |all, (a, b)| all | (a ^ b));
+        let differences = self.0.iter().zip(other.0.iter()).fold(0, |all, (a, b)| all | (a ^ b));
         black_box(differences) == 0
     }
 }

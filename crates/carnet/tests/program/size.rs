@@ -29,8 +29,9 @@ fn optimised_program_has_symbols_and_unwind_tables() {
     }
 }
 
+/// The ordinary program has unwind tables for backtraces: pages of them and of the code stay resident.
 #[test]
-fn a_registered_router_takes_less_than_8_mb_idle_less_than_6_and_the_program_less_than_12() {
+fn a_registered_router_takes_less_than_8_mb_idle_less_than_7_and_the_program_less_than_12() {
     if !possible() {
         return;
     }
@@ -54,7 +55,7 @@ fn a_registered_router_takes_less_than_8_mb_idle_less_than_6_and_the_program_les
         assert!(resident < 8 * 1024, "{resident} kB");
         assert!(octets < 12_000_000, "{octets} octets");
         wait_until("it takes less when it has nothing to do", seconds(3 * REST), || {
-            router.resident() < 6 * 1024
+            router.resident() < 7 * 1024
         });
         // And mostly goes on with that: a registration touches more for as long as until the next rest.
         let mut seen: Vec<i64> = (0..REST)
@@ -66,7 +67,7 @@ fn a_registered_router_takes_less_than_8_mb_idle_less_than_6_and_the_program_les
         seen.sort_unstable();
         let (middle, most) = (seen[seen.len() / 2], seen[seen.len() - 1]);
         println!("RSS of a router with nothing to do: {middle} kB, at most {most} kB");
-        assert!(middle < 6 * 1024 && most < 8 * 1024, "{seen:?} kB");
+        assert!(middle < 7 * 1024 && most < 8 * 1024, "{seen:?} kB");
     } else {
         println!("\nSKIPPED: no release binary, the one measured is the debug build and has no limit");
     }
