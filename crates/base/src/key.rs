@@ -9,7 +9,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// takes the same time for a wrong key as for the right one.
 ///
 /// The octets have a place of their own in the heap. A move of the key copies a pointer, so it leaves no octets
-/// behind: not in a vector that grows, nor in one that is collected in place and keeps its allocation.
+/// behind. A vector that grows, or that is collected in place, would keep them otherwise.
 #[derive(Clone)]
 pub struct Key(Box<[u8; Key::OCTETS]>);
 
