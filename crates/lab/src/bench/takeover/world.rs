@@ -352,9 +352,11 @@ impl Machines {
     fn configure(&self, member: usize, routers: u32) -> anyhow::Result<()> {
         let member = &self.members[member];
         let mut text = station_config(&member.name(), self.path);
+        // The routers of this benchmark answer no Echo Requests.
         let _ = write!(
             text,
-            "[home_agent]\naddress = \"{}\"\nhome_prefix = \"2001:db8:1::/64\"\nmax_lifetime = \"1h\"\n",
+            "[home_agent]\naddress = \"{}\"\nhome_prefix = \"2001:db8:1::/64\"\nmax_lifetime = \"1h\"\n\
+             care_of_test = \"off\"\n",
             address(member.seat)
         );
         text.extend((0..routers).filter(|one| *one as usize % self.seats == member.seat).map(table));
