@@ -661,7 +661,7 @@ fn ways(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
 
 /// The program for an interface; `None` where it has no task.
 fn program_for(kind: Kind, ports: &Ports, tunnel_device: u32, link: &LinkInfo) -> Option<&'static str> {
-    // Nor have devices of the other fast path.
+    // The devices of GeoNetworking's fast path have no task in this one.
     let internal = link.name == TUNNEL_DEVICE || link.group == super::geonet::GROUP;
     if link.index == tunnel_device || internal || link.is_loopback {
         return None;
@@ -691,8 +691,8 @@ fn program_of(kind: Kind, ports: &Ports, name: &str, bare: bool) -> Option<&'sta
     })
 }
 
-/// The programs that interfaces want: those that there are, and those of the configuration that may come, of which nobody
-/// knows yet whether they have a link-layer address (a modem's has none). One is there in any case.
+/// Returns the programs of all present interfaces, and of configured interfaces that may appear. Whether these have a
+/// link-layer address is unknown before (a modem's has none), so both programs are included. The set is never empty.
 fn expected(kind: Kind, ports: &Ports, tunnel_device: u32, links: &[LinkInfo]) -> BTreeSet<&'static str> {
     let present = links.iter().filter_map(|link| program_for(kind, ports, tunnel_device, link));
     let configured = ports.lan.iter().chain(&ports.uplinks);

@@ -2,7 +2,7 @@
 //!
 //! The packet crates can read and write everything that any of the kernel's modules can say of an interface, a queue or a
 //! filter, which would be a twelfth of the program. Here a message that concerns nobody is none; of an interface those
-//! attributes are read that [`LinkInfo`](super::LinkInfo) is made of, and its octets; of a neighbour its address and state;
+//! attributes are read that [`LinkInfo`](super::LinkInfo) is made of; of a neighbour its address and state;
 //! of a filter is known only that there is one.
 
 use netlink_packet_core::{
@@ -10,7 +10,7 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::{
-    InfoKind, LinkAttribute, LinkFlags, LinkInfo as LinkKind, LinkLayerType, LinkMessage, Stats64,
+    InfoKind, LinkAttribute, LinkFlags, LinkInfo as LinkKind, LinkLayerType, LinkMessage,
 };
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -31,7 +31,7 @@ pub(super) enum Message {
     NextHop(NextHopObject),
     /// The request for all next-hop objects.
     GetNextHops,
-    /// One that concerns nobody.
+    /// A message of a kind that carnet does not read.
     Other,
 }
 
@@ -40,9 +40,6 @@ const LINK_HEADER: usize = 16;
 /// `struct ndmsg`.
 const NEIGHBOUR_HEADER: usize = 12;
 const NDA_DST: u16 = 1;
-/// `struct rtnl_link_stats64` begins with packets received and sent, and octets received and sent.
-const OCTETS_RECEIVED: usize = 16;
-const OCTETS_SENT: usize = 24;
 
 impl NetlinkSerializable for Message {
     fn message_type(&self) -> u16 {
@@ -165,12 +162,6 @@ fn link_attribute(kind: u16, value: &[u8]) -> Option<LinkAttribute> {
             let is = |name: String| (name == "ip6tnl").then_some(LinkKind::Kind(InfoKind::Ip6Tnl));
             LinkAttribute::LinkInfo(name.filter_map(is).collect())
         }
-        libc::IFLA_STATS64 => {
-            let mut octets = Stats64::default();
-            octets.rx_bytes = u64::from_ne_bytes(at(value, OCTETS_RECEIVED)?);
-            octets.tx_bytes = u64::from_ne_bytes(at(value, OCTETS_SENT)?);
-            LinkAttribute::Stats64(octets)
-        }
         _ => return None,
     })
 }
@@ -202,15 +193,12 @@ mod tests {
         message.header.index = 7;
         message.header.link_layer_type = LinkLayerType::Ether;
         message.header.flags = LinkFlags::Up | LinkFlags::LowerUp;
-        let mut octets = Stats64::default();
-        (octets.rx_bytes, octets.tx_bytes) = (1 << 40, 77);
         message.attributes = vec![
             LinkAttribute::IfName("veth0".into()),
             LinkAttribute::Mtu(1400),
             LinkAttribute::Group(13500),
             LinkAttribute::Address(vec![2, 0, 0, 0, 0, 9]),
             LinkAttribute::LinkInfo(vec![LinkKind::Kind(InfoKind::Ip6Tnl)]),
-            LinkAttribute::Stats64(octets),
         ];
         let mut written = vec![0; message.buffer_len()];
         message.emit(&mut written);

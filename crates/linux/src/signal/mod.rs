@@ -32,7 +32,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const RENEWAL: Duration = Duration::from_secs(2);
 
 /// Whether a modem roams counts so long without ModemManager: its restart neither makes a modem that roams usable nor takes one away.
-/// After that nobody knows, and an uplink of which nobody knows is used.
+/// After that the roaming state is unknown. The mobile router uses an uplink whose roaming state is unknown.
 const ROAMING_HOLD: Duration = Duration::from_secs(60);
 
 /// Where the D-Bus Specification has the system bus.

@@ -1,4 +1,4 @@
-//! Captive portals (RFC 8952): an access network redirects web pages and forwards nothing else, until somebody has agreed to its
+//! Captive portals (RFC 8952): an access network redirects web pages and forwards nothing else, until a user has agreed to its
 //! terms.
 //!
 //! A Router Advertisement may name the portal (RFC 8910). The announcement alone changes no decision: where somebody has agreed
@@ -145,7 +145,7 @@ impl MobileRouter {
         }
     }
 
-    /// Somebody has agreed to the terms: the uplink is not left to the back-off that it has got without answers.
+    /// A user has agreed to the terms: ends the back-off that the uplink has got without answers.
     fn portal_passed(&mut self, now: Time, wall: WallTime, index: usize) {
         if let Some(binding) = self.binding_of(index).filter(|_| self.is_multiple()) {
             let binding = &mut self.bindings[binding];

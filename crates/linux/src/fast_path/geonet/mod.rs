@@ -160,7 +160,7 @@ impl GeonetPathLoading {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When there is none to be had, or this program has no BPF.
+    /// If the kernel gives no thread, or this program has no BPF.
     pub fn begin() -> std::result::Result<GeonetPathLoading, String> {
         if parts::bpf().is_none() {
             return Err(super::WITHOUT_BPF.to_owned());

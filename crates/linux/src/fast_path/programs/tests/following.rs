@@ -212,8 +212,8 @@ fn what_an_interface_was_for_is_forgotten_with_its_task() {
     });
 }
 
-/// Whoever forwards packets does not wait for the kernel's verifier: the loader's thread has loaded what interfaces want,
-/// also those without link-layer addresses, and those that come later.
+/// The thread that forwards packets does not wait for the kernel's verifier. The loader's thread has loaded the programs of
+/// all interfaces before, also of those without link-layer addresses and of those that come later.
 #[test]
 fn programs_of_present_and_configured_interfaces_are_expected() {
     let link = |index: u32, name: &str, bare: bool| LinkInfo {
