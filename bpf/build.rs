@@ -1,9 +1,9 @@
 //! Builds every `*.bpf.c` beside this file with clang.
 //!
-//! `CLANG` names another clang than the first in `PATH`. The objects keep their BTF, which describes the maps,
-//! and lose their debug information (`.BTF.ext`, which a loader would keep in memory, too) and the names of jumps' ends where an
-//! `llvm-strip` is found. Then they are packed, to a third (`src/packed.rs`). Of `steering.bpf.c` the instructions are taken
-//! out of the object (`src/instructions.rs`).
+//! `CLANG` names another clang than the first in `PATH`. The objects keep their BTF, which describes the
+//! maps, and lose their debug information (`.BTF.ext`, which a loader would keep in memory, too) and the
+//! names of jumps' ends where an `llvm-strip` is found. Then they are packed, to a third (`src/packed.rs`).
+//! Of `steering.bpf.c` the instructions are taken out of the object (`src/instructions.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,7 +32,8 @@ fn main() {
         let mut command = Command::new(&clang);
         command
             .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
-            // Where clang does not find the sources when it writes BTF, their text does not become part of it.
+            // Where clang does not find the sources when it writes BTF, their text does not become part of
+            // it.
             .arg("-fdebug-compilation-dir=/nowhere")
             // The kernel's <asm/...> headers, where a distribution keeps them by architecture.
             .arg(format!(

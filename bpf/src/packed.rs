@@ -1,8 +1,8 @@
 //! Objects made smaller, so that they take less of the program and of its memory.
 //!
-//! A packed object is its length, four octets, and then pieces: so many octets as they are, and so many that stood
-//! before, at a distance. The numbers are in groups of seven bits, the lowest first; the eighth says that more follow.
-//! Both sides are here: the build script packs, the program unpacks.
+//! A packed object is its length, four octets, and then pieces: so many octets as they are, and so many that
+//! stood before, at a distance. The numbers are in groups of seven bits, the lowest first; the eighth says
+//! that more follow. Both sides are here: the build script packs, the program unpacks.
 
 /// No repetition is shorter than that.
 #[allow(dead_code, reason = "the program only unpacks")]

@@ -1,10 +1,12 @@
-//! Makes the program small where it is built without the feature `backtrace`, as for OpenWrt. Other builds link plainly.
+//! Makes the program small where it is built without the feature `backtrace`, as for OpenWrt. Other builds
+//! link plainly.
 //!
-//! - Packed relative relocations take next to nothing; in a position-independent program plain ones take 140 kB. The
-//!   dynamic loader has to know them: glibc 2.36 (Debian 12), musl 1.2.4 (OpenWrt 23.05).
-//! - `--icf` merges functions with equal octets. Only LLVM's linker has it: rustc brings it for x86-64 with glibc, and for
-//!   musl by request. The program compares no addresses of functions.
-//! - Unwind tables take 600 kB. A panic that aborts without a backtrace never reads them: `discard-unwind-tables.ld`.
+//! - Packed relative relocations take next to nothing; in a position-independent program plain ones take 140
+//!   kB. The dynamic loader has to know them: glibc 2.36 (Debian 12), musl 1.2.4 (OpenWrt 23.05).
+//! - `--icf` merges functions with equal octets. Only LLVM's linker has it: rustc brings it for x86-64 with
+//!   glibc, and for musl by request. The program compares no addresses of functions.
+//! - Unwind tables take 600 kB. A panic that aborts without a backtrace never reads them:
+//!   `discard-unwind-tables.ld`.
 
 use std::path::PathBuf;
 use std::process::Command;

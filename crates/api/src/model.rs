@@ -40,8 +40,8 @@
 //! | `POST /v1/gnping` with [`GnPingRequest`] | stream of [`GnPingEvent`] |
 //! | `GET /v1/gnrecv` | stream of [`GnReceived`] |
 //!
-//! A stream is a `text/event-stream`, one object a message, or [`missed`]; "none" is status 204. `docs/openapi.json` is
-//! made of this table and of the types (`tests/openapi.rs`).
+//! A stream is a `text/event-stream`, one object a message, or [`missed`]; "none" is status 204.
+//! `docs/openapi.json` is made of this table and of the types (`tests/openapi.rs`).
 //!
 //! Every answer that is not a success carries an [`ErrorBody`]. Fields may be added, never renamed; a
 //! value that is unknown or does not apply is `null`, its key is always there.
@@ -80,9 +80,11 @@ pub struct Status {
     pub uptime_s: f64,
     /// The jobs that it does.
     pub roles: Vec<Role>,
-    /// The way packets take into and out of tunnels, such as `tun` or `bpf`; `null` for a station that has none.
+    /// The way packets take into and out of tunnels, such as `tun` or `bpf`; `null` for a station that has
+    /// none.
     pub dataplane: Option<String>,
-    /// The way that packets will take when the kernel has its programs, which a thread loads; `null` otherwise.
+    /// The way that packets will take when the kernel has its programs, which a thread loads; `null`
+    /// otherwise.
     #[serde(default)]
     pub dataplane_loading: Option<String>,
     /// The mobile router or mobile node, where the station is one.
@@ -91,8 +93,9 @@ pub struct Status {
     pub home_agent: Option<HomeAgentStatus>,
     /// The GeoNetworking router, where the station is one.
     pub geonet: Option<GeonetStatus>,
-    /// What on this machine is not as the station needs it, and what the station does about it: a setting that another program
-    /// changes again and again, an entry that the kernel refuses. Empty where nothing stands in the way.
+    /// What on this machine is not as the station needs it, and what the station does about it: a setting
+    /// that another program changes again and again, an entry that the kernel refuses. Empty where nothing
+    /// stands in the way.
     #[serde(default)]
     pub obstacles: Vec<String>,
     /// What holds the process; `null` with `station.sandbox = "off"`.
@@ -144,7 +147,8 @@ impl Role {
 pub struct MobileRouterStatus {
     /// State of the registration, in one snake_case word, such as `registered` or `home`.
     pub state: String,
-    /// Whether an uplink leads to the home agent now; false where each is down, or silent, whatever is registered.
+    /// Whether an uplink leads to the home agent now; false where each is down, or silent, whatever is
+    /// registered.
     #[serde(default)]
     pub reachable: Option<bool>,
     /// With the state `refused`, why: the status of the home agent's answer and what that means; else `null`.
@@ -193,8 +197,8 @@ pub struct HomeAgentStatus {
     pub address: Ipv6Addr,
     /// How many bindings it holds.
     pub bindings: u64,
-    /// Home addresses of nodes whose key has used up three quarters or more of its 32,768 sequence numbers and that have sent no
-    /// timestamp since (see `auth.replay`), the first 16.
+    /// Home addresses of nodes whose key has used up three quarters or more of its 32,768 sequence numbers
+    /// and that have sent no timestamp since (see `auth.replay`), the first 16.
     #[serde(default)]
     pub keys_to_change: Vec<Ipv6Addr>,
 }
@@ -206,14 +210,14 @@ pub struct Binding {
     pub role: Role,
     /// Home address.
     pub home_address: Ipv6Addr,
-    /// Care-of address, or `null` while there is none. At a home agent as the home agent sees it: behind a NAT, the
-    /// NAT's.
+    /// Care-of address, or `null` while there is none. At a home agent as the home agent sees it: behind a
+    /// NAT, the NAT's.
     pub care_of_address: Option<IpAddr>,
     /// The UDP port at the care-of address, when packets go there in UDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp_port: Option<u16>,
-    /// Seconds that it has been at this care-of address; `null` while there is none, or where that is not known: a home
-    /// agent's state is from a version that did not write it.
+    /// Seconds that it has been at this care-of address; `null` while there is none, or where that is not
+    /// known: a home agent's state is from a version that did not write it.
     #[serde(default)]
     pub stay_s: Option<u32>,
     /// Binding Identifier (RFC 5648), or `null` without one.
@@ -256,12 +260,12 @@ pub struct Uplink {
     /// What it can carry in kbit/s, as configured or, where a policy balances, measured; else `null`.
     #[serde(default)]
     pub capacity_kbit_s: Option<u32>,
-    /// URI of the captive portal that its access network redirects HTTP to, or announces (RFC 8910), or `null`: until somebody has agreed to its
-    /// terms there, the network forwards nothing.
+    /// URI of the captive portal that its access network redirects HTTP to, or announces (RFC 8910), or
+    /// `null`: until somebody has agreed to its terms there, the network forwards nothing.
     #[serde(default)]
     pub captive_portal: Option<String>,
-    /// Octets that have gone over it in this period, both directions together, as its interface counts them (at
-    /// least every five seconds); `null` before counting has begun.
+    /// Octets that have gone over it in this period, both directions together, as its interface counts them
+    /// (at least every five seconds); `null` before counting has begun.
     #[serde(default)]
     pub volume_used: Option<u64>,
     /// Octets that may, or `null` without a limit.
@@ -278,14 +282,15 @@ pub struct Uplink {
     pub roaming: Option<bool>,
     /// True for an uplink that carries the traffic now.
     pub active: bool,
-    /// True where more is sent than it can carry: round trips have grown, and packets go on arriving. It keeps its traffic.
+    /// True where more is sent than it can carry: round trips have grown, and packets go on arriving. It
+    /// keeps its traffic.
     #[serde(default)]
     pub full: bool,
     /// The router of the care-of address, if it does not answer either; else `null`.
     #[serde(default)]
     pub silent_router: Option<IpAddr>,
-    /// The first of the station's `obstacles` (`GET /v1/status`), which concerns every uplink; `null` where nothing on this
-    /// machine stands in the way.
+    /// The first of the station's `obstacles` (`GET /v1/status`), which concerns every uplink; `null` where
+    /// nothing on this machine stands in the way.
     #[serde(default)]
     pub obstacle: Option<String>,
 }
@@ -335,9 +340,11 @@ pub struct Route {
     pub path: String,
     /// The interface that packets leave by, or `null`.
     pub interface: Option<String>,
-    /// Link-layer address of the vehicle in radio range that announces the network, `xx:xx:xx:xx:xx:xx`, or `null`.
+    /// Link-layer address of the vehicle in radio range that announces the network, `xx:xx:xx:xx:xx:xx`, or
+    /// `null`.
     pub station: Option<String>,
-    /// Link-local address of that vehicle, care-of address of one that is not in radio range, or the home agent, or `null`.
+    /// Link-local address of that vehicle, care-of address of one that is not in radio range, or the home
+    /// agent, or `null`.
     pub next_hop: Option<Ipv6Addr>,
     /// Round-trip time to that vehicle in milliseconds, or `null` where it is not measured.
     pub rtt_ms: Option<f64>,
@@ -362,8 +369,8 @@ pub struct Policy {
     pub wanted_uplink: Option<String>,
     /// The uplinks that its packets take now; none: those of packets without a policy.
     pub takes: Vec<String>,
-    /// What the home agent does about it: `agreed`, `asked`, `refused`, `unknown` (it knows no flow bindings) or
-    /// `failover` (it knows no other action).
+    /// What the home agent does about it: `agreed`, `asked`, `refused`, `unknown` (it knows no flow bindings)
+    /// or `failover` (it knows no other action).
     pub home_agent: String,
 }
 

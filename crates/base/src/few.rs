@@ -1,7 +1,7 @@
 //! A list that mostly has one entry, which then takes no memory elsewhere.
 //!
-//! A vector of one costs its header, and an allocation with the allocator's own octets around it. Where there is such a list for
-//! each of very many things, that is more than what is in it.
+//! A vector of one costs its header, and an allocation with the allocator's own octets around it. Where there
+//! is such a list for each of very many things, that is more than what is in it.
 
 /// None, one or several of something, in order.
 #[derive(Debug, Clone)]

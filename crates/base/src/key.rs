@@ -8,8 +8,8 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// A shared key of 128 bits (RFC 4285). Dropping it wipes it, and `Debug` does not show it. The comparison
 /// takes the same time for a wrong key as for the right one.
 ///
-/// The octets have a place of their own in the heap. A move of the key copies a pointer, so it leaves no octets
-/// behind. A vector that grows, or that is collected in place, would keep them otherwise.
+/// The octets have a place of their own in the heap. A move of the key copies a pointer, so it leaves no
+/// octets behind. A vector that grows, or that is collected in place, would keep them otherwise.
 #[derive(Clone)]
 pub struct Key(Box<[u8; Key::OCTETS]>);
 

@@ -52,7 +52,8 @@ pub struct Interface {
     pub ipv4_routers: Vec<Ipv4Router>,
 }
 
-/// One next hop of a default route. A recording may have the gateway alone, as versions before this type wrote it.
+/// One next hop of a default route. A recording may have the gateway alone, as versions before this type
+/// wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WrittenRoute<A, N>", bound(deserialize = "A: Deserialize<'de>, N: Deserialize<'de>"))]
 pub struct DefaultRoute<A, N> {

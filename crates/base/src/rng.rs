@@ -10,7 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Seed {
-    /// For simulations and tests, whose results others shall have as well. Keys that are drawn from it are no secret.
+    /// For simulations and tests, whose results others shall have as well. Keys that are drawn from it are no
+    /// secret.
     Number(u64),
     /// A seed from an unpredictable source, because the generator may produce keys of up to 256 bits.
     Octets(#[serde(serialize_with = "crate::hex::serialize", deserialize_with = "seed_octets")] [u8; 32]),
@@ -46,8 +47,8 @@ impl Rng {
         }
     }
 
-    /// Another one of the same seed: none of its numbers tells anything of those of [`Rng::from_seed`], for it is another
-    /// stream of the same key.
+    /// Another one of the same seed: none of its numbers tells anything of those of [`Rng::from_seed`], for
+    /// it is another stream of the same key.
     pub fn beside(seed: Seed) -> Rng {
         let Rng(mut generator) = Rng::from_seed(seed);
         generator.set_stream(1);

@@ -16,7 +16,8 @@ pub fn sort_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
         (Some(a), Some(b)) => compare(a, b),
         _ => Ordering::Equal,
     });
-    // Along each cycle the place gets its item from its source, until the first one's is what was carried along.
+    // Along each cycle the place gets its item from its source, until the first one's is what was carried
+    // along.
     for first in 0..sources.len() {
         let mut place = first;
         loop {

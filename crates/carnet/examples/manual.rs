@@ -1,4 +1,5 @@
-//! Writes the manual pages and the completions of shells, from the command lines as they are: `manual DIRECTORY`.
+//! Writes the manual pages and the completions of shells, from the command lines as they are:
+//! `manual DIRECTORY`.
 //!
 //! Packages have them; the program itself need not carry what makes them.
 

@@ -1,5 +1,5 @@
-//! `carnet check`: everything that is wrong with a config file, and with the trace, tokens, certificates and keys that it
-//! names.
+//! `carnet check`: everything that is wrong with a config file, and with the trace, tokens, certificates and
+//! keys that it names.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -45,7 +45,8 @@ pub struct Ipsec {
     /// The config file; docs/config.md describes it.
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Address of the home agent's machine at which its IKE daemon is: not that of the home agent, which is on no interface.
+    /// Address of the home agent's machine at which its IKE daemon is: not that of the home agent, which is
+    /// on no interface.
     #[arg(long, value_name = "ADDRESS")]
     pub gateway: Ipv6Addr,
     /// How the two prove who they are.
@@ -83,7 +84,8 @@ Examples:
         /// What to log: a level, or targets with levels (default: RUST_LOG, else info).
         #[arg(long, value_name = "FILTER")]
         log: Option<String>,
-        /// Keep the state with who listens at this socket instead of in station.state_dir (carnet-fleet says so).
+        /// Keep the state with who listens at this socket instead of in station.state_dir (carnet-fleet says
+        /// so).
         #[arg(long, value_name = "SOCKET", hide = true)]
         store: Option<PathBuf>,
     },

@@ -1,9 +1,10 @@
 //! Panics: a backtrace in the log, and a crash report that `carnet support-bundle` takes along.
 //!
-//! The hook writes both while the thread that panics still has its stack. It writes to stderr itself: that thread may hold a lock of
-//! the log's. A crash report is a file `NAME.crash.SECONDS.txt` in `station.state_dir`, readable for its owner only. There are at
-//! most [`REPORTS`] of [`LONGEST`] octets for a station; a new one replaces the oldest. It holds the place and message of the
-//! panic and the names of functions, no arguments and no memory. No type of a key shows the key in its `Debug` output, so that a
+//! The hook writes both while the thread that panics still has its stack. It writes to stderr itself: that
+//! thread may hold a lock of the log's. A crash report is a file `NAME.crash.SECONDS.txt` in
+//! `station.state_dir`, readable for its owner only. There are at most [`REPORTS`] of [`LONGEST`] octets for
+//! a station; a new one replaces the oldest. It holds the place and message of the panic and the names of
+//! functions, no arguments and no memory. No type of a key shows the key in its `Debug` output, so that a
 //! message holds none.
 
 use std::backtrace::Backtrace;

@@ -121,8 +121,8 @@ pub struct Geonet {
 }
 
 impl Geonet {
-    /// One that may be there. (Asked where its type is known, unlike `Option::as_ref`: it tells the compiler that without
-    /// the part there is none.)
+    /// One that may be there. (Asked where its type is known, unlike `Option::as_ref`: it tells the compiler
+    /// that without the part there is none.)
     #[allow(clippy::match_as_ref)]
     pub fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
         match geonet {
@@ -140,9 +140,9 @@ impl Geonet {
         }
     }
 
-    /// Opens the link and the source of positions. `undo` is where it is written down what to put back, `wants` whether
-    /// there shall be a fast path; `uplinks` are the mobile router's, of which an interface of IPv6 over GeoNetworking
-    /// may be one; `facilities` is whether there are any.
+    /// Opens the link and the source of positions. `undo` is where it is written down what to put back,
+    /// `wants` whether there shall be a fast path; `uplinks` are the mobile router's, of which an interface
+    /// of IPv6 over GeoNetworking may be one; `facilities` is whether there are any.
     ///
     /// # Errors
     /// When one of them cannot be had.
@@ -276,7 +276,8 @@ impl Geonet {
 
     /// Queues a frame. What cannot go is counted.
     pub fn send(&mut self, now: Time, frame: &Frame) {
-        // The first frame of another address does not leave with the one before: nobody shall see both together.
+        // The first frame of another address does not leave with the one before: nobody shall see both
+        // together.
         if self.address.is_some_and(|address| address.mid() != frame.source) {
             self.address_is(now, settings::geonet::address(&self.config, frame.source));
         }
@@ -361,8 +362,8 @@ impl Geonet {
         (now.saturating_since(told) >= self.freshness()).then(|| self.tell(now)).flatten()
     }
 
-    /// What waits to be sent, octets, where that matters and is another number than before: in the link, and for the gate
-    /// of congestion control.
+    /// What waits to be sent, octets, where that matters and is another number than before: in the link, and
+    /// for the gate of congestion control.
     pub fn new_backlog(&mut self, station: &Station) -> Option<u32> {
         self.config.ipv6.as_ref()?.congestion_mark?;
         let gate = station.congestion().map_or(0, Gate::backlog);
@@ -370,8 +371,8 @@ impl Geonet {
         (backlog != std::mem::replace(&mut self.backlog, backlog)).then_some(backlog)
     }
 
-    /// How often the router is told the position. The facilities want to see every four metres of the way, and look as
-    /// often as CAMs may be sent (EN 302 637-2 6.1.3, `T_CheckCamGen`).
+    /// How often the router is told the position. The facilities want to see every four metres of the way,
+    /// and look as often as CAMs may be sent (EN 302 637-2 6.1.3, `T_CheckCamGen`).
     fn update_interval(&self) -> Duration {
         let interval = self.config.mib.position_update_interval;
         match self.looks_at_itself {

@@ -7,9 +7,9 @@
 //!
 //! Who may talk to the station is decided by the file mode of the socket, 0660; over TCP by tokens ([`tcp`]).
 //!
-//! What depends on the types of questions and answers is kept short here: a path is a plain function ([`Handler`]), its
-//! body and answer are octets before axum sees them, a stream is boxed. Otherwise the whole server would be in
-//! the program once for each path.
+//! What depends on the types of questions and answers is kept short here: a path is a plain function
+//! ([`Handler`]), its body and answer are octets before axum sees them, a stream is boxed. Otherwise the
+//! whole server would be in the program once for each path.
 
 mod facilities;
 mod geonet;
@@ -82,8 +82,8 @@ pub fn check_tokens(path: &Path) -> anyhow::Result<()> {
     tcp::Gate::new(Some(path)).map(drop)
 }
 
-/// Opens the socket, and the port if there is to be one, and serves the API there. When this returns, both accept; a port that
-/// cannot be had is tried again, because the station's network does not depend on it.
+/// Opens the socket, and the port if there is to be one, and serves the API there. When this returns, both
+/// accept; a port that cannot be had is tried again, because the station's network does not depend on it.
 ///
 /// `requests` leads to the run loop. `events` carries events in their envelope
 /// ([`carnet_api::model::event`]).
@@ -427,8 +427,8 @@ async fn read<T: DeserializeOwned>(request: HttpRequest) -> Result<T, Refusal> {
     })
 }
 
-/// JSON in which numbers that are whole are written as integers: JSON has one kind of number (RFC 8259 6), so that 24.0 and
-/// 2.4e1 are 24. `None` where there are none.
+/// JSON in which numbers that are whole are written as integers: JSON has one kind of number (RFC 8259 6), so
+/// that 24.0 and 2.4e1 are 24. `None` where there are none.
 fn with_whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
     /// The greatest whole number up to which a double has every one.
     const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -513,7 +513,8 @@ fn stream(messages: impl Stream<Item = String> + Send + 'static) -> Response {
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
 
-/// A message of a stream. These types always become JSON; were it otherwise, an empty message would say no less.
+/// A message of a stream. These types always become JSON; were it otherwise, an empty message would say no
+/// less.
 fn message<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -1,9 +1,10 @@
 //! The log: to stderr, in colours only on a terminal, and without the time where the journal adds its own.
 //!
-//! What others send (gpsd, ModemManager, mobile nodes, stations, etcd) ends up in log lines. So a line is *one* line: what
-//! could begin another, or speak to a terminal, is escaped; it has at most [`LONGEST`] characters; and each place in the
-//! program that logs has at most [`BURST`] lines at once and one a second after that. The next line says how many were left
-//! out. What the mobility protocols have authenticated has more room ([`Floods`]).
+//! What others send (gpsd, ModemManager, mobile nodes, stations, etcd) ends up in log lines. So a line
+//! is *one* line: what could begin another, or speak to a terminal, is escaped; it has at most [`LONGEST`]
+//! characters; and each place in the program that logs has at most [`BURST`] lines at once and one a second
+//! after that. The next line says how many were left out. What the mobility protocols have authenticated has
+//! more room ([`Floods`]).
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -75,7 +76,8 @@ fn is_unsafe(character: char) -> bool {
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A text of which a terminal shows every character, with its lines and tabs; the rest is written as in JSON, `\u001b`.
+/// A text of which a terminal shows every character, with its lines and tabs; the rest is written as in JSON,
+/// `\u001b`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     escape(text, |character| matches!(character, '\n' | '\t'))
 }
@@ -157,8 +159,8 @@ impl<F> Floods<F> {
     }
 
     fn limiter(metadata: &Metadata<'_>) -> RateLimiter {
-        // Events of the station, such as bindings: strangers cause none of them at this level, and a home agent with very
-        // many routers has very many.
+        // Events of the station, such as bindings: strangers cause none of them at this level, and a home
+        // agent with very many routers has very many.
         if metadata.target() == "carnet::run" && *metadata.level() == Level::INFO {
             return RateLimiter::new(BURST * 200, INTERVAL / 100);
         }

@@ -1,10 +1,10 @@
 //! The carnet program: runs a station, checks its config, and talks to a running one.
 //!
 //! * [`cli`] is the command line, [`check`] looks at configs.
-//! * [`mod@run`] is the event loop of a station, [`geonet`] its side of GeoNetworking; [`http`] serves the API beside it and speaks to it through
-//!   [`request`].
-//! * [`client`] asks a running station over that API, [`show`] lays out what it answers, [`support`] puts it into an
-//!   archive.
+//! * [`mod@run`] is the event loop of a station, [`geonet`] its side of GeoNetworking; [`http`] serves the
+//!   API beside it and speaks to it through [`request`].
+//! * [`client`] asks a running station over that API, [`show`] lays out what it answers, [`support`] puts it
+//!   into an archive.
 //! * [`crash`] writes the backtrace of a panic to the log and into a crash report.
 
 #![forbid(unsafe_code)]

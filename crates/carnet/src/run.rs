@@ -48,16 +48,16 @@ use packets::Gathering;
 
 /// How long a stopping station waits for the home agent to acknowledge the de-registration.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How often a station that has little to do gives back what it does not need: code that a request, a reload or a registration
-/// has touched, with what lies around it.
+/// How often a station that has little to do gives back what it does not need: code that a request, a reload
+/// or a registration has touched, with what lies around it.
 const REST: Duration = Duration::from_secs(10);
 /// It has little to do if packets woke it fewer times than this in between.
 const LITTLE: u32 = 100;
 /// So many failures of the kernel's side in a row are waited out, so long each, before the station gives up.
 pub const MAX_FAILURES: u32 = 20;
 const RECOVERY: Duration = Duration::from_millis(100);
-/// So many refused Binding Updates are logged at once, and one per [`REFUSAL_INTERVAL`] after that: anybody can
-/// send them. The counters count them all.
+/// So many refused Binding Updates are logged at once, and one per [`REFUSAL_INTERVAL`] after that: anybody
+/// can send them. The counters count them all.
 const REFUSALS: u32 = 10;
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
 /// Between two looks at the settings of this machine because something failed.
@@ -344,8 +344,8 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     result
 }
 
-/// A part of which the network of the vehicle does not depend: where it fails a mobile router or home agent goes on without it,
-/// and a station that does nothing else ends.
+/// A part of which the network of the vehicle does not depend: where it fails a mobile router or home agent
+/// goes on without it, and a station that does nothing else ends.
 fn optional<T>(config: &Config, what: &str, opened: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match opened {
         Ok(part) => Ok(Some(part)),
@@ -370,8 +370,8 @@ fn confine(config: &Config, path: &Path) -> anyhow::Result<(Plan, Option<Held>)>
     Ok((plan, Some(held)))
 }
 
-/// The kernel's networking, where the station needs any. One that does GeoNetworking alone needs no tunnel device;
-/// it only removes what an earlier run with other tasks has left.
+/// The kernel's networking, where the station needs any. One that does GeoNetworking alone needs no tunnel
+/// device; it only removes what an earlier run with other tasks has left.
 fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
     if settings::needs_platform(config) {
         return Ok(Some(Platform::open(settings::platform(config))?));
@@ -385,8 +385,8 @@ fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
     Ok(None)
 }
 
-/// A warning where the kernel has the home agent's address itself: then Binding Updates are answered by the kernel, with a
-/// Parameter Problem for their Home Address option (RFC 8200 4.2), and never come by here.
+/// A warning where the kernel has the home agent's address itself: then Binding Updates are answered by the
+/// kernel, with a Parameter Problem for their Home Address option (RFC 8200 4.2), and never come by here.
 fn warn_of_own_address(config: &Config) {
     let Some(agent) = &config.home_agent else { return };
     let is_local = |address: Ipv6Addr| std::net::UdpSocket::bind((address, 0)).is_ok();
@@ -620,8 +620,9 @@ impl Runner {
             portal_probes: PortalProbes::new(),
             geonet_path_refused: None,
         };
-        // How often the home agent has begun without bindings. Of nodes that it serves no more only what holds off replays stays,
-        // and nothing of those of whom there is nothing. Where there is no home agent, all of it waits for the next one.
+        // How often the home agent has begun without bindings. Of nodes that it serves no more only what
+        // holds off replays stays, and nothing of those of whom there is nothing. Where there is no home
+        // agent, all of it waits for the next one.
         runner.persist(Kept::Own);
         let now = |runner: &Runner, home_address| {
             runner.station.stored_node(header.time, header.wall, home_address)
@@ -687,7 +688,8 @@ impl Runner {
         self.report(&Event::Warning { message });
     }
 
-    /// GeoNetworking has not got the fast path that the config demands: the station ends if it has nothing else to do.
+    /// GeoNetworking has not got the fast path that the config demands: the station ends if it has nothing
+    /// else to do.
     fn without_geonet_path(&mut self) -> anyhow::Result<()> {
         let why = self.geonet_path_refused.take().unwrap_or_default();
         if self.platform.is_none() {
@@ -723,8 +725,8 @@ impl Runner {
         self.platform.as_ref().is_some_and(|platform| platform.failures() <= MAX_FAILURES)
     }
 
-    /// Tells the station of a mobile router what the fast path has done for its tunnels. The programs count in memory that this
-    /// process sees, so that this costs no system call.
+    /// Tells the station of a mobile router what the fast path has done for its tunnels. The programs count
+    /// in memory that this process sees, so that this costs no system call.
     fn count_tunnels(&mut self) {
         if self.station.mobile_router().is_none() {
             return;
@@ -859,8 +861,8 @@ impl Runner {
         result
     }
 
-    /// Carries out what the station wants, in order; what it tells operators comes last, because an acknowledgement does
-    /// not wait for a log.
+    /// Carries out what the station wants, in order; what it tells operators comes last, because an
+    /// acknowledgement does not wait for a log.
     fn carry_out(&mut self) {
         self.carry_out_in_burst();
         self.catch_up();
@@ -873,9 +875,10 @@ impl Runner {
         }
     }
 
-    /// The same as [`Self::carry_out`] for one of several packets. The fast path may [catch up](Self::catch_up) with them all at
-    /// once, where what tells of a change waits for the disk, and so for the end of the burst. A packet that waits for nothing
-    /// leaves when the fast path has the changes before it.
+    /// The same as [`Self::carry_out`] for one of several packets. The fast path may [catch
+    /// up](Self::catch_up) with them all at once, where what tells of a change waits for the disk, and so for
+    /// the end of the burst. A packet that waits for nothing leaves when the fast path has the changes before
+    /// it.
     fn carry_out_in_burst(&mut self) {
         let (mut told, mut burst) = (Vec::new(), Burst::default());
         while let Some(output) = self.station.poll_output() {
@@ -1034,8 +1037,9 @@ impl Runner {
         }
     }
 
-    /// Where something fails that worked, a setting of this machine may be the reason, and the kernel does not tell of all: looks
-    /// at them again, and does not leave the home agent with the blame for what is known.
+    /// Where something fails that worked, a setting of this machine may be the reason, and the kernel does
+    /// not tell of all: looks at them again, and does not leave the home agent with the blame for what is
+    /// known.
     fn doubt_machine(&mut self, event: &Event) -> Option<Event> {
         let is_failure = match event {
             Event::Warning { .. } | Event::Deregistered { .. } | Event::BindingRemoved { .. } => true,

@@ -1,4 +1,5 @@
-//! From the config file to what the platform wants to know; what the station wants to know is in `carnet_settings`.
+//! From the config file to what the platform wants to know; what the station wants to know is in
+//! `carnet_settings`.
 
 pub mod geonet;
 pub mod sandbox;
@@ -28,8 +29,8 @@ pub fn platform(config: &Config) -> PlatformConfig {
         watched.push(WatchedInterface { name: home_link.clone(), all_multicast: true });
     }
     if let Some(router) = &config.mobile_router {
-        // RFC 4887 6.2.1: at home it answers for hosts on board that are sought on the home link. Elsewhere it does for
-        // mobile routers on board. The kernel joins the groups of neither.
+        // RFC 4887 6.2.1: at home it answers for hosts on board that are sought on the home link. Elsewhere
+        // it does for mobile routers on board. The kernel joins the groups of neither.
         let aggregated = router.prefixes.iter().any(|prefix| router.home_prefix.contains(prefix));
         let stands_in = router.nesting && !router.lan.is_empty();
         let uplinks = router.uplinks.iter().map(|uplink| (&uplink.interface, aggregated || stands_in));
@@ -45,7 +46,8 @@ pub fn platform(config: &Config) -> PlatformConfig {
     PlatformConfig { device_mtu: DEVICE_MTU, watched, senders, ipsec, undo_file }
 }
 
-/// What of the config stands for nothing without this interface, in words. Uplinks come and go, and have events of their own.
+/// What of the config stands for nothing without this interface, in words. Uplinks come and go, and have
+/// events of their own.
 pub fn without_interface(config: &Config, name: &str) -> Option<String> {
     let lan = config.mobile_router.as_ref().is_some_and(|router| router.lan.iter().any(|lan| lan == name));
     let home_link = config.home_agent.as_ref().is_some_and(|agent| agent.home_link.as_deref() == Some(name));
@@ -119,8 +121,8 @@ pub fn link_undo_file(config: &Config) -> PathBuf {
     config.station.socket.with_extension("link-undo")
 }
 
-/// Whether GeoNetworking shall have a fast path. An upper tester wants to hear of every packet, packets inside UDP are
-/// not for programs, and programs sign nothing.
+/// Whether GeoNetworking shall have a fast path. An upper tester wants to hear of every packet, packets
+/// inside UDP are not for programs, and programs sign nothing.
 pub fn geonet_path(config: &Config) -> Wants {
     let frames = config.geonet.as_ref().is_some_and(|geonet| geonet.interface.name().is_some());
     let signed = config.security.as_ref().is_some_and(|security| security.policy != SecurityPolicy::Off);

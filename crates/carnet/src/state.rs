@@ -1,16 +1,18 @@
-//! What survives a restart, and a crash: one [`journal`] for each station in `station.state_dir`, or what a [`remote`] store
-//! keeps where several machines may be the station.
+//! What survives a restart, and a crash: one [`journal`] for each station in `station.state_dir`, or what a
+//! [`remote`] store keeps where several machines may be the station.
 //!
-//! A thread writes it, so that packets do not wait for the disk. While it waits for the disk, the next changes gather,
-//! and go together: the more registrations there are, the more of them share one wait (group commit). A packet that
-//! tells of a change at the home agent, the Binding Acknowledgement above all, is held until the change is on the disk.
-//! What only renews has time: of such commits there are no more than one in `TOGETHER` (see `queue`), for a wait for the disk costs more than all
-//! else that a renewal asks for. A registration that is new or moves waits for nothing but the disk.
-//! When the disk takes nothing (it is full), it is tried again each second, and nothing is acknowledged meanwhile: a
-//! router that has an acknowledgement has a binding that a crash does not end.
+//! A thread writes it, so that packets do not wait for the disk. While it waits for the disk, the next
+//! changes gather, and go together: the more registrations there are, the more of them share one wait (group
+//! commit). A packet that tells of a change at the home agent, the Binding Acknowledgement above all, is held
+//! until the change is on the disk. What only renews has time: of such commits there are no more than one in
+//! `TOGETHER` (see `queue`), for a wait for the disk costs more than all else that a renewal asks for. A
+//! registration that is new or moves waits for nothing but the disk. When the disk takes nothing (it is
+//! full), it is tried again each second, and nothing is acknowledged meanwhile: a router that has an
+//! acknowledgement has a binding that a crash does not end.
 //!
-//! Nothing of a mobile router's is held. Its sequence number is behind after a crash in that moment; the home agent then
-//! says which is next (RFC 6275 11.7.3, status 135). On a flash disk a handover would otherwise wait for the disk.
+//! Nothing of a mobile router's is held. Its sequence number is behind after a crash in that moment; the home
+//! agent then says which is next (RFC 6275 11.7.3, status 135). On a flash disk a handover would otherwise
+//! wait for the disk.
 
 mod journal;
 mod queue;
@@ -145,8 +147,9 @@ struct Keeping {
 }
 
 impl State {
-    /// Opens the state of the station `name`, with what is in it and what there is to say about it. A directory is
-    /// created if it is missing. A store says when this station is wanted, and this waits for it.
+    /// Opens the state of the station `name`, with what is in it and what there is to say about it. A
+    /// directory is created if it is missing. A store says when this station is wanted, and this waits for
+    /// it.
     ///
     /// # Errors
     /// When it cannot be read, or not be understood: a station does not start with half of it.
@@ -201,7 +204,8 @@ impl State {
         self.0.is_some()
     }
 
-    /// The record of a key from now on; `None`: there is none any more. It is written with the next [`Self::commit`].
+    /// The record of a key from now on; `None`: there is none any more. It is written with the next
+    /// [`Self::commit`].
     pub fn set(&mut self, change: Change) {
         if let Some(keeping) = &mut self.0 {
             keeping.queue.set(change);
@@ -215,8 +219,8 @@ impl State {
         }
     }
 
-    /// Has the writer write what waits, if it has nothing to do; else it goes with the next ones. What does not press may wait
-    /// for more to come.
+    /// Has the writer write what waits, if it has nothing to do; else it goes with the next ones. What does
+    /// not press may wait for more to come.
     pub fn commit(&mut self, presses: bool) {
         let Some(keeping) = self.0.as_mut().filter(|keeping| !keeping.ended) else { return };
         let Some(commit) = keeping.queue.commit(keeping.now(), presses) else { return };
@@ -265,7 +269,8 @@ impl State {
             }
             News::Warning(told) => return (Vec::new(), Some(told)),
             News::Lost(told) => {
-                // Nobody answers what is on its way, nor is anything sent after it: the end does not wait for that.
+                // Nobody answers what is on its way, nor is anything sent after it: the end does not wait for
+                // that.
                 keeping.queue.give_up();
                 keeping.ended = true;
                 return (Vec::new(), Some(told));
@@ -390,7 +395,8 @@ fn hear(mut back: remote::Answers, tell: &UnboundedSender<News>) {
     for number in 1.. {
         if let Err(error) = back.next() {
             let told = match error.kind() {
-                // So a home agent is ended that another machine goes on with, or one whose carnet-fleet was killed.
+                // So a home agent is ended that another machine goes on with, or one whose carnet-fleet was
+                // killed.
                 io::ErrorKind::UnexpectedEof => "ended by its carnet-fleet, or with it".to_owned(),
                 _ => format!("its carnet-fleet cannot be heard any more: {error}"),
             };

@@ -1,13 +1,13 @@
 //! `carnet support-bundle`: one archive with what somebody needs who is to find out what is wrong.
 //!
-//! It is made by the command, not by the station, so that it can be made when none runs. A running station is asked over
-//! its socket; what the kernel knows is read from `/proc` of the station's process, in whose network namespace it may be
-//! alone, and asked of `ip`, `bpftool` and `journalctl` where these are. What cannot be had is named in the manifest, with
-//! the reason: the bundle is made all the same.
+//! It is made by the command, not by the station, so that it can be made when none runs. A running station is
+//! asked over its socket; what the kernel knows is read from `/proc` of the station's process, in whose
+//! network namespace it may be alone, and asked of `ip`, `bpftool` and `journalctl` where these are. What
+//! cannot be had is named in the manifest, with the reason: the bundle is made all the same.
 //!
-//! Secrets ([`secrets`]): the config is written anew without them, and every file of the bundle is searched for them before
-//! it goes in. Left out altogether are the files of `station.state_dir` (but for crash reports) and `station.record`, environment variables, and the
-//! command lines of other programs.
+//! Secrets ([`secrets`]): the config is written anew without them, and every file of the bundle is searched
+//! for them before it goes in. Left out altogether are the files of `station.state_dir` (but for crash
+//! reports) and `station.record`, environment variables, and the command lines of other programs.
 
 mod machine;
 mod secrets;
@@ -268,7 +268,8 @@ fn write(bundle: &Bundle, out: &Path, seconds: u64) -> io::Result<()> {
     written
 }
 
-/// Packs by the system's gzip: compression would take 55 kB of the program, for a command that hardly anybody needs.
+/// Packs by the system's gzip: compression would take 55 kB of the program, for a command that hardly anybody
+/// needs.
 fn pack(bundle: &Bundle, file: &mut fs::File, seconds: u64) -> io::Result<()> {
     let mut gzip = Command::new("gzip");
     gzip.arg("-c").stdin(Stdio::piped()).stdout(file.try_clone()?);

@@ -1,8 +1,8 @@
 //! The upper tester: how ETSI's test system steers the station under test.
 //!
 //! The protocol is that of ETSI TR 103 099 annex C: one message in a UDP datagram, its number first, all big
-//! endian. It was taken from public implementations of both ends (ETSI's TTCN-3 suite for GeoNetworking and BTP
-//! with its adapters, vanetza's and veloce's upper testers). Here are the messages for the station, for
+//! endian. It was taken from public implementations of both ends (ETSI's TTCN-3 suite for GeoNetworking and
+//! BTP with its adapters, vanetza's and veloce's upper testers). Here are the messages for the station, for
 //! GeoNetworking and for BTP:
 //!
 //! | number | message | what follows |
@@ -19,12 +19,13 @@
 //! | 0x70, 0x71 | UtBtpTrigger A, B | destination port (2), source port or destination port info (2) |
 //! | 0x61, 0x63 | result of these; UtBtpEventInd | length (2), BTP payload that was delivered |
 //!
-//! A payload is its length (2) and the octets; a result is one octet, 1 for success. A BTP packet goes out as SHB;
-//! a payload behind the ports is an extension, without one it is empty. TR 103 099 V1.5.1 has other numbers for
-//! BTP: 0x72 for trigger B, 0x71 for the result and 0x73 for the event. A tester that has used 0x72 is answered so.
+//! A payload is its length (2) and the octets; a result is one octet, 1 for success. A BTP packet goes out as
+//! SHB; a payload behind the ports is an extension, without one it is empty. TR 103 099 V1.5.1 has other
+//! numbers for BTP: 0x72 for trigger B, 0x71 for the result and 0x73 for the event. A tester that has used
+//! 0x72 is answered so.
 //!
-//! Left out: the messages for CAM, DENM, IPv6 over GeoNetworking and security. Whoever reaches the port may steer
-//! the station; the config allows addresses that others reach only where it says so.
+//! Left out: the messages for CAM, DENM, IPv6 over GeoNetworking and security. Whoever reaches the port may
+//! steer the station; the config allows addresses that others reach only where it says so.
 
 use std::future::pending;
 use std::net::SocketAddr;

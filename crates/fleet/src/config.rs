@@ -19,9 +19,9 @@ pub struct SeatConfig {
     pub patience: Duration,
     /// How long a member that is to have the seat has to have been there before it is given it.
     pub settled: Duration,
-    /// How long this member does not take the seat after its home agent has failed. It does not ask to be given it, either: for
-    /// so long at first, and twice as long each time that it fails soon after. So long it counts as cut off, too, when its links
-    /// are back.
+    /// How long this member does not take the seat after its home agent has failed. It does not ask to be
+    /// given it, either: for so long at first, and twice as long each time that it fails soon after. So long
+    /// it counts as cut off, too, when its links are back.
     pub rest: Duration,
     /// Time for which a leader that is cut off from its routers waits for other members to report the same.
     /// It is longer than the difference between two members' detection times.

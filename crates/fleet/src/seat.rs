@@ -44,7 +44,8 @@ use crate::store::{
 
 /// Changes in one transaction; etcd takes 128 by default, and one is the owner's key.
 const MOST_CHANGES: usize = 100;
-/// Octets of their keys and values; etcd takes a request of 1.5 MiB by default. A single change is sent however long it is.
+/// Octets of their keys and values; etcd takes a request of 1.5 MiB by default. A single change is sent
+/// however long it is.
 const MOST_OCTETS: usize = 1 << 20;
 /// How often a member that waits says so.
 const HELLO: Duration = Duration::from_secs(1);
@@ -164,7 +165,8 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// A member that begins. `process` is a number that no other process ever had or will have, as of 64 random bits.
+    /// A member that begins. `process` is a number that no other process ever had or will have, as of 64
+    /// random bits.
     pub fn new(config: SeatConfig, process: u64, now: Time) -> Seat {
         Seat {
             config,
@@ -254,7 +256,8 @@ impl Seat {
                     self.owner =
                         (if value.is_some() { revision } else { 0 }, value.as_deref().and_then(Token::of));
                     self.heard = now;
-                    // Who has it does not wait for it; if it fails there, the time in which it settles begins anew.
+                    // Who has it does not wait for it; if it fails there, the time in which it settles begins
+                    // anew.
                     if let Some(token) = &self.owner.1 {
                         self.others.forget(&token.member);
                     }
@@ -302,7 +305,8 @@ impl Seat {
         self.look(now);
     }
 
-    /// Takes changes of the home agent's records, all of which are stored when [`Output::Written`] names this number.
+    /// Takes changes of the home agent's records, all of which are stored when [`Output::Written`] names this
+    /// number.
     pub fn commit(&mut self, now: Time, number: u64, changes: Vec<Change>) {
         // A member that has lost the leadership or gives it up writes nothing more. Changes that wait for it
         // are never stored.
@@ -469,7 +473,8 @@ impl Seat {
             // Also of a token that a later version wrote: it may be a sign of life.
             _ => silence,
         };
-        // It does not come at all while there is one that is not cut off, unless that one does not come, either.
+        // It does not come at all while there is one that is not cut off, unless that one does not come,
+        // either.
         let others = if self.cut_off { self.others.connected_until() } else { Time::ZERO };
         at.max(others.min(at + self.config.patience)).max(self.rested)
     }

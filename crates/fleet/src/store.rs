@@ -7,7 +7,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The store's count of its changes. A key's revision is that of the change that wrote it last; 0: there is no such key.
+/// The store's count of its changes. A key's revision is that of the change that wrote it last; 0: there is
+/// no such key.
 pub type Revision = u64;
 
 /// The number of a transaction, by which its outcome is told.
@@ -125,7 +126,8 @@ pub struct Transaction {
 pub enum Outcome {
     /// It was made, with this revision.
     Done(Revision),
-    /// It was not, for the owner's key has another revision: what that key has now, `None` where it is not ours.
+    /// It was not, for the owner's key has another revision: what that key has now, `None` where it is not
+    /// ours.
     Refused(Revision, Option<Token>),
     /// The result is unknown: the store sent no answer, or an error.
     Unknown,

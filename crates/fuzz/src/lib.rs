@@ -1,13 +1,14 @@
 //! What is fuzzed: for each parser, and for stations as a whole, a function that takes any octets.
 //!
-//! Whatever the octets are, the function comes back, and what it asserts holds. A panic, an assertion (debug assertions and
-//! checked arithmetic are on), a hang or memory without bound is a fault of the program. `fuzz/` makes a libFuzzer program
-//! of each of [`TARGETS`]; the tests of this crate put the checked in corpora (`fuzz/corpus/NAME`) through the same functions,
-//! on any toolchain, with a few thousand mutations.
+//! Whatever the octets are, the function comes back, and what it asserts holds. A panic, an assertion (debug
+//! assertions and checked arithmetic are on), a hang or memory without bound is a fault of the program.
+//! `fuzz/` makes a libFuzzer program of each of [`TARGETS`]; the tests of this crate put the checked in
+//! corpora (`fuzz/corpus/NAME`) through the same functions, on any toolchain, with a few thousand mutations.
 //!
 //! * [`parsers`]: octets as they come from the network, a file, a socket or another program.
 //! * [`secured`]: a station that believes what is signed, and what is not.
-//! * [`story`], [`stations`]: what a station hears and when, as octets that mean something however they are changed.
+//! * [`story`], [`stations`]: what a station hears and when, as octets that mean something however they are
+//!   changed.
 //!
 //! Left out: answers of the kernel (netlink, `/proc`), which are read by crates that have tests of their own.
 #![forbid(unsafe_code)]

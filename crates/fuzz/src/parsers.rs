@@ -1,7 +1,7 @@
 //! Parsers: any octets go in, and what comes out is looked at.
 //!
-//! What is read is written and read again where there is a writer: a value that changes on that way is one that two stations
-//! would not agree on.
+//! What is read is written and read again where there is a writer: a value that changes on that way is one
+//! that two stations would not agree on.
 
 use std::fmt::Debug;
 use std::hint::black_box;
@@ -101,8 +101,8 @@ pub fn certificate(octets: &[u8]) {
     }
 }
 
-/// A certificate has one encoding, except for the sign of r in its signature, and for extensions of later releases, which are
-/// hashed as they came and not written.
+/// A certificate has one encoding, except for the sign of r in its signature, and for extensions of later
+/// releases, which are hashed as they came and not written.
 fn is_written_once(certificate: &Certificate) {
     let written =
         Certificate::new(certificate.issuer(), certificate.content().clone(), *certificate.signature());
@@ -191,7 +191,8 @@ pub fn config(octets: &[u8]) {
     }
 }
 
-/// The body of a request to the API. The first octet says which; what is read is written and read the same again.
+/// The body of a request to the API. The first octet says which; what is read is written and read the same
+/// again.
 pub fn requests(octets: &[u8]) {
     let Some((&kind, octets)) = octets.split_first() else { return };
     let reader: fn(&[u8]) -> bool = match kind % 12 {

@@ -1,7 +1,8 @@
-//! A station that believes what is signed, and somebody who has packets of others and changes them, or makes some up.
+//! A station that believes what is signed, and somebody who has packets of others and changes them, or makes
+//! some up.
 //!
-//! Whatever is believed was signed: its octets behind the Basic Header, which is not covered, are those of a packet that a
-//! vehicle with a ticket has sent.
+//! Whatever is believed was signed: its octets behind the Basic Header, which is not covered, are those of a
+//! packet that a vehicle with a ticket has sent.
 
 use std::sync::OnceLock;
 
@@ -47,8 +48,9 @@ fn send() -> Sent {
     Sent { pki, packets, plain }
 }
 
-/// What arrives, and when. A story's frame is a packet from its Basic Header on; what is delivered is one that was sent,
-/// by its number, with changes of three octets each: where, and what the octet there is changed by.
+/// What arrives, and when. A story's frame is a packet from its Basic Header on; what is delivered is one
+/// that was sent, by its number, with changes of three octets each: where, and what the octet there is
+/// changed by.
 pub fn secured(octets: &[u8]) {
     SENT.with(|sent| {
         let sent = sent.get_or_init(send);

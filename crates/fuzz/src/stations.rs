@@ -1,8 +1,10 @@
-//! Stations as a whole, in virtual time: a home agent, a mobile router with its home agent, two GeoNetworking stations.
+//! Stations as a whole, in virtual time: a home agent, a mobile router with its home agent, two GeoNetworking
+//! stations.
 //!
-//! A [`story`] says what they hear. Beside panics, these are faults: a timer that is due again at once without end, an answer
-//! of more packets than what was asked could cost, a packet that is none, a binding that the config does not allow or that
-//! needs a key and was not signed, bindings that never end, a state that a restart does not read.
+//! A [`story`] says what they hear. Beside panics, these are faults: a timer that is due again at once
+//! without end, an answer of more packets than what was asked could cost, a packet that is none, a binding
+//! that the config does not allow or that needs a key and was not signed, bindings that never end, a state
+//! that a restart does not read.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
@@ -35,7 +37,8 @@ const START: Time = Time::from_secs(1000);
 /// The key in place of each in the configs, which nothing in a corpus was signed with, and the SPI.
 const KEY: [u8; 16] = [0x5e; 16];
 const SPI: u32 = 300;
-/// Packets and frames that one input may cause. A search for a station that ends sends all that waited for it.
+/// Packets and frames that one input may cause. A search for a station that ends sends all that waited for
+/// it.
 const MOST_OUTPUTS: usize = 300;
 /// Timeouts in one story, after which time passes without them.
 const MOST_TIMEOUTS: usize = 200;
@@ -484,7 +487,8 @@ fn link_message(content: &[u8]) -> Option<LinkMessage> {
     })
 }
 
-/// A packet with a Mobility Header gets the authenticator, where it has room for one, and the checksum of who knows the key.
+/// A packet with a Mobility Header gets the authenticator, where it has room for one, and the checksum of who
+/// knows the key.
 fn sign(packet: &mut [u8]) {
     let Ok(header) = Header::parse(packet) else { return };
     let Ok(extensions) = Extensions::parse(packet) else { return };

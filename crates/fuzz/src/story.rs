@@ -1,8 +1,9 @@
-//! What stations hear, and when, as octets: so that a fuzzer that changes octets changes the story, and not whether it is one.
+//! What stations hear, and when, as octets: so that a fuzzer that changes octets changes the story, and not
+//! whether it is one.
 //!
-//! The first octet chooses a config. Each event is: what it is (the top bit: at the second station), how long after the one
-//! before, the length of its content in two octets, and that content. A length that is longer than what is left means all of
-//! it; what makes no sense as content is left out by who acts it.
+//! The first octet chooses a config. Each event is: what it is (the top bit: at the second station), how long
+//! after the one before, the length of its content in two octets, and that content. A length that is longer
+//! than what is left means all of it; what makes no sense as content is left out by who acts it.
 
 use std::time::Duration;
 
@@ -16,9 +17,11 @@ pub enum Kind {
     Packet,
     /// The same, whose Mobility Header gets the checksum and the authenticator of one who knows the key.
     Signed,
-    /// An ICMPv6 message is heard: interface, hop limit, source, destination, message. It gets a right checksum.
+    /// An ICMPv6 message is heard: interface, hop limit, source, destination, message. It gets a right
+    /// checksum.
     Icmpv6,
-    /// A packet comes inside IPv4 or UDP: traffic class, address and port (0: no UDP), packet. Signed likewise.
+    /// A packet comes inside IPv4 or UDP: traffic class, address and port (0: no UDP), packet. Signed
+    /// likewise.
     Datagram,
     /// A frame of GeoNetworking is heard: source, destination, packet.
     Frame,

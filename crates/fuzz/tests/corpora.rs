@@ -1,5 +1,5 @@
-//! The checked in corpora through every target, as they are and changed: what `make fuzz` does at length and with an eye on
-//! what is reached, on any toolchain. And that `fuzz/` has each target.
+//! The checked in corpora through every target, as they are and changed: what `make fuzz` does at length and
+//! with an eye on what is reached, on any toolchain. And that `fuzz/` has each target.
 
 #![allow(clippy::disallowed_methods, reason = "tests read files, and the environment")]
 

@@ -1,6 +1,6 @@
 //! The beginnings of the corpora of stories: what was recorded, and frames of the captures, in the form of
-//! `carnet_fuzz::story`. `cargo test -p carnet-fuzz --test seeds -- --ignored` writes them into `fuzz/corpus`; needed when
-//! that form has changed.
+//! `carnet_fuzz::story`. `cargo test -p carnet-fuzz --test seeds -- --ignored` writes them into
+//! `fuzz/corpus`; needed when that form has changed.
 
 #![allow(clippy::disallowed_methods, reason = "it writes files")]
 

@@ -56,8 +56,8 @@ impl SequenceNumbers for OwnSequenceNumbers {
 /// Permission for a fast path, valid from now on.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Accelerate {
-    /// Own packets bear this position vector. Without one the last of which is a few hundred milliseconds old at
-    /// most, it does nothing: the router is not there to correct it.
+    /// Own packets bear this position vector. Without one the last of which is a few hundred milliseconds old
+    /// at most, it does nothing: the router is not there to correct it.
     Position(LongPositionVector),
     /// Own IPv6 packets to a station go this way.
     Way(Box<Way>),
@@ -80,7 +80,8 @@ pub struct Way {
     pub destination: MacAddress,
     /// Link-layer address of the next hop.
     pub next_hop: MacAddress,
-    /// The headers as the router would write them; SN, PL and the source's position vector are to be filled in.
+    /// The headers as the router would write them; SN, PL and the source's position vector are to be filled
+    /// in.
     pub headers: [u8; HEADERS],
     /// Until when the location table will know both stations without further news.
     pub until: Time,
@@ -93,8 +94,8 @@ pub struct Onward {
     pub destination: MacAddress,
     /// Link-layer address of the next hop.
     pub next_hop: MacAddress,
-    /// Where packets have to say that the destination is, latitude and longitude in 0.1 microdegree: greedy forwarding
-    /// went by that. `None`: it does not matter, for the destination is a neighbour.
+    /// Where packets have to say that the destination is, latitude and longitude in 0.1 microdegree: greedy
+    /// forwarding went by that. `None`: it does not matter, for the destination is a neighbour.
     pub place: Option<(i32, i32)>,
     /// Where the destination is, if packets that know it less well shall be corrected (C.3).
     pub known: Option<ShortPositionVector>,

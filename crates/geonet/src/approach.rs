@@ -1,4 +1,5 @@
-//! How near two stations will be, by dead reckoning: both go on as they were when their position vectors were made.
+//! How near two stations will be, by dead reckoning: both go on as they were when their position vectors were
+//! made.
 
 use std::time::Duration;
 

@@ -39,8 +39,8 @@ carnet_base::drop_reasons! {
         LifetimeExpired = "lifetime_expired",
         /// The area is larger than `itsGnMaxGeoAreaSize` (B.3).
         AreaTooLarge = "area_too_large",
-        /// Source or sender is above `itsGnMaxPacketDataRate` (B.2), or above four fifths of it where the packet is IPv6 or of profile
-        /// DP2 or DP3.
+        /// Source or sender is above `itsGnMaxPacketDataRate` (B.2), or above four fifths of it where the
+        /// packet is IPv6 or of profile DP2 or DP3.
         PacketDataRate = "packet_data_rate",
         /// The sender is inside the area and this station is not: no way back out (annex D).
         SenderInsideArea = "sender_inside_area",
@@ -76,7 +76,8 @@ carnet_base::drop_reasons! {
         BadDestination = "bad_destination",
         /// A request to this station itself.
         OwnDestination = "own_destination",
-        /// Own IPv6, or an own packet of profile DP2 or DP3, over several hops: above four fifths of `itsGnMaxPacketDataRate`.
+        /// Own IPv6, or an own packet of profile DP2 or DP3, over several hops: above four fifths of
+        /// `itsGnMaxPacketDataRate`.
         OwnDataRate = "own_data_rate",
     }
 }

@@ -35,8 +35,9 @@
 //!   speed of neighbours, announce their validity, and leave early when the station turns.
 //!
 //! [`ipv6_adaptation`] is a layer above it with a state of its own: IPv6 over GeoNetworking (EN 302 636-6-1).
-//! [`geo_destinations`] are areas that operators set while the station runs. [`multicast`] joins the mobile network's
-//! multicast to it (MLDv2, RFC 3810, 4605). [`dcc`] is the layer below: the gate in front of a radio that others use, too.
+//! [`geo_destinations`] are areas that operators set while the station runs. [`multicast`] joins the mobile
+//! network's multicast to it (MLDv2, RFC 3810, 4605). [`dcc`] is the layer below: the gate in front of a
+//! radio that others use, too.
 //!
 //! Left out: security envelopes (recognised and dropped), media-dependent functions (EN 302 636-4-2) beyond
 //! [`dcc`], and BTP (it is in `carnet_wire`).

@@ -299,8 +299,8 @@ impl LocationTable {
         Ok(Learnt { slot, is_new: expired, new_neighbour, updated: true, from_the_future })
     }
 
-    /// A station was heard directly with the position that is known of it, as a road side unit may send for ever
-    /// whose position was measured once. Its lifetimes begin anew; whether it is a new neighbour.
+    /// A station was heard directly with the position that is known of it, as a road side unit may send for
+    /// ever whose position was measured once. Its lifetimes begin anew; whether it is a new neighbour.
     fn still_there(&mut self, now: Time, mib: &Mib, slot: Slot) -> bool {
         let entry = &mut self.entries[slot as usize];
         entry.expires = now + mib.lifetime_location_entry;

@@ -77,7 +77,8 @@ fn entries_expire() {
     assert_eq!((table.len(), table.neighbours(), table.next_expiry()), (0, 0, None));
 }
 
-/// 8.1.3, 10.3.6.3: a station whose position was measured once, and bears that time, is there as long as it beacons.
+/// 8.1.3, 10.3.6.3: a station whose position was measured once, and bears that time, is there as long as it
+/// beacons.
 #[test]
 fn a_time_that_stands_still_is_no_absence() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());

@@ -146,8 +146,8 @@ pub struct Mib {
     pub beacon_max_jitter: Duration,
     /// Fixed or adaptive beacons.
     pub beacon_interval: BeaconInterval,
-    /// With adaptive beacons: the speed that counts is that of the fastest neighbour where this station is slower.
-    /// How long two stations stay in range is a matter of both. Not in the standard.
+    /// With adaptive beacons: the speed that counts is that of the fastest neighbour where this station is
+    /// slower. How long two stations stay in range is a matter of both. Not in the standard.
     pub beacon_company_speed: bool,
     /// Distance in metres between the station and the place that its last beacon predicts, at which it sends
     /// a beacon at once. Such a distance arises when it turns or brakes. Not in the standard.

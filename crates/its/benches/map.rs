@@ -1,7 +1,7 @@
 //! CAMs per second into the map on one core, from octets; and what a question costs.
 //!
-//! Stations stand around within 4 km and move by up to 3 m from CAM to CAM, a second each; every CAM is glanced at,
-//! looked up, kept, and put into another cell now and then.
+//! Stations stand around within 4 km and move by up to 3 m from CAM to CAM, a second each; every CAM is
+//! glanced at, looked up, kept, and put into another cell now and then.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
 
 use std::hint::black_box;

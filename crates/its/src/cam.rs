@@ -1,15 +1,15 @@
 //! The Cooperative Awareness Message (EN 302 637-2 V1.4.1 annex A; TS 103 900 has the same root).
 //!
-//! The extension containers of release 2 are skipped: both releases have the same port and protocolVersion, and a station
-//! hears both. [`crate::release2`] has them.
+//! The extension containers of release 2 are skipped: both releases have the same port and protocolVersion,
+//! and a station hears both. [`crate::release2`] has them.
 
 pub use crate::asn1::release1::cam_pdu_descriptions::*;
 use crate::uper::{Error, decode, encode};
 use crate::version1;
 
 impl Cam {
-    /// Reads a message of protocol version 1 or 2 ([`version1`]). The codec is compiled here and nowhere else: whoever called [`crate::uper::decode`] would get
-    /// a copy of all of it.
+    /// Reads a message of protocol version 1 or 2 ([`version1`]). The codec is compiled here and nowhere
+    /// else: whoever called [`crate::uper::decode`] would get a copy of all of it.
     ///
     /// # Errors
     /// Why the octets are none.

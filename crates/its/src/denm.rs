@@ -1,4 +1,5 @@
-//! The Decentralized Environmental Notification Message (EN 302 637-3 V1.3.1 annex A; TS 103 831 has the same root).
+//! The Decentralized Environmental Notification Message (EN 302 637-3 V1.3.1 annex A; TS 103 831 has the same
+//! root).
 //!
 //! The additions of release 2 are skipped; [`crate::release2`] has them.
 
@@ -7,8 +8,8 @@ use crate::uper::{Error, decode, encode};
 use crate::version1;
 
 impl Denm {
-    /// Reads a message of protocol version 1 or 2 ([`version1`]). The codec is compiled here and nowhere else: whoever called [`crate::uper::decode`] would get
-    /// a copy of all of it.
+    /// Reads a message of protocol version 1 or 2 ([`version1`]). The codec is compiled here and nowhere
+    /// else: whoever called [`crate::uper::decode`] would get a copy of all of it.
     ///
     /// # Errors
     /// Why the octets are none.

@@ -1,4 +1,5 @@
-//! The services of one station as one: what comes from a BTP port goes to its service, what services want goes out.
+//! The services of one station as one: what comes from a BTP port goes to its service, what services want
+//! goes out.
 //!
 //! `handle_*` takes an input; then [`Facilities::poll_output`] is called until it has nothing, and
 //! [`Facilities::handle_timeout`] at [`Facilities::poll_timeout`].
@@ -108,8 +109,8 @@ impl Facilities {
         self.den.handle_position(position);
     }
 
-    /// What came for a BTP port, without the BTP header: from the station with the GN address `source`; `area` is where the
-    /// network brought it, if to an area.
+    /// What came for a BTP port, without the BTP header: from the station with the GN address `source`;
+    /// `area` is where the network brought it, if to an area.
     ///
     /// # Errors
     /// Why it had no effect: [`ItsDrop`].
@@ -123,7 +124,8 @@ impl Facilities {
     ) -> Result<(), ItsDrop> {
         match port {
             port::CAM => {
-                // An own CAM that came back says nothing new; the station ID stands behind version and message.
+                // An own CAM that came back says nothing new; the station ID stands behind version and
+                // message.
                 if octets.get(2..6) == Some(&self.station_id.0.to_be_bytes()[..]) {
                     return Err(ItsDrop::OwnMessage);
                 }

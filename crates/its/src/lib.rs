@@ -1,8 +1,9 @@
 //! The facilities of an ITS station (ETSI EN 302 665) as state machines without I/O.
 //!
-//! Above the network layer: messages that say where a vehicle is (CAM) and what happens on the road (DENM), the
-//! services that send and receive them, and the map of what was heard (LDM). A service is handed the time and an
-//! input and hands back [`Transmission`]s, which become requests to the GeoNetworking router, and events.
+//! Above the network layer: messages that say where a vehicle is (CAM) and what happens on the road (DENM),
+//! the services that send and receive them, and the map of what was heard (LDM). A service is handed the time
+//! and an input and hands back [`Transmission`]s, which become requests to the GeoNetworking router, and
+//! events.
 //!
 //! * [`uper`], [`cdd`], [`cam`], [`denm`], [`sam`]: the messages as types, and their encoding.
 //! * [`ca`]: when a CAM is sent and what stands in it (EN 302 637-2).
@@ -13,9 +14,9 @@
 //!
 //! Areas, distances and requests are those of `carnet_geonet`: the facilities layer stands on it.
 //!
-//! Left out: security (who may say what: until there are signatures, anybody can claim anything, and bounds here
-//! are against floods and absurd values only), the messages of collective perception
-//! and of vulnerable road users, DCC beyond the interval that it gives.
+//! Left out: security (who may say what: until there are signatures, anybody can claim anything, and bounds
+//! here are against floods and absurd values only), the messages of collective perception and of vulnerable
+//! road users, DCC beyond the interval that it gives.
 #![forbid(unsafe_code)]
 
 pub mod asn1;

@@ -1,11 +1,13 @@
-//! The Service Announcement Message (EN 302 890-1; ISO/TS 16460): which services a station has, and how they are reached.
+//! The Service Announcement Message (EN 302 890-1; ISO/TS 16460): which services a station has, and how they
+//! are reached.
 //!
-//! On the air it is an ITS PDU header and then the `Sam` of ISO/TS 16460 (2016), which is bit by bit the WAVE Service
-//! Advertisement of IEEE 1609.3 V3. ETSI's module `SAEM-PDU-Descriptions` has no more than these two components; those
-//! of ISO that it imports from may not be handed on, so their types are transcribed here.
+//! On the air it is an ITS PDU header and then the `Sam` of ISO/TS 16460 (2016), which is bit by bit the WAVE
+//! Service Advertisement of IEEE 1609.3 V3. ETSI's module `SAEM-PDU-Descriptions` has no more than these two
+//! components; those of ISO that it imports from may not be handed on, so their types are transcribed here.
 //!
-//! Elements of extension are kept as octets with their number, whatever they are, and written again as they came; those
-//! that matter here have a name in [`mod@reference`] and are read by the methods of [`Extensions`].
+//! Elements of extension are kept as octets with their number, whatever they are, and written again as they
+//! came; those that matter here have a name in [`mod@reference`] and are read by the methods of
+//! [`Extensions`].
 //!
 //! Left out: the Service Response Message, and system services' contexts beyond their octets.
 
@@ -63,7 +65,8 @@ impl Saem {
 }
 
 integers! {
-    /// Version of the message. IEEE 1609.3 has a message number of one bit, 0, and three bits of version in its place.
+    /// Version of the message. IEEE 1609.3 has a message number of one bit, 0, and three bits of version in
+    /// its place.
     SamVersion(u8) 0..=15, default 3;
     /// Which of a station's advertisements this is.
     SaId(u8) 0..=15, default 0;
@@ -311,8 +314,8 @@ impl ListOf<Extension> {
         (reader.error().is_none() && position.is_on_earth()).then_some(position)
     }
 
-    /// Octets behind their length: [`reference::PROVIDER_SERVICE_CONTEXT`], whose length has five bits behind three of
-    /// nothing, and [`reference::ADVERTISER_IDENTIFIER`], whose length has eight; both are short.
+    /// Octets behind their length: [`reference::PROVIDER_SERVICE_CONTEXT`], whose length has five bits behind
+    /// three of nothing, and [`reference::ADVERTISER_IDENTIFIER`], whose length has eight; both are short.
     pub fn counted(&self, reference: u8) -> Option<&[u8]> {
         let (length, octets) = self.value(reference)?.split_first()?;
         (usize::from(*length) == octets.len()).then_some(octets)

@@ -1,12 +1,15 @@
-//! CAM and DENM of protocol version 1 (EN 302 637-2 V1.3.2 and EN 302 637-3 V1.2.2 with TS 102 894-2 V1.2.1), as messages of
-//! version 2.
+//! CAM and DENM of protocol version 1 (EN 302 637-2 V1.3.2 and EN 302 637-3 V1.2.2 with TS 102 894-2 V1.2.1),
+//! as messages of version 2.
 //!
-//! Most of the dictionary is the same in both versions, bit by bit; such values are written and read again. What differs:
+//! Most of the dictionary is the same in both versions, bit by bit; such values are written and read again.
+//! What differs:
 //!
 //! * *CurvatureValue* counts 1/30,000 m in 16 bits, and 1/10,000 m in 11 bits in version 2.
-//! * *LanePosition* and *DrivingLaneStatus* count lanes from outside, in version 2 from inside. Without the number of lanes
-//!   one cannot be made of the other: a driving lane is left out. The hard shoulder is the outer one of version 2.
-//! * *CauseCode*, *DangerousGoodsExtended*, *ProtectedCommunicationZone* and *CenDsrcTollingZone* have no extension marker.
+//! * *LanePosition* and *DrivingLaneStatus* count lanes from outside, in version 2 from inside. Without the
+//!   number of lanes one cannot be made of the other: a driving lane is left out. The hard shoulder is the
+//!   outer one of version 2.
+//! * *CauseCode*, *DangerousGoodsExtended*, *ProtectedCommunicationZone* and *CenDsrcTollingZone* have no
+//!   extension marker.
 //! * *phoneNumber* has any letters, in version 2 sixteen digits at most: others are left out.
 //!
 //! The header of what comes out says version 2, of which its values are.

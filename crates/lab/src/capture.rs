@@ -35,8 +35,8 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Starts a capture on every interface of the nodes in which carnet runs; files are `NODE-INTERFACE.pcap` in
-    /// `folder`. The other ends of their links would only tell the same again.
+    /// Starts a capture on every interface of the nodes in which carnet runs; files are `NODE-INTERFACE.pcap`
+    /// in `folder`. The other ends of their links would only tell the same again.
     pub fn start(scenario: &Scenario, mode: Mode, folder: &Path, logs: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let program = program(mode).0;
@@ -67,8 +67,8 @@ impl Captures {
     }
 
     /// Ends the captures and counts, in those of the stations: Binding Updates, Binding Acknowledgements,
-    /// GeoNetworking packets, malformed ones; and what is around the packets of each ping, and how many home agents they
-    /// cross. Metrics are named `capture.NODE....`.
+    /// GeoNetworking packets, malformed ones; and what is around the packets of each ping, and how many home
+    /// agents they cross. Metrics are named `capture.NODE....`.
     pub fn finish(
         mut self,
         scenario: &Scenario,
@@ -107,8 +107,8 @@ impl Captures {
         Ok(counts)
     }
 
-    /// `capture.NODE.INTERFACE.PING.outer`, the median of the octets around the requests that came by there, and
-    /// `capture.PING.home_agents`, the number of home agents that half of the requests or more came by.
+    /// `capture.NODE.INTERFACE.PING.outer`, the median of the octets around the requests that came by there,
+    /// and `capture.PING.home_agents`, the number of home agents that half of the requests or more came by.
     fn around_pings(
         &self,
         scenario: &Scenario,

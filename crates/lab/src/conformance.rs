@@ -29,8 +29,8 @@ pub struct Args {
     /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
     #[arg(long, value_name = "PATH")]
     carnet: Option<PathBuf>,
-    /// What the suite takes besides: ids of cases, --list, --out DIR, --parameters FILE for a home agent that is not
-    /// carnet (conformance/nemo/README.md).
+    /// What the suite takes besides: ids of cases, --list, --out DIR, --parameters FILE for a home agent that
+    /// is not carnet (conformance/nemo/README.md).
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }

@@ -124,7 +124,8 @@ fn judge_one(e: &Expect, metrics: &Metrics, judging: &Judging<'_>) -> Judged {
     judged
 }
 
-/// Why a metric has no value: of a flow that sent nothing, or of which nothing arrived, there is nothing to tell.
+/// Why a metric has no value: of a flow that sent nothing, or of which nothing arrived, there is nothing to
+/// tell.
 fn unmeasured(metrics: &Metrics, section: &str, metric: &str) -> &'static str {
     let mut flow = metric;
     while let Some((shorter, _)) = flow.rsplit_once('.') {
@@ -152,7 +153,8 @@ pub fn shown(value: Option<f64>, unit: &str) -> String {
     }
 }
 
-/// A number for people: three digits after the point at most, none where they say nothing; of a small one two digits.
+/// A number for people: three digits after the point at most, none where they say nothing; of a small one two
+/// digits.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 1000.0 || v.fract() == 0.0 => 0,

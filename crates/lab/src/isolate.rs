@@ -6,8 +6,8 @@
 //! process namespace: when it ends, by whatever cause, the kernel ends every program in the testbed, and
 //! with the last of them go the namespaces and all they hold. Nothing is left on the host.
 //!
-//! The outer lab holds a pipe to the inner one's standard input. When the outer lab goes, even by
-//! `kill -9`, the pipe closes and the inner lab stops. It is a socket, by which the inner lab asks for what only the
+//! The outer lab holds a pipe to the inner one's standard input. When the outer lab goes, even by `kill -9`,
+//! the pipe closes and the inner lab stops. It is a socket, by which the inner lab asks for what only the
 //! outer one can do ([`crate::quota`]).
 
 use std::ffi::OsString;
@@ -222,7 +222,8 @@ pub fn note_socket(node: &str, socket: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {file}"))
 }
 
-/// A shell in a node of a running lab, in which `carnet` asks the station of that node; returns the shell's exit status.
+/// A shell in a node of a running lab, in which `carnet` asks the station of that node; returns the shell's
+/// exit status.
 pub fn shell(scenario: &str, node: &str, command: &[String]) -> anyhow::Result<ExitCode> {
     let Some(pid) = find_inner(scenario) else {
         bail!("no lab runs scenario {scenario:?}; start one with: carnet-lab run {scenario} --hold");

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// CPU model.
     pub cpu: String,
-    /// Whether a program makes each instruction of that CPU: times and rates are the emulator's. Files of before have
-    /// nothing of it.
+    /// Whether a program makes each instruction of that CPU: times and rates are the emulator's. Files of
+    /// before have nothing of it.
     #[serde(default)]
     pub emulated: bool,
     /// Cores that the lab may use.
@@ -20,8 +20,9 @@ pub struct Machine {
     pub memory_mib: u64,
     /// Kernel release.
     pub kernel: String,
-    /// What the kernel does, and leaves undone, about faults of the processor: one way of calling functions instead of
-    /// another makes each packet cost up to four times as much. Files of before have nothing of it.
+    /// What the kernel does, and leaves undone, about faults of the processor: one way of calling functions
+    /// instead of another makes each packet cost up to four times as much. Files of before have nothing of
+    /// it.
     #[serde(default)]
     pub mitigations: Vec<String>,
     /// Distribution.
@@ -87,8 +88,8 @@ pub fn describe(carnet: &Path, scenarios: &Path) -> Machine {
     }
 }
 
-/// What the files of this folder say of the faults that this processor has, by name: each has one line, of which the
-/// parts after the first semicolon are details.
+/// What the files of this folder say of the faults that this processor has, by name: each has one line, of
+/// which the parts after the first semicolon are details.
 fn mitigations(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut all: Vec<String> = files

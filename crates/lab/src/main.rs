@@ -103,8 +103,8 @@ enum Command {
     },
     /// Measure the GeoNetworking router: packets per second that it forwards.
     BenchGeonet(bench_geonet::Args),
-    /// Measure the data paths of the tunnel: packets per second, TCP, round-trip times, processor time, handovers
-    /// under load, many bindings. Needs root.
+    /// Measure the data paths of the tunnel: packets per second, TCP, round-trip times, processor time,
+    /// handovers under load, many bindings. Needs root.
     Bench(bench::Args),
     /// Write the tables of a bench.json for documentation.
     BenchTable {
@@ -116,7 +116,8 @@ enum Command {
         #[arg(long, value_name = "BENCH")]
         with: Vec<PathBuf>,
     },
-    /// Measure what papers about mobile routers have measured, beside plain routing, and show it beside their figures.
+    /// Measure what papers about mobile routers have measured, beside plain routing, and show it beside their
+    /// figures.
     Eval(Box<eval::Args>),
     /// Test an implementation against the clauses of the standards, from outside.
     Conformance(conformance::Args),

@@ -1,8 +1,8 @@
 //! NAT in nodes: rules of nftables, and a NAT that forgets.
 //!
-//! Forgetting is the flush of the connection table of a node by netlink (`IPCTNL_MSG_CT_DELETE` without a tuple), as
-//! `conntrack -F` does. A NAT that chooses ports at random (`masquerade fully-random`) then gives the next packet another
-//! one: a NAT rebinding.
+//! Forgetting is the flush of the connection table of a node by netlink (`IPCTNL_MSG_CT_DELETE` without a
+//! tuple), as `conntrack -F` does. A NAT that chooses ports at random (`masquerade fully-random`) then gives
+//! the next packet another one: a NAT rebinding.
 
 use std::fs::File;
 use std::io::Write;
@@ -59,8 +59,8 @@ fn flush() -> anyhow::Result<()> {
         SockFlag::SOCK_CLOEXEC,
         SockProtocol::NetlinkNetFilter,
     )?;
-    // struct nlmsghdr: length, type (subsystem 1, message 2), flags (request, acknowledge), number, port; then struct
-    // nfgenmsg: any family, version 0, resource 0.
+    // struct nlmsghdr: length, type (subsystem 1, message 2), flags (request, acknowledge), number, port;
+    // then struct nfgenmsg: any family, version 0, resource 0.
     let mut message = Vec::new();
     message.extend(20_u32.to_ne_bytes());
     message.extend(0x0102_u16.to_ne_bytes());

@@ -6,9 +6,10 @@
 //!   DIR/tickets/NAME.cert NAME.key   tickets; NAME is the HashedId8
 //! ```
 //!
-//! A `.cert` is the certificate's octets (TS 103 097), a `.key` is a line with the curve and the private scalar in
-//! hexadecimal digits, and has the rights 0600. A station is given the two certificates and some tickets with their keys; the
-//! other two keys stay where they are. Running it again with `--tickets` adds tickets. `--list` tells what is there.
+//! A `.cert` is the certificate's octets (TS 103 097), a `.key` is a line with the curve and the private
+//! scalar in hexadecimal digits, and has the rights 0600. A station is given the two certificates and some
+//! tickets with their keys; the other two keys stay where they are. Running it again with `--tickets` adds
+//! tickets. `--list` tells what is there.
 
 use std::fs;
 use std::io::{self, Read, Write};

@@ -1,10 +1,9 @@
 //! The files that stations get: their configs, filled in, and the traces of their ways.
 //!
-//! A config may have `{node}` in it, the name of the node; `{n}`, its number in a series; `{trace}`, the file with its way;
-//! `{signals}`, the folder with a file for each interface on an emulated link, in which its signal is; and what [`Trust`]
-//! fills in. What stands
-//! between the lines `# each NAME{n}` and `# end` comes once for each node of that series, with its number. Configs without
-//! any of these are used where they are.
+//! A config may have `{node}` in it, the name of the node; `{n}`, its number in a series; `{trace}`, the file
+//! with its way; `{signals}`, the folder with a file for each interface on an emulated link, in which its
+//! signal is; and what [`Trust`] fills in. What stands between the lines `# each NAME{n}` and `# end` comes
+//! once for each node of that series, with its number. Configs without any of these are used where they are.
 
 use std::path::{Path, PathBuf};
 
@@ -33,8 +32,8 @@ fn trace(folder: &Path, node: &str) -> PathBuf {
     folder.join(format!("{node}.trace"))
 }
 
-/// The config for a node, made of `config`: that itself, or a copy in `folder` that is filled in. `path` is the data
-/// path for configs that name none.
+/// The config for a node, made of `config`: that itself, or a copy in `folder` that is filled in. `path` is
+/// the data path for configs that name none.
 pub fn config(
     scenario: &Scenario,
     node: &str,

@@ -94,8 +94,8 @@ impl Daemon {
         self.ended().map_or(Ok(()), |status| Err(self.early_end(status)))
     }
 
-    /// The same of a program that ends when its work is done, as a probe does some time after the timetable should have
-    /// ended. On a busy machine that may be before it has.
+    /// The same of a program that ends when its work is done, as a probe does some time after the timetable
+    /// should have ended. On a busy machine that may be before it has.
     pub fn check_unless_done(&mut self) -> anyhow::Result<()> {
         let failed = self.ended().filter(|status| !status.success());
         failed.map_or(Ok(()), |status| Err(self.early_end(status)))

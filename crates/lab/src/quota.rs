@@ -1,7 +1,8 @@
 //! A share of a core for a node of the testbed: the threads that poll its interfaces, and its program.
 //!
-//! Threads of the kernel are in no process namespace but the first, so the inner lab cannot name them. The outer lab
-//! can, if it is there itself; the inner one asks it by the pipe that it has for its standard input ([`crate::isolate`]):
+//! Threads of the kernel are in no process namespace but the first, so the inner lab cannot name them. The
+//! outer lab can, if it is there itself; the inner one asks it by the pipe that it has for its standard input
+//! ([`crate::isolate`]):
 //!
 //! ```text
 //! begin GROUP SHARE             a control group with this share of a core, 0 to 1
@@ -10,12 +11,13 @@
 //! end GROUP
 //! ```
 //!
-//! A quota would be the plain way, but from Linux 6.18 on threads of the kernel are exempt from quotas: only what returns
-//! to user space is held up. So the group has a weight, and on its core something runs that always wants to ([`Rival`]).
-//! What a thread that often sleeps gets of the core is not quite its share; so the time that it had is told as well.
+//! A quota would be the plain way, but from Linux 6.18 on threads of the kernel are exempt from quotas: only
+//! what returns to user space is held up. So the group has a weight, and on its core something runs that
+//! always wants to ([`Rival`]). What a thread that often sleeps gets of the core is not quite its share; so
+//! the time that it had is told as well.
 //!
-//! Each is answered with `done` and a number (of threads that are held, of nanoseconds), or with what is wrong. When the inner lab is gone the outer
-//! one removes what is left.
+//! Each is answered with `done` and a number (of threads that are held, of nanoseconds), or with what is
+//! wrong. When the inner lab is gone the outer one removes what is left.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

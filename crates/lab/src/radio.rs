@@ -1,13 +1,14 @@
 //! The radio medium in real time: frames between the interfaces of the nodes and the model.
 //!
-//! The radio interface of a node is one end of a veth pair ([`veth`]), or, where the kernel has it, a radio of
-//! mac80211_hwsim with the whole 802.11 stack of the kernel ([`hwsim`]). A thread holds the model ([`crate::medium`]), feeds it these frames and wakes when it has
-//! something to do. When the machine is late, the model still decides everything at the time at which it was to
-//! happen; only the delivery is late. A radio is whoever its interface says: where a station gives that another
-//! link-layer address, the radio has it, too ([`addresses`]).
+//! The radio interface of a node is one end of a veth pair ([`veth`]), or, where the kernel has it, a radio
+//! of mac80211_hwsim with the whole 802.11 stack of the kernel ([`hwsim`]). A thread holds the model
+//! ([`crate::medium`]), feeds it these frames and wakes when it has something to do. When the machine is
+//! late, the model still decides everything at the time at which it was to happen; only the delivery is late.
+//! A radio is whoever its interface says: where a station gives that another link-layer address, the radio
+//! has it, too ([`addresses`]).
 //!
-//! Bounds: the queue of each radio, the batch of frames taken at once, the buffer of the socket; what does not fit
-//! is counted.
+//! Bounds: the queue of each radio, the batch of frames taken at once, the buffer of the socket; what does
+//! not fit is counted.
 
 mod addresses;
 pub mod hwsim;
@@ -112,8 +113,8 @@ pub fn nodes(scenario: &Scenario) -> Vec<String> {
     scenario.tracks.keys().cloned().collect()
 }
 
-/// The link-layer address that a radio has before its station gives it another, by its number: 02:00:01:00:00:01 for the
-/// first node with a radio, in the order of their names.
+/// The link-layer address that a radio has before its station gives it another, by its number:
+/// 02:00:01:00:00:01 for the first node with a radio, in the order of their names.
 pub fn mac(number: usize) -> Mac {
     let [high, low] = (number as u16 + 1).to_be_bytes();
     [2, 0, 1, 0, high, low]

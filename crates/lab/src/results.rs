@@ -134,7 +134,8 @@ pub struct Active {
     pub to_s: f64,
 }
 
-/// A broadcast: seconds, per cent of those inside that got it, median and highest milliseconds until they did.
+/// A broadcast: seconds, per cent of those inside that got it, median and highest milliseconds until they
+/// did.
 pub type Delivered = (f64, f64, Option<f64>, Option<f64>);
 
 /// What was measured against time.
@@ -148,12 +149,12 @@ pub struct Series {
     pub lost: Vec<Line<f64>>,
     /// Throughput: time, Mbit/s from client to server, Mbit/s back.
     pub throughput: Vec<Line<(f64, f64, f64)>>,
-    /// Broadcasts: time, per cent of those inside the circle that got it, median and highest milliseconds until
-    /// they did; `null` where nobody did.
+    /// Broadcasts: time, per cent of those inside the circle that got it, median and highest milliseconds
+    /// until they did; `null` where nobody did.
     #[serde(default)]
     pub broadcasts: Vec<Line<Delivered>>,
-    /// Load of the radio channel: time, mean and highest share of the time in which a radio finds it busy, per
-    /// cent.
+    /// Load of the radio channel: time, mean and highest share of the time in which a radio finds it busy,
+    /// per cent.
     #[serde(default)]
     pub load: Vec<(f64, f64, f64)>,
 }
@@ -419,8 +420,8 @@ pub fn active(
     all
 }
 
-/// The picture of a scenario. Nodes without a position stand in a row; those that only have a radio are on the map. Of a
-/// series the first node stands for all.
+/// The picture of a scenario. Nodes without a position stand in a row; those that only have a radio are on
+/// the map. Of a series the first node stands for all.
 pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String)>) -> Topology {
     let linked =
         |name: &String| scenario.links.iter().flat_map(|l| &l.ends).any(|e| e.get_ref().node == *name);

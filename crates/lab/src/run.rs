@@ -71,8 +71,8 @@ pub struct Plan {
 /// With more mobile routers than this, they are not asked one by one what their uplinks do.
 const FEW: usize = 20;
 
-/// A lab that is late by so many milliseconds once has lost time that the programs in the testbed have not: what they and
-/// the traffic did then is not what the scenario describes.
+/// A lab that is late by so many milliseconds once has lost time that the programs in the testbed have not:
+/// what they and the traffic did then is not what the scenario describes.
 const LOST_MS: f64 = 500.0;
 
 /// How long a station takes to start, generously, where there are many.
@@ -103,7 +103,8 @@ pub struct Testbed {
     addresses: BTreeMap<String, Ipv6Addr>,
     /// The longest time, in nanoseconds, by which the lab itself woke too late while the timetable ran.
     overslept: u64,
-    /// How long vehicles had moved when the timetable began, because the stations were slow to start: nanoseconds.
+    /// How long vehicles had moved when the timetable began, because the stations were slow to start:
+    /// nanoseconds.
     late_start: u64,
 }
 
@@ -146,8 +147,8 @@ struct Measured {
 }
 
 impl Testbed {
-    /// Builds the network of a scenario, starts its programs and waits until they are ready; with the captures, if there
-    /// are to be some.
+    /// Builds the network of a scenario, starts its programs and waits until they are ready; with the
+    /// captures, if there are to be some.
     pub fn up(plan: &Plan, all: &mut metrics::Metrics) -> anyhow::Result<(Testbed, Option<Captures>)> {
         let mut scenario = crate::scenario::load(&plan.folder, plan.size)?;
         let logs = plan.out.join("logs");
@@ -233,8 +234,8 @@ impl Testbed {
             has_radio(&self.scenario, name, settings.radio.as_deref())?;
             configs.push((settings.mobile_router, name.clone(), config));
         }
-        // Mobile routers come to home agents that are there: where many programs start at once, they would take one that
-        // is slow for one that is gone.
+        // Mobile routers come to home agents that are there: where many programs start at once, they would
+        // take one that is slow for one that is gone.
         configs.sort_by_key(|(mobile_router, ..)| *mobile_router);
         for (mobile_router, name, config) in configs {
             if mobile_router && self.stations.iter().all(|station| !station.mobile_router) {
@@ -322,8 +323,8 @@ impl Testbed {
         })
     }
 
-    /// The routes that go through interfaces of the stations. `{ll:NODE}` in them is the link-local address of a node on
-    /// the interface of IPv6 over GeoNetworking that its station makes.
+    /// The routes that go through interfaces of the stations. `{ll:NODE}` in them is the link-local address
+    /// of a node on the interface of IPv6 over GeoNetworking that its station makes.
     fn add_station_routes(&mut self) -> anyhow::Result<()> {
         for (name, node) in &self.scenario.nodes {
             let mut commands = String::new();
@@ -498,9 +499,9 @@ impl Testbed {
         routers.filter(move |_| few)
     }
 
-    /// At the end of a section: how many networks of vehicles near are reached straight; which uplink the station calls
-    /// active, and, to check its word, which share of the packets of all uplinks the kernel counted on each since the end
-    /// of the section before.
+    /// At the end of a section: how many networks of vehicles near are reached straight; which uplink the
+    /// station calls active, and, to check its word, which share of the packets of all uplinks the kernel
+    /// counted on each since the end of the section before.
     fn note_states(
         &self,
         last: Option<&(String, String, u64)>,
@@ -675,8 +676,8 @@ fn named_address(route: &str) -> Option<(&str, &str, &str)> {
     Some((before, node, after))
 }
 
-/// Fails for a station that would wait for ever for the interface of its GeoNetworking, because the scenario gives its node
-/// none of that name.
+/// Fails for a station that would wait for ever for the interface of its GeoNetworking, because the scenario
+/// gives its node none of that name.
 fn has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyhow::Result<()> {
     let Some(wanted) = radio else { return Ok(()) };
     let linked = scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref());

@@ -77,7 +77,8 @@ pub struct Scenario {
     /// The traces of emulated links, by the number of the link.
     #[serde(skip)]
     pub traces: BTreeMap<usize, Trace>,
-    /// Second 0 of the ways of the radios, on the monotonic clock in nanoseconds; set when the stations start.
+    /// Second 0 of the ways of the radios, on the monotonic clock in nanoseconds; set when the stations
+    /// start.
     #[serde(skip)]
     pub epoch: u64,
 }
@@ -297,7 +298,8 @@ pub struct RunCommand {
     pub command: Vec<String>,
 }
 
-/// A metric that is made of two others, in each section that has both. Exactly one of the optional keys says how.
+/// A metric that is made of two others, in each section that has both. Exactly one of the optional keys says
+/// how.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Derived {
@@ -399,7 +401,8 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Reads and checks `scenario.toml` in a folder; `size` is how many nodes each series shall have, if not as many as it says.
+/// Reads and checks `scenario.toml` in a folder; `size` is how many nodes each series shall have, if not as
+/// many as it says.
 pub fn load(folder: &Path, size: Option<u32>) -> anyhow::Result<Scenario> {
     let file = folder.join("scenario.toml");
     let text =

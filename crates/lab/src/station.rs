@@ -153,8 +153,8 @@ impl Station {
         let status = read("status")?;
         let memory = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
         let kib: f64 = memory.split_whitespace().next()?.parse().ok()?;
-        // proc(5): after the name in parentheses, user and system time are the 12th and 13th word, in ticks of
-        // 10 ms.
+        // proc(5): after the name in parentheses, user and system time are the 12th and 13th word, in ticks
+        // of 10 ms.
         let stat = read("stat")?;
         let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks: f64 = words.get(11..13)?.iter().filter_map(|w| w.parse::<f64>().ok()).sum();

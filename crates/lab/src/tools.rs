@@ -31,7 +31,8 @@ fn missing<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     TOOLS.iter().chain(more).copied().filter(|(program, _)| find(program).is_none()).collect()
 }
 
-/// Fails when a program is missing, and says which package to install. `more` are those that this run needs besides.
+/// Fails when a program is missing, and says which package to install. `more` are those that this run needs
+/// besides.
 pub fn check(more: &[(&str, &str)]) -> anyhow::Result<()> {
     let missing = missing(more);
     if missing.is_empty() {

@@ -1,10 +1,11 @@
 //! Nodes and links out of network namespaces, veth pairs and bridges.
 //!
 //! Interfaces get hardware addresses counted from `02:00:00:00:01:01`, so that autoconfigured addresses are
-//! the same in every run. A link of two ends is a veth pair, or two where it is emulated, with what joins them between
-//! ([`crate::emulation::runner`]); a shared link is a bridge, with multicast snooping off, in the lab's own namespace. A radio interface is a veth pair, too; its other end is in the
-//! namespace of the medium ([`crate::radio`]). The kernel speaks IPv6 on a radio interface only where the scenario
-//! gives it an address there: a channel has no room for what nobody asked for. Radios of mac80211_hwsim stand in for the
+//! the same in every run. A link of two ends is a veth pair, or two where it is emulated, with what joins
+//! them between ([`crate::emulation::runner`]); a shared link is a bridge, with multicast snooping off, in
+//! the lab's own namespace. A radio interface is a veth pair, too; its other end is in the namespace of the
+//! medium ([`crate::radio`]). The kernel speaks IPv6 on a radio interface only where the scenario gives it an
+//! address there: a channel has no room for what nobody asked for. Radios of mac80211_hwsim stand in for the
 //! veth pairs where they are asked for ([`crate::radio::hwsim`]).
 
 use std::collections::BTreeMap;
@@ -68,8 +69,8 @@ pub fn build(scenario: &Scenario, radios: radio::Kind) -> anyhow::Result<Option<
     Ok(hwsim)
 }
 
-/// The ports of emulated links up; and their ends such that each frame is one that could be on a wire: not longer than
-/// the MTU, and with its checksum.
+/// The ports of emulated links up; and their ends such that each frame is one that could be on a wire: not
+/// longer than the MTU, and with its checksum.
 fn build_emulated(scenario: &Scenario, emulated: &[usize]) -> anyhow::Result<()> {
     let mut ports = String::new();
     for link in emulated {
@@ -82,8 +83,8 @@ fn build_emulated(scenario: &Scenario, emulated: &[usize]) -> anyhow::Result<()>
     if ports.is_empty() { Ok(()) } else { batch(Some(runner::NAMESPACE), &ports) }
 }
 
-/// Lets the peers of all interfaces take frames that an XDP program redirects: a veth does only with GRO. And what it
-/// sends has to have its checksum already, because a redirected frame cannot say that it has not.
+/// Lets the peers of all interfaces take frames that an XDP program redirects: a veth does only with GRO. And
+/// what it sends has to have its checksum already, because a redirected frame cannot say that it has not.
 pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
     for end in scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref()) {
         let mut command = in_node(&end.node, tools::path("ethtool"));

@@ -1,8 +1,9 @@
-//! The certificates of a scenario's stations: each `pki` that a node names is made anew (`carnet-lab pki`), with a ticket for
-//! each of its nodes. They are on the testbed's own `/run` and gone with it.
+//! The certificates of a scenario's stations: each `pki` that a node names is made anew (`carnet-lab pki`),
+//! with a ticket for each of its nodes. They are on the testbed's own `/run` and gone with it.
 //!
-//! In a config `{pki}` is the folder of the node's PKI with `root.cert` and `aa.cert`, `{tickets}` the folder with its ticket,
-//! and `{revoked}` the names of the tickets of nodes that are `revoked`, quoted, with commas between.
+//! In a config `{pki}` is the folder of the node's PKI with `root.cert` and `aa.cert`, `{tickets}` the folder
+//! with its ticket, and `{revoked}` the names of the tickets of nodes that are `revoked`, quoted, with commas
+//! between.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -99,7 +99,8 @@ fn every_path_passes_packets_without_loss() {
             assert_eq!(one["refresh"][what], expected, "{what} of refreshes: {one}\n{told}");
         }
     }
-    // Floods of all kinds do no harm to speak of in a moment; how much in ten seconds is what the benchmark is for.
+    // Floods of all kinds do no harm to speak of in a moment; how much in ten seconds is what the benchmark
+    // is for.
     let attacks = list("attacks");
     assert_eq!(
         attacks.len(),

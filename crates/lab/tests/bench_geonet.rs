@@ -1,5 +1,5 @@
-//! The GeoNetworking router of the real program, measured by `carnet-lab bench-geonet`: it loses nothing that it
-//! has the time for, answers pings at once, and keeps the times of contention-based forwarding.
+//! The GeoNetworking router of the real program, measured by `carnet-lab bench-geonet`: it loses nothing that
+//! it has the time for, answers pings at once, and keeps the times of contention-based forwarding.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Whole runs. They take minutes and measure time. Most of them wait most of the time, so a few run beside each other; what
-//! did not hold so tries again alone, and what uses the whole machine is always alone.
+//! Whole runs. They take minutes and measure time. Most of them wait most of the time, so a few run beside
+//! each other; what did not hold so tries again alone, and what uses the whole machine is always alone.
 //!
 //! `two-uplinks` needs the carnet program beside the lab; the small scenarios here use a stand-in.
 
@@ -43,8 +43,9 @@ enum First {
     Alone,
 }
 
-/// Runs a scenario until all its expectations hold, at most three times, after the first alone: they bound times, and a
-/// machine that is busy with something else may be late once. What is really broken is broken each time.
+/// Runs a scenario until all its expectations hold, at most three times, after the first alone: they bound
+/// times, and a machine that is busy with something else may be late once. What is really broken is broken
+/// each time.
 fn holds(test: &str, scenario: &str, who: As) {
     holds_over(test, scenario, who, &["--path", "auto"]);
 }
@@ -112,7 +113,8 @@ fn two_uplinks_over_xdp() {
     holds_over("two_uplinks_over_xdp", "two-uplinks", As::Root, &["--path", "xdp"]);
 }
 
-/// That nothing is lost and nothing comes twice; how much later packets come is for an idle machine and a release build.
+/// That nothing is lost and nothing comes twice; how much later packets come is for an idle machine and a
+/// release build.
 #[test]
 fn hosts_reach_each_other_over_geonetworking_over_one_hop_and_two() {
     let test = "hosts_reach_each_other_over_geonetworking_over_one_hop_and_two";
@@ -201,7 +203,8 @@ fn mobile_routers_behind_mobile_routers() {
     holds_over(test, "nested", As::Root, &["--path", "auto", "--pcap"]);
 }
 
-/// Nothing is lost when the straight way appears and when either end moves; when it is cut, no more than is stated.
+/// Nothing is lost when the straight way appears and when either end moves; when it is cut, no more than is
+/// stated.
 #[test]
 fn mobile_routers_find_direct_routes() {
     holds("mobile_routers_find_direct_routes", "direct-routes", As::Root);
@@ -253,9 +256,9 @@ fn a_hundred_vehicles() {
     holds_first(First::Alone, "a_hundred_vehicles", "highway-100", As::Root, &["--path", "auto"]);
 }
 
-/// Emulated links do what they are told: nodes without carnet, one probe over a wire, one over a link of 20 ms, and TCP
-/// over a link of 120 Mbit/s; then a degraded link, a black hole, a lost carrier, a NAT that forgets. Delays are judged
-/// against the wire in the same run.
+/// Emulated links do what they are told: nodes without carnet, one probe over a wire, one over a link of 20
+/// ms, and TCP over a link of 120 Mbit/s; then a degraded link, a black hole, a lost carrier, a NAT that
+/// forgets. Delays are judged against the wire in the same run.
 const LINKS: &str = r#"
 title = "links"
 [nodes.a]
@@ -441,7 +444,8 @@ fn emulated_links_do_what_they_are_told() {
     std::fs::remove_dir_all(place).expect("remove");
 }
 
-/// Three nodes without carnet: `a` pings `b` over an emulated link, and `lost` beyond a router that has no route.
+/// Three nodes without carnet: `a` pings `b` over an emulated link, and `lost` beyond a router that has no
+/// route.
 const CUT: &str = r#"
 title = "cut"
 [nodes.a]
@@ -593,8 +597,8 @@ fn radio_without_the_address_of_its_station_fails_the_scenario() {
     assert!(!held && told.contains("FAIL  end to end: every request is answered"), "{told}");
 }
 
-/// A vehicle that departs when the export begins has a place while the stations settle; one that comes later loses what it
-/// was to send before, and the reason is told.
+/// A vehicle that departs when the export begins has a place while the stations settle; one that comes later
+/// loses what it was to send before, and the reason is told.
 const EXPORT: &str = r#"
 title = "export"
 [medium]

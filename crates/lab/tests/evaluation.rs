@@ -1,5 +1,5 @@
-//! The evaluation works, for carnet and for commands: every kind of experiment is made and shown. What comes out is not
-//! judged here.
+//! The evaluation works, for carnet and for commands: every kind of experiment is made and shown. What comes
+//! out is not judged here.
 
 mod common;
 
@@ -10,7 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use common::{As, LAB, folder, obstacle, repository, said, skipped};
 use serde_json::Value;
 
-/// What measures has the machine for itself, as far as this file goes: beside another evaluation no packet may pass in time.
+/// What measures has the machine for itself, as far as this file goes: beside another evaluation no packet
+/// may pass in time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -103,8 +104,9 @@ fn browser(test: &str) -> Option<&'static Path> {
     found
 }
 
-/// Opens all pages in a browser without a window, narrow and wide, light and dark: nothing is wider than the window,
-/// every picture is there and has something in it, nothing written in it is cut off, and all can be read.
+/// Opens all pages in a browser without a window, narrow and wide, light and dark: nothing is wider than the
+/// window, every picture is there and has something in it, nothing written in it is cut off, and all can be
+/// read.
 fn look_right(out: &Path) {
     let Some(browser) = browser("the pages of an evaluation in a browser") else { return };
     let mut probe = String::from("<!doctype html><meta charset=\"utf-8\"><pre id=\"seen\"></pre>");
@@ -259,7 +261,8 @@ fn carnet_is_evaluated() {
     std::fs::remove_dir_all(out).expect("remove");
 }
 
-/// A subject that takes four seconds to notice a move: plain routes, which both ends put right when the carrier has changed.
+/// A subject that takes four seconds to notice a move: plain routes, which both ends put right when the
+/// carrier has changed.
 const SLOW: &str = r#"
 set -eu
 echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
@@ -327,8 +330,8 @@ fn a_static_tunnel_is_evaluated_without_any_change() {
     let told = said(&run);
     assert!(run.status.success(), "{told}");
     let found = results(&out);
-    // Its commands have ended, and handovers, by which its static routes go, are made after the other papers: nothing but
-    // these is left out.
+    // Its commands have ended, and handovers, by which its static routes go, are made after the other papers:
+    // nothing but these is left out.
     let left = found["left_out"].as_array().expect("an array");
     assert!(left.iter().all(|one| one["experiment"] == "handover"), "{left:?}, {told}");
     for experiment in ["mgen", "packets", "packets-limited"] {

@@ -1,5 +1,5 @@
-//! Three machines are one home agent, of 50 routers with traffic: one is killed, and then twenty things happen to them at random. How
-//! fast it goes is not judged here.
+//! Three machines are one home agent, of 50 routers with traffic: one is killed, and then twenty things
+//! happen to them at random. How fast it goes is not judged here.
 
 mod common;
 

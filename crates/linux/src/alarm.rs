@@ -1,8 +1,8 @@
 //! An alarm that is as exact as the kernel's timers.
 //!
-//! A runtime's own timers count milliseconds and round up, which is too coarse where the farthest receiver of a
-//! broadcast is to repeat it after one millisecond (EN 302 636-4-1 annex F.3). This is a `timerfd` on the clock
-//! of [`crate::clock::now`], watched by the runtime.
+//! A runtime's own timers count milliseconds and round up, which is too coarse where the farthest receiver of
+//! a broadcast is to repeat it after one millisecond (EN 302 636-4-1 annex F.3). This is a `timerfd` on the
+//! clock of [`crate::clock::now`], watched by the runtime.
 //!
 //! A deadline that moves to a later time costs no system call: the alarm goes off early once, and is set anew
 //! then. So does a deadline that stays where it is.

@@ -1,7 +1,7 @@
 //! `bpf(2)` without a loader: maps and programs that are so small that a loader would cost more than they do.
 //!
-//! One reads the kernel's types, which takes some megabytes. Of the system call there is here what the steering program of
-//! the TUN device needs ([`crate::tunnel`]); the fast paths have a loader.
+//! One reads the kernel's types, which takes some megabytes. Of the system call there is here what the
+//! steering program of the TUN device needs ([`crate::tunnel`]); the fast paths have a loader.
 
 use std::ffi::CStr;
 use std::io;
@@ -81,7 +81,8 @@ struct ProgLoad {
 /// The system call; what it answers that is no error.
 ///
 /// # Safety
-/// `attributes` are those of the command, and its addresses are of live memory of the sizes that the command reads and writes.
+/// `attributes` are those of the command, and its addresses are of live memory of the sizes that the command
+/// reads and writes.
 pub(crate) unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_int> {
     // SAFETY: the attributes live, and are as large as is said; for what they point to the caller vouches.
     let result =
@@ -95,8 +96,8 @@ fn address<T: ?Sized>(of: *const T) -> u64 {
 
 /// A descriptor that the system call has answered.
 fn owned(fd: libc::c_int) -> OwnedFd {
-    // SAFETY: the kernel has just made it for this process (close-on-exec, as all that it makes here), and nobody else
-    // knows it.
+    // SAFETY: the kernel has just made it for this process (close-on-exec, as all that it makes here), and
+    // nobody else knows it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -127,7 +128,8 @@ impl<K: Plain, V: Plain> Map<K, V> {
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         let mut value = MaybeUninit::<V>::uninit();
         let mut attributes = self.element(key, address(value.as_mut_ptr()), 0);
-        // SAFETY: the map's keys and values have the sizes of `K` and `V`; the one is read, the other written.
+        // SAFETY: the map's keys and values have the sizes of `K` and `V`; the one is read, the other
+        // written.
         unsafe { bpf(MAP_LOOKUP_ELEM, &mut attributes) }.ok()?;
         // SAFETY: the kernel has written all of it, and every pattern of bits is a value.
         Some(unsafe { value.assume_init() })

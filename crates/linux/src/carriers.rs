@@ -1,4 +1,5 @@
-//! Whether interfaces have a carrier: by the kernel's events, which only say that there is something to look at.
+//! Whether interfaces have a carrier: by the kernel's events, which only say that there is something to look
+//! at.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -15,8 +16,8 @@ pub struct Carriers {
 }
 
 impl Carriers {
-    /// Of these interfaces, in the network namespace of the calling thread, which must be one of a tokio runtime. They need not
-    /// be there yet.
+    /// Of these interfaces, in the network namespace of the calling thread, which must be one of a tokio
+    /// runtime. They need not be there yet.
     ///
     /// # Errors
     /// When the kernel's news cannot be had.

@@ -26,8 +26,8 @@ pub(crate) fn monotonic() -> Time {
     Time::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }
 
-/// How often in a second the kernel's timer ticks (`CONFIG_HZ`): a coarse clock shows each tick. The least that kernels are
-/// built with where it does not tell.
+/// How often in a second the kernel's timer ticks (`CONFIG_HZ`): a coarse clock shows each tick. The least
+/// that kernels are built with where it does not tell.
 pub(crate) fn ticks_of_a_second() -> u32 {
     const LEAST: u32 = 100;
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).map_or(0, |tick| tick.tv_nsec());

@@ -1,10 +1,10 @@
-//! Settings, and the place of the local rule, that another program on this machine changes although the station needs them
-//! otherwise.
+//! Settings, and the place of the local rule, that another program on this machine changes although the
+//! station needs them otherwise.
 //!
-//! The installer puts each of them right at once the first [`AT_ONCE`] times: a hardening file that is applied once, a manager
-//! that restarts. A program that changes it again and again gets pauses that grow to [`LONGEST_PAUSE`] seconds, so that the two
-//! do not keep the machine busy. The installer never gives up, because the vehicle's network depends on it; an operator who
-//! wants it otherwise stops the station.
+//! The installer puts each of them right at once the first [`AT_ONCE`] times: a hardening file that is
+//! applied once, a manager that restarts. A program that changes it again and again gets pauses that grow to
+//! [`LONGEST_PAUSE`] seconds, so that the two do not keep the machine busy. The installer never gives up,
+//! because the vehicle's network depends on it; an operator who wants it otherwise stops the station.
 
 /// Changes that are put right at once.
 const AT_ONCE: u32 = 3;
@@ -38,8 +38,8 @@ pub(crate) enum Second {
 }
 
 impl Contest {
-    /// Notes another change, `found` in words, and starts the pause before its correction. Returns what an operator should
-    /// read.
+    /// Notes another change, `found` in words, and starts the pause before its correction. Returns what an
+    /// operator should read.
     pub(crate) fn change(&mut self, found: &str) -> String {
         self.changes = self.changes.saturating_add(1);
         self.wait = match self.changes.checked_sub(AT_ONCE + 1) {

@@ -1,8 +1,8 @@
-//! Files as far as those need them who have to know what a crash leaves of them: the state of a station, and what there
-//! is to put back ([`crate::Platform`]).
+//! Files as far as those need them who have to know what a crash leaves of them: the state of a station, and
+//! what there is to put back ([`crate::Platform`]).
 //!
-//! In the program they are the kernel's ([`Files`]); where faults are made up, those of a disk that loses what it was
-//! not told to keep.
+//! In the program they are the kernel's ([`Files`]); where faults are made up, those of a disk that loses
+//! what it was not told to keep.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, TryLockError};

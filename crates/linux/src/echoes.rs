@@ -1,10 +1,11 @@
 //! Whether neighbours answer: ICMPv6 Echo (RFC 4443 4.1, 4.2), which every node answers.
 //!
-//! A reply counts that comes from one of them and has the random data of this socket, in answer to one of its latest requests:
-//! who does not see the requests cannot say that somebody lives. Needs `CAP_NET_RAW`. The kernel makes and checks the checksums
-//! of such a socket.
+//! A reply counts that comes from one of them and has the random data of this socket, in answer to one of its
+//! latest requests: who does not see the requests cannot say that somebody lives. Needs `CAP_NET_RAW`. The
+//! kernel makes and checks the checksums of such a socket.
 //!
-//! Neighbour Discovery alone would not do: its state is renewed only when there are packets, and these are as good as any.
+//! Neighbour Discovery alone would not do: its state is renewed only when there are packets, and these are as
+//! good as any.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddrV6};

@@ -8,8 +8,8 @@ use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why the platform could not do something. Its text says what was tried, on what, and what the kernel said; the
-/// kernel's answer is therefore no `source`, which would be told a second time where a chain is told.
+/// Why the platform could not do something. Its text says what was tried, on what, and what the kernel said;
+/// the kernel's answer is therefore no `source`, which would be told a second time where a chain is told.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A capability is missing.

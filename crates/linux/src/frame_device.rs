@@ -1,7 +1,8 @@
-//! IPv6 in Ethernet frames with their virtio header, in and out: of a TAP device, or of an interface by a packet socket.
+//! IPv6 in Ethernet frames with their virtio header, in and out: of a TAP device, or of an interface by a
+//! packet socket.
 //!
-//! With the header bursts are read in one piece and cut here, and checksums that the sender left to its card are finished
-//! here: on a veth, say, they come unfinished.
+//! With the header bursts are read in one piece and cut here, and checksums that the sender left to its card
+//! are finished here: on a veth, say, they come unfinished.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -89,7 +90,8 @@ impl FrameDevice {
         FrameDevice::new(file, has_header, name)
     }
 
-    /// Hears the IPv6 frames to groups that come in by an interface; the interface takes those to any group as long.
+    /// Hears the IPv6 frames to groups that come in by an interface; the interface takes those to any group
+    /// as long.
     pub(crate) fn groups_on(index: u32, name: &str) -> Result<FrameDevice> {
         let failed = |e| Error::kernel(format!("listen to the multicast of {name}"), e);
         let socket = packet_socket::open(index, u16::from_be_bytes(IPV6), &filter()).map_err(failed)?;
@@ -189,8 +191,8 @@ impl FrameDevice {
     }
 }
 
-/// Passes frames to groups of IPv6 that came from outside (RFC 2464 7); what goes to others (`PACKET_OTHERHOST`, 3) is
-/// heard where somebody has made the interface promiscuous, and no group.
+/// Passes frames to groups of IPv6 that came from outside (RFC 2464 7); what goes to others
+/// (`PACKET_OTHERHOST`, 3) is heard where somebody has made the interface promiscuous, and no group.
 fn filter() -> [SockFilter; 6] {
     [
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
@@ -235,8 +237,8 @@ enum Taken {
     Nonsense,
 }
 
-/// Judges a frame with its virtio header, and finishes its checksum. The header counts from the Ethernet header on,
-/// what cuts and sums from the packet.
+/// Judges a frame with its virtio header, and finishes its checksum. The header counts from the Ethernet
+/// header on, what cuts and sums from the packet.
 fn take(frame: &mut [u8]) -> Taken {
     let Some((header, frame)) = frame.split_first_chunk_mut() else { return Taken::Nonsense };
     let Ok(mut header) = virtio::Header::parse(header) else { return Taken::Nonsense };

@@ -1,5 +1,5 @@
-//! Generic netlink, as far as it takes to ask a family a question and to hear what it tells: messages, attributes, the number of
-//! a family.
+//! Generic netlink, as far as it takes to ask a family a question and to hear what it tells: messages,
+//! attributes, the number of a family.
 //!
 //! See `linux/netlink.h` and `linux/genetlink.h`. Everything is in the order of octets of this machine.
 
@@ -125,7 +125,8 @@ fn request(family: u16, flags: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// A socket for questions, each answered before the call returns: the kernel answers within the call that asks.
+/// A socket for questions, each answered before the call returns: the kernel answers within the call that
+/// asks.
 pub(crate) struct Questions {
     socket: Socket,
 }

@@ -1,24 +1,25 @@
 //! Makes the kernel have what is wanted, and keeps it so.
 //!
-//! For every entry the installer remembers what is wanted and what it has put into the kernel. A change
-//! that asks for what is there already costs no system call. An entry that cannot be installed yet, because
-//! its interface is missing or down, or because the kernel refused it, waits and is tried again whenever
-//! interfaces, addresses or routes have changed, and after a refusal by the clock as well ([`crate::keeper`]). What the
-//! kernel drops (the routes and addresses of an interface that goes down) or an operator deletes is noticed and put back.
+//! For every entry the installer remembers what is wanted and what it has put into the kernel. A change that
+//! asks for what is there already costs no system call. An entry that cannot be installed yet, because its
+//! interface is missing or down, or because the kernel refused it, waits and is tried again whenever
+//! interfaces, addresses or routes have changed, and after a refusal by the clock as well
+//! ([`crate::keeper`]). What the kernel drops (the routes and addresses of an interface that goes down) or an
+//! operator deletes is noticed and put back.
 //!
-//! **Doubt.** A request may have been carried out though it failed, for what was lost may be the answer. So an entry that
-//! could not be installed is taken out like one that was, and one that could not be taken out is remembered until it
-//! is. What bears carnet's mark is known by it; others' things are left alone.
+//! **Doubt.** A request may have been carried out though it failed, for what was lost may be the answer. So
+//! an entry that could not be installed is taken out like one that was, and one that could not be taken out
+//! is remembered until it is. What bears carnet's mark is known by it; others' things are left alone.
 //!
-//! **The local rule.** The kernel asks its `local` table first, by a rule of priority 0, and no rule can
-//! come before that. To capture packets to a care-of address, the rule is moved down to
-//! [`priority::LOCAL`]: the new one is added before the old one is deleted, and the other way round at the
-//! end, so that the machine never loses its own addresses. Another program that puts it back to priority 0 hides the
-//! captured packets from carnet.
+//! **The local rule.** The kernel asks its `local` table first, by a rule of priority 0, and no rule can come
+//! before that. To capture packets to a care-of address, the rule is moved down to [`priority::LOCAL`]: the
+//! new one is added before the old one is deleted, and the other way round at the end, so that the machine
+//! never loses its own addresses. Another program that puts it back to priority 0 hides the captured packets
+//! from carnet.
 //!
-//! **Other programs.** The kernel tells when a setting is changed or the local rule is back at priority 0. Both are put right,
-//! after pauses that grow if that happens again and again ([`crate::contest`]), and [`Installer::obstacles`] names what is not
-//! as the station needs it.
+//! **Other programs.** The kernel tells when a setting is changed or the local rule is back at priority 0.
+//! Both are put right, after pauses that grow if that happens again and again ([`crate::contest`]), and
+//! [`Installer::obstacles`] names what is not as the station needs it.
 //!
 //! A captured packet is routed into the tunnel device and not delivered to the machine. In a firewall it
 //! therefore passes the FORWARD hook, from the uplink to the tunnel device, and never INPUT: where forwarding
@@ -117,7 +118,8 @@ const OBSTACLES: usize = 16;
 /// What an operator reads where another program has put the local rule back.
 const EARLY_LOCAL_RULE: &str = "the rule for the `local` table is back at priority 0, so that packets for carnet's tunnels do not reach it";
 
-/// Attempts by the clock after which an operator is told of a refusal that mostly passes by itself: some five seconds.
+/// Attempts by the clock after which an operator is told of a refusal that mostly passes by itself: some five
+/// seconds.
 const PATIENCE: u32 = 3;
 
 /// What was said of an entry that cannot be had.
@@ -147,8 +149,8 @@ pub(crate) struct Installer {
     undo: UndoFile,
     wanted: HashMap<Keyed, Wanted>,
     waiting: BTreeSet<Keyed>,
-    /// What was said last of an entry that cannot be had, so that it is said once. Not in [`Wanted`]: of these there are very
-    /// many.
+    /// What was said last of an entry that cannot be had, so that it is said once. Not in [`Wanted`]: of
+    /// these there are very many.
     complaints: BTreeMap<Keyed, Complaint>,
     /// What is no longer wanted and could not be taken out: index of its interface.
     stale: BTreeMap<Keyed, u32>,
@@ -233,8 +235,8 @@ impl Installer {
         self.undo.delete()
     }
 
-    /// Whether an address is carnet's: by its mark, for one that was written down may have been replaced by somebody else's
-    /// since; where there are no marks, if it was written down.
+    /// Whether an address is carnet's: by its mark, for one that was written down may have been replaced by
+    /// somebody else's since; where there are no marks, if it was written down.
     fn is_own(&self, recorded: &[AddedAddress], interface: &str, known: &AddressInfo) -> bool {
         let AddressInfo { index, address, .. } = known;
         let is_it = |it: &AddedAddress| {
@@ -684,8 +686,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Lets interfaces accept Router Advertisements though the machine forwards, where they did before. One whose own
-    /// setting wants that as well may not have it yet.
+    /// Lets interfaces accept Router Advertisements though the machine forwards, where they did before. One
+    /// whose own setting wants that as well may not have it yet.
     fn keep_advertisements<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo>) -> Result<()> {
         for link in links.filter(|link| link.name != TUNNEL_DEVICE && link.name != "lo") {
             let setting = settings::accept_ra(&link.name);
@@ -705,8 +707,8 @@ impl Installer {
         }
     }
 
-    /// Has packets of one flow that come in by these interfaces put together, and by no others (see [`offloads`]). Where that
-    /// cannot be had nothing is lost but time.
+    /// Has packets of one flow that come in by these interfaces put together, and by no others (see
+    /// [`offloads`]). Where that cannot be had nothing is lost but time.
     pub(crate) fn gather<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo> + Clone) {
         let is = |changed: &ChangedSetting, link: &LinkInfo| {
             (changed.index, &changed.interface) == (link.index, &link.name)
@@ -917,7 +919,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Takes the local rule away from priority 0 where another program has put it back, unless the pause before that still runs.
+    /// Takes the local rule away from priority 0 where another program has put it back, unless the pause
+    /// before that still runs.
     fn delete_early_local_rules(&mut self) -> Result<()> {
         if self.local_rule != LocalRule::Moved || self.is_put_off(&Contested::LocalRule) {
             return Ok(());
@@ -931,8 +934,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Tries again what waits, as far as the interface is there, and what could not be taken out; because of an event or, with
-    /// `by_clock`, because time has passed.
+    /// Tries again what waits, as far as the interface is there, and what could not be taken out; because of
+    /// an event or, with `by_clock`, because time has passed.
     pub(crate) fn retry(&mut self, links: &BTreeMap<String, LinkInfo>, by_clock: bool) {
         self.troubled = false;
         if let Err(error) = self.take_out_stale() {
@@ -1032,9 +1035,9 @@ impl Installer {
         result
     }
 
-    /// Removes what is left, last things first, and goes on after an error; returns the first one. Settings wait for those
-    /// that were made after them, unless this is the last attempt: an interface that begins to forward before it accepts
-    /// no advertisements any more would forget its routers.
+    /// Removes what is left, last things first, and goes on after an error; returns the first one. Settings
+    /// wait for those that were made after them, unless this is the last attempt: an interface that begins to
+    /// forward before it accepts no advertisements any more would forget its routers.
     fn take_out_all(&mut self, is_last: bool) -> Result<()> {
         let mut result = Ok(());
         let mut keep_first = |new: Result<()>| {
@@ -1081,8 +1084,8 @@ impl Complaint {
     }
 }
 
-/// Whether an error mostly passes by itself: a manager that takes IPv6 off an interface for a moment while it sets it up anew
-/// (EACCES), a gateway whose address is not there yet, a kernel that is short of something.
+/// Whether an error mostly passes by itself: a manager that takes IPv6 off an interface for a moment while it
+/// sets it up anew (EACCES), a gateway whose address is not there yet, a kernel that is short of something.
 fn is_passing(error: &Error) -> bool {
     matches!(
         error.raw_os_error(),

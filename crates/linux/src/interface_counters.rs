@@ -1,8 +1,8 @@
 //! The octets that an interface has received and sent.
 //!
-//! The thread that reads them forwards packets. It must not wait for the kernel's RTNL mutex, which `RTM_GETLINK` takes. A program
-//! that removes a network namespace holds the mutex for a second and more, and packets of the slow path would wait as long.
-//! `/proc/net/dev` and `SIOCGIFINDEX` take no such lock.
+//! The thread that reads them forwards packets. It must not wait for the kernel's RTNL mutex, which
+//! `RTM_GETLINK` takes. A program that removes a network namespace holds the mutex for a second and more, and
+//! packets of the slow path would wait as long. `/proc/net/dev` and `SIOCGIFINDEX` take no such lock.
 
 use std::io;
 
@@ -16,7 +16,8 @@ const COUNTERS: &str = "/proc/thread-self/net/dev";
 /// Attempts to read the counters of one interface while another program replaces it.
 const ATTEMPTS: usize = 3;
 
-/// Returns index, octets received and octets sent of the interface of this name; `None` if no interface has the name.
+/// Returns index, octets received and octets sent of the interface of this name; `None` if no interface has
+/// the name.
 pub(crate) fn octets(name: &str) -> Result<Option<(u32, u64, u64)>> {
     let failed = |error| Error::kernel(format!("read the counters of {name}"), error);
     let index = || match if_nametoindex(name) {

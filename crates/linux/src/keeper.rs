@@ -1,9 +1,9 @@
-//! Keeps the kernel as it is wanted, whatever happens to it meanwhile: looks when there is news, and tries again what has
-//! failed.
+//! Keeps the kernel as it is wanted, whatever happens to it meanwhile: looks when there is news, and tries
+//! again what has failed.
 //!
-//! What waits for an interface is tried when interfaces change. What the kernel has refused, perhaps because it had no
-//! memory, may never be followed by an event: it is tried again by the clock as well, after one second first and then after
-//! twice as long each time.
+//! What waits for an interface is tried when interfaces change. What the kernel has refused, perhaps because
+//! it had no memory, may never be followed by an event: it is tried again by the clock as well, after one
+//! second first and then after twice as long each time.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -25,7 +25,8 @@ pub(crate) struct Keeper {
     pub(crate) news: News,
     /// A router has been heard whose route had expired: the kernel may take longer than this process.
     heard: bool,
-    /// Seconds between the last two attempts at what was refused, and how many of these until the next are left.
+    /// Seconds between the last two attempts at what was refused, and how many of these until the next are
+    /// left.
     pause: u32,
     left: u32,
 }
@@ -42,8 +43,8 @@ impl Keeper {
         }
     }
 
-    /// Asks for what has changed, puts back what got lost, and collects the news. `follow` is told of the links before.
-    /// After an error everything is asked for the next time.
+    /// Asks for what has changed, puts back what got lost, and collects the news. `follow` is told of the
+    /// links before. After an error everything is asked for the next time.
     pub(crate) fn refresh(
         &mut self,
         events: &mut VecDeque<PlatformEvent>,
@@ -86,8 +87,8 @@ impl Keeper {
         self.news.dirty.settings = true;
     }
 
-    /// A Router Advertisement has come. Where the router's default route had expired, the kernel lets it count again without a
-    /// word: it is asked at once and with the next second, and no more often than that.
+    /// A Router Advertisement has come. Where the router's default route had expired, the kernel lets it
+    /// count again without a word: it is asked at once and with the next second, and no more often than that.
     pub(crate) fn hear_router(&mut self, interface: &str, router: Ipv6Addr) {
         if !self.heard && self.observer.has_expired(interface, router) {
             self.heard = true;

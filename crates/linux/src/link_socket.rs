@@ -7,9 +7,9 @@
 //!
 //! Where in the kernel the packet sockets listen is a matter of cost ([`Place`]), not of what they hear.
 //!
-//! Left out: ICMPv6 in fragments or behind extension headers, which Neighbor Discovery forbids (RFC 6980) and errors do
-//! not come in, but for answers behind a type 2 routing header: to mobile prefix discovery (RFC 6275 6.8) and to echoes
-//! (RFC 6275 9.3.2).
+//! Left out: ICMPv6 in fragments or behind extension headers, which Neighbor Discovery forbids (RFC 6980) and
+//! errors do not come in, but for answers behind a type 2 routing header: to mobile prefix discovery (RFC
+//! 6275 6.8) and to echoes (RFC 6275 9.3.2).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -38,11 +38,12 @@ const BATCH: usize = 64;
 /// Where packets are shown to the sockets, which turn nearly all of them down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Before anything else looks at a packet. When the kernel's own IPv6 takes it, nobody else holds it any more.
+    /// Before anything else looks at a packet. When the kernel's own IPv6 takes it, nobody else holds it any
+    /// more.
     First,
-    /// Beside the kernel's own IPv6. Each packet of either is a copy of the other's, and its headers are copied once
-    /// more before they are changed, which costs a forwarded packet some 200 ns; but what a program at the ingress
-    /// takes never comes here.
+    /// Beside the kernel's own IPv6. Each packet of either is a copy of the other's, and its headers are
+    /// copied once more before they are changed, which costs a forwarded packet some 200 ns; but what a
+    /// program at the ingress takes never comes here.
     BesideIpv6,
 }
 
@@ -234,8 +235,8 @@ fn compose(message: &LinkMessage) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// The message in an IPv6 packet, whose destination is the last one where there is a type 2 routing header; `None` when the
-/// lengths do not add up. The link may have padded it.
+/// The message in an IPv6 packet, whose destination is the last one where there is a type 2 routing header;
+/// `None` when the lengths do not add up. The link may have padded it.
 fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMessage> {
     let (header, payload) = Header::parse_packet(packet).ok()?;
     let whole = packet.get(..HEADER_LEN + payload.len())?;
@@ -254,9 +255,10 @@ fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMe
     })
 }
 
-/// Passes ICMPv6 errors (types 1 to 4), Neighbor Discovery without Redirect (133 to 136) and answers to home agent
-/// discovery (145) that came in for this machine, and answers to echoes (129) and to mobile prefix discovery (147) behind a
-/// type 2 routing header, which the kernel does not know or drops. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
+/// Passes ICMPv6 errors (types 1 to 4), Neighbor Discovery without Redirect (133 to 136) and answers to home
+/// agent discovery (145) that came in for this machine, and answers to echoes (129) and to mobile prefix
+/// discovery (147) behind a type 2 routing header, which the kernel does not know or drops. In a `SOCK_DGRAM`
+/// packet socket the packet begins with the IPv6 header.
 fn filter() -> [SockFilter; 26] {
     const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
     const ANY_OF: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;

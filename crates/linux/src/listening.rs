@@ -8,8 +8,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Listens at an address, also at one that no interface has yet (`IP_FREEBIND`, `IPV6_FREEBIND`): the port answers as soon as an
-/// interface has it.
+/// Listens at an address, also at one that no interface has yet (`IP_FREEBIND`, `IPV6_FREEBIND`): the port
+/// answers as soon as an interface has it.
 ///
 /// # Errors
 /// When another program has the port, or this process has no right to it.

@@ -9,25 +9,25 @@ pub fn give_back_memory() {
     }
 }
 
-/// Hands the pages of files back that are mapped but not written to: code, constants, names. The start needs many that nothing
-/// needs afterwards (a config is read, and programs are loaded, once), and whatever is touched brings its neighbours along. What
-/// is needed again comes from the page cache, or from the file.
+/// Hands the pages of files back that are mapped but not written to: code, constants, names. The start needs
+/// many that nothing needs afterwards (a config is read, and programs are loaded, once), and whatever is
+/// touched brings its neighbours along. What is needed again comes from the page cache, or from the file.
 pub fn give_back_code() {
     // Not every kernel can tell what has been written to.
     let maps = ["/proc/self/smaps", "/proc/self/maps"].map(std::fs::read_to_string);
     let maps = maps.into_iter().flatten().next().unwrap_or_default();
     for (begin, end) in unwritten(&maps) {
-        // SAFETY: these are private mappings of files that nobody may write to and none of whose pages has been, so that
-        // the kernel fills the pages as before when they are touched again.
+        // SAFETY: these are private mappings of files that nobody may write to and none of whose pages has
+        // been, so that the kernel fills the pages as before when they are touched again.
         unsafe {
             libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_DONTNEED);
         }
     }
 }
 
-/// The first address and the one behind the last, of each mapping of a file of which no page has ever been written to.
-/// `maps` is `/proc/self/smaps`, or `/proc/self/maps`, by which one can tell that of code only: other pages have been written to
-/// while the program was relocated.
+/// The first address and the one behind the last, of each mapping of a file of which no page has ever been
+/// written to. `maps` is `/proc/self/smaps`, or `/proc/self/maps`, by which one can tell that of code only:
+/// other pages have been written to while the program was relocated.
 fn unwritten(maps: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut constants = None;
@@ -43,7 +43,8 @@ fn unwritten(maps: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// The place of a mapping and what may be done there, of the line that begins one; no mode if it is not of a file.
+/// The place of a mapping and what may be done there, of the line that begins one; no mode if it is not of a
+/// file.
 fn mapping(line: &str) -> Option<((usize, usize), &str)> {
     let mut words = line.split_whitespace();
     let (begin, end) = words.next()?.split_once('-')?;

@@ -1,13 +1,14 @@
 //! Multicast of the mobile network, for the proxy that joins it to GeoNetworking.
 //!
-//! On each interface of the mobile network a packet socket hears and sends the frames to IPv6 groups: reports and queries
-//! of MLD, and what is sent to groups. The proxy forwards by itself and not by the kernel's multicast routing: on the
-//! other side is IPv6 over GeoNetworking, which every packet reaches through this program in any case, so that the kernel
-//! would carry each of them once more; it works on kernels without `CONFIG_IPV6_MROUTE`; and a multicast routing daemon
-//! beside it, of which the kernel allows only one for a table, is not in the way.
+//! On each interface of the mobile network a packet socket hears and sends the frames to IPv6 groups: reports
+//! and queries of MLD, and what is sent to groups. The proxy forwards by itself and not by the kernel's
+//! multicast routing: on the other side is IPv6 over GeoNetworking, which every packet reaches through this
+//! program in any case, so that the kernel would carry each of them once more; it works on kernels without
+//! `CONFIG_IPV6_MROUTE`; and a multicast routing daemon beside it, of which the kernel allows only one for a
+//! table, is not in the way.
 //!
-//! Upstream the kernel is the listener: [`MulticastLinks::subscribe`] joins groups on the virtual interface, with sources
-//! (RFC 3678), and the kernel's own MLD reports it there and answers queries.
+//! Upstream the kernel is the listener: [`MulticastLinks::subscribe`] joins groups on the virtual interface,
+//! with sources (RFC 3678), and the kernel's own MLD reports it there and answers queries.
 //!
 //! Sockets, memberships and the ALLMULTI flag go with the process.
 
@@ -50,8 +51,8 @@ pub struct LanPacket<'a> {
 pub enum MulticastEvent {
     /// There may be frames for [`MulticastLinks::try_receive`].
     Frames,
-    /// The usable IPv6 addresses of an interface of the mobile network, all of them, with their prefix lengths; none when
-    /// it is gone or down.
+    /// The usable IPv6 addresses of an interface of the mobile network, all of them, with their prefix
+    /// lengths; none when it is gone or down.
     Addresses {
         /// The interface.
         interface: String,
@@ -93,8 +94,8 @@ pub struct MulticastLinks {
 }
 
 impl MulticastLinks {
-    /// Looks after these interfaces of the mobile network; groups are joined on `upstream`. Works in the network
-    /// namespace of the calling thread, which must be one of a tokio runtime.
+    /// Looks after these interfaces of the mobile network; groups are joined on `upstream`. Works in the
+    /// network namespace of the calling thread, which must be one of a tokio runtime.
     ///
     /// # Errors
     /// When the kernel's news cannot be had. An interface that is not there is waited for.
@@ -112,8 +113,8 @@ impl MulticastLinks {
         })
     }
 
-    /// Waits until there may be frames, or there is news. Safe to cancel; must be awaited all the time, if only in a
-    /// `select!`.
+    /// Waits until there may be frames, or there is news. Safe to cancel; must be awaited all the time, if
+    /// only in a `select!`.
     ///
     /// # Errors
     /// When the kernel's news cannot be read, or an interface cannot be listened to.
@@ -138,8 +139,8 @@ impl MulticastLinks {
         self.counters.written(port.map(|(_, source, device)| device.write(destination, *source, packet)));
     }
 
-    /// Listens on the upstream interface to all sources of a group but these, or to these alone; to nothing of it without
-    /// any. What the kernel refuses is said in the log, and the group is not listened to there.
+    /// Listens on the upstream interface to all sources of a group but these, or to these alone; to nothing
+    /// of it without any. What the kernel refuses is said in the log, and the group is not listened to there.
     pub fn subscribe(&mut self, group: Ipv6Addr, exclude: bool, sources: Vec<Ipv6Addr>) {
         if !exclude && sources.is_empty() {
             self.joined.remove(&group);
@@ -251,7 +252,8 @@ fn set_filter(socket: &Socket, index: u32, group: Ipv6Addr, subscription: &Subsc
         *place = storage(*source);
     }
     let unused = (SOURCES - sources.len()) * size_of::<libc::sockaddr_storage>();
-    // SAFETY: the kernel reads as many octets of a live value as the length says, which is no more than it has.
+    // SAFETY: the kernel reads as many octets of a live value as the length says, which is no more than it
+    // has.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

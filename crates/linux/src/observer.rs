@@ -36,8 +36,8 @@ pub(crate) struct Observer {
     neighbours: BTreeMap<(u32, IpAddr), NeighbourState>,
     /// When the first of the default routes expires: the kernel does not tell.
     routes_expire: Option<Instant>,
-    /// Interface and gateway of default routes that have expired. The next Router Advertisement of such a router makes the
-    /// route count again, of which the kernel does not tell either.
+    /// Interface and gateway of default routes that have expired. The next Router Advertisement of such a
+    /// router makes the route count again, of which the kernel does not tell either.
     expired: BTreeSet<(u32, Ipv6Addr)>,
     told: SmallMap<String, (u32, Interface)>,
 }
@@ -232,9 +232,10 @@ fn is_unexpired(route: &RouteInfo) -> bool {
     route.expires.is_none_or(|left| left > 0)
 }
 
-/// The default routes among the routes of a table, in the order in which the kernel takes them for an address that all of
-/// them cover: the longest source prefix first, the lowest metric, and among equals the highest preference (RFC 4191 3.2).
-/// The kernel uses no route that has expired, although it lists it until it is collected.
+/// The default routes among the routes of a table, in the order in which the kernel takes them for an address
+/// that all of them cover: the longest source prefix first, the lowest metric, and among equals the highest
+/// preference (RFC 4191 3.2). The kernel uses no route that has expired, although it lists it until it is
+/// collected.
 fn default_routes(lookup: &TableLookup, routes: &[RouteInfo]) -> Vec<DefaultRoute> {
     let usable = |route: &&RouteInfo| is_default(route) && is_unexpired(route);
     let mut routes: Vec<&RouteInfo> = routes.iter().filter(usable).collect();

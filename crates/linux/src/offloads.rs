@@ -1,9 +1,10 @@
 //! Whether the kernel puts packets of one flow together as they come in (generic receive offload).
 //!
-//! What it has put together it routes once, and the TUN device hands it over in one piece ([`crate::TunnelReader`]):
-//! where every packet of a tunnel takes that way, most of the work is saved. TCP is put together by almost every interface
-//! (`rx-gro`), UDP that is only forwarded when it is told to (`rx-udp-gro-forwarding`, Linux 5.12). These are the features
-//! that `ethtool -k` shows, by generic netlink (`linux/ethtool_netlink.h`, Linux 5.6).
+//! What it has put together it routes once, and the TUN device hands it over in one piece
+//! ([`crate::TunnelReader`]): where every packet of a tunnel takes that way, most of the work is saved. TCP
+//! is put together by almost every interface (`rx-gro`), UDP that is only forwarded when it is told to
+//! (`rx-udp-gro-forwarding`, Linux 5.12). These are the features that `ethtool -k` shows, by generic netlink
+//! (`linux/ethtool_netlink.h`, Linux 5.6).
 //!
 //! Left out: ports of a bridge, to which packets come before the bridge has them.
 

@@ -35,20 +35,21 @@ use crate::tunnel::TunnelIo;
 use crate::undo::UndoFile;
 use crate::{interface_counters, privileges, settings};
 
-/// The front of the kernel's random boot identifier; zero where it cannot be read, and then counters that have begun anew
-/// are known only by being lower.
+/// The front of the kernel's random boot identifier; zero where it cannot be read, and then counters that
+/// have begun anew are known only by being lower.
 fn boot() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).take(16).collect();
     u64::from_str_radix(&digits, 16).unwrap_or_default()
 }
 
-/// Packets that may wait in each queue of the tunnel device until carnet reads them, some five milliseconds' worth: a TCP window
-/// of the kernel's default limit (`tcp_rmem`, 6 MB), so that one connection's burst does not overrun it.
+/// Packets that may wait in each queue of the tunnel device until carnet reads them, some five milliseconds'
+/// worth: a TCP window of the kernel's default limit (`tcp_rmem`, 6 MB), so that one connection's burst does
+/// not overrun it.
 pub(crate) const QUEUE: u32 = 4000;
 
-/// How often the fast path is asked what it has used, and the kernel is told which neighbours a fast path uses: more often than it would ask for one by itself
-/// (`base_reachable_time`).
+/// How often the fast path is asked what it has used, and the kernel is told which neighbours a fast path
+/// uses: more often than it would ask for one by itself (`base_reachable_time`).
 pub(crate) const KEEPING: Duration = Duration::from_secs(10);
 
 /// How often the fast path is asked where packets go, where somebody wants to know.
@@ -65,8 +66,9 @@ pub struct PlatformConfig {
     pub device_mtu: u32,
     /// The links on which ICMPv6 is heard. They need not exist yet.
     pub watched: Vec<WatchedInterface>,
-    /// Other ends of tunnels whose control messages the tunnel device keeps apart from those of strangers. Where there are
-    /// any to come it has room for 1024 at least; where there are none, one queue for everything.
+    /// Other ends of tunnels whose control messages the tunnel device keeps apart from those of strangers.
+    /// Where there are any to come it has room for 1024 at least; where there are none, one queue for
+    /// everything.
     pub senders: usize,
     /// Whether messages come and go under IPsec.
     pub ipsec: bool,
@@ -94,8 +96,9 @@ pub enum PlatformEvent {
         /// Its name.
         name: String,
     },
-    /// The fast path has sent packets into this tunnel since it was last named, or for the first time. Each is looked
-    /// at in its turn, all within ten seconds where there are few, within minutes where there are many.
+    /// The fast path has sent packets into this tunnel since it was last named, or for the first time. Each
+    /// is looked at in its turn, all within ten seconds where there are few, within minutes where there are
+    /// many.
     TunnelUsed {
         /// Our end.
         local: Endpoint,
@@ -104,12 +107,14 @@ pub enum PlatformEvent {
     },
     /// Packets went there into the tunnel to the home agent, by the fast path ([`crate::Ports::direct`]).
     Destinations(Vec<Ipv6Addr>),
-    /// The programs of a fast path are loaded, and packets take it; or these paths cannot be had ([`Platform::accelerate`]).
+    /// The programs of a fast path are loaded, and packets take it; or these paths cannot be had
+    /// ([`Platform::accelerate`]).
     DataPath(Vec<(Path, String)>),
-    /// Another program on this machine has changed what the station needs: what an operator should read of that.
+    /// Another program on this machine has changed what the station needs: what an operator should read of
+    /// that.
     Notice(String),
-    /// An ICMPv6 message heard on a watched link: an error (types 1 to 4), Neighbor Discovery (133 to 136) or the answer
-    /// to home agent discovery (145).
+    /// An ICMPv6 message heard on a watched link: an error (types 1 to 4), Neighbor Discovery (133 to 136) or
+    /// the answer to home agent discovery (145).
     Icmpv6(LinkMessage),
 }
 
@@ -174,7 +179,8 @@ impl Platform {
         let monitor = Monitor::open(port)?;
         installer.requests.configure_tunnel(index, config.device_mtu, QUEUE)?;
         settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.switches.writes)?;
-        // Before it is up, when it would get a discipline for each of the many queues that a device of several may have.
+        // Before it is up, when it would get a discipline for each of the many queues that a device of
+        // several may have.
         if let Err(error) = installer.requests.take_at_once(index) {
             tracing::debug!("{error}: costs nothing but time");
         }
@@ -197,11 +203,12 @@ impl Platform {
         Ok(platform)
     }
 
-    /// Takes the first fast path of the list that the kernel allows, and tells why those before it cannot be had.
-    /// Without any, or with [`Path::Tun`] in front, every packet goes through the TUN device.
+    /// Takes the first fast path of the list that the kernel allows, and tells why those before it cannot be
+    /// had. Without any, or with [`Path::Tun`] in front, every packet goes through the TUN device.
     ///
-    /// `None`: a thread loads programs for one of them, which may take half a minute on a slow processor. Until
-    /// [`PlatformEvent::DataPath`] says that they are in use, or why they cannot be had, every packet goes through the TUN device.
+    /// `None`: a thread loads programs for one of them, which may take half a minute on a slow processor.
+    /// Until [`PlatformEvent::DataPath`] says that they are in use, or why they cannot be had, every packet
+    /// goes through the TUN device.
     ///
     /// To be called before the first [`Self::apply`].
     pub fn accelerate(&mut self, config: &FastPathConfig) -> Option<Vec<(Path, String)>> {
@@ -269,8 +276,8 @@ impl Platform {
         self.commit();
     }
 
-    /// Whether a packet that came out of the tunnel device is for the kernel to hear, too: it is to be written back as
-    /// it is.
+    /// Whether a packet that came out of the tunnel device is for the kernel to hear, too: it is to be
+    /// written back as it is.
     pub fn concerns_kernel(&mut self, packet: &[u8]) -> bool {
         let concerns = self.keeper.installer.fast_path.concerns(packet);
         if concerns {
@@ -279,8 +286,8 @@ impl Platform {
         concerns
     }
 
-    /// Lets the fast path follow what [`Self::apply`] has done with the tunnels since the last call. Until then it
-    /// does what it did before; the slow path is never behind.
+    /// Lets the fast path follow what [`Self::apply`] has done with the tunnels since the last call. Until
+    /// then it does what it did before; the slow path is never behind.
     pub fn commit(&mut self) {
         self.keeper.commit();
     }
@@ -310,7 +317,8 @@ impl Platform {
     /// Carries out one change of the desired forwarding state.
     ///
     /// An entry whose interface is missing or down is no error: it stays wanted and is installed when the
-    /// interface is there. After an error it stays wanted, too, and is tried again when interfaces change, and after a while.
+    /// interface is there. After an error it stays wanted, too, and is tried again when interfaces change,
+    /// and after a while.
     pub fn apply(&mut self, change: &Change) -> Result<()> {
         self.keeper.installer.apply(change)
     }
@@ -333,20 +341,20 @@ impl Platform {
         }
     }
 
-    /// Looks with the next [`Self::next_event`] whether another program has changed settings that the station needs. The kernel
-    /// tells of most changes, not of all.
+    /// Looks with the next [`Self::next_event`] whether another program has changed settings that the station
+    /// needs. The kernel tells of most changes, not of all.
     pub fn doubt_settings(&mut self) {
         self.keeper.doubt_settings();
     }
 
-    /// What on this machine is not as the station needs it, in words: a setting that another program changes, an entry that the
-    /// kernel refuses.
+    /// What on this machine is not as the station needs it, in words: a setting that another program changes,
+    /// an entry that the kernel refuses.
     pub fn obstacles(&self) -> Vec<String> {
         self.keeper.installer.obstacles()
     }
 
-    /// How often in a row [`Self::next_event`] has failed: not since the last event, of which there may be none for days,
-    /// but since everything was looked at.
+    /// How often in a row [`Self::next_event`] has failed: not since the last event, of which there may be
+    /// none for days, but since everything was looked at.
     pub fn failures(&self) -> u32 {
         self.failures
     }
@@ -432,7 +440,8 @@ impl Platform {
         }
     }
 
-    /// What the counters of an interface show, all octets since it was made; `None` where there is no such interface.
+    /// What the counters of an interface show, all octets since it was made; `None` where there is no such
+    /// interface.
     pub fn octets(&self, interface: &str) -> Result<Option<Octets>> {
         let counted = interface_counters::octets(interface)?;
         // The kernel gives no index twice.
@@ -491,7 +500,8 @@ fn follow_links(
     link_sockets: &mut LinkSockets,
     ports: &Ports,
 ) {
-    // Also where programs are still being loaded: sockets that are opened anew would lose what lies in the old ones.
+    // Also where programs are still being loaded: sockets that are opened anew would lose what lies in the
+    // old ones.
     let path = installer.fast_path.loading().unwrap_or(installer.fast_path.path());
     link_sockets.hear(match path {
         Path::Bpf | Path::Xdp => Place::BesideIpv6,
@@ -501,7 +511,8 @@ fn follow_links(
     for complaint in installer.fast_path.follow(&observer.links) {
         tracing::warn!("{complaint}");
     }
-    // Programs take packets before they are put together, or as they are; the TUN device has a price for each piece.
+    // Programs take packets before they are put together, or as they are; the TUN device has a price for each
+    // piece.
     let by_tun = path == Path::Tun;
     installer.gather(observer.links.values().filter(|link| by_tun && ports.send(link)));
 }

@@ -1,11 +1,12 @@
-//! One request by plain HTTP over an uplink, which tells whether a captive portal answers in the place of the server (RFC 8952).
+//! One request by plain HTTP over an uplink, which tells whether a captive portal answers in the place of the
+//! server (RFC 8952).
 //!
-//! The server answers with status 204 and nothing else. A portal answers with a redirection, with status 511 (RFC 6585 6) or with a
-//! page of its own. Other errors say nothing: they may be the server's.
+//! The server answers with status 204 and nothing else. A portal answers with a redirection, with status 511
+//! (RFC 6585 6) or with a page of its own. Other errors say nothing: they may be the server's.
 //!
-//! The socket is bound to the uplink's interface and care-of address. The URL names an address: a name would be resolved over
-//! whatever uplink the system's resolver takes, and could hold up the station. Nothing but the first octets of the answer is read,
-//! and no redirection is followed.
+//! The socket is bound to the uplink's interface and care-of address. The URL names an address: a name would
+//! be resolved over whatever uplink the system's resolver takes, and could hold up the station. Nothing but
+//! the first octets of the answer is read, and no redirection is followed.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -31,7 +31,8 @@ fn missing_for_programs(status: &str) -> Option<Vec<&'static str>> {
     Some(FOR_PROGRAMS.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect())
 }
 
-/// The names of the capabilities that this process lacks for loading BPF programs; none where nothing is known.
+/// The names of the capabilities that this process lacks for loading BPF programs; none where nothing is
+/// known.
 pub fn missing_for_bpf() -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     missing_for_programs(&status).unwrap_or_default()

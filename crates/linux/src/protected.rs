@@ -1,9 +1,10 @@
 //! Mobility Header messages that the kernel's IPsec protects (RFC 4877): a raw socket.
 //!
-//! It sends from any address, this machine's or not, and with a flow label that ESP in transport mode leaves alone. What it
-//! receives has come under ESP: a policy of its own says so to the kernel (`IPV6_XFRM_POLICY`), whatever the policies of the
-//! machine are, and the kernel compares addresses with those that the security association is for. Who may have one for
-//! which addresses is for whoever makes them: an IKE daemon.
+//! It sends from any address, this machine's or not, and with a flow label that ESP in transport mode leaves
+//! alone. What it receives has come under ESP: a policy of its own says so to the kernel
+//! (`IPV6_XFRM_POLICY`), whatever the policies of the machine are, and the kernel compares addresses with
+//! those that the security association is for. Who may have one for which addresses is for whoever makes
+//! them: an IKE daemon.
 //!
 //! Left out: AH, and a policy for what is sent: who has sent it sees whether it was protected.
 
@@ -117,8 +118,9 @@ impl Protected {
     }
 }
 
-/// Has the kernel load what understands policies, which it does when somebody wants to speak to that. To be called before the
-/// process gives up the right to; where it does not help, opening the socket says what is missing.
+/// Has the kernel load what understands policies, which it does when somebody wants to speak to that. To be
+/// called before the process gives up the right to; where it does not help, opening the socket says what is
+/// missing.
 pub fn prepare() {
     drop(netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_XFRM));
 }
@@ -191,8 +193,9 @@ fn send(
     let info = libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: source.octets() }, ipi6_ifindex: 0 };
     let mut control = Control([0; 128]);
     let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
-    // SAFETY: all zeros is a valid `msghdr`. Every pointer put into it is to something that lives until `sendmsg` is back,
-    // with the length beside it; the kernel writes to none of them. The control message fits into `control`.
+    // SAFETY: all zeros is a valid `msghdr`. Every pointer put into it is to something that lives until
+    // `sendmsg` is back, with the length beside it; the kernel writes to none of them. The control message
+    // fits into `control`.
     let sent = unsafe {
         let mut header: libc::msghdr = MaybeUninit::zeroed().assume_init();
         header.msg_name = address.as_ptr().cast_mut().cast();
@@ -217,9 +220,9 @@ fn receive(socket: &socket2::Socket) -> io::Result<Option<ProtectedMessage>> {
     let mut control = Control([0; 128]);
     let (mut label, mut destination) = (0, None);
     let mut part = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
-    // SAFETY: all zeros is a valid `sockaddr_in6` and a valid `msghdr`. Every pointer in the latter is to something that
-    // lives until the end of the block, with the length beside it. Control messages are read where the kernel says that
-    // there are some, as far as it says, and unaligned.
+    // SAFETY: all zeros is a valid `sockaddr_in6` and a valid `msghdr`. Every pointer in the latter is to
+    // something that lives until the end of the block, with the length beside it. Control messages are read
+    // where the kernel says that there are some, as far as it says, and unaligned.
     let (length, source) = unsafe {
         let mut address: libc::sockaddr_in6 = MaybeUninit::zeroed().assume_init();
         let mut header: libc::msghdr = MaybeUninit::zeroed().assume_init();
@@ -261,7 +264,8 @@ mod tests {
         assert_eq!(size_of::<libc::in6_pktinfo>(), 20);
         let octets = only_esp();
         assert_eq!(octets.len(), 232);
-        // All that is not zero: family and protocol of the selector, limits, protocol and family of the template, algorithms.
+        // All that is not zero: family and protocol of the selector, limits, protocol and family of the
+        // template, algorithms.
         let set: Vec<usize> = (0..octets.len()).filter(|at| octets[*at] != 0).collect();
         let expected = [40, 44].into_iter().chain(56..88).chain([188, 192]).chain(220..232);
         assert_eq!(set, expected.collect::<Vec<_>>());

@@ -1,15 +1,17 @@
-//! The switches under `/proc/sys/net/ipv6/conf`, one of IPv4's, and features of interfaces ([`crate::offloads`]).
+//! The switches under `/proc/sys/net/ipv6/conf`, one of IPv4's, and features of interfaces
+//! ([`crate::offloads`]).
 //!
 //! That tree shows the network namespace of the thread that opens a file. A value is written only when it
 //! is not what is wanted, and put back only when it still is what carnet wrote: a change that somebody else
 //! made since is theirs.
 //!
-//! Some switches of `all` carry over to every interface (`forwarding`, `disable_ipv6`, ...), there and
-//! back. What the interfaces had is therefore kept with the value of `all`; what somebody has set one of them to since is
-//! theirs, and one that came later gets what `default` had. They are told by name alone.
+//! Some switches of `all` carry over to every interface (`forwarding`, `disable_ipv6`, ...), there and back.
+//! What the interfaces had is therefore kept with the value of `all`; what somebody has set one of them to
+//! since is theirs, and one that came later gets what `default` had. They are told by name alone.
 //!
-//! `rp_filter` (RFC 3704) is IPv4's. Where it is strict (1, or `all` is), the kernel drops what comes in by any interface
-//! but the one that it would answer by. Only then it is written; what is loose or off stays as it is.
+//! `rp_filter` (RFC 3704) is IPv4's. Where it is strict (1, or `all` is), the kernel drops what comes in by
+//! any interface but the one that it would answer by. Only then it is written; what is loose or off stays as
+//! it is.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -120,7 +122,8 @@ pub(crate) struct Switches {
     tree: Box<dyn Tree>,
     /// How often one was set.
     pub(crate) writes: u64,
-    /// The process ends, and this is the last attempt: what cannot be written down before is put back all the same.
+    /// The process ends, and this is the last attempt: what cannot be written down before is put back all the
+    /// same.
     pub(crate) parting: bool,
 }
 
@@ -217,8 +220,8 @@ impl Switches {
         Ok(current.as_deref() == Some(value))
     }
 
-    /// What another program has set a switch to since it was set, in words; `None` where it is as it was set, as far as that is
-    /// known.
+    /// What another program has set a switch to since it was set, in words; `None` where it is as it was set,
+    /// as far as that is known.
     pub(crate) fn found_instead(&self, setting: &Setting) -> Option<String> {
         let Setting { interface, name, value } = setting;
         let current = self.tree.read(interface, name).ok()??;
@@ -286,8 +289,8 @@ impl Switches {
         match known {
             Some(at) => {
                 let changed = &mut undo.record.settings[at];
-                // An operator has set it since, and is to find it so at the end. A value of one interface tells nothing: `all`
-                // carries over.
+                // An operator has set it since, and is to find it so at the end. A value of one interface
+                // tells nothing: `all` carries over.
                 if interface == "all" && !right && !returns && current != changed.ours {
                     changed.original = current;
                 }
@@ -386,8 +389,9 @@ impl Switches {
         Ok(())
     }
 
-    /// What interfaces without a setting of carnet's are to get when `all` carries over to them: what somebody has set them to
-    /// since carnet did, or else what they had before, or where they came later what new ones got then.
+    /// What interfaces without a setting of carnet's are to get when `all` carries over to them: what
+    /// somebody has set them to since carnet did, or else what they had before, or where they came later what
+    /// new ones got then.
     fn originals(&self, record: &Record, all: &ChangedSetting) -> io::Result<BTreeMap<String, String>> {
         let mut originals = all.others.clone();
         let own = recorded(record, &all.name);
@@ -471,8 +475,8 @@ pub(crate) fn disable_ipv6(interface: &str) -> Result<()> {
         .map_err(|error| Error::kernel(format!("disable IPv6 on {interface}"), error))
 }
 
-/// Lets the kernel say where IPv4 packets would go that come from this interface, of which none ever come: that is how
-/// the fast path asks for the way of what it puts into IPv4.
+/// Lets the kernel say where IPv4 packets would go that come from this interface, of which none ever come:
+/// that is how the fast path asks for the way of what it puts into IPv4.
 pub(crate) fn forward_ipv4_from(interface: &str) -> io::Result<()> {
     fs::write(format!("{IPV4_ROOT}/{interface}/{FORWARDING}"), "1")
 }

@@ -1,16 +1,18 @@
 //! Replaces the unwinder in a program that aborts on a panic and has no feature `backtrace`, as for OpenWrt.
 //!
-//! Rust's library can print a backtrace. It links an unwinder and a reader of debug information into every program, 0.2 MB of
-//! this one. A program for OpenWrt has neither unwind tables (`discard-unwind-tables.ld`) nor symbols. These functions
-//! replace the unwinder's: `_Unwind_Backtrace` reports an empty stack, so the compiler removes the code that would print its
-//! frames. The library names the other functions and never calls them.
+//! Rust's library can print a backtrace. It links an unwinder and a reader of debug information into every
+//! program, 0.2 MB of this one. A program for OpenWrt has neither unwind tables (`discard-unwind-tables.ld`)
+//! nor symbols. These functions replace the unwinder's: `_Unwind_Backtrace` reports an empty stack, so the
+//! compiler removes the code that would print its frames. The library names the other functions and never
+//! calls them.
 
 use std::ffi::{c_int, c_void};
 
 /// `_URC_END_OF_STACK`
 const END_OF_STACK: c_int = 5;
 
-// SAFETY of the names, here and below: they are those of the unwinder, and do what may be asked of one, or end the program.
+// SAFETY of the names, here and below: they are those of the unwinder, and do what may be asked of one, or
+// end the program.
 #[unsafe(no_mangle)]
 extern "C" fn _Unwind_Backtrace(_frame: *const c_void, _data: *mut c_void) -> c_int {
     END_OF_STACK

@@ -1,20 +1,22 @@
 //! Virtual Ethernet interfaces for IPv6 over GeoNetworking.
 //!
-//! Each is a TAP device with the link-layer address that the station has on the air, and the IPv6 link-local address
-//! that is made of it (EN 302 636-6-1 wants the interface identifier of the MID, whatever the machine's default is;
-//! so the kernel makes none of its own). Both follow the station's address, which may be a new pseudonym: never do frames
-//! with the new one tell of the old link-local address. Other addresses of the interface stay, and neighbours that know them
-//! are told at once where they are now (`ndisc_notify`), so that packets go on. The devices are not persistent: they
-//! go with the process, and everything on them with them.
+//! Each is a TAP device with the link-layer address that the station has on the air, and the IPv6 link-local
+//! address that is made of it (EN 302 636-6-1 wants the interface identifier of the MID, whatever the
+//! machine's default is; so the kernel makes none of its own). Both follow the station's address, which may
+//! be a new pseudonym: never do frames with the new one tell of the old link-local address. Other addresses
+//! of the interface stay, and neighbours that know them are told at once where they are now (`ndisc_notify`),
+//! so that packets go on. The devices are not persistent: they go with the process, and everything on them
+//! with them.
 //!
-//! Frames come with a virtio header where the kernel knows it, as in [`crate::TunnelReader`]: bursts are read in one
-//! piece and cut into packets here. What goes to the host is written frame by frame.
+//! Frames come with a virtio header where the kernel knows it, as in [`crate::TunnelReader`]: bursts are read
+//! in one piece and cut into packets here. What goes to the host is written frame by frame.
 //!
 //! No other interface may have the name already. A device that somebody deletes is made anew.
 //!
-//! Who listens to Router Advertisements: nobody on the interfaces of the configuration but by the operator's own
-//! `accept_ra`, set after the start; one that is an uplink does. A link that was learnt from such an advertisement does as
-//! well, for its addresses alone: whoever reaches this station by GeoBroadcast could else be its default router.
+//! Who listens to Router Advertisements: nobody on the interfaces of the configuration but by the operator's
+//! own `accept_ra`, set after the start; one that is an uplink does. A link that was learnt from such an
+//! advertisement does as well, for its addresses alone: whoever reaches this station by GeoBroadcast could
+//! else be its default router.
 
 use std::future::poll_fn;
 use std::io;
@@ -153,8 +155,8 @@ impl VirtualLinks {
         self.links.retain(|link| link.config.id != id);
     }
 
-    /// Waits until there may be frames, or there is news. Safe to cancel; must be awaited all the time, if only in a
-    /// `select!`.
+    /// Waits until there may be frames, or there is news. Safe to cancel; must be awaited all the time, if
+    /// only in a `select!`.
     ///
     /// # Errors
     /// When the kernel's news cannot be read, or an interface that is gone cannot be made anew.

@@ -1,12 +1,13 @@
 //! Wiping what secrets were in.
 //!
-//! A key has a type that wipes it when it is dropped (`carnet_base::Key`), but on its way there its digits and octets are in
-//! what knows nothing of that: in the text of the config and what a TOML parser keeps of it, in vectors that grow and leave their
-//! octets where they were, on the stack. So whatever reads secrets does it [`with_secrets`]: until it is done everything
-//! that is freed in the heap is wiped, whoever frees it, and then the stack below.
+//! A key has a type that wipes it when it is dropped (`carnet_base::Key`), but on its way there its digits
+//! and octets are in what knows nothing of that: in the text of the config and what a TOML parser keeps of
+//! it, in vectors that grow and leave their octets where they were, on the stack. So whatever reads secrets
+//! does it [`with_secrets`]: until it is done everything that is freed in the heap is wiped, whoever frees
+//! it, and then the stack below.
 //!
-//! That takes the program to have [`WipingAllocator`] as its allocator. At other times that is the system's, less one look at a
-//! flag, for packets and messages are no secrets and there are very many.
+//! That takes the program to have [`WipingAllocator`] as its allocator. At other times that is the system's,
+//! less one look at a flag, for packets and messages are no secrets and there are very many.
 //!
 //! Left out: what is freed at other times, registers, and what the kernel has read of a file.
 
@@ -38,8 +39,8 @@ fn is_reading() -> bool {
     READING.load(Ordering::Relaxed) > 0
 }
 
-// SAFETY: everything is the system's, whose promises hold for the same arguments; what is done beside it touches only memory that
-// the caller has given up, or has just been given.
+// SAFETY: everything is the system's, whose promises hold for the same arguments; what is done beside it
+// touches only memory that the caller has given up, or has just been given.
 unsafe impl GlobalAlloc for WipingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller has promised.
@@ -65,8 +66,8 @@ unsafe impl GlobalAlloc for WipingAllocator {
             // SAFETY: as the caller has promised.
             return unsafe { System.realloc(memory, layout, size) };
         }
-        // The system would leave what it moves where it was, and what is cut off.
-        // SAFETY: the caller has promised that the size is a good one with this alignment; both places are as large as what is
+        // The system would leave what it moves where it was, and what is cut off. SAFETY: the caller has
+        // promised that the size is a good one with this alignment; both places are as large as what is
         // copied, and apart; the old one is given up when there is a new one.
         unsafe {
             let new = System.alloc(Layout::from_size_align_unchecked(size, layout.align()));
@@ -79,8 +80,8 @@ unsafe impl GlobalAlloc for WipingAllocator {
     }
 }
 
-/// Does what reads secrets, and wipes what it leaves behind. What it returns had better be small, or have its secrets in the
-/// heap: a move leaves them where they were.
+/// Does what reads secrets, and wipes what it leaves behind. What it returns had better be small, or have its
+/// secrets in the heap: a move leaves them where they were.
 pub fn with_secrets<T>(reads: impl FnOnce() -> T) -> T {
     READING.fetch_add(1, Ordering::Relaxed);
     let done = apart(reads);
@@ -104,7 +105,8 @@ fn wipe_stack() {
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
     let (first, behind) = (begin.next_multiple_of(page), (begin + STACK) / page * page);
     if first < behind {
-        // SAFETY: these pages have nothing but `room`, which has nothing that matters; they are zeros when they are touched next.
+        // SAFETY: these pages have nothing but `room`, which has nothing that matters; they are zeros when
+        // they are touched next.
         unsafe {
             libc::madvise(first as *mut libc::c_void, behind - first, libc::MADV_DONTNEED);
         }
@@ -116,7 +118,8 @@ fn wipe_stack() {
 mod tests {
     use super::*;
 
-    /// What is freed is looked at as the system's allocator has it: it writes addresses at the beginning, and no more.
+    /// What is freed is looked at as the system's allocator has it: it writes addresses at the beginning, and
+    /// no more.
     #[test]
     fn what_is_freed_while_secrets_are_read_is_wiped() {
         let layout = Layout::from_size_align(4096, 16).expect("a layout");

@@ -25,7 +25,8 @@ fn two_links() {
 }
 
 /// The kernel joins the solicited-node group of an address only when a worker of its gets at the lock of all
-/// interfaces: whoever asks for the address meanwhile would ask again a second later only. Here others want that lock.
+/// interfaces: whoever asks for the address meanwhile would ask again a second later only. Here others want
+/// that lock.
 #[test]
 fn neighbours_find_an_address_as_soon_as_it_is_there() {
     in_namespace(|scratch| async move {
@@ -234,9 +235,9 @@ fn replacing_a_route_leaves_one_and_no_gap() {
             move || {
                 while !stop.load(Ordering::Relaxed) {
                     tries.fetch_add(1, Ordering::Relaxed);
-                    // The kernel fails a look-up that finds the old route and takes its reference when the exchange has just
-                    // given up the last one (ip6_rt_pcpu_alloc): ENETUNREACH, once, with any NLM_F_REPLACE. Where there is no
-                    // route the next look-up fails as well.
+                    // The kernel fails a look-up that finds the old route and takes its reference when the
+                    // exchange has just given up the last one (ip6_rt_pcpu_alloc): ENETUNREACH, once, with
+                    // any NLM_F_REPLACE. Where there is no route the next look-up fails as well.
                     let fails = || socket.connect("[2001:db8:c::1]:9").is_err();
                     if fails() && fails() {
                         gaps.fetch_add(1, Ordering::Relaxed);

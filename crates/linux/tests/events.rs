@@ -96,7 +96,8 @@ fn duplicate_address_detection_is_visible() {
     });
 }
 
-/// RFC 4429: the kernel uses an optimistic address while duplicate address detection goes on, and so may carnet.
+/// RFC 4429: the kernel uses an optimistic address while duplicate address detection goes on, and so may
+/// carnet.
 #[test]
 fn optimistic_address_is_usable_during_duplicate_address_detection() {
     in_namespace(|scratch| async move {
@@ -170,8 +171,8 @@ fn make_links() {
     }
 }
 
-/// Source-specific routes, several next hops by a next-hop object, tables that rules name, a lifetime that ends, and a router
-/// that does not answer.
+/// Source-specific routes, several next hops by a next-hop object, tables that rules name, a lifetime that
+/// ends, and a router that does not answer.
 #[test]
 fn default_routes_are_those_that_the_kernel_would_use() {
     in_namespace(|scratch| async move {
@@ -208,7 +209,8 @@ fn default_routes_are_those_that_the_kernel_would_use() {
         let first = |seen: &[PlatformEvent]| latest(seen, "i0").and_then(|i| gateways(i).first().copied());
         events_until(&mut platform, |seen| first(seen) == addresses(&["fe80::7"]).first().copied()).await;
         events_until(&mut platform, |seen| first(seen) == addresses(&["fe80::4"]).first().copied()).await;
-        // The kernel reports the failure of a neighbour that was valid; one that is added as failed it does not report.
+        // The kernel reports the failure of a neighbour that was valid; one that is added as failed it does
+        // not report.
         ip("-6 neigh add fe80::2 dev v0 lladdr 02:00:00:00:00:02 nud reachable");
         ip("-6 neigh replace fe80::2 dev v0 nud failed");
         events_until(&mut platform, |seen| {
@@ -225,8 +227,8 @@ fn default_routes_are_those_that_the_kernel_would_use() {
     });
 }
 
-/// With `nexthop_compat_mode` off a route has the number of its next-hop object alone, and a change of the object is told of the
-/// object only.
+/// With `nexthop_compat_mode` off a route has the number of its next-hop object alone, and a change of the
+/// object is told of the object only.
 #[test]
 fn default_route_by_next_hop_object_has_the_object_s_router_without_compat_mode() {
     in_namespace(|scratch| async move {

@@ -53,7 +53,8 @@ fn send_tagged(
     send_octets(peer, frame);
 }
 
-/// Lets the peer send an ICMPv6 message of this type for [`DEFENDED`] behind a routing header of this type (RFC 6275 6.4).
+/// Lets the peer send an ICMPv6 message of this type for [`DEFENDED`] behind a routing header of this type
+/// (RFC 6275 6.4).
 fn send_routed(peer: &Peer, receiver: [u8; 6], routing_type: u8, kind: u8) {
     let home_address: Ipv6Addr = DEFENDED.parse().unwrap();
     let mut frame = [&receiver[..], &[2, 0, 0, 0, 0, 1, 0x86, 0xdd]].concat();
@@ -219,8 +220,8 @@ fn only_the_kinds_asked_for_are_heard_and_never_ones_own() {
     });
 }
 
-/// RFC 6275 9.3.2: a home agent answers as a correspondent node does, behind a type 2 routing header; of these only answers
-/// to echoes and to mobile prefix discovery concern a router.
+/// RFC 6275 9.3.2: a home agent answers as a correspondent node does, behind a type 2 routing header; of
+/// these only answers to echoes and to mobile prefix discovery concern a router.
 #[test]
 fn answers_behind_a_type_2_routing_header_are_heard() {
     in_namespace(|scratch| async move {

@@ -1,7 +1,7 @@
 //! What a binding of a home agent takes of this process's memory, counted octet by octet.
 //!
-//! The allocator of this test counts what is in use. Tables grow by doubling: the number of bindings fills them as far as
-//! 100,000 bindings fill theirs.
+//! The allocator of this test counts what is in use. Tables grow by doubling: the number of bindings fills
+//! them as far as 100,000 bindings fill theirs.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -22,7 +22,8 @@ use carnet_station::io::{Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use ipnet::Ipv6Net;
 
-/// The system's allocator, and octets that are in use; of each piece also those that the allocator itself needs.
+/// The system's allocator, and octets that are in use; of each piece also those that the allocator itself
+/// needs.
 struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);

@@ -1,5 +1,5 @@
-//! Control messages of one sender come in the order in which he sent them, while the station gets to know him and while
-//! it forgets him; the tunnel device has them in other queues then.
+//! Control messages of one sender come in the order in which he sent them, while the station gets to know him
+//! and while it forgets him; the tunnel device has them in other queues then.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -67,7 +67,8 @@ async fn a_change_is_noticed_at_once() {
     fs::write(folder.0.join("wlan0"), "-40\n").expect("writes");
     let mut signals = Signals::open(vec![folder.source("wlan0")]);
     assert_eq!(next(&mut signals).await, ("wlan0".into(), -40));
-    // Of several changes at least one is much faster than the next look at the file, however busy the machine is.
+    // Of several changes at least one is much faster than the next look at the file, however busy the machine
+    // is.
     let mut fastest = Duration::MAX;
     for dbm in 41..=60 {
         let begin = std::time::Instant::now();

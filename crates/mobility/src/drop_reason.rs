@@ -44,8 +44,8 @@ carnet_base::drop_reasons! {
         WrongParty = "wrong_party",
         /// More of these than are answered within a second.
         RateLimited = "rate_limited",
-        /// A Binding Update that does not come from where its node is bound, while there are very many of these, in all or from
-        /// this source; whether it is authentic was not found out.
+        /// A Binding Update that does not come from where its node is bound, while there are very many of
+        /// these, in all or from this source; whether it is authentic was not found out.
         Flood = "flood",
         /// A Binding Update of a node that has had its share of them, also of authentic ones.
         Share = "share",

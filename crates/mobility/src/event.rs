@@ -58,13 +58,15 @@ pub enum Event {
         /// Why.
         reason: String,
     },
-    /// Mobile router: the access network of an uplink announces a captive portal (RFC 8910), or redirects HTTP to one.
+    /// Mobile router: the access network of an uplink announces a captive portal (RFC 8910), or redirects
+    /// HTTP to one.
     CaptivePortal {
         /// The uplink.
         uplink: String,
         /// URI of the portal.
         uri: String,
-        /// A probe was redirected: the network does not forward now. An announcement alone says nothing of that.
+        /// A probe was redirected: the network does not forward now. An announcement alone says nothing of
+        /// that.
         redirects: bool,
     },
     /// Mobile router: this share of an uplink's volume is used.
@@ -142,8 +144,8 @@ pub enum Event {
         /// Its meaning.
         reason: String,
     },
-    /// The config was read again. Each entry is a table and its home address or name, such as `home_agent.mobile_router
-    /// 2001:db8:1::9`; of more than 64 the last one says how many more there are.
+    /// The config was read again. Each entry is a table and its home address or name, such as
+    /// `home_agent.mobile_router 2001:db8:1::9`; of more than 64 the last one says how many more there are.
     Reloaded {
         /// Tables that it had not before.
         added: Vec<String>,

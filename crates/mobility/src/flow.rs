@@ -1,9 +1,9 @@
 //! Flow bindings (RFC 6089): which packets of a mobile node take which of its care-of addresses.
 //!
-//! Both sides keep the same list. RFC 6089 knows one action, a copy to every care-of address that is named; what a
-//! flow shall have besides (the first that works, or a share to each) is said by a vendor-specific option
-//! (RFC 5094), see [`FlowAction`]. The list is ordered by priority; the first entry that matches a packet and has a
-//! binding left decides, and what matches none goes to the best binding.
+//! Both sides keep the same list. RFC 6089 knows one action, a copy to every care-of address that is named;
+//! what a flow shall have besides (the first that works, or a share to each) is said by a vendor-specific
+//! option (RFC 5094), see [`FlowAction`]. The list is ordered by priority; the first entry that matches a
+//! packet and has a binding left decides, and what matches none goes to the best binding.
 
 pub use carnet_wire::mobility::flow::FlowAction;
 pub use carnet_wire::mobility::selector::{Flow, Ipv4Selector, Ipv6Selector, Range, TrafficSelector};

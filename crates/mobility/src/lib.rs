@@ -8,16 +8,17 @@
 //! * [`mobile_router`] - uplinks, movement and home registration (RFC 6275 section 11, RFC 3963
 //!   section 5).
 //!
-//! Which of several home agents a mobile router is registered with is the choice of [`agents`]. Beside them, [`mnpp`] finds
-//! the mobile networks of vehicles in radio range, [`direct`] the short way to those that are not, and [`nesting`] spares
-//! mobile routers behind mobile routers the way through every home agent.
+//! Which of several home agents a mobile router is registered with is the choice of [`agents`]. Beside them,
+//! [`mnpp`] finds the mobile networks of vehicles in radio range, [`direct`] the short way to those that are
+//! not, and [`nesting`] spares mobile routers behind mobile routers the way through every home agent.
 //!
 //! Both take the time and an input through `handle_*` methods and hand out [`Output`]s through
 //! `poll_output`; the next deadline comes from `poll_timeout`. They never read a clock, open a socket or
 //! draw a random number that they were not given. After each `handle_*` call the caller drains
 //! `poll_output`; debug builds assert it.
 //!
-//! Left out: route optimisation with correspondent nodes (RFC 6275 section 9), mobile prefix discovery at the mobile router, IPsec.
+//! Left out: route optimisation with correspondent nodes (RFC 6275 section 9), mobile prefix discovery at the
+//! mobile router, IPsec.
 #![forbid(unsafe_code)]
 
 pub mod agents;
@@ -69,8 +70,8 @@ pub enum Output {
     /// The forwarding that follows from this home address's binding (home agent) or from this router's own
     /// state (mobile router) may have changed: compute it anew.
     Forwarding(Ipv6Addr),
-    /// What has to survive a restart changed: of the node with this home address (home agent), or of this router
-    /// (mobile router). It is written before the next packet leaves.
+    /// What has to survive a restart changed: of the node with this home address (home agent), or of this
+    /// router (mobile router). It is written before the next packet leaves.
     Persist(Ipv6Addr),
     /// An IPv6 packet; its source address tells the platform which way it leaves.
     Packet(Vec<u8>),

@@ -18,11 +18,11 @@ pub struct MobilityMessage<'a> {
     pub home_address: Option<Ipv6Addr>,
     /// From the type 2 routing header (RFC 6275 6.4).
     pub routing_home_address: Option<Ipv6Addr>,
-    /// Our end and the sender's when the packet came inside IPv4 or UDP (RFC 5555 4.1), the sender's as we see it;
-    /// `None` when it came by plain IPv6.
+    /// Our end and the sender's when the packet came inside IPv4 or UDP (RFC 5555 4.1), the sender's as we
+    /// see it; `None` when it came by plain IPv6.
     pub outer: Option<(Endpoint, Endpoint)>,
-    /// Whether a security association of IPsec between home address and home agent has brought it (RFC 4877). Then
-    /// everything but the care-of address is as it was sent: that is outside of what ESP protects.
+    /// Whether a security association of IPsec between home address and home agent has brought it (RFC 4877).
+    /// Then everything but the care-of address is as it was sent: that is outside of what ESP protects.
     pub protected: bool,
     /// The whole packet, for error messages about it.
     pub packet: &'a [u8],

@@ -4,13 +4,13 @@
 //! fits into the tunnel, so that hosts need no Packet Too Big. It answers solicitations, and when the home
 //! agent has refused the prefixes it tells hosts to stop using them (RFC 3963 5.4.2).
 //!
-//! Mobile routers behind this one are told who stands before them ([`NestingInformation`]). Until they have heard of a
-//! change their packets go nowhere, or round in a ring: so it is told at once, and repeated. RFC 6275 7.5 lets routers that
-//! serve mobile nodes advertise as often.
+//! Mobile routers behind this one are told who stands before them ([`NestingInformation`]). Until they have
+//! heard of a change their packets go nowhere, or round in a ring: so it is told at once, and repeated. RFC
+//! 6275 7.5 lets routers that serve mobile nodes advertise as often.
 //!
-//! A home agent tells other home agents of itself ([`Offer`]): H flag, its own address in the home prefix (R flag), Home
-//! Agent Information option (RFC 6275 7, 10.5.1, RFC 3963 7.3). It is no default router and gives nobody addresses; who
-//! routes on the home link is the operator's business.
+//! A home agent tells other home agents of itself ([`Offer`]): H flag, its own address in the home prefix (R
+//! flag), Home Agent Information option (RFC 6275 7, 10.5.1, RFC 3963 7.3). It is no default router and gives
+//! nobody addresses; who routes on the home link is the operator's business.
 //!
 //! Left out: everything configurable of RFC 4861 6.2.1 that nobody needs here, DNS options.
 
@@ -165,8 +165,8 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Sets what the advertisement says: the MTU that hosts are to use (RFC 4861 4.6.4), and whether the prefixes are
-    /// good. A change is advertised soon.
+    /// Sets what the advertisement says: the MTU that hosts are to use (RFC 4861 4.6.4), and whether the
+    /// prefixes are good. A change is advertised soon.
     pub fn set(&mut self, now: Time, mtu: Option<u32>, valid: bool) {
         if (self.mtu, self.valid) != (mtu, valid) {
             if self.valid && !valid {
@@ -255,7 +255,8 @@ impl RouterAdvertiser {
         !self.valid && self.withdrawals_left == 0
     }
 
-    /// What a home agent says of itself from now on; `None`: that it is none any more. A change is advertised soon.
+    /// What a home agent says of itself from now on; `None`: that it is none any more. A change is advertised
+    /// soon.
     pub fn set_home_agent(&mut self, now: Time, offer: Option<Offer>) {
         if self.config.home_agent != offer {
             self.config.home_agent = offer;

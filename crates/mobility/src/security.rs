@@ -1,22 +1,24 @@
 //! Authentication of Binding Updates and Acknowledgements by a shared key (RFC 4285), or by IPsec (RFC 4877).
 //!
-//! With IPsec nothing is verified here: the kernel does that, and whoever reads the message from it says that it did
-//! ([`crate::MobilityMessage::protected`]). What is here is that a message without that counts for nothing.
+//! With IPsec nothing is verified here: the kernel does that, and whoever reads the message from it says that
+//! it did ([`crate::MobilityMessage::protected`]). What is here is that a message without that counts for
+//! nothing.
 //!
 //! The MAC is the first 96 bits of HMAC-SHA1 over care-of address, home address and the Mobility Header up
 //! to and including the SPI, with a checksum of zero. The care-of address is the one being registered: the
 //! Alternate Care-of Address when there is one, else the IPv6 source.
 //!
-//! It does not cover the home agent's address. Whoever has one key for several home agents therefore takes at one of them
-//! what was recorded on the way to another: their sequence numbers have nothing to do with each other, and timestamps keep
-//! it out for as long as the window is passed only. RFC 4285 5.1 has one association for a mobile node and a home agent,
-//! so [`Authentication::PerAgent`] makes one for each of them from a common key: nothing in the messages is other than in
-//! RFC 4285, and there is nothing to negotiate that could be talked down.
+//! It does not cover the home agent's address. Whoever has one key for several home agents therefore takes at
+//! one of them what was recorded on the way to another: their sequence numbers have nothing to do with each
+//! other, and timestamps keep it out for as long as the window is passed only. RFC 4285 5.1 has one
+//! association for a mobile node and a home agent, so [`Authentication::PerAgent`] makes one for each of them
+//! from a common key: nothing in the messages is other than in RFC 4285, and there is nothing to negotiate
+//! that could be talked down.
 //!
-//! A key is changed without anybody noticing by having two for a while: the message names its association by the SPI, so the
-//! home agent takes the new one beside the old one before the node has it, and drops the old one after that
-//! ([`Authentication::SharedKeys`]). What holds off replays is the node's and not the key's: a message that was recorded under
-//! one key is as old under the others.
+//! A key is changed without anybody noticing by having two for a while: the message names its association by
+//! the SPI, so the home agent takes the new one beside the old one before the node has it, and drops the old
+//! one after that ([`Authentication::SharedKeys`]). What holds off replays is the node's and not the key's: a
+//! message that was recorded under one key is as old under the others.
 //!
 //! Left out: the MN-AAA option (subtype 2), which needs a AAA server.
 
@@ -41,27 +43,31 @@ pub enum Authentication {
     None,
     /// By the MN-HA mobility message authentication option, with this key.
     SharedKey(SecurityAssociation),
-    /// The same, with a key that is made from this one and the home agent's address; see [`Authentication::with`].
+    /// The same, with a key that is made from this one and the home agent's address; see
+    /// [`Authentication::with`].
     PerAgent(SecurityAssociation),
-    /// The same with several keys, while one takes the place of another; or with one that is to stay where it is in memory.
+    /// The same with several keys, while one takes the place of another; or with one that is to stay where it
+    /// is in memory.
     SharedKeys(Box<SharedKeys>),
-    /// By a security association of IPsec between home address and home agent (RFC 4877), which is the kernel's.
+    /// By a security association of IPsec between home address and home agent (RFC 4877), which is the
+    /// kernel's.
     Ipsec,
 }
 
 /// Several security associations of a node, told apart by their SPIs (RFC 4285 5.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedKeys {
-    /// The one that a mobile node signs with, before those that are accepted beside it. No two have one SPI, and all have the
-    /// same replay protection.
+    /// The one that a mobile node signs with, before those that are accepted beside it. No two have one SPI,
+    /// and all have the same replay protection.
     pub associations: Vec<SecurityAssociation>,
     /// Whether they are common keys as in [`Authentication::PerAgent`].
     pub per_agent: bool,
 }
 
 impl Authentication {
-    /// The security associations, that first which is signed with; none without a key. Of [`Authentication::PerAgent`] they are
-    /// such as nobody uses, so that what was forgotten to be made with [`Self::with`] is refused and not believed.
+    /// The security associations, that first which is signed with; none without a key. Of
+    /// [`Authentication::PerAgent`] they are such as nobody uses, so that what was forgotten to be made with
+    /// [`Self::with`] is refused and not believed.
     pub fn associations(&self) -> &[SecurityAssociation] {
         match self {
             Authentication::None | Authentication::Ipsec => &[],
@@ -94,8 +100,8 @@ impl Authentication {
         self.associations().len() > 1
     }
 
-    /// Checks the MAC of a received message, in constant time, by the association whose SPI it has; what has no key lets
-    /// everything pass.
+    /// Checks the MAC of a received message, in constant time, by the association whose SPI it has; what has
+    /// no key lets everything pass.
     ///
     /// # Errors
     /// Those of [`SecurityAssociation::verify`].
@@ -151,8 +157,9 @@ impl Authentication {
     }
 }
 
-/// The key for one home agent: the first 128 bits of HMAC-SHA1 over [`AGENT_KEY`] and the address. A MAC of RFC 4285 is
-/// over more octets than these 26 (two addresses alone are 32), so that no message has the one for the other.
+/// The key for one home agent: the first 128 bits of HMAC-SHA1 over [`AGENT_KEY`] and the address. A MAC of
+/// RFC 4285 is over more octets than these 26 (two addresses alone are 32), so that no message has the one
+/// for the other.
 fn key_of(common: &Key, home_agent: Ipv6Addr) -> Key {
     let mut key = Key::new([0; Key::OCTETS]);
     if let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(common.octets()) {
@@ -171,15 +178,16 @@ const FINGERPRINT: &[u8; 11] = b"fingerprint";
 
 /// RFC 4285 5.1: "A default value of 7 seconds SHOULD be used".
 pub(crate) const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
-/// By how much the timestamp of a notice may differ from the home agent's time, which the router knows by the last
-/// acknowledgement: a round trip, repetitions over another path, and what two clocks differ after a lifetime.
+/// By how much the timestamp of a notice may differ from the home agent's time, which the router knows by the
+/// last acknowledgement: a round trip, repetitions over another path, and what two clocks differ after a
+/// lifetime.
 pub(crate) const NOTICE_WINDOW: Duration = Duration::from_secs(60);
 
 /// How an old message is told from a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayProtection {
-    /// By the sequence number, which is remembered for as long as the station's state lasts; by timestamps as well once the
-    /// key has used up its sequence numbers.
+    /// By the sequence number, which is remembered for as long as the station's state lasts; by timestamps as
+    /// well once the key has used up its sequence numbers.
     Sequence,
     /// By the timestamp of the Message-ID option (RFC 4285 6), beside the sequence number.
     Timestamp {
@@ -205,8 +213,8 @@ impl SecurityAssociation {
         SecurityAssociation { spi: self.spi, key: key_of(&self.key, home_agent), replay: self.replay }
     }
 
-    /// Names this association in the stored state: the first 64 bits of HMAC-SHA1 with its key over [`FINGERPRINT`] and the SPI.
-    /// No message of RFC 4285 has that MAC: it is over 32 octets at least.
+    /// Names this association in the stored state: the first 64 bits of HMAC-SHA1 with its key over
+    /// [`FINGERPRINT`] and the SPI. No message of RFC 4285 has that MAC: it is over 32 octets at least.
     pub(crate) fn fingerprint(&self) -> u64 {
         let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(self.key.octets()) else { return 0 };
         mac.update(FINGERPRINT);
@@ -235,8 +243,8 @@ impl SecurityAssociation {
     /// Checks the MAC of a received message, in constant time.
     ///
     /// # Errors
-    /// [`MobilityDrop::AuthenticationMissing`] without an MN-HA option, [`MobilityDrop::UnknownSpi`] with another SPI,
-    /// [`MobilityDrop::AuthenticationFailed`] when the MAC is another,
+    /// [`MobilityDrop::AuthenticationMissing`] without an MN-HA option, [`MobilityDrop::UnknownSpi`] with
+    /// another SPI, [`MobilityDrop::AuthenticationFailed`] when the MAC is another,
     /// [`MobilityDrop::Malformed`] when the option is not where it must be.
     pub fn verify(
         &self,
@@ -349,7 +357,8 @@ mod tests {
         let common = Authentication::PerAgent(association());
         let of = |text| common.with(agent(text)).association().expect("a key").clone();
         // printf 'home agent\x20\x01\x0d\xb8\0\1\0\0\0\0\0\0\0\0\0\1' |
-        //   openssl dgst -sha1 -mac HMAC -macopt hexkey:000102030405060708090a0b0c0d0e0f | the first 32 digits
+        //   openssl dgst -sha1 -mac HMAC -macopt hexkey:000102030405060708090a0b0c0d0e0f | the first 32
+        //   digits
         let hex: String =
             of("2001:db8:1::1").key.octets().iter().map(|octet| format!("{octet:02x}")).collect();
         assert_eq!(hex, "20553b8f1d4cd6e0e61441e44ffb349d");

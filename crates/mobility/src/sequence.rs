@@ -1,13 +1,15 @@
 //! Sequence numbers of Binding Updates (RFC 6275 9.5.1), and timestamps in their order (RFC 4285 6).
 //!
-//! A sequence number has 16 bits. After 32,768 more of them a recorded Binding Update is "newer" than the last one again:
-//! sequence numbers stop recordings "up to a maximum of 2**15 Binding Updates" under one key (RFC 6275 15.3). So the home agent
-//! counts how many numbers each key has used ([`count`]). Beyond [`MAX_NUMBERS`] it accepts a Binding Update under that key
-//! only with a timestamp that is later than every one before.
+//! A sequence number has 16 bits. After 32,768 more of them a recorded Binding Update is "newer" than the
+//! last one again: sequence numbers stop recordings "up to a maximum of 2**15 Binding Updates" under one key
+//! (RFC 6275 15.3). So the home agent counts how many numbers each key has used ([`count`]). Beyond
+//! [`MAX_NUMBERS`] it accepts a Binding Update under that key only with a timestamp that is later than every
+//! one before.
 //!
-//! Why this suffices: a message that was accepted under a key has one of the first [`MAX_NUMBERS`] numbers of that key, or a
-//! timestamp. As long as the last number is one of these as well, the message is less than 2^15 numbers old, and
-//! [`is_newer`] refuses it. Afterwards the message has no timestamp, or none that is later.
+//! Why this suffices: a message that was accepted under a key has one of the first [`MAX_NUMBERS`] numbers of
+//! that key, or a timestamp. As long as the last number is one of these as well, the message is less than
+//! 2^15 numbers old, and [`is_newer`] refuses it. Afterwards the message has no timestamp, or none that is
+//! later.
 
 /// Whether `sequence` is greater than `last`, modulo 2^16.
 ///
@@ -19,11 +21,13 @@ pub fn is_newer(sequence: u16, last: u16) -> bool {
 
 /// Numbers that a key may use before its Binding Updates need a timestamp.
 pub(crate) const MAX_NUMBERS: u32 = 1 << 15;
-/// Numbers after which the home agent warns of that: three quarters. At one Binding Update in 45 s the rest lasts four days.
+/// Numbers after which the home agent warns of that: three quarters. At one Binding Update in 45 s the rest
+/// lasts four days.
 pub(crate) const MANY_NUMBERS: u32 = MAX_NUMBERS / 4 * 3;
 
-/// Numbers that a key has used once `sequence` is accepted: those between its first one and `sequence`, both included.
-/// `numbers` is the count before, 0 for a key that has signed nothing yet; `last` is the node's last number, under any key.
+/// Numbers that a key has used once `sequence` is accepted: those between its first one and `sequence`, both
+/// included. `numbers` is the count before, 0 for a key that has signed nothing yet; `last` is the node's
+/// last number, under any key.
 pub(crate) fn count(numbers: u32, last: Option<u16>, sequence: u16) -> u32 {
     match last {
         Some(last) if numbers > 0 => numbers.saturating_add(sequence.wrapping_sub(last).into()),

@@ -1,11 +1,11 @@
 //! Certificates (IEEE 1609.2 6.4, TS 103 097 clause 6): who may say what, where, when, and by which key.
 //!
-//! A [`Certificate`] keeps its octets beside what they mean: they are what is hashed and signed. They are in canonical
-//! form (6.1.2), that is, an r that came as a point of its signature is an x coordinate in them.
+//! A [`Certificate`] keeps its octets beside what they mean: they are what is hashed and signed. They are in
+//! canonical form (6.1.2), that is, an r that came as a point of its signature is an x coordinate in them.
 //!
-//! The profile lets in explicit certificates of version 3 with a name or none, without revocation data (cracaId and
-//! crlSeries are zero), and without permissions to ask for others' certificates. Everything else is refused when
-//! it is read. Extensions of later releases are skipped, and hashed.
+//! The profile lets in explicit certificates of version 3 with a name or none, without revocation data
+//! (cracaId and crlSeries are zero), and without permissions to ask for others' certificates. Everything else
+//! is refused when it is read. Extensions of later releases are skipped, and hashed.
 
 use std::ops::Range;
 

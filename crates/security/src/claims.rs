@@ -1,8 +1,8 @@
-//! What a message says that not everybody may: the SSP bits that it needs (EN 302 637-2 and EN 302 637-3, clauses on
-//! service specific permissions).
+//! What a message says that not everybody may: the SSP bits that it needs (EN 302 637-2 and EN 302 637-3,
+//! clauses on service specific permissions).
 //!
-//! The bits of CAM stand for the special containers and what is in them, those of DENM for the causes. The message of
-//! another application needs none here: its own standard has its table, and its reader has to ask.
+//! The bits of CAM stand for the special containers and what is in them, those of DENM for the causes. The
+//! message of another application needs none here: its own standard has its table, and its reader has to ask.
 
 use carnet_its::cam::{Cam, HighFrequencyContainer, SpecialVehicleContainer};
 use carnet_its::cdd::{CauseCodeType, EmergencyPriority, TrafficRule};

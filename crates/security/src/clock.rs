@@ -1,9 +1,9 @@
 //! Whether the own clock is wrong, by what signed neighbours say.
 //!
-//! A station whose clock is wrong believes nobody, and nobody believes it. It sees that when signed messages come and all of
-//! them are out of time: [`MESSAGES`] over [`SPELL`], and none that was verified among them. Nothing of that is authentic,
-//! since the time is looked at before the signature. So it is told, and nothing is done about it; and one message that is
-//! verified ends it.
+//! A station whose clock is wrong believes nobody, and nobody believes it. It sees that when signed messages
+//! come and all of them are out of time: [`MESSAGES`] over [`SPELL`], and none that was verified among them.
+//! Nothing of that is authentic, since the time is looked at before the signature. So it is told, and nothing
+//! is done about it; and one message that is verified ends it.
 
 use std::time::Duration;
 

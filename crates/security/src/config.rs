@@ -58,14 +58,15 @@ pub struct Config {
     pub age: Duration,
     /// How far ahead the sender's clock may be.
     pub future: Duration,
-    /// How far the time of the packet's position may be from that of the message. Stations on the road forget leap
-    /// seconds, and one of the frames in the tests, of a roadside unit, is four minutes off.
+    /// How far the time of the packet's position may be from that of the message. Stations on the road forget
+    /// leap seconds, and one of the frames in the tests, of a roadside unit, is four minutes off.
     pub position_time: Duration,
     /// How far a neighbour may be, in metres.
     pub single_hop_range: f64,
     /// How far the packet's source may be from where the message was made, in metres.
     pub displacement: f64,
-    /// When the station becomes another one; `None`: it stays who it is, and signs with one ticket until that runs out.
+    /// When the station becomes another one; `None`: it stays who it is, and signs with one ticket until that
+    /// runs out.
     pub pseudonyms: Option<Strategy>,
 }
 

@@ -1,7 +1,7 @@
 //! What a station is furnished with: whom it trusts, and the tickets with which it signs.
 //!
-//! A private key in a file is a line with the name of its curve and the scalar in hexadecimal digits ([`PrivateKey`]). Who
-//! reads the files is not this crate's business; [`Credentials`] is what stood in them.
+//! A private key in a file is a line with the name of its curve and the scalar in hexadecimal digits
+//! ([`PrivateKey`]). Who reads the files is not this crate's business; [`Credentials`] is what stood in them.
 
 use std::fmt;
 
@@ -85,7 +85,8 @@ pub enum Credential {
 }
 
 impl Credentials {
-    /// Hands them to a security entity; what it does not take, and why. The first of the tickets that hold now signs.
+    /// Hands them to a security entity; what it does not take, and why. The first of the tickets that hold
+    /// now signs.
     pub fn furnish(
         &self,
         security: &mut Security,

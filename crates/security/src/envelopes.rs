@@ -1,8 +1,8 @@
-//! Envelopes of packets that were let in, for those that are sent on: a forwarder signs nothing, it passes on what the
-//! source signed, with another Basic Header (EN 302 636-4-1 10.3.8 to 10.3.12).
+//! Envelopes of packets that were let in, for those that are sent on: a forwarder signs nothing, it passes on
+//! what the source signed, with another Basic Header (EN 302 636-4-1 10.3.8 to 10.3.12).
 //!
-//! The router knows packets without envelopes. What it sends on is the same packet, known by its source and its
-//! sequence number; the envelope that goes around it is the one in which it came.
+//! The router knows packets without envelopes. What it sends on is the same packet, known by its source and
+//! its sequence number; the envelope that goes around it is the one in which it came.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -42,8 +42,8 @@ impl Envelopes {
         self.kept.get(identity).map(Vec::as_slice)
     }
 
-    /// Forgets those whose packets have ended. Lifetimes differ, and the order is that of arrival: some stay a while
-    /// behind one that lasts longer.
+    /// Forgets those whose packets have ended. Lifetimes differ, and the order is that of arrival: some stay
+    /// a while behind one that lasts longer.
     pub fn expire(&mut self, now: Time) {
         while self.order.front().is_some_and(|(until, _)| *until <= now) {
             self.forget_oldest();

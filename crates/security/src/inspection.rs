@@ -1,5 +1,6 @@
-//! What can be said of a secured packet without any cryptography (TS 103 097 clauses 5.2 and 7.1): it is read where it lies,
-//! and most of what is wrong with a packet shows here, at a thousandth of the price of a signature.
+//! What can be said of a secured packet without any cryptography (TS 103 097 clauses 5.2 and 7.1): it is read
+//! where it lies, and most of what is wrong with a packet shows here, at a thousandth of the price of a
+//! signature.
 
 use std::time::Duration;
 
@@ -160,7 +161,8 @@ fn check_age(config: &Config, packet: &Packet<'_>, made: Time64, now: Time64) ->
     Ok(())
 }
 
-/// The source's position is from before the message was signed, by no more than a packet may wait at its source.
+/// The source's position is from before the message was signed, by no more than a packet may wait at its
+/// source.
 fn check_position_time(config: &Config, packet: &Packet<'_>, made: Time64) -> Result<(), SecurityDrop> {
     let signed = carnet_wire::geonet::Timestamp((made.0 / 1000) as u32);
     let waited = signed.milliseconds_since(packet.extended.source().timestamp);

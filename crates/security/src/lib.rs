@@ -1,23 +1,27 @@
-//! Messages that can be trusted: secured GeoNetworking packets by ETSI TS 103 097 V1.3.1 and later, that is IEEE 1609.2.
+//! Messages that can be trusted: secured GeoNetworking packets by ETSI TS 103 097 V1.3.1 and later, that is
+//! IEEE 1609.2.
 //!
-//! A station signs what it sends with short-lived certificates that have no name (authorization tickets) and believes what
-//! it hears if somebody signed it whom an authority below a trusted root allows to say that, here and now. [`Security`]
-//! is that station's entity, between the link and the router; its module says how to drive it.
+//! A station signs what it sends with short-lived certificates that have no name (authorization tickets) and
+//! believes what it hears if somebody signed it whom an authority below a trusted root allows to say that,
+//! here and now. [`Security`] is that station's entity, between the link and the router; its module says how
+//! to drive it.
 //!
-//! * [`coer`], [`message`], [`certificate`], with [`keys`], [`ids`], [`time`], [`region`], [`permissions`]: what stands in an
-//!   envelope and in a certificate, read where it lies, and written.
-//! * [`crypto`]: back ends behind a trait. This crate has no randomness: signatures are deterministic (RFC 6979), keys come
-//!   from outside.
-//! * [`inspection`]: everything that is checked before any cryptography; [`store`]: chains of certificates; [`claims`]: what
-//!   a message says that not everybody may; [`replay`], [`queue`]: what was seen, and what waits.
+//! * [`coer`], [`message`], [`certificate`], with [`keys`], [`ids`], [`time`], [`region`], [`permissions`]:
+//!   what stands in an envelope and in a certificate, read where it lies, and written.
+//! * [`crypto`]: back ends behind a trait. This crate has no randomness: signatures are deterministic (RFC
+//!   6979), keys come from outside.
+//! * [`inspection`]: everything that is checked before any cryptography; [`store`]: chains of certificates;
+//!   [`claims`]: what a message says that not everybody may; [`replay`], [`queue`]: what was seen, and what
+//!   waits.
 //! * [`entity`]: all of it in order, policies, certificates on request.
 //! * [`credentials`]: what a station is furnished with.
 //! * [`pseudonym`]: when a station becomes another one. [`pki`]: certificates for tests and closed fleets.
 //!
 //! Every message that dies has its reason ([`SecurityDrop`]), with a counter each.
 //!
-//! Left out: encrypted messages, enrolment and authorization over the air (TS 102 941), trust and revocation lists, implicit
-//! certificates, misbehaviour reports (TS 103 759). Release 1 envelopes before V1.3.1 (version 2) are refused as what they are.
+//! Left out: encrypted messages, enrolment and authorization over the air (TS 102 941), trust and revocation
+//! lists, implicit certificates, misbehaviour reports (TS 103 759). Release 1 envelopes before V1.3.1
+//! (version 2) are refused as what they are.
 #![forbid(unsafe_code)]
 
 pub mod certificate;

@@ -1,10 +1,11 @@
 //! Secured messages (IEEE 1609.2 6.3, TS 103 097 clause 5): an envelope, and what stands in it.
 //!
-//! [`Envelope::parse`] reads a message where it lies: payload, header and signer, and the octets that were signed.
-//! A certificate in it is read as well, for its end has to be found; nothing is hashed or verified. [`seal`] writes one.
+//! [`Envelope::parse`] reads a message where it lies: payload, header and signer, and the octets that were
+//! signed. A certificate in it is read as well, for its end has to be found; nothing is hashed or verified.
+//! [`seal`] writes one.
 //!
-//! The profile has one level: signed data around unsecured data. So nothing nests, and a message of a few octets
-//! cannot cost a deep stack. Encrypted messages, signed certificate requests and payloads that are
+//! The profile has one level: signed data around unsecured data. So nothing nests, and a message of a few
+//! octets cannot cost a deep stack. Encrypted messages, signed certificate requests and payloads that are
 //! elsewhere (extDataHash) are recognised and told apart, for each is a reason of its own to drop a message.
 
 use carnet_geonet::geodesy::Position;
@@ -323,7 +324,8 @@ fn decode_payload<'a>(reader: &mut Reader<'a>) -> Result<Payload<'a>, Error> {
     Ok(payload)
 }
 
-/// What a signer signs: ToBeSignedData of a payload and its header; `requests` are the certificates that it lacks.
+/// What a signer signs: ToBeSignedData of a payload and its header; `requests` are the certificates that it
+/// lacks.
 pub fn to_be_signed(payload: &[u8], header: &HeaderInfo<'_>, requests: &[HashedId3]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::with_capacity(payload.len() + 64));
     writer.raw(&[0x40, VERSION, 0x80]);

@@ -1,8 +1,9 @@
-//! What a certificate allows: applications and what its holder may say in them (IEEE 1609.2 6.4.27 to 6.4.34).
+//! What a certificate allows: applications and what its holder may say in them (IEEE 1609.2 6.4.27 to
+//! 6.4.34).
 //!
-//! An application is a PSID (ETSI calls it ITS-AID), and within it there are service specific permissions, SSP. ETSI's
-//! are bitmaps: an octet with the version, then a bit for each thing that may be said (TS 103 097 7.2.1 and the messages'
-//! standards). An authority has ranges of them that it may give away.
+//! An application is a PSID (ETSI calls it ITS-AID), and within it there are service specific permissions,
+//! SSP. ETSI's are bitmaps: an octet with the version, then a bit for each thing that may be said (TS 103 097
+//! 7.2.1 and the messages' standards). An authority has ranges of them that it may give away.
 
 use std::fmt;
 
@@ -19,7 +20,8 @@ macro_rules! applications {
             $(#[doc = concat!($name, ": ", $meaning, ".")]
             pub const $constant: Psid = Psid($number);)*
 
-            /// The application of what goes to a BTP port (TS 103 248); `None` if the register has none for it.
+            /// The application of what goes to a BTP port (TS 103 248); `None` if the register has none for
+            /// it.
             pub const fn of_port(port: u16) -> Option<Psid> {
                 match port {
                     $($($port => Some(Psid::$constant),)*)*
@@ -222,9 +224,10 @@ impl SspRange {
 pub struct PsidSspRange {
     /// The application.
     pub psid: Psid,
-    /// Which SSP; absent, any. IEEE 1609.2-2022 (`Ieee1609Dot2BaseTypes`, PsidSspRange): "If sspRange is omitted, the holder
-    /// may issue or request certificates for any SSP for that PSID", and its note at SspRange prefers that to an explicit
-    /// `all`. Drafts before the edition of 2016 had the default SSP only.
+    /// Which SSP; absent, any. IEEE 1609.2-2022 (`Ieee1609Dot2BaseTypes`, PsidSspRange): "If sspRange is
+    /// omitted, the holder may issue or request certificates for any SSP for that PSID", and its note at
+    /// SspRange prefers that to an explicit `all`. Drafts before the edition of 2016 had the default SSP
+    /// only.
     pub range: Option<SspRange>,
 }
 
@@ -355,8 +358,8 @@ pub fn permits_applications(issuer: &[PsidGroupPermissions], applications: &[Psi
     })
 }
 
-/// Whether an issuer may let an authority give these permissions away (5.1.2.4): each is one of its own, one step
-/// further down.
+/// Whether an issuer may let an authority give these permissions away (5.1.2.4): each is one of its own, one
+/// step further down.
 pub fn permits_issuing(issuer: &[PsidGroupPermissions], groups: &[PsidGroupPermissions]) -> bool {
     groups.iter().all(|group| {
         issuer.iter().any(|above| {

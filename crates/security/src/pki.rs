@@ -1,8 +1,9 @@
 //! A small public key infrastructure for tests and closed fleets: a root, authorities, and tickets.
 //!
-//! It issues what the profile has (TS 103 097 7.2.1 to 7.2.4) and nothing that a station asked for over the air: enrolment and
-//! authorization by TS 102 941 are a service of their own. [`issue`] signs whatever it is told to, so that tests can make
-//! certificates that no authority would; [`root`], [`authority`] and [`ticket`] make sound contents.
+//! It issues what the profile has (TS 103 097 7.2.1 to 7.2.4) and nothing that a station asked for over the
+//! air: enrolment and authorization by TS 102 941 are a service of their own. [`issue`] signs whatever it is
+//! told to, so that tests can make certificates that no authority would; [`root`], [`authority`] and
+//! [`ticket`] make sound contents.
 
 use crate::certificate::{Certificate, Issuer, ToBeSignedCertificate};
 use crate::coer::Writer;

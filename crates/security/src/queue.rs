@@ -1,10 +1,11 @@
 //! Messages before verification: a bounded queue that is fair between senders.
 //!
-//! Verification costs a thousand times what reading does, so that who floods a channel aims at it. Here only as many
-//! messages wait as the operator lets, and the queue decides who goes first and who goes.
+//! Verification costs a thousand times what reading does, so that who floods a channel aims at it. Here only
+//! as many messages wait as the operator lets, and the queue decides who goes first and who goes.
 //!
-//! *Who a sender is* nobody knows before verification: a forger writes any link-layer address into a frame, and the name
-//! of any certificate into a message. So what a message claims is only compared with what was believed before ([`Sender`]):
+//! *Who a sender is* nobody knows before verification: a forger writes any link-layer address into a frame,
+//! and the name of any certificate into a message. So what a message claims is only compared with what was
+//! believed before ([`Sender`]):
 //!
 //! | class | who | one of them is | share |
 //! |---|---|---|---|
@@ -12,21 +13,23 @@
 //! | relayed | the name of a known ticket, from elsewhere | one of 64 groups of addresses | 1/4 |
 //! | strangers | a ticket that would have to be verified as well | one of 64 groups of addresses | 1/4 |
 //!
-//! A ticket is one sender however many link-layer addresses its holder takes. A forger gets into the turn of a neighbour only
-//! by that neighbour's name and address together, and what he takes then is that neighbour's, not the others'. With names
-//! and addresses that he invents he is a stranger among strangers.
+//! A ticket is one sender however many link-layer addresses its holder takes. A forger gets into the turn of
+//! a neighbour only by that neighbour's name and address together, and what he takes then is that
+//! neighbour's, not the others'. With names and addresses that he invents he is a stranger among strangers.
 //!
-//! *Who goes next.* The classes take turns by their shares, and in a class the senders do (start-time fair queueing: a
-//! sender's `next` says how often it was served, and the least goes first; who was away begins where the others are). What
-//! one does not need the others have. What warns of something here goes before what comes from far, before what says where
-//! somebody is: among the messages of one sender always, and before those of other senders of the class as if they had been
-//! served so often more ([`Rank::head_start`]). A sender that uses that all the time has used it up.
+//! *Who goes next.* The classes take turns by their shares, and in a class the senders do (start-time fair
+//! queueing: a sender's `next` says how often it was served, and the least goes first; who was away begins
+//! where the others are). What one does not need the others have. What warns of something here goes before
+//! what comes from far, before what says where somebody is: among the messages of one sender always, and
+//! before those of other senders of the class as if they had been served so often more
+//! ([`Rank::head_start`]). A sender that uses that all the time has used it up.
 //!
-//! *What is given up* when the queue is full: of the class that is furthest above its share, of the sender with the most
-//! waiting, what is least, and of equals the oldest: a later CAM is worth more than an earlier one. So nobody loses a
-//! message to somebody who has more waiting.
+//! *What is given up* when the queue is full: of the class that is furthest above its share, of the sender
+//! with the most waiting, what is least, and of equals the oldest: a later CAM is worth more than an earlier
+//! one. So nobody loses a message to somebody who has more waiting.
 //!
-//! Left out: telling forged messages of a neighbour's name and address from true ones, which takes the verification.
+//! Left out: telling forged messages of a neighbour's name and address from true ones, which takes the
+//! verification.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -92,8 +95,8 @@ impl Sender {
     }
 }
 
-/// Which of the 64 groups a link-layer address is in. Nothing is won by making it secret: who wants to be in somebody's
-/// group takes his address.
+/// Which of the 64 groups a link-layer address is in. Nothing is won by making it secret: who wants to be in
+/// somebody's group takes his address.
 fn group(address: MacAddress) -> u64 {
     let [a, b, c, d, e, f] = address;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
@@ -182,7 +185,8 @@ impl<T> Class<T> {
         Some(message)
     }
 
-    /// Who has nothing waiting is remembered until the others were served as often; and nobody if there are too many.
+    /// Who has nothing waiting is remembered until the others were served as often; and nobody if there are
+    /// too many.
     fn tidy(&mut self, most_turns: usize) {
         let (clock, many) = (self.clock, self.turns.len() > most_turns);
         self.turns.retain(|turn| !turn.waiting.is_empty() || (turn.next > clock && !many));

@@ -1,11 +1,12 @@
 //! Where a certificate holds (IEEE 1609.2 6.4.17 to 6.4.23, TS 103 097 7.2.1).
 //!
-//! A place is in a region, or a region within that of an issuer. For countries that takes a map, which this crate has
-//! not: whoever runs a station says in which country it is ([`Countries`]). Without that nothing is in a country.
+//! A place is in a region, or a region within that of an issuer. For countries that takes a map, which this
+//! crate has not: whoever runs a station says in which country it is ([`Countries`]). Without that nothing is
+//! in a country.
 //!
-//! Whether a polygon is within another is asked of its corners and edges; of a circle and other shapes of points on its
-//! edge, twelve of them: an issuer that draws a tight line may find a region refused that touches it, and never one let
-//! in that has a corner outside.
+//! Whether a polygon is within another is asked of its corners and edges; of a circle and other shapes of
+//! points on its edge, twelve of them: an issuer that draws a tight line may find a region refused that
+//! touches it, and never one let in that has a corner outside.
 
 use carnet_geonet::geodesy::{LocalPlane, Position};
 
@@ -277,7 +278,8 @@ fn is_in_rectangle((nw, se): &(Position, Position), place: Position) -> bool {
         && (nw.longitude..=se.longitude).contains(&place.longitude)
 }
 
-/// By how often a line to the west crosses an edge; on the map of latitude and longitude, as 6.4.21 draws its lines.
+/// By how often a line to the west crosses an edge; on the map of latitude and longitude, as 6.4.21 draws its
+/// lines.
 fn is_in_polygon(corners: &[Position], place: Position) -> bool {
     let mut inside = false;
     for (a, b) in edges(corners) {

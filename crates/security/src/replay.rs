@@ -1,12 +1,12 @@
 //! Messages that were believed once, so that they are not believed again.
 //!
-//! A message is known by the hash of what was signed. It is kept for as long as it could still be taken for new; where there
-//! is no room for that, everything as old as what had to be forgotten counts as seen: a replay is never taken for a new
-//! message, rather a late one for a replay. Only messages whose signature was good get in here, so that nobody
-//! without a ticket can fill it.
+//! A message is known by the hash of what was signed. It is kept for as long as it could still be taken for
+//! new; where there is no room for that, everything as old as what had to be forgotten counts as seen: a
+//! replay is never taken for a new message, rather a late one for a replay. Only messages whose signature was
+//! good get in here, so that nobody without a ticket can fill it.
 //!
-//! Copies of a packet over several hops come for a while, from other forwarders, and the router wants to hear them. A
-//! copy that comes later than that is a replay: by then the router may have forgotten the packet.
+//! Copies of a packet over several hops come for a while, from other forwarders, and the router wants to hear
+//! them. A copy that comes later than that is a replay: by then the router may have forgotten the packet.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -51,7 +51,8 @@ impl Seen {
             if first >= oldest && !full {
                 break;
             }
-            // What is too old is refused for its age anyway, as long as the clock goes on; it may be set back.
+            // What is too old is refused for its age anyway, as long as the clock goes on; it may be set
+            // back.
             self.forgotten_until = self.forgotten_until.max(first);
             self.order.pop_front();
             self.known.remove(&fingerprint);

@@ -1,15 +1,16 @@
-//! Certificates that are trusted: roots and authorities by the operator or by what they signed, tickets that were verified.
+//! Certificates that are trusted: roots and authorities by the operator or by what they signed, tickets that
+//! were verified.
 //!
-//! A certificate is let in when its issuer is known and signed it, and when it holds no longer, no further and for no more
-//! than its issuer's (IEEE 1609.2 5.1.2.4, TS 103 097 clause 6). So of what is in here only the ticket's own validity has
-//! to be asked when it is used; its region, if it has none, is that of the issuers. What costs little is checked first,
-//! the signature last.
+//! A certificate is let in when its issuer is known and signed it, and when it holds no longer, no further
+//! and for no more than its issuer's (IEEE 1609.2 5.1.2.4, TS 103 097 clause 6). So of what is in here only
+//! the ticket's own validity has to be asked when it is used; its region, if it has none, is that of the
+//! issuers. What costs little is checked first, the signature last.
 //!
-//! Bounded: authorities that were learnt and tickets make room for newer ones, those that were used longest ago first.
-//! What the operator set stays.
+//! Bounded: authorities that were learnt and tickets make room for newer ones, those that were used longest
+//! ago first. What the operator set stays.
 //!
-//! Left out: trust lists and revocation lists (TS 102 941), which change the roots and authorities: whoever reads them
-//! calls [`CertificateStore::add_root`] and [`CertificateStore::revoke`].
+//! Left out: trust lists and revocation lists (TS 102 941), which change the roots and authorities: whoever
+//! reads them calls [`CertificateStore::add_root`] and [`CertificateStore::revoke`].
 
 use carnet_base::SmallMap;
 use carnet_geonet::MacAddress;
@@ -112,7 +113,8 @@ impl CertificateStore {
     ///
     /// # Errors
     /// [`SecurityDrop::WrongRole`] for anything else than a root, [`SecurityDrop::BadKey`],
-    /// [`SecurityDrop::AlgorithmMismatch`] or [`SecurityDrop::BadCertificateSignature`] for one that did not sign itself.
+    /// [`SecurityDrop::AlgorithmMismatch`] or [`SecurityDrop::BadCertificateSignature`] for one that did not
+    /// sign itself.
     pub fn add_root(
         &mut self,
         backend: &dyn Backend,
@@ -196,7 +198,8 @@ impl CertificateStore {
         Some(ticket)
     }
 
-    /// A packet of a ticket's holder that goes a single hop was believed, and came from this link-layer address.
+    /// A packet of a ticket's holder that goes a single hop was believed, and came from this link-layer
+    /// address.
     pub fn came_from(&mut self, name: HashedId8, address: MacAddress) {
         if let Some(ticket) = self.tickets.get_mut(&name) {
             ticket.came_from = Some(address);

@@ -1,4 +1,5 @@
-//! Dates in certificates and headers (IEEE 1609.2 6.3.11, 6.4.14 to 6.4.16): TAI since 2004-01-01T00:00:00 UTC.
+//! Dates in certificates and headers (IEEE 1609.2 6.3.11, 6.4.14 to 6.4.16): TAI since 2004-01-01T00:00:00
+//! UTC.
 
 use std::fmt;
 use std::time::Duration;

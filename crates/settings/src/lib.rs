@@ -1,10 +1,10 @@
 //! From a config file to what a station wants to know, and the recording of what goes into a station.
 //!
-//! Whoever runs a station needs both: the program on the road, and the C interface by which a simulator runs the same
-//! station. So a run of either is replayed by the other's means.
+//! Whoever runs a station needs both: the program on the road, and the C interface by which a simulator runs
+//! the same station. So a run of either is replayed by the other's means.
 //!
-//! What the platform wants to know of a config (interfaces, fast paths, where positions come from) is the program's
-//! business and not here.
+//! What the platform wants to know of a config (interfaces, fast paths, where positions come from) is the
+//! program's business and not here.
 #![forbid(unsafe_code)]
 
 mod facilities;
@@ -158,8 +158,8 @@ fn authentication(auth: &Auth) -> Authentication {
     }
 }
 
-/// A mobile router's own. Its keys are in the heap, also when it has one: the machine is moved while it is made, and would leave
-/// them where it was.
+/// A mobile router's own. Its keys are in the heap, also when it has one: the machine is moved while it is
+/// made, and would leave them where it was.
 fn own_authentication(auth: &Auth) -> Authentication {
     match auth.mac() {
         Some(mac) => shared_keys(mac, auth.former()),

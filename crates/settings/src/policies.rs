@@ -1,5 +1,5 @@
-//! Policies of the config file as flow bindings have them: one traffic selector for each combination of what is
-//! given.
+//! Policies of the config file as flow bindings have them: one traffic selector for each combination of what
+//! is given.
 
 use carnet_api::config::{self, PolicyAction, PolicyProtocol};
 use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};

@@ -61,8 +61,8 @@ pub struct Recording(BufWriter<File>);
 
 impl Recording {
     /// A recording in a new file, readable by its owner only: packets are private. The recordings of the last
-    /// [`KEPT`] runs stay beside it, as `PATH.1` (the latest), `PATH.2` and so on: one that ends in a crash is worth
-    /// the most, and whoever restarts the station shall not destroy it.
+    /// [`KEPT`] runs stay beside it, as `PATH.1` (the latest), `PATH.2` and so on: one that ends in a crash
+    /// is worth the most, and whoever restarts the station shall not destroy it.
     ///
     /// # Errors
     /// When the file cannot be made or written.

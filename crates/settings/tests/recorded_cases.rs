@@ -1,8 +1,9 @@
-//! The recorded cases of `conformance/recorded`: what a station was given and what it answered, by standard and clause.
+//! The recorded cases of `conformance/recorded`: what a station was given and what it answered, by standard
+//! and clause.
 //!
-//! Each is played again, and the answers have to be the same to the octet. `CARNET_UPDATE_CASES=1` writes the answers of
-//! now; whether they are what the standards want is then for the tester's codec to say, which shares no code with
-//! the station.
+//! Each is played again, and the answers have to be the same to the octet. `CARNET_UPDATE_CASES=1` writes the
+//! answers of now; whether they are what the standards want is then for the tester's codec to say, which
+//! shares no code with the station.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,8 +35,8 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-/// What the station does at its start, which depends on the config alone, and what it answers: lines with the number of
-/// an input, and what came of it.
+/// What the station does at its start, which depends on the config alone, and what it answers: lines with the
+/// number of an input, and what came of it.
 fn answers(case: &Path) -> (PathBuf, String, String) {
     let text = fs::read_to_string(case).expect("a case");
     let head: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("a header");
@@ -56,7 +57,8 @@ fn answers(case: &Path) -> (PathBuf, String, String) {
 /// What stands for the octets behind these in a probe of a path's MTU, which are all zero.
 const PROBE_BEGINS: usize = 120;
 
-/// An output as it is written: of large packets through a tunnel that are the station's own pings, the beginning.
+/// An output as it is written: of large packets through a tunnel that are the station's own pings, the
+/// beginning.
 fn written(output: &Output) -> Value {
     let mut value = json!(output);
     if let Output::Packet(packet) = output

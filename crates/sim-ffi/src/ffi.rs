@@ -1,7 +1,7 @@
 //! The functions of the C interface.
 //!
-//! Each function checks its pointers, runs the station behind [`catch_unwind`] and says by a [`CarnetSimStatus`] how it
-//! went; what went wrong in words is in `carnet_sim_last_error`.
+//! Each function checks its pointers, runs the station behind [`catch_unwind`] and says by a
+//! [`CarnetSimStatus`] how it went; what went wrong in words is in `carnet_sim_last_error`.
 
 use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -118,12 +118,12 @@ pub extern "C" fn carnet_sim_contains_panics() -> bool {
     cfg!(panic = "unwind")
 }
 
-/// A new station, to be freed by `carnet_sim_free`; its outputs of the start wait. Null where something is wrong,
-/// and then `error` has it in words, cut to `error_capacity` octets with the zero at its end.
+/// A new station, to be freed by `carnet_sim_free`; its outputs of the start wait. Null where something is
+/// wrong, and then `error` has it in words, cut to `error_capacity` octets with the zero at its end.
 ///
 /// # Safety
-/// `options` points to options whose pointers point to as many octets as they say. `error` is null or points to
-/// `error_capacity` octets that may be written.
+/// `options` points to options whose pointers point to as many octets as they say. `error` is null or points
+/// to `error_capacity` octets that may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carnet_sim_new(
     options: *const CarnetSimOptions,
@@ -227,8 +227,8 @@ pub unsafe extern "C" fn carnet_sim_handle_frame(
     unsafe { with_frame(station, source, destination, packet, length, call) }
 }
 
-/// A frame that this station sent to one other and that was not acknowledged, given back by the link; `packet` is
-/// what stood behind its EtherType.
+/// A frame that this station sent to one other and that was not acknowledged, given back by the link;
+/// `packet` is what stood behind its EtherType.
 ///
 /// # Safety
 /// As for `carnet_sim_handle_frame`.
@@ -323,8 +323,8 @@ pub unsafe extern "C" fn carnet_sim_handle_position(
 /// A payload to be sent over GeoNetworking.
 ///
 /// # Safety
-/// `station` as for `carnet_sim_handle_frame`; `request` is null or points to a request, `payload` to `length`
-/// octets.
+/// `station` as for `carnet_sim_handle_frame`; `request` is null or points to a request, `payload` to
+/// `length` octets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carnet_sim_handle_request(
     station: *mut CarnetSimStation,
@@ -524,10 +524,12 @@ fn hops(delivered: &Delivered) -> u8 {
     }
 }
 
-/// All counters as a JSON object, cut to `capacity` octets with the zero at its end. Returns its whole length.
+/// All counters as a JSON object, cut to `capacity` octets with the zero at its end. Returns its whole
+/// length.
 ///
 /// # Safety
-/// `station` as for `carnet_sim_handle_frame`; `text` is null or points to `capacity` octets that may be written.
+/// `station` as for `carnet_sim_handle_frame`; `text` is null or points to `capacity` octets that may be
+/// written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carnet_sim_counters(
     station: *mut CarnetSimStation,
@@ -545,7 +547,8 @@ pub unsafe extern "C" fn carnet_sim_counters(
     unsafe { copy_text(&counters, text, capacity) }
 }
 
-/// What went wrong last, in words, cut to `capacity` octets with the zero at its end. Returns its whole length.
+/// What went wrong last, in words, cut to `capacity` octets with the zero at its end. Returns its whole
+/// length.
 ///
 /// # Safety
 /// As for `carnet_sim_counters`.

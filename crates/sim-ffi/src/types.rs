@@ -123,7 +123,8 @@ pub enum CarnetSimOutputKind {
     Frame = 0,
     /// A frame for the host: `link`, `source`, `destination`, `ether_type`, the octets behind it.
     HostFrame = 1,
-    /// A payload that came over GeoNetworking for whoever listens: `station`, `next_header`, `hops`, the payload.
+    /// A payload that came over GeoNetworking for whoever listens: `station`, `next_header`, `hops`, the
+    /// payload.
     Delivered = 2,
     /// An IPv6 packet that the tunnel device gives to the host's routing.
     Packet = 3,

@@ -1,8 +1,10 @@
-//! How much memory one binding of a home agent takes in the station: what is live on the heap when very many mobile routers
-//! have registered with authenticated Binding Updates, less what was live when the station knew them from its config alone.
+//! How much memory one binding of a home agent takes in the station: what is live on the heap when very many
+//! mobile routers have registered with authenticated Binding Updates, less what was live when the station
+//! knew them from its config alone.
 //!
-//! What the program keeps beside it (what is installed in the kernel, where each record is in the state's file) is not in this figure, nor is what
-//! an allocator adds: `carnet-lab bench --only registrations` has the resident memory of the program itself.
+//! What the program keeps beside it (what is installed in the kernel, where each record is in the state's
+//! file) is not in this figure, nor is what an allocator adds: `carnet-lab bench --only registrations` has
+//! the resident memory of the program itself.
 //!
 //!     cargo bench -p carnet-station --bench memory [-- ROUTERS]
 

@@ -85,7 +85,8 @@ pub enum Input {
         /// What they show.
         octets: Octets,
     },
-    /// A fast path has sent packets into a tunnel since it last said so; those of the slow path need no saying.
+    /// A fast path has sent packets into a tunnel since it last said so; those of the slow path need no
+    /// saying.
     TunnelUsed {
         /// Our end.
         local: Endpoint,
@@ -94,7 +95,8 @@ pub enum Input {
     },
     /// What a fast path has done with the packets of each tunnel since its start, where that has changed.
     TunnelTraffic(Vec<TunnelTraffic>),
-    /// Where packets went that a fast path has sent into the tunnel to the home agent since it last said so, some of them.
+    /// Where packets went that a fast path has sent into the tunnel to the home agent since it last said so,
+    /// some of them.
     Destinations(Vec<Ipv6Addr>),
     /// An IPv6 packet that came inside IPv4 or UDP; see [`crate::Station::handle_datagram`].
     Datagram {
@@ -108,7 +110,8 @@ pub enum Input {
         #[serde(with = "hex")]
         packet: Vec<u8>,
     },
-    /// A Mobility Header message that IPsec has brought, from and to the addresses that its security association is for.
+    /// A Mobility Header message that IPsec has brought, from and to the addresses that its security
+    /// association is for.
     Protected {
         /// The sender's: a home address, or a home agent's.
         source: Ipv6Addr,
@@ -120,8 +123,8 @@ pub enum Input {
         #[serde(with = "hex")]
         message: Vec<u8>,
     },
-    /// Somebody on the way says that outer packets between two ends may have so many octets and no more (RFC 1191). It
-    /// proves nothing.
+    /// Somebody on the way says that outer packets between two ends may have so many octets and no more (RFC
+    /// 1191). It proves nothing.
     DatagramTooBig {
         /// Our end.
         local: Endpoint,
@@ -146,13 +149,13 @@ pub enum Input {
     Position(Position),
     /// How good the positions are that follow; the facilities want to know.
     PositionQuality(PositionQuality),
-    /// What an application knows of the vehicle: a CAM, UPER, without the BTP header, of which what says nothing of the
-    /// vehicle does not count.
+    /// What an application knows of the vehicle: a CAM, UPER, without the BTP header, of which what says
+    /// nothing of the vehicle does not count.
     Vehicle(#[serde(with = "hex")] Vec<u8>),
     /// A frame that the host has put into a virtual interface.
     VirtualFrame(VirtualFrame),
-    /// The IPv6 addresses that the host has on a virtual interface, with their prefix lengths: what is not in it is
-    /// gone.
+    /// The IPv6 addresses that the host has on a virtual interface, with their prefix lengths: what is not in
+    /// it is gone.
     VirtualAddresses {
         /// The interface.
         link: u32,
@@ -173,8 +176,8 @@ pub enum Input {
         #[serde(with = "hex")]
         packet: Vec<u8>,
     },
-    /// The IPv6 addresses of an interface of the mobile network whose multicast goes over GeoNetworking, with their
-    /// prefix lengths: what is not in it is gone.
+    /// The IPv6 addresses of an interface of the mobile network whose multicast goes over GeoNetworking, with
+    /// their prefix lengths: what is not in it is gone.
     LanAddresses {
         /// The interface.
         interface: String,
@@ -209,8 +212,8 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         policy: Option<String>,
     },
-    /// GeoNetworking begins anew, as after a start: nobody is known, nothing waits, and the address is the first
-    /// one. For conformance tests.
+    /// GeoNetworking begins anew, as after a start: nobody is known, nothing waits, and the address is the
+    /// first one. For conformance tests.
     ResetGeonet,
     /// There shall be this area.
     SetArea(AreaOrder),
@@ -256,8 +259,8 @@ pub enum Output {
     Forwarding(Change),
     /// An IPv6 packet to be written into the tunnel device, whence the kernel routes it.
     Packet(#[serde(with = "hex")] Vec<u8>),
-    /// A Mobility Header message that the kernel's IPsec shall protect. It comes back out of the tunnel device, and the
-    /// station sends it on.
+    /// A Mobility Header message that the kernel's IPsec shall protect. It comes back out of the tunnel
+    /// device, and the station sends it on.
     Protect {
         /// Our address that the security association is for: a home address, or the home agent's.
         source: Ipv6Addr,
@@ -283,7 +286,8 @@ pub enum Output {
     },
     /// An ICMPv6 message to be sent on a link, from exactly this source.
     Icmpv6(LinkMessage),
-    /// To request the configured URL over an uplink, which tells of captive portals. One that cannot be requested now is left.
+    /// To request the configured URL over an uplink, which tells of captive portals. One that cannot be
+    /// requested now is left.
     ProbePortal {
         /// The uplink's interface.
         uplink: String,
@@ -310,7 +314,8 @@ pub enum Output {
     VirtualLinkGone(u32),
     /// A frame for the host: an answer of the station itself.
     VirtualFrame(VirtualFrame),
-    /// A frame for the host: an IPv6 packet that came over GeoNetworking. Whoever listens may hear of it as well.
+    /// A frame for the host: an IPv6 packet that came over GeoNetworking. Whoever listens may hear of it as
+    /// well.
     Ipv6 {
         /// The virtual interface.
         link: u32,

@@ -65,8 +65,8 @@ struct Router {
     agents: Agents,
     lan: Vec<String>,
     advertisers: Vec<RouterAdvertiser>,
-    /// Interfaces and prefixes that have got `PREFIX::1` from an earlier config with `advertise`: the operator's router needs an
-    /// address there as well.
+    /// Interfaces and prefixes that have got `PREFIX::1` from an earlier config with `advertise`: the
+    /// operator's router needs an address there as well.
     assigned: Vec<(String, ipnet::Ipv6Net)>,
     lan_mtu: LanMtu,
     nesting: Nesting,
@@ -210,8 +210,8 @@ impl Station {
         Geonet::of(&self.geonet).and_then(Geonet::ipv6)
     }
 
-    /// The GeoNetworking router draws its sequence numbers from here from now on, as a fast path does. In a recording it
-    /// has numbers of its own, which the reports correct.
+    /// The GeoNetworking router draws its sequence numbers from here from now on, as a fast path does. In a
+    /// recording it has numbers of its own, which the reports correct.
     pub fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
         if let Some(geonet) = &mut self.geonet {
             geonet.share_sequence_numbers(numbers);
@@ -259,7 +259,8 @@ impl Station {
         Geonet::of(&self.geonet).and_then(Geonet::acknowledgements)
     }
 
-    /// Gives back the octets of an [`Output::Frame`] or [`Output::Ipv6`] that has been carried out, to be used again.
+    /// Gives back the octets of an [`Output::Frame`] or [`Output::Ipv6`] that has been carried out, to be
+    /// used again.
     pub fn recycle(&mut self, octets: Vec<u8>) {
         if let Some(geonet) = &mut self.geonet {
             geonet.recycle(octets);

@@ -33,8 +33,8 @@ pub struct BindingStatus {
     pub bid: Option<u16>,
     /// Prefixes of the binding.
     pub prefixes: Vec<Ipv6Net>,
-    /// `registered`, `registering`, `disconnected`, `home`, `refused`, `stopped`; at a home agent `untested` until the node has
-    /// answered at its care-of address.
+    /// `registered`, `registering`, `disconnected`, `home`, `refused`, `stopped`; at a home agent `untested`
+    /// until the node has answered at its care-of address.
     pub state: &'static str,
     /// Granted lifetime.
     pub lifetime: Duration,
@@ -49,8 +49,8 @@ pub struct BindingStatus {
 pub struct UplinkStatus {
     /// Interface name.
     pub interface: String,
-    /// `active`, `standby`, `registering` (the home agent has been asked and may yet answer), `silent` (it does not
-    /// answer over it), `home`, `refused: ` or `down: ` and why.
+    /// `active`, `standby`, `registering` (the home agent has been asked and may yet answer), `silent` (it
+    /// does not answer over it), `home`, `refused: ` or `down: ` and why.
     pub state: String,
     /// How long until one that is silent or refused is tried again, where that is known.
     pub again: Option<Duration>,
@@ -80,7 +80,8 @@ pub struct UplinkStatus {
     pub roaming: Option<bool>,
     /// Whether it carries the traffic.
     pub active: bool,
-    /// Whether more is sent over it than it can carry: round trips have grown by seconds, and packets go on arriving.
+    /// Whether more is sent over it than it can carry: round trips have grown by seconds, and packets go on
+    /// arriving.
     pub full: bool,
     /// The router of the care-of address, if it does not answer either.
     pub silent_router: Option<IpAddr>,
@@ -101,7 +102,8 @@ pub struct PolicyStatus {
     pub wanted_uplink: Option<String>,
     /// The uplinks that its packets take now; none: those of packets without a policy.
     pub takes: Vec<String>,
-    /// `agreed`, `asked`, `refused`, `unknown` (it knows no flow bindings) or `failover` (it knows no other action).
+    /// `agreed`, `asked`, `refused`, `unknown` (it knows no flow bindings) or `failover` (it knows no other
+    /// action).
     pub home_agent: &'static str,
 }
 
@@ -150,8 +152,8 @@ pub struct RouteStatus {
 pub struct StationStatus {
     /// State of the mobile router, if the station is one.
     pub mobile_router: Option<&'static str>,
-    /// Whether the mobile router's home agent can be reached: it is at home, or an uplink is up over which the home agent
-    /// answers, or has yet to. A registration outlives the uplinks for up to its lifetime.
+    /// Whether the mobile router's home agent can be reached: it is at home, or an uplink is up over which
+    /// the home agent answers, or has yet to. A registration outlives the uplinks for up to its lifetime.
     pub reachable: bool,
     /// Why the home agent refuses the mobile router: the status of its answer and what that means.
     pub refusal: Option<String>,
@@ -317,7 +319,8 @@ impl Station {
             .collect()
     }
 
-    /// The interfaces of the mobile network and what there is of them: `up`, `no_carrier` or `no_such_interface`.
+    /// The interfaces of the mobile network and what there is of them: `up`, `no_carrier` or
+    /// `no_such_interface`.
     pub fn lan_status(&self) -> Vec<(&str, &'static str)> {
         let lan = self.lan().iter().map(|name| {
             let state = match self.interface(name) {
@@ -330,8 +333,8 @@ impl Station {
         lan.collect()
     }
 
-    /// The ways of a mobile router's packets: first those for the networks of vehicles near, in order, then that for all
-    /// others.
+    /// The ways of a mobile router's packets: first those for the networks of vehicles near, in order, then
+    /// that for all others.
     pub fn route_status(&self, now: Time) -> Vec<RouteStatus> {
         let Some(router) = self.mobile_router() else { return Vec::new() };
         let active = self.uplink_status(now).into_iter().find(|uplink| uplink.active);

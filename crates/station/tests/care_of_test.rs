@@ -1,5 +1,6 @@
-//! The test of new care-of addresses at the home agent's station. No packet of a correspondent goes to an address that has not
-//! answered. A handover loses nothing by the test where the old path lives. Where it does not, the test costs a round trip.
+//! The test of new care-of addresses at the home agent's station. No packet of a correspondent goes to an
+//! address that has not answered. A handover loses nothing by the test where the old path lives. Where it
+//! does not, the test costs a round trip.
 
 mod common;
 
@@ -37,8 +38,8 @@ fn counted(station: &Station, name: &str) -> u64 {
     counters.iter().find(|(known, _)| known == name).map_or_else(|| panic!("no {name}"), |(_, count)| *count)
 }
 
-/// A mobile router's station and a home agent's with [`DELAY`] between them, and a correspondent that sends a packet each
-/// millisecond.
+/// A mobile router's station and a home agent's with [`DELAY`] between them, and a correspondent that sends a
+/// packet each millisecond.
 struct World {
     now: Time,
     agent: Station,
@@ -265,8 +266,9 @@ fn echo_back(probe: &[u8]) -> Option<Vec<u8>> {
     Some([&back.emit()[..], &reply].concat())
 }
 
-/// Registrations are changed at random. An address that never answers gets no packet of a correspondent. The home agent sends it
-/// an acknowledgement for each Binding Update, and probes of 96 octets: 48 at once and two a second.
+/// Registrations are changed at random. An address that never answers gets no packet of a correspondent. The
+/// home agent sends it an acknowledgement for each Binding Update, and probes of 96 octets: 48 at once and
+/// two a second.
 #[test]
 fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() {
     let mut rng = Rng::new(33);

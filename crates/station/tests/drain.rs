@@ -1,5 +1,5 @@
-//! Fifty mobile routers with traffic in both directions leave a home agent that is to be maintained, on a virtual home
-//! link, over a network that takes its time: every packet arrives, once.
+//! Fifty mobile routers with traffic in both directions leave a home agent that is to be maintained, on a
+//! virtual home link, over a network that takes its time: every packet arrives, once.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The facilities in whole stations, in virtual time: what a CAM says of the station, how long it does, and events from an
-//! order to the map of another station.
+//! The facilities in whole stations, in virtual time: what a CAM says of the station, how long it does, and
+//! events from an order to the map of another station.
 
 mod common;
 
@@ -325,7 +325,8 @@ fn location_heard(pair: &mut Pair, denm: &Denm) -> LocationContainer {
     told.denm.location.expect("a location")
 }
 
-/// A location that tells the event's speed or heading has a trace at least, which may have no points (SIZE(1..7)).
+/// A location that tells the event's speed or heading has a trace at least, which may have no points
+/// (SIZE(1..7)).
 #[test]
 fn an_event_with_speed_or_heading_keeps_the_way_that_led_to_it() {
     let speed = Some(Speed { speed_value: SpeedValue(1200), ..Speed::default() });

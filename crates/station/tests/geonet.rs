@@ -1,5 +1,5 @@
-//! Stations in a line, joined by an air of limited range in virtual time: what travels over GeoNetworking through
-//! whole stations, and the echo that `carnet gnping` uses.
+//! Stations in a line, joined by an air of limited range in virtual time: what travels over GeoNetworking
+//! through whole stations, and the echo that `carnet gnping` uses.
 
 use std::collections::VecDeque;
 use std::time::Duration;

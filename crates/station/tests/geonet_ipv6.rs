@@ -213,7 +213,8 @@ fn packets_that_overtook_others_wait_for_them() {
     assert_eq!(count(tell(&mut b, frame(3, 2))), 0, "it waits for the second");
     assert_eq!(count(tell(&mut b, frame(2, 3))), 2);
     assert_eq!(count(tell(&mut b, frame(9, 1))), 0);
-    // The others were not for this station, it seems: what the wait was the last time, nothing, is the least there is.
+    // The others were not for this station, it seems: what the wait was the last time, nothing, is the least
+    // there is.
     let due = b.poll_timeout().expect("a wait");
     assert_eq!(due, NOW + Duration::from_millis(1));
     b.handle_input(due, WALL, Input::Timeout).expect("accepted");
@@ -346,7 +347,8 @@ fn congestion_is_told_where_the_radio_is_behind() {
     assert_eq!(traffic_classes(&mut b), [0b10, 0]);
 }
 
-/// An area around another station: whoever has its group is where that station is, and nowhere before it is found.
+/// An area around another station: whoever has its group is where that station is, and nowhere before it is
+/// found.
 #[test]
 fn a_group_leads_to_where_its_area_has_moved() {
     let (mut a, mut b) = (station(A), station(B));
@@ -428,7 +430,8 @@ fn talk(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>;
     said
 }
 
-/// Stations of the release before send pieces as next header 3; and what an application sends with next header 0 is its own.
+/// Stations of the release before send pieces as next header 3; and what an application sends with next
+/// header 0 is its own.
 #[test]
 fn pieces_of_the_release_before_are_put_together() {
     let (mut b, frame) = receiver(|ipv6| ipv6.fragments = true);

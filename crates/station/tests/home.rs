@@ -118,7 +118,8 @@ fn acknowledgement(update: &[u8]) -> Vec<u8> {
     [&header.emit()[..], &message].concat()
 }
 
-/// RFC 6275 11.5.5: at home the same, without tunnel; an address that the uplink has on the home link is not chosen.
+/// RFC 6275 11.5.5: at home the same, without tunnel; an address that the uplink has on the home link is not
+/// chosen.
 #[test]
 fn at_home_a_node_sends_from_its_home_address_by_the_home_link() {
     let (mut station, mut wanted) = start(node_config());
@@ -167,8 +168,8 @@ fn unbound(home_prefix: &str, home_address: &str, prefix: &str) -> Vec<RouteActi
     wanted.routes(TABLE_MAIN, prefix).into_iter().map(|route| (*route.action).clone()).collect()
 }
 
-/// RFC 4887 6.2: whoever is not registered is taken to be at home; a home address beside the home link's prefix cannot
-/// be there (5.3).
+/// RFC 4887 6.2: whoever is not registered is taken to be at home; a home address beside the home link's
+/// prefix cannot be there (5.3).
 #[test]
 fn mobile_networks_at_home_are_behind_their_routers() {
     let by = |gateway: &str| {
@@ -197,8 +198,9 @@ fn the_rest_of_an_extended_home_network_is_unreachable() {
     );
 }
 
-/// RFC 6275 9.3.1 and 9.3.3: a Binding Error answers a Home Address option. A tunnelled packet of a node without a binding draws an
-/// ICMPv6 error (RFC 4443 3.1 code 4), not for ever, and one of a stranger nothing.
+/// RFC 6275 9.3.1 and 9.3.3: a Binding Error answers a Home Address option. A tunnelled packet of a node
+/// without a binding draws an ICMPv6 error (RFC 4443 3.1 code 4), not for ever, and one of a stranger
+/// nothing.
 #[test]
 fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_option_a_binding_error() {
     let mut agent = Station::new(
@@ -241,7 +243,8 @@ fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_o
         let header = Header::parse(&found[0]).expect("a packet");
         assert_eq!((header.source, header.destination), (address(AGENT), address(FIRST)));
         assert_eq!((header.next_header, &found[0][40..42]), (protocol::ICMPV6, &[1, 4][..]));
-        // RFC 4443 2.4 (c): no longer than the least MTU, and with what proves to the sender that it was its own.
+        // RFC 4443 2.4 (c): no longer than the least MTU, and with what proves to the sender that it was its
+        // own.
         assert!(found[0].len() <= 1280 && found[0][48..128] == question[..80]);
     }
     assert!(answers(&tunnelled("2001:db8:bad::1", 8)).is_empty());
@@ -256,7 +259,8 @@ fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_o
     assert_eq!(found[0][42..45], [7, found[0][43], found[0][44]][..]);
 }
 
-/// What a config that is read again adds, removes and changes is told by home address, and which bindings it ends.
+/// What a config that is read again adds, removes and changes is told by home address, and which bindings it
+/// ends.
 #[test]
 fn a_config_that_is_read_again_tells_what_it_changes() {
     let told = |station: &mut Station, config: &StationConfig| {

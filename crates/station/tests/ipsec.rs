@@ -1,4 +1,5 @@
-//! Messages under IPsec, with a kernel of a few lines at each station: what ESP would hide stands behind its header as it is.
+//! Messages under IPsec, with a kernel of a few lines at each station: what ESP would hide stands behind its
+//! header as it is.
 
 mod common;
 
@@ -217,7 +218,8 @@ fn a_router_registers_moves_and_leaves_under_esp_alone() {
     assert!(is(TABLE_CAPTURE, AGENT, "", protocol::ESP), "{:?}", world.rules);
 }
 
-/// RFC 6275 11.5.5: from home the source is the home address, without a Home Address option; so is it under ESP.
+/// RFC 6275 11.5.5: from home the source is the home address, without a Home Address option; so is it under
+/// ESP.
 #[test]
 fn a_router_returns_home_and_leaves_again_under_esp() {
     let mut world = World::new();

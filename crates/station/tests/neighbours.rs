@@ -1,6 +1,6 @@
-//! Two mobile routers with radios and their home agent, in virtual time: hosts on board talk while the vehicles meet
-//! and part. What kernels do (routes, neighbours, the Internet) are a few functions here; routes and rules are those
-//! that the stations want.
+//! Two mobile routers with radios and their home agent, in virtual time: hosts on board talk while the
+//! vehicles meet and part. What kernels do (routes, neighbours, the Internet) are a few functions here;
+//! routes and rules are those that the stations want.
 
 mod common;
 
@@ -298,7 +298,8 @@ impl World {
         }
     }
 
-    /// What hosts got since the last time: packets that did not arrive, those that came straight, those that came twice.
+    /// What hosts got since the last time: packets that did not arrive, those that came straight, those that
+    /// came twice.
     fn account(&mut self) -> (u32, usize, usize) {
         let mut arrived: Vec<(u32, bool)> = self.arrived.iter_mut().flat_map(std::mem::take).collect();
         let straight = arrived.iter().filter(|(_, straight)| *straight).count();

@@ -1,6 +1,6 @@
-//! Path MTU discovery of both ends over a simulated network in virtual time: an MTU for each uplink and direction,
-//! ICMPv6 errors that arrive or are filtered, loss, delay and reordering. The kernels' part (who owns the home
-//! address, who forwards into the tunnel device) is [`World::come_out`].
+//! Path MTU discovery of both ends over a simulated network in virtual time: an MTU for each uplink and
+//! direction, ICMPv6 errors that arrive or are filtered, loss, delay and reordering. The kernels' part (who
+//! owns the home address, who forwards into the tunnel device) is [`World::come_out`].
 
 mod common;
 
@@ -45,11 +45,13 @@ struct World {
     delay: (Duration, Duration),
     /// Whether the router's kernel answers echoes.
     echoes: bool,
-    /// Whether it answers as to a correspondent node with a binding: from the care-of address, with a Home Address option.
+    /// Whether it answers as to a correspondent node with a binding: from the care-of address, with a Home
+    /// Address option.
     route_optimization: bool,
     /// Whether it does so from an address that it has not registered.
     unbound: bool,
-    /// Whether the home agent answers echoes as a correspondent node with a binding does, and from which address.
+    /// Whether the home agent answers echoes as a correspondent node with a binding does, and from which
+    /// address.
     correspondent: Option<&'static str>,
     /// Whether something else has decapsulated what is for the ends themselves.
     decapsulated: bool,
@@ -350,7 +352,8 @@ fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
     assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
 }
 
-/// A packet of the home address's as it is sent to a correspondent node that has a binding (RFC 6275 6.3, 11.3.1).
+/// A packet of the home address's as it is sent to a correspondent node that has a binding (RFC 6275 6.3,
+/// 11.3.1).
 fn route_optimized(care_of: &str, packet: &[u8]) -> Vec<u8> {
     let (header, payload) = Header::parse_packet(packet).expect("a packet");
     let option = home_address_destination(header.next_header, header.source);

@@ -1,5 +1,6 @@
-//! Roadside units as access routers: a mobile router whose uplink is IPv6 over GeoNetworking drives past two of them. The
-//! kernel's part (it hears Router Advertisements, makes addresses, and forgets no router) is played here.
+//! Roadside units as access routers: a mobile router whose uplink is IPv6 over GeoNetworking drives past two
+//! of them. The kernel's part (it hears Router Advertisements, makes addresses, and forgets no router) is
+//! played here.
 
 mod common;
 
@@ -126,8 +127,8 @@ impl Road {
         }
     }
 
-    /// The unit that a Neighbor Solicitation of the bus asks for answers, if it is in reach. (The kernel would send it by
-    /// GeoNetworking.)
+    /// The unit that a Neighbor Solicitation of the bus asks for answers, if it is in reach. (The kernel
+    /// would send it by GeoNetworking.)
     fn ask_neighbour(&mut self, message: &LinkMessage) {
         let Ok(asked) = nd::NeighborSolicitation::parse(&message.message) else { return };
         for number in [0, 1] {
@@ -316,7 +317,8 @@ fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
     assert_eq!(road.bus.uplink_status(road.now)[0].state, "down: no default router");
 }
 
-/// With another uplink the unit is left for it while its radio still reaches, and taken when it will for a while.
+/// With another uplink the unit is left for it while its radio still reaches, and taken when it will for a
+/// while.
 #[test]
 fn another_uplink_takes_over_before_the_radio_ends() {
     let mut road = Road::with_uplinks(&["gn0", "w0"]);

@@ -103,7 +103,8 @@ fn entity(policy: Policy, credentials: &Credentials) -> (Box<Security>, Vec<(Cre
     (Box::new(security), refused)
 }
 
-/// A station that changes its pseudonym each 100 m, so that it has gone them in two seconds, with these tickets.
+/// A station that changes its pseudonym each 100 m, so that it has gone them in two seconds, with these
+/// tickets.
 fn vehicle(pki: &Pki, tickets: Vec<(Certificate, PrivateKey)>, longest_lock: u64) -> Option<Box<Security>> {
     let pseudonyms = Strategy {
         first_distance: (100.0, 100.0),
@@ -298,8 +299,8 @@ fn nobody_else_is_believed() {
     trusting.revoked.push(name_of(&Portable, &revoked.authority));
     let with_ticket_until =
         |seconds| Credentials { tickets: vec![pki.ticket(13, until(seconds))], ..pki.credentials(13) };
-    // 0 hears: 1 is good, 2 signs nothing, 3 is under another root, 4 of an authority that was revoked, 5 has a
-    // ticket for ten seconds only.
+    // 0 hears: 1 is good, 2 signs nothing, 3 is under another root, 4 of an authority that was revoked, 5 has
+    // a ticket for ten seconds only.
     let all = vec![
         strict(&trusting),
         strict(&pki.credentials(12)),
@@ -310,7 +311,8 @@ fn nobody_else_is_believed() {
     ];
     let mut road = Road::new(all, |from, to| to == 0 && from < 5);
     road.drive(49);
-    // The last frames of the fifth before its ticket ends, one with the ticket among them, come a second late.
+    // The last frames of the fifth before its ticket ends, one with the ticket among them, come a second
+    // late.
     let last: Vec<Frame> =
         road.sent.iter().filter(|(from, _)| *from == 5).map(|(_, frame)| frame.clone()).collect();
     road.drive(10);
@@ -505,7 +507,8 @@ fn a_station_whose_clock_is_wrong_is_told_so() {
     let pki = Pki::new(1, 2);
     let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
     road.drive(100);
-    // What the second has sent comes to the first, whose clock is a minute ahead, as it would have by a right one.
+    // What the second has sent comes to the first, whose clock is a minute ahead, as it would have by a right
+    // one.
     let frames: Vec<Frame> =
         road.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
     assert!(road.warnings.is_empty(), "{:?}", road.warnings);
@@ -567,8 +570,8 @@ fn facilities_in(packet: &[u8]) -> Option<(u32, Option<usize>)> {
     Some((cam.header.station_id.0, path))
 }
 
-/// TS 102 731, TR 103 415: ticket, GN address, link-layer address and station ID change at once, and nothing of the one before
-/// is in what comes after.
+/// TS 102 731, TR 103 415: ticket, GN address, link-layer address and station ID change at once, and nothing
+/// of the one before is in what comes after.
 #[test]
 fn a_vehicle_becomes_another_one_on_its_way() {
     let pki = Pki::new(1, 2);

@@ -1,5 +1,6 @@
-//! A mobile router and two home agents of the same home prefix, joined by a wire of octets in virtual time: discovery,
-//! failover, home agent switch, drain and revocation, with packets of a correspondent and of a host under way.
+//! A mobile router and two home agents of the same home prefix, joined by a wire of octets in virtual time:
+//! discovery, failover, home agent switch, drain and revocation, with packets of a correspondent and of a
+//! host under way.
 
 mod common;
 
@@ -453,7 +454,8 @@ fn a_drain_loses_nothing_and_sends_what_still_comes_after_those_who_left() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     world.passes();
     world.drain().expect("there is another");
-    // In this world a message takes no time: the router is away already, and registered there before it left here.
+    // In this world a message takes no time: the router is away already, and registered there before it left
+    // here.
     world.passes();
     assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
     let registered = world
@@ -681,7 +683,8 @@ fn played_to(agent: &str, packet: &[u8]) -> Input {
     Input::Packet(packet.emit())
 }
 
-/// RFC 4285's MAC does not cover the home agent's address, and home agents know nothing of each other's sequence numbers.
+/// RFC 4285's MAC does not cover the home agent's address, and home agents know nothing of each other's
+/// sequence numbers.
 #[test]
 fn what_was_said_to_one_home_agent_is_nothing_to_another() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
@@ -733,8 +736,8 @@ fn a_revoked_router_stops_and_asks_again_after_ten_minutes() {
     world.passes();
 }
 
-/// A home agent that is tried and has taken its registration back is at the beginning again: it is not waited for as one
-/// that has it, which would be over already.
+/// A home agent that is tried and has taken its registration back is at the beginning again: it is not waited
+/// for as one that has it, which would be over already.
 #[test]
 fn one_that_is_tried_and_takes_the_registration_back_is_waited_for_anew() {
     let mut router = router_of(&[AGENT, OTHER], false);

@@ -278,8 +278,9 @@ fn an_agent_that_lost_its_bindings_is_told_by_the_next_packet() {
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1), "one packet was enough");
 }
 
-/// The home agent's machine says by an ICMPv6 error that it takes no tunnelled packets (RFC 4443 3.1), as one without carnet
-/// does: the router registers again at once. What quotes a packet that it has not sent changes nothing.
+/// The home agent's machine says by an ICMPv6 error that it takes no tunnelled packets (RFC 4443 3.1), as one
+/// without carnet does: the router registers again at once. What quotes a packet that it has not sent changes
+/// nothing.
 #[test]
 fn an_icmpv6_error_about_a_tunnelled_packet_makes_the_router_register_again() {
     let mut world = World::registered();

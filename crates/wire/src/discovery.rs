@@ -2,8 +2,8 @@
 //! RFC 3963 7.1 and 7.2.
 //!
 //! Two ICMPv6 messages. As everywhere in this crate the checksum is [`crate::icmpv6`]'s: parsers expect it
-//! verified, emitters leave it zero. The order of the addresses in a reply is the preference of the home agents
-//! and is not judged here.
+//! verified, emitters leave it zero. The order of the addresses in a reply is the preference of the home
+//! agents and is not judged here.
 
 use crate::Error;
 use crate::icmpv6::types;

@@ -2,7 +2,8 @@
 //!
 //! An [`Error`] says what was expected and what came. Where a standard asks for an ICMPv6 Parameter Problem,
 //! [`Error::parameter_problem`] knows its code and pointer; every other error is answered with silence.
-//! Whether an answer may be sent at all is RFC 4443 2.4 (e)'s business: see [`crate::icmpv6::may_answer_with`].
+//! Whether an answer may be sent at all is RFC 4443 2.4 (e)'s business: see
+//! [`crate::icmpv6::may_answer_with`].
 
 use crate::icmpv6::ErrorMessage;
 
@@ -128,8 +129,8 @@ impl Error {
     /// The Parameter Problem that the standards ask for, or `None` where they ask for silence.
     ///
     /// `upper_layer_offset` is where the upper layer (here: the Mobility Header) begins in the packet; it
-    /// matters for [`Error::PayloadProtocol`] and [`Error::HeaderLength`] only. RFC 6275 9.2 wants the checksum
-    /// verified before those two are answered: [`crate::mobility::MobilityHeader::parse_verified`].
+    /// matters for [`Error::PayloadProtocol`] and [`Error::HeaderLength`] only. RFC 6275 9.2 wants the
+    /// checksum verified before those two are answered: [`crate::mobility::MobilityHeader::parse_verified`].
     pub fn parameter_problem(&self, upper_layer_offset: usize) -> Option<ErrorMessage> {
         let (code, offset) = match *self {
             // RFC 8200 4.2: 01 discards in silence; 10 and 11 are answered. Which of the two it was matters

@@ -56,7 +56,8 @@ pub struct Extensions {
     /// Offset of the limit octet of that option, in octets from the start of the packet. A Parameter Problem
     /// about a limit of 0 points at it (RFC 2473 4.1.1 (b)).
     pub tunnel_encapsulation_limit_offset: Option<usize>,
-    /// The number in [`SEQUENCE_OPTION`], where its length is right; of another length it is another experiment's.
+    /// The number in [`SEQUENCE_OPTION`], where its length is right; of another length it is another
+    /// experiment's.
     pub sequence: Option<u32>,
     /// The Fragment header.
     pub fragment: Option<FragmentHeader>,

@@ -168,8 +168,8 @@ pub fn parse_error(message: &[u8]) -> Result<(ErrorMessage, &[u8]), Error> {
 
 /// The whole IPv6 packet with an ICMPv6 error about `invoking`, the packet from its IPv6 header on.
 ///
-/// At most 1280 octets: as much of the invoking packet as fits (RFC 4443 2.4 (c)). The checksum is in place, the
-/// hop limit is 64. Whether it may be sent is [`may_answer_with`]'s to say.
+/// At most 1280 octets: as much of the invoking packet as fits (RFC 4443 2.4 (c)). The checksum is in place,
+/// the hop limit is 64. Whether it may be sent is [`may_answer_with`]'s to say.
 pub fn error_packet(
     source: Ipv6Addr,
     destination: Ipv6Addr,
@@ -249,9 +249,9 @@ fn allowed_to_multicast(error: ErrorMessage, invoking: &[u8]) -> bool {
     }
 }
 
-/// The Echo Reply to a packet with a Home Address option (RFC 6275 9.3.1, 9.3.2): `header` is the packet's, `message` the
-/// ICMPv6 message behind its extension headers. It goes to where the packet came from, with a type 2 routing header that
-/// names `home_address`.
+/// The Echo Reply to a packet with a Home Address option (RFC 6275 9.3.1, 9.3.2): `header` is the packet's,
+/// `message` the ICMPv6 message behind its extension headers. It goes to where the packet came from, with a
+/// type 2 routing header that names `home_address`.
 ///
 /// Answers `None` as [`echo_reply`] does.
 pub fn echo_reply_to_home(header: &Header, message: &[u8], home_address: Ipv6Addr) -> Option<Vec<u8>> {

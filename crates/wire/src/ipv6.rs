@@ -1,8 +1,8 @@
 //! The IPv6 header (RFC 8200 3).
 //!
-//! Forty octets and two checks: the version, and that the octets are as many as the Payload Length says. Octets
-//! beyond the payload length (Ethernet padding) are cut off. Jumbograms (payload length 0 with a hop-by-hop
-//! option, RFC 2675) are left out: such a packet has no payload here.
+//! Forty octets and two checks: the version, and that the octets are as many as the Payload Length says.
+//! Octets beyond the payload length (Ethernet padding) are cut off. Jumbograms (payload length 0 with a
+//! hop-by-hop option, RFC 2675) are left out: such a packet has no payload here.
 
 use crate::Error;
 use crate::octets::{address_at, array, slice, u16_at};
@@ -65,7 +65,8 @@ impl Header {
     ///
     /// # Errors
     /// [`Error::Truncated`] under 40 octets, [`Error::Value`] when the version is not 6.
-    // Inlined, or each packet waits for the fields to pass through memory in other sizes than they were written.
+    // Inlined, or each packet waits for the fields to pass through memory in other sizes than they were
+    // written.
     #[inline]
     pub fn parse(packet: &[u8]) -> Result<Header, Error> {
         const WHAT: &str = "IPv6 header";

@@ -20,8 +20,8 @@
 //! Left out: IPsec headers (they end the chain of extension headers), jumbograms, source routing other than
 //! the type 2 routing header, reassembly, Redirect.
 //!
-//! Everywhere, a *packet* starts with the IPv6 header; a *message* (ICMPv6) and a *mobility header* start with
-//! their own first octet. Offsets are in octets.
+//! Everywhere, a *packet* starts with the IPv6 header; a *message* (ICMPv6) and a *mobility header* start
+//! with their own first octet. Offsets are in octets.
 #![forbid(unsafe_code)]
 
 pub mod btp;

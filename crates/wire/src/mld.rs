@@ -1,4 +1,5 @@
-//! Multicast Listener Discovery: queries and reports of version 2 (RFC 3810 5), and those of version 1 (RFC 2710 3).
+//! Multicast Listener Discovery: queries and reports of version 2 (RFC 3810 5), and those of version 1 (RFC
+//! 2710 3).
 //!
 //! [`Message::parse_packet`] makes the checks of RFC 3810 6.2, 7.4 and 7.6 that a packet allows. They cover
 //! hop limit 1, the Router Alert option (RFC 2711) with the value of MLD, a link-local source, and the
@@ -25,7 +26,8 @@ const REPORT_V2: u8 = 143;
 /// Octets of the version 1 messages, and of a version 2 query without sources.
 const LENGTH_V1: usize = 24;
 const QUERY_V2: usize = 28;
-/// The whole Hop-by-Hop Options header of MLD: ICMPv6 follows, Router Alert with value 0, two octets of padding.
+/// The whole Hop-by-Hop Options header of MLD: ICMPv6 follows, Router Alert with value 0, two octets of
+/// padding.
 const ROUTER_ALERT: [u8; 8] = [protocol::ICMPV6, 0, 5, 2, 0, 0, 1, 0];
 const WHAT: &str = "MLD message";
 
@@ -256,8 +258,8 @@ impl QueryRepr<'_> {
     }
 }
 
-/// Maximum Response Code and QQIC (RFC 3810 5.1.3, 5.1.9): a number below 2^`bits`, or a mantissa of `mantissa` bits
-/// and an exponent of three.
+/// Maximum Response Code and QQIC (RFC 3810 5.1.3, 5.1.9): a number below 2^`bits`, or a mantissa of
+/// `mantissa` bits and an exponent of three.
 fn decode(code: u32, bits: u32, mantissa: u32) -> u32 {
     if code < 1 << bits {
         return code;

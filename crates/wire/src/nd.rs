@@ -212,8 +212,8 @@ impl NeighborSolicitation {
     /// Reads the message.
     ///
     /// # Errors
-    /// [`Error::Truncated`], [`Error::Value`] for another type or code or a multicast target, [`Error::Length`]
-    /// for an option of length 0.
+    /// [`Error::Truncated`], [`Error::Value`] for another type or code or a multicast target,
+    /// [`Error::Length`] for an option of length 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
         let options = fixed(message, types::NEIGHBOR_SOLICITATION, "135", 24)?;
         let target = target(message)?;
@@ -250,8 +250,8 @@ impl NeighborAdvertisement {
     /// Reads the message.
     ///
     /// # Errors
-    /// [`Error::Truncated`], [`Error::Value`] for another type or code or a multicast target, [`Error::Length`]
-    /// for an option of length 0.
+    /// [`Error::Truncated`], [`Error::Value`] for another type or code or a multicast target,
+    /// [`Error::Length`] for an option of length 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
         let options = fixed(message, types::NEIGHBOR_ADVERTISEMENT, "136", 24)?;
         let flags = u8_at(message, 4, nd::WHAT)?;

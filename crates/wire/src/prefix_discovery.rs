@@ -1,8 +1,9 @@
-//! Mobile prefix discovery (RFC 6275 6.7 and 6.8): a mobile node asks its home agent for the prefixes of the home link.
+//! Mobile prefix discovery (RFC 6275 6.7 and 6.8): a mobile node asks its home agent for the prefixes of the
+//! home link.
 //!
-//! Two ICMPv6 messages. As everywhere in this crate the checksum is [`crate::icmpv6`]'s: parsers expect it verified,
-//! emitters leave it zero. A solicitation has a Home Address option around it, an advertisement a type 2 routing
-//! header; both are the caller's.
+//! Two ICMPv6 messages. As everywhere in this crate the checksum is [`crate::icmpv6`]'s: parsers expect it
+//! verified, emitters leave it zero. A solicitation has a Home Address option around it, an advertisement a
+//! type 2 routing header; both are the caller's.
 
 use crate::Error;
 use crate::discovery::{emit, fixed};

@@ -64,7 +64,8 @@ fn queries_are_emitted_and_read_back() {
         );
         assert_eq!(v2.sources.iter().collect::<Vec<_>>(), repr.sources);
     }
-    // As many sources as fit into the smallest packet that passes everywhere; a robustness that does not fit is not said.
+    // As many sources as fit into the smallest packet that passes everywhere; a robustness that does not fit
+    // is not said.
     let many = [sources[0]; MAX_QUERIED_SOURCES + 1];
     let packet = QueryRepr { sources: &many, robustness: 8, ..about }.packet(address("fe80::5"));
     assert!((1265..=1280).contains(&packet.len()), "{}", packet.len());

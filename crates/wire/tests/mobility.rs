@@ -207,7 +207,8 @@ fn options_of_a_wrong_length_are_errors_of_their_own() {
     assert_eq!(one("2a00"), Ok(42));
 }
 
-/// The options of RFC 5094, 5555, 5648, 5847 and 6089: each length that is wrong, and reserved bits that do not matter.
+/// The options of RFC 5094, 5555, 5648, 5847 and 6089: each length that is wrong, and reserved bits that do
+/// not matter.
 #[test]
 fn lengths_of_later_options() {
     let all = [

@@ -1,9 +1,9 @@
 //! Scapy as a witness: the same values give the same octets there and here, and what it makes is read right.
 //!
-//! Known faults of scapy 2.8.0 that this file keeps clear of: the flags of a Binding Update are a field of seven
-//! bits, the others go to `reserved`; there is no class for newer options (`MIP6OptUnknown`, which does not
-//! align); a packet that it parses back has the checksum of its Home Address option wrong unless that option
-//! stands alone, so packets are only built there, never re-built.
+//! Known faults of scapy 2.8.0 that this file keeps clear of: the flags of a Binding Update are a field of
+//! seven bits, the others go to `reserved`; there is no class for newer options (`MIP6OptUnknown`, which does
+//! not align); a packet that it parses back has the checksum of its Home Address option wrong unless that
+//! option stands alone, so packets are only built there, never re-built.
 
 mod common;
 

@@ -306,7 +306,8 @@ proptest! {
         prop_assert_eq!(FragmentHeader::parse(&header.emit()), Ok(header));
     }
 
-    /// The checksum against the definition: sum 16-bit words, fold once at the end with arithmetic modulo 65535.
+    /// The checksum against the definition: sum 16-bit words, fold once at the end with arithmetic modulo
+    /// 65535.
     #[test]
     fn checksum(source in address(), destination in address(), next in any::<u8>(), octets in vec(any::<u8>(), 0..200)) {
         let mut all = [source.octets(), destination.octets()].concat();
@@ -390,8 +391,8 @@ proptest! {
         prop_assert_eq!(read, counter.iter().map(|n| Ok(MobilityOption::RestartCounter(*n))).collect::<Vec<_>>());
     }
 
-    /// Selector and binding reference in a Flow Identification option, in its place in a message: they read back,
-    /// and every field is where RFC 6088 wants it.
+    /// Selector and binding reference in a Flow Identification option, in its place in a message: they read
+    /// back, and every field is where RFC 6088 wants it.
     #[test]
     fn flow_sub_options(
         before in vec(mobility_option(), 0..3),

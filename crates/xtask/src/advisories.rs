@@ -1,9 +1,11 @@
-//! Security advisories about the crates that the lock files name: `cargo xtask advisories` compares them with the snapshot of
-//! RustSec's database in `tools/advisories.tsv`, without a network, and fails for each advisory that applies.
+//! Security advisories about the crates that the lock files name: `cargo xtask advisories` compares them with
+//! the snapshot of RustSec's database in `tools/advisories.tsv`, without a network, and fails for each
+//! advisory that applies.
 //!
-//! `cargo xtask advisories --update FOLDER` makes the snapshot anew from a checkout of the database (which is in the public
-//! domain, CC0). Advisories that were withdrawn are left out, and so are those that are only informational (unmaintained
-//! crates). Not looked at: licences, and yanked versions, which only the registry knows.
+//! `cargo xtask advisories --update FOLDER` makes the snapshot anew from a checkout of the database (which is
+//! in the public domain, CC0). Advisories that were withdrawn are left out, and so are those that are only
+//! informational (unmaintained crates). Not looked at: licences, and yanked versions, which only the registry
+//! knows.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -28,7 +28,8 @@ fn is_documented(key: &Key) -> bool {
 }
 
 impl Config {
-    /// What is unwise in the config that `text` is, one line each. What [`Config::warnings`] says is not among it.
+    /// What is unwise in the config that `text` is, one line each. What [`Config::warnings`] says is not
+    /// among it.
     pub fn advice(&self, text: &str) -> Vec<String> {
         let mut advice = Vec::new();
         if let Some(agent) = &self.home_agent {
@@ -88,7 +89,8 @@ fn value<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<&'a DeValue<'t>> 
     table.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value.get_ref())
 }
 
-/// Uplinks that the config does not rank, where it ranks others. A key that is absent has a default, so the text tells.
+/// Uplinks that the config does not rank, where it ranks others. A key that is absent has a default, so the
+/// text tells.
 fn unranked(router: &MobileRouter, text: &str) -> Vec<String> {
     let Ok(document) = DeTable::parse(text) else { return Vec::new() };
     let Some(DeValue::Table(table)) = value(document.get_ref(), router.table()) else { return Vec::new() };

@@ -24,8 +24,8 @@ pub enum Auth {
     Ipsec,
     /// Mobility message authentication option (RFC 4285 5.1, HMAC-SHA1).
     Mac(Mac),
-    /// The same while the key changes: others are accepted beside it. (A home agent may have very many routers, so that what
-    /// few have is elsewhere.)
+    /// The same while the key changes: others are accepted beside it. (A home agent may have very many
+    /// routers, so that what few have is elsewhere.)
     Changing(Box<Changing>),
 }
 
@@ -38,8 +38,8 @@ pub struct Mac {
     pub key: Key,
     /// What holds off replays.
     pub replay: Replay,
-    /// Whether the key in use with a home agent is made of this one and that home agent's address; not said is no,
-    /// and is not enough where there are several.
+    /// Whether the key in use with a home agent is made of this one and that home agent's address; not said
+    /// is no, and is not enough where there are several.
     pub per_agent: Option<bool>,
 }
 
@@ -168,8 +168,8 @@ fn shared_key(table: &Table<'_>, path: &str, sink: &Sink<'_>) -> (Option<At<u32>
     (spi, key)
 }
 
-/// The keys that are accepted beside the one with this SPI. A message says by its SPI which it is signed with, so no two have
-/// the same.
+/// The keys that are accepted beside the one with this SPI. A message says by its SPI which it is signed
+/// with, so no two have the same.
 fn former(table: &Table<'_>, spi: Option<At<u32>>, sink: &Sink<'_>) -> Option<Vec<FormerKey>> {
     let Some(value) = table.get("former") else { return Some(Vec::new()) };
     let tables = value.tables(&schema::FORMER)?;

@@ -147,8 +147,8 @@ fn peers(agent: &HomeAgentDraft, sink: &Sink<'_>) {
     }
 }
 
-/// RFC 4285's authenticator does not cover the home agent's address: with one key for several, what was recorded on the
-/// way to one is good at another.
+/// RFC 4285's authenticator does not cover the home agent's address: with one key for several, what was
+/// recorded on the way to one is good at another.
 fn one_key(router: &MobileRouterDraft, sink: &Sink<'_>) {
     let agents = &router.home_agents;
     let Some(auth) = router.auth.as_ref().filter(|_| agents.discover || agents.items().len() > 1) else {
@@ -386,8 +386,8 @@ fn interfaces(draft: &Draft) -> Vec<(&At<String>, &'static str)> {
     uplinks.chain(lan).chain(home_link).collect()
 }
 
-/// carnet makes the interfaces of IPv6 over GeoNetworking: nobody else has one of that name. One of them is always
-/// there, and each group leads to one area.
+/// carnet makes the interfaces of IPv6 over GeoNetworking: nobody else has one of that name. One of them is
+/// always there, and each group leads to one area.
 fn ipv6(geonet: &GeonetDraft, draft: &Draft, sink: &Sink<'_>) {
     let areas = geonet.areas.as_deref().unwrap_or_default();
     let main = geonet.ipv6_interface.as_ref();

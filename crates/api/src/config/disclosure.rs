@@ -1,9 +1,9 @@
 //! A config as somebody else may read it: without what it keeps secret.
 //!
-//! What may be shown is listed, not what may not: the kinds of values of the [schema] that give nothing
-//! away. The value of any other kind, of a key that nobody knows, and every long run of hexadecimal digits is left out. So
-//! are comments, where an old key may still stand. Of files only the paths are shown; those that hold secrets are told,
-//! so that whoever shows more than the config can take care that nothing of them is in it.
+//! What may be shown is listed, not what may not: the kinds of values of the [schema] that give nothing away.
+//! The value of any other kind, of a key that nobody knows, and every long run of hexadecimal digits is left
+//! out. So are comments, where an old key may still stand. Of files only the paths are shown; those that hold
+//! secrets are told, so that whoever shows more than the config can take care that nothing of them is in it.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,8 @@ use super::schema::{self, Section};
 /// What stands where something was left out.
 pub const LEFT_OUT: &str = "LEFT OUT";
 
-/// So many hexadecimal digits in a row are a key, whatever the value is said to be. (Names of certificates have 16.)
+/// So many hexadecimal digits in a row are a key, whatever the value is said to be. (Names of certificates
+/// have 16.)
 const DIGITS_OF_A_KEY: usize = 32;
 
 /// Kinds of values that may be shown, beside those that begin as in [`OPEN_BEGINNINGS`].
@@ -54,10 +55,12 @@ const OPEN: [&str; 30] = [
 /// Numbers, and words of a list.
 const OPEN_BEGINNINGS: [&str; 4] = ["integer, ", "number, ", "array of integers, ", "\""];
 
-/// Words that kinds of tables may have in the place of the table, and that tell no secret: that there is none.
+/// Words that kinds of tables may have in the place of the table, and that tell no secret: that there is
+/// none.
 const OPEN_WORDS: [(&str, &str); 2] = [("auth", "none"), ("auth", "ipsec")];
 
-/// Kinds of values that are nobody else's business. Those of neither list are left out as well; a test asks for a decision.
+/// Kinds of values that are nobody else's business. Those of neither list are left out as well; a test asks
+/// for a decision.
 const SECRET: [&str; 1] = ["32 hexadecimal digits"];
 
 /// Paths of files, or of folders with files, that hold secrets.

@@ -140,7 +140,8 @@ fn line_at(text: &str, at: usize) -> &str {
     &text[start..before.len() + end]
 }
 
-/// What to say of a line on which the parser stumbles over a string without quotes, the slip that is made most.
+/// What to say of a line on which the parser stumbles over a string without quotes, the slip that is made
+/// most.
 fn unquoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split('#').next().unwrap_or_default().trim();

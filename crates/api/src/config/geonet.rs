@@ -271,8 +271,8 @@ pub struct Forwarding {
     pub area: AreaForwarding,
     /// Where greedy forwarding finds nobody nearer.
     pub recovery: Recovery,
-    /// How long the link to a next hop has to last by where both are and how they move; `None` looks at where they
-    /// were, as the standard has it.
+    /// How long the link to a next hop has to last by where both are and how they move; `None` looks at where
+    /// they were, as the standard has it.
     pub link_lifetime: Option<Duration>,
 }
 

@@ -61,7 +61,8 @@ pub struct Config {
     pub dataplane: Dataplane,
     /// `[home_agent]`; `None` when the station is no home agent.
     pub home_agent: Option<HomeAgent>,
-    /// `[mobile_router]`, or `[mobile_node]`, which is one without a mobile network; `None` when the station is neither.
+    /// `[mobile_router]`, or `[mobile_node]`, which is one without a mobile network; `None` when the station
+    /// is neither.
     pub mobile_router: Option<MobileRouter>,
     /// `[geonet]`; `None` when the station does no GeoNetworking.
     pub geonet: Option<Geonet>,
@@ -210,7 +211,8 @@ pub struct AllowedRouter {
     pub auth: Auth,
     /// Whether there may be a NAT between it and the home agent.
     pub nat: bool,
-    /// Whether a new care-of address carries packets towards it only after an Echo Reply has come from it (`care_of_test`).
+    /// Whether a new care-of address carries packets towards it only after an Echo Reply has come from it
+    /// (`care_of_test`).
     pub care_of_test: bool,
 }
 
@@ -237,9 +239,11 @@ pub struct MobileRouter {
     pub lan: Vec<String>,
     /// Give the `lan` interfaces an address and advertise the prefix there.
     pub advertise: bool,
-    /// Offer mobile routers on board care-of addresses of the visited links, and take such where others offer them.
+    /// Offer mobile routers on board care-of addresses of the visited links, and take such where others offer
+    /// them.
     pub nesting: bool,
-    /// Link-layer addresses of the mobile routers on board that are known, which may have more addresses than others.
+    /// Link-layer addresses of the mobile routers on board that are known, which may have more addresses than
+    /// others.
     pub nested_routers: Vec<MacAddress>,
     /// Networks in which mobile networks are that direct routes shall lead to; empty for no direct routes.
     pub direct_routes: Vec<Ipv6Net>,
@@ -451,8 +455,8 @@ impl Config {
         }
     }
 
-    /// Checks the text of a config file. `file_name` is named in errors, and a relative `key_file`, or file of
-    /// `[security]`, is looked for beside it.
+    /// Checks the text of a config file. `file_name` is named in errors, and a relative `key_file`, or file
+    /// of `[security]`, is looked for beside it.
     pub fn parse(text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
         let sink = Sink::new(file_name, text);
         let (document, syntax) = DeTable::parse_recoverable(text);

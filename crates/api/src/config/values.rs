@@ -190,7 +190,8 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(total))
 }
 
-/// An amount of data in octets: a whole number with the unit kB, MB, GB or TB, powers of a thousand; not nothing.
+/// An amount of data in octets: a whole number with the unit kB, MB, GB or TB, powers of a thousand; not
+/// nothing.
 pub(super) fn volume(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 4] =
         [("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];

@@ -7,8 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::geonet::{GnArea, GnPlace};
 
-/// Body of `PUT /v1/vehicle`: what an application knows of the vehicle, from its bus for example. It takes the place of
-/// what was told before; what is absent is not known. What says how the vehicle moves counts for two seconds.
+/// Body of `PUT /v1/vehicle`: what an application knows of the vehicle, from its bus for example. It takes
+/// the place of what was told before; what is absent is not known. What says how the vehicle moves counts for
+/// two seconds.
 ///
 /// ```
 /// use carnet_api::model::Vehicle;
@@ -39,7 +40,8 @@ pub struct Vehicle {
     pub steering_wheel_angle_deg: Option<f64>,
     /// The lane, from inside: 1 is the innermost driving lane, -1 off the road, 0 and 14 the hard shoulders.
     pub lane: Option<i8>,
-    /// What acts on the speed, in the standard's names: `brake_pedal_engaged` and so on; `null` if nobody knows.
+    /// What acts on the speed, in the standard's names: `brake_pedal_engaged` and so on; `null` if nobody
+    /// knows.
     pub acceleration_control: Option<Vec<String>>,
     /// Which lights are on, in the standard's names: `low_beam_headlights_on` and so on.
     pub exterior_lights: Vec<String>,
@@ -47,7 +49,8 @@ pub struct Vehicle {
     pub length_m: Option<f64>,
     /// Metres; as the config has it where absent.
     pub width_m: Option<f64>,
-    /// What the vehicle is doing, a word of the config's `facilities.role`; as the config has it where absent.
+    /// What the vehicle is doing, a word of the config's `facilities.role`; as the config has it where
+    /// absent.
     pub role: Option<String>,
     /// Of a vehicle with a role that has them: the light bar is on.
     pub light_bar: bool,
@@ -67,8 +70,8 @@ pub struct ActionId {
     pub sequence_number: u16,
 }
 
-/// What happens on the road: causeCode of TS 102 894-2. In a request it is a number or one of [`Cause::NAMES`], in an answer a
-/// number.
+/// What happens on the road: causeCode of TS 102 894-2. In a request it is a number or one of
+/// [`Cause::NAMES`], in an answer a number.
 ///
 /// ```
 /// use carnet_api::model::Cause;
@@ -140,8 +143,8 @@ impl<'de> Deserialize<'de> for Cause {
     }
 }
 
-/// Body of `POST /v1/denm`, and of what may follow it: `/v1/denm/update`, `/v1/denm/cancel` and `/v1/denm/negate`, which
-/// name the event. The latter two need no more than that.
+/// Body of `POST /v1/denm`, and of what may follow it: `/v1/denm/update`, `/v1/denm/cancel` and
+/// `/v1/denm/negate`, which name the event. The latter two need no more than that.
 ///
 /// ```
 /// use carnet_api::model::DenmRequest;
@@ -162,7 +165,8 @@ pub struct DenmRequest {
     pub information_quality: u8,
     /// Where; `null`: where the station is.
     pub position: Option<GnPlace>,
-    /// When it was detected, milliseconds as messages count them (TimestampIts: since 2004, without leap seconds); `null`: now.
+    /// When it was detected, milliseconds as messages count them (TimestampIts: since 2004, without leap
+    /// seconds); `null`: now.
     pub detection_time: Option<u64>,
     /// How long it lasts from then on, seconds up to 86400; `null` for 600.
     pub validity_s: Option<u32>,
@@ -170,7 +174,8 @@ pub struct DenmRequest {
     pub repetition_interval_ms: Option<u64>,
     /// For how long, milliseconds.
     pub repetition_duration_ms: Option<u64>,
-    /// How far it matters, metres: told as under 50, 100, 200, 500 m, 1, 5, 10 km, or more; `null`: nothing is said.
+    /// How far it matters, metres: told as under 50, 100, 200, 500 m, 1, 5, 10 km, or more; `null`: nothing
+    /// is said.
     pub relevance_distance_m: Option<u32>,
     /// To whom: `all`, `upstream`, `downstream` or `opposite`; `null`: nothing is said.
     pub relevance_traffic_direction: Option<String>,
@@ -182,8 +187,8 @@ pub struct DenmRequest {
     pub lane: Option<i8>,
     /// Temperature of the air there, degrees Celsius.
     pub temperature_c: Option<i8>,
-    /// Where the message goes; `null`: as far around the event as it matters, at most 1784 m; 1000 m where that is not
-    /// said.
+    /// Where the message goes; `null`: as far around the event as it matters, at most 1784 m; 1000 m where
+    /// that is not said.
     pub area: Option<GnArea>,
     /// Traffic Class of EN 302 636-4-1 9.7.5; `null` for the service's own.
     pub traffic_class: Option<u8>,

@@ -180,8 +180,8 @@ pub struct GnPlace {
     pub longitude: f64,
 }
 
-/// Body of `POST /v1/areas`: there shall be this area from now on. One that was set before with the same name is
-/// replaced.
+/// Body of `POST /v1/areas`: there shall be this area from now on. One that was set before with the same name
+/// is replaced.
 ///
 /// ```
 /// use carnet_api::model::{AreaRequest, AreaShape, GnAround};

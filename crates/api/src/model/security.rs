@@ -1,6 +1,6 @@
-//! What signs and verifies, for operators. There is nothing secret in it: no key, and of the own tickets only the name of
-//! the one that signs, which everybody hears anyway. Who knew the names of all could follow the vehicle from one
-//! pseudonym to the next.
+//! What signs and verifies, for operators. There is nothing secret in it: no key, and of the own tickets only
+//! the name of the one that signs, which everybody hears anyway. Who knew the names of all could follow the
+//! vehicle from one pseudonym to the next.
 
 use super::Counters;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PseudonymRequest {
-    /// Instead it stays who it is for so many seconds, for somebody's safety depends on being recognised; 0 ends that.
+    /// Instead it stays who it is for so many seconds, for somebody's safety depends on being recognised; 0
+    /// ends that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock_s: Option<u32>,
 }
@@ -41,8 +42,8 @@ pub struct Security {
     pub parking: u64,
     /// Verifications in a second at most.
     pub verifications_per_second: u32,
-    /// By how many milliseconds this station's clock is ahead of those of all signed neighbours (negative: behind), where none
-    /// of their messages is in time; else `null`.
+    /// By how many milliseconds this station's clock is ahead of those of all signed neighbours (negative:
+    /// behind), where none of their messages is in time; else `null`.
     pub clock_ahead_ms: Option<i32>,
     /// Secured packets that came.
     pub received: u64,

@@ -1,10 +1,11 @@
-//! `docs/openapi.json`: the API in OpenAPI 3.1, made of what the sources say of it. The requests come from the table at
-//! the head of `model.rs`, their description from `docs/api.md`, the bodies from the types and their serde attributes,
-//! with the comments of the fields. So nothing of it is written twice, and the program carries none of it.
+//! `docs/openapi.json`: the API in OpenAPI 3.1, made of what the sources say of it. The requests come from
+//! the table at the head of `model.rs`, their description from `docs/api.md`, the bodies from the types and
+//! their serde attributes, with the comments of the fields. So nothing of it is written twice, and the
+//! program carries none of it.
 //!
-//! `CARNET_UPDATE_OPENAPI=1 cargo test -p carnet-api --test openapi` writes the file. That the server knows these
-//! requests and no others is tested beside it (`crates/carnet/src/http/tests/page.rs`), that it answers as they say by
-//! `make test-api`.
+//! `CARNET_UPDATE_OPENAPI=1 cargo test -p carnet-api --test openapi` writes the file. That the server knows
+//! these requests and no others is tested beside it (`crates/carnet/src/http/tests/page.rs`), that it answers
+//! as they say by `make test-api`.
 
 mod schema;
 
@@ -230,7 +231,8 @@ fn every_public_type_of_the_api_is_described() {
 
 #[test]
 fn an_answer_of_the_types_is_as_described() {
-    // One of each kind: what serde writes has the fields that the schema has, and each has all that it demands.
+    // One of each kind: what serde writes has the fields that the schema has, and each has all that it
+    // demands.
     let document = document();
     let fields = |name: &str| -> Vec<String> {
         let schema = &document["components"]["schemas"][name];

@@ -1,6 +1,8 @@
-//! JSON Schema (2020-12) of Rust types, from their source: what serde makes of a struct or an enum, with its comments.
+//! JSON Schema (2020-12) of Rust types, from their source: what serde makes of a struct or an enum, with its
+//! comments.
 //!
-//! It knows what the API's types use and refuses anything else, so that a new way of writing a type is noticed.
+//! It knows what the API's types use and refuses anything else, so that a new way of writing a type is
+//! noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +10,8 @@ use serde_json::{Map, Value, json};
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Fields, GenericArgument, Item, Meta, PathArguments, Token, Type, Variant};
 
-/// Bounds that handlers check, and the type alone does not have: type, field, and what is added to its schema. A
-/// request outside of them is answered with 422.
+/// Bounds that handlers check, and the type alone does not have: type, field, and what is added to its
+/// schema. A request outside of them is answered with 422.
 fn bounds(name: &str, field: &str) -> Value {
     match (name, field) {
         ("AreaRequest", "name") => {

@@ -62,7 +62,8 @@ pub enum Shape {
 }
 
 impl AreaCommand {
-    /// The area that the station is asked for, `None` where it shall be removed; or what is wrong with the command line.
+    /// The area that the station is asked for, `None` where it shall be removed; or what is wrong with the
+    /// command line.
     pub fn request(self) -> Result<Option<AreaRequest>, String> {
         let Some(around) = self.around else { return Ok(None) };
         let (shape, distance_a_m, distance_b_m) =

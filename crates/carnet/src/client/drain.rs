@@ -47,7 +47,8 @@ pub async fn drain(command: cli::Drain) -> anyhow::Result<()> {
     }
 }
 
-/// Ends the bindings of all mobile routers that are registered now. One that leaves meanwhile has nothing left to end.
+/// Ends the bindings of all mobile routers that are registered now. One that leaves meanwhile has nothing
+/// left to end.
 pub async fn revoke_all(client: &Client) -> anyhow::Result<()> {
     let registered = async || -> anyhow::Result<BTreeSet<Ipv6Addr>> {
         let answer = client.get("/v1/bindings").await?;

@@ -1,11 +1,13 @@
-//! CAM and DENM as JSON, in the shape that V2X gateways over MQTT use: Orange's `its-client`, schemas of version 1.1.3.
+//! CAM and DENM as JSON, in the shape that V2X gateways over MQTT use: Orange's `its-client`, schemas of
+//! version 1.1.3.
 //!
-//! Names are those of the standard in snake case, values the standard's numbers: 0.1 microdegree, 0.01 m/s and so on.
-//! Bits are a string of `0` and `1`. The confidences of a container stand together in its `confidence`. An optional field
-//! that a message does not have is absent. A roadside unit's high-frequency container is empty: the shape has none of its own.
+//! Names are those of the standard in snake case, values the standard's numbers: 0.1 microdegree, 0.01 m/s
+//! and so on. Bits are a string of `0` and `1`. The confidences of a container stand together in its
+//! `confidence`. An optional field that a message does not have is absent. A roadside unit's high-frequency
+//! container is empty: the shape has none of its own.
 //!
-//! Left out, as in the shape: special vehicle containers and protected zones of a CAM, and of a DENM's à-la-carte container
-//! all but lane and positioning solution.
+//! Left out, as in the shape: special vehicle containers and protected zones of a CAM, and of a DENM's
+//! à-la-carte container all but lane and positioning solution.
 
 use carnet_its::cam::{
     BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam, HighFrequencyContainer,

@@ -1,18 +1,19 @@
 //! Bad days of whole machines: everything fails that can, at every step, and what may never be never is.
 //!
-//! A home agent and two mobile routers run for hours of virtual time, with all that is real but the kernel and the disk
-//! (`carnet_linux::simulated`): stations, what makes their kernels have what they want, the octets of netlink, the
-//! journal and what waits for it. Packets are lost, doubled and overtake each other; clocks jump; routers move, and their
-//! interfaces come and go; requests to kernels fail, are carried out unseen, and events are lost; disks are full or fail
-//! now and then; operators delete what is carnet's; processes are killed between any two steps, and power is cut;
-//! strangers forge, record and repeat.
+//! A home agent and two mobile routers run for hours of virtual time, with all that is real but the kernel
+//! and the disk (`carnet_linux::simulated`): stations, what makes their kernels have what they want, the
+//! octets of netlink, the journal and what waits for it. Packets are lost, doubled and overtake each other;
+//! clocks jump; routers move, and their interfaces come and go; requests to kernels fail, are carried out
+//! unseen, and events are lost; disks are full or fail now and then; operators delete what is carnet's;
+//! processes are killed between any two steps, and power is cut; strangers forge, record and repeat.
 //!
-//! At every step: (1) every binding is one that its router asked for, of what is its own; (2) nothing goes into a tunnel
-//! without a binding, nor comes out; (3) what was acknowledged is there after a power cut at this moment, and the
-//! knowledge of old messages never goes back; (4) nothing of an operator's is touched. After an orderly end
-//! the kernel is what it was, and after any other the next start leaves nothing behind. Without faults (5) a handover
-//! loses no packet in either direction, whenever it is sent. After the faults (6) kernels are what they are to be and
-//! routers are registered within a bounded time, and nobody remembers more than at first.
+//! At every step: (1) every binding is one that its router asked for, of what is its own; (2) nothing goes
+//! into a tunnel without a binding, nor comes out; (3) what was acknowledged is there after a power cut at
+//! this moment, and the knowledge of old messages never goes back; (4) nothing of an operator's is touched.
+//! After an orderly end the kernel is what it was, and after any other the next start leaves nothing behind.
+//! Without faults (5) a handover loses no packet in either direction, whenever it is sent. After the faults
+//! (6) kernels are what they are to be and routers are registered within a bounded time, and nobody remembers
+//! more than at first.
 //!
 //! A failure names its seed: `CARNET_SEED=n cargo test -p carnet --bin carnet faults::` runs that day alone,
 //! `CARNET_SCHEDULES=n` so many.
@@ -112,8 +113,8 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
     (StationConfig { home_agent: Some(agent), ..StationConfig::default() }, routers)
 }
 
-/// A router that asks for the network of the other, or for all that is the other's, with its own key; or a stranger who
-/// has another key: the Binding Update.
+/// A router that asks for the network of the other, or for all that is the other's, with its own key; or a
+/// stranger who has another key: the Binding Update.
 fn greedy(world: &mut World, router: usize) -> Option<Vec<u8>> {
     let mut config = world.nodes[1 + router].config.clone();
     let settings = config.mobile_router.as_mut().expect("a router");
@@ -208,7 +209,8 @@ fn disturb(world: &mut World) {
             }
         }
         21 => {
-            // What is as carnet has it, nobody can tell; nor whose a switch is while those of all are being put back.
+            // What is as carnet has it, nobody can tell; nor whose a switch is while those of all are being
+            // put back.
             let node = &world.nodes[index];
             let is_running = node.process.is_some();
             if is_running && rng.chance(0.2) {
@@ -259,7 +261,8 @@ fn hand_over(world: &mut World, router: usize, to: usize) {
 fn recover(world: &mut World) {
     // Who asks may have to ask several times yet.
     world.conditions = Conditions { loss: 0.6, ..Conditions::GOOD };
-    // Who has believed a clock that was ahead believes no older message (RFC 4285 5): clocks are never set back for good.
+    // Who has believed a clock that was ahead believes no older message (RFC 4285 5): clocks are never set
+    // back for good.
     world.ahead += AHEAD;
     for node in &mut world.nodes {
         node.kernel.set_trouble(0.0);

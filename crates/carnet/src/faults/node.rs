@@ -397,7 +397,8 @@ impl Node {
                     assert!(left.is_empty(), "after an orderly end: {left:#?}");
                     assert!(!self.disk.exists(Path::new(UNDO)), "there is still something to put back");
                 } else if self.disk.is_troubled() {
-                    // Where the kernel refuses to put back the last of the switches, and the disk to note it, nobody knows of it.
+                    // Where the kernel refuses to put back the last of the switches, and the disk to note it,
+                    // nobody knows of it.
                     self.kernel.forgive_forwarding();
                 }
             }

@@ -1,4 +1,5 @@
-//! A home agent, two mobile routers and the Internet between, in virtual time; what may never be is looked for at every step.
+//! A home agent, two mobile routers and the Internet between, in virtual time; what may never be is looked
+//! for at every step.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -537,8 +538,8 @@ impl World {
         );
     }
 
-    /// The same at the other end, which may be on its way to another care-of address, and does not know what the home agent
-    /// has forgotten until the lifetime ends.
+    /// The same at the other end, which may be on its way to another care-of address, and does not know what
+    /// the home agent has forgotten until the lifetime ends.
     fn check_routers_tunnel(&self, router: usize, packet: &[u8]) {
         let Ok(outer) = Header::parse(packet) else { return };
         if outer.next_header != protocol::IPV6 || outer.destination != AGENT {

@@ -1,8 +1,8 @@
 //! The fast path of a running station: when there is one, where it stands, and when it reports.
 //!
-//! It is there as long as there is a radio that sends Ethernet frames and says nothing about acknowledgements: where the
-//! link tells which frames got lost, the router sends these another way (`carnet_geonet`, feedback), and it only hears
-//! of frames that it has sent itself.
+//! It is there as long as there is a radio that sends Ethernet frames and says nothing about
+//! acknowledgements: where the link tells which frames got lost, the router sends these another way
+//! (`carnet_geonet`, feedback), and it only hears of frames that it has sent itself.
 
 use std::future::pending;
 use std::net::Ipv6Addr;
@@ -120,8 +120,8 @@ impl FastPath {
 }
 
 impl Geonet {
-    /// Puts the fast path where the interfaces are now. Returns whether the station has to be told that there is one now,
-    /// or none any more. `is_router` is whether there is a router to tell.
+    /// Puts the fast path where the interfaces are now. Returns whether the station has to be told that there
+    /// is one now, or none any more. `is_router` is whether there is a router to tell.
     pub fn place_fast_path(&mut self, is_router: bool) -> Option<bool> {
         let Geonet { link, interfaces, address, fast_path, .. } = self;
         let path = fast_path.path.as_mut()?;
@@ -164,8 +164,8 @@ impl Geonet {
         }
     }
 
-    /// What the fast path has done since it was last asked. As long as it is in use it is asked as often as the position
-    /// in its packets has to be a new one.
+    /// What the fast path has done since it was last asked. As long as it is in use it is asked as often as
+    /// the position in its packets has to be a new one.
     pub fn report(&mut self, now: Time) -> Option<Report> {
         let freshness = self.freshness();
         self.tell_listeners();

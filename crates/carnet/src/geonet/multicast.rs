@@ -1,4 +1,5 @@
-//! The interfaces of the mobile network whose multicast goes over GeoNetworking, and the groups that are listened to there.
+//! The interfaces of the mobile network whose multicast goes over GeoNetworking, and the groups that are
+//! listened to there.
 
 use std::future::pending;
 use std::net::Ipv6Addr;

@@ -1,7 +1,7 @@
 //! What operators want to be sent: `POST /v1/gnsend`.
 //!
-//! The router hands its packets to the link and does not hear what became of them. What is known beforehand not to go
-//! out is refused here, so that the operator hears of it.
+//! The router hands its packets to the link and does not hear what became of them. What is known beforehand
+//! not to go out is refused here, so that the operator hears of it.
 
 use carnet_api::model::{GnArea, GnNextHeader, GnSendRequest, GnTransport};
 use carnet_base::Time;

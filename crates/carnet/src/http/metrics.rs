@@ -1,8 +1,9 @@
 //! `GET /metrics`: what a Prometheus server collects, in its text format 0.0.4.
 //!
-//! Counters keep their names of docs/counters.md: dots become underscores, and where several counters say what became of
-//! the same thing (`dropped`, `left`, `received`) the last part is a label, so that sums make sense. Names
-//! and labels are API: they may be added, never renamed. Bindings are a number here; who has one is in `GET /v1/bindings`.
+//! Counters keep their names of docs/counters.md: dots become underscores, and where several counters say
+//! what became of the same thing (`dropped`, `left`, `received`) the last part is a label, so that sums make
+//! sense. Names and labels are API: they may be added, never renamed. Bindings are a number here; who has one
+//! is in `GET /v1/bindings`.
 
 use std::fmt::{Display, Write};
 
@@ -139,7 +140,8 @@ fn security_gauges(page: &mut Page, security: &Security) {
     page.gauge("carnet_security_waiting", help, labels.iter().map(|(labels, count)| (&labels[..], *count)));
 }
 
-/// The family of a counter, and its label. Counters come in the order of their names, so a family is one piece.
+/// The family of a counter, and its label. Counters come in the order of their names, so a family is one
+/// piece.
 fn family(name: &str) -> (String, Option<(&str, &str)>) {
     let labelled = name.rsplit_once('.').and_then(|(front, last)| {
         let part = front.rsplit('.').next()?;

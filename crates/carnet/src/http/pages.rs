@@ -1,8 +1,8 @@
 //! The dashboard's files (`station.http_pages`), over TCP: a few kinds of file, of one directory.
 //!
-//! They are not in the program, which has to fit into the flash of a small router. A browser is told to take nothing
-//! from elsewhere, to run no script but these files, and to take no text for markup (Content Security Policy Level 3,
-//! Trusted Types): what the page shows comes from the network.
+//! They are not in the program, which has to fit into the flash of a small router. A browser is told to take
+//! nothing from elsewhere, to run no script but these files, and to take no text for markup (Content Security
+//! Policy Level 3, Trusted Types): what the page shows comes from the network.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,14 +1,15 @@
 //! The API over TCP (`station.http`): who may do what there, and how many at a time.
 //!
-//! The UNIX socket has file modes; here are tokens (`station.http_tokens`, RFC 6750 2.1). One of kind `read` may ask,
-//! one of kind `operate` may do everything. Without a file of tokens the port is on a loopback address (the config
-//! sees to that), where everybody may ask and nobody may change anything; and as every page in a browser on this
-//! machine reaches it, questions without a token have to be addressed to `localhost` or to an IP address, which a
-//! page of elsewhere cannot say (DNS rebinding).
+//! The UNIX socket has file modes; here are tokens (`station.http_tokens`, RFC 6750 2.1). One of kind `read`
+//! may ask, one of kind `operate` may do everything. Without a file of tokens the port is on a loopback
+//! address (the config sees to that), where everybody may ask and nobody may change anything; and as every
+//! page in a browser on this machine reaches it, questions without a token have to be addressed to
+//! `localhost` or to an IP address, which a page of elsewhere cannot say (DNS rebinding).
 //!
-//! A client that nobody knows cannot shut others out. It has [`HEADER_WITHIN`] for a header, and its connection ends after
-//! one answer. A connection is *proven* once a request on it was allowed. Where there is no place left, a new connection
-//! takes that of the oldest unproven one, and a source has at most [`SHARE`] unproven ones.
+//! A client that nobody knows cannot shut others out. It has [`HEADER_WITHIN`] for a header, and its
+//! connection ends after one answer. A connection is *proven* once a request on it was allowed. Where there
+//! is no place left, a new connection takes that of the oldest unproven one, and a source has at most
+//! [`SHARE`] unproven ones.
 //!
 //! Left out: TLS. Who reaches the port over a network puts a proxy before it that does (docs/operating.md).
 
@@ -138,8 +139,8 @@ impl Proven {
     }
 }
 
-/// Lets a request pass if its token allows it. The dashboard's files need no token: they are how an operator enters one. The
-/// connection ends with the answer if the request was not allowed.
+/// Lets a request pass if its token allows it. The dashboard's files need no token: they are how an operator
+/// enters one. The connection ends with the answer if the request was not allowed.
 async fn guard(
     State(gate): State<Gate>,
     Extension(proven): Extension<Proven>,
@@ -180,7 +181,8 @@ fn is_addressed_to_machine(headers: &HeaderMap) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok()
 }
 
-/// The tokens of a file: one on a line, behind `read` or `operate`. Nobody but its owner may read it, as with keys.
+/// The tokens of a file: one on a line, behind `read` or `operate`. Nobody but its owner may read it, as with
+/// keys.
 fn read_tokens(path: &Path) -> anyhow::Result<Vec<(Right, Zeroizing<String>)>> {
     let place = path.display();
     let octets = key_file::read_up_to(path, LONGEST_FILE);

@@ -15,16 +15,18 @@ use super::Runner;
 
 /// Packets handled before anything else gets its turn.
 const BATCH: usize = 256;
-/// And control messages, of known senders and of strangers; of the latter for fractions of a millisecond, even where each has
-/// to be verified. More wait in their own queue of the tunnel device and keep nobody else from his turn.
+/// And control messages, of known senders and of strangers; of the latter for fractions of a millisecond,
+/// even where each has to be verified. More wait in their own queue of the tunnel device and keep nobody else
+/// from his turn.
 const CONTROL: [(Queue, usize); 2] = [(Queue::Known, BATCH), (Queue::Strangers, 32)];
 /// Control messages that come closer to each other than this are let gather for as long.
 const GATHER: Duration = Duration::from_millis(4);
 /// Packets that wake the station more often than this are let gather, see [`Runner::packets`].
 const FREQUENT: Duration = Duration::from_micros(50);
 
-/// When control messages are read that come one soon after the other, as at the home agent of very many routers: it is woken for
-/// several at a time, for that costs more than they do. What comes after a pause is read at once.
+/// When control messages are read that come one soon after the other, as at the home agent of very many
+/// routers: it is woken for several at a time, for that costs more than they do. What comes after a pause is
+/// read at once.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     last: Option<Instant>,
@@ -50,10 +52,10 @@ impl Gathering {
 impl Runner {
     /// Reads packets from the tunnel device until there are none or others have waited long enough.
     ///
-    /// When they come one by one and so fast that waking costs more than the packets do, whoever makes them on
-    /// this core (the sender, the station at the other end) is given the core once before the device is left:
-    /// the next packets then come together. A machine with a core to spare does not notice, nor does a packet
-    /// that comes alone.
+    /// When they come one by one and so fast that waking costs more than the packets do, whoever makes them
+    /// on this core (the sender, the station at the other end) is given the core once before the device is
+    /// left: the next packets then come together. A machine with a core to spare does not notice, nor does a
+    /// packet that comes alone.
     pub(super) async fn packets(&mut self) {
         let (now, wall) = (clock::now(), clock::wall());
         // Under a flood there is always a packet: timers do not wait for it to end.
@@ -89,7 +91,8 @@ impl Runner {
         }
         if !is_over || asked > 0 {
             self.flush_and_hear();
-            // Nor do the kernel's news, requests and signals; and only who asks the kernel hears of packets that have come.
+            // Nor do the kernel's news, requests and signals; and only who asks the kernel hears of packets
+            // that have come.
             tokio::task::yield_now().await;
         }
     }

@@ -1,8 +1,8 @@
 //! From the config to what the process may still do ([`carnet_linux::sandbox`]).
 //!
-//! Folders are allowed rather than the files in them, because files are replaced: by editors, by whoever hands configs out,
-//! by who measures signals. Where a folder is everybody's (`/etc`, a home) it is the file alone, and one that takes its
-//! place is not read before the next start.
+//! Folders are allowed rather than the files in them, because files are replaced: by editors, by whoever
+//! hands configs out, by who measures signals. Where a folder is everybody's (`/etc`, a home) it is the file
+//! alone, and one that takes its place is not read before the next start.
 
 use std::fs;
 use std::net::IpAddr;
@@ -18,7 +18,8 @@ use crate::geonet::Wants;
 /// Folders with files of everybody, among them what nobody else shall read.
 const SHARED: [&str; 9] = ["/", "/etc", "/root", "/home", "/var", "/usr", "/opt", "/srv", "/mnt"];
 
-/// What a station with this config, read from `file`, needs; folders that it writes to are made if they are missing.
+/// What a station with this config, read from `file`, needs; folders that it writes to are made if they are
+/// missing.
 pub fn plan(config: &Config, file: &Path) -> Plan {
     let (station, platform) = (&config.station, needs_platform(config));
     let mut plan = Plan::default();
@@ -112,7 +113,8 @@ fn own(plan: &mut Plan, folder: &Path) {
     plan.write.push(fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()));
 }
 
-/// A folder with all that is in it, by whatever name it really has; if there is none yet, the one in which it will be.
+/// A folder with all that is in it, by whatever name it really has; if there is none yet, the one in which it
+/// will be.
 fn whole(plan: &mut Plan, folder: &Path) {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let found = folder.ancestors().find_map(|ancestor| fs::canonicalize(ancestor).ok());

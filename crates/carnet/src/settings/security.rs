@@ -1,6 +1,7 @@
 //! `[security]`: what signs and verifies, made of the files that the config names.
 //!
-//! The cryptography is a feature of this crate: without it a config that asks for signatures is refused, in words.
+//! The cryptography is a feature of this crate: without it a config that asks for signatures is refused, in
+//! words.
 
 use anyhow::Result;
 use carnet_api::config::{Config, Security, SecurityPolicy};

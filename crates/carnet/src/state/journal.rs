@@ -8,10 +8,10 @@
 //! own {"restart_counter":1800000000}
 //! ```
 //!
-//! The last line of a key counts. What is in a commit is on the disk together or not at all: the next one is begun only
-//! when the disk has the last. So a commit that is not whole is one that a crash interrupted if it is the last, and
-//! nobody was told of it; it is cut off. Anywhere else it is damage, and the file is not used: half of the replay
-//! protection is worse than an operator who has to look.
+//! The last line of a key counts. What is in a commit is on the disk together or not at all: the next one is
+//! begun only when the disk has the last. So a commit that is not whole is one that a crash interrupted if it
+//! is the last, and nobody was told of it; it is cut off. Anywhere else it is damage, and the file is not
+//! used: half of the replay protection is worse than an operator who has to look.
 //!
 //! An embedded database would do more than is needed here, and the size of the program is bounded. Left out:
 //! transactions of several writers, and reading while it is written; a lock keeps a second writer out.
@@ -86,9 +86,9 @@ pub struct Journal {
     /// Octets that are good; what is behind them is what is left of a commit that failed.
     end: u64,
     untidy: bool,
-    /// Where the last commit is that was found in the file, until it is written once more: whoever wrote it may have been
-    /// killed before it was on the disk, or when the disk had refused it. Then it is in memory alone, and the kernel does not
-    /// try again by itself.
+    /// Where the last commit is that was found in the file, until it is written once more: whoever wrote it
+    /// may have been killed before it was on the disk, or when the disk had refused it. Then it is in memory
+    /// alone, and the kernel does not try again by itself.
     unconfirmed: Option<(u64, usize)>,
     places: Places,
     directory: Directory,
@@ -99,8 +99,8 @@ pub struct Journal {
 struct Directory {
     disk: Box<dyn Disk>,
     path: PathBuf,
-    /// The file has been put in the place of another, and a crash may yet bring that one back: what is written meanwhile
-    /// is on the disk only when this is.
+    /// The file has been put in the place of another, and a crash may yet bring that one back: what is
+    /// written meanwhile is on the disk only when this is.
     unsettled: bool,
 }
 
@@ -240,8 +240,8 @@ impl Journal {
         self.end > 2 * self.places.live + SLACK
     }
 
-    /// Writes the file anew, with what counts alone. When it fails, the old one stays. A directory that the disk does not
-    /// take is no failure here but of the next commit, for the old file has lost its name then.
+    /// Writes the file anew, with what counts alone. When it fails, the old one stays. A directory that the
+    /// disk does not take is no failure here but of the next commit, for the old file has lost its name then.
     ///
     /// # Errors
     /// The kernel's answer.
@@ -330,8 +330,8 @@ fn whole_commit(octets: &[u8], at: usize) -> Option<(usize, &[u8])> {
     is_whole.then_some((at + MARK.len() + newline + 1, lines))
 }
 
-/// Opens the file that has this name, if there is one, and keeps others out. Whoever had it may have put another in its
-/// place in between, which that lock is not about.
+/// Opens the file that has this name, if there is one, and keeps others out. Whoever had it may have put
+/// another in its place in between, which that lock is not about.
 fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn DiskFile>>> {
     for _ in 0..MAX_REPLACED {
         let opened = disk.open(path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -349,8 +349,8 @@ fn has_name(disk: &dyn Disk, file: &dyn DiskFile, path: &Path) -> anyhow::Result
     disk.has_name(file, path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Puts a new file in the place of another: after a crash there is one of the two, whole, and which it is the disk knows
-/// when the directory is settled. It is its owner's alone, for it says where vehicles are.
+/// Puts a new file in the place of another: after a crash there is one of the two, whole, and which it is the
+/// disk knows when the directory is settled. It is its owner's alone, for it says where vehicles are.
 fn replace(
     path: &Path,
     directory: &mut Directory,
@@ -375,7 +375,8 @@ fn replace(
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // Closing alone would leave it to a process that is just being started, which has a copy of every open file.
+        // Closing alone would leave it to a process that is just being started, which has a copy of every
+        // open file.
         self.file.unlock();
     }
 }

@@ -1,5 +1,5 @@
-//! What is to be written, what waits for others to be written with, and which packets wait until it is: decided here, without a
-//! clock, a thread or a disk.
+//! What is to be written, what waits for others to be written with, and which packets wait until it is:
+//! decided here, without a clock, a thread or a disk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use super::journal::{Change, Journal, Key};
 pub const TOGETHER: Duration = Duration::from_millis(10);
 /// So many packets wait for the disk; beyond it the oldest is lost, and who waits for it asks again.
 pub const HELD: usize = 16_384;
-/// How long a packet waits for the disk: after `MAX_BINDACK_TIMEOUT` (RFC 6275 12) a router that has no answer has asked
-/// again, and may be somewhere else.
+/// How long a packet waits for the disk: after `MAX_BINDACK_TIMEOUT` (RFC 6275 12) a router that has no
+/// answer has asked again, and may be somewhere else.
 pub const STALE: Duration = Duration::from_secs(32);
 /// Commits between two attempts to write the file anew, where one has failed.
 const NOT_AT_ONCE: u32 = 1000;
@@ -29,8 +29,8 @@ pub enum Next {
     Hold(Output),
     /// It is carried out now.
     Carry(Output),
-    /// A packet that leaves when the fast path has the changes of the data path before it, of which it may tell: a Binding
-    /// Acknowledgement acknowledges what is in force (RFC 6275 9.5.4, 10.3.1).
+    /// A packet that leaves when the fast path has the changes of the data path before it, of which it may
+    /// tell: a Binding Acknowledgement acknowledges what is in force (RFC 6275 9.5.4, 10.3.1).
     CarryInForce(Output),
 }
 
@@ -128,8 +128,8 @@ impl Queue {
         self.held.push_back((self.number, now, packet));
     }
 
-    /// What is to be written now, with its number, if no earlier one is on its way; else it goes with the next ones. What does
-    /// not press may wait for more to come.
+    /// What is to be written now, with its number, if no earlier one is on its way; else it goes with the
+    /// next ones. What does not press may wait for more to come.
     pub fn commit(&mut self, now: Time, presses: bool) -> Option<(u64, Vec<Change>)> {
         self.pressing |= presses && !self.waiting.is_empty();
         if !self.may_commit() || (!self.pressing && now < self.earliest) {
@@ -191,7 +191,8 @@ impl Writer {
         Writer { journal, until_compaction: 0 }
     }
 
-    /// Writes a commit; it is on the disk when this returns. When it fails, nothing of it is, and it may be tried again.
+    /// Writes a commit; it is on the disk when this returns. When it fails, nothing of it is, and it may be
+    /// tried again.
     ///
     /// # Errors
     /// The disk's answer.

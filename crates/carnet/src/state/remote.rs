@@ -1,8 +1,9 @@
 //! Records that somebody else keeps: `carnet-fleet`, which starts this program with `--store SOCKET`.
 //!
-//! Lines of JSON over a UNIX socket. When this station is wanted it begins with what there is, `["2001:db8:1::1234","{...}"]` for each record and then an
-//! empty line. Then each commit is a line, `[["own","{...}"],["2001:db8:1::5678",null]]`, and its answer an empty line when
-//! it is stored. The end of the connection is the end of the station: others may have its place.
+//! Lines of JSON over a UNIX socket. When this station is wanted it begins with what there is,
+//! `["2001:db8:1::1234","{...}"]` for each record and then an empty line. Then each commit is a line,
+//! `[["own","{...}"],["2001:db8:1::5678",null]]`, and its answer an empty line when it is stored. The end of
+//! the connection is the end of the station: others may have its place.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};

@@ -142,7 +142,8 @@ async fn a_disk_that_takes_nothing_is_told_once() {
     assert_eq!(state.0.as_ref().map(|keeping| keeping.queue.held()), Some(HELD));
 }
 
-/// Without a directory an acknowledgement waits for nothing but the fast path, and each of a batch for its own binding.
+/// Without a directory an acknowledgement waits for nothing but the fast path, and each of a batch for its
+/// own binding.
 #[test]
 fn packet_leaves_after_the_fast_path_has_the_changes_before_it() {
     let address = "2001:db8:a::1".parse().expect("an address");
@@ -236,7 +237,8 @@ async fn what_another_keeps_is_acknowledged_when_it_says_so() {
     assert!(matches!(state.news().await, News::Lost(_)));
 }
 
-/// A station whose store has gone ends at once, also with a commit under way and changes that wait: another machine has its place.
+/// A station whose store has gone ends at once, also with a commit under way and changes that wait: another
+/// machine has its place.
 #[tokio::test(start_paused = true)]
 async fn the_end_does_not_wait_for_a_store_that_has_gone() {
     use std::io::Write;

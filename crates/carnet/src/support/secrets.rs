@@ -1,14 +1,15 @@
 //! What must not be in a bundle: the secrets of the config, and those in the files that it names.
 //!
-//! The config goes into the bundle without them; this is for the day when one of them stands somewhere else, in a line of the
-//! log for instance.
+//! The config goes into the bundle without them; this is for the day when one of them stands somewhere else,
+//! in a line of the log for instance.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use carnet_api::config::{Disclosed, LEFT_OUT};
 
-/// Octets of the shortest word of a file that is taken for a secret: less is no token, and may stand anywhere.
+/// Octets of the shortest word of a file that is taken for a secret: less is no token, and may stand
+/// anywhere.
 const SHORTEST: usize = 16;
 /// Octets of a file at most.
 const LONGEST_FILE: u64 = 65_536;

@@ -1,4 +1,5 @@
-//! What a registered router can have the home agent send to a third party: so many packets for one, and no more.
+//! What a registered router can have the home agent send to a third party: so many packets for one, and no
+//! more.
 
 use carnet_wire::ipv6::protocol;
 use carnet_wire::mobility::flow::sub_options;

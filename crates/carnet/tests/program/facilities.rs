@@ -1,5 +1,6 @@
-//! The facilities as applications see them: an event that one vehicle tells of is on the map of those in its area, over two
-//! hops, in its message and in what a program does about it; and what the vehicle knows of itself is in its CAMs.
+//! The facilities as applications see them: an event that one vehicle tells of is on the map of those in its
+//! area, over two hops, in its message and in what a program does about it; and what the vehicle knows of
+//! itself is in its CAMs.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -24,7 +25,8 @@ pub fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> String {
         "{method} {path} HTTP/1.0\r\nHost: carnet\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     );
-    // In one piece: the station may have answered and closed before the end of a body for which it has no use.
+    // In one piece: the station may have answered and closed before the end of a body for which it has no
+    // use.
     stream.write_all(request.as_bytes()).expect("a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
@@ -290,7 +292,8 @@ fn tshark_reads_what_the_stations_say_to_the_last_field() {
     );
     assert!(!denms.is_empty() && denms.iter().all(|denm| denm.contains("|2002|2|2|5|4")), "{denms:?}");
 
-    // The recording has the orders and all that the messages are made of: played again, the same octets are sent.
+    // The recording has the orders and all that the messages are made of: played again, the same octets are
+    // sent.
     let on_air = read("its.messageID == 1", &["denm.detectionTime", "denm.referenceTime"]);
     stations[1].terminate();
     let recording = line.scratch.path("s1.jsonl");

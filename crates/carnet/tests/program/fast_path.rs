@@ -105,7 +105,8 @@ fn has_strace() -> bool {
     has
 }
 
-/// The home agent's system calls that concern the maps of the fast path (`bpf`) and packets (`write`), in their order.
+/// The home agent's system calls that concern the maps of the fast path (`bpf`) and packets (`write`), in
+/// their order.
 #[test]
 fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     if !possible() || !has_strace() {
@@ -261,7 +262,8 @@ fn interfaces_that_come_later_or_come_back_get_their_program() {
         bed.router.batch("link set wwan0 down\nlink set wwan0 name other0\nlink set other0 up");
         wait_until("the program is gone", seconds(10), || programs(&bed.router, "other0").is_empty());
         if path == "bpf" {
-            // The virtual interfaces of the others take no redirected frames (docs/decisions/0016-bpf-and-xdp.md).
+            // The virtual interfaces of the others take no redirected frames
+            // (docs/decisions/0016-bpf-and-xdp.md).
             wait_until("traffic flows", seconds(20), || bed.host.pings(CORRESPONDENT));
         }
         assert_eq!(router.show("status")["dataplane"], path);
@@ -362,7 +364,8 @@ s.bind(('eth0', 0))
     }
 }
 
-/// Modems have packets without a link-layer header: they come out of the tunnel, and go into it, all the same.
+/// Modems have packets without a link-layer header: they come out of the tunnel, and go into it, all the
+/// same.
 #[test]
 fn an_uplink_without_ethernet_headers() {
     if !possible() {

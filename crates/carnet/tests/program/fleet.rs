@@ -1,5 +1,5 @@
-//! Two machines are one home agent, with etcd between them. A machine that dies loses its link, and the core its route to
-//! it; the route to the other is there already.
+//! Two machines are one home agent, with etcd between them. A machine that dies loses its link, and the core
+//! its route to it; the route to the other is there already.
 
 mod access;
 mod doubles;
@@ -56,8 +56,8 @@ impl Fleet {
         Fleet::with(1, |_| (STORE.to_owned(), String::new(), String::new()))
     }
 
-    /// With so many other machines, and with what `store` makes of the testbed: where etcd listens, what it is told beside that, and
-    /// what the configs of the members have.
+    /// With so many other machines, and with what `store` makes of the testbed: where etcd listens, what it
+    /// is told beside that, and what the configs of the members have.
     fn with(others: usize, store: impl FnOnce(&Testbed) -> (String, String, String)) -> Option<Fleet> {
         if !possible() {
             return None;
@@ -239,8 +239,9 @@ fn when_a_machine_dies_the_other_has_its_bindings() {
     println!("the longest silence: {:?}", report.silence);
 }
 
-/// A server of the store that loses its power says nothing, and neither does a watch that was there: the member would know
-/// nothing of what is changed since, for ever, and have the seat without being able to begin.
+/// A server of the store that loses its power says nothing, and neither does a watch that was there: the
+/// member would know nothing of what is changed since, for ever, and have the seat without being able to
+/// begin.
 #[test]
 fn a_member_whose_watch_is_gone_without_a_word_takes_the_seat_nevertheless() {
     let Some(fleet) = Fleet::new() else { return };
@@ -303,8 +304,9 @@ fn a_member_that_stops_hands_its_seat_over() {
     assert!(log.contains("another member has the seat now"), "{log}");
 }
 
-/// The three steps of docs/operating.md: the home agent that works reads its config again, and for the one that waits there is
-/// another. What was written since, and not taken over, is not what that begins with; nor is the config that it had long ago.
+/// The three steps of docs/operating.md: the home agent that works reads its config again, and for the one
+/// that waits there is another. What was written since, and not taken over, is not what that begins with; nor
+/// is the config that it had long ago.
 #[test]
 fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
     let Some(fleet) = Fleet::new() else { return };

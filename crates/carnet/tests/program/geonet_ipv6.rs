@@ -46,8 +46,8 @@ fn link_local(host: &Host) -> String {
 
 fn ping(host: &Host, target: &str, count: usize, size: usize) -> Output {
     let (count, size) = (count.to_string(), size.to_string());
-    // After the last request ping waits for as long as between two of them, or twice the longest round trip: not less
-    // than a busy machine may need.
+    // After the last request ping waits for as long as between two of them, or twice the longest round trip:
+    // not less than a busy machine may need.
     host.output(&["ping", "-6", "-c", &count, "-i", "0.1", "-W", "2", "-s", &size, target])
 }
 
@@ -245,7 +245,8 @@ fn an_ipv6_address_names_a_station_to_gnping_and_listeners_hear_ipv6() {
     let _ = (listener.kill(), listener.wait());
 }
 
-/// The radio gets another address, and so do the station and its virtual interface; one that somebody deletes comes back.
+/// The radio gets another address, and so do the station and its virtual interface; one that somebody deletes
+/// comes back.
 #[test]
 fn the_interface_follows_the_radio_and_comes_back() {
     if !possible() {
@@ -283,7 +284,8 @@ fn an_interface_that_is_there_already_stops_the_start() {
     assert!(log.contains("geonet.ipv6_interface cannot be had: gn0 exists already"), "{log}");
 }
 
-/// What went through the virtual interface is in the recording, and what came out; of what programs took, the reports are.
+/// What went through the virtual interface is in the recording, and what came out; of what programs took, the
+/// reports are.
 #[test]
 fn a_recording_replays_ipv6() {
     if !possible() {
@@ -347,8 +349,8 @@ fn an_interface_becomes_an_uplink_by_a_reload_and_is_none_again() {
     assert_same(&before, &west.snapshot(), "after the end");
 }
 
-/// The pair of devices behind the virtual interface outlives a process that is killed; the next one removes it, whether
-/// it needs one or not.
+/// The pair of devices behind the virtual interface outlives a process that is killed; the next one removes
+/// it, whether it needs one or not.
 #[test]
 fn a_start_makes_the_fast_path_anew_after_a_crash() {
     if !possible() {
@@ -372,8 +374,8 @@ fn a_start_makes_the_fast_path_anew_after_a_crash() {
     assert_same(&before, &west.snapshot(), "after the end");
 }
 
-/// Hosts that send 1500 octets over a radio that carries 1500 with its headers: cut on both paths where both ends do that,
-/// told to send less where one does not.
+/// Hosts that send 1500 octets over a radio that carries 1500 with its headers: cut on both paths where both
+/// ends do that, told to send less where one does not.
 #[test]
 fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
     if !possible() {

@@ -1,4 +1,5 @@
-//! Multicast between hosts on board of vehicles: real kernels send, join and leave, carnet is their MLD router.
+//! Multicast between hosts on board of vehicles: real kernels send, join and leave, carnet is their MLD
+//! router.
 
 use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
 use std::time::Duration;
@@ -140,7 +141,8 @@ fn hosts_on_board_reach_the_hosts_in_the_area_that_have_joined() {
         2 + queries(&vehicles.stations[2])
     );
 
-    // The host's kernel says that it leaves, is asked, and is silent: nothing goes to the vehicle's network any more.
+    // The host's kernel says that it leaves, is asked, and is silent: nothing goes to the vehicle's network
+    // any more.
     drop(inside);
     wait_until("the station knows that nobody listens", seconds(10), || vehicles.groups(2).is_empty());
     let joined = vehicles.line.hosts[2].ip("-6 maddr show dev gn0");

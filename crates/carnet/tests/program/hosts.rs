@@ -45,8 +45,9 @@ pub fn slowness() -> u32 {
 /// What a look and the pause behind it take at most on a machine that has nothing else to do.
 const TURN: Duration = Duration::from_millis(150);
 
-/// Waits until `look` finds something; fails with `what` after `limit`, which is longer on a slow machine, and on a
-/// busy one: of a turn that takes long only a quarter counts, for the stations are kept waiting as well.
+/// Waits until `look` finds something; fails with `what` after `limit`, which is longer on a slow machine,
+/// and on a busy one: of a turn that takes long only a quarter counts, for the stations are kept waiting as
+/// well.
 pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let limit = limit * slowness();
     let (start, mut counted) = (Instant::now(), Duration::ZERO);
@@ -204,8 +205,8 @@ impl Host {
         self.ip(&format!("link set {here} up"));
         other.ip(&format!("link set {there} up"));
         if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
-            // A veth takes frames that an XDP program redirects only with GRO; and what it sends has to have its
-            // checksum already, because a redirected frame cannot say that it has not.
+            // A veth takes frames that an XDP program redirects only with GRO; and what it sends has to have
+            // its checksum already, because a redirected frame cannot say that it has not.
             for (host, interface) in [(self, here), (other, there)] {
                 let words = ["ethtool", "-K", interface, "gro", "on", "tx", "off"].map(str::to_owned);
                 let status = host.spawn(&words, |_| {}).wait().expect("ethtool");

@@ -19,8 +19,8 @@ home_address = '2001:db8:1::5678'
 auth = 'none'
 ";
 
-/// What a Binding Acknowledgement says: its own status, those of its Binding Identifier options (type 35, RFC 5648 4.1: BID
-/// and status) and of its Flow Identification options (type 45, RFC 6089 4.2: FID and status).
+/// What a Binding Acknowledgement says: its own status, those of its Binding Identifier options (type 35, RFC
+/// 5648 4.1: BID and status) and of its Flow Identification options (type 45, RFC 6089 4.2: FID and status).
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     status: u8,
@@ -110,10 +110,11 @@ fn an_unknown_identifier_is_answered_with_its_status() {
     let bindings = agent.bindings();
     assert_eq!(bindings.len(), 1);
 
-    // RFC 5648 4.2: a short option for an identifier that is not there. 4 is "accepted, see the options"; 167 is MCOA
-    // UNKNOWN COA.
+    // RFC 5648 4.2: a short option for an identifier that is not there. 4 is "accepted, see the options"; 167
+    // is MCOA UNKNOWN COA.
     assert_eq!(ask(2, false, &[identifier(9, false)]), said(4, &[(9, 167)], &[]));
-    // RFC 6089 5.3.2.1: a flow for a binding that is not there is 131, "BID not found", and does not stop the rest.
+    // RFC 6089 5.3.2.1: a flow for a binding that is not there is 131, "BID not found", and does not stop the
+    // rest.
     let udp = Ipv6Selector {
         next_header: Some(Range::only(protocol::UDP)),
         destination_port: Some(Range::only(5000)),

@@ -83,8 +83,8 @@ pub fn configs(bed: &Testbed) -> (String, String) {
     (bed.agent_config().replace(key, "'ipsec'"), bed.router_config().replace(key, "'ipsec'"))
 }
 
-/// Binding Updates and Acknowledgements in the clear, and the same under ESP: by the header behind the Home Address option or
-/// type 2 routing header.
+/// Binding Updates and Acknowledgements in the clear, and the same under ESP: by the header behind the Home
+/// Address option or type 2 routing header.
 fn messages(packets: &[Vec<u8>]) -> (usize, usize) {
     let of = |protocol: u8| {
         let is =
@@ -128,7 +128,8 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     assert!(clear > 0 && protected == 0, "{clear} in the clear, {protected} under ESP");
     station.reload(&router);
 
-    // Nor is one under the security association of another node, whose keys the sender has: the kernel compares addresses.
+    // Nor is one under the security association of another node, whose keys the sender has: the kernel
+    // compares addresses.
     associate(&bed.agent, HOME_AGENT, OTHER, ["0x2001", "0x2002"]);
     let theft = association(HOME_ADDRESS, HOME_AGENT, "0x2001", 0);
     must(&bed.router, &theft);
@@ -156,7 +157,8 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     wait_until("the binding moves", seconds(20), || agent.bindings()[0].1 == CARE_OF[1]);
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
     let (clear, protected) = messages(&sniffer.heard()[begin..]);
-    // Two updates, each with its acknowledgement, and each seen before and after the core: only what comes in counts.
+    // Two updates, each with its acknowledgement, and each seen before and after the core: only what comes in
+    // counts.
     assert!(clear == 0 && protected >= 4, "{clear} in the clear, {protected} under ESP");
 
     station.terminate();
@@ -277,7 +279,8 @@ fn strongswan_negotiates_what_carnet_wants_and_follows_it() {
     }
     assert_eq!(of_router.indexes(), indexes, "nothing was negotiated anew");
 
-    // The uplink goes by which IKE has been speaking. The Binding Update goes at once under what there is; IKE begins anew.
+    // The uplink goes by which IKE has been speaking. The Binding Update goes at once under what there is;
+    // IKE begins anew.
     bed.router.ip("link set wlan0 down");
     wait_until("the binding moves", seconds(30), || agent.bindings()[0].1 == CARE_OF[1]);
     wait_until("IKE follows", seconds(60), || {
@@ -296,7 +299,8 @@ fn strongswan_negotiates_what_carnet_wants_and_follows_it() {
     assert!(clear == 0 && protected >= 8, "{clear} in the clear, {protected} under ESP");
 }
 
-/// Packets of or to the mobile network that somebody on the way can read: in a tunnel without ESP, or in none.
+/// Packets of or to the mobile network that somebody on the way can read: in a tunnel without ESP, or in
+/// none.
 fn readable(packets: &[Vec<u8>]) -> usize {
     let inside = [0x20, 0x01, 0x0d, 0xb8, 0, 0x0a];
     let is = |packet: &[u8]| {

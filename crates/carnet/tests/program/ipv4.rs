@@ -1,7 +1,7 @@
 //! Networks with IPv4 alone, with and without a NAT, several uplinks at once, and policies.
 //!
-//! The testbed's links have IPv4 beside IPv6, or in its place: 192.0.2.0/24 is the first uplink, 203.0.113.0/24 the
-//! second, 198.51.100.0/24 leads to the home agent, 198.51.100.2.
+//! The testbed's links have IPv4 beside IPv6, or in its place: 192.0.2.0/24 is the first uplink,
+//! 203.0.113.0/24 the second, 198.51.100.0/24 leads to the home agent, 198.51.100.2.
 
 use std::fs;
 use std::net::{Ipv6Addr, UdpSocket};
@@ -418,8 +418,9 @@ fn a_policy_moves_its_own_packets_and_no_others() {
     echo.stop();
 }
 
-/// A router without stored state is killed and started again and again. A stranger who has recorded the Binding Update of the
-/// first start plays it, octet for octet, from a socket of his own: the binding stays where it is (RFC 6275 15.3).
+/// A router without stored state is killed and started again and again. A stranger who has recorded the
+/// Binding Update of the first start plays it, octet for octet, from a socket of his own: the binding stays
+/// where it is (RFC 6275 15.3).
 #[test]
 fn a_binding_update_recorded_before_restarts_moves_nothing() {
     const PORT: u16 = 4191;
@@ -431,7 +432,8 @@ fn a_binding_update_recorded_before_restarts_moves_nothing() {
     let directory = format!("state_dir = '{}'", bed.scratch.path("state").display());
     let sniffer = Sniffer::start_for(&bed.core, &["wlan"], 4);
     let (agent, mut router) = start_both(&bed, |config| with_station(&config, &directory), |config| config);
-    // The payload of the first UDP datagram to the home agent that has a Binding Update (Mobility Header type 5) inside IPv6.
+    // The payload of the first UDP datagram to the home agent that has a Binding Update (Mobility Header type
+    // 5) inside IPv6.
     let payload = |packet: &Vec<u8>| -> Option<Vec<u8>> {
         let udp = packet.get(20..).filter(|_| packet[0] == 0x45 && packet[9] == 17)?;
         let (to, inner) = (u16::from_be_bytes([udp[2], udp[3]]), udp.get(8..)?);

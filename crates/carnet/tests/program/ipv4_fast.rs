@@ -1,4 +1,5 @@
-//! Tunnels inside IPv4 and UDP on the fast path, alone and with a slow path at the other end, and what a policy balances.
+//! Tunnels inside IPv4 and UDP on the fast path, alone and with a slow path at the other end, and what a
+//! policy balances.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,8 @@ fn with_path(path: &str) -> impl Fn(String) -> String {
     move |config| config + &section
 }
 
-/// A testbed with IPv4 alone on its one uplink, behind a NAT if `udp`; the paths are the home agent's and the router's.
+/// A testbed with IPv4 alone on its one uplink, behind a NAT if `udp`; the paths are the home agent's and the
+/// router's.
 fn inside_ipv4(udp: bool, paths: [&str; 2]) -> (Testbed, Option<Host>, Station, Station) {
     let bed = dual();
     without_ipv6(&bed, &[0, 1]);

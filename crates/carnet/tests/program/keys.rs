@@ -98,8 +98,8 @@ fn a_key_is_in_memory_where_it_is_needed_and_nowhere_else() {
     let router = Station::start(&bed.router, &with(bed.router_config(), FIRST));
     router.registered();
     let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
-    // A home agent has the key that it verifies with. A mobile router has the one of its config, which it would make others
-    // for other home agents of, and the one that it uses with this one.
+    // A home agent has the key that it verifies with. A mobile router has the one of its config, which it
+    // would make others for other home agents of, and the one that it uses with this one.
     let expect = |key: &str, in_agent: usize, in_router: usize, changing: bool| {
         let [octets, digits] = forms(key);
         for (station, number) in [(&agent, in_agent), (&router, in_router)] {

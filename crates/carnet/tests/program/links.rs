@@ -131,7 +131,8 @@ fn a_care_of_address_that_changes_is_registered_and_traffic_goes_on() {
     );
 }
 
-/// After interfaces came and went a snapshot differs in their numbers; what bears carnet's marks must be gone.
+/// After interfaces came and went a snapshot differs in their numbers; what bears carnet's marks must be
+/// gone.
 fn nothing_of_carnet(bed: &Testbed) {
     let rules: String = bed.router.ip("-6 rule");
     assert_eq!(rules.lines().count(), 2, "{rules}");

@@ -10,7 +10,8 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
 use crate::traffic::Sniffer;
 
-/// A testbed in which most packets take a fast path, the interfaces of both stations having these features off.
+/// A testbed in which most packets take a fast path, the interfaces of both stations having these features
+/// off.
 fn fast_path(path: &str, off: &[&str]) -> (Testbed, Station, Station) {
     let bed = Testbed::new();
     let set = |host: &Host, interface: &str, feature: &str, value: &str| {

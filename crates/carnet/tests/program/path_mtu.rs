@@ -1,4 +1,5 @@
-//! A narrow link in the middle of the way, about which Packet Too Big tells or, because of a filter, does not.
+//! A narrow link in the middle of the way, about which Packet Too Big tells or, because of a filter, does
+//! not.
 //!
 //! ```text
 //!   correspondent --- far ==== 1400 ==== core --- wlan0 router lan0 --- host

@@ -28,8 +28,8 @@ fn active(router: &Station) -> String {
     active.and_then(|uplink| uplink["interface"].as_str()).unwrap_or("none").to_string()
 }
 
-/// Packets go both ways all the time, and one uplink loses them all without a word. TCP would send again for the second time
-/// some 700 ms after the last acknowledgement.
+/// Packets go both ways all the time, and one uplink loses them all without a word. TCP would send again for
+/// the second time some 700 ms after the last acknowledgement.
 #[test]
 fn black_hole_under_traffic_costs_less_than_a_second_retransmission() {
     if !possible() {
@@ -66,7 +66,8 @@ fn full_uplink_keeps_its_traffic_and_says_so() {
     if !possible() {
         return;
     }
-    // What XDP redirects passes no queue of the interface, so that nothing fills the one that this test makes.
+    // What XDP redirects passes no queue of the interface, so that nothing fills the one that this test
+    // makes.
     if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
         return;
     }

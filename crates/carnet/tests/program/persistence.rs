@@ -1,4 +1,5 @@
-//! What the home agent has acknowledged survives whatever ends it; what it cannot keep it does not acknowledge.
+//! What the home agent has acknowledged survives whatever ends it; what it cannot keep it does not
+//! acknowledge.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -87,8 +88,9 @@ fn sequences(agent: &Station) -> BTreeMap<Ipv6Addr, u16> {
     bindings.as_array().expect("an array").iter().filter_map(one).collect()
 }
 
-/// A node is taken out of the config for a while, or the home agent is: by reloads, restarts and kills. What was recorded of the
-/// node is still old when it comes back, and its binding is gone where its home agent has worked without it.
+/// A node is taken out of the config for a while, or the home agent is: by reloads, restarts and kills. What
+/// was recorded of the node is still old when it comes back, and its binding is gone where its home agent has
+/// worked without it.
 #[test]
 fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     if !possible() {
@@ -149,8 +151,8 @@ fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     agent.end_by(Signal::SIGTERM);
 }
 
-/// kill -9 in the middle of many registrations, three times: each that was acknowledged is there, with its number, and
-/// what was accepted before is refused when somebody sends it again.
+/// kill -9 in the middle of many registrations, three times: each that was acknowledged is there, with its
+/// number, and what was accepted before is refused when somebody sends it again.
 #[test]
 fn nothing_that_was_acknowledged_is_lost_by_a_crash() {
     const NODES: u16 = 100;
@@ -203,8 +205,8 @@ fn nothing_that_was_acknowledged_is_lost_by_a_crash() {
     }
 }
 
-/// A disk that is full: nothing is acknowledged that could not be kept, it is said once, and it is over when there is
-/// room again.
+/// A disk that is full: nothing is acknowledged that could not be kept, it is said once, and it is over when
+/// there is room again.
 #[test]
 fn a_full_disk_is_told_and_nothing_is_acknowledged_until_there_is_room() {
     if !possible() {
@@ -282,8 +284,8 @@ fn a_station_does_not_start_with_a_part_of_its_state() {
     agent.terminate();
 }
 
-/// How many registrations a second are acknowledged, with the state on the disk first, and without any. For numbers that
-/// mean something: CARNET_RELEASE_BINARY=target/release/carnet.
+/// How many registrations a second are acknowledged, with the state on the disk first, and without any. For
+/// numbers that mean something: CARNET_RELEASE_BINARY=target/release/carnet.
 #[test]
 fn a_thousand_registrations_at_once() {
     const NODES: u16 = 1000;

@@ -1,7 +1,7 @@
 //! A network with a captive portal: it redirects HTTP and forwards nothing else.
 //!
-//! The core plays the access network. While the portal is closed, nftables leads TCP port 80 of the first uplink to the portal's own
-//! web server and drops everything else.
+//! The core plays the access network. While the portal is closed, nftables leads TCP port 80 of the first
+//! uplink to the portal's own web server and drops everything else.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

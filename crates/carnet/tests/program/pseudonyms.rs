@@ -1,4 +1,5 @@
-//! A vehicle changes its pseudonym: who hears it hears another one, and IPv6 between addresses that stay goes on.
+//! A vehicle changes its pseudonym: who hears it hears another one, and IPv6 between addresses that stay goes
+//! on.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! The radio interface: it may come late, it gets the station's address and its own back, and whatever a flood of
-//! fabricated stations says on it, real neighbours stay.
+//! The radio interface: it may come late, it gets the station's address and its own back, and whatever a
+//! flood of fabricated stations says on it, real neighbours stay.
 
 use std::fmt::Write;
 

@@ -36,8 +36,8 @@ fn twenty_refreshes_under_2000_packets_a_second_lose_reorder_and_write_nothing()
     );
     assert_eq!(before, after, "what the stations wrote into the kernel");
     assert_eq!(report.lost, 0, "{report:?}");
-    // The kernel itself reorders where it moves a busy sender from one processor to another, or where one of an
-    // emulated machine's stops. A refresh that did it would do it each time.
+    // The kernel itself reorders where it moves a busy sender from one processor to another, or where one of
+    // an emulated machine's stops. A refresh that did it would do it each time.
     assert!(report.reordered < 10 || slowness() > 1, "{report:?}");
     assert_eq!(agent.bindings()[0].1, CARE_OF[0]);
 

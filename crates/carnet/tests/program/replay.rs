@@ -77,7 +77,8 @@ fn a_replay_sends_what_was_sent_and_is_the_same_each_time() {
     println!("replay: {} packets to the home agent, {} of them Binding Updates", sent.len(), updates(&sent));
     // The registration, two moves, the farewell; and the pings.
     assert!(updates(&sent) >= 4 && sent.len() > updates(&sent), "{}", router.log());
-    // All that was on the wire, in this order; what else the station wrote went to the uplink that was just going.
+    // All that was on the wire, in this order; what else the station wrote went to the uplink that was just
+    // going.
     let mut on_the_wire = sent.iter().peekable();
     for packet in &replayed {
         if on_the_wire.peek() == Some(&packet) {

@@ -6,8 +6,8 @@
 //!                                                          pc --- wwan0             moved from one to another
 //! ```
 //!
-//! Addresses come by stateless autoconfiguration of radvd's advertisements, with duplicate address detection. Nothing
-//! flushes them: the kernel keeps addresses and routes of a network that is left.
+//! Addresses come by stateless autoconfiguration of radvd's advertisements, with duplicate address detection.
+//! Nothing flushes them: the kernel keeps addresses and routes of a network that is left.
 
 use std::cell::RefCell;
 use std::fs;
@@ -239,7 +239,8 @@ fn two_providers_on_one_link_see_their_own_addresses_only() {
         let shown = host.ip("-6 -o addr show dev lan scope link");
         let link_local = shown.split_whitespace().nth(3).and_then(|net| net.split('/').next());
         let via = link_local.expect("a link-local address").to_owned();
-        // Packets from the other provider's addresses are counted, but for Neighbor Solicitations to all on the link.
+        // Packets from the other provider's addresses are counted, but for Neighbor Solicitations to all on
+        // the link.
         let rules = format!(
             "table inet t {{ chain c {{ type filter hook prerouting priority 0; iifname lan ip6 saddr {} ip6 daddr != ff00::/8 counter; }}; }}",
             prefix(3 - number)
@@ -331,7 +332,8 @@ fn roams_with_and_without_loss_of_carrier_cost_no_more_than_finding_them_out() {
     }
 }
 
-/// The same where messages are under IPsec: it is the home address that a security association is for (RFC 4877 4.1).
+/// The same where messages are under IPsec: it is the home address that a security association is for (RFC
+/// 4877 4.1).
 #[test]
 fn roams_under_ipsec_cost_no_more_than_finding_them_out() {
     if !ipsec::has_esp() {

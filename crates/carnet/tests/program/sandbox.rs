@@ -1,7 +1,8 @@
 //! What a running station can still do (`station.sandbox`), and what not.
 //!
-//! A debugger that may do anything stops the program and makes it call the kernel itself. So it is the very process that is
-//! asked, with all that it has given up; and the same calls of one that has given up nothing show that they are right.
+//! A debugger that may do anything stops the program and makes it call the kernel itself. So it is the very
+//! process that is asked, with all that it has given up; and the same calls of one that has given up nothing
+//! show that they are right.
 
 use std::fs;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Another program on the machine changes settings and rules that a station needs. Nothing else happens there: all addresses
-//! are static, there are no Router Advertisements, and no interface changes.
+//! Another program on the machine changes settings and rules that a station needs. Nothing else happens
+//! there: all addresses are static, there are no Router Advertisements, and no interface changes.
 
 use std::fs;
 

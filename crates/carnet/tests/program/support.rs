@@ -191,7 +191,8 @@ fn a_bundle_holds_no_secret_of_the_station() {
     assert!(said(&again).contains("File exists"), "{}", said(&again));
 }
 
-/// Whether the program has the names of its functions: mold removes them from a build without debug information.
+/// Whether the program has the names of its functions: mold removes them from a build without debug
+/// information.
 fn has_symbols() -> bool {
     let found = has(&fs::read(PROGRAM).expect("the program"), b"\0.symtab\0");
     if !found {

@@ -103,7 +103,8 @@ fn a_claim_to_another_routers_prefix_gets_142_and_both_bindings_stay() {
     );
     assert!(agent.counter("mobility.dropped.refused") > refused);
     assert_eq!(agent.bindings(), bindings);
-    // Nor may the old prefix, which the refused config does not name, be advertised as good, or the stolen one.
+    // Nor may the old prefix, which the refused config does not name, be advertised as good, or the stolen
+    // one.
     std::thread::sleep(seconds(1));
     let heard = Sniffer::start(&inside, &["eth0"]);
     ask(&inside);

@@ -19,8 +19,9 @@ use crate::hosts::{Host, seconds, slowness, wait_until};
 const PORT: u16 = 4242;
 /// Octets of receive buffers, so that a test that has to wait for its turn loses nothing.
 const BUFFER: usize = 1 << 20;
-/// With so many packets unanswered, an [`Echo`] waits for what is on its way, but not for longer than [`LOST_AFTER`]:
-/// no queue between the hosts has room for all that comes while other programs have the processors.
+/// With so many packets unanswered, an [`Echo`] waits for what is on its way, but not for longer than
+/// [`LOST_AFTER`]: no queue between the hosts has room for all that comes while other programs have the
+/// processors.
 const UNANSWERED: u64 = 200;
 const LOST_AFTER: Duration = Duration::from_millis(250);
 

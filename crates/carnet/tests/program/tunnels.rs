@@ -1,5 +1,5 @@
-//! What comes in through a tunnel is checked, whoever decapsulates, and what is narrow is found. The same on every
-//! data path.
+//! What comes in through a tunnel is checked, whoever decapsulates, and what is narrow is found. The same on
+//! every data path.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -43,12 +43,14 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
         assert!(cannon.fire(&packet(outer[0], outer[1], 41, &inner), address(outer[1]), 0));
     };
 
-    // At the home agent (RFC 6275 10.4.5, RFC 3963 9): from the care-of address, with an inner source of the binding.
+    // At the home agent (RFC 6275 10.4.5, RFC 3963 9): from the care-of address, with an inner source of the
+    // binding.
     let heard = Sniffer::start(&bed.core, &["ha"]);
     shoot([CARE_OF[0], HOME_AGENT], [STRANGER, CORRESPONDENT]);
     shoot([CARE_OF[1], HOME_AGENT], [INSIDE, CORRESPONDENT]);
     shoot([CARE_OF[0], HOME_AGENT], ["fe80::1", "ff02::1"]);
-    // Somebody without a binding is told so by an ICMPv6 error: a Binding Error is for Home Address options (RFC 6275 9.3.3).
+    // Somebody without a binding is told so by an ICMPv6 error: a Binding Error is for Home Address options
+    // (RFC 6275 9.3.3).
     shoot([CORRESPONDENT, HOME_AGENT], [HOME_ADDRESS, CORRESPONDENT]);
     shoot([CARE_OF[0], HOME_AGENT], [HOME_ADDRESS, CORRESPONDENT]);
     wait_until("what is right passes", seconds(5), || {
@@ -202,7 +204,8 @@ fn a_handover_while_both_uplinks_work_loses_nothing() {
     println!("three handovers: {} of {} packets lost", report.lost, report.sent);
 }
 
-/// The old path serves until the new care-of address has answered; one that the router was at lately is not asked again.
+/// The old path serves until the new care-of address has answered; one that the router was at lately is not
+/// asked again.
 #[test]
 fn handover_with_test_of_care_of_address_loses_nothing_on_tun_and_bpf() {
     if !possible() {

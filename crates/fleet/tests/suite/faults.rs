@@ -1,6 +1,7 @@
-//! Random schedules of what goes wrong: members die and come back, are cut off from the store, the network loses and delays,
-//! home agents fail, seats are given up, links to routers are lost and come back. The world checks after each step that no two members have the seat, and at each
-//! start that everything acknowledged is there.
+//! Random schedules of what goes wrong: members die and come back, are cut off from the store, the network
+//! loses and delays, home agents fail, seats are given up, links to routers are lost and come back. The world
+//! checks after each step that no two members have the seat, and at each start that everything acknowledged
+//! is there.
 //!
 //! `CARNET_SCHEDULES`, when this is compiled, says how many; `CARNET_SEED` runs one.
 
@@ -19,8 +20,8 @@ fn config(config: &mut SeatConfig) {
     config.patience = Duration::from_secs(2);
 }
 
-/// By when a member has the seat that has links: its own links have to last as long as they ever have to, and those of whoever
-/// has it are doubted.
+/// By when a member has the seat that has links: its own links have to last as long as they ever have to, and
+/// those of whoever has it are doubted.
 fn bound(world: &World) -> Duration {
     let mut config = SeatConfig::new("anna", Vec::new());
     (world.config)(&mut config);

@@ -176,7 +176,8 @@ fn a_member_whose_home_agent_does_not_work_does_not_disturb_who_works() {
         world.run(10 * MINUTE);
         assert_eq!(world.working(), [1]);
         let disturbed = world.takeovers;
-        // Twice as long in between each time; nobody is given the seat who says that there is no home agent for it.
+        // Twice as long in between each time; nobody is given the seat who says that there is no home agent
+        // for it.
         assert!(disturbed <= if begins { 8 } else { 1 }, "{disturbed} times");
         world.members[0].broken = false;
         if begins {
@@ -227,8 +228,8 @@ fn a_gateway_that_is_down_for_all_moves_nothing() {
     }
 }
 
-/// Who looks at a carrier notices at once, who asks a neighbour after up to five quarters of `reach_ms`; `doubt` is two of them
-/// (`carnet-fleet`).
+/// Who looks at a carrier notices at once, who asks a neighbour after up to five quarters of `reach_ms`;
+/// `doubt` is two of them (`carnet-fleet`).
 #[test]
 fn a_gateway_that_others_miss_later_moves_nothing() {
     for seed in 0..40 {
@@ -297,7 +298,8 @@ fn a_member_that_is_cut_off_takes_the_seat_if_nobody_comes() {
     world.until(20 * MINUTE, |world| world.working() == [0]).expect("the first has it back");
 }
 
-/// An owner that is cut off, like all others, gives the seat to the first that is not any more, when that has lasted.
+/// An owner that is cut off, like all others, gives the seat to the first that is not any more, when that has
+/// lasted.
 #[test]
 fn whoever_is_connected_first_gets_the_seat() {
     let mut world = settled(1);

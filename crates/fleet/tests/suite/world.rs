@@ -1,5 +1,5 @@
-//! The world around members: a store with revisions, transactions and watches; a network that delays, loses, and cuts
-//! off; clocks of unlike speeds; a home agent that registers without pause.
+//! The world around members: a store with revisions, transactions and watches; a network that delays, loses,
+//! and cuts off; clocks of unlike speeds; a home agent that registers without pause.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

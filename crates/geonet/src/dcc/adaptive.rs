@@ -123,8 +123,8 @@ impl Limeric {
         true
     }
 
-    /// How long the gate is closed from the beginning of a packet; `done` is how long it has been, and was to be, if it is
-    /// closed already.
+    /// How long the gate is closed from the beginning of a packet; `done` is how long it has been, and was to
+    /// be, if it is closed already.
     pub(super) fn closed(&self, on_air: Duration, done: Option<(Duration, Duration)>) -> Duration {
         let whole = on_air.div_f64(self.duty_cycle);
         match done {

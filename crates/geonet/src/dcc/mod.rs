@@ -1,4 +1,5 @@
-//! Decentralized Congestion Control of the access layer (ETSI TS 102 687 V1.2.1): a gate in front of the radio.
+//! Decentralized Congestion Control of the access layer (ETSI TS 102 687 V1.2.1): a gate in front of the
+//! radio.
 //!
 //! All stations in range share one channel. Each measures the channel busy ratio (CBR) and sends less as the
 //! ratio grows, so that the channel never fills. After a packet the [`Gate`] is closed for a time that
@@ -16,13 +17,13 @@
 //! * *The busy ratio* comes from the caller. The gate reads it every 100 ms (T_CBR); before the first reading
 //!   [`Config::assumed`] counts. A reading older than a second is stale. A source that has stopped does not
 //!   mean a free channel, so the greater of the reading and the assumed ratio counts until the next one.
-//! * *Constants* were taken from independent implementations that cite the standard's tables: table A.1 from one,
-//!   the others and the equations from two that agree: A.2 and 3, B.1 and B.2. Where they say nothing, it stands in
-//!   [`adaptive`].
+//! * *Constants* were taken from independent implementations that cite the standard's tables: table A.1 from
+//!   one, the others and the equations from two that agree: A.2 and 3, B.1 and B.2. Where they say nothing,
+//!   it stands in [`adaptive`].
 //!
-//! Left out: control of transmit power and data rate, more than one channel, the exchange of busy ratios among
-//! neighbours (EN 302 636-4-2, TS 103 175: the local ratio is the global one), and the bursts that the profile of
-//! the Car 2 Car consortium allows DP0.
+//! Left out: control of transmit power and data rate, more than one channel, the exchange of busy ratios
+//! among neighbours (EN 302 636-4-2, TS 103 175: the local ratio is the global one), and the bursts that the
+//! profile of the Car 2 Car consortium allows DP0.
 
 pub mod adaptive;
 pub mod reactive;
@@ -80,8 +81,9 @@ impl Profile {
     /// From the highest priority to the lowest.
     pub const ALL: [Profile; 4] = [Profile::Dp0, Profile::Dp1, Profile::Dp2, Profile::Dp3];
 
-    /// The profile of a packet: of an own one that which its request asked for, or else that of its traffic class
-    /// (EN 302 636-4-2: TC ID 1 to 3). DP0 is never taken from a class, and packets of others are the last.
+    /// The profile of a packet: of an own one that which its request asked for, or else that of its traffic
+    /// class (EN 302 636-4-2: TC ID 1 to 3). DP0 is never taken from a class, and packets of others are the
+    /// last.
     pub fn of(class: TrafficClass, asked: Option<Profile>, own: bool) -> Profile {
         match (own, asked, class.id) {
             (true, Some(profile), _) => profile,
@@ -335,8 +337,8 @@ impl<T> Gate<T> {
         Some(if waits { self.opens.min(self.look) } else { self.look })
     }
 
-    /// Time has passed. [`Self::poll_packet`] may have one afterwards. Says whether it looked at the channel, so that
-    /// [`Self::interval`] may be another one.
+    /// Time has passed. [`Self::poll_packet`] may have one afterwards. Says whether it looked at the channel,
+    /// so that [`Self::interval`] may be another one.
     pub fn handle_timeout(&mut self, now: Time) -> bool {
         if now < self.look {
             return false;
@@ -393,7 +395,8 @@ impl<T> Gate<T> {
         self.opens = now + self.closed(last, None);
     }
 
-    /// How long the gate is closed after a packet began; `since` is now and when it was to open, if that changes.
+    /// How long the gate is closed after a packet began; `since` is now and when it was to open, if that
+    /// changes.
     fn closed(&self, last: Last, since: Option<(Time, Time)>) -> Duration {
         match &self.control {
             Control::Reactive(reactive) => reactive.closed(last.on_air),

@@ -1,22 +1,23 @@
 //! Addresses of IPv6, of the virtual interfaces and of GeoNetworking, each made of the other.
 //!
-//! The MID of a GN address is the MAC address of the station's virtual interfaces, and the interface identifier is
-//! its modified EUI-64 (RFC 4291 appendix A, RFC 2464 4): ff:fe in the middle and the universal/local bit turned
-//! round. So an IPv6 address that was made that way names its station.
+//! The MID of a GN address is the MAC address of the station's virtual interfaces, and the interface
+//! identifier is its modified EUI-64 (RFC 4291 appendix A, RFC 2464 4): ff:fe in the middle and the
+//! universal/local bit turned round. So an IPv6 address that was made that way names its station.
 
 use std::net::Ipv6Addr;
 
 use crate::MacAddress;
 
-/// The link-layer address of geographic anycast. EN 302 636-6-1 sends such packets into an area, to no station in
-/// particular; what the host's neighbour cache needs is an address that is nobody's. Locally administered.
+/// The link-layer address of geographic anycast. EN 302 636-6-1 sends such packets into an area, to no
+/// station in particular; what the host's neighbour cache needs is an address that is nobody's. Locally
+/// administered.
 pub const ANYCAST: MacAddress = [0x02, 0x47, 0x41, 0x43, 0x00, 0x7d];
 
 /// The link-layer address of ff02::1, all nodes.
 pub const ALL_NODES: MacAddress = [0x33, 0x33, 0, 0, 0, 1];
 
-/// Interface identifiers of geographic anycast: RFC 2526 with anycast identifier 0x7d, as the RFC writes it (ones
-/// before the identifier) and as ETSI's test suite does (zeros and a one).
+/// Interface identifiers of geographic anycast: RFC 2526 with anycast identifier 0x7d, as the RFC writes it
+/// (ones before the identifier) and as ETSI's test suite does (zeros and a one).
 const ANYCAST_IDENTIFIERS: [u64; 2] = [0xfdff_ffff_ffff_fffd, 0xfd00_0000_0000_00fd];
 
 /// An IPv6 prefix.

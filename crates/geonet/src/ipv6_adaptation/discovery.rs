@@ -72,7 +72,8 @@ impl Adaptation {
     }
 }
 
-/// Whether it is a listener report about groups of at most link scope, or tells of an address that the host had.
+/// Whether it is a listener report about groups of at most link scope, or tells of an address that the host
+/// had.
 fn is_idle_report(packet: &[u8]) -> bool {
     let Some(Ok((_, Message::Report(records)))) = Message::parse_packet(packet) else { return false };
     let of_the_link =

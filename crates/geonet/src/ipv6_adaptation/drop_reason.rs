@@ -26,8 +26,8 @@ carnet_base::drop_reasons! {
         Unresolved = "unresolved",
         /// From the air: its IPv6 source address is this station's own.
         OwnSource = "own_source",
-        /// From the air: its source, or the link-layer address that it announces, is of another station than the one
-        /// that sent it.
+        /// From the air: its source, or the link-layer address that it announces, is of another station than
+        /// the one that sent it.
         SpoofedSource = "spoofed_source",
     }
 }

@@ -269,7 +269,8 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// Takes the payload of a unicast packet from a station; `room` is as in [`Self::send`], for what has waited.
+    /// Takes the payload of a unicast packet from a station; `room` is as in [`Self::send`], for what has
+    /// waited.
     pub(super) fn hear(&mut self, now: Time, source: MacAddress, room: usize, payload: &[u8]) -> Heard {
         match payload {
             [QUESTION, ..] => {

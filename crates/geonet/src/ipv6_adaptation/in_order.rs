@@ -1,13 +1,13 @@
 //! Packets of a source in the order in which it sent them, as far as waiting for it is worth while.
 //!
-//! When the way between two stations becomes shorter, packets on the new way overtake those on the old one, and TCP
-//! takes that for loss. The sequence number of GeoNetworking tells that numbers are left out. That alone says little,
-//! since one series of numbers serves all packets of the source: a gap may be what it has sent to others. What says that
-//! the packets of a gap are still to come is one of three rules ([`Rule`]): that the way has become shorter, that it has
-//! changed (TCP over Geo-routing for High Mobility: "a change of hop count tells a change of path"), or the gap itself.
-//! With the first two nothing ever waits on a steady path. How long is learnt from how late such packets were: SRTT +
-//! 4 VAR, as TCP's own timer, and never longer than the bound. A packet that comes later still is handed over when it
-//! comes.
+//! When the way between two stations becomes shorter, packets on the new way overtake those on the old one,
+//! and TCP takes that for loss. The sequence number of GeoNetworking tells that numbers are left out. That
+//! alone says little, since one series of numbers serves all packets of the source: a gap may be what it has
+//! sent to others. What says that the packets of a gap are still to come is one of three rules ([`Rule`]):
+//! that the way has become shorter, that it has changed (TCP over Geo-routing for High Mobility: "a change of
+//! hop count tells a change of path"), or the gap itself. With the first two nothing ever waits on a steady
+//! path. How long is learnt from how late such packets were: SRTT + 4 VAR, as TCP's own timer, and never
+//! longer than the bound. A packet that comes later still is handed over when it comes.
 //!
 //! Left out: broadcasts, which come over many ways at once and are no streams.
 
@@ -26,7 +26,8 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// When a packet that leaves numbers out waits for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Rule {
-    /// When it came over fewer hops than the one before: over as many or more it has seldom overtaken anything.
+    /// When it came over fewer hops than the one before: over as many or more it has seldom overtaken
+    /// anything.
     #[default]
     Shorter,
     /// When it came over another number of hops, the paper's rule: a longer way may be the less loaded one.
@@ -90,8 +91,8 @@ impl<T> InOrder<T> {
         self.sources.values().filter_map(|source| source.due(self.bound)).min()
     }
 
-    /// Takes a packet of a source with its sequence number and the hops that it came; `out` gets what is to be handed
-    /// over now.
+    /// Takes a packet of a source with its sequence number and the hops that it came; `out` gets what is to
+    /// be handed over now.
     pub fn push(
         &mut self,
         now: Time,

@@ -79,8 +79,8 @@ impl Adaptation {
         Ok(Placed { link: link.id, destination, source: sender })
     }
 
-    /// Ingress filtering, as far as GeoNetworking knows better. The host believes in Neighbor Discovery what an
-    /// address belongs to (RFC 4861 7.2.3, 7.2.5), so that one station could have the packets of another.
+    /// Ingress filtering, as far as GeoNetworking knows better. The host believes in Neighbor Discovery what
+    /// an address belongs to (RFC 4861 7.2.3, 7.2.5), so that one station could have the packets of another.
     fn check_source(&self, header: &Header, message: &[u8], sender: MacAddress) -> Result<(), Ipv6Drop> {
         let named = addresses::station_of(header.source);
         if named == Some(self.address.mid()) || self.links.iter().any(|link| link.has_address(header.source))
@@ -112,7 +112,8 @@ impl Adaptation {
             }
             _ => None,
         };
-        // Who announces a link-layer address does so for its own source: no host behind it, whatever the scope.
+        // Who announces a link-layer address does so for its own source: no host behind it, whatever the
+        // scope.
         if announced.is_some() && is_another(named) {
             return Err(Ipv6Drop::SpoofedSource);
         }
@@ -194,8 +195,8 @@ impl Adaptation {
         names.find(|name| !self.links.iter().any(|link| link.name == *name))
     }
 
-    /// GUC (MR_GVL_BV_06 to BV_10): the interface with the address, else the one of its subnet, else the area where
-    /// the source is.
+    /// GUC (MR_GVL_BV_06 to BV_10): the interface with the address, else the one of its subnet, else the area
+    /// where the source is.
     fn place_unicast(&self, header: &Header, delivery: &Delivery) -> usize {
         let to = header.destination;
         if self.links.len() == 1 || to == addresses::link_local(self.address.mid()) {
@@ -225,8 +226,8 @@ impl Adaptation {
     }
 }
 
-/// Whether Neighbor Discovery, or what cannot be told from it, stands behind extension headers. Nobody has a reason to
-/// send it so, RFC 6980 5 forbids it in fragments, and hosts believe it there.
+/// Whether Neighbor Discovery, or what cannot be told from it, stands behind extension headers. Nobody has a
+/// reason to send it so, RFC 6980 5 forbids it in fragments, and hosts believe it there.
 fn hides_discovery(first: u8, payload: &[u8]) -> bool {
     let (mut next, mut rest) = (first, payload);
     // No longer than the packet: each header is at least eight octets.

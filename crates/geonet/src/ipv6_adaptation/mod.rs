@@ -1,7 +1,7 @@
 //! IPv6 over GeoNetworking: the adaptation sublayer GN6ASL of EN 302 636-6-1, without I/O.
 //!
-//! Hosts see Ethernet interfaces; behind each is a *virtual link*. What a host puts into one becomes a request to the
-//! GeoNetworking router, and what the router delivers comes out of the right one:
+//! Hosts see Ethernet interfaces; behind each is a *virtual link*. What a host puts into one becomes a
+//! request to the GeoNetworking router, and what the router delivers comes out of the right one:
 //!
 //! ```text
 //!   host: gn0 (TVL)   gn1 (GVL of an area)   gn2 (dynamic GVL)
@@ -346,7 +346,8 @@ impl Adaptation {
         self.congestion_mark.is_some()
     }
 
-    /// The packet of a host with Congestion Experienced, where it is time for that and its transport can hear of it.
+    /// The packet of a host with Congestion Experienced, where it is time for that and its transport can hear
+    /// of it.
     ///
     /// RFC 3168 5: ECT(0) and ECT(1) may become CE, Not-ECT may not.
     pub fn mark(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
@@ -416,8 +417,8 @@ impl Adaptation {
         }
     }
 
-    /// The initial state, as after a start: what was learnt is forgotten. Counters stay, and so do the addresses that
-    /// the host has.
+    /// The initial state, as after a start: what was learnt is forgotten. Counters stay, and so do the
+    /// addresses that the host has.
     pub fn reset(&mut self) {
         let learnt = self.links.iter().filter(|link| link.learnt);
         self.outputs.extend(learnt.map(|link| Output::LinkGone(link.id)));

@@ -1,19 +1,20 @@
 //! Duplicate acknowledgements of TCP that wait: the packets that they miss may only be late.
 //!
-//! The other answer to packets that overtake each other, beside [`super::in_order`]: what has overtaken is handed to the
-//! host at once, and what the host then says about it waits here. It is the receiver of Chen, Gerla and Lee, "TCP over
-//! Geo-routing for High Mobility", section 5.2, for hosts that know nothing of it: a segment above a gap that came over
-//! another number of hops than the last one in order has taken another way ([`Rule`] says when that counts), and the
-//! duplicate ACK that it causes waits. If the gap closes, the host acknowledges more and the duplicates are never sent;
-//! if not, they go after SRTT + 4 RTTVAR, as the receiver reckons them from the timestamps that are echoed to it (RFC 7323
-//! 4), and never later than the bound. After that nothing waits for this gap any more: it is a loss.
+//! The other answer to packets that overtake each other, beside [`super::in_order`]: what has overtaken is
+//! handed to the host at once, and what the host then says about it waits here. It is the receiver of Chen,
+//! Gerla and Lee, "TCP over Geo-routing for High Mobility", section 5.2, for hosts that know nothing of it: a
+//! segment above a gap that came over another number of hops than the last one in order has taken another way
+//! ([`Rule`] says when that counts), and the duplicate ACK that it causes waits. If the gap closes, the host
+//! acknowledges more and the duplicates are never sent; if not, they go after SRTT + 4 RTTVAR, as the
+//! receiver reckons them from the timestamps that are echoed to it (RFC 7323 4), and never later than the
+//! bound. After that nothing waits for this gap any more: it is a loss.
 //!
-//! A duplicate is what RFC 5681 2 calls one: no data, nothing but ACK among the flags, the same acknowledgement number and
-//! the same window. With SACK blocks it is one as well, unless the first block says that something came twice (RFC 2883).
-//! Anything else passes, window updates for example.
+//! A duplicate is what RFC 5681 2 calls one: no data, nothing but ACK among the flags, the same
+//! acknowledgement number and the same window. With SACK blocks it is one as well, unless the first block
+//! says that something came twice (RFC 2883). Anything else passes, window updates for example.
 //!
-//! Left out: TCP behind extension headers, in fragments, in tunnels or inside IPsec passes untouched. Flows and what waits
-//! are bounded; whoever finds no room passes at once.
+//! Left out: TCP behind extension headers, in fragments, in tunnels or inside IPsec passes untouched. Flows
+//! and what waits are bounded; whoever finds no room passes at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -178,7 +179,8 @@ pub struct Patience<T> {
 }
 
 impl<T> Patience<T> {
-    /// Acknowledgements wait where `rule` says so of the segment that causes them, and none longer than `bound`.
+    /// Acknowledgements wait where `rule` says so of the segment that causes them, and none longer than
+    /// `bound`.
     pub fn new(rule: Rule, bound: Duration) -> Patience<T> {
         Patience { rule, bound, flows: BTreeMap::new(), held: 0, spared: 0 }
     }
@@ -227,7 +229,8 @@ impl<T> Patience<T> {
         }
     }
 
-    /// Sees a packet of a host. Whether it goes now; if not, it waits, and `keep` has made what is kept of it.
+    /// Sees a packet of a host. Whether it goes now; if not, it waits, and `keep` has made what is kept of
+    /// it.
     pub fn handle_packet(&mut self, now: Time, packet: &[u8], keep: impl FnOnce() -> T) -> bool {
         if self.flows.is_empty() {
             return true;

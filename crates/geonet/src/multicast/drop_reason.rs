@@ -11,7 +11,8 @@ carnet_base::drop_reasons! {
         BadMld = "bad_mld",
         /// A report about a group for which there is no room.
         TooManyGroups = "too_many_groups",
-        /// A scope that is not forwarded: the interface's, the link's; or, to a group without an area, the site's.
+        /// A scope that is not forwarded: the interface's, the link's; or, to a group without an area, the
+        /// site's.
         Scope = "scope",
         /// A source that is not forwarded, or not one of the link that it came from.
         BadSource = "bad_source",

@@ -1,4 +1,5 @@
-//! Multicast between the mobile network and GeoNetworking: an MLD proxy in the manner of RFC 4605, without I/O.
+//! Multicast between the mobile network and GeoNetworking: an MLD proxy in the manner of RFC 4605, without
+//! I/O.
 //!
 //! ```text
 //!   host -- lan -- [querier, listeners]  proxy  [subscriptions] -- gn0 -- GeoNetworking
@@ -206,7 +207,8 @@ impl MulticastProxy {
             .min()
     }
 
-    /// The usable addresses of an interface of the mobile network, with their prefix lengths; none when it is gone.
+    /// The usable addresses of an interface of the mobile network, with their prefix lengths; none when it is
+    /// gone.
     pub fn handle_addresses(&mut self, now: Time, interface: &str, addresses: &[(Ipv6Addr, u8)]) {
         let Some(link) = self.downstream.get_mut(interface) else { return };
         let others = addresses.iter().filter(|(address, _)| !address.is_unicast_link_local());
@@ -446,8 +448,8 @@ impl MulticastProxy {
     }
 }
 
-/// RFC 3810 7.6.1. The listeners have the Last Listener Query Interval to answer, even if the query names a shorter delay: a
-/// forged query with a delay of 0 would end them before they can.
+/// RFC 3810 7.6.1. The listeners have the Last Listener Query Interval to answer, even if the query names a
+/// shorter delay: a forged query with a delay of 0 would end them before they can.
 fn lower_timers(now: Time, listeners: &mut Listeners, timing: &Timing, query: &Query<'_>) {
     let Some(group) = query.group else { return };
     if query.v2.is_some_and(|v2| v2.suppress) {

@@ -69,8 +69,8 @@ impl Router {
         self.sequence_numbers = numbers;
     }
 
-    /// There is a fast path from now on, which was told nothing yet. `hop_limit` is that of IPv6 packets, the default
-    /// if `None`.
+    /// There is a fast path from now on, which was told nothing yet. `hop_limit` is that of IPv6 packets, the
+    /// default if `None`.
     pub fn accelerate(&mut self, hop_limit: Option<u8>) {
         if self.mib.non_area_forwarding != NonAreaForwarding::Greedy {
             return;
@@ -307,8 +307,8 @@ impl Router {
         })
     }
 
-    /// How long a next hop holds without further news. One that is no neighbour was chosen by prediction, which holds
-    /// for the moment.
+    /// How long a next hop holds without further news. One that is no neighbour was chosen by prediction,
+    /// which holds for the moment.
     fn until(&self, now: Time, next_hop: MacAddress) -> Time {
         let slot = self.table.find(now, mac_key(next_hop));
         let entry = slot.map(|slot| self.table.entry(slot)).filter(|entry| entry.is_neighbour());

@@ -121,8 +121,8 @@ impl Router {
         Err(GeonetDrop::PacketDataRate)
     }
 
-    /// An own packet of a kind that yields: over more than one hop it waits for its turn, so that forwarders have room for
-    /// warnings.
+    /// An own packet of a kind that yields: over more than one hop it waits for its turn, so that forwarders
+    /// have room for warnings.
     pub(super) fn shape(&mut self, now: Time, urgent: bool, packet: Waiting) -> Result<(), GeonetDrop> {
         let Some(limit) = self.mib.max_packet_data_rate else {
             return self.dispatch(now, packet, Origin::Here);

@@ -149,8 +149,8 @@ pub struct Router {
     first_position: Option<Timestamp>,
     /// The planar subgraph and what it was made from: neighbours and own position.
     planar: Option<(u64, Position, Vec<Slot>)>,
-    /// Stations that the link could not reach lately, and when; only with prediction, which also sends to stations
-    /// that are no neighbours.
+    /// Stations that the link could not reach lately, and when; only with prediction, which also sends to
+    /// stations that are no neighbours.
     unreached: VecDeque<(u64, Time)>,
     /// Packets seen in perimeter mode: source, SN, RHL.
     walks: VecDeque<(u64, u16, u8)>,

@@ -86,8 +86,8 @@ impl Router {
         if !source.is_on_globe() || !placed {
             return Err(GeonetDrop::AbsurdPosition);
         }
-        // The MID is where frames to this station go: a neighbour with a group address would turn every unicast
-        // frame into one for all.
+        // The MID is where frames to this station go: a neighbour with a group address would turn every
+        // unicast frame into one for all.
         if !names_station(source.address) {
             return Err(GeonetDrop::BadSender);
         }

@@ -142,7 +142,8 @@ impl Router {
         told.age(now) >= self.mib.shortest_beacon_interval() && !told.is_within(now, self.place(), limit)
     }
 
-    /// The beacon interval by speed and company. Every position asks for it, and it is mostly the one of the last time.
+    /// The beacon interval by speed and company. Every position asks for it, and it is mostly the one of the
+    /// last time.
     fn beacon_interval(&mut self) -> (Duration, Duration) {
         let by = (self.beacon_speed(), self.table.neighbours());
         match self.interval {
@@ -236,8 +237,8 @@ impl Router {
         }
     }
 
-    /// Of some neighbours no beacon came for as long as the last one counted. One timer serves all of them: it
-    /// mostly runs out for a neighbour that has been heard since, and then looks for the next one.
+    /// Of some neighbours no beacon came for as long as the last one counted. One timer serves all of them:
+    /// it mostly runs out for a neighbour that has been heard since, and then looks for the next one.
     fn silence(&mut self, now: Time) {
         let neighbours = self.table.iter().filter(|(_, entry)| entry.is_neighbour());
         let silent: Vec<Slot> =
@@ -273,8 +274,8 @@ impl Router {
         if room || self.searches.contains_key(&mid) { Ok(()) } else { Err(GeonetDrop::LocationServiceBusy) }
     }
 
-    /// Seeks a station for which no packet waits, unless that is under way: whatever it sends makes its place known,
-    /// or known anew.
+    /// Seeks a station for which no packet waits, unless that is under way: whatever it sends makes its place
+    /// known, or known anew.
     ///
     /// # Errors
     /// When too many are sought, or this station does not know where it is.
@@ -308,8 +309,8 @@ impl Router {
         let started = self.begin_search(address)?;
         let Some(search) = self.searches.get_mut(&mid_key(address)) else { return Ok(()) };
         let mut pushed_out = Vec::new();
-        // By 8.4 a packet that is larger than the buffer could never go to a station that is not known. So the newest is
-        // kept whatever its size, alone if need be.
+        // By 8.4 a packet that is larger than the buffer could never go to a station that is not known. So
+        // the newest is kept whatever its size, alone if need be.
         let limit = self.mib.location_service_buffer_size;
         let limit = if limit > 0 { limit.max(packet.frame.len()) } else { 0 };
         search.buffer.push(packet, limit, |old| pushed_out.push(old));

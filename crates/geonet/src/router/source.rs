@@ -135,7 +135,8 @@ impl Router {
         Ok(())
     }
 
-    /// A packet that was composed; what yields waits for its turn, unless it is ICMPv6, without which there is no IPv6.
+    /// A packet that was composed; what yields waits for its turn, unless it is ICMPv6, without which there
+    /// is no IPv6.
     fn send_own(&mut self, now: Time, request: &Request<'_>, packet: Waiting) -> Result<(), GeonetDrop> {
         if !yields(request.next_header, request.traffic_class) {
             return self.dispatch(now, packet, Origin::Here);

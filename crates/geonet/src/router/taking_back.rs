@@ -11,8 +11,8 @@ use crate::forwarding::Target;
 use crate::location_table::{mac_key, mid_key};
 
 impl Router {
-    /// The IPv6 packets of this station that still wait to be sent to another one, in order; they wait no longer. They
-    /// count neither as sent nor as dropped.
+    /// The IPv6 packets of this station that still wait to be sent to another one, in order; they wait no
+    /// longer. They count neither as sent nor as dropped.
     pub fn take_back(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
         let mid = mac_key(station);
         let is_for = |meta: &Meta| {

@@ -36,8 +36,8 @@ fn pon_gna_bv_02_duplicate_address_detection() {
     }
 }
 
-/// A neighbour that carried a packet of this station over its restart (SCF) sends it as soon as it hears the first
-/// beacon again. That is no other station with the same address; one that has it sends beacons.
+/// A neighbour that carried a packet of this station over its restart (SCF) sends it as soon as it hears the
+/// first beacon again. That is no other station with the same address; one that has it sends beacons.
 #[test]
 fn packets_from_before_a_restart_are_no_conflict() {
     let before = |iut: &Iut| Station { pv: iut.pv(), ..impostor() }.earlier(5_000);

@@ -39,7 +39,8 @@ fn the_next_hop_is_one_that_will_still_be_there() {
     }
 }
 
-/// No neighbour, but its place is in the packet; where the link says that it is not there, it gets no second one.
+/// No neighbour, but its place is in the packet; where the link says that it is not there, it gets no second
+/// one.
 #[test]
 fn a_destination_in_reach_gets_the_packet_itself() {
     let near = Station::at(9, place(200.0, 0.0));

@@ -1,6 +1,6 @@
-//! TS 102 687: the tables of reactive control, the equations of adaptive control, the queues, and many stations in one
-//! channel. What is expected is written down here as the standard has it, in rates and shares, or calculated by a model that
-//! knows nothing of gates.
+//! TS 102 687: the tables of reactive control, the equations of adaptive control, the queues, and many
+//! stations in one channel. What is expected is written down here as the standard has it, in rates and
+//! shares, or calculated by a model that knows nothing of gates.
 
 use std::time::Duration;
 
@@ -338,7 +338,8 @@ fn equation_b_2() {
 
 #[test]
 fn clause_5_4_step_by_step() {
-    // Two readings of 0.8: the mean is 0.8, 0.12 above the target; 0.0012 of it are 0.000144, less than G-max.
+    // Two readings of 0.8: the mean is 0.8, 0.12 above the target; 0.0012 of it are 0.000144, less than
+    // G-max.
     let mut gate = adaptive(Parameters::default());
     let mut look = 0;
     let mut tell = |ratio: f64| {
@@ -354,7 +355,8 @@ fn clause_5_4_step_by_step() {
     // Two of 0.4: half of what was before, 0.6 in the mean.
     let second = first * 0.984 + 0.0012 * 0.08;
     assert!((tell(0.4) - second).abs() < 1e-12);
-    // A channel that is full, with a bolder step, takes no more than G-max; one that is empty gives no more than G+max.
+    // A channel that is full, with a bolder step, takes no more than G-max; one that is empty gives no more
+    // than G+max.
     let bold = Parameters { alpha: 0.0, beta: 0.1, ..Parameters::default() };
     for (ratio, step) in [(1.0, -0.00025), (0.0, 0.0005)] {
         let mut gate = adaptive(bold);
@@ -366,9 +368,9 @@ fn clause_5_4_step_by_step() {
     }
 }
 
-/// So many stations in one channel, all with something to send at any time; each tenth of a second every one of them measures
-/// what all together have sent in it. The `late` ones begin after 40 s. Gives the busy ratio of the last 20 s, and what each
-/// station has sent in them.
+/// So many stations in one channel, all with something to send at any time; each tenth of a second every one
+/// of them measures what all together have sent in it. The `late` ones begin after 40 s. Gives the busy ratio
+/// of the last 20 s, and what each station has sent in them.
 fn channel(early: usize, late: usize) -> (f64, Vec<f64>) {
     const SECONDS: u64 = 160;
     let mut gates: Vec<Gate<u32>> = Vec::new();

@@ -133,8 +133,9 @@ fn a_walk_goes_along_another_edge() {
     assert_eq!(iut.one_sent(), Transmission { destination: BROADCAST, frame: with_hops(frame, 9), ..first });
 }
 
-/// Vehicles on a motorway in both directions, with shadowing: some beacon made a neighbour of a station that is
-/// seldom in reach. Which share of the packets over some 1.2 km arrives, per cent, and frames for each packet.
+/// Vehicles on a motorway in both directions, with shadowing: some beacon made a neighbour of a station that
+/// is seldom in reach. Which share of the packets over some 1.2 km arrives, per cent, and frames for each
+/// packet.
 fn motorway(feedback: bool) -> (f64, f64) {
     const CARS: usize = 60;
     const SENT: usize = if cfg!(debug_assertions) { 80 } else { 300 };
@@ -172,8 +173,8 @@ fn motorway(feedback: bool) -> (f64, f64) {
     (100.0 * arrived.len() as f64 / SENT as f64, frames as f64 / SENT as f64)
 }
 
-/// Issue 5: greedy forwarding under shadowing loses what goes to neighbours at the edge; feedback finds them another
-/// way.
+/// Issue 5: greedy forwarding under shadowing loses what goes to neighbours at the edge; feedback finds them
+/// another way.
 #[test]
 fn feedback_brings_packets_over_a_motorway() {
     let ((without, few), (with, frames)) = (motorway(false), motorway(true));

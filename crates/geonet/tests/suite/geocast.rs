@@ -1,4 +1,5 @@
-//! A host in one vehicle sends to a group; the hosts in the group's area get it, and no others: over random places.
+//! A host in one vehicle sends to a group; the hosts in the group's area get it, and no others: over random
+//! places.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -47,7 +48,8 @@ struct Outcome {
     /// The same where the source was inside and connection goes over stations inside only.
     flooded: usize,
     flood_heard: usize,
-    /// Placements where all those connected reach each other inside, and those of them where exactly they heard it.
+    /// Placements where all those connected reach each other inside, and those of them where exactly they
+    /// heard it.
     whole: usize,
     exact: usize,
     outside: usize,
@@ -125,8 +127,9 @@ fn placements(area_forwarding: AreaForwarding) -> Outcome {
     outcome
 }
 
-/// With simple forwarding and recovery: everybody who is connected, nobody outside, nobody twice. GeoBroadcast does not
-/// leave the area again, so that who is inside but connected over stations outside alone is out of its reach.
+/// With simple forwarding and recovery: everybody who is connected, nobody outside, nobody twice.
+/// GeoBroadcast does not leave the area again, so that who is inside but connected over stations outside
+/// alone is out of its reach.
 #[test]
 fn over_random_placements_exactly_the_hosts_inside_get_what_is_sent_to_the_group() {
     let simple = placements(AreaForwarding::Simple);

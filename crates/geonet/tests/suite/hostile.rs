@@ -79,8 +79,8 @@ fn absurd_positions() {
     iut.nothing_sent();
 }
 
-/// Frames to a neighbour go to its MID. One whose MID is a group address would have every unicast packet that passes
-/// by repeated by all who hear it; nobody can be asked to send to such a one either.
+/// Frames to a neighbour go to its MID. One whose MID is a group address would have every unicast packet that
+/// passes by repeated by all who hear it; nobody can be asked to send to such a one either.
 #[test]
 fn addresses_that_no_station_has() {
     for mac in [BROADCAST, [0x33, 0x33, 0, 0, 0, 1], [0x01, 0x80, 0xc2, 0, 0, 0], [0; 6]] {
@@ -128,8 +128,8 @@ fn extreme_positions() {
     }
 }
 
-/// Timestamps near the wrap, and a clock that is hours off, are no reason to drop anything. A clock that is set forward is
-/// followed when what was known of the station has run out.
+/// Timestamps near the wrap, and a clock that is hours off, are no reason to drop anything. A clock that is
+/// set forward is followed when what was known of the station has run out.
 #[test]
 fn timestamps_near_the_wrap() {
     let mut iut = Iut::quiet(Mib::default());
@@ -257,8 +257,8 @@ fn nothing_is_learnt_from_a_discarded_header() {
     assert_eq!(iut.router.counters().delivered, 0);
 }
 
-/// Beacons in B's name, each so many milliseconds ahead of the router's clock, at so many metres; the place that the router
-/// knows of B after each.
+/// Beacons in B's name, each so many milliseconds ahead of the router's clock, at so many metres; the place
+/// that the router knows of B after each.
 fn places_after(iut: &mut Iut, beacons: &[(i64, f64)]) -> Vec<f64> {
     let mut places = Vec::new();
     for &(ahead, east) in beacons {

@@ -1,5 +1,5 @@
-//! What the test purposes of IPv6 over GeoNetworking leave open: who answers the host, what is not believed, areas
-//! that groups are mapped to.
+//! What the test purposes of IPv6 over GeoNetworking leave open: who answers the host, what is not believed,
+//! areas that groups are mapped to.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -325,7 +325,8 @@ fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
             behind(44, &neighbor_advertisement(addresses::link_local(station.mac), station.mac, &station)),
             Ipv6Drop::SpoofedSource,
         ),
-        // The address of the other station, of whatever scope, is not this one's to give a link-layer address.
+        // The address of the other station, of whatever scope, is not this one's to give a link-layer
+        // address.
         (
             neighbor_advertisement(addresses::link_local(other.mac), station.mac, &station),
             Ipv6Drop::SpoofedSource,

@@ -152,7 +152,8 @@ fn cap_los_bv_01_overflow() {
     assert_eq!(iut.dropped(GeonetDrop::LocationServiceOverflow), 5);
 }
 
-/// A packet that is larger than the whole buffer waits all the same, alone; with no buffer at all nothing does.
+/// A packet that is larger than the whole buffer waits all the same, alone; with no buffer at all nothing
+/// does.
 #[test]
 fn a_packet_larger_than_the_buffer_waits_alone() {
     let large = [7; 1300];
@@ -230,8 +231,9 @@ fn searches_are_bounded() {
     assert_eq!(iut.sent.len(), 3);
 }
 
-/// Over one hop to eight, a packet to a station of which nothing is known arrives within two round trips (request,
-/// reply and the packet itself are three ways), those behind it with it, and later ones after one way.
+/// Over one hop to eight, a packet to a station of which nothing is known arrives within two round trips
+/// (request, reply and the packet itself are three ways), those behind it with it, and later ones after one
+/// way.
 #[test]
 fn the_first_packet_arrives_within_two_round_trips_and_later_ones_do_not_wait() {
     for hops in 1..=8usize {

@@ -2,8 +2,8 @@
 //!
 //! `craft` is a scripted tester: it builds frames octet by octet with the wire codec and looks at what one
 //! router does, in the constellation and with the names of the ETSI test purposes (TS 102 871-2). `air` is a
-//! radio medium in memory with many routers, `host` has virtual interfaces over one router. Test functions that begin with the id of a test purpose do what
-//! that one describes.
+//! radio medium in memory with many routers, `host` has virtual interfaces over one router. Test functions
+//! that begin with the id of a test purpose do what that one describes.
 
 mod air;
 mod craft;

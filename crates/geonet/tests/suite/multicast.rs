@@ -1,4 +1,5 @@
-//! The multicast proxy: MLD on the mobile network's side (RFC 3810), forwarding between it and GeoNetworking (RFC 4605).
+//! The multicast proxy: MLD on the mobile network's side (RFC 3810), forwarding between it and GeoNetworking
+//! (RFC 4605).
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -194,7 +195,8 @@ fn about(sources: &[&str], suppress: bool) -> Asked {
     (Some(ip(GROUP)), sources.iter().map(|text| ip(text)).collect(), suppress)
 }
 
-/// RFC 3810 9.6, 9.7: as many queries at the start as the Robustness Variable says, a quarter of the interval apart.
+/// RFC 3810 9.6, 9.7: as many queries at the start as the Robustness Variable says, a quarter of the interval
+/// apart.
 #[test]
 fn general_queries_come_quickly_at_the_start_and_then_slowly() {
     let mut lan = Lan::new();
@@ -252,7 +254,8 @@ fn reports_change_the_state_as_the_tables_say() {
     }
 }
 
-/// RFC 3810 7.6.3: a group that nobody listens to any more is asked about twice, a second apart, and forwarded until then.
+/// RFC 3810 7.6.3: a group that nobody listens to any more is asked about twice, a second apart, and
+/// forwarded until then.
 #[test]
 fn the_last_listener_leaves_after_two_questions() {
     let mut lan = Lan::new();
@@ -267,7 +270,8 @@ fn the_last_listener_leaves_after_two_questions() {
     lan.wait_ms(1);
     assert!(!lan.takes(FAR));
     assert_eq!((lan.state(), lan.subscribed.pop()), (None, Some((ip(GROUP), include(&[])))));
-    // Somebody else answers in time: nothing ends, and the second question leaves other routers' timers alone.
+    // Somebody else answers in time: nothing ends, and the second question leaves other routers' timers
+    // alone.
     lan.questions.clear();
     lan.says(TO_EX, &[]);
     lan.says(TO_IN, &[]);
@@ -380,7 +384,8 @@ fn forged_query_silences_the_querier_for_its_own_timeout_and_ends_no_listener() 
     // It answers, for its kernel has heard the question.
     lan.wait_ms(500);
     lan.says(IS_EX, &[]);
-    // RFC 3810 9.5 with the configured times, 2 times 125 s and half of 10 s; with the forged ones it would be 61 hours.
+    // RFC 3810 9.5 with the configured times, 2 times 125 s and half of 10 s; with the forged ones it would
+    // be 61 hours.
     lan.wait_ms(254_499);
     assert!(lan.questions.is_empty());
     lan.wait_ms(1);
@@ -419,7 +424,8 @@ fn messages_that_are_not_to_be_believed_are_dropped() {
     assert_eq!(lan.state(), None);
 }
 
-/// A host on board fills the table and then reports without end: each report costs as much as the group that it names.
+/// A host on board fills the table and then reports without end: each report costs as much as the group that
+/// it names.
 #[test]
 #[expect(
     clippy::disallowed_types,
@@ -451,7 +457,8 @@ fn report_of_one_group_costs_the_same_however_many_others_there_are() {
     assert!(least_many < least_few * 10, "{least_few:?} with one group, {least_many:?} with 256");
 }
 
-/// A host on board joins and leaves without end: queries leave no faster than two in a Last Listener Query Interval.
+/// A host on board joins and leaves without end: queries leave no faster than two in a Last Listener Query
+/// Interval.
 #[test]
 fn listener_that_comes_and_goes_draws_two_queries_a_second() {
     let mut lan = Lan::new();

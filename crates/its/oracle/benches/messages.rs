@@ -1,5 +1,5 @@
-//! CAMs per second on one core, to octets and back: carnet's codec, as small as the program has it, and that of c-its-parser,
-//! by turns.
+//! CAMs per second on one core, to octets and back: carnet's codec, as small as the program has it, and that
+//! of c-its-parser, by turns.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -92,7 +92,8 @@ impl Conditions {
         self.dcc = interval.clamp(minimum_interval, maximum_interval.max(minimum_interval));
     }
 
-    /// Whether the movement changed by more than a threshold. What is unavailable, now or then, has not changed.
+    /// Whether the movement changed by more than a threshold. What is unavailable, now or then, has not
+    /// changed.
     fn moved(&self, last: &Dynamics, current: &Dynamics) -> bool {
         let turned = match (last.heading, current.heading) {
             (HeadingValue::UNAVAILABLE, _) | (_, HeadingValue::UNAVAILABLE) => false,

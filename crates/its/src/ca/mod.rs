@@ -1,18 +1,22 @@
-//! The Cooperative Awareness basic service (EN 302 637-2 V1.4.1 clause 6): when a CAM is sent, and what is in it.
+//! The Cooperative Awareness basic service (EN 302 637-2 V1.4.1 clause 6): when a CAM is sent, and what is in
+//! it.
 //!
 //! A vehicle hands in what it knows whenever that changes. A CAM is sent when there is reason to (6.1.3):
 //!
-//! 1. `T_GenCam_DCC` after the last one, if since then the heading changed by more than 4 degrees, the position by
-//!    more than 4 m or the speed by more than 0.5 m/s; `T_GenCam` becomes the time that this took.
-//! 2. `T_GenCam` after the last one, but not before `T_GenCam_DCC`. After `N_GenCam` CAMs in a row for this reason
-//!    `T_GenCam` is a second again.
+//! 1. `T_GenCam_DCC` after the last one, if since then the heading changed by more than 4 degrees, the
+//!    position by more than 4 m or the speed by more than 0.5 m/s; `T_GenCam` becomes the time that this
+//!    took.
+//! 2. `T_GenCam` after the last one, but not before `T_GenCam_DCC`. After `N_GenCam` CAMs in a row for this
+//!    reason `T_GenCam` is a second again.
 //!
-//! The standard has the conditions checked every `T_CheckCamGen`; here they are checked when something was handed in
-//! and when one of the two spans ends, which is never later. A roadside unit sends once in a second or more seldom.
+//! The standard has the conditions checked every `T_CheckCamGen`; here they are checked when something was
+//! handed in and when one of the two spans ends, which is never later. A roadside unit sends once in a second
+//! or more seldom.
 //!
-//! What is not obvious from the standard: without a position nothing is sent, and nothing from a position that is
-//! older than [`Parameters::maximum_age`], because a receiver cannot tell a vehicle that stands from one whose
-//! receiver has no fix. The container of the vehicle's role is sent even where nothing was handed in for it.
+//! What is not obvious from the standard: without a position nothing is sent, and nothing from a position
+//! that is older than [`Parameters::maximum_age`], because a receiver cannot tell a vehicle that stands from
+//! one whose receiver has no fix. The container of the vehicle's role is sent even where nothing was handed
+//! in for it.
 //!
 //! Left out: the extension containers of release 2.
 
@@ -44,7 +48,8 @@ use crate::io::payload;
 use crate::{ItsDrop, Now, Transmission};
 use conditions::{Conditions, Dynamics};
 
-/// GN Maximum packet lifetime of a CAM (5.3.4.1: no more than 1,000 ms; the test purposes want less than that).
+/// GN Maximum packet lifetime of a CAM (5.3.4.1: no more than 1,000 ms; the test purposes want less than
+/// that).
 const LIFETIME: Duration = Duration::from_millis(950);
 /// Traffic class of CAMs: DCC profile DP2.
 const TRAFFIC_CLASS: u8 = 2;
@@ -132,8 +137,8 @@ impl CaService {
         self.ready = None;
     }
 
-    /// What DCC asks for: no CAM sooner than this after the last one. Outside `T_GenCamMin` to `T_GenCamMax` the
-    /// nearest of these.
+    /// What DCC asks for: no CAM sooner than this after the last one. Outside `T_GenCamMin` to `T_GenCamMax`
+    /// the nearest of these.
     pub fn set_interval_of_dcc(&mut self, now: Now, interval: Duration) {
         self.conditions.set_interval_of_dcc(interval);
         self.check(now);

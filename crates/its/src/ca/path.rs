@@ -1,9 +1,9 @@
 //! Where the vehicle came from: the path history of the low-frequency container (EN 302 637-2 B.23).
 //!
-//! A point is kept where the way since the point before has left the straight line between the two by more than
-//! [`ALLOWED`], the error that the concise path history of SAE J2945/1 allows (K_PHALLOWABLEERROR_M), or has gone on for
-//! [`STRAIGHT`]. So straight lines between the points stay near the way. The latest point comes first; each is given from the
-//! one before, the first from the vehicle.
+//! A point is kept where the way since the point before has left the straight line between the two by more
+//! than [`ALLOWED`], the error that the concise path history of SAE J2945/1 allows (K_PHALLOWABLEERROR_M), or
+//! has gone on for [`STRAIGHT`]. So straight lines between the points stay near the way. The latest point
+//! comes first; each is given from the one before, the first from the vehicle.
 
 use std::collections::VecDeque;
 
@@ -17,10 +17,11 @@ use crate::cdd::{PathDeltaTime, PathHistory, PathPoint};
 const POINTS: usize = 23;
 /// Metres from point to point on a straight way.
 const STRAIGHT: f64 = 50.0;
-/// Metres that a line between two points may be from the way: 0.47, less what rounding to 0.1 microdegree and the arc between
-/// two positions add.
+/// Metres that a line between two points may be from the way: 0.47, less what rounding to 0.1 microdegree and
+/// the arc between two positions add.
 const ALLOWED: f64 = 0.4;
-/// Positions that are remembered between two points: a vehicle that creeps has more, of which every other one is dropped.
+/// Positions that are remembered between two points: a vehicle that creeps has more, of which every other one
+/// is dropped.
 const BETWEEN: usize = 64;
 /// A path is no longer than this, metres.
 const LENGTH: f64 = 500.0;
@@ -187,7 +188,8 @@ mod tests {
         assert!(points.iter().any(corner), "{points:?}");
     }
 
-    /// J2945/1: lines between the points are at most 0.47 m from the way, however tight the bend is, and 200 m are covered.
+    /// J2945/1: lines between the points are at most 0.47 m from the way, however tight the bend is, and 200
+    /// m are covered.
     #[test]
     fn lines_between_points_stay_near_the_way() {
         for (radius, speed) in [(30.0f64, 5.0f64), (60.0, 8.0), (120.0, 15.0), (300.0, 25.0), (1000.0, 30.0)]

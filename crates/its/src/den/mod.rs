@@ -1,23 +1,24 @@
 //! The Decentralized Environmental Notification basic service (EN 302 637-3 V1.3.1 clauses 6 and 8).
 //!
-//! An application triggers an event, updates it and ends it; the service sends it into its area, repeats it as
-//! asked, and remembers what others said. A station that keeps events alive (6.1.4) sends another's message again
-//! when nobody else has for a while, as long as it is within the event's area.
+//! An application triggers an event, updates it and ends it; the service sends it into its area, repeats it
+//! as asked, and remembers what others said. A station that keeps events alive (6.1.4) sends another's
+//! message again when nobody else has for a while, as long as it is within the event's area.
 //!
-//! `originating` is the half that sends, `receiving` the half that listens and forwards; this file joins them.
+//! `originating` is the half that sends, `receiving` the half that listens and forwards; this file joins
+//! them.
 //!
 //! What is not obvious from the standard:
 //!
-//! * *Bounds.* Both tables are bounded. A full table of received events gives up the one that would end first; a
-//!   full table of own events refuses.
-//! * *A time of reference in the future* would make everything outdated that its originator says later, so it is
-//!   believed for [`Parameters::clock_tolerance`] only: clocks without the leap seconds are on the road.
-//! * *Relevance area*: the standard leaves its shape to the applications. Here it is the circle of the relevance
-//!   distance around the event; without one, the area to which the network brought the message.
-//! * *A forwarded message* is what came, octet by octet, but for the station ID of its header: what a later release
-//!   added stays in it.
-//! * *Requests for data about an impact* (ImpactReductionContainer with `request`) are answered with an event of this
-//!   station's own if it has such data, once per event.
+//! * *Bounds.* Both tables are bounded. A full table of received events gives up the one that would end
+//!   first; a full table of own events refuses.
+//! * *A time of reference in the future* would make everything outdated that its originator says later, so it
+//!   is believed for [`Parameters::clock_tolerance`] only: clocks without the leap seconds are on the road.
+//! * *Relevance area*: the standard leaves its shape to the applications. Here it is the circle of the
+//!   relevance distance around the event; without one, the area to which the network brought the message.
+//! * *A forwarded message* is what came, octet by octet, but for the station ID of its header: what a later
+//!   release added stays in it.
+//! * *Requests for data about an impact* (ImpactReductionContainer with `request`) are answered with an event
+//!   of this station's own if it has such data, once per event.
 //!
 //! Left out: traffic class and relevance by direction of traffic, which are the applications' business.
 
@@ -85,8 +86,8 @@ pub struct EventRequest {
     pub repetition_duration: Option<Duration>,
     /// How often it is repeated; with no duration it is not. At least a millisecond.
     pub repetition_interval: Option<Duration>,
-    /// What receivers are told about the interval, for them to keep it alive; the standard wants that to be the
-    /// repetition interval.
+    /// What receivers are told about the interval, for them to keep it alive; the standard wants that to be
+    /// the repetition interval.
     pub transmission_interval: Option<Duration>,
     /// How far it matters.
     pub relevance_distance: Option<RelevanceDistance>,
@@ -151,8 +152,8 @@ impl DenService {
         }
     }
 
-    /// Speaks under another number from now on, of the events that are going on too (6.1.2.3). New events are counted from
-    /// anywhere: a number that goes on would tell who the station was.
+    /// Speaks under another number from now on, of the events that are going on too (6.1.2.3). New events are
+    /// counted from anywhere: a number that goes on would tell who the station was.
     pub fn set_station_id(&mut self, station_id: StationId) {
         self.originating.rename(self.station_id, station_id, self.rng.u16());
         self.station_id = station_id;
@@ -187,9 +188,9 @@ impl DenService {
         self.originating.update(now, header, self.station_type, action_id, request)
     }
 
-    /// An event is over (AppDENM_termination, 8.2.1.4): of one of its own the station says so as its originator
-    /// (cancellation), of another's as a witness (negation). `request` says where the event was to be seen and for
-    /// how long its end is repeated.
+    /// An event is over (AppDENM_termination, 8.2.1.4): of one of its own the station says so as its
+    /// originator (cancellation), of another's as a witness (negation). `request` says where the event was to
+    /// be seen and for how long its end is repeated.
     ///
     /// # Errors
     /// [`ItsDrop::UnknownEvent`] if neither this station nor another said anything of it; and those of

@@ -1,4 +1,5 @@
-//! The originating ITS-S message table (EN 302 637-3 8.2.1): own events, and the ends of others' that this station saw.
+//! The originating ITS-S message table (EN 302 637-3 8.2.1): own events, and the ends of others' that this
+//! station saw.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -181,8 +181,8 @@ impl Receiving {
         self.news.push_back(event);
     }
 
-    /// `T_Forwarding` begins anew (8.2.3): twice the interval at which the originator speaks, and something random so
-    /// that not everybody speaks at once. Without an interval nobody keeps the event alive.
+    /// `T_Forwarding` begins anew (8.2.3): twice the interval at which the originator speaks, and something
+    /// random so that not everybody speaks at once. Without an interval nobody keeps the event alive.
     fn restart_forwarding(
         &mut self,
         now: Time,

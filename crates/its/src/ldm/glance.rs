@@ -1,8 +1,8 @@
 //! The few fields of a CAM that the map needs, without decoding the rest.
 //!
-//! Up to the width of the vehicle everything in a CAM stands at a fixed bit, so that a handful of loads is enough; what
-//! comes behind is not looked at, and may be anything. Only an addition to the basic container would move the
-//! fields: no release has one, and a CAM that does is decoded in full.
+//! Up to the width of the vehicle everything in a CAM stands at a fixed bit, so that a handful of loads is
+//! enough; what comes behind is not looked at, and may be anything. Only an addition to the basic container
+//! would move the fields: no release has one, and a CAM that does is decoded in full.
 
 use carnet_geonet::geodesy::Position;
 
@@ -65,7 +65,8 @@ impl Glance {
             station_id: StationId(part(bits, 32, 0) as u32),
         };
         check_header(&header, MessageId::CAM)?;
-        // Time 16; of the parameters: additions, low-frequency, special; of the basic container: additions; type 8.
+        // Time 16; of the parameters: additions, low-frequency, special; of the basic container: additions;
+        // type 8.
         let bits = next(28);
         if part(bits, 1, 8) == 1 {
             return Self::of_decoded(octets);

@@ -1,16 +1,18 @@
 //! The Local Dynamic Map (EN 302 895): who and what is around, from CAMs and DENMs.
 //!
-//! *Objects* are stations ([`StationObject`]) and events ([`EventObject`]), each with position, time, confidence and
-//! the time at which it is forgotten. Applications ask for those in an area ([`LocalDynamicMap::stations_in`]), or
-//! subscribe and are handed what changed ([`LocalDynamicMap::subscribe`]): at their interval, at once for an event.
+//! *Objects* are stations ([`StationObject`]) and events ([`EventObject`]), each with position, time,
+//! confidence and the time at which it is forgotten. Applications ask for those in an area
+//! ([`LocalDynamicMap::stations_in`]), or subscribe and are handed what changed
+//! ([`LocalDynamicMap::subscribe`]): at their interval, at once for an event.
 //!
-//! *Memory is bounded*: in a full map the station goes that was silent for longest, and the event that ends first. There
-//! is no queue of notifications; each is made when it is fetched, from what changed since the last one.
+//! *Memory is bounded*: in a full map the station goes that was silent for longest, and the event that ends
+//! first. There is no queue of notifications; each is made when it is fetched, from what changed since the
+//! last one.
 //!
 //! A CAM is only glanced at ([`Glance`]): 34 octets, no decoding, no allocation once the map has its size.
 //!
-//! Left out: the registration and permissions of data providers (the services are the only ones), and positions of
-//! road topology.
+//! Left out: the registration and permissions of data providers (the services are the only ones), and
+//! positions of road topology.
 
 mod glance;
 mod stations;
@@ -310,8 +312,8 @@ impl LocalDynamicMap {
         self.events.values().filter(here).copied().collect()
     }
 
-    /// Wants to be handed what changes, once per `interval` at most, and events at once. The first time everything
-    /// that is there is new.
+    /// Wants to be handed what changes, once per `interval` at most, and events at once. The first time
+    /// everything that is there is new.
     ///
     /// # Errors
     /// [`ItsDrop::TableFull`].

@@ -1,7 +1,8 @@
 //! Stations by number, by place and by age, in bounded memory.
 //!
-//! Every station has a slot; lists through the slots keep those of a cell of the earth's surface, and all of them in
-//! the order in which they were heard. A station that is heard again in its cell costs one look-up and a few writes.
+//! Every station has a slot; lists through the slots keep those of a cell of the earth's surface, and all of
+//! them in the order in which they were heard. A station that is heard again in its cell costs one look-up
+//! and a few writes.
 
 use std::collections::HashMap;
 
@@ -84,8 +85,9 @@ impl Stations {
         self.slots.get_mut(slot as usize)
     }
 
-    /// Keeps what was heard, in place of what was known of the station. In a full table the one that was silent for
-    /// longest goes. `older` says whether what is known is to be kept instead; then this returns false.
+    /// Keeps what was heard, in place of what was known of the station. In a full table the one that was
+    /// silent for longest goes. `older` says whether what is known is to be kept instead; then this returns
+    /// false.
     pub fn insert(&mut self, object: StationObject, older: impl Fn(&StationObject) -> bool) -> bool {
         let id = object.station_id.0;
         let to = cell(object.position);

@@ -1,16 +1,20 @@
-//! The service announcement service (EN 302 890-1): says what services the station has, and knows those of others.
+//! The service announcement service (EN 302 890-1): says what services the station has, and knows those of
+//! others.
 //!
-//! * *Announcing*: one advertisement with all services, to everybody in range, as long as there are any. Its content
-//!   count changes with its content, so that others need not look at what they have. The message says how often it comes.
-//! * *Learning*: by the GN address of the station that sent it, and advertisement: the station's number in the message
-//!   everybody can write. An advertisement takes the place of the one before; it is forgotten when it did not come for
-//!   [`Parameters::missed`] of its intervals, at least [`SHORTEST_HOLD`], or, if it does not say how often it comes, for
-//!   [`Parameters::hold`]. What it says is bounded: [`MOST_LEARNT`].
-//! * *A table that is full* forgets what was not heard for longest; of a station that has its [`Parameters::of_one`], that
-//!   is one of its own. So nobody who goes on speaking can be locked out by one who is silent, nor many by one.
+//! * *Announcing*: one advertisement with all services, to everybody in range, as long as there are any. Its
+//!   content count changes with its content, so that others need not look at what they have. The message says
+//!   how often it comes.
+//! * *Learning*: by the GN address of the station that sent it, and advertisement: the station's number in
+//!   the message everybody can write. An advertisement takes the place of the one before; it is forgotten
+//!   when it did not come for [`Parameters::missed`] of its intervals, at least [`SHORTEST_HOLD`], or, if it
+//!   does not say how often it comes, for [`Parameters::hold`]. What it says is bounded: [`MOST_LEARNT`].
+//! * *A table that is full* forgets what was not heard for longest; of a station that has its
+//!   [`Parameters::of_one`], that is one of its own. So nobody who goes on speaking can be locked out by one
+//!   who is silent, nor many by one.
 //!
-//! Left out: channels (everything is on the one that the station has), routers (they send Router Advertisements), answers
-//! by a Service Response Message, and where the advertiser is: the network says that of every packet.
+//! Left out: channels (everything is on the one that the station has), routers (they send Router
+//! Advertisements), answers by a Service Response Message, and where the advertiser is: the network says that
+//! of every packet.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -157,10 +161,12 @@ impl SaService {
         self.station_id = station_id;
     }
 
-    /// The station has these services from now on, and says so at once; with none it falls silent. `identifier` is its name.
+    /// The station has these services from now on, and says so at once; with none it falls silent.
+    /// `identifier` is its name.
     ///
     /// # Errors
-    /// [`ItsDrop::NotEncodable`] if there are more than [`MOST_SERVICES`], or one does not fit; then nothing changes.
+    /// [`ItsDrop::NotEncodable`] if there are more than [`MOST_SERVICES`], or one does not fit; then nothing
+    /// changes.
     pub fn announce(
         &mut self,
         now: Now,
@@ -293,8 +299,8 @@ impl SaService {
         self.changes.push_back(change);
     }
 
-    /// Forgets what was not heard for longest until another advertisement with so many services fits. False if it
-    /// never does; then nothing is forgotten.
+    /// Forgets what was not heard for longest until another advertisement with so many services fits. False
+    /// if it never does; then nothing is forgotten.
     fn make_room(&mut self, source: GnAddress, services: usize) -> bool {
         let Parameters { advertisements, of_one, services: most, .. } = self.parameters;
         if advertisements == 0 || of_one == 0 || services > most {

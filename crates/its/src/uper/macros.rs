@@ -1,7 +1,7 @@
 //! From a notation close to the ASN.1 to types with an encoding.
 //!
-//! The types' names are the standard's, in Rust's spelling; so are the components'. A type in the notation is one
-//! line where ASN.1 needs one line, and the macro knows its width when the program is compiled.
+//! The types' names are the standard's, in Rust's spelling; so are the components'. A type in the notation is
+//! one line where ASN.1 needs one line, and the macro knows its width when the program is compiled.
 
 /// `INTEGER (least..most)` with named numbers: a number of its own type, so that units do not mix.
 ///
@@ -87,8 +87,8 @@ macro_rules! enumerated {
     )*};
 }
 
-/// `ENUMERATED` with an extension marker: additions that are known stand in braces of their own, `Other` has the number
-/// of a later one among the additions, from 0.
+/// `ENUMERATED` with an extension marker: additions that are known stand in braces of their own, `Other` has
+/// the number of a later one among the additions, from 0.
 macro_rules! extensible_enumerated {
     ($($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident),* $(,)? }
        $({ $($later:ident),* $(,)? })?)*) => {$(
@@ -130,7 +130,8 @@ macro_rules! extensible_enumerated {
     )*};
 }
 
-/// `BIT STRING (SIZE (width))` with named bits. The first bit of the standard is the most significant of the `width`.
+/// `BIT STRING (SIZE (width))` with named bits. The first bit of the standard is the most significant of the
+/// `width`.
 macro_rules! bit_strings {
     ($($(#[$meta:meta])* $name:ident($repr:ty) $width:literal { $($constant:ident = $bit:literal),* $(,)? })*) => {$(
         $(#[$meta])*
@@ -340,8 +341,8 @@ macro_rules! component {
     };
 }
 
-/// `SEQUENCE` with an extension marker: additions that are known stand in braces of their own, and each of them may be
-/// missing; those of later releases are skipped.
+/// `SEQUENCE` with an extension marker: additions that are known stand in braces of their own, and each of
+/// them may be missing; those of later releases are skipped.
 macro_rules! extensible_sequences {
     ($($(#[$meta:meta])* $name:ident {
         $($field:ident: $type:ty $(= $default:expr)?),* $(,)?
@@ -402,8 +403,8 @@ macro_rules! choices {
     };
 }
 
-/// `CHOICE` with an extension marker: additions that are known stand in braces of their own, `Other` has an alternative
-/// of a later release as octets. The default is the first alternative.
+/// `CHOICE` with an extension marker: additions that are known stand in braces of their own, `Other` has an
+/// alternative of a later release as octets. The default is the first alternative.
 macro_rules! extensible_choices {
     ($($(#[$meta:meta])* $name:ident { $($variant:ident($type:ty)),* $(,)? }
        $({ $($later:ident($addition:ty)),* $(,)? })?)*) => {$(
@@ -470,8 +471,8 @@ macro_rules! extensible_choices {
     )*};
 }
 
-/// A number, and behind it as an open type a value whose type the number says (X.681). `Other` has one of which nothing
-/// is known as octets.
+/// A number, and behind it as an open type a value whose type the number says (X.681). `Other` has one of
+/// which nothing is known as octets.
 macro_rules! numbered {
     ($($(#[$meta:meta])* $name:ident($number:ty) { $($variant:ident($type:ty) = $value:literal),* $(,)? })*) => {$(
         $(#[$meta])*
@@ -656,7 +657,8 @@ pub(crate) fn decode_list<T: Uper>(
     extensible: bool,
 ) -> Vec<T> {
     let count = decode_count(reader, what, size, extensible);
-    // Room for what the size allows, and not for what a count beyond it claims; where many are allowed, for some.
+    // Room for what the size allows, and not for what a count beyond it claims; where many are allowed, for
+    // some.
     let mut items = Vec::with_capacity(count.min(size.1).min(64));
     for _ in 0..count {
         items.push(T::decode(reader));

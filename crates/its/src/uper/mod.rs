@@ -1,17 +1,17 @@
 //! Unaligned Packed Encoding Rules (X.691), as far as the ITS messages need them.
 //!
-//! A type says how it is written by implementing [`Uper`]; `macros` has what turns a notation close to the ASN.1
-//! into types with that implementation, and `cargo xtask gen-asn1` writes ETSI's modules in that notation. Why a codec of
-//! our own: the messages use a small part of ASN.1, the program has to stay small, and a codec that knows its widths
-//! when it is compiled is several times as fast as a general one.
+//! A type says how it is written by implementing [`Uper`]; `macros` has what turns a notation close to the
+//! ASN.1 into types with that implementation, and `cargo xtask gen-asn1` writes ETSI's modules in that
+//! notation. Why a codec of our own: the messages use a small part of ASN.1, the program has to stay small,
+//! and a codec that knows its widths when it is compiled is several times as fast as a general one.
 //!
-//! Extensions (X.691 clause 19.7 and following): what this release of a message does not know is skipped where it is
-//! an addition to a SEQUENCE, and kept as octets where it is an alternative of a CHOICE, or as its number where it is a
-//! value of an ENUMERATED.
-//! So a message of a later release is read, and a SEQUENCE loses its additions when it is written again.
+//! Extensions (X.691 clause 19.7 and following): what this release of a message does not know is skipped
+//! where it is an addition to a SEQUENCE, and kept as octets where it is an alternative of a CHOICE, or as
+//! its number where it is a value of an ENUMERATED. So a message of a later release is read, and a SEQUENCE
+//! loses its additions when it is written again.
 //!
-//! Nothing here believes a length: a list grows with the elements that were read, never with the number that was
-//! announced, and every element costs at least a bit of the message.
+//! Nothing here believes a length: a list grows with the elements that were read, never with the number that
+//! was announced, and every element costs at least a bit of the message.
 //!
 //! Left out: what the messages do not use, among it REAL, OBJECT IDENTIFIER, SET, semi-constrained integers,
 //! fragmented lengths (from 16,384 on; refused) and the aligned variant.
@@ -155,7 +155,8 @@ impl Uper for Null {
     fn encode(&self, _: &mut Writer) {}
 }
 
-/// An alternative of a CHOICE from a later release: its number among the additions, and its octets as they came.
+/// An alternative of a CHOICE from a later release: its number among the additions, and its octets as they
+/// came.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenType {
     /// Which addition, from 0; at most 63.
@@ -179,7 +180,8 @@ impl OpenType {
     }
 }
 
-/// Reads a whole message: what the outermost type takes, and then at most the seven bits that fill the last octet.
+/// Reads a whole message: what the outermost type takes, and then at most the seven bits that fill the last
+/// octet.
 ///
 /// Octets behind it are left alone: a message of a later release may be followed by some.
 ///

@@ -1,7 +1,7 @@
 //! Bits out of octets.
 //!
-//! What is wrong is remembered, and from then on nothing is read but zeros: a decoder asks once, at its end, and not
-//! behind each of some hundred fields. That is half of the code, and faster.
+//! What is wrong is remembered, and from then on nothing is read but zeros: a decoder asks once, at its end,
+//! and not behind each of some hundred fields. That is half of the code, and faster.
 
 use super::Error;
 
@@ -82,7 +82,8 @@ impl<'a> Reader<'a> {
         self.bits(1, what) != 0
     }
 
-    /// Reads a number of `least..=most` (X.691 10.5.7.1); [`Error::OutOfRange`] for one that its bits could hold, too.
+    /// Reads a number of `least..=most` (X.691 10.5.7.1); [`Error::OutOfRange`] for one that its bits could
+    /// hold, too.
     #[inline(never)]
     pub fn ranged(&mut self, least: i64, most: i64, what: &'static str) -> i64 {
         let span = (most - least) as u64;
@@ -125,8 +126,8 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.bits(8, what) as u8).collect()
     }
 
-    /// Reads an open type (X.691 11.2): a length, and in so many octets what `inside` reads; what is left of them is
-    /// skipped.
+    /// Reads an open type (X.691 11.2): a length, and in so many octets what `inside` reads; what is left of
+    /// them is skipped.
     #[inline(never)]
     pub fn open_type(&mut self, what: &'static str, inside: &mut dyn FnMut(&mut Reader<'_>)) {
         let bits = self.length(what) * 8;
@@ -142,9 +143,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the additions to a SEQUENCE that has some (X.691 19.7 to 19.9): how many there may be, which of them are
-    /// there, and each of those as an open type. `known` is given the number of each, from 0; what it does not read is
-    /// skipped.
+    /// Reads the additions to a SEQUENCE that has some (X.691 19.7 to 19.9): how many there may be, which of
+    /// them are there, and each of those as an open type. `known` is given the number of each, from 0; what
+    /// it does not read is skipped.
     #[inline(never)]
     pub fn additions(&mut self, what: &'static str, known: &mut dyn FnMut(u32, &mut Reader<'_>)) {
         let count = u32::from(self.small_number(what)) + 1;

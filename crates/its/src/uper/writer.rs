@@ -71,7 +71,8 @@ impl Writer {
         }
     }
 
-    /// Writes an open type (X.691 11.2): what `inside` writes as whole octets, at least one, with their length.
+    /// Writes an open type (X.691 11.2): what `inside` writes as whole octets, at least one, with their
+    /// length.
     #[inline(never)]
     pub fn open_type(&mut self, what: &'static str, inside: &dyn Fn(&mut Writer)) {
         let mut writer = Writer::default();

@@ -1,13 +1,15 @@
 //! Tshark and carnet read every component of pycrate's CAMs and DENMs of protocol versions 1 and 2 alike.
 //!
-//! Both readings become a list of leaves in the message's order: a name and a value for each number, text, enumeration,
-//! string of bits or octets, the number of items of each list, and the alternative of each CHOICE. The tests compare the
-//! lists as a whole, so a component that only one of the two reads fails them as well.
+//! Both readings become a list of leaves in the message's order: a name and a value for each number, text,
+//! enumeration, string of bits or octets, the number of items of each list, and the alternative of each
+//! CHOICE. The tests compare the lists as a whole, so a component that only one of the two reads fails them
+//! as well.
 //!
-//! The few components that pycrate's random messages leave out stand in messages that carnet writes. The tests do not compare:
+//! The few components that pycrate's random messages leave out stand in messages that carnet writes. The
+//! tests do not compare:
 //!
-//! * *companyName*: tshark 4.0.17 takes its size for a constraint that the encoding sees (see `oracle_tshark`). carnet writes the
-//!   messages that have one again without it.
+//! * *companyName*: tshark 4.0.17 takes its size for a constraint that the encoding sees (see
+//!   `oracle_tshark`). carnet writes the messages that have one again without it.
 //! * the width of a BIT STRING of fixed width, which its type gives.
 
 use std::fmt::Debug;
@@ -339,7 +341,8 @@ fn tshark_and_carnet_agree_on_denms_of_version_2() {
     compare::<denm::Denm>("agree-denm2.pcap", port::DENM, &messages, 1000);
 }
 
-/// pycrate's DENMs without names of companies, and one with the components that those of the vectors leave out.
+/// pycrate's DENMs without names of companies, and one with the components that those of the vectors leave
+/// out.
 fn denms_of_version_1() -> Vec<Vec<u8>> {
     use version1::cdd::{DangerousGoodsExtended, EmergencyActionCode, SpeedLimit};
     use version1::denm::{AlacarteContainer, Denm, RoadWorksContainerExtended, StationaryVehicleContainer};

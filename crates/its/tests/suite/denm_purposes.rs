@@ -1,4 +1,5 @@
-//! TS 102 869-2: the test purposes of DENM about what a station originates. Each test bears the id of its purpose.
+//! TS 102 869-2: the test purposes of DENM about what a station originates. Each test bears the id of its
+//! purpose.
 //!
 //! The purposes were written for edition V1.2.1, where protocolVersion was 1; today's DENM has 2.
 

@@ -1,5 +1,5 @@
-//! TS 102 869-2: the test purposes of DENM about what a station receives and keeps alive. Each test bears the id of
-//! its purpose.
+//! TS 102 869-2: the test purposes of DENM about what a station receives and keeps alive. Each test bears the
+//! id of its purpose.
 
 use crate::denm_support::{
     OWN, action, delivered, denm, drain, event, only, over, receive, repeated, run, station, witness,
@@ -252,7 +252,8 @@ fn absurd_times_are_refused() {
     assert_eq!(station.trigger(at(1000), &request), Err(ItsDrop::Expired));
 }
 
-/// Beside the purposes: a negation refers to the message that it negates, and is heard although it is no newer.
+/// Beside the purposes: a negation refers to the message that it negates, and is heard although it is no
+/// newer.
 #[test]
 fn a_negation_is_as_old_as_what_it_negates() {
     let mut station = witness();

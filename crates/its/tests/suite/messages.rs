@@ -9,7 +9,8 @@ use carnet_its::uper::{decode, encode};
 
 use crate::support::hex;
 
-/// CAMs of vanetza v26.02's socktap, frames 1 and 3 of `vanetza-socktap-security-none.pcap`, behind the BTP header.
+/// CAMs of vanetza v26.02's socktap, frames 1 and 3 of `vanetza-socktap-security-none.pcap`, behind the BTP
+/// header.
 pub const VANETZA: [&str; 2] = [
     "0202000000021ebd005a56c9730e434bc703e83e8001b7743e0000012000003fe1ed0403ffe3fff400",
     "0202000000011ebd005a56c4910e4346e503e83e8001b7743e0000012000003fe1ed0403ffe3fff400",
@@ -363,8 +364,8 @@ fn a_glance_sees_what_the_message_says() {
     assert_eq!(glance.position.latitude, -338_123_457);
 }
 
-/// Messages of release 2 as asn1tools 0.169 writes them by the modules of TS 103 900 V2.1.1 and TS 103 831 V2.1.1: without any of
-/// its additions, and with extension containers, linked DENMs and linked IVIMs.
+/// Messages of release 2 as asn1tools 0.169 writes them by the modules of TS 103 900 V2.1.1 and TS 103 831
+/// V2.1.1: without any of its additions, and with extension containers, linked DENMs and linked IVIMs.
 pub const RELEASE_2_CAM: [&str; 2] = [
     "0202010203041267405a581d7b0d914c1000c806470836db2c00384122b68402a08a40146361ff3080001dfff5800131ce00192f
      ff5c00138e7000cb7ff86000ec73800660",
@@ -379,8 +380,8 @@ pub const RELEASE_2_DENM: [&str; 2] = [
      000380041a00004015fff5800131ce00192fff5c00138e7000cb008390024800a00980086e",
 ];
 
-/// Release 2 has the ports and the protocolVersion of release 1, and its messages begin as those do: a station hears both, and what
-/// it says itself is a message of either.
+/// Release 2 has the ports and the protocolVersion of release 1, and its messages begin as those do: a
+/// station hears both, and what it says itself is a message of either.
 #[test]
 fn messages_of_release_2_are_read_without_its_additions() {
     let [plain, extended] = RELEASE_2_CAM.map(hex);

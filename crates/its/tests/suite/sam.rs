@@ -1,5 +1,5 @@
-//! Service announcement: the message against octets that another ASN.1 compiler made of the same values, and the service
-//! in virtual time.
+//! Service announcement: the message against octets that another ASN.1 compiler made of the same values, and
+//! the service in virtual time.
 
 use carnet_base::Rng;
 use carnet_geonet::geodesy::Position;
@@ -58,7 +58,8 @@ fn counts(sa_id: u8, content_count: u8) -> ChangeCount {
     ChangeCount { sa_id: SaId(sa_id), content_count: ContentCount(content_count) }
 }
 
-/// Values, and their octets by OSS ASN.1 tools from the module IEEE-1609-3-WSA, as published with a library for it.
+/// Values, and their octets by OSS ASN.1 tools from the module IEEE-1609-3-WSA, as published with a library
+/// for it.
 fn vectors() -> Vec<(SamBody, &'static str)> {
     let first = channel(17, 172, -128, false, 6);
     let least = SamBody {
@@ -133,7 +134,8 @@ fn octets_of_another_compiler() {
     }
 }
 
-/// By pycrate from ISO's module ITSee. IEEE 1609.3 counts the longitude from -179.9999999 degrees, which nobody notices.
+/// By pycrate from ISO's module ITSee. IEEE 1609.3 counts the longitude from -179.9999999 degrees, which
+/// nobody notices.
 #[test]
 fn an_advertiser_says_where_it_is() {
     for (number, octets, expected) in [
@@ -430,8 +432,8 @@ fn an_advertisement_is_known_for_a_second_however_often_it_comes() {
 #[test]
 fn the_port_of_en_302_890_1_is_understood() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
-    // By hand: version 3 and a list of services alone, counts 0 and 0, one service; its ITS-AID 36 in an octet, channel 0 in
-    // five bits, and of its options the second alone: 010, and then 4711 in 16 bits.
+    // By hand: version 3 and a list of services alone, counts 0 and 0, one service; its ITS-AID 36 in an
+    // octet, channel 0 in five bits, and of its options the second alone: 010, and then 4711 in 16 bits.
     let octets = hex(&format!("{HEADER}3400012402{:04x}", 4711));
     station.handle_message(at(0), gn(2), &octets).expect("new");
     let known = station.known().next().expect("known");

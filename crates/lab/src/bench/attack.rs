@@ -1,12 +1,13 @@
 //! A home agent that strangers flood: whether its routers still register, and what traffic loses meanwhile.
 //!
-//! The routers are a `fleet`, and renew one after the other while a flood of one kind goes on, on another core than the home
-//! agent where there is one. Beside that a steady stream passes the home agent to one of the routers. The same without a
-//! flood comes first. A router that has no answer asks again after a second (RFC 6275 12, INITIAL_BINDACK_TIMEOUT), so
-//! that a lost Binding Update shows as one who waited longer.
+//! The routers are a `fleet`, and renew one after the other while a flood of one kind goes on, on another
+//! core than the home agent where there is one. Beside that a steady stream passes the home agent to one of
+//! the routers. The same without a flood comes first. A router that has no answer asks again after a second
+//! (RFC 6275 12, INITIAL_BINDACK_TIMEOUT), so that a lost Binding Update shows as one who waited longer.
 //!
-//! Everything enters by the interface to the routers, with source addresses of as many networks as there are frames. Left
-//! out: frames that break off in a header, of which `make fuzz` has millions; attacks from the home network.
+//! Everything enters by the interface to the routers, with source addresses of as many networks as there are
+//! frames. Left out: frames that break off in a header, of which `make fuzz` has millions; attacks from the
+//! home network.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, Ordering};

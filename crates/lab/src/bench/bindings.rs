@@ -1,13 +1,14 @@
-//! A home agent with many bindings: packets to and from one of them, and to and from all of them at random, beside
-//! the same agent with one binding. Beside it a plain router with as many routes, because a part of the cost is the
-//! kernel's own: tables that fit into no cache.
+//! A home agent with many bindings: packets to and from one of them, and to and from all of them at random,
+//! beside the same agent with one binding. Beside it a plain router with as many routes, because a part of
+//! the cost is the kernel's own: tables that fit into no cache.
 //!
-//! The bindings come from a state file, as after a restart; how long the start takes is noted. Each binding has a
-//! prefix, a home address and a care-of address of its own; all care-of addresses are behind one neighbour.
+//! The bindings come from a state file, as after a restart; how long the start takes is noted. Each binding
+//! has a prefix, a home address and a care-of address of its own; all care-of addresses are behind one
+//! neighbour.
 //!
-//! Because each packet goes elsewhere they are sent one by one, also those to one binding. Before the rounds every
-//! binding gets some packets in its turn: what the first packets of a binding cost is a matter of seconds after the start,
-//! and the rounds, of a fraction of a second each, would see little else.
+//! Because each packet goes elsewhere they are sent one by one, also those to one binding. Before the rounds
+//! every binding gets some packets in its turn: what the first packets of a binding cost is a matter of
+//! seconds after the start, and the rounds, of a fraction of a second each, would see little else.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
@@ -227,7 +228,8 @@ fn one(
             lost: 0,
         });
     }
-    // A sink that comes is news of an interface, and an agent with many routes then looks through all of them.
+    // A sink that comes is news of an interface, and an agent with many routes then looks through all of
+    // them.
     for (_, world) in worlds {
         settle(world)?;
     }

@@ -42,7 +42,8 @@ impl Cores {
         self.move_process(0, false)
     }
 
-    /// Puts a process, with all its threads, onto the one core, or lets it run anywhere. Process 0 is this thread.
+    /// Puts a process, with all its threads, onto the one core, or lets it run anywhere. Process 0 is this
+    /// thread.
     pub fn move_process(&self, process: u32, pinned: bool) -> anyhow::Result<()> {
         let mut set = self.all;
         if pinned {
@@ -90,8 +91,8 @@ fn parse_busy(text: &str) -> Option<f64> {
 #[derive(Debug)]
 pub struct Watch {
     begin: u64,
-    /// Seconds of user and system time on all cores, those that a hypervisor gave to somebody else, and those of this
-    /// process and the processes that it has started and seen end.
+    /// Seconds of user and system time on all cores, those that a hypervisor gave to somebody else, and those
+    /// of this process and the processes that it has started and seen end.
     before: [f64; 3],
 }
 
@@ -101,8 +102,8 @@ impl Watch {
         Ok(Watch { begin: monotonic(), before: spent()? })
     }
 
-    /// What share of all cores others had since then, and a hypervisor; to be asked when what was started has ended. The
-    /// kernel's handling of interrupts, which is where packets are forwarded, belongs to nobody.
+    /// What share of all cores others had since then, and a hypervisor; to be asked when what was started has
+    /// ended. The kernel's handling of interrupts, which is where packets are forwarded, belongs to nobody.
     pub fn shares(&self) -> anyhow::Result<[f64; 2]> {
         let [all, stolen, own] = spent()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;

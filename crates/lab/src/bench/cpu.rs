@@ -1,7 +1,7 @@
 //! Processor time for each Gbit/s, at a fixed rate that every path carries.
 //!
-//! From `/proc/stat`: all cores, hosts and routers and the network between them together, less what the machine was
-//! busy with just before. From `/proc/PID/stat`: the carnet programs alone.
+//! From `/proc/stat`: all cores, hosts and routers and the network between them together, less what the
+//! machine was busy with just before. From `/proc/PID/stat`: the carnet programs alone.
 
 use super::cores::{busy, used_by};
 use super::figures::{CpuFigure, Series};

@@ -65,8 +65,9 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Puts what another run has measured in the place of the same here: all ways of what is compared with each other in one
-    /// run, and way by way what stands for itself. Not where what is here was measured later.
+    /// Puts what another run has measured in the place of the same here: all ways of what is compared with
+    /// each other in one run, and way by way what stands for itself. Not where what is here was measured
+    /// later.
     pub fn take(&mut self, mut other: Bench) {
         self.leave_out_what_is_older(&mut other);
         let mut taken = Vec::new();
@@ -156,7 +157,8 @@ fn leave_out<T>(others: &mut Vec<T>, here: &[T], is_older: bool, same: impl Fn(&
     others.retain(|other| !is_older || !here.iter().any(|figure| same(figure, other)));
 }
 
-/// Puts figures in the place of those of the same path; whether all that there is now are these. `None`: there are none.
+/// Puts figures in the place of those of the same path; whether all that there is now are these. `None`:
+/// there are none.
 fn put<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> Option<bool> {
     if others.is_empty() {
         return None;
@@ -216,8 +218,9 @@ impl Series {
         (!ratios.rounds.is_empty()).then_some(ratios.median)
     }
 
-    /// Between which two the true median lies with a probability of 95 %, whatever the distribution: the order
-    /// statistics to both sides of the middle. `None` for fewer than six, of which even all do not say as much.
+    /// Between which two the true median lies with a probability of 95 %, whatever the distribution: the
+    /// order statistics to both sides of the middle. `None` for fewer than six, of which even all do not say
+    /// as much.
     pub fn sure(&self) -> Option<[f64; 2]> {
         let mut sorted = self.rounds.clone();
         sorted.sort_by(f64::total_cmp);
@@ -250,8 +253,8 @@ pub fn median(sorted: &[f64]) -> f64 {
 const BUSY_LOAD: f64 = 0.5;
 const BUSY_SHARE: f64 = 0.03;
 
-/// Why figures are not to be relied on, in words: the load before on so many cores, and the shares of all cores that other
-/// programs had, and a hypervisor's other guests.
+/// Why figures are not to be relied on, in words: the load before on so many cores, and the shares of all
+/// cores that other programs had, and a hypervisor's other guests.
 pub fn disturbances(cores: usize, load: f64, others: [f64; 2]) -> Vec<String> {
     let mut found = Vec::new();
     if load > BUSY_LOAD * cores.max(1) as f64 {
@@ -271,9 +274,9 @@ impl Bench {
         disturbances(self.machine.cores, self.load_before[0], self.others)
     }
 
-    /// What a figure of packets costs the routers alone, in nanoseconds for a packet: without what source and sink,
-    /// which share the core, cost by themselves at that size. Nothing where that was not measured, or where it is
-    /// all there is.
+    /// What a figure of packets costs the routers alone, in nanoseconds for a packet: without what source and
+    /// sink, which share the core, cost by themselves at that size. Nothing where that was not measured, or
+    /// where it is all there is.
     pub fn net_ns(&self, figure: &PacketFigure) -> Option<f64> {
         let alone = self.packets.iter().find(|one| one.is_alone() && one.size == figure.size)?;
         (!figure.is_alone() && alone.ns > 0.0 && figure.ns > alone.ns).then_some(figure.ns - alone.ns)

@@ -1,9 +1,9 @@
-//! Very many mobile routers, as one sender with real octets: their Binding Updates leave by a packet socket, and every
-//! acknowledgement that comes is checked (who, where, MAC, checksum, status, number).
+//! Very many mobile routers, as one sender with real octets: their Binding Updates leave by a packet socket,
+//! and every acknowledgement that comes is checked (who, where, MAC, checksum, status, number).
 //!
-//! Each router has a home address, a care-of address and a prefix of its own; all care-of addresses are behind one
-//! neighbour of the home agent. Who has no answer after [`PATIENCE`] asks again with the next number, as RFC 6275 11.8 has
-//! it.
+//! Each router has a home address, a care-of address and a prefix of its own; all care-of addresses are
+//! behind one neighbour of the home agent. Who has no answer after [`PATIENCE`] asks again with the next
+//! number, as RFC 6275 11.8 has it.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -192,8 +192,8 @@ impl Fleet {
         (router.sent, router.frame) = (sequence, frame);
     }
 
-    /// Lets each of the routers, which [`Self::prepare`] has prepared, register once: at most `window` wait for an answer
-    /// at a time, and with a `rate` no more than so many begin in a second.
+    /// Lets each of the routers, which [`Self::prepare`] has prepared, register once: at most `window` wait
+    /// for an answer at a time, and with a `rate` no more than so many begin in a second.
     pub fn register(&mut self, window: usize, rate: Option<f64>) -> anyhow::Result<Round> {
         let mut round = Round::default();
         let start = monotonic();
@@ -341,7 +341,8 @@ impl Fleet {
             // The answer to an earlier attempt is late, not wrong.
             let age = router.sent.wrapping_sub(found.sequence);
             ensure!(age < u16::from(ATTEMPTS), "its number is {}, expected {}", found.sequence, router.sent);
-            // An attempt that was overtaken by the next one is told that its number is old, and so is a recording.
+            // An attempt that was overtaken by the next one is told that its number is old, and so is a
+            // recording.
             let overtaken = age > 0 || (!router.waits && found.status == SEQUENCE_OUT_OF_WINDOW);
             ensure!(found.status == 0 || overtaken, "its status is {}", found.status);
             ensure!(

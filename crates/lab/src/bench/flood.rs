@@ -1,9 +1,9 @@
 //! Packets per second, in a closed loop.
 //!
-//! The sender keeps at most [`WINDOW`] packets under way: it looks at the sink's count, and yields the core while
-//! there is no room. So what is measured is what passes without loss, and a path with a program in user space gets
-//! the core when it has something to do, although sender, routers and sink share it. Nothing waits for a packet that
-//! is lost: after [`PATIENCE`] without any arrival those under way are written off.
+//! The sender keeps at most [`WINDOW`] packets under way: it looks at the sink's count, and yields the core
+//! while there is no room. So what is measured is what passes without loss, and a path with a program in user
+//! space gets the core when it has something to do, although sender, routers and sink share it. Nothing waits
+//! for a packet that is lost: after [`PATIENCE`] without any arrival those under way are written off.
 
 use super::packet::Frame;
 use super::sender::{BATCH, Sender};

@@ -1,8 +1,8 @@
 //! What a handover costs while packets flow: lost, duplicated, reordered.
 //!
-//! Both uplinks are alive, and the operator orders the mobile router from one to the other and back, again and
-//! again, while numbered packets pass at 70 % of what the path carries. The orders are given from another core where
-//! there is one. The same without handovers says what the path does by itself.
+//! Both uplinks are alive, and the operator orders the mobile router from one to the other and back, again
+//! and again, while numbered packets pass at 70 % of what the path carries. The orders are given from another
+//! core where there is one. The same without handovers says what the path does by itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -161,8 +161,8 @@ fn one(
     })
 }
 
-/// Measures all paths of carnet, both directions. The number of handovers is even, so that each world is left as it
-/// was found.
+/// Measures all paths of carnet, both directions. The number of handovers is even, so that each world is left
+/// as it was found.
 pub fn measure(bed: &Bed, effort: &Effort, cores: &Cores) -> anyhow::Result<Vec<HandoverFigure>> {
     let mut figures = Vec::new();
     for (path, world) in bed.worlds(Part::Both).filter(|(path, _)| path.is_carnet()) {

@@ -1,19 +1,20 @@
-//! `carnet-lab bench`: how fast the tunnel's data paths are, beside plain forwarding and the kernel's own tunnel.
+//! `carnet-lab bench`: how fast the tunnel's data paths are, beside plain forwarding and the kernel's own
+//! tunnel.
 //!
-//! * `world` builds the same network once for each path (`path`), all at once, with the real programs in it; `bed`
-//!   keeps them.
-//! * `packets` counts packets per second, with `sender`, `sink`, `packet` and the closed loop of `flood`; `bindings`
-//!   does so at a home agent with many bindings.
+//! * `world` builds the same network once for each path (`path`), all at once, with the real programs in it;
+//!   `bed` keeps them.
+//! * `packets` counts packets per second, with `sender`, `sink`, `packet` and the closed loop of `flood`;
+//!   `bindings` does so at a home agent with many bindings.
 //! * `registrations` lets very many routers register, which are a `fleet` whose octets are made by `updates`.
 //! * `attack` floods a home agent while routers register and packets pass.
 //! * `takeover` kills machines that are home agents together, and lets all else happen to them.
 //! * `tcp`, `rtt`, `cpu` and `handover` measure what their names say.
 //! * `figures` is what comes out, `table` shows it, `targets` says how it compares with what is aimed at.
 //!
-//! Speeds of a machine drift; so whatever is compared takes turns in many short rounds, and ratios are those of
-//! neighbours in time. The source hands over bursts of single packets, as a network card does, and so to every path
-//! (`sender`). Packets, round-trip times and handovers are measured on one core, which sender, routers and
-//! sink share: the sum of their work is what counts. TCP and processor time have all cores.
+//! Speeds of a machine drift; so whatever is compared takes turns in many short rounds, and ratios are those
+//! of neighbours in time. The source hands over bursts of single packets, as a network card does, and so to
+//! every path (`sender`). Packets, round-trip times and handovers are measured on one core, which sender,
+//! routers and sink share: the sum of their work is what counts. TCP and processor time have all cores.
 
 mod attack;
 mod bed;
@@ -81,7 +82,8 @@ pub struct Args {
     /// Numbers of routers that register, instead of the usual one.
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     routers: Vec<u32>,
-    /// Faults of machines that are home agents together, over each path, instead of the usual number; 0 for none.
+    /// Faults of machines that are home agents together, over each path, instead of the usual number; 0 for
+    /// none.
     #[arg(long, value_name = "NUMBER")]
     faults: Option<u32>,
     /// Out of which these faults are, as a run before said it; another each time if it is not given.
@@ -394,8 +396,8 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The page of a `bench.json` for documentation, with what runs with `--only` have measured instead; and all of it as another
-/// `bench.json`, with which others go on.
+/// The page of a `bench.json` for documentation, with what runs with `--only` have measured instead; and all
+/// of it as another `bench.json`, with which others go on.
 pub fn page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<(String, String)> {
     let read = |file: &std::path::Path| -> anyhow::Result<Bench> {
         let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;

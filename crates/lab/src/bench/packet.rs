@@ -1,11 +1,11 @@
 //! The packets of the benchmark: UDP to the discard port (RFC 863), as they are or inside one IPv6 header.
 //!
-//! The payload begins with a number and its complement. So the checksum, in which the two cancel each other, is the
-//! same for every number, and a packet is numbered by writing eight octets.
+//! The payload begins with a number and its complement. So the checksum, in which the two cancel each other,
+//! is the same for every number, and a packet is numbered by writing eight octets.
 //!
-//! Then come two octets with which the checksum is the sum of the pseudo-header. That is what stands in the field where
-//! the kernel leaves the sum to an interface: so the packet is right whether or not somebody does that sum, and nobody
-//! has to, as behind a network card.
+//! Then come two octets with which the checksum is the sum of the pseudo-header. That is what stands in the
+//! field where the kernel leaves the sum to an interface: so the packet is right whether or not somebody does
+//! that sum, and nobody has to, as behind a network card.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
@@ -47,8 +47,8 @@ fn ipv6_header(octets: &mut [u8], ends: Ends, next_header: u8, payload: usize) {
 }
 
 impl Frame {
-    /// A frame with an inner packet of `size` octets between `ends`, in an outer header between `outer` if there is
-    /// one. `link` are the hardware addresses of the sending interface and of its peer.
+    /// A frame with an inner packet of `size` octets between `ends`, in an outer header between `outer` if
+    /// there is one. `link` are the hardware addresses of the sending interface and of its peer.
     pub fn new(link: ([u8; 6], [u8; 6]), outer: Option<Ends>, ends: Ends, size: usize) -> Frame {
         let inner = LINK + if outer.is_some() { IPV6 } else { 0 };
         let size = size.max(SMALLEST);
@@ -140,8 +140,8 @@ pub fn pseudo_sum(header: &[u8], length: usize) -> u16 {
     sum(u32::from(PROTOCOL_UDP) + length as u32, &header[8..IPV6])
 }
 
-/// An address in the `/64` that bears this number, such that all of them have the same sum: the number stands in
-/// the last 32 bits of the prefix, and its complement in the interface identifier.
+/// An address in the `/64` that bears this number, such that all of them have the same sum: the number stands
+/// in the last 32 bits of the prefix, and its complement in the interface identifier.
 pub fn balanced(prefix: u32, number: u32) -> [u8; 16] {
     let mut address = [0; 16];
     address[0..4].copy_from_slice(&prefix.to_be_bytes());

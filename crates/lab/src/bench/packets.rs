@@ -28,8 +28,8 @@ pub enum Part {
     Router,
     /// Only the home agent has the tunnel.
     Agent,
-    /// None: the packets are taken out where they would come into the first router. What source and sink cost by
-    /// themselves.
+    /// None: the packets are taken out where they would come into the first router. What source and sink cost
+    /// by themselves.
     None,
 }
 

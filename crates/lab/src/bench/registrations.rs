@@ -1,9 +1,11 @@
-//! A home agent to which very many mobile routers register: a storm, as after a power cut, and the refreshes that follow.
+//! A home agent to which very many mobile routers register: a storm, as after a power cut, and the refreshes
+//! that follow.
 //!
-//! The routers are one sender (`fleet`) on another core than the home agent where there is one. The home agent is the real
-//! program, alone in its namespace, with authentication (RFC 4285) and with its state on the disk, so that no
-//! acknowledgement leaves before the disk has what it tells of. What it takes of the processor comes from `/proc`, and
-//! is its own alone. At the end it is killed, and started again: every binding that was acknowledged has to be there.
+//! The routers are one sender (`fleet`) on another core than the home agent where there is one. The home
+//! agent is the real program, alone in its namespace, with authentication (RFC 4285) and with its state on
+//! the disk, so that no acknowledgement leaves before the disk has what it tells of. What it takes of the
+//! processor comes from `/proc`, and is its own alone. At the end it is killed, and started again: every
+//! binding that was acknowledged has to be there.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -26,7 +28,8 @@ use crate::{console, topology};
 
 /// Seconds that routers ask for: none may end while the home agent is being started again.
 const LIFETIME: u16 = 600;
-/// After so many seconds they renew nevertheless: with a lifetime of a minute a quarter before its end, as carnet's do.
+/// After so many seconds they renew nevertheless: with a lifetime of a minute a quarter before its end, as
+/// carnet's do.
 const REFRESH: f64 = 45.0;
 /// So many do in a second, however many are measured: as many as 100,000 would.
 const REFRESHES: f64 = 100_000.0 / REFRESH;
@@ -85,7 +88,8 @@ pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyho
         Some(&world.node("ha")),
         "route add 2001:dbb::/32 via 2001:db8:f0::2\nroute add 2001:dbc::/32 via 2001:db8:f0::2\n",
     )?;
-    // Answers are heard on the link. What the kernel there would say of each, in the home agent's time, is left out.
+    // Answers are heard on the link. What the kernel there would say of each, in the home agent's time, is
+    // left out.
     topology::batch(
         Some(&world.node("mr")),
         "route add blackhole 2001:dbb::/32\nroute add blackhole 2001:dbc::/32\n",

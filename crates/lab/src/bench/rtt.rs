@@ -1,7 +1,8 @@
 //! Round-trip times of a UDP echo between the host in the mobile network and the correspondent.
 //!
-//! One echo through each path after the other, many times over; all on one core, so that what is compared is work
-//! and not the waking of idle cores. The difference to plain forwarding is taken between neighbours in time.
+//! One echo through each path after the other, many times over; all on one core, so that what is compared is
+//! work and not the waking of idle cores. The difference to plain forwarding is taken between neighbours in
+//! time.
 
 use std::net::{Ipv6Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,8 +85,8 @@ pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
     Ok(figures)
 }
 
-/// So many echoes through each world, one through each after the other, in nanoseconds: those of equal place are
-/// neighbours in time.
+/// So many echoes through each world, one through each after the other, in nanoseconds: those of equal place
+/// are neighbours in time.
 pub fn by_turns(worlds: &[&World], echoes: usize) -> anyhow::Result<Vec<Vec<f64>>> {
     let stop = AtomicBool::new(false);
     let mut servers = Vec::new();

@@ -1,15 +1,16 @@
 //! The source of packets: a packet socket (packet(7)) that takes a batch with each call.
 //!
-//! * One by one: each packet is a message, put on the interface without a queue in between. For packets of which each
-//!   goes elsewhere.
-//! * In bursts: [`SEGMENTS`] packets are one message, a super packet of UDP (`PACKET_VNET_HDR`, `UDP_L4` of virtio's
-//!   network header) that the kernel cuts before it comes to the interface, which is told not to take super packets. The
-//!   interface is handed a list of single packets, as a network card hands up those that came together, and with their
-//!   checksums in place (see `packet`). So source and sink take a smaller part of the time, and receivers do for
-//!   several packets at once what they do so behind a card. An outer header is put around before the cut
-//!   (`bpf/source.bpf.c`).
+//! * One by one: each packet is a message, put on the interface without a queue in between. For packets of
+//!   which each goes elsewhere.
+//! * In bursts: [`SEGMENTS`] packets are one message, a super packet of UDP (`PACKET_VNET_HDR`, `UDP_L4` of
+//!   virtio's network header) that the kernel cuts before it comes to the interface, which is told not to
+//!   take super packets. The interface is handed a list of single packets, as a network card hands up those
+//!   that came together, and with their checksums in place (see `packet`). So source and sink take a smaller
+//!   part of the time, and receivers do for several packets at once what they do so behind a card. An outer
+//!   header is put around before the cut (`bpf/source.bpf.c`).
 //!
-//! That what arrives are the single packets, octet by octet, is shown by [`prove`] before anything is measured.
+//! That what arrives are the single packets, octet by octet, is shown by [`prove`] before anything is
+//! measured.
 
 use std::io::{IoSlice, Read};
 use std::os::fd::AsRawFd;
@@ -108,8 +109,8 @@ impl Sender {
         Ok(Sender { socket, headers: MultiHeaders::preallocate(BATCH, None), bursts: Some(bursts) })
     }
 
-    /// Sends the first `count` of the frames, beginning anew when there are fewer; returns how many the interface
-    /// took, at most [`BATCH`].
+    /// Sends the first `count` of the frames, beginning anew when there are fewer; returns how many the
+    /// interface took, at most [`BATCH`].
     pub fn send(&mut self, frames: &[Frame], count: usize) -> anyhow::Result<usize> {
         let (fd, count) = (self.socket.as_raw_fd(), count.min(BATCH));
         let addresses: [Option<()>; BATCH] = [None; BATCH];
@@ -184,8 +185,8 @@ fn front(frame: &Frame, count: usize) -> Vec<u8> {
     front
 }
 
-/// Makes room before what leaves by an interface, and puts an outer header around it if there is one, for as long as
-/// what is returned lives.
+/// Makes room before what leaves by an interface, and puts an outer header around it if there is one, for as
+/// long as what is returned lives.
 fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
     let mut ebpf = Ebpf::load(&carnet_bpf::SOURCE.unpack()).context("cannot load the source's programs")?;
     if let Some(header) = outer {
@@ -204,8 +205,8 @@ fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
     Ok(ebpf)
 }
 
-/// An interface that is told, for as long as it lives, not to take super packets, and that checksums need not be done
-/// for it.
+/// An interface that is told, for as long as it lives, not to take super packets, and that checksums need not
+/// be done for it.
 struct Offloads {
     node: String,
     interface: &'static str,
@@ -264,7 +265,8 @@ pub(super) fn open(interface: &str, protocol: Option<Protocol>) -> anyhow::Resul
     Ok(socket)
 }
 
-/// Fails unless what arrives at the peer of a sender's interface are the frames, one by one. `there` is the peer.
+/// Fails unless what arrives at the peer of a sender's interface are the frames, one by one. `there` is the
+/// peer.
 pub fn prove(world: &World, place: Place, there: Place, frame: &Frame) -> anyhow::Result<()> {
     let mut sender = Sender::in_bursts(world, place, frame)?;
     let node = world.node(there.node);

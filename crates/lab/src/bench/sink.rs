@@ -1,4 +1,5 @@
-//! The end of the packets: an XDP program (`bpf/sink.bpf.c`) that counts those of the benchmark and drops them.
+//! The end of the packets: an XDP program (`bpf/sink.bpf.c`) that counts those of the benchmark and drops
+//! them.
 
 use anyhow::{Context, anyhow};
 use aya::Ebpf;

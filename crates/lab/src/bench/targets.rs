@@ -5,8 +5,8 @@ use super::figures::{
 };
 use super::path::Path;
 
-/// A target about several figures, all of which have to reach it. `found` are what was measured and where; the worst
-/// is told.
+/// A target about several figures, all of which have to reach it. `found` are what was measured and where;
+/// the worst is told.
 fn target(
     what: &str,
     aim: &str,

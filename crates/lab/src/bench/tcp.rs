@@ -1,10 +1,11 @@
-//! TCP between the hosts: one stream and several, both directions, and what becomes of hosts that know nothing of
-//! the tunnel.
+//! TCP between the hosts: one stream and several, both directions, and what becomes of hosts that know
+//! nothing of the tunnel.
 //!
-//! The hosts' MTU is first what fits the tunnel, for plain forwarding too; then 1500, so that the path MTU has to be
-//! discovered or the segments clamped; then 1500 with a filter at the hosts that drops Packet Too Big. All cores may
-//! be used. One transfer says little, because much depends on which core does what; so there are many short ones, the
-//! paths by turns, and what counts is the median of the ratios of neighbours, told with how sure it is.
+//! The hosts' MTU is first what fits the tunnel, for plain forwarding too; then 1500, so that the path MTU
+//! has to be discovered or the segments clamped; then 1500 with a filter at the hosts that drops Packet Too
+//! Big. All cores may be used. One transfer says little, because much depends on which core does what; so
+//! there are many short ones, the paths by turns, and what counts is the median of the ratios of neighbours,
+//! told with how sure it is.
 
 use std::process::{Command, Stdio};
 

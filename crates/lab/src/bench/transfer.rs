@@ -12,8 +12,8 @@ use crate::tools;
 
 /// How long a transfer may take beyond its time: the longer it is, the longer it may be about its end.
 const GRACE: u64 = 2 * SECOND;
-/// What iperf3 may take until it listens: 10 ms, but seconds in a machine that is emulated or has much else to do. It is
-/// not part of what is measured.
+/// What iperf3 may take until it listens: 10 ms, but seconds in a machine that is emulated or has much else
+/// to do. It is not part of what is measured.
 const STARTING: u64 = 30 * SECOND;
 
 /// What to transfer.
@@ -56,8 +56,8 @@ pub fn transfer(world: &World, task: Task) -> anyhow::Result<Result<Outcome, Str
     }
 }
 
-/// One iperf3 from a client to a server in another node, with these arguments of the client; what it printed. The inner
-/// error says why it did not come to its end within `patience` nanoseconds.
+/// One iperf3 from a client to a server in another node, with these arguments of the client; what it printed.
+/// The inner error says why it did not come to its end within `patience` nanoseconds.
 pub fn exchange(
     server: &str,
     client: &str,

@@ -1,8 +1,9 @@
-//! Binding Updates as octets, and what comes back: written down once more here, by the RFCs, so that the home agent is
-//! not checked with its own code.
+//! Binding Updates as octets, and what comes back: written down once more here, by the RFCs, so that the home
+//! agent is not checked with its own code.
 //!
-//! A frame holds IPv6, Destination Options with the home address (RFC 6275 6.3), and a Binding Update with one Mobile
-//! Network Prefix (RFC 3963 4.3) and the MN-HA authentication option (RFC 4285 5). Everything has a fixed place.
+//! A frame holds IPv6, Destination Options with the home address (RFC 6275 6.3), and a Binding Update with
+//! one Mobile Network Prefix (RFC 3963 4.3) and the MN-HA authentication option (RFC 4285 5). Everything has
+//! a fixed place.
 
 use std::net::Ipv6Addr;
 
@@ -54,7 +55,8 @@ impl Signer {
         Ok(Signer(<Hmac<Sha1> as KeyInit>::new_from_slice(key).context("a key of 16 octets")?))
     }
 
-    /// RFC 4285 5.1: over care-of address, home address and what of the header is covered, its checksum taken as zero.
+    /// RFC 4285 5.1: over care-of address, home address and what of the header is covered, its checksum taken
+    /// as zero.
     fn code(&self, ends: (Ipv6Addr, Ipv6Addr), covered: &[u8]) -> [u8; MAC] {
         let mut mac = self.0.clone();
         for part in [&ends.0.octets()[..], &ends.1.octets(), &covered[..4], &[0, 0], &covered[6..]] {
@@ -88,8 +90,8 @@ pub fn checksum(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, header: &
     !(sum as u16)
 }
 
-/// A Binding Update, from its Ethernet header on; `lifetime` in units of four seconds. `link` are the hardware addresses
-/// of the sending interface and of its peer.
+/// A Binding Update, from its Ethernet header on; `lifetime` in units of four seconds. `link` are the
+/// hardware addresses of the sending interface and of its peer.
 pub fn update(
     link: ([u8; 6], [u8; 6]),
     agent: Ipv6Addr,

@@ -7,11 +7,11 @@
 //!                     2001:db8:f1::/64
 //! ```
 //!
-//! Links are veth pairs in network namespaces `WORLD.mnn`, `WORLD.mr`, `WORLD.ha` and `WORLD.cn`. All addresses and
-//! neighbours are fixed, so nothing but the packets that are measured passes while it is measured. In a world of
-//! carnet, `mr` and `ha` are two `carnet run`, registered over `e0`. The plain world forwards without a tunnel;
-//! the world of the kernel's own tunnel has IPv6 in IPv6 by segment routing (RFC 8986: `H.Encaps.Red` with one
-//! segment, which leaves no routing header, and `End.DT6`).
+//! Links are veth pairs in network namespaces `WORLD.mnn`, `WORLD.mr`, `WORLD.ha` and `WORLD.cn`. All
+//! addresses and neighbours are fixed, so nothing but the packets that are measured passes while it is
+//! measured. In a world of carnet, `mr` and `ha` are two `carnet run`, registered over `e0`. The plain world
+//! forwards without a tunnel; the world of the kernel's own tunnel has IPv6 in IPv6 by segment routing (RFC
+//! 8986: `H.Encaps.Red` with one segment, which leaves no routing header, and `End.DT6`).
 
 use std::fmt::Write as _;
 use std::os::fd::AsFd;
@@ -124,8 +124,8 @@ impl World {
         world.links()?;
         world.routes(mr)?;
         if mr == Path::Xdp {
-            // Between the two ends of a veth a checksum may be left for later; what XDP redirects has lost the note
-            // about it. No driver of real hardware hands up such a packet.
+            // Between the two ends of a veth a checksum may be left for later; what XDP redirects has lost
+            // the note about it. No driver of real hardware hands up such a packet.
             for (role, interface) in HOSTS {
                 let mut ethtool = in_node(&world.node(role), tools::path("ethtool"));
                 output(ethtool.args(["-K", interface, "tx", "off"]))?;
@@ -275,8 +275,8 @@ impl World {
     }
 }
 
-/// Fails when a station's tunnels take another path than they were told to. A station serves by the TUN device until its BPF
-/// programs are loaded, so that this waits for them.
+/// Fails when a station's tunnels take another path than they were told to. A station serves by the TUN
+/// device until its BPF programs are loaded, so that this waits for them.
 fn takes(station: &Station, path: Path) -> anyhow::Result<()> {
     let mut paths = Vec::new();
     for _ in 0..300 {

@@ -1,12 +1,12 @@
 //! How many packets per second one carnet forwards.
 //!
 //! Two nodes and a veth pair: a tester that sends packets, each to be sent on to another station, and counts
-//! what comes back; and the forwarder, which has one core for itself, including what the kernel does for it when
-//! it sends. Beside carnet a relay is measured that does the least that any forwarder through a packet socket
-//! does: batches in, other addresses and one hop less, batches out. The two take turns.
+//! what comes back; and the forwarder, which has one core for itself, including what the kernel does for it
+//! when it sends. Beside carnet a relay is measured that does the least that any forwarder through a packet
+//! socket does: batches in, other addresses and one hop less, batches out. The two take turns.
 //!
-//! A trial offers packets at a pace for some time. The *throughput* is what comes back per second while more is
-//! offered than can be handled; the *loss-free rate* is the highest of a row of ever lower paces at which
+//! A trial offers packets at a pace for some time. The *throughput* is what comes back per second while more
+//! is offered than can be handled; the *loss-free rate* is the highest of a row of ever lower paces at which
 //! everything comes back.
 
 use std::path::Path;

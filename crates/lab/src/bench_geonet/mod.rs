@@ -1,9 +1,9 @@
 //! `carnet-lab bench-geonet`: how fast the GeoNetworking router of the real program is.
 //!
 //! What is measured: packets per second that one forwarder sends on ([`flood`]), the round trip of a ping
-//! ([`ping`]), and how well the times of contention-based forwarding are kept ([`contention`]). Every measurement is repeated in
-//! rounds, in each of which all cases take turns, and the medians are told together with all values; the machine
-//! and its load are in the results.
+//! ([`ping`]), and how well the times of contention-based forwarding are kept ([`contention`]). Every
+//! measurement is repeated in rounds, in each of which all cases take turns, and the medians are told
+//! together with all values; the machine and its load are in the results.
 
 mod contention;
 mod flood;

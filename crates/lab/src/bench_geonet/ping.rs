@@ -1,8 +1,8 @@
 //! What a ping over GeoNetworking costs, over one hop and over two.
 //!
 //! Three stations in a line; the middle one has a bridge whose two ports do not hear each other, so that the
-//! outer stations need it. Beside `carnet gnping` the kernel's own IPv6 forwarding is measured with `ping` over
-//! the same way; the two take turns.
+//! outer stations need it. Beside `carnet gnping` the kernel's own IPv6 forwarding is measured with `ping`
+//! over the same way; the two take turns.
 
 use std::path::Path;
 

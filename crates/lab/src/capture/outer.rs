@@ -1,8 +1,9 @@
-//! What is around the packets of a ping in a capture: how many octets stand before the innermost IPv6 header, and whether
-//! the packets came by at all.
+//! What is around the packets of a ping in a capture: how many octets stand before the innermost IPv6 header,
+//! and whether the packets came by at all.
 //!
-//! Read are the files that tcpdump and dumpcap write (pcap, Ethernet), and of each packet the headers only. Tunnels are
-//! IPv6 in IPv6, with extension headers between; what is in fragments, in IPv4 or in UDP is left out.
+//! Read are the files that tcpdump and dumpcap write (pcap, Ethernet), and of each packet the headers only.
+//! Tunnels are IPv6 in IPv6, with extension headers between; what is in fragments, in IPv4 or in UDP is left
+//! out.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -29,8 +30,8 @@ pub fn packets(file: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The innermost IPv6 packet of a frame: its source and destination, the octets before its header, and the type of
-/// ICMPv6 message that it is.
+/// The innermost IPv6 packet of a frame: its source and destination, the octets before its header, and the
+/// type of ICMPv6 message that it is.
 pub fn innermost(frame: &[u8]) -> Option<(Ipv6Addr, Ipv6Addr, usize, Option<u8>)> {
     if frame.get(12..14)? != ETHER_TYPE_IPV6 {
         return None;

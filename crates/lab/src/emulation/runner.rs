@@ -1,16 +1,16 @@
 //! Emulated links in real time: frames between the interfaces of two nodes and the model.
 //!
-//! Each end of an emulated link is one end of a veth pair; the other ends of all of them, the *ports*, are in a namespace
-//! of their own. There a single packet socket takes frames in batches, with the time at which the kernel took each, and
-//! hands them out in batches when the model says so; what it sends it does not get again. A thread holds the links,
-//! sleeps until the next of them has something to do, and tells signals to another one, which writes them to the files
-//! that stations read ([`signals`]). When the machine is late, the model still decides everything at its time; only
-//! the delivery is late, and how late is counted.
+//! Each end of an emulated link is one end of a veth pair; the other ends of all of them, the *ports*, are in
+//! a namespace of their own. There a single packet socket takes frames in batches, with the time at which the
+//! kernel took each, and hands them out in batches when the model says so; what it sends it does not get
+//! again. A thread holds the links, sleeps until the next of them has something to do, and tells signals to
+//! another one, which writes them to the files that stations read ([`signals`]). When the machine is late,
+//! the model still decides everything at its time; only the delivery is late, and how late is counted.
 //!
 //! An end loses its carrier when its port is set down.
 //!
-//! Bounds: the queues of the links, the batch, the buffer of the socket. Frames on their way are bounded by what enters in
-//! the longest delay.
+//! Bounds: the queues of the links, the batch, the buffer of the socket. Frames on their way are bounded by
+//! what enters in the longest delay.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -64,7 +64,8 @@ pub fn emulated(scenario: &Scenario) -> Vec<usize> {
     (0..scenario.links.len()).filter(|l| scenario.links[*l].emulation.is_some()).collect()
 }
 
-/// The folder in which the signals of a node's interfaces are: a file for each, in it a line for each value, in dBm.
+/// The folder in which the signals of a node's interfaces are: a file for each, in it a line for each value,
+/// in dBm.
 pub fn signals(node: &str) -> PathBuf {
     PathBuf::from(isolate::RUN).join("signals").join(node)
 }
@@ -188,7 +189,8 @@ impl Emulator {
         self.ring();
     }
 
-    /// Changes the link that has this end, starting from what it does now and from what the scenario has it do.
+    /// Changes the link that has this end, starting from what it does now and from what the scenario has it
+    /// do.
     pub fn change(&self, end: &End, new: impl FnOnce(&Nature, &Nature) -> Nature) -> anyhow::Result<()> {
         let found = self.links.iter().position(|(_, ends, _)| ends.contains(end));
         let index = found.with_context(|| format!("{end} is on no emulated link"))?;
@@ -234,15 +236,15 @@ impl Drop for Emulator {
     }
 }
 
-/// Puts this thread before all others: what runs in the nodes shall not make the world around them late. Only root may;
-/// without, links are as late as the machine is busy, and the metrics tell.
+/// Puts this thread before all others: what runs in the nodes shall not make the world around them late. Only
+/// root may; without, links are as late as the machine is busy, and the metrics tell.
 fn urgent() {
     let thread = nix::unistd::gettid().to_string();
     let _ = Command::new(tools::path("chrt")).args(["--rr", "--pid", "1", &thread]).output();
 }
 
-/// Starts the thread that writes signals: number of the link among the emulated ones, dBm. The files are there, empty,
-/// before it returns.
+/// Starts the thread that writes signals: number of the link among the emulated ones, dBm. The files are
+/// there, empty, before it returns.
 fn writer(links: &[(usize, [End; 2], Nature)]) -> anyhow::Result<mpsc::Sender<(usize, f64)>> {
     let mut files: Vec<[File; 2]> = Vec::new();
     for (_, ends, _) in links {

@@ -1,9 +1,10 @@
 //! What a link does over time, from a file.
 //!
-//! The first line names the columns, `time` first and then any of `delay`, `jitter`, `rate`, `loss` and `signal`; each
-//! other line has a time in seconds, not before that of the line above, and a value or `-` (as it was) for each column.
-//! Values hold until the next line. Times and rates are written as in a scenario (`47ms`, `20mbit`), loss is a probability,
-//! signal is in dBm. A last line `TIME repeat` starts it over. Text behind `#` is for people.
+//! The first line names the columns, `time` first and then any of `delay`, `jitter`, `rate`, `loss` and
+//! `signal`; each other line has a time in seconds, not before that of the line above, and a value or `-` (as
+//! it was) for each column. Values hold until the next line. Times and rates are written as in a scenario
+//! (`47ms`, `20mbit`), loss is a probability, signal is in dBm. A last line `TIME repeat` starts it over.
+//! Text behind `#` is for people.
 
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -106,7 +107,8 @@ impl Trace {
         Ok(trace)
     }
 
-    /// The step number `n` of the trace that goes on for ever if it repeats: when it is, from the begin, and what changes.
+    /// The step number `n` of the trace that goes on for ever if it repeats: when it is, from the begin, and
+    /// what changes.
     pub fn step(&self, n: usize) -> Option<(u64, &Change)> {
         let count = self.steps.len();
         let (at, change) = self.steps.get(n.checked_rem(count)?)?;

@@ -1,10 +1,10 @@
 //! One direction of a link.
 //!
-//! A frame waits in a queue of so many octets until those before it are sent, takes its length divided by the rate at
-//! the bottleneck, may be lost there, and arrives after the delay, and up to the jitter later. A queue that is large
-//! against the rate makes what is called bufferbloat; a full one drops the newest frame. Unless reordering is allowed,
-//! no frame overtakes another. Everything may change at any time, also for frames that are waiting, but not for those on
-//! their way.
+//! A frame waits in a queue of so many octets until those before it are sent, takes its length divided by the
+//! rate at the bottleneck, may be lost there, and arrives after the delay, and up to the jitter later. A
+//! queue that is large against the rate makes what is called bufferbloat; a full one drops the newest frame.
+//! Unless reordering is allowed, no frame overtakes another. Everything may change at any time, also for
+//! frames that are waiting, but not for those on their way.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -112,7 +112,8 @@ pub struct Way {
     waiting: VecDeque<Vec<u8>>,
     /// Octets of these.
     octets: usize,
-    /// What is left of the first one, in bits times 1e9 (so that dividing by the rate gives nanoseconds), and since when.
+    /// What is left of the first one, in bits times 1e9 (so that dividing by the rate gives nanoseconds), and
+    /// since when.
     left: (u64, u64),
     flying: BinaryHeap<Reverse<Flying>>,
     /// When the last one arrives.

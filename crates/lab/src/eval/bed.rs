@@ -1,9 +1,9 @@
 //! The networks of an evaluation: plain routing and what is measured beside it, the same network twice.
 //!
-//! Two worlds of the benchmark ([`crate::bench::world`]) stand beside each other, so that whatever is compared is
-//! measured by turns in one run. In one, mobile router and home agent are plain routers; in the other they are
-//! `carnet`, or whatever two commands make of them (`--mr`, `--ha`). For GeoNetworking the testbed of a scenario is
-//! used, which has hosts on plain routes of its own.
+//! Two worlds of the benchmark ([`crate::bench::world`]) stand beside each other, so that whatever is
+//! compared is measured by turns in one run. In one, mobile router and home agent are plain routers; in the
+//! other they are `carnet`, or whatever two commands make of them (`--mr`, `--ha`). For GeoNetworking the
+//! testbed of a scenario is used, which has hosts on plain routes of its own.
 
 use std::path::Path as File;
 
@@ -100,7 +100,8 @@ impl Routers {
         all
     }
 
-    /// Gives the access link this rate, both ways, as a cable of Ethernet has it: preamble, checksum and gap count.
+    /// Gives the access link this rate, both ways, as a cable of Ethernet has it: preamble, checksum and gap
+    /// count.
     pub fn set_link(&mut self, rate: Option<&str>) -> anyhow::Result<()> {
         if self.link.as_deref() == rate {
             return Ok(());
@@ -162,11 +163,13 @@ impl Drop for Routers {
     }
 }
 
-/// Asks programs to end, each with what it started itself: a command is run by a shell, which does not hand signals on.
+/// Asks programs to end, each with what it started itself: a command is run by a shell, which does not hand
+/// signals on.
 fn end(daemons: &mut [Daemon]) {
     for daemon in daemons.iter_mut().rev() {
         if daemon.ended().is_none() {
-            // Each program leads a group (crate::process::in_node). One that has ended may have left its number to others.
+            // Each program leads a group (crate::process::in_node). One that has ended may have left its
+            // number to others.
             let _ = killpg(Pid::from_raw(daemon.id() as i32), Signal::SIGTERM);
             daemon.stop(Signal::SIGTERM);
         }

@@ -1,13 +1,14 @@
 //! What became slower between two runs, and how sure that is.
 //!
-//! A machine is not equally fast on two days. Plain routing was measured in the same run and by turns with what is
-//! compared, so each repetition is divided by that of plain routing beside it, and these ratios are compared; where
-//! either run has no plain routing beside a point, the values are. Each curve is one question, asked of all of its points
-//! at once by the rank sum test of Wilcoxon stratified by point (van Elteren), with its exact distribution: all ways in
-//! which the values of a point could have fallen to the two runs are equally probable. No distribution of the values is
-//! assumed, and points may lie apart by whatever. A curve whose few repetitions could not show any change leaves the
-//! family (Tarone); of the others the probabilities are corrected by Holm's method. Which way a curve went is the sign of
-//! the statistic, so a share of losses that was 0 can rise.
+//! A machine is not equally fast on two days. Plain routing was measured in the same run and by turns with
+//! what is compared, so each repetition is divided by that of plain routing beside it, and these ratios are
+//! compared; where either run has no plain routing beside a point, the values are. Each curve is one
+//! question, asked of all of its points at once by the rank sum test of Wilcoxon stratified by point (van
+//! Elteren), with its exact distribution: all ways in which the values of a point could have fallen to the
+//! two runs are equally probable. No distribution of the values is assumed, and points may lie apart by
+//! whatever. A curve whose few repetitions could not show any change leaves the family (Tarone); of the
+//! others the probabilities are corrected by Holm's method. Which way a curve went is the sign of the
+//! statistic, so a share of losses that was 0 can rise.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -114,8 +115,9 @@ fn more_is_better(sample: &Sample) -> bool {
     !matches!(sample.unit.as_str(), "ms") && sample.quantity != "loss" && !sample.quantity.contains("lost")
 }
 
-/// The values of a point in both runs: repetitions of the subject, each divided by that of plain routing beside it if
-/// both runs have one, else as they are. A repetition in which plain routing passed nothing says nothing.
+/// The values of a point in both runs: repetitions of the subject, each divided by that of plain routing
+/// beside it if both runs have one, else as they are. A repetition in which plain routing passed nothing says
+/// nothing.
 fn stratum(
     old: (&Results, &Sample),
     new: (&Results, &Sample),
@@ -186,8 +188,8 @@ fn point(sample: &Sample) -> String {
 /// Paper, experiment, quantity.
 type Name<'a> = (&'a str, &'a str, &'a str);
 
-/// The curves of a run that are questions of their own. Of one transfer, megabits are packets times their size, and what
-/// was delivered is what was received of what was offered: these would ask the same again.
+/// The curves of a run that are questions of their own. Of one transfer, megabits are packets times their
+/// size, and what was delivered is what was received of what was offered: these would ask the same again.
 fn questions(run: &Results) -> Vec<Name<'_>> {
     let mut names: Vec<Name<'_>> = Vec::new();
     for sample in run.samples.iter().filter(|one| one.series == SUBJECT) {
@@ -208,8 +210,9 @@ fn questions(run: &Results) -> Vec<Name<'_>> {
 /// Compares two runs.
 ///
 /// # Errors
-/// When one is of an emulated machine and the other is not: not even the ratios to plain routing are of one kind then,
-/// for an emulator makes some instructions many times slower and others hardly. When they have nothing in common.
+/// When one is of an emulated machine and the other is not: not even the ratios to plain routing are of one
+/// kind then, for an emulator makes some instructions many times slower and others hardly. When they have
+/// nothing in common.
 pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
     let kind = |run: &Results| if run.machine.emulated { "an emulated" } else { "a real" };
     ensure!(
@@ -347,9 +350,10 @@ fn median(values: &[f64]) -> f64 {
     crate::bench::figures::median(&sorted)
 }
 
-/// Decides what may be claimed. First Tarone: of the curves only those are asked that could have shown something at
-/// the limit which so many questions leave. Then Holm: the smallest probability times the number of questions, the next
-/// times one less, and none below the one before. What is left above the limit, or is small, is no difference.
+/// Decides what may be claimed. First Tarone: of the curves only those are asked that could have shown
+/// something at the limit which so many questions leave. Then Holm: the smallest probability times the number
+/// of questions, the next times one less, and none below the one before. What is left above the limit, or is
+/// small, is no difference.
 fn correct(compared: &mut [Compared]) {
     let able = |many: usize| {
         let limit = CHANCE / many as f64;
@@ -423,7 +427,8 @@ fn distribution(ranks: &[i64], chosen: usize) -> BTreeMap<i64, f64> {
     ways.into_iter().map(|(sum, many)| (sum - mean, many / all)).collect()
 }
 
-/// Van Elteren's test, two-sided, with ties: exact, but for so many values that the normal distribution is as good.
+/// Van Elteren's test, two-sided, with ties: exact, but for so many values that the normal distribution is as
+/// good.
 fn test(strata: &[(Vec<f64>, Vec<f64>)]) -> Test {
     let ranked: Vec<_> = strata.iter().map(|(old, new)| ranks(old, new)).collect();
     // Points weigh 1 / (N + 1). In whole numbers, so that equal sums are equal: by the least common multiple.

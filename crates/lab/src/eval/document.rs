@@ -1,4 +1,5 @@
-//! The tables of docs/evaluation.md, and of the terminal: a row for every figure, table and number of the papers.
+//! The tables of docs/evaluation.md, and of the terminal: a row for every figure, table and number of the
+//! papers.
 
 use std::fmt::Write;
 
@@ -94,8 +95,8 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or("")
 }
 
-/// What was measured for a figure of which the paper gives no number: both series and their ratio, or between what the
-/// ratios of their points are.
+/// What was measured for a figure of which the paper gives no number: both series and their ratio, or between
+/// what the ratios of their points are.
 fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String> {
     let experiment = figure.experiment.as_deref()?;
     let curves = results.curves(&paper.name, experiment, figure.quantity.as_deref());

@@ -1,9 +1,10 @@
 //! How long nothing comes when the mobile router is plugged from one foreign link into the other.
 //!
-//! As with the paper's switch, one link loses its carrier in the moment in which the other gets it. The host on board
-//! and the mobile router, by its address in the mobile network, ping the correspondent all the while; the longest gap
-//! between two echoes that were answered is the latency. After a move the lab waits until both are answered again, and lets the
-//! subject settle: a slow one has its figure, and no move begins before the one before has ended.
+//! As with the paper's switch, one link loses its carrier in the moment in which the other gets it. The host
+//! on board and the mobile router, by its address in the mobile network, ping the correspondent all the
+//! while; the longest gap between two echoes that were answered is the latency. After a move the lab waits
+//! until both are answered again, and lets the subject settle: a slow one has its figure, and no move begins
+//! before the one before has ended.
 
 use anyhow::Context;
 use nix::sys::signal::Signal;
@@ -28,7 +29,8 @@ const AFTER: u64 = 2 * SECOND;
 /// After so many moves in a row without an answer no more are made.
 const IN_VAIN: usize = 2;
 
-/// The longest gaps of a move in milliseconds: the host's and the router's. `None` where nothing was answered afterwards.
+/// The longest gaps of a move in milliseconds: the host's and the router's. `None` where nothing was answered
+/// afterwards.
 pub type Gaps = [Option<f64>; 2];
 
 /// Makes so many moves, to and fro; fewer where the subject is not there any more.
@@ -88,13 +90,14 @@ fn answers(ping: &Daemon) -> anyhow::Result<Vec<ping::Answer>> {
     Ok(ping::parse(&text).answers)
 }
 
-/// When the request of an answer was sent, milliseconds since 1970: the time of its arrival less the round trip.
+/// When the request of an answer was sent, milliseconds since 1970: the time of its arrival less the round
+/// trip.
 fn sent(answer: &ping::Answer) -> f64 {
     answer.1 as f64 / 1e6 - answer.2
 }
 
-/// Waits until each ping has an answer to a request that was sent after `since` (nanoseconds since 1970), at most
-/// [`LIMIT`]; false if one has none.
+/// Waits until each ping has an answer to a request that was sent after `since` (nanoseconds since 1970), at
+/// most [`LIMIT`]; false if one has none.
 fn until_answered(pings: &[Daemon], since: u64) -> anyhow::Result<bool> {
     let until = clock::monotonic() + LIMIT;
     loop {
@@ -112,8 +115,8 @@ fn until_answered(pings: &[Daemon], since: u64) -> anyhow::Result<bool> {
     }
 }
 
-/// The longest time from one answered request to the next beyond the usual one, milliseconds; `None` where no request
-/// was answered that was sent after the move was made, at `moved` (nanoseconds since 1970).
+/// The longest time from one answered request to the next beyond the usual one, milliseconds; `None` where no
+/// request was answered that was sent after the move was made, at `moved` (nanoseconds since 1970).
 fn longest(answers: &[ping::Answer], moved: u64) -> Option<f64> {
     let sent: Vec<f64> = answers.iter().map(sent).collect();
     let mut gaps: Vec<f64> = sent.windows(2).map(|pair| pair[1] - pair[0]).collect();

@@ -63,7 +63,8 @@ const PORT: u16 = 5000;
 /// Headers of IPv6 and UDP.
 const HEADERS: u32 = 48;
 
-/// UDP of `mbit` by mgen in packets of `size` octets. Nothing reads it: the kernel of the other host counts what arrives.
+/// UDP of `mbit` by mgen in packets of `size` octets. Nothing reads it: the kernel of the other host counts
+/// what arrives.
 pub fn mgen(ends: &Ends, size: u32, mbit: f64, seconds: u64) -> anyhow::Result<Vec<Found>> {
     let program = tools::find("mgen").context("mgen is not installed (Debian's package mgen)")?;
     // Without one, each packet would be answered with an error.
@@ -164,7 +165,8 @@ fn summary(text: &str) -> anyhow::Result<Vec<Found>> {
 /// The largest echo, in octets of data, that goes in one piece; fragments are forbidden.
 pub fn path_mtu(ends: &Ends) -> anyhow::Result<Vec<Found>> {
     let passes = |size: u32| {
-        // The first that is too large is answered with Packet Too Big; those after it the host itself refuses.
+        // The first that is too large is answered with Packet Too Big; those after it the host itself
+        // refuses.
         (0..2).any(|_| {
             let mut ping = in_node(&ends.host, tools::path("ping"));
             ping.args(["-n", "-q", "-c", "1", "-W", "1", "-M", "do", "-s", &size.to_string(), &ends.address]);

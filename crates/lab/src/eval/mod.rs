@@ -1,14 +1,14 @@
-//! `carnet-lab eval`: what papers about mobile routers measured, measured here, beside plain routing and beside their
-//! numbers; for carnet, or for whatever two commands make of the routers.
+//! `carnet-lab eval`: what papers about mobile routers measured, measured here, beside plain routing and
+//! beside their numbers; for carnet, or for whatever two commands make of the routers.
 //!
 //! * `paper` has the papers: data in `eval/papers`, in which the experiments are.
-//! * `bed` builds the networks, `measure`, `handover` and `packets` measure in them, `runner` goes through the
-//!   experiments.
-//! * `results` is what comes out, `numbers` and `trace` are what is made of it, `report` and `document` show it,
-//!   `compare` holds it against another run.
+//! * `bed` builds the networks, `measure`, `handover` and `packets` measure in them, `runner` goes through
+//!   the experiments.
+//! * `results` is what comes out, `numbers` and `trace` are what is made of it, `report` and `document` show
+//!   it, `compare` holds it against another run.
 //!
-//! Speeds of a machine drift; so plain routing and what is measured take turns, point by point and repetition by
-//! repetition, and nobody is always the first. Every repetition is kept.
+//! Speeds of a machine drift; so plain routing and what is measured take turns, point by point and repetition
+//! by repetition, and nobody is always the first. Every repetition is kept.
 
 mod bed;
 mod compare;
@@ -61,7 +61,8 @@ pub struct Args {
     /// carnet's data path (default: bpf, else tun).
     #[arg(long, value_name = "PATH")]
     path: Option<DataPath>,
-    /// Measure another implementation: the command that makes node `mr` the mobile router (docs/evaluation.md).
+    /// Measure another implementation: the command that makes node `mr` the mobile router
+    /// (docs/evaluation.md).
     #[arg(long, value_name = "COMMAND", requires = "ha", conflicts_with = "path")]
     mr: Option<String>,
     /// The command that makes node `ha` its home agent.
@@ -194,7 +195,8 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The papers of which nothing was measured, where that is not said of each experiment; all, where nothing was at all.
+/// The papers of which nothing was measured, where that is not said of each experiment; all, where nothing
+/// was at all.
 fn unmeasured(results: &Results) -> Vec<&str> {
     let papers = results.papers.iter().map(String::as_str);
     let has_value = |paper: &str| results.samples.iter().any(|one| one.paper == paper);

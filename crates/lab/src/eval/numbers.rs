@@ -1,8 +1,9 @@
-//! Our numbers for those of the papers, got from samples as the paper's file says (`ours`), each with its spread.
+//! Our numbers for those of the papers, got from samples as the paper's file says (`ours`), each with its
+//! spread.
 //!
-//! A number is made of the medians of the points that it needs. Its range is that of the same number made of the first
-//! repetition of each of these points alone, of the second, and so on. Where a mean is taken over points of one
-//! repetition each, as over moves, the range is that of the points.
+//! A number is made of the medians of the points that it needs. Its range is that of the same number made of
+//! the first repetition of each of these points alone, of the second, and so on. Where a mean is taken over
+//! points of one repetition each, as over moves, the range is that of the points.
 
 use super::paper::{As, Figure, Of, Paper, Selector};
 use super::results::{Results, Sample};

@@ -1,8 +1,9 @@
-//! The papers as data (`eval/papers`): what each of their figures shows and states, and the experiment that is made for
-//! it here.
+//! The papers as data (`eval/papers`): what each of their figures shows and states, and the experiment that
+//! is made for it here.
 //!
-//! Nothing in them is code, and nothing of them is in the code: another paper is another file. A figure names the
-//! experiment whose samples it draws, and for each number that the paper gives, how ours is got from them.
+//! Nothing in them is code, and nothing of them is in the code: another paper is another file. A figure names
+//! the experiment whose samples it draws, and for each number that the paper gives, how ours is got from
+//! them.
 
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,6 @@
-//! One page for each paper: what it shows, our figure in the same axes with its numbers in it, both numbers and their
-//! ratio, and what cannot be compared. One file, nothing from elsewhere; light or dark, wide or narrow.
+//! One page for each paper: what it shows, our figure in the same axes with its numbers in it, both numbers
+//! and their ratio, and what cannot be compared. One file, nothing from elsewhere; light or dark, wide or
+//! narrow.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! What an evaluation found (`eval.json`).
 //!
-//! A sample is one point of one curve with all of its repetitions: nothing is averaged away. What the reports, the
-//! documentation and comparisons show is computed from samples (`numbers`), so each can be made again from the file.
+//! A sample is one point of one curve with all of its repetitions: nothing is averaged away. What the
+//! reports, the documentation and comparisons show is computed from samples (`numbers`), so each can be made
+//! again from the file.
 
 use serde::{Deserialize, Serialize};
 
@@ -75,7 +76,8 @@ pub struct Sample {
     pub with: Option<String>,
     /// Place on the axis.
     pub x: Option<f64>,
-    /// What was measured: `mbit`, `delivered`, `ms`, `loss`, `octets`, `packets`, or the metric of a scenario.
+    /// What was measured: `mbit`, `delivered`, `ms`, `loss`, `octets`, `packets`, or the metric of a
+    /// scenario.
     pub quantity: String,
     /// Its unit.
     pub unit: String,
@@ -172,8 +174,8 @@ impl Results {
         (0..).filter(|round| !failed(round)).zip(sample.values.rounds.iter().copied()).collect()
     }
 
-    /// What all points of an experiment have in common; `None` where the file does not tell. How many points and
-    /// repetitions there are does not count, nor does what has a curve of its own for each value.
+    /// What all points of an experiment have in common; `None` where the file does not tell. How many points
+    /// and repetitions there are does not count, nor does what has a curve of its own for each value.
     pub fn parameters(
         &self,
         paper: &str,

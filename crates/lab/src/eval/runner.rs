@@ -1,7 +1,7 @@
 //! Goes through the experiments of the papers, network by network.
 //!
-//! An experiment that cannot be made here (an unprivileged user, a kernel without a part) is left out, with its reason;
-//! the others are made. A subject that does not work ends the run.
+//! An experiment that cannot be made here (an unprivileged user, a kernel without a part) is left out, with
+//! its reason; the others are made. A subject that does not work ends the run.
 
 use std::process::Stdio;
 
@@ -112,8 +112,9 @@ impl Experiment {
     }
 }
 
-/// The experiments of all papers in the order in which they are made. Handovers come last of all: an interface that went
-/// down has lost the routes that a command gave it once, and whatever came after would measure a dead network.
+/// The experiments of all papers in the order in which they are made. Handovers come last of all: an
+/// interface that went down has lost the routes that a command gave it once, and whatever came after would
+/// measure a dead network.
 fn order(papers: &[Paper]) -> Vec<(&Paper, &Experiment)> {
     let all = papers.iter().flat_map(|paper| paper.experiments.iter().map(move |one| (paper, one)));
     let (last, mut first): (Vec<_>, Vec<_>) = all.partition(|(_, one)| one.kind == Kind::Handover);

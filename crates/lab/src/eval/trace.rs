@@ -1,5 +1,5 @@
-//! A ping against time with the moments in which the uplink changed, as a scenario saw it; and its pictures: the whole
-//! of it, and all moves to the same uplink laid over each other.
+//! A ping against time with the moments in which the uplink changed, as a scenario saw it; and its pictures:
+//! the whole of it, and all moves to the same uplink laid over each other.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -122,7 +122,8 @@ fn medium(topology: &Topology, node: &str, uplink: &str) -> String {
     word.filter(|word| !word.is_empty()).unwrap_or(uplink).to_owned()
 }
 
-/// Medians, lowest and highest of the echoes that came back, in steps of time. Steps without any are left out.
+/// Medians, lowest and highest of the echoes that came back, in steps of time. Steps without any are left
+/// out.
 fn points(echoes: &[(f64, Option<f64>)], step: f64) -> Vec<Point> {
     let mut steps: std::collections::BTreeMap<i64, Vec<f64>> = std::collections::BTreeMap::new();
     for (at, ms) in echoes {

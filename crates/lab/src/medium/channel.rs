@@ -1,12 +1,12 @@
 //! The channel: access to the medium, what overlaps, what arrives.
 //!
-//! Access is CSMA/CA as IEEE 802.11 has it (10.3, DCF): a radio that has a frame waits until it has heard nobody
-//! for DIFS, and where the medium was busy also for a random number of slots, which stands still while the medium
-//! is busy. Two radios collide when they do not hear each other, when they draw the same slot, or when one begins
-//! before it can have noticed the other. A radio hears nothing while it sends. Frames that overlap at a receiver
-//! spoil each other, unless one is stronger than the sum of the others by the capture margin; then it is received,
-//! also where it came second. A frame to one station is acknowledged, and sent again with a longer back-off up to
-//! seven tries; a frame to all is sent once.
+//! Access is CSMA/CA as IEEE 802.11 has it (10.3, DCF): a radio that has a frame waits until it has heard
+//! nobody for DIFS, and where the medium was busy also for a random number of slots, which stands still while
+//! the medium is busy. Two radios collide when they do not hear each other, when they draw the same slot, or
+//! when one begins before it can have noticed the other. A radio hears nothing while it sends. Frames that
+//! overlap at a receiver spoil each other, unless one is stronger than the sum of the others by the capture
+//! margin; then it is received, also where it came second. A frame to one station is acknowledged, and sent
+//! again with a longer back-off up to seven tries; a frame to all is sent once.
 //!
 //! Where a node is, is taken at the beginning of each frame. The propagation takes no time.
 
@@ -329,7 +329,8 @@ impl Channel {
         }
     }
 
-    /// From now on nothing of a radio reaches anybody, nor anything it; or it does again. What is on the air arrives.
+    /// From now on nothing of a radio reaches anybody, nor anything it; or it does again. What is on the air
+    /// arrives.
     pub fn set_walled(&mut self, radio: usize, walled: bool) {
         if let Some(radio) = self.radios.get_mut(radio) {
             radio.walled = walled;

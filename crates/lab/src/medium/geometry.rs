@@ -1,8 +1,9 @@
 //! The map: metres to the east and north of an origin, and where that is on the globe.
 //!
 //! The projection is linear (equidistant cylindrical, with the radii of curvature of WGS 84 at the origin):
-//! what moves in a straight line at constant speed on the map does so in degrees, and stations that interpolate
-//! in degrees are where the medium has them. Within 20 km of the origin distances are right to 0.3 %.
+//! what moves in a straight line at constant speed on the map does so in degrees, and stations that
+//! interpolate in degrees are where the medium has them. Within 20 km of the origin distances are right to
+//! 0.3 %.
 
 /// Semi-major axis of WGS 84, metres.
 const A: f64 = 6_378_137.0;

@@ -1,7 +1,7 @@
 //! How strong a frame arrives, in dB above what a receiver needs.
 //!
-//! The path loss is log-distance: with the exponent n, a frame arrives at the distance d with
-//! 10 n log10(range / d) dB to spare, so that `range` is where it is just good enough. Shadowing by what stands in
+//! The path loss is log-distance: with the exponent n, a frame arrives at the distance d with 10 n
+//! log10(range / d) dB to spare, so that `range` is where it is just good enough. Shadowing by what stands in
 //! the way adds a normally distributed number of dB, which is a property of the link and of the places of its
 //! ends, the same in both directions, and changes when an end has moved by the decorrelation distance
 //! (Gudmundson 1991, in steps). Without shadowing this is the unit disc.

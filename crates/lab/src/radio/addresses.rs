@@ -1,5 +1,5 @@
-//! The link-layer addresses of the radio interfaces, which the kernel of each node reports when a station sets another one:
-//! a configured address, an anonymous one, or the next pseudonym.
+//! The link-layer addresses of the radio interfaces, which the kernel of each node reports when a station
+//! sets another one: a configured address, an anonymous one, or the next pseudonym.
 //!
 //! One thread listens to `RTNLGRP_LINK` of all nodes (`rtnetlink(7)`) and hands each address on.
 
@@ -43,8 +43,8 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// Listens in these nodes, each with the name of its radio interface; calls `set` with the number of a radio and its
-    /// address, first for the address that each has by now.
+    /// Listens in these nodes, each with the name of its radio interface; calls `set` with the number of a
+    /// radio and its address, first for the address that each has by now.
     pub(super) fn follow(
         radios: Vec<(String, String)>,
         set: impl Fn(usize, Mac) + Send + 'static,

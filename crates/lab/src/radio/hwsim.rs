@@ -1,13 +1,14 @@
 //! Radios of mac80211_hwsim: the real 802.11 stack of the kernel, with the model as its air.
 //!
-//! The lab makes one radio for each node ([`Hwsim::build`]), with the address that its veth pair would have, and moves
-//! it into the node's namespace. There `iw` makes an interface of type OCB (outside the context of a BSS, as ITS-G5
-//! has it) and joins the control channel, 5.9 GHz and 10 MHz wide. What the radios send comes to this process, which
-//! is registered as their medium. The model decides who hears it, and whether a frame to one station was
-//! acknowledged; the sender's stack is told that, as by a driver. The radios go when the socket closes.
+//! The lab makes one radio for each node ([`Hwsim::build`]), with the address that its veth pair would have,
+//! and moves it into the node's namespace. There `iw` makes an interface of type OCB (outside the context of
+//! a BSS, as ITS-G5 has it) and joins the control channel, 5.9 GHz and 10 MHz wide. What the radios send
+//! comes to this process, which is registered as their medium. The model decides who hears it, and whether a
+//! frame to one station was acknowledged; the sender's stack is told that, as by a driver. The radios go when
+//! the socket closes.
 //!
-//! The module must be loaded (`modprobe mac80211_hwsim radios=0`). `carnet` sees an interface like any other of 802.11,
-//! with transmission status and all.
+//! The module must be loaded (`modprobe mac80211_hwsim radios=0`). `carnet` sees an interface like any other
+//! of 802.11, with transmission status and all.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -139,7 +140,8 @@ impl Hwsim {
         Ok(())
     }
 
-    /// Sends a request and waits for what `wanted` finds in an answer; the kernel's own word is an error ([`Status`]).
+    /// Sends a request and waits for what `wanted` finds in an answer; the kernel's own word is an error
+    /// ([`Status`]).
     fn ask<T>(&self, message: Message, wanted: impl Fn(&Heard<'_>) -> Option<T>) -> anyhow::Result<T> {
         send(self.socket.as_raw_fd(), &message.finish(), MsgFlags::empty())?;
         let mut buffer = vec![0; LONGEST];

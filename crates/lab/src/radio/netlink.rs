@@ -1,9 +1,9 @@
 //! Messages of generic netlink to and from mac80211_hwsim, as octets: `include/uapi/linux/genetlink.h` and
 //! `mac80211_hwsim.h` of the kernel, in the byte order of the machine.
 //!
-//! And the 802.11 frames in them (IEEE 802.11-2020 9.2 and 9.3.2.1) as Ethernet frames, which is how the model of the
-//! medium knows frames. Left out: everything encrypted, aggregated or with four addresses, which nobody sends outside
-//! the context of a BSS.
+//! And the 802.11 frames in them (IEEE 802.11-2020 9.2 and 9.3.2.1) as Ethernet frames, which is how the
+//! model of the medium knows frames. Left out: everything encrypted, aggregated or with four addresses, which
+//! nobody sends outside the context of a BSS.
 
 /// `NLMSG_ERROR`.
 pub const ERROR: u16 = 2;
@@ -125,8 +125,8 @@ impl<'a> Heard<'a> {
     }
 }
 
-/// An 802.11 frame as an Ethernet frame: destination, source, EtherType, payload. A frame that carries no packet has
-/// EtherType 0 and what stands behind its addresses.
+/// An 802.11 frame as an Ethernet frame: destination, source, EtherType, payload. A frame that carries no
+/// packet has EtherType 0 and what stands behind its addresses.
 pub fn ethernet(frame: &[u8]) -> Option<Vec<u8>> {
     /// A subtype of data that has a QoS Control field.
     const QOS_DATA: u8 = 0x88;

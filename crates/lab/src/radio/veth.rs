@@ -1,4 +1,5 @@
-//! Radios that are veth pairs: the other ends are in a namespace of their own, with one packet socket for all.
+//! Radios that are veth pairs: the other ends are in a namespace of their own, with one packet socket for
+//! all.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! Curves over an axis, or bars where there is no axis, with numbers of somebody else marked in the same axes.
+//! Curves over an axis, or bars where there is no axis, with numbers of somebody else marked in the same
+//! axes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

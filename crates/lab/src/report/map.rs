@@ -1,4 +1,5 @@
-//! The radios on the map: where they begin, their ways, how far they reach, the circles into which packets go.
+//! The radios on the map: where they begin, their ways, how far they reach, the circles into which packets
+//! go.
 
 use std::fmt::Write;
 

@@ -1,7 +1,8 @@
-//! The names that metrics can have: what a scenario judges, shows or derives must be measured by something in it.
+//! The names that metrics can have: what a scenario judges, shows or derives must be measured by something in
+//! it.
 //!
-//! A name that nothing measures is told before the run. Whether a metric has a value at its end is another question
-//! ([`crate::expect`]).
+//! A name that nothing measures is told before the run. Whether a metric has a value at its end is another
+//! question ([`crate::expect`]).
 
 use super::Scenario;
 use super::check::names;

@@ -1,7 +1,8 @@
 //! Events at random: a series of actions out of a seed.
 //!
-//! Each event takes a link away, or gives it back as the scenario has it. The moments are spread over the time like the
-//! probes of RFC 2330 11.1.3 (one at a random moment of each slot), so that no two come at once and none is forgotten.
+//! Each event takes a link away, or gives it back as the scenario has it. The moments are spread over the
+//! time like the probes of RFC 2330 11.1.3 (one at a random moment of each slot), so that no two come at once
+//! and none is forgotten.
 
 use serde::Deserialize;
 use toml::Spanned;

@@ -1,8 +1,8 @@
 //! Series of nodes: many of one kind, and the links and probes that each of them has.
 //!
-//! `[nodes."mr{n}"]` with a `count` is that many nodes; `{n}` is the number of each. A link with such an end is one link for
-//! each number, or, with a bridge, one link that has all of them; a probe with such an end is one probe for each, and their
-//! sum is told under the name that has `{n}` in it.
+//! `[nodes."mr{n}"]` with a `count` is that many nodes; `{n}` is the number of each. A link with such an end
+//! is one link for each number, or, with a bridge, one link that has all of them; a probe with such an end is
+//! one probe for each, and their sum is told under the name that has `{n}` in it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -70,7 +70,8 @@ pub struct Tcp {
     pub client: Spanned<String>,
     /// Node that listens.
     pub server: Spanned<String>,
-    /// Rate limit of each connection and direction in iperf3's notation, for example `20M` (bit/s); `0` is none.
+    /// Rate limit of each connection and direction in iperf3's notation, for example `20M` (bit/s); `0` is
+    /// none.
     pub rate: String,
     /// Connections at once.
     #[serde(default = "single")]

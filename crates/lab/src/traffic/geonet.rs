@@ -1,10 +1,10 @@
 //! Traffic over GeoNetworking: pings, and broadcasts into a circle.
 //!
-//! A broadcast carries a mark, by which the lab knows it again: on the air, where the medium counts how often it
-//! was sent, and at every station, where `gnrecv` tells what was delivered. Who ought to get it is decided by where
-//! the nodes are: a node is *inside* when it is in the circle by 5 m or more when the packet is sent, a second before
-//! (a station learns its position once a second) and a second later, and *outside* when it is out of it by as much
-//! at these times. The others do not count.
+//! A broadcast carries a mark, by which the lab knows it again: on the air, where the medium counts how often
+//! it was sent, and at every station, where `gnrecv` tells what was delivered. Who ought to get it is decided
+//! by where the nodes are: a node is *inside* when it is in the circle by 5 m or more when the packet is
+//! sent, a second before (a station learns its position once a second) and a second later, and *outside* when
+//! it is out of it by as much at these times. The others do not count.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -116,7 +116,8 @@ pub struct GeoFlows {
 /// What was not sent and why, and how often.
 type Refusals = Arc<Mutex<BTreeMap<String, u64>>>;
 
-/// Who is on the maps of the stations: what they have told of themselves or of events, each time that somebody looked.
+/// Who is on the maps of the stations: what they have told of themselves or of events, each time that
+/// somebody looked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Maps {
     /// Of stations, and their events.
@@ -307,8 +308,8 @@ impl Pinging {
         Ok(())
     }
 
-    /// Begins again where the station did not take the first request, which is a lost one, as are those that were to go
-    /// until now. Fails if gnping has failed otherwise.
+    /// Begins again where the station did not take the first request, which is a lost one, as are those that
+    /// were to go until now. Fails if gnping has failed otherwise.
     fn check(&mut self, refusals: &Refusals) -> anyhow::Result<()> {
         let now = clock::monotonic();
         let Some(child) = &mut self.child else {
@@ -389,7 +390,8 @@ fn watch_map(node: usize, socket: &Path, events: Arc<Mutex<Vec<Delivery>>>) -> a
     Ok(())
 }
 
-/// Looks at the maps of all stations twice a second for what outsiders have told. A CAM stays on a map for longer.
+/// Looks at the maps of all stations twice a second for what outsiders have told. A CAM stays on a map for
+/// longer.
 fn watch_for_outsiders(
     medium: Option<&Medium>,
     stations: &[Station],
@@ -434,13 +436,14 @@ fn action(id: &Value) -> Option<Mark> {
     Some((number("originating_station_id")?, number("sequence_number")?))
 }
 
-/// Shortest common period of broadcasts whose packets are kept apart, nanoseconds: with a shorter one they drift past each
-/// other in any case.
+/// Shortest common period of broadcasts whose packets are kept apart, nanoseconds: with a shorter one they
+/// drift past each other in any case.
 const COMMON_PERIOD: u64 = 10 * MILLISECOND;
 
-/// Returns for each broadcast, by its interval, the time from the begin of the timetable to its first packet. No two packets
-/// are sent at the same time: nodes with an idle channel would transmit both at once, and no node would receive either.
-/// The times repeat with the greatest common divisor of the intervals, so each broadcast has its own part of that.
+/// Returns for each broadcast, by its interval, the time from the begin of the timetable to its first packet.
+/// No two packets are sent at the same time: nodes with an idle channel would transmit both at once, and no
+/// node would receive either. The times repeat with the greatest common divisor of the intervals, so each
+/// broadcast has its own part of that.
 fn offsets(intervals: &[u64]) -> Vec<u64> {
     let common = intervals.iter().copied().fold(0, greatest_common_divisor);
     let parts = (intervals.len() as u64 + 4).max(20);
@@ -558,8 +561,8 @@ impl GeoFlows {
         Some(*self.maps.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends it some time after `end`, the end of the timetable, when no request of a ping still waits for its answer, and
-    /// tells what was seen. `on_air` is what the medium has counted.
+    /// Ends it some time after `end`, the end of the timetable, when no request of a ping still waits for its
+    /// answer, and tells what was seen. `on_air` is what the medium has counted.
     pub fn finish(
         mut self,
         scenario: &Scenario,
@@ -745,8 +748,8 @@ mod tests {
         assert!(from_hex("0g").is_empty());
     }
 
-    /// Nodes at 0 (the sender), 100, 198, 300 m; one that leaves the circle of 200 m just now, one that is nowhere,
-    /// one that has just left.
+    /// Nodes at 0 (the sender), 100, 198, 300 m; one that leaves the circle of 200 m just now, one that is
+    /// nowhere, one that has just left.
     #[test]
     fn who_ought_to_get_a_broadcast() {
         let at = |x: f64| Point { x, y: 0.0 };

@@ -1,8 +1,8 @@
 //! What flows through a testbed while its timetable runs, and what was seen of it.
 //!
-//! All traffic is real: `ping`, `iperf3`, `carnet gnping`, packets by `gnsend`, and the lab's own probe. Everything starts a little before the
-//! timetable, so that neighbours are resolved and TCP is up to speed when it begins, and ends a little
-//! after it.
+//! All traffic is real: `ping`, `iperf3`, `carnet gnping`, packets by `gnsend`, and the lab's own probe.
+//! Everything starts a little before the timetable, so that neighbours are resolved and TCP is up to speed
+//! when it begins, and ends a little after it.
 
 pub mod geonet;
 pub mod multicast;
@@ -190,7 +190,8 @@ impl Flows {
         self.transfers.iter_mut().try_for_each(|transfer| transfer.begin(clock::monotonic()))
     }
 
-    /// Starts what is to begin by now. Fails if a program has ended that should still be running, or has not done its work.
+    /// Starts what is to begin by now. Fails if a program has ended that should still be running, or has not
+    /// done its work.
     pub fn check(&mut self) -> anyhow::Result<()> {
         self.begin_transfers()?;
         for (_, ends, ..) in &mut self.probes {
@@ -225,8 +226,8 @@ impl Flows {
             }
             let flows = probe::read(&files[0], &files[1])?;
             let late = flows.each_ref().map(|flow| probe::latest(&flow.sent, *first, probe.rate));
-            // A sender behind an interface without carrier waits in its own kernel; a machine that cannot keep up makes both
-            // directions late.
+            // A sender behind an interface without carrier waits in its own kernel; a machine that cannot
+            // keep up makes both directions late.
             seen.probes_late = seen.probes_late.max(late[0].min(late[1]));
             let nodes = [probe.between.0.get_ref().clone(), probe.between.1.get_ref().clone()];
             seen.probes.push(SeenProbe {

@@ -1,9 +1,9 @@
 //! Traffic to an IPv6 multicast group: a host on board of a vehicle sends, hosts on board of others listen.
 //!
-//! All of it is the sockets of the kernel: a listener joins the group and its kernel reports that by MLD, the sender's
-//! packets leave by the interface where its kernel has the route for groups. A *stranger* has not joined; it looks at
-//! everything that comes over its wire. Who ought to get a packet is judged as for GeoNetworking's own broadcasts, by where
-//! the vehicles are.
+//! All of it is the sockets of the kernel: a listener joins the group and its kernel reports that by MLD, the
+//! sender's packets leave by the interface where its kernel has the route for groups. A *stranger* has not
+//! joined; it looks at everything that comes over its wire. Who ought to get a packet is judged as for
+//! GeoNetworking's own broadcasts, by where the vehicles are.
 
 use std::io::ErrorKind;
 use std::net::{Ipv6Addr, SocketAddrV6};

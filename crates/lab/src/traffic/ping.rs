@@ -1,7 +1,8 @@
 //! What `ping -D -O` prints, read.
 //!
-//! With `-O` ping names every request that has no answer when it sends the next one, so that a request counts by its time
-//! of sending from the first to the last, whether or not anything is answered before it or after it.
+//! With `-O` ping names every request that has no answer when it sends the next one, so that a request counts
+//! by its time of sending from the first to the last, whether or not anything is answered before it or after
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +17,8 @@ const SEQUENCES: u64 = 1 << 16;
 pub struct Transcript {
     /// Answers in the order of their arrival.
     pub answers: Vec<Answer>,
-    /// Requests without an answer when the next one left: sequence number, time at which the next one left (nanoseconds
-    /// since 1970).
+    /// Requests without an answer when the next one left: sequence number, time at which the next one left
+    /// (nanoseconds since 1970).
     pub outstanding: BTreeMap<u64, u64>,
     /// Number of requests, which ping states at its end.
     pub transmitted: Option<u64>,
@@ -40,7 +41,8 @@ pub fn parse(text: &str) -> Transcript {
     transcript
 }
 
-/// The number of a request, of which the lowest 16 bits are `sequence`: the one nearest to the highest so far.
+/// The number of a request, of which the lowest 16 bits are `sequence`: the one nearest to the highest so
+/// far.
 fn unwrapped(sequence: u64, highest: &mut u64) -> u64 {
     let base = *highest - *highest % SEQUENCES + sequence % SEQUENCES;
     let number = if base + SEQUENCES / 2 < *highest {
@@ -81,8 +83,8 @@ fn parse_outstanding(line: &str) -> Option<(u64, u64)> {
     Some((rest.strip_prefix("no answer yet for icmp_seq=")?.trim().parse().ok()?, at))
 }
 
-/// A ping seen whole: requests by time of sending, each with its round-trip time if it was answered. An ICMPv6 error is no
-/// answer: its request is lost.
+/// A ping seen whole: requests by time of sending, each with its round-trip time if it was answered. An
+/// ICMPv6 error is no answer: its request is lost.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series {
     /// Time of sending in nanoseconds, round-trip time in milliseconds.
@@ -90,8 +92,8 @@ pub struct Series {
 }
 
 impl Series {
-    /// All requests of a ping that was started at `started` (nanoseconds, monotonic) and sends one each `interval`; `shift`
-    /// is added to wall-clock times.
+    /// All requests of a ping that was started at `started` (nanoseconds, monotonic) and sends one each
+    /// `interval`; `shift` is added to wall-clock times.
     pub fn new(transcript: &Transcript, shift: i64, started: u64, interval: u64) -> Self {
         let monotonic = |at: u64| at.saturating_add_signed(shift);
         let mut round_trips = BTreeMap::new();

@@ -113,7 +113,8 @@ fn moment(seq: u64, rate: u32) -> u64 {
     seq * SECOND / u64::from(rate.max(1)) + (z ^ (z >> 31)) % slot
 }
 
-/// The longest time, in nanoseconds, by which a packet left too late, of those that were to leave from `start` on.
+/// The longest time, in nanoseconds, by which a packet left too late, of those that were to leave from
+/// `start` on.
 pub fn latest(sent: &[u64], start: u64, rate: u32) -> u64 {
     let late = |(seq, at): (u64, &u64)| at.saturating_sub(start + moment(seq, rate));
     (0..).zip(sent).map(late).max().unwrap_or(0)

@@ -1,5 +1,5 @@
-//! Somebody who records frames of GeoNetworking and sends them again, as they are: the attack for which one needs neither
-//! a certificate nor a key.
+//! Somebody who records frames of GeoNetworking and sends them again, as they are: the attack for which one
+//! needs neither a certificate nor a key.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

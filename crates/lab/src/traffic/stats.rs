@@ -27,8 +27,9 @@ pub struct FlowStats {
     pub duplicated: u64,
     /// Packets that arrived after one that was sent later (RFC 4737 3: singleton reordering).
     pub reordered: u64,
-    /// The largest time between the sending of a packet and that of a later one that arrived before it, in nanoseconds:
-    /// where paths differ, no less than one expects of the difference of their delays (RFC 4737 4.3, late time).
+    /// The largest time between the sending of a packet and that of a later one that arrived before it, in
+    /// nanoseconds: where paths differ, no less than one expects of the difference of their delays (RFC 4737
+    /// 4.3, late time).
     pub reordered_by: u64,
     /// The longest time in which nothing arrived, in nanoseconds; it begins no earlier than the first time
     /// of sending and ends no later than the last. A single packet that comes late is no outage: it shows

@@ -138,8 +138,8 @@ pub fn parse(text: &str, direction: Direction) -> anyhow::Result<Told> {
 }
 
 impl Told {
-    /// The longest time, in seconds, in which a direction delivered nothing, within whole intervals; after an early end the
-    /// time that was left counts, too. `None` without intervals.
+    /// The longest time, in seconds, in which a direction delivered nothing, within whole intervals; after an
+    /// early end the time that was left counts, too. `None` without intervals.
     pub fn stall(&self) -> Option<f64> {
         let missing = self.missing();
         let longest = |rate: fn(&(f64, f64, f64, f64)) -> f64| {
@@ -174,8 +174,8 @@ impl Told {
         self.error.is_none() && up && down
     }
 
-    /// Mean rates up and down, in Mbit/s, over the intervals that are wholly in a window, and over the time in it that an
-    /// early end left without data. It started at `started`.
+    /// Mean rates up and down, in Mbit/s, over the intervals that are wholly in a window, and over the time
+    /// in it that an early end left without data. It started at `started`.
     pub fn rates(&self, started: u64, window: &Range<u64>) -> Option<(f64, f64)> {
         let at = |seconds: f64| started + (seconds * SECOND as f64) as u64;
         let inside = |i: &&(f64, f64, f64, f64)| at(i.0) >= window.start && at(i.1) <= window.end;

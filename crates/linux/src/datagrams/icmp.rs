@@ -1,7 +1,7 @@
 //! What ICMP says about packets of protocol 41: raw sockets are not told by their error queue.
 //!
-//! A raw ICMP socket at the same address hears Destination Unreachable messages alone (`ICMP_FILTER`). Only "fragmentation
-//! needed and DF set" about one of our packets counts (RFC 1191 4); nothing of it is proved.
+//! A raw ICMP socket at the same address hears Destination Unreachable messages alone (`ICMP_FILTER`). Only
+//! "fragmentation needed and DF set" about one of our packets counts (RFC 1191 4); nothing of it is proved.
 
 use std::io;
 use std::net::Ipv4Addr;

@@ -1,21 +1,22 @@
 //! IPv6 inside IPv4 and UDP (RFC 5555): the sockets that carry it.
 //!
-//! Each end of such a tunnel is a socket: UDP, or raw of protocol 41. At a mobile router it is bound to its uplink's
-//! address and device, so that what is sent by one uplink leaves there whatever the main table prefers: the kernel
-//! then only looks at routes by that device, of which each uplink has a default one. At a home agent it is bound to an
-//! address alone. Which sockets there are is part of the desired forwarding state.
+//! Each end of such a tunnel is a socket: UDP, or raw of protocol 41. At a mobile router it is bound to its
+//! uplink's address and device, so that what is sent by one uplink leaves there whatever the main table
+//! prefers: the kernel then only looks at routes by that device, of which each uplink has a default one. At a
+//! home agent it is bound to an address alone. Which sockets there are is part of the desired forwarding
+//! state.
 //!
-//! Octets in, octets out: what is inside, and whether anybody may send it, the station judges. Of the outer header the
-//! octet with DSCP and ECN passes in both directions (RFC 6040 4.1: it is copied), and the other end. DF is set, the
-//! kernel's own idea of the path's MTU is not asked for (`IP_PMTUDISC_PROBE`), and what ICMP says of it is told to the
-//! station. Only a packet that may be cut leaves without DF.
+//! Octets in, octets out: what is inside, and whether anybody may send it, the station judges. Of the outer
+//! header the octet with DSCP and ECN passes in both directions (RFC 6040 4.1: it is copied), and the other
+//! end. DF is set, the kernel's own idea of the path's MTU is not asked for (`IP_PMTUDISC_PROBE`), and what
+//! ICMP says of it is told to the station. Only a packet that may be cut leaves without DF.
 //!
-//! **Many packets per system call.** Packets of one size to one end leave as one UDP burst (`UDP_SEGMENT`), which the
-//! kernel or the card cuts, and come as one (`UDP_GRO`) where no fast path stands before the sockets: that wants them one
-//! by one.
+//! **Many packets per system call.** Packets of one size to one end leave as one UDP burst (`UDP_SEGMENT`),
+//! which the kernel or the card cuts, and come as one (`UDP_GRO`) where no fast path stands before the
+//! sockets: that wants them one by one.
 //!
-//! All of this works in a user namespace, with the rights that the TUN device needs anyhow. Left out: IPv6 inside UDP
-//! inside IPv6 needs no more than its addresses and is carried too, but nothing asks for it yet.
+//! All of this works in a user namespace, with the rights that the TUN device needs anyhow. Left out: IPv6
+//! inside UDP inside IPv6 needs no more than its addresses and is carried too, but nothing asks for it yet.
 
 mod icmp;
 mod reader;
@@ -69,8 +70,8 @@ impl Datagrams {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a socket, in place of one for the same end. With `merge` the kernel may hand several packets over in one
-    /// piece.
+    /// Opens a socket, in place of one for the same end. With `merge` the kernel may hand several packets
+    /// over in one piece.
     pub(crate) fn open(&self, wanted: &desired::Socket, merge: bool) -> io::Result<()> {
         self.close(wanted);
         let socket = Arc::new(Socket::open(wanted, merge)?);

@@ -1,9 +1,11 @@
-//! What another machine's fast path left to the card: checksums of TCP and UDP inside, and the cutting of super packets.
+//! What another machine's fast path left to the card: checksums of TCP and UDP inside, and the cutting of
+//! super packets.
 //!
-//! On the way over a wire that is done. Over a virtual link from one station to another on the same machine nobody does
-//! it, and a socket does not tell. But an open checksum can be seen: in its place is the sum of the pseudo-header. Where
-//! that is so by chance the checksum comes out as it was. A packet of TCP with an open checksum that is longer than any
-//! wire is used to is a super packet; nobody knows how it was to be cut, so it is cut to what every link takes.
+//! On the way over a wire that is done. Over a virtual link from one station to another on the same machine
+//! nobody does it, and a socket does not tell. But an open checksum can be seen: in its place is the sum of
+//! the pseudo-header. Where that is so by chance the checksum comes out as it was. A packet of TCP with an
+//! open checksum that is longer than any wire is used to is a super packet; nobody knows how it was to be
+//! cut, so it is cut to what every link takes.
 
 use carnet_wire::ipv6::{HEADER_LEN, MIN_MTU};
 

@@ -97,7 +97,8 @@ impl DatagramWriter {
                 match (result, segment) {
                     (Ok(()), _) => {}
                     (Err(error), Some(_)) if !is_passing(&error) => {
-                        // A device that cannot put in checksums takes no bursts; one that is too large goes nowhere.
+                        // A device that cannot put in checksums takes no bursts; one that is too large goes
+                        // nowhere.
                         if error.raw_os_error() != Some(libc::EMSGSIZE) {
                             self.takes_bursts = false;
                             tracing::info!("no bursts of UDP here ({error}): packets go one by one");
@@ -155,8 +156,9 @@ impl DatagramWriter {
             if matches!(result, Ok(_) | Err(nix::errno::Errno::EAGAIN)) {
                 break;
             }
-            // It may have been about an earlier packet, and is told once; or be a stranger's invention, of which there
-            // may be many. To read what the messages say takes long and makes the next one an error again: afterwards.
+            // It may have been about an earlier packet, and is told once; or be a stranger's invention, of
+            // which there may be many. To read what the messages say takes long and makes the next one an
+            // error again: afterwards.
             told = true;
             result = send();
         }

@@ -1,8 +1,8 @@
 //! A tc program on an interface.
 //!
-//! Where the kernel knows BPF links for tc (since 6.6) the program goes with this process, whatever the reason. Before, it
-//! hangs in a `clsact` qdisc, with the priority [`PRIORITY`]; it is taken out at the end, and what a crash left there at
-//! the next start.
+//! Where the kernel knows BPF links for tc (since 6.6) the program goes with this process, whatever the
+//! reason. Before, it hangs in a `clsact` qdisc, with the priority [`PRIORITY`]; it is taken out at the end,
+//! and what a crash left there at the next start.
 
 use aya::programs::SchedClassifier;
 use aya::programs::links::LinkOrder;

@@ -1,7 +1,8 @@
 //! Programs that a thread loads while the station serves by what it has.
 //!
-//! The thread has the rights of the one that starts it ([`crate::sandbox`]), so it is started while that one may still load
-//! programs, and it ends when they are loaded. Interfaces, maps and sockets are left to the station's own thread.
+//! The thread has the rights of the one that starts it ([`crate::sandbox`]), so it is started while that one
+//! may still load programs, and it ends when they are loaded. Interfaces, maps and sockets are left to the
+//! station's own thread.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,23 +1,25 @@
 //! Ways around the slow path.
 //!
-//! Whatever the slow path does (the TUN device and `carnet_station::forwarding`), a fast path may do sooner, with the
-//! same result:
+//! Whatever the slow path does (the TUN device and `carnet_station::forwarding`), a fast path may do sooner,
+//! with the same result:
 //!
-//! * `programs`: BPF programs at the ingress of the interfaces, on socket buffers (tc, [`Path::Bpf`]) or before
-//!   there are any (XDP, [`Path::Xdp`]). They take the common packets and leave the others to the slow path.
+//! * `programs`: BPF programs at the ingress of the interfaces, on socket buffers (tc, [`Path::Bpf`]) or
+//!   before there are any (XDP, [`Path::Xdp`]). They take the common packets and leave the others to the slow
+//!   path.
 //! * `kernel`: tunnel devices of the kernel's own ip6_tunnel module ([`Path::Kernel`]).
 //! * `geonet`: BPF programs for IPv6 over GeoNetworking, beside all of these and independent of them.
 //!
-//! The first know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute what a binding sends among several of them
-//! (`rules`); the kernel's devices one tunnel in IPv6 for all of that. `selection` keeps from them what they cannot do;
-//! that is left to the slow path.
+//! The first know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute what a binding sends among
+//! several of them (`rules`); the kernel's devices one tunnel in IPv6 for all of that. `selection` keeps from
+//! them what they cannot do; that is left to the slow path.
 //!
-//! What a fast path needs to know is in the tunnels of the desired forwarding state; `table` turns these into what
-//! the programs' maps hold. A change is told by [`FastPath::set`] and [`FastPath::remove`] and takes effect, all at
-//! once for a binding, with [`FastPath::commit`].
+//! What a fast path needs to know is in the tunnels of the desired forwarding state; `table` turns these into
+//! what the programs' maps hold. A change is told by [`FastPath::set`] and [`FastPath::remove`] and takes
+//! effect, all at once for a binding, with [`FastPath::commit`].
 //!
-//! The kernel takes a quarter of a second to verify the programs, and half a minute on a slow processor. A thread loads them
-//! (`loading`) while the TUN device serves, and [`FastPath::poll_loading`] takes them into use.
+//! The kernel takes a quarter of a second to verify the programs, and half a minute on a slow processor. A
+//! thread loads them (`loading`) while the TUN device serves, and [`FastPath::poll_loading`] takes them into
+//! use.
 
 pub mod geonet;
 mod hook;
@@ -86,7 +88,8 @@ pub struct Ports {
     pub uplinks: Vec<String>,
     /// Whether the station is a home agent, for which all interfaces are alike.
     pub home_agent: bool,
-    /// Whether a mobile router may have direct routes to others, which are found by destination like a home agent's tunnels.
+    /// Whether a mobile router may have direct routes to others, which are found by destination like a home
+    /// agent's tunnels.
     pub direct: bool,
 }
 
@@ -101,8 +104,8 @@ impl Ports {
 /// What [`crate::Platform::accelerate`] needs to know.
 #[derive(Debug, Clone)]
 pub struct FastPathConfig {
-    /// The ways to try, the first that the kernel allows is taken. The TUN device is always there, whether or not it
-    /// is the last of them.
+    /// The ways to try, the first that the kernel allows is taken. The TUN device is always there, whether or
+    /// not it is the last of them.
     pub paths: Vec<Path>,
     /// The key of outer flow labels (`Station::flow_label_key`).
     pub flow_label_key: u64,
@@ -169,8 +172,8 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// `None` for one of another kind. A device takes everything that has no route of its own, so that direct routes are left
-    /// to the slow path.
+    /// `None` for one of another kind. A device takes everything that has no route of its own, so that direct
+    /// routes are left to the slow path.
     fn of(tunnel: &desired::Tunnel) -> Option<Tunnel> {
         if tunnel.end == TunnelEnd::Direct {
             return None;
@@ -240,8 +243,8 @@ enum InUse {
 }
 
 impl FastPath {
-    /// The first way of the list that the kernel allows, and why those before it cannot be had; `None` while a thread loads the
-    /// programs for one of them, see [`Self::poll_loading`].
+    /// The first way of the list that the kernel allows, and why those before it cannot be had; `None` while
+    /// a thread loads the programs for one of them, see [`Self::poll_loading`].
     pub(crate) fn open(
         config: &FastPathConfig,
         tunnel_device: u32,
@@ -293,8 +296,8 @@ impl FastPath {
         Some(obstacles)
     }
 
-    /// What has become of the programs that a thread loads, once; asks to be woken while it loads. Programs that are taken into
-    /// use want to be told of all tunnels, and of the interfaces.
+    /// What has become of the programs that a thread loads, once; asks to be woken while it loads. Programs
+    /// that are taken into use want to be told of all tunnels, and of the interfaces.
     pub(crate) fn poll_loading(
         &mut self,
         cx: &mut Context<'_>,
@@ -459,9 +462,9 @@ impl FastPath {
         }
     }
 
-    /// Makes the changes since the last commit take effect. A fast path that fails is given up: the slow path does
-    /// the work from then on, and the text says why. `slow` are the routes into the TUN device, table and destination, unless they are the
-    /// same as before.
+    /// Makes the changes since the last commit take effect. A fast path that fails is given up: the slow path
+    /// does the work from then on, and the text says why. `slow` are the routes into the TUN device, table
+    /// and destination, unless they are the same as before.
     pub(crate) fn commit(
         &mut self,
         requests: &mut Requests,
@@ -478,9 +481,9 @@ impl FastPath {
         result
     }
 
-    /// Routes, rules or addresses are others now. With `narrow` it is only neighbours, or carnet's own routes into the
-    /// tunnel device: with such a route more packets go there, and without it its binding is gone. As [`Self::commit`]
-    /// it may end the fast path.
+    /// Routes, rules or addresses are others now. With `narrow` it is only neighbours, or carnet's own routes
+    /// into the tunnel device: with such a route more packets go there, and without it its binding is gone.
+    /// As [`Self::commit`] it may end the fast path.
     pub(crate) fn forget(
         &mut self,
         requests: &mut Requests,
@@ -516,7 +519,8 @@ impl FastPath {
         result
     }
 
-    /// Notes what of it the kernel has lost, which the next [`Self::commit`] puts back, and returns how much that is.
+    /// Notes what of it the kernel has lost, which the next [`Self::commit`] puts back, and returns how much
+    /// that is.
     pub(crate) fn note_lost(
         &mut self,
         requests: &mut Requests,
@@ -545,7 +549,8 @@ impl FastPath {
         (self.kind, self.loading) = (InUse::None, None);
     }
 
-    /// The interfaces are these now; what could not be done with one of them comes back, once for each reason.
+    /// The interfaces are these now; what could not be done with one of them comes back, once for each
+    /// reason.
     pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         match &mut self.kind {
             InUse::None | InUse::Kernel(_) => Vec::new(),
@@ -553,7 +558,8 @@ impl FastPath {
         }
     }
 
-    /// Follows what interfaces can do, in the task that waits for it; what could not be done comes back as from [`Self::follow`].
+    /// Follows what interfaces can do, in the task that waits for it; what could not be done comes back as
+    /// from [`Self::follow`].
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Vec<String> {
         match &mut self.kind {
             InUse::Programs(programs, _) => match programs.receivers.poll(cx) {
@@ -587,7 +593,8 @@ impl FastPath {
         }
     }
 
-    /// Where packets of new flows into the tunnel of a mobile router went since this was asked last, where it notes that.
+    /// Where packets of new flows into the tunnel of a mobile router went since this was asked last, where it
+    /// notes that.
     pub(crate) fn sought(&mut self) -> Vec<Ipv6Addr> {
         match &mut self.kind {
             InUse::Programs(programs, _) => programs.sought(),
@@ -635,8 +642,8 @@ impl FastPath {
         }
     }
 
-    /// Makes room where there is not enough for the bindings of this config: a thread loads the programs anew, and those in use
-    /// go on meanwhile.
+    /// Makes room where there is not enough for the bindings of this config: a thread loads the programs
+    /// anew, and those in use go on meanwhile.
     pub(crate) fn grow(
         &mut self,
         config: &FastPathConfig,

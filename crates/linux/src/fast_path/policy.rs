@@ -1,8 +1,8 @@
-//! What the programs may take for granted of the kernel's routing, so that they need not ask it for each packet
-//! (`bpf/ways.h`).
+//! What the programs may take for granted of the kernel's routing, so that they need not ask it for each
+//! packet (`bpf/ways.h`).
 //!
-//! They are told that something got in the way before what they remember is void, and that it is gone after that: what
-//! they remember meanwhile is void, too.
+//! They are told that something got in the way before what they remember is void, and that it is gone after
+//! that: what they remember meanwhile is void, too.
 
 use crate::netlink::{Heard, Requests, rules_are_plain};
 
@@ -58,7 +58,8 @@ impl Routing {
         programs.set_policy(self.policy())
     }
 
-    /// Looks at all rules and routes. Where that fails the programs ask the kernel for each flow, as they do without.
+    /// Looks at all rules and routes. Where that fails the programs ask the kernel for each flow, as they do
+    /// without.
     pub(super) fn learn(&mut self, programs: &mut Programs, requests: &mut Requests) -> Result<(), String> {
         match sure(requests, Requests::hear_all_routes) {
             Some(heard) => {

@@ -1,11 +1,11 @@
 //! The BPF programs of the fast path: loads them, attaches them to interfaces, writes their maps.
 //!
-//! Programs and maps belong to file descriptors of this process. Where the kernel knows BPF links (XDP since 5.9) they
-//! go with the process, whatever the reason; tc programs see [`Hook`].
+//! Programs and maps belong to file descriptors of this process. Where the kernel knows BPF links (XDP since
+//! 5.9) they go with the process, whatever the reason; tc programs see [`Hook`].
 //!
-//! An interface is given a program when it is there, whether up or not. Which one depends on what the interface is to
-//! the station, and on whether its packets have an Ethernet header. To a home agent all interfaces but the loopback
-//! and the tunnel device are alike.
+//! An interface is given a program when it is there, whether up or not. Which one depends on what the
+//! interface is to the station, and on whether its packets have an Ethernet header. To a home agent all
+//! interfaces but the loopback and the tunnel device are alike.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::ErrorKind;
@@ -32,7 +32,8 @@ use crate::clock;
 use crate::memory::give_back_memory;
 use crate::netlink::{CROWDED_MAX, LinkInfo};
 
-// SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid value.
+// SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid
+// value.
 unsafe impl Pod for BindingValue {}
 // SAFETY: as above.
 unsafe impl Pod for PrefixKey {}
@@ -62,16 +63,18 @@ const PREFIXES: u32 = 4;
 const GENERATION: &str = ".data.generation";
 const ROUTES: &str = ".data.routes";
 
-/// See VERSIONS in `bpf/state.h`: 64 kB. With 100,000 bindings a change of one makes the kernel be asked again about six.
+/// See VERSIONS in `bpf/state.h`: 64 kB. With 100,000 bindings a change of one makes the kernel be asked
+/// again about six.
 const VERSIONS_MAX: u32 = if cfg!(test) { 2 } else { 16_384 };
 
-/// Places for ways on each processor, for each binding: with half of them free a way is at the first place mostly.
+/// Places for ways on each processor, for each binding: with half of them free a way is at the first place
+/// mostly.
 const WAYS: u32 = 2;
 /// Octets that all ways on all processors may take.
 const WAYS_MEMORY: u32 = 256 << 20;
 
-/// Times that a program is handed to the kernel, and how long to wait after the first; twice as long after each further
-/// one.
+/// Times that a program is handed to the kernel, and how long to wait after the first; twice as long after
+/// each further one.
 const ATTEMPTS: u32 = 10;
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 /// With more slots than that, all paths of a slot are counted together: counters are each processor's own.
@@ -120,7 +123,8 @@ pub(crate) struct Programs {
     traffic: traffic::TrafficMemory,
     tunnel_device: u32,
     pub(super) table: Table,
-    /// Number of times that what the programs remember was made void, and how often not because of neighbours only.
+    /// Number of times that what the programs remember was made void, and how often not because of neighbours
+    /// only.
     generation: u32,
     /// Likewise of bindings: the last number that a slot got.
     version: u32,
@@ -214,8 +218,8 @@ impl Programs {
                 .map_max_entries("PREFIXES", prefixes);
             loader.load(&object.unpack()).map_err(|error| told(&error))
         })?;
-        // Those that interfaces will want, so that nobody waits for the kernel's verifier then, and one in any case: a kernel
-        // that refuses is known before anything is built on it.
+        // Those that interfaces will want, so that nobody waits for the kernel's verifier then, and one in
+        // any case: a kernel that refuses is known before anything is built on it.
         for name in expected(kind, &config.ports, tunnel_device, links) {
             load(&mut ebpf, kind, name)?;
         }
@@ -353,8 +357,8 @@ impl Programs {
         self.map_mut::<Array<_, u32>>("POLICY")?.set(0, bits, 0).map_err(|error| told(&error))
     }
 
-    /// Something longer than 64 bits is inside this half of addresses, which holds as long as the programs do. To be
-    /// followed by [`Self::forget`].
+    /// Something longer than 64 bits is inside this half of addresses, which holds as long as the programs
+    /// do. To be followed by [`Self::forget`].
     pub(super) fn crowd(&mut self, half: u64) -> Result<(), String> {
         if self.crowded.contains(&half) || self.crowded.len() >= CROWDED_MAX {
             return Ok(());
@@ -554,8 +558,8 @@ impl Programs {
         map.ok_or_else(|| format!("there is no map {name}"))
     }
 
-    /// In the drivers where all of them can, else before the kernel's own receiving: a driver's frames cannot be
-    /// redirected to an interface whose driver knows no XDP.
+    /// In the drivers where all of them can, else before the kernel's own receiving: a driver's frames cannot
+    /// be redirected to an interface whose driver knows no XDP.
     fn attach_xdp(&mut self, index: u32, program: &'static str) -> Result<XdpLinkId, String> {
         let mode = self.mode;
         let result = find::<Xdp>(&mut self.ebpf, program)?.attach_to_if_index(index, mode);
@@ -612,8 +616,8 @@ impl Programs {
         found.into_iter().map(Ipv6Addr::from).collect()
     }
 
-    /// Next hops whose link-layer addresses were taken from the kernel within this time. tc programs let the kernel do
-    /// that for each packet.
+    /// Next hops whose link-layer addresses were taken from the kernel within this time. tc programs let the
+    /// kernel do that for each packet.
     pub(super) fn neighbours(&self, within: Duration) -> Vec<(u32, IpAddr)> {
         if self.kind == Kind::Tc {
             return Vec::new();
@@ -650,8 +654,8 @@ fn versions(slots: u32) -> u32 {
     slots.min(VERSIONS_MAX)
 }
 
-/// Ways that a home agent remembers on each processor, a power of two; see `bpf/ways.h`. Where there are so few that
-/// networks share one, only time is lost.
+/// Ways that a home agent remembers on each processor, a power of two; see `bpf/ways.h`. Where there are so
+/// few that networks share one, only time is lost.
 fn ways(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
     let most = (WAYS_MEMORY / 64 / processors).max(1);
     let wanted = if config.ports.home_agent { slots.saturating_mul(WAYS) } else { 1 };
@@ -691,8 +695,9 @@ fn program_of(kind: Kind, ports: &Ports, name: &str, bare: bool) -> Option<&'sta
     })
 }
 
-/// Returns the programs of all present interfaces, and of configured interfaces that may appear. Whether these have a
-/// link-layer address is unknown before (a modem's has none), so both programs are included. The set is never empty.
+/// Returns the programs of all present interfaces, and of configured interfaces that may appear. Whether
+/// these have a link-layer address is unknown before (a modem's has none), so both programs are included. The
+/// set is never empty.
 fn expected(kind: Kind, ports: &Ports, tunnel_device: u32, links: &[LinkInfo]) -> BTreeSet<&'static str> {
     let present = links.iter().filter_map(|link| program_for(kind, ports, tunnel_device, link));
     let configured = ports.lan.iter().chain(&ports.uplinks);
@@ -702,8 +707,8 @@ fn expected(kind: Kind, ports: &Ports, tunnel_device: u32, links: &[LinkInfo]) -
     present.chain(possible.flatten()).chain([any]).collect()
 }
 
-/// Does something in a thread of its own, whose small free pieces of memory end with it: else they are kept for the next
-/// who wants such pieces, and hold the pages that they lie in.
+/// Does something in a thread of its own, whose small free pieces of memory end with it: else they are kept
+/// for the next who wants such pieces, and hold the pages that they lie in.
 pub(super) fn aside<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     std::thread::scope(|scope| scope.spawn(work).join())
         .unwrap_or_else(|_| Err("the loader has failed".into()))
@@ -733,7 +738,8 @@ fn load(ebpf: &mut Ebpf, kind: Kind, name: &str) -> Result<(), String> {
     };
     for attempt in 1..ATTEMPTS {
         match once()? {
-            // A signal came while the kernel looked at it, or the kernel wants this thread for something else.
+            // A signal came while the kernel looked at it, or the kernel wants this thread for something
+            // else.
             Err(ProgramError::LoadError { io_error, .. }) if io_error.kind() == ErrorKind::WouldBlock => {
                 std::thread::sleep(FIRST_WAIT * 2u32.pow(attempt - 1));
             }

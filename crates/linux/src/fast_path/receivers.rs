@@ -1,8 +1,9 @@
 //! Which interfaces take the frames that XDP redirects to them.
 //!
-//! Not every driver does, and a virtual Ethernet interface only while its peer polls, which it does with GRO or with an XDP
-//! program. The kernel drops what is redirected to any other. It tells which they are, and when that changes: the generic
-//! netlink family `netdev` (Documentation/netlink/specs/netdev.yaml), since Linux 6.3.
+//! Not every driver does, and a virtual Ethernet interface only while its peer polls, which it does with GRO
+//! or with an XDP program. The kernel drops what is redirected to any other. It tells which they are, and
+//! when that changes: the generic netlink family `netdev` (Documentation/netlink/specs/netdev.yaml), since
+//! Linux 6.3.
 
 use std::collections::BTreeSet;
 use std::task::Context;

@@ -1,4 +1,5 @@
-//! Which packets of a binding take which of its paths, as the programs read it (`struct rules` in `bpf/state.h`).
+//! Which packets of a binding take which of its paths, as the programs read it (`struct rules` in
+//! `bpf/state.h`).
 //!
 //! The rules, what their members are known by and the weights in use are the slow path's
 //! ([`Distributor`]), so that both choose the same tunnel. A rule whose tunnels have all gone has no say.
@@ -61,8 +62,8 @@ pub(crate) fn rules(distributor: &Distributor) -> Vec<Rule> {
     rules.collect()
 }
 
-/// The rules as the programs read them, where `paths` are those that are sent to, in the order of the binding, and
-/// `exists` tells of the other tunnels. `None` where the programs cannot do it.
+/// The rules as the programs read them, where `paths` are those that are sent to, in the order of the
+/// binding, and `exists` tells of the other tunnels. `None` where the programs cannot do it.
 pub(crate) fn value(
     rules: &[Rule],
     paths: &[TunnelEnds],

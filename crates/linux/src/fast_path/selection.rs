@@ -1,9 +1,10 @@
 //! What a fast path is not told of, and what it has to know of bindings beside their tunnels.
 //!
-//! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute packets among those of a binding. Tunnel
-//! devices of the kernel know one tunnel in IPv6 for all packets of a binding. What a binding sends otherwise is left to the
-//! slow path as long as it does. What comes out of its tunnels a fast path may take all the same, where it looks at each
-//! packet: one that is a copy of several has an extension header, and such packets are left alone anyhow.
+//! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute packets among those of a
+//! binding. Tunnel devices of the kernel know one tunnel in IPv6 for all packets of a binding. What a binding
+//! sends otherwise is left to the slow path as long as it does. What comes out of its tunnels a fast path may
+//! take all the same, where it looks at each packet: one that is a copy of several has an extension header,
+//! and such packets are left alone anyhow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,7 +61,8 @@ impl Selection {
         self.0.get(&binding)?.distributor.as_ref()
     }
 
-    /// All bindings of which there is something to know, and whether a tunnel of another kind stands in their way.
+    /// All bindings of which there is something to know, and whether a tunnel of another kind stands in their
+    /// way.
     pub(super) fn bindings(&self) -> impl Iterator<Item = (Binding, bool)> {
         self.0.iter().map(|(binding, known)| (*binding, !known.others.is_empty()))
     }

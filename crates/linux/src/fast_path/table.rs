@@ -1,16 +1,16 @@
 //! What the maps of the fast path shall hold, as it follows from the tunnels.
 //!
-//! The programs (`bpf/tunnel.h`) know *bindings*: all tunnels of one home address at one end. A binding has a slot,
-//! prefixes lead to the slot, and the slot's value says where packets are sent to and taken from. A handover is one
-//! new value in one slot. Rules that distribute packets among several tunnels are written beside it under a number of their
-//! own, which the value then names. This module computes the [`Operation`]s that bring the maps from one commit to the next,
-//! in an order in which a packet in between is never forwarded wrongly, at worst left to the slow path; it touches no
-//! map itself.
+//! The programs (`bpf/tunnel.h`) know *bindings*: all tunnels of one home address at one end. A binding has a
+//! slot, prefixes lead to the slot, and the slot's value says where packets are sent to and taken from. A
+//! handover is one new value in one slot. Rules that distribute packets among several tunnels are written
+//! beside it under a number of their own, which the value then names. This module computes the [`Operation`]s
+//! that bring the maps from one commit to the next, in an order in which a packet in between is never
+//! forwarded wrongly, at worst left to the slow path; it touches no map itself.
 //!
-//! The maps are bounded, and so is what one binding may take of them: a router that registers very many prefixes, or
-//! prefixes of many different lengths, takes no room from the others. A binding for which there is no room is left to
-//! the slow path with all that it has, and so are those of which a prefix has one of its prefixes inside: with only the
-//! shorter one known, a packet would go to the wrong binding.
+//! The maps are bounded, and so is what one binding may take of them: a router that registers very many
+//! prefixes, or prefixes of many different lengths, takes no room from the others. A binding for which there
+//! is no room is left to the slow path with all that it has, and so are those of which a prefix has one of
+//! its prefixes inside: with only the shorter one known, a packet would go to the wrong binding.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -85,7 +85,8 @@ struct Binding {
     prefixes: Box<[PrefixKey]>,
 }
 
-/// What there is to know of a [`BindingValue`] in the maps, without the paths that it does not have: most have one.
+/// What there is to know of a [`BindingValue`] in the maps, without the paths that it does not have: most
+/// have one.
 #[derive(Debug, Default)]
 struct Installed {
     paths: Box<[(PathValue, u32)]>,
@@ -195,8 +196,8 @@ pub(crate) struct Table {
     tunnels: HashMap<TunnelEnds, usize>,
     dirty: BTreeSet<Name>,
     owners: HashMap<PrefixKey, u32>,
-    /// Slots that were in use once and are free, the longest first: a packet that is on its way through a program
-    /// shall not meet another binding in the slot that it was led to.
+    /// Slots that were in use once and are free, the longest first: a packet that is on its way through a
+    /// program shall not meet another binding in the slot that it was led to.
     free: VecDeque<u32>,
     next_slot: u32,
     /// Whose each slot is.
@@ -301,8 +302,8 @@ impl Table {
         }
     }
 
-    /// The socket of tunnels inside IPv4 is bound to the interface of this index, or with 0 to none; without an index,
-    /// packets from and to there are the slow path's.
+    /// The socket of tunnels inside IPv4 is bound to the interface of this index, or with 0 to none; without
+    /// an index, packets from and to there are the slow path's.
     pub(crate) fn set_socket(&mut self, local: Endpoint, index: Option<u32>) {
         let before = match index {
             Some(index) => self.sockets.insert(local, index),
@@ -451,14 +452,15 @@ impl Table {
 
     /// Brings these bindings up to date.
     ///
-    /// Between any two writes an address leads where it led before or where it leads afterwards, or nowhere. Bindings
-    /// that come and go get that by the order alone: new ones are there before prefixes lead to them, a prefix comes
-    /// before the shorter one that it is part of, and goes after that; others change in between. Where prefixes pass from one binding to another
-    /// no order is right, and the end is closed meanwhile. (What is remembered of packets holds all the time, so that
-    /// only new flows see the closed end.)
+    /// Between any two writes an address leads where it led before or where it leads afterwards, or nowhere.
+    /// Bindings that come and go get that by the order alone: new ones are there before prefixes lead to
+    /// them, a prefix comes before the shorter one that it is part of, and goes after that; others change in
+    /// between. Where prefixes pass from one binding to another no order is right, and the end is closed
+    /// meanwhile. (What is remembered of packets holds all the time, so that only new flows see the closed
+    /// end.)
     ///
-    /// Returned is also, by end, whether bindings have been left to the slow path, and whether prefixes have passed from
-    /// one that lives to another.
+    /// Returned is also, by end, whether bindings have been left to the slow path, and whether prefixes have
+    /// passed from one that lives to another.
     fn round(&mut self, names: BTreeSet<Name>) -> (Vec<Operation>, [bool; 2], bool) {
         let mut changes = Changes::default();
         for name in names {

@@ -1,9 +1,9 @@
 //! The link-layer address of the interface, where it follows the station's.
 //!
-//! The MID of a GN address is the link-layer address (EN 302 636-4-1 6.3), and an interface hears frames to its own
-//! address only. A station with another address than its interface's therefore gives it to the interface, as V2X
-//! stations do with a new pseudonym. What the interface had before is written down first, and put back at the end,
-//! or by the next run after a crash; unless somebody else has changed it since.
+//! The MID of a GN address is the link-layer address (EN 302 636-4-1 6.3), and an interface hears frames to
+//! its own address only. A station with another address than its interface's therefore gives it to the
+//! interface, as V2X stations do with a new pseudonym. What the interface had before is written down first,
+//! and put back at the end, or by the next run after a crash; unless somebody else has changed it since.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::undo::{ChangedLinkAddress, UndoFile};
 
 impl FrameLink {
-    /// Puts back what a run that crashed has left, and allows [`FrameLink::set_address`]. The directory of the
-    /// file must exist.
+    /// Puts back what a run that crashed has left, and allows [`FrameLink::set_address`]. The directory of
+    /// the file must exist.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -22,8 +22,9 @@ impl FrameLink {
         self.restore_address()
     }
 
-    /// Gives the interface this link-layer address. Frames that wait go out before. Nothing happens where there
-    /// is no interface, nor without [`FrameLink::keep_undo`]; on UDP the address is the station's own anyway.
+    /// Gives the interface this link-layer address. Frames that wait go out before. Nothing happens where
+    /// there is no interface, nor without [`FrameLink::keep_undo`]; on UDP the address is the station's own
+    /// anyway.
     ///
     /// # Errors
     /// When the kernel or the driver refuses.

@@ -40,8 +40,9 @@ impl ReceiveBatch {
         &mut self.octets[..self.slot]
     }
 
-    /// Receives what is there without waiting, and hands over each message, the sender's address where `named`
-    /// asks for it, and whether the message was cut off. Returns how many; fewer than [`BATCH`]: there are no more.
+    /// Receives what is there without waiting, and hands over each message, the sender's address where
+    /// `named` asks for it, and whether the message was cut off. Returns how many; fewer than [`BATCH`]:
+    /// there are no more.
     pub(super) fn receive(
         &mut self,
         socket: &Socket,
@@ -65,8 +66,8 @@ impl ReceiveBatch {
             header.msg_hdr.msg_name = (&raw mut *name).cast();
             header.msg_hdr.msg_namelen = name.size_of();
         }
-        // SAFETY: every header points to one vector and at most one name of its own, every vector to a slot of
-        // its own with its length; all are live and writable for the whole call.
+        // SAFETY: every header points to one vector and at most one name of its own, every vector to a slot
+        // of its own with its length; all are live and writable for the whole call.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -82,7 +83,8 @@ impl ReceiveBatch {
         for (header, slot) in headers.iter().zip(self.octets.chunks_exact(self.slot)).take(received) {
             let length = (header.msg_len as usize).min(slot.len());
             let from = names.next().and_then(|name| {
-                // SAFETY: the kernel wrote an address of `msg_namelen` octets into `name`, which began as zeros.
+                // SAFETY: the kernel wrote an address of `msg_namelen` octets into `name`, which began as
+                // zeros.
                 unsafe { SockAddr::new(name, header.msg_hdr.msg_namelen) }.as_socket()
             });
             take(&slot[..length], from, header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0);
@@ -107,8 +109,8 @@ pub(super) fn send(socket: &Socket, messages: &[(&[u8], Option<&SockAddr>)]) -> 
             header.msg_hdr.msg_namelen = to.len();
         }
     }
-    // SAFETY: the first `count` headers each point to one vector of their own, that to a live message with its
-    // length, and at most to one live address with its length; the kernel writes none but `msg_len`.
+    // SAFETY: the first `count` headers each point to one vector of their own, that to a live message with
+    // its length, and at most to one live address with its length; the kernel writes none but `msg_len`.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),

@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 /// A medium for frames.
 ///
 /// As text: the name of an interface, or `udp:ADDRESS[,PEER...]`. With `ADDRESS` a multicast group
-/// (`udp:[ff02::4:8947%wlan0]:8947`, `udp:239.255.89.47%eth0:8947`), frames go to the group; else `ADDRESS` is
-/// this machine's own (`udp:[::]:8947,[2001:db8::2]:8947`) and frames go to each of the peers.
+/// (`udp:[ff02::4:8947%wlan0]:8947`, `udp:239.255.89.47%eth0:8947`), frames go to the group; else `ADDRESS`
+/// is this machine's own (`udp:[::]:8947,[2001:db8::2]:8947`) and frames go to each of the peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrameLinkConfig {
     /// An interface that looks like Ethernet, by name. It need not exist yet.

@@ -1,9 +1,9 @@
 //! Frames that come back from the driver, with the answer whether somebody acknowledged them.
 //!
-//! A socket with `SO_WIFI_STATUS` gets each unicast frame back on its error queue when mac80211 is done with it, with
-//! a control message `SCM_WIFI_STATUS`: 1 if it was acknowledged. Other drivers and other kinds of interface never
-//! put anything there. A driver that does not know reports every frame as not acknowledged, so that no such report
-//! is believed before the first acknowledgement.
+//! A socket with `SO_WIFI_STATUS` gets each unicast frame back on its error queue when mac80211 is done with
+//! it, with a control message `SCM_WIFI_STATUS`: 1 if it was acknowledged. Other drivers and other kinds of
+//! interface never put anything there. A driver that does not know reports every frame as not acknowledged,
+//! so that no such report is believed before the first acknowledgement.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;

@@ -7,17 +7,19 @@
 //!   never what this machine sent itself; a filter lets frames to other stations fall that a promiscuous
 //!   interface hears. The interface is followed by its name: it may come late, vanish and return.
 //! * **UDP**, for radios behind an IP modem and for tests: a datagram is the destination's MAC address, the
-//!   source's MAC address (six octets each) and then what stands behind the EtherType on Ethernet. It goes to a
-//!   multicast group or to every one of a list of peers, as a radio is heard by all; who gets a frame for
+//!   source's MAC address (six octets each) and then what stands behind the EtherType on Ethernet. It goes to
+//!   a multicast group or to every one of a list of peers, as a radio is heard by all; who gets a frame for
 //!   another station drops it.
 //!
-//! Both receive and send in batches of up to [`BATCH`] frames per system call. Frames that are to be sent wait
-//! until [`FrameLink::flush`]; what the kernel does not take then waits for the next turn, up to a bound.
+//! Both receive and send in batches of up to [`BATCH`] frames per system call. Frames that are to be sent
+//! wait until [`FrameLink::flush`]; what the kernel does not take then waits for the next turn, up to a
+//! bound.
 //!
-//! **Link-layer feedback.** A driver of 802.11 that knows whether a unicast frame was acknowledged gives it back
-//! to the socket with the answer, see `feedback`; [`FrameLink::take_unacknowledged`] hands those out that were
-//! not. A wire does not, nor does UDP: what a radio behind an IP modem knows is not asked for. So before a driver's first
-//! report it is only looked for one when something woke the socket that was no frame, and now and then.
+//! **Link-layer feedback.** A driver of 802.11 that knows whether a unicast frame was acknowledged gives it
+//! back to the socket with the answer, see `feedback`; [`FrameLink::take_unacknowledged`] hands those out
+//! that were not. A wire does not, nor does UDP: what a radio behind an IP modem knows is not asked for. So
+//! before a driver's first report it is only looked for one when something woke the socket that was no frame,
+//! and now and then.
 //!
 //! A frame with a DCC profile goes into the access category of EN 302 663 ([`FrameLink::send_as`]).
 //!
@@ -180,9 +182,9 @@ impl FrameLink {
 
     /// Waits until there may be frames, or the link has changed. Safe to cancel.
     ///
-    /// While frames wait because the kernel takes none, it also tries to send them: it must be awaited all the
-    /// time, if only in a `select!`. After [`LinkEvent::Frames`] call [`FrameLink::take_unacknowledged`], then
-    /// [`FrameLink::try_receive`], or it returns the same at once.
+    /// While frames wait because the kernel takes none, it also tries to send them: it must be awaited all
+    /// the time, if only in a `select!`. After [`LinkEvent::Frames`] call [`FrameLink::take_unacknowledged`],
+    /// then [`FrameLink::try_receive`], or it returns the same at once.
     pub async fn readable(&mut self) -> Result<LinkEvent> {
         loop {
             if self.queue.is_empty() {
@@ -349,7 +351,8 @@ impl FrameLink {
         self.state
     }
 
-    /// The interface that frames go out of and come in by, name and index, while it is there; `None` for datagrams.
+    /// The interface that frames go out of and come in by, name and index, while it is there; `None` for
+    /// datagrams.
     pub fn interface(&self) -> Option<(&str, u32)> {
         let follow = self.follow.as_ref().filter(|_| matches!(self.medium, Medium::Packet))?;
         follow.index.filter(|_| self.state != LinkState::Missing).map(|index| (follow.name.as_str(), index))
@@ -365,13 +368,14 @@ impl FrameLink {
         self.address
     }
 
-    /// The longest payload in octets, at most [`MAXIMUM_MTU`]; 0 as long as the interface has never been there.
+    /// The longest payload in octets, at most [`MAXIMUM_MTU`]; 0 as long as the interface has never been
+    /// there.
     pub fn mtu(&self) -> u32 {
         self.mtu
     }
 
-    /// Octets of frames that wait to be sent, as far as is known: here, in the kernel and in the interface. Of datagrams
-    /// only what waits here is.
+    /// Octets of frames that wait to be sent, as far as is known: here, in the kernel and in the interface.
+    /// Of datagrams only what waits here is.
     pub fn backlog(&self) -> u32 {
         let kernel = match (&self.medium, &self.socket) {
             (Medium::Packet, Some(socket)) => packet::unsent(socket.get_ref()),

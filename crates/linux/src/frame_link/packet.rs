@@ -28,8 +28,8 @@ fn filter() -> [SockFilter; 4] {
     ]
 }
 
-/// SO_PRIORITY of a DCC profile. EN 302 663: DP0 goes as AC_VO, DP1 as AC_VI, DP2 as AC_BE, DP3 as AC_BK; from 256 on mac80211
-/// reads a user priority of IEEE 802.1D, of which 7, 5, 3 and 1 are in these.
+/// SO_PRIORITY of a DCC profile. EN 302 663: DP0 goes as AC_VO, DP1 as AC_VI, DP2 as AC_BE, DP3 as AC_BK;
+/// from 256 on mac80211 reads a user priority of IEEE 802.1D, of which 7, 5, 3 and 1 are in these.
 pub(super) const fn priority(profile: u8) -> u16 {
     match profile {
         0 => 256 + 7,
@@ -50,8 +50,8 @@ pub(super) fn parse(frame: &[u8]) -> Result<(MacAddress, MacAddress, &[u8]), Fra
     Ok(([s0, s1, s2, s3, s4, s5], [d0, d1, d2, d3, d4, d5], payload))
 }
 
-/// Octets of frames that the kernel has taken and the interface has not sent yet, with what it needs for each frame itself
-/// (`SIOCOUTQ`); 0 where it does not say, or the driver lets go of frames before they are sent.
+/// Octets of frames that the kernel has taken and the interface has not sent yet, with what it needs for each
+/// frame itself (`SIOCOUTQ`); 0 where it does not say, or the driver lets go of frames before they are sent.
 pub(super) fn unsent(socket: &Socket) -> u32 {
     let mut octets: libc::c_int = 0;
     // SAFETY: the kernel writes one integer to where the pointer leads.

@@ -1,7 +1,8 @@
 //! Frames that wait to be sent.
 //!
-//! A frame may have a priority of its own (`SO_PRIORITY`), by which an interface with several queues sorts them. It is the
-//! socket's, and set when the next frame has another one; a system call takes frames of one priority.
+//! A frame may have a priority of its own (`SO_PRIORITY`), by which an interface with several queues sorts
+//! them. It is the socket's, and set when the next frame has another one; a system call takes frames of one
+//! priority.
 
 use std::io;
 use std::net::SocketAddr;
@@ -70,8 +71,8 @@ impl SendQueue {
         (self.done, self.peers_done, self.any, self.blocked) = (0, 0, false, false);
     }
 
-    /// Sends until the kernel takes no more or nothing is left: each frame to each peer, or, without peers, to
-    /// where the socket is bound.
+    /// Sends until the kernel takes no more or nothing is left: each frame to each peer, or, without peers,
+    /// to where the socket is bound.
     pub(super) fn flush(&mut self, socket: &Socket, peers: &[SocketAddr], counters: &mut FrameCounters) {
         let peers: Vec<SockAddr> = peers.iter().map(|peer| SockAddr::from(*peer)).collect();
         let copies = peers.len().max(1);

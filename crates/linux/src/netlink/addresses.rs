@@ -15,8 +15,8 @@ use super::Requests;
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 
-/// How often, and how long apart, it is looked whether a new address is in use. On an interface that is down it
-/// never will be.
+/// How often, and how long apart, it is looked whether a new address is in use. On an interface that is down
+/// it never will be.
 const SETTLING_LOOKS: u32 = 50;
 const SETTLING_PAUSE: Duration = Duration::from_micros(200);
 
@@ -71,7 +71,8 @@ impl AddressInfo {
                 deprecated: flags.contains(AddressFlags::Deprecated),
                 // IFA_F_TEMPORARY has the number of IPv4's IFA_F_SECONDARY.
                 temporary: flags.contains(AddressFlags::Secondary),
-                // What the kernel has made of an advertisement has a lifetime, and this origin since Linux 5.18.
+                // What the kernel has made of an advertisement has a lifetime, and this origin since Linux
+                // 5.18.
                 permanent: flags.contains(AddressFlags::Permanent) && protocol != KERNEL_ADVERTISED,
             },
         })
@@ -115,8 +116,8 @@ impl Requests {
         self.put_address(index, interface, message(index, address, prefix_length))
     }
 
-    /// As [`Self::add_address`], for an address of 128 bits that the kernel does not choose as a source by itself
-    /// (RFC 6724 5, rule 3: it is deprecated).
+    /// As [`Self::add_address`], for an address of 128 bits that the kernel does not choose as a source by
+    /// itself (RFC 6724 5, rule 3: it is deprecated).
     pub(crate) fn add_deprecated_address(
         &mut self,
         index: u32,
@@ -153,8 +154,9 @@ impl Requests {
         Ok(())
     }
 
-    /// Whether what is sent to an address arrives. The address itself looks right before that (without duplicate address
-    /// detection it is never tentative); a work queue of the kernel puts it into the table of local addresses.
+    /// Whether what is sent to an address arrives. The address itself looks right before that (without
+    /// duplicate address detection it is never tentative); a work queue of the kernel puts it into the table
+    /// of local addresses.
     fn is_in_use(&mut self, index: u32, address: Ipv6Addr) -> Result<bool> {
         let own = Ipv6Net::from(address);
         let local = self.routes(Some(LOCAL_TABLE), None)?;

@@ -1,7 +1,7 @@
 //! tc filters at the ingress of an interface, and the `clsact` qdisc in which they hang.
 //!
-//! carnet's filters are those of one priority: that is how a start finds what a crash left where the kernel knows no
-//! BPF links for tc (before Linux 6.6).
+//! carnet's filters are those of one priority: that is how a start finds what a crash left where the kernel
+//! knows no BPF links for tc (before Linux 6.6).
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcHandle, TcMessage};

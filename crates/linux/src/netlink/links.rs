@@ -135,11 +135,11 @@ impl Requests {
         Ok(())
     }
 
-    /// Creates a tunnel device, down. `EOPNOTSUPP` where the kernel knows no such devices, `EEXIST` where the name
-    /// or a tunnel between the two addresses is there already.
+    /// Creates a tunnel device, down. `EOPNOTSUPP` where the kernel knows no such devices, `EEXIST` where the
+    /// name or a tunnel between the two addresses is there already.
     ///
-    /// The outer header has no Tunnel Encapsulation Limit option, the inner traffic class, and a flow label that the
-    /// kernel computes from the inner flow.
+    /// The outer header has no Tunnel Encapsulation Limit option, the inner traffic class, and a flow label
+    /// that the kernel computes from the inner flow.
     pub(crate) fn add_ip6_tunnel(&mut self, tunnel: &Ip6Tunnel<'_>) -> Result<()> {
         let Ip6Tunnel { name, group, local, remote, hop_limit } = *tunnel;
         let data = vec![
@@ -215,8 +215,8 @@ impl Requests {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || "bring the tunnel device up".to_owned())
     }
 
-    /// Gives a virtual Ethernet device, which is down, its MTU, its queue and its link-layer address, and sees to it
-    /// that the kernel makes no link-local address of its own.
+    /// Gives a virtual Ethernet device, which is down, its MTU, its queue and its link-layer address, and
+    /// sees to it that the kernel makes no link-local address of its own.
     pub(crate) fn configure_virtual(
         &mut self,
         link: &LinkInfo,
@@ -246,8 +246,8 @@ impl Requests {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || format!("give {} the MTU {mtu}", link.name))
     }
 
-    /// Gives an interface another link-layer address. One that does not take it while it is up is taken down for
-    /// a moment.
+    /// Gives an interface another link-layer address. One that does not take it while it is up is taken down
+    /// for a moment.
     pub(crate) fn set_link_address(&mut self, link: &LinkInfo, address: [u8; 6]) -> Result<()> {
         let request = || {
             let mut message = LinkMessage::default();

@@ -1,8 +1,9 @@
 //! Which routing tables the kernel asks for a packet of this machine's own, and for which source addresses.
 //!
-//! The tables that rules name are asked in the order of the rules, as for a packet without mark, to anywhere, of any
-//! protocol. Left out: carnet's own rules, by which carnet would find its own tables; rules that look at what such a packet
-//! has not (a mark, ports, users, a destination), and those that suppress default routes; `goto`.
+//! The tables that rules name are asked in the order of the rules, as for a packet without mark, to anywhere,
+//! of any protocol. Left out: carnet's own rules, by which carnet would find its own tables; rules that look
+//! at what such a packet has not (a mark, ports, users, a destination), and those that suppress default
+//! routes; `goto`.
 
 use ipnet::IpNet;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};

@@ -1,9 +1,9 @@
 //! Messages of rtnetlink as octets, as far as carnet sends them and looks at them.
 //!
-//! The packet crates can read and write everything that any of the kernel's modules can say of an interface, a queue or a
-//! filter, which would be a twelfth of the program. Here a message that concerns nobody is none; of an interface those
-//! attributes are read that [`LinkInfo`](super::LinkInfo) is made of; of a neighbour its address and state;
-//! of a filter is known only that there is one.
+//! The packet crates can read and write everything that any of the kernel's modules can say of an interface,
+//! a queue or a filter, which would be a twelfth of the program. Here a message that concerns nobody is none;
+//! of an interface those attributes are read that [`LinkInfo`](super::LinkInfo) is made of; of a neighbour
+//! its address and state; of a filter is known only that there is one.
 
 use netlink_packet_core::{
     DecodeError, Emitable, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable, NlasIterator, Parseable,

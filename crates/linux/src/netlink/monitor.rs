@@ -28,12 +28,12 @@ use crate::readable::watch;
 /// The multicast group of next-hop objects, which kernels before Linux 5.3 do not have.
 const NEXT_HOP_GROUP: u32 = 32;
 
-/// Multicast groups: links, neighbours, IPv4 addresses, IPv4 routes, IPv4 rules, IPv6 addresses, IPv6 routes, IPv6 rules, IPv4
-/// and IPv6 settings of interfaces (`enum rtnetlink_groups`).
+/// Multicast groups: links, neighbours, IPv4 addresses, IPv4 routes, IPv4 rules, IPv6 addresses, IPv6 routes,
+/// IPv6 rules, IPv4 and IPv6 settings of interfaces (`enum rtnetlink_groups`).
 const GROUPS: [u32; 10] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25];
 
-/// `RTM_NEWNETCONF` and `RTM_DELNETCONF`: a setting of an interface, or of all, is another one (`forwarding` and `rp_filter`
-/// among them), or has gone with its interface.
+/// `RTM_NEWNETCONF` and `RTM_DELNETCONF`: a setting of an interface, or of all, is another one (`forwarding`
+/// and `rp_filter` among them), or has gone with its interface.
 const NETCONF: [u16; 2] = [80, 81];
 
 /// What must be asked for again.
@@ -182,7 +182,8 @@ impl Monitor {
         Ok(Monitor { socket, buffer })
     }
 
-    /// Reads all that has arrived, so that a burst becomes one set of questions, and asks to be woken by more.
+    /// Reads all that has arrived, so that a burst becomes one set of questions, and asks to be woken by
+    /// more.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, news: &mut News) -> io::Result<()> {
         while let Poll::Ready(guard) = self.socket.poll_read_ready(cx) {
             let mut guard = guard?;

@@ -1,5 +1,5 @@
-//! Neighbours: who has which link-layer address is the kernel's business. carnet tells it who is in use, and asks whether
-//! a router answers.
+//! Neighbours: who has which link-layer address is the kernel's business. carnet tells it who is in use, and
+//! asks whether a router answers.
 
 use std::net::IpAddr;
 
@@ -36,8 +36,8 @@ pub(super) fn subject(message: &NeighbourMessage) -> Option<(u32, IpAddr)> {
 }
 
 impl Requests {
-    /// A packet was sent to a neighbour past the kernel, which then sees to it that the neighbour is still there
-    /// (RFC 4861 7.3.3), as after a packet of its own.
+    /// A packet was sent to a neighbour past the kernel, which then sees to it that the neighbour is still
+    /// there (RFC 4861 7.3.3), as after a packet of its own.
     pub(crate) fn use_neighbour(&mut self, index: u32, address: IpAddr) -> Result<()> {
         let mut message = question(index, address);
         message.header.flags = NeighbourFlags::Use;

@@ -1,8 +1,8 @@
 //! Next-hop objects (`ip nexthop`), to which routes refer by number.
 //!
-//! With the sysctl `net.ipv4.nexthop_compat_mode` the kernel names interface and gateway in the route, too. Without it a route
-//! has the number alone, and a change of the object is told of the object only. Left out: encapsulation, and objects of a
-//! bridge's forwarding database, which have no interface.
+//! With the sysctl `net.ipv4.nexthop_compat_mode` the kernel names interface and gateway in the route, too.
+//! Without it a route has the number alone, and a change of the object is told of the object only. Left out:
+//! encapsulation, and objects of a bridge's forwarding database, which have no interface.
 
 use std::net::IpAddr;
 

@@ -1,8 +1,10 @@
-//! What the kernel's IPv6 routing looks at, other than the interface that a packet comes from and its destination.
+//! What the kernel's IPv6 routing looks at, other than the interface that a packet comes from and its
+//! destination.
 //!
-//! A fast path may remember where packets of a whole network go only if nothing in rules and routes tells them apart.
-//! This module reads that from the same messages that tell of changes, so that a table of very many routes is not asked
-//! for each time; it is asked for at the start, and when something that stood in the way has gone.
+//! A fast path may remember where packets of a whole network go only if nothing in rules and routes tells
+//! them apart. This module reads that from the same messages that tell of changes, so that a table of very
+//! many routes is not asked for each time; it is asked for at the start, and when something that stood in the
+//! way has gone.
 
 use std::collections::BTreeSet;
 
@@ -97,8 +99,8 @@ impl Heard {
     }
 }
 
-/// Whether what the rules say depends on interface and destination only: for packets that arrive, and for those that
-/// leave the tunnel device.
+/// Whether what the rules say depends on interface and destination only: for packets that arrive, and for
+/// those that leave the tunnel device.
 pub(crate) fn rules_are_plain(rules: &[RuleInfo]) -> (bool, bool) {
     let (mut arriving, mut leaving) = (true, true);
     for RuleInfo { rule, bare, .. } in rules {

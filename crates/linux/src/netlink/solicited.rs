@@ -1,9 +1,9 @@
 //! Membership of the solicited-node multicast groups (RFC 4861 7.2.1) of addresses that this program adds.
 //!
-//! The kernel joins the group of a new address in a worker, some milliseconds after it has acknowledged the address.
-//! A Neighbor Solicitation in between is lost, and the next one comes after `RetransTimer`, a whole second: a router
-//! that comes home would lose all that the home agent has for it. So a socket joins first, and the kernel's own
-//! membership follows.
+//! The kernel joins the group of a new address in a worker, some milliseconds after it has acknowledged the
+//! address. A Neighbor Solicitation in between is lost, and the next one comes after `RetransTimer`, a whole
+//! second: a router that comes home would lose all that the home agent has for it. So a socket joins first,
+//! and the kernel's own membership follows.
 
 use std::net::Ipv6Addr;
 

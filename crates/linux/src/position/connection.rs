@@ -1,8 +1,8 @@
 //! The connection to gpsd, which is made again whenever it breaks.
 //!
-//! After a failure it waits a quarter of a second, then twice as long each time, up to ten seconds. A gpsd that
-//! says nothing for [`SILENCE`], which is normal without a receiver, is asked for its version; if that is not
-//! answered in as long, its machine has gone without a word, and the connection is given up.
+//! After a failure it waits a quarter of a second, then twice as long each time, up to ten seconds. A gpsd
+//! that says nothing for [`SILENCE`], which is normal without a receiver, is asked for its version; if that
+//! is not answered in as long, its machine has gone without a word, and the connection is given up.
 
 use std::fmt;
 use std::future::Future;

@@ -1,13 +1,13 @@
 //! What gpsd says: its JSON protocol (`gpsd_json(5)`), as far as it is of interest, without I/O.
 //!
-//! gpsd sends objects in lines, each with a `class`. [`Reader`] cuts a stream into lines, however it is chopped
-//! up, and parses them; unknown classes and fields are ignored, since every release adds some. A line that is no
-//! such object is counted and skipped, and so is one that does not end: memory stays bounded, whoever is at the
-//! other end.
+//! gpsd sends objects in lines, each with a `class`. [`Reader`] cuts a stream into lines, however it is
+//! chopped up, and parses them; unknown classes and fields are ignored, since every release adds some. A line
+//! that is no such object is counted and skipped, and so is one that does not end: memory stays bounded,
+//! whoever is at the other end.
 //!
-//! gpsd gives its error estimates (`eph`, `epx`, `epy`) without promising what they are; where it works them out
-//! itself, it aims at 95 %, and that is what they are taken for here. Without `eph`, the diagonal of `epx` and
-//! `epy` is the radius, which errs on the safe side.
+//! gpsd gives its error estimates (`eph`, `epx`, `epy`) without promising what they are; where it works them
+//! out itself, it aims at 95 %, and that is what they are taken for here. Without `eph`, the diagonal of
+//! `epx` and `epy` is the radius, which errs on the safe side.
 
 use carnet_base::{Time, WallTime};
 use serde::Deserialize;
@@ -157,7 +157,8 @@ impl Tpv {
         }
     }
 
-    /// The fix that arrived at `received`; `None` if there is none, if it is incomplete, or not on this globe.
+    /// The fix that arrived at `received`; `None` if there is none, if it is incomplete, or not on this
+    /// globe.
     pub fn fix(&self, received: Time) -> Option<Fix> {
         self.read_fix(received).ok()
     }

@@ -1,12 +1,12 @@
 //! Leap seconds, which stand between UTC and the time of position vectors.
 //!
-//! A position vector counts milliseconds of TAI since 2004-01-01T00:00:00 UTC (EN 302 636-4-1 9.5.2), receivers
-//! and system clocks tell UTC: the difference is the number of leap seconds since 2004, five by now. It is
-//! taken from whoever knows, in this order:
+//! A position vector counts milliseconds of TAI since 2004-01-01T00:00:00 UTC (EN 302 636-4-1 9.5.2),
+//! receivers and system clocks tell UTC: the difference is the number of leap seconds since 2004, five by
+//! now. It is taken from whoever knows, in this order:
 //!
 //! 1. gpsd, whose reports carry GPS time minus UTC (`leapseconds`, 13 on 2004-01-01), if it is not fewer than
-//!    the configured number: a receiver after a cold start tells what was right when it was built, until it has
-//!    heard the almanac (up to 12.5 minutes).
+//!    the configured number: a receiver after a cold start tells what was right when it was built, until it
+//!    has heard the almanac (up to 12.5 minutes).
 //! 2. the kernel, whose TAI offset (32 on 2004-01-01) an NTP or PTP daemon may have set, under the same
 //!    condition. Kernels that nobody told say 0.
 //! 3. the configured number, by default [`Timestamp::LEAP_SECONDS`].
@@ -36,8 +36,8 @@ fn credible(leap_seconds: i64, known: i64) -> Option<i64> {
     (known..=known.saturating_add(MOST_NEW)).contains(&leap_seconds).then_some(leap_seconds)
 }
 
-/// Leap seconds since 2004 as far as this machine knows: those `known` by configuration, or what a credible TAI
-/// offset of the kernel says.
+/// Leap seconds since 2004 as far as this machine knows: those `known` by configuration, or what a credible
+/// TAI offset of the kernel says.
 pub fn since_2004(known: i64, tai_minus_utc: i64) -> i64 {
     from_tai_offset(tai_minus_utc, known).unwrap_or(known)
 }

@@ -1,9 +1,10 @@
 //! Where the station is, and what time it is there.
 //!
-//! A [`PositionSource`] tells a station's position as a stream of [`PositionEvent`]s, from one of three origins:
+//! A [`PositionSource`] tells a station's position as a stream of [`PositionEvent`]s, from one of three
+//! origins:
 //!
-//! * `gpsd://HOST:PORT[/DEVICE]`: a receiver behind gpsd ([`gpsd`], [`tracker`]). The connection is made again
-//!   when it breaks; a receiver without fix, or one that has fallen silent, is reported.
+//! * `gpsd://HOST:PORT[/DEVICE]`: a receiver behind gpsd ([`gpsd`], [`tracker`]). The connection is made
+//!   again when it breaks; a receiver without fix, or one that has fallen silent, is reported.
 //! * `fixed:LATITUDE,LONGITUDE`: a place, for roadside units ([`fixed`]).
 //! * `trace:FILE`: a journey from a file, for tests and the lab ([`trace`]).
 //!
@@ -11,8 +12,8 @@
 //! [`leap`] knows the leap seconds that stand between UTC and the time of position vectors.
 //!
 //! All angles are degrees, of latitude and longitude on WGS 84, of courses clockwise from true North; speeds
-//! are metres per second; confidences are the radius in metres of the circle that holds the true position with
-//! 95 % probability.
+//! are metres per second; confidences are the radius in metres of the circle that holds the true position
+//! with 95 % probability.
 
 pub mod fixed;
 pub mod gpsd;
@@ -52,7 +53,8 @@ pub enum FixMode {
 pub struct Fix {
     /// When it arrived here, by this machine's monotonic clock.
     pub received: Time,
-    /// When the station was there, in UTC, by the receiver's clock or, of sources without one, this machine's.
+    /// When the station was there, in UTC, by the receiver's clock or, of sources without one, this
+    /// machine's.
     pub time: WallTime,
     /// Degrees, north positive.
     pub latitude: f64,
@@ -62,7 +64,8 @@ pub struct Fix {
     pub altitude: Option<f64>,
     /// Metres per second over ground.
     pub speed: Option<f64>,
-    /// Course over ground in degrees clockwise from true North, 0 to below 360. Receivers leave it out at rest.
+    /// Course over ground in degrees clockwise from true North, 0 to below 360. Receivers leave it out at
+    /// rest.
     pub track: Option<f64>,
     /// Metres per second upwards.
     pub climb: Option<f64>,
@@ -113,7 +116,8 @@ pub enum LostReason {
     Stale,
     /// The receiver says the same time again and again. Which receiver.
     Frozen(String),
-    /// The receiver says that it has a fix, and gives no time or place that can be one. The text says what is wrong.
+    /// The receiver says that it has a fix, and gives no time or place that can be one. The text says what is
+    /// wrong.
     Unusable(String),
     /// The trace has come to its end.
     EndOfTrace,

@@ -1,13 +1,15 @@
 //! From a fix to the present: dead reckoning, its uncertainty, and the position accuracy indicator.
 //!
 //! Between two fixes a station is taken to go straight on at constant speed. How wrong that may be grows with
-//! time: road vehicles brake and turn with up to [`ACCELERATION`] along or across, so that after `t` seconds the
-//! true position is within half of that times `t` squared of the reckoned one. The confidence circle grows by
-//! as much. A fix of 5 m is thus no longer accurate, in the sense of PAI, after some 4 seconds, whatever else
-//! happened, which is how a station without GNSS reception stops to claim that it knows where it is.
+//! time: road vehicles brake and turn with up to [`ACCELERATION`] along or across, so that after `t` seconds
+//! the true position is within half of that times `t` squared of the reckoned one. The confidence circle
+//! grows by as much. A fix of 5 m is thus no longer accurate, in the sense of PAI, after some 4 seconds,
+//! whatever else happened, which is how a station without GNSS reception stops to claim that it knows where
+//! it is.
 //!
-//! A [`Reckoner`] keeps the last fix and tells where the station is at any moment: what EN 302 636-4-1 10.2.2 calls
-//! the update of the local position vector, and what makes the position in a packet that of the time of sending.
+//! A [`Reckoner`] keeps the last fix and tells where the station is at any moment: what EN 302 636-4-1 10.2.2
+//! calls the update of the local position vector, and what makes the position in a packet that of the time of
+//! sending.
 
 use std::time::Duration;
 
@@ -31,8 +33,8 @@ const LATENESS: Duration = Duration::from_secs(2);
 const SEMI_MAJOR: f64 = 6_378_137.0;
 const ECCENTRICITY_SQUARED: f64 = 6.694_379_990_141_316e-3;
 
-/// Whether a position is accurate (PAI = 1): the radius of 95 % confidence is less than half of `pai_interval`
-/// (EN 302 636-4-1 9.5.2). An unknown confidence is none.
+/// Whether a position is accurate (PAI = 1): the radius of 95 % confidence is less than half of
+/// `pai_interval` (EN 302 636-4-1 9.5.2). An unknown confidence is none.
 pub fn is_accurate(confidence: Option<f64>, pai_interval: f64) -> bool {
     confidence.is_some_and(|radius| (0.0..pai_interval / 2.0).contains(&radius))
 }

@@ -12,11 +12,11 @@
 //! 20   48.8375 2.1050
 //! ```
 //!
-//! Seconds count from the moment in which the source is opened; or, if the first are 1,000,000,000 or more, they
-//! are the system clock's (UNIX time), with which several stations travel in step. Between two lines the
-//! position is interpolated, the short way round the globe; so is a speed or heading that both lines have, and
-//! one that is missing is that of the way between the lines. Before the first line there is no fix, and after
-//! the last one the trace has ended.
+//! Seconds count from the moment in which the source is opened; or, if the first are 1,000,000,000 or more,
+//! they are the system clock's (UNIX time), with which several stations travel in step. Between two lines the
+//! position is interpolated, the short way round the globe; so is a speed or heading that both lines have,
+//! and one that is missing is that of the way between the lines. Before the first line there is no fix, and
+//! after the last one the trace has ended.
 
 use std::path::Path;
 use std::time::Duration;

@@ -5,15 +5,17 @@
 //! * **One receiver at a time.** With several at one gpsd, reports of others are ignored as long as the one
 //!   that gave the last fix still gives any; positions would jump between two antennas otherwise.
 //! * **Silence.** A fix that is older than `stale_after` is lost, whatever gpsd says about the receiver.
-//! * **A receiver that repeats itself.** A report whose time is that of an earlier one is no new fix: after `stale_after` the
-//!   fix is lost, and the receiver is named, not the clock. Where a receiver's time goes back for good (a week that rolled
-//!   over, a recording that begins again), it is believed again once the fix is lost and its time goes on.
-//! * **What cannot be a fix** (no time, a place that is not on this globe) is as if the receiver were silent; what is wrong
-//!   with it is told.
-//! * **The clock.** Every fix carries the receiver's time, which is compared with the system's. That difference
-//!   contains the time that the receiver took to tell, so it is judged generously; a pulse per second (`PPS`,
-//!   else `TOFF`) from a gpsd on this machine is better and is preferred. Bursts of old reports, as after the
-//!   process was stopped, are no wrong clock: it must be seen wrong for [`SETTLE`] before it is told.
+//! * **A receiver that repeats itself.** A report whose time is that of an earlier one is no new fix: after
+//!   `stale_after` the fix is lost, and the receiver is named, not the clock. Where a receiver's time goes
+//!   back for good (a week that rolled over, a recording that begins again), it is believed again once the
+//!   fix is lost and its time goes on.
+//! * **What cannot be a fix** (no time, a place that is not on this globe) is as if the receiver were silent;
+//!   what is wrong with it is told.
+//! * **The clock.** Every fix carries the receiver's time, which is compared with the system's. That
+//!   difference contains the time that the receiver took to tell, so it is judged generously; a pulse per
+//!   second (`PPS`, else `TOFF`) from a gpsd on this machine is better and is preferred. Bursts of old
+//!   reports, as after the process was stopped, are no wrong clock: it must be seen wrong for [`SETTLE`]
+//!   before it is told.
 //! * **Leap seconds**: see [`super::leap`].
 
 use std::collections::VecDeque;

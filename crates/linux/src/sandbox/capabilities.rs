@@ -77,14 +77,16 @@ impl Sets {
     fn get() -> io::Result<Sets> {
         let header = Header { version: VERSION, pid: 0 };
         let mut sets = Sets::default();
-        // SAFETY: the kernel reads a header and writes two words in this version; both live until the call has returned.
+        // SAFETY: the kernel reads a header and writes two words in this version; both live until the call
+        // has returned.
         checked(unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.0.as_mut_ptr()) })?;
         Ok(sets)
     }
 
     fn set(&self) -> io::Result<()> {
         let header = Header { version: VERSION, pid: 0 };
-        // SAFETY: the kernel reads a header and two words in this version; both live until the call has returned.
+        // SAFETY: the kernel reads a header and two words in this version; both live until the call has
+        // returned.
         checked(unsafe { libc::syscall(libc::SYS_capset, &raw const header, self.0.as_ptr()) }).map(drop)
     }
 
@@ -167,7 +169,8 @@ pub(super) fn keep_for_files() -> io::Result<Vec<&'static str>> {
     reduce(&held(|need| need.number == DAC_OVERRIDE_NUMBER)?)
 }
 
-/// The first of the plan's paths that only who may override owners and modes can use; none where the process may not.
+/// The first of the plan's paths that only who may override owners and modes can use; none where the process
+/// may not.
 pub(super) fn of_others(plan: &Plan) -> Option<PathBuf> {
     let before = Sets::get().ok().filter(|sets| sets.has(DAC_OVERRIDE_NUMBER))?;
     let mut without = before;

@@ -1,8 +1,8 @@
 //! Landlock (`landlock(7)`): of the files, TCP ports, signals and abstract sockets those that the plan names.
 //!
-//! Rules hang on what is there now. Folders rather than files are named, because files are replaced; and what is named of
-//! `/proc` is kept open, because the kernel makes its entries anew when it needs memory, and a rule would be about the
-//! entry of before.
+//! Rules hang on what is there now. Folders rather than files are named, because files are replaced; and what
+//! is named of `/proc` is kept open, because the kernel makes its entries anew when it needs memory, and a
+//! rule would be about the entry of before.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -139,8 +139,8 @@ impl Ruleset {
         let abstract_one = notified.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"));
         let scoped = if abstract_one { SCOPE_SIGNALS } else { SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS };
         let attr = RulesetAttr { files, net: since(4, BIND_TCP | CONNECT_TCP), scoped: since(6, scoped) };
-        // SAFETY: the kernel reads a structure of the length that it is told, which lives until the call has returned.
-        // What it does not know of it is zero, which it accepts.
+        // SAFETY: the kernel reads a structure of the length that it is told, which lives until the call has
+        // returned. What it does not know of it is zero, which it accepts.
         let fd = checked(unsafe {
             libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attr, size_of::<RulesetAttr>(), 0_u32)
         })?;
@@ -197,7 +197,8 @@ impl Ruleset {
     }
 
     fn add(&self, kind: libc::c_int, rule: *const libc::c_void) -> io::Result<()> {
-        // SAFETY: the kernel reads the rule, of the structure that its kind has; callers keep it until this returns.
+        // SAFETY: the kernel reads the rule, of the structure that its kind has; callers keep it until this
+        // returns.
         checked(unsafe {
             libc::syscall(libc::SYS_landlock_add_rule, self.ruleset.as_raw_fd(), kind, rule, 0_u32)
         })

@@ -1,21 +1,24 @@
-//! What the process can still do when somebody else has taken it over: little more than what its config makes it do.
+//! What the process can still do when somebody else has taken it over: little more than what its config makes
+//! it do.
 //!
-//! [`enter`] is called once, before there are threads (each has rights of its own, and gets them from the one that starts
-//! it), with a [`Plan`] of what this station needs. It holds until the process ends and cannot be widened: a config that is
-//! read again and needs more is refused. Four layers, each of which the kernel may lack:
+//! [`enter`] is called once, before there are threads (each has rights of its own, and gets them from the one
+//! that starts it), with a [`Plan`] of what this station needs. It holds until the process ends and cannot be
+//! widened: a config that is read again and needs more is refused. Four layers, each of which the kernel may
+//! lack:
 //!
-//! * [`capabilities`]: of root's rights those that are needed ([`capabilities::NEEDS`]), and none to gain others
-//!   (`no_new_privs`);
+//! * [`capabilities`]: of root's rights those that are needed ([`capabilities::NEEDS`]), and none to gain
+//!   others (`no_new_privs`);
 //! * [`landlock`]: of the files those that the config names, of TCP its ports, and no file to execute;
 //! * [`seccomp`]: of the system calls those that the program makes;
-//! * memory that others cannot read: no core file with keys in it, no debugger of the same user (`PR_SET_DUMPABLE`).
+//! * memory that others cannot read: no core file with keys in it, no debugger of the same user
+//!   (`PR_SET_DUMPABLE`).
 //!
-//! It is written for this program rather than taken from a crate: its OpenWrt build has no room for three of them,
-//! and what is needed of each is a page.
+//! It is written for this program rather than taken from a crate: its OpenWrt build has no room for three of
+//! them, and what is needed of each is a page.
 //!
-//! Left out: namespaces of its own (the unit does that where there is systemd), a user of its own (the same), and UDP,
-//! netlink and packets, which are what the program is for. Who has taken over a station that loads BPF programs can load
-//! others, and these may read the kernel's memory: `dataplane.path = "tun"` is without.
+//! Left out: namespaces of its own (the unit does that where there is systemd), a user of its own (the same),
+//! and UDP, netlink and packets, which are what the program is for. Who has taken over a station that loads
+//! BPF programs can load others, and these may read the kernel's memory: `dataplane.path = "tun"` is without.
 
 pub mod capabilities;
 pub mod landlock;
@@ -40,7 +43,8 @@ pub struct Plan {
     pub names: bool,
     /// Files, and folders with all that is in them, that are read.
     pub read: Vec<PathBuf>,
-    /// Those of them that the config names: if they are closed to the process it keeps the right to open them.
+    /// Those of them that the config names: if they are closed to the process it keeps the right to open
+    /// them.
     pub named: Vec<PathBuf>,
     /// Folders in which files are written, renamed and removed, and sockets made.
     pub write: Vec<PathBuf>,
@@ -115,7 +119,8 @@ pub fn enter(plan: &Plan) -> Held {
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
 impl Held {
-    /// Gives up loading BPF programs, now that those that are needed are loaded; their maps can still be written.
+    /// Gives up loading BPF programs, now that those that are needed are loaded; their maps can still be
+    /// written.
     pub fn settle(&mut self) {
         match capabilities::keep_without_programs() {
             Ok(kept) => self.capabilities = kept,
@@ -131,16 +136,17 @@ impl Held {
     }
 }
 
-/// For a thread that reads and writes files and does nothing else: gives up all capabilities but the one to use files of
-/// others, if [`enter`] was called. (It shares its memory with the others; this is for mistakes, not against intruders.)
+/// For a thread that reads and writes files and does nothing else: gives up all capabilities but the one to
+/// use files of others, if [`enter`] was called. (It shares its memory with the others; this is for mistakes,
+/// not against intruders.)
 pub fn with_files_alone() {
     if ENTERED.load(Ordering::Relaxed) {
         let _ = capabilities::keep_for_files();
     }
 }
 
-/// Does something while new files and sockets lack these rights. (Rights are not changed afterwards: `chmod` would take
-/// any path, which Landlock does not look at.)
+/// Does something while new files and sockets lack these rights. (Rights are not changed afterwards: `chmod`
+/// would take any path, which Landlock does not look at.)
 pub fn with_umask<T>(mask: u32, work: impl FnOnce() -> T) -> T {
     // SAFETY: it takes a number, and cannot fail.
     let before = unsafe { libc::umask(mask as libc::mode_t) };

@@ -1,4 +1,5 @@
-//! Filters of system calls (`seccomp(2)`): those that the program makes, some of them with certain arguments only.
+//! Filters of system calls (`seccomp(2)`): those that the program makes, some of them with certain arguments
+//! only.
 //!
 //! | what | answer |
 //! |---|---|
@@ -7,14 +8,14 @@
 //! | newer than the list; `clone3`, whose flags a filter cannot see | ENOSYS, as an older kernel would say, so that a libc takes the older call |
 //! | any other | EPERM, and a line in the kernel's audit log |
 //!
-//! A libc that begins to use a call that was there all the time gets EPERM until the list has it: the log names the call's
-//! number. `station.sandbox = "off"` helps until then.
+//! A libc that begins to use a call that was there all the time gets EPERM until the list has it: the log
+//! names the call's number. `station.sandbox = "off"` helps until then.
 //!
-//! The kernel (since 5.11) works out beforehand what the answer is where no argument matters, so that what the data path
-//! calls costs next to nothing; older ones go through the list, on which these calls are first.
+//! The kernel (since 5.11) works out beforehand what the answer is where no argument matters, so that what
+//! the data path calls costs next to nothing; older ones go through the list, on which these calls are first.
 //!
-//! Lists are there for x86_64, aarch64 and riscv64. A 32-bit architecture has calls of its own for whatever has times or
-//! lengths in it, which nobody has gone through here yet.
+//! Lists are there for x86_64, aarch64 and riscv64. A 32-bit architecture has calls of its own for whatever
+//! has times or lengths in it, which nobody has gone through here yet.
 
 use std::io;
 
@@ -155,7 +156,8 @@ mod filter {
 
     type Ways = Vec<Vec<Test>>;
 
-    /// Calls of which the arguments matter, with the ways in which they are allowed: any of them, with all its tests.
+    /// Calls of which the arguments matter, with the ways in which they are allowed: any of them, with all
+    /// its tests.
     fn by_arguments(plan: &Plan) -> Vec<(libc::c_long, Ways)> {
         let (unix, netlink, packet) = (libc::AF_UNIX as u32, libc::AF_NETLINK as u32, libc::AF_PACKET as u32);
         let mut sockets = vec![
@@ -181,7 +183,8 @@ mod filter {
             | libc::CLONE_NEWNET) as u32;
         let clone = vec![Test(0, Half::Low, thread | namespaces, thread)];
         let ioctls = vec![
-            // Of sockets and of their interfaces, of Wi-Fi, of TUN devices; not those that put something into a terminal.
+            // Of sockets and of their interfaces, of Wi-Fi, of TUN devices; not those that put something into
+            // a terminal.
             vec![Test(1, Half::Low, 0xffff_ff00, 0x8900)],
             vec![Test(1, Half::Low, 0xffff_ff00, 0x8b00)],
             vec![Test(1, Half::Low, 0x0000_ffc0, 0x54c0)],
@@ -222,8 +225,8 @@ mod filter {
 
     const PR_SET_VMA: libc::c_int = 0x5356_4d41;
 
-    /// Commands of `bpf(2)` that loading, attaching and filling maps take: own objects, by their descriptors. Not those that
-    /// find others' objects (by their number, or pinned), trace, or hand rights on (tokens).
+    /// Commands of `bpf(2)` that loading, attaching and filling maps take: own objects, by their descriptors.
+    /// Not those that find others' objects (by their number, or pinned), trace, or hand rights on (tokens).
     const BPF_COMMANDS: &[u32] = &[
         0,  // MAP_CREATE
         1,  // MAP_LOOKUP_ELEM

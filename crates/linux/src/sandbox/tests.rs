@@ -1,5 +1,6 @@
-//! What is forbidden is tried, in a process of its own each time: without any layer, where it has to succeed, under each
-//! layer alone, and under all of them. So it is seen who refuses it, and that it is the sandbox that does.
+//! What is forbidden is tried, in a process of its own each time: without any layer, where it has to succeed,
+//! under each layer alone, and under all of them. So it is seen who refuses it, and that it is the sandbox
+//! that does.
 
 #![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
 
@@ -183,7 +184,8 @@ fn calls_that_no_list_knows_are_as_on_an_older_kernel() {
     }
 }
 
-/// Who may load BPF programs may not any more once it is settled that there are none; nor may its other threads.
+/// Who may load BPF programs may not any more once it is settled that there are none; nor may its other
+/// threads.
 #[test]
 fn what_is_settled_is_given_up() {
     if !nix::unistd::geteuid().is_root() {
@@ -327,7 +329,8 @@ fn attempt_of(
     let zero: libc::c_long = 0;
     let call = |number: libc::c_long, arguments: [libc::c_long; 6]| {
         let [a, b, c, d, e, f] = arguments;
-        // SAFETY: each call below gets numbers, null pointers, or pointers to what lives until it has returned.
+        // SAFETY: each call below gets numbers, null pointers, or pointers to what lives until it has
+        // returned.
         checked(unsafe { libc::syscall(number, a, b, c, d, e, f) })
     };
     let parent = libc::c_long::from(nix::unistd::getppid().as_raw());
@@ -388,10 +391,12 @@ fn attempt_of(
         "read-process" => {
             let mut octets = [0_u8; 8];
             let local = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
-            // The same program: what is here is mapped there, at another address. That it is not is no refusal.
+            // The same program: what is here is mapped there, at another address. That it is not is no
+            // refusal.
             let remote =
                 libc::iovec { iov_base: std::ptr::without_provenance_mut(4096), iov_len: octets.len() };
-            // SAFETY: both vectors live until the call has returned, and the kernel writes into `octets` alone.
+            // SAFETY: both vectors live until the call has returned, and the kernel writes into `octets`
+            // alone.
             let read = unsafe {
                 libc::syscall(
                     libc::SYS_process_vm_readv,

@@ -1,10 +1,11 @@
 //! As much of D-Bus as asking a service needs: a connection to a bus, method calls and their answers.
 //!
-//! After the D-Bus Specification 0.43. Messages are ours in little endian; answers are read in either. Everything that comes
-//! is checked against its length and nested no deeper than [`MAX_DEPTH`]; a bus that says more than [`MAX_MESSAGE`] or
-//! [`MAX_VALUES`] at a time, or what is no D-Bus, is left.
+//! After the D-Bus Specification 0.43. Messages are ours in little endian; answers are read in either.
+//! Everything that comes is checked against its length and nested no deeper than [`MAX_DEPTH`]; a bus that
+//! says more than [`MAX_MESSAGE`] or [`MAX_VALUES`] at a time, or what is no D-Bus, is left.
 //!
-//! Left out: signals and calls to us, which are passed over; file descriptors; addresses other than `unix:path=`.
+//! Left out: signals and calls to us, which are passed over; file descriptors; addresses other than
+//! `unix:path=`.
 
 use std::io;
 use std::path::Path;
@@ -12,10 +13,11 @@ use std::path::Path;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-/// Longest message that is taken, octets. (The specification allows 128 MiB; what is asked here takes a few kB.)
+/// Longest message that is taken, octets. (The specification allows 128 MiB; what is asked here takes a few
+/// kB.)
 const MAX_MESSAGE: usize = 256 * 1024;
-/// Values in a message, containers included. A value takes many times the room of an octet on the bus; ModemManager tells of a
-/// modem in a few hundred.
+/// Values in a message, containers included. A value takes many times the room of an octet on the bus;
+/// ModemManager tells of a modem in a few hundred.
 const MAX_VALUES: usize = 16 * 1024;
 /// Containers inside containers, variants included.
 const MAX_DEPTH: u32 = 32;
@@ -162,8 +164,8 @@ impl Bus {
         }
     }
 
-    /// Calls a method and waits for the answer. To be called with a limit of time; when that has run out, the connection
-    /// is of no use any more.
+    /// Calls a method and waits for the answer. To be called with a limit of time; when that has run out, the
+    /// connection is of no use any more.
     pub(super) async fn call(&mut self, call: &Call<'_>) -> Result<Vec<Value>, Failure> {
         // Zero is no serial number.
         self.serial = self.serial.checked_add(1).unwrap_or(1);

@@ -1,8 +1,9 @@
 //! Signals out of plain files: the last line is the signal, in dBm.
 //!
-//! A program may append a line for each value, or replace the file. Its folder is watched (inotify), so that either is
-//! noticed at once, also where the file is not there yet; and it is looked at from time to time all the same, for file
-//! systems that tell nothing and folders that come later. A file that nobody has written to since tells nothing new.
+//! A program may append a line for each value, or replace the file. Its folder is watched (inotify), so that
+//! either is noticed at once, also where the file is not there yet; and it is looked at from time to time all
+//! the same, for file systems that tell nothing and folders that come later. A file that nobody has written
+//! to since tells nothing new.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -24,7 +25,8 @@ const TAIL: u64 = 256;
 /// What says that a file in a folder has changed.
 const EVENTS: u32 = libc::IN_MODIFY | libc::IN_CLOSE_WRITE | libc::IN_CREATE | libc::IN_MOVED_TO;
 
-/// What changes when a file is written to: the file itself, its length, and when it was (seconds, nanoseconds).
+/// What changes when a file is written to: the file itself, its length, and when it was (seconds,
+/// nanoseconds).
 type Stamp = (u64, u64, i64, i64);
 
 /// A file.
@@ -148,8 +150,8 @@ fn tail(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
     Ok((stamp, text))
 }
 
-/// The signal in the last line of a text; `None` for an empty text. A line whose end is still to be written counts only
-/// where it is the only one.
+/// The signal in the last line of a text; `None` for an empty text. A line whose end is still to be written
+/// counts only where it is the only one.
 fn last(text: &[u8]) -> Result<Option<i32>, String> {
     let text = String::from_utf8_lossy(text);
     let complete = match text.rfind('\n') {

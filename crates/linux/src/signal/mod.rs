@@ -1,12 +1,13 @@
 //! How strong the signal of each uplink is, in dBm.
 //!
-//! An uplink with a file ([`SignalSource::file`]) has its signal from there, whoever writes it (`file`). For any other,
-//! the kernel is asked if it is a Wi-Fi interface (`wireless`), and ModemManager whether it is a cellular modem's
-//! (`modem`, by `dbus`), which also tells whether that roams. Changes are told at once, and what is measured again without a change every two seconds: whoever
-//! waits for it knows that somebody still measures. Nothing of this has to be there: an uplink without signal has none.
+//! An uplink with a file ([`SignalSource::file`]) has its signal from there, whoever writes it (`file`). For
+//! any other, the kernel is asked if it is a Wi-Fi interface (`wireless`), and ModemManager whether it is a
+//! cellular modem's (`modem`, by `dbus`), which also tells whether that roams. Changes are told at once, and
+//! what is measured again without a change every two seconds: whoever waits for it knows that somebody still
+//! measures. Nothing of this has to be there: an uplink without signal has none.
 //!
-//! Left out: thresholds that the driver watches (`NL80211_CMD_SET_CQM`), because an interface has only one set of them and
-//! `wpa_supplicant` uses it for roaming; its events are listened to.
+//! Left out: thresholds that the driver watches (`NL80211_CMD_SET_CQM`), because an interface has only one
+//! set of them and `wpa_supplicant` uses it for roaming; its events are listened to.
 
 mod dbus;
 mod file;
@@ -31,8 +32,9 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// What has not changed is told again after this, when it was measured again.
 const RENEWAL: Duration = Duration::from_secs(2);
 
-/// Whether a modem roams counts so long without ModemManager: its restart neither makes a modem that roams usable nor takes one away.
-/// After that the roaming state is unknown. The mobile router uses an uplink whose roaming state is unknown.
+/// Whether a modem roams counts so long without ModemManager: its restart neither makes a modem that roams
+/// usable nor takes one away. After that the roaming state is unknown. The mobile router uses an uplink whose
+/// roaming state is unknown.
 const ROAMING_HOLD: Duration = Duration::from_secs(60);
 
 /// Where the D-Bus Specification has the system bus.
@@ -114,7 +116,8 @@ impl Signals {
         }
     }
 
-    /// Watches other interfaces from now on. Of those that stay it is not forgotten whether their modems roam.
+    /// Watches other interfaces from now on. Of those that stay it is not forgotten whether their modems
+    /// roam.
     pub fn watch(&mut self, sources: Vec<SignalSource>) {
         let mut roaming = std::mem::take(&mut self.roaming);
         roaming.retain(|interface, _| sources.iter().any(|source| source.interface == *interface));

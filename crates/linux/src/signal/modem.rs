@@ -1,13 +1,13 @@
 //! Signals of cellular modems, from ModemManager over D-Bus.
 //!
-//! ModemManager tells all about all modems in one answer (`GetManagedObjects` of `org.freedesktop.DBus.ObjectManager`),
-//! so that is asked every [`INTERVAL`], and a modem that does not measure is told to (`Modem.Signal.Setup`). The modem of
-//! an uplink is the one with a port of that name; where the data has an interface of its own (a multiplexed one), the one
-//! with a bearer on it.
+//! ModemManager tells all about all modems in one answer (`GetManagedObjects` of
+//! `org.freedesktop.DBus.ObjectManager`), so that is asked every [`INTERVAL`], and a modem that does not
+//! measure is told to (`Modem.Signal.Setup`). The modem of an uplink is the one with a port of that name;
+//! where the data has an interface of its own (a multiplexed one), the one with a bearer on it.
 //!
-//! The signal is what the radio in use is judged by: RSRP of LTE, which also is the anchor of 5G beside it, else of 5G,
-//! RSCP of UMTS, else RSSI. A modem without these has its `SignalQuality` in percent, turned into the RSSI of which
-//! ModemManager makes percents: -113 dBm for 0, -51 dBm for 100.
+//! The signal is what the radio in use is judged by: RSRP of LTE, which also is the anchor of 5G beside it,
+//! else of 5G, RSCP of UMTS, else RSSI. A modem without these has its `SignalQuality` in percent, turned into
+//! the RSSI of which ModemManager makes percents: -113 dBm for 0, -51 dBm for 100.
 //!
 //! `Modem3gpp.RegistrationState` tells whether the modem roams. (A CDMA modem's states are not looked at.)
 //!
@@ -266,7 +266,8 @@ fn roaming(state: f64) -> Option<bool> {
     if ROAMING.contains(&state) { Some(true) } else { HOME.contains(&state).then_some(false) }
 }
 
-/// What is measured. A modem that knows nothing of a radio leaves it out, or says the least number that there is.
+/// What is measured. A modem that knows nothing of a radio leaves it out, or says the least number that there
+/// is.
 fn measured(signal: &Value) -> Option<i32> {
     MEASURES.iter().find_map(|(radio, measure)| plausible(signal.get(radio)?.get(measure)?.number()?))
 }

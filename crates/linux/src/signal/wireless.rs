@@ -1,8 +1,9 @@
 //! Signals of Wi-Fi interfaces, from the kernel (nl80211).
 //!
-//! The kernel keeps for each station that an interface is associated with, which for a client is the access point alone,
-//! the signal of the last frame and a moving average (`NL80211_STA_INFO_SIGNAL_AVG`, dBm). That is asked for at intervals,
-//! and at once when the driver says that something has happened to the connection (group `mlme`).
+//! The kernel keeps for each station that an interface is associated with, which for a client is the access
+//! point alone, the signal of the last frame and a moving average (`NL80211_STA_INFO_SIGNAL_AVG`, dBm). That
+//! is asked for at intervals, and at once when the driver says that something has happened to the connection
+//! (group `mlme`).
 
 use std::task::Context;
 
@@ -21,7 +22,8 @@ const STA_INFO: u16 = 21;
 /// `enum nl80211_sta_info`
 const SIGNAL: u16 = 7;
 const SIGNAL_AVG: u16 = 13;
-/// An interface that is none of Wi-Fi is asked about again, and a missing family looked for, after so many rounds.
+/// An interface that is none of Wi-Fi is asked about again, and a missing family looked for, after so many
+/// rounds.
 const PAUSE: u32 = 60;
 
 /// An interface that may be one of Wi-Fi.

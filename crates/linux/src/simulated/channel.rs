@@ -1,5 +1,5 @@
-//! A simulated kernel's side of rtnetlink: requests as octets in, answers and events as octets out, and all that can go
-//! wrong between.
+//! A simulated kernel's side of rtnetlink: requests as octets in, answers and events as octets out, and all
+//! that can go wrong between.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,8 +1,9 @@
 //! A disk that keeps what it was told to keep, and of the rest what it likes.
 //!
-//! What was written since the last sync is lost in a power cut from some point on: some first part of these writes is
-//! there, and of the next some first octets. The same is true of the names in the directory. A sync that fails has
-//! perhaps kept some of it, and the next one will not try again what that one has lost, as Linux does it.
+//! What was written since the last sync is lost in a power cut from some point on: some first part of these
+//! writes is there, and of the next some first octets. The same is true of the names in the directory. A sync
+//! that fails has perhaps kept some of it, and the next one will not try again what that one has lost, as
+//! Linux does it.
 
 use std::collections::BTreeMap;
 use std::io;

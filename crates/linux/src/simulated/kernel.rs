@@ -1,8 +1,8 @@
 //! What a kernel knows of its networking, and what it does by itself: routes and addresses that go with their
 //! interface, switches that carry over, default routers that a machine forgets when it begins to forward.
 //!
-//! Whose an object is, is remembered: what carnet's socket has made is to go with it, what others have made is to stay.
-//! Whatever breaks that is noted as a fault of carnet's.
+//! Whose an object is, is remembered: what carnet's socket has made is to go with it, what others have made
+//! is to stay. Whatever breaks that is noted as a fault of carnet's.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv6Addr;

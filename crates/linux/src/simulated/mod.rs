@@ -1,9 +1,9 @@
-//! A machine that is none: what [`Platform`](crate::Platform) makes of a kernel, over a kernel and a disk that fail when
-//! they are told to. For tests; in no program.
+//! A machine that is none: what [`Platform`](crate::Platform) makes of a kernel, over a kernel and a disk
+//! that fail when they are told to. For tests; in no program.
 //!
-//! Everything of carnet's is the real thing, down to the octets of netlink: requests, the installer, the observer, the
-//! record of what there is to put back. Left out: tunnel device and sockets (packets are asked for their way, see
-//! [`Kernel::way`]), the fast paths, IPv4.
+//! Everything of carnet's is the real thing, down to the octets of netlink: requests, the installer, the
+//! observer, the record of what there is to put back. Left out: tunnel device and sockets (packets are asked
+//! for their way, see [`Kernel::way`]), the fast paths, IPv4.
 
 mod channel;
 mod differences;
@@ -48,7 +48,8 @@ impl Kernel {
         self.0.borrow_mut().trouble = trouble;
     }
 
-    /// After so many steps the process is as good as dead: the kernel takes no request any more, and the disk nothing.
+    /// After so many steps the process is as good as dead: the kernel takes no request any more, and the disk
+    /// nothing.
     pub fn set_fuse(&self, fuse: Option<(u32, SimulatedDisk)>) {
         let mut state = self.0.borrow_mut();
         if let (None, Some((_, disk))) = (&fuse, &state.fuse) {
@@ -113,7 +114,8 @@ impl Kernel {
         }
     }
 
-    /// Another program takes IPv6 off an interface, or gives it back; routes there are refused meanwhile (EACCES).
+    /// Another program takes IPv6 off an interface, or gives it back; routes there are refused meanwhile
+    /// (EACCES).
     pub fn disable_ipv6(&self, name: &str, is_disabled: bool) {
         let mut state = self.0.borrow_mut();
         let index = state.link(name).map_or(0, |link| link.index);
@@ -153,7 +155,8 @@ impl Kernel {
         let _ = self.0.borrow_mut().add_address(address);
     }
 
-    /// An operator removes something that carnet has made, whatever it is: the one of this number, counted round.
+    /// An operator removes something that carnet has made, whatever it is: the one of this number, counted
+    /// round.
     pub fn meddle(&self, number: usize) {
         let mut state = self.0.borrow_mut();
         let is_ours = |maker: Maker| maker == Maker::Station;

@@ -226,7 +226,8 @@ fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() 
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// A manager that sets an interface up anew takes IPv6 off it for a moment. Nobody has to read of that, unless it lasts.
+/// A manager that sets an interface up anew takes IPv6 off it for a moment. Nobody has to read of that,
+/// unless it lasts.
 #[test]
 fn refusal_that_passes_is_not_told_and_one_that_lasts_is() {
     let (kernel, _, mut machine) = machine(13);
@@ -316,7 +317,8 @@ fn what_is_in_doubt_is_neither_missing_nor_left_behind() {
     }
 }
 
-/// An operator takes carnet's address away and puts the same there: it is the operator's, whoever is killed when.
+/// An operator takes carnet's address away and puts the same there: it is the operator's, whoever is killed
+/// when.
 #[test]
 fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
     let address = &entries()[3];
@@ -349,8 +351,8 @@ fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
     }
 }
 
-/// `all` carries over to every interface, and what had been forwarding before carnet does so after it: also where it dies between
-/// the two.
+/// `all` carries over to every interface, and what had been forwarding before carnet does so after it: also
+/// where it dies between the two.
 #[test]
 fn a_switch_of_an_operators_is_put_back_whenever_carnet_dies() {
     let mut deaths = 0;
@@ -392,7 +394,8 @@ fn switches_are_put_back_at_the_end_though_nothing_can_be_written_down() {
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// While carnet forwards an operator says of an interface, of new ones or of all that they do not, or do; interfaces come.
+/// While carnet forwards an operator says of an interface, of new ones or of all that they do not, or do;
+/// interfaces come.
 #[test]
 fn what_an_operator_sets_meanwhile_is_left_to_him() {
     for (is_killed, before, after) in
@@ -434,7 +437,8 @@ fn what_an_operator_turns_off_stays_off_though_it_was_half_put_back() {
     assert!(failures > 20, "{failures}");
 }
 
-/// Before Linux 5.18 it is what was written down that tells: of carnet's own address nothing is forgotten while it is there.
+/// Before Linux 5.18 it is what was written down that tells: of carnet's own address nothing is forgotten
+/// while it is there.
 #[test]
 fn without_marks_an_address_is_known_by_what_was_written_down() {
     let address = &entries()[3];

@@ -1,11 +1,11 @@
 //! Packets into bursts: what generic receive offload does for packets that come from a network card.
 //!
-//! Packets of one TCP or UDP flow that leave the tunnel one behind the other are put together, so that the kernel
-//! routes them once and a TCP receiver hears of them once. Together belong packets with the same headers but for
-//! length, checksum, and a TCP sequence number that goes on where the last one ended; all have the payload size
-//! of the first but the last, which may be shorter. Cutting the burst gives back exactly what went in: that is
-//! why a checksum is verified before it is replaced by one that the kernel is to compute, and why PSH ends a
-//! burst.
+//! Packets of one TCP or UDP flow that leave the tunnel one behind the other are put together, so that the
+//! kernel routes them once and a TCP receiver hears of them once. Together belong packets with the same
+//! headers but for length, checksum, and a TCP sequence number that goes on where the last one ended; all
+//! have the payload size of the first but the last, which may be shorter. Cutting the burst gives back
+//! exactly what went in: that is why a checksum is verified before it is replaced by one that the kernel is
+//! to compute, and why PSH ends a burst.
 //!
 //! Packets of one flow keep their order, and a packet of which the flow cannot be told overtakes nothing (but
 //! what is itself tunnelled goes elsewhere and need not wait). Nothing is held longer than until
@@ -83,8 +83,8 @@ impl Coalescer {
         Coalescer { kinds, held: Vec::new(), spare: Vec::new() }
     }
 
-    /// Takes a packet, or says with false that it is to be written as it is. In either case what has to precede
-    /// it goes into `sink`.
+    /// Takes a packet, or says with false that it is to be written as it is. In either case what has to
+    /// precede it goes into `sink`.
     pub(crate) fn push(&mut self, packet: &[u8], sink: &mut impl Sink) -> bool {
         let transport = match packet.get(6) {
             Some(&protocol::TCP) if self.kinds.tcp => Transport::Tcp,

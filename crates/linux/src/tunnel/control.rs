@@ -1,8 +1,9 @@
 //! The queues of control messages, and when the station hears of what is in them.
 //!
-//! They are watched by an epoll of their own, which the runtime watches. The runtime is told of each packet that comes into a
-//! queue that it watches itself, whoever waits for it or not; so those that are let gather would wake the process one by one all
-//! the same. At a home agent with 100,000 routers that was two of three times that it was woken.
+//! They are watched by an epoll of their own, which the runtime watches. The runtime is told of each packet
+//! that comes into a queue that it watches itself, whoever waits for it or not; so those that are let gather
+//! would wake the process one by one all the same. At a home agent with 100,000 routers that was two of three
+//! times that it was woken.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -15,7 +16,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::readable::{Owner, watch};
 
-/// Both queues, that of the known and that of the strangers: they are heard of together, or not at all for a while.
+/// Both queues, that of the known and that of the strangers: they are heard of together, or not at all for a
+/// while.
 #[derive(Debug)]
 pub(super) struct Queues {
     files: [OwnedFd; 2],
@@ -66,7 +68,8 @@ impl Queues {
         strangers
     }
 
-    /// Waits until there may be something to read, and is not woken before `from` by anything that comes. Safe to cancel.
+    /// Waits until there may be something to read, and is not woken before `from` by anything that comes.
+    /// Safe to cancel.
     pub(super) async fn readable(&self, from: Option<Instant>) -> io::Result<()> {
         self.listen(from.is_none())?;
         if let Some(from) = from {
@@ -94,7 +97,8 @@ impl Queues {
 
     fn listen(&self, listens: bool) -> io::Result<()> {
         if self.listens.swap(listens, Ordering::Relaxed) != listens {
-            // An error of a queue is heard of even so; a device that is gone shows it in its first queue as well.
+            // An error of a queue is heard of even so; a device that is gone shows it in its first queue as
+            // well.
             let flags = if listens { EpollFlags::EPOLLIN } else { EpollFlags::EPOLLONESHOT };
             for file in &self.files {
                 self.news.get_ref().0.modify(file, &mut EpollEvent::new(flags, 0))?;

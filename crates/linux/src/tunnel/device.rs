@@ -34,8 +34,8 @@ pub(crate) fn create(name: &str, kind: Kind) -> Result<(OwnedFd, Abilities)> {
     make(name, kind, libc::IFF_TUN_EXCL)
 }
 
-/// Creates a TUN device, down, with `N` queues more than one and the program that chooses among them. It goes with the last
-/// of their descriptors.
+/// Creates a TUN device, down, with `N` queues more than one and the program that chooses among them. It goes
+/// with the last of their descriptors.
 pub(crate) fn create_steered<const N: usize>(
     name: &str,
     program: &OwnedFd,

@@ -4,27 +4,29 @@
 //! route into it. Creating it is also the lock that keeps a second station out of a network namespace.
 //!
 //! A system call and a way through the kernel's routing for each packet is what the slow path costs; the
-//! station's own share is small. So the device has a virtio header (`IFF_VNET_HDR`) where the kernel knows it:
-//! a burst of TCP or UDP that the kernel has in one piece is read in one piece and cut here
+//! station's own share is small. So the device has a virtio header (`IFF_VNET_HDR`) where the kernel knows
+//! it: a burst of TCP or UDP that the kernel has in one piece is read in one piece and cut here
 //! ([`TunnelReader`], [`segmentation`]), and packets of one flow that come out of a tunnel are written in one
 //! piece ([`TunnelWriter`], [`coalescing`]). Without it packets come and go one by one. What goes *into* a
 //! tunnel is always written packet by packet: virtio has no burst of IPv6 in IPv6.
 //!
-//! One queue at a mobile router: what its home agent sends through the tunnel comes right behind the acknowledgement that
-//! makes the tunnel, and is not to be read before it.
+//! One queue at a mobile router: what its home agent sends through the tunnel comes right behind the
+//! acknowledgement that makes the tunnel, and is not to be read before it.
 //!
-//! Three queues (`IFF_MULTI_QUEUE`) at a home agent, where a router's data wait for its acknowledgement, so that who asks for more than the station can work off does not crowd out what it
-//! forwards, nor strangers the ones it knows: packets of tunnels and for them are in the first, control messages (Mobility
-//! Header, Destination Options, fragments, ICMPv6 without echoes) from where tunnels end in the second, all others in the
-//! third ([`steering`], also for why messages of one source stay in order). A registration from a new care-of address therefore
-//! waits among the strangers', its renewals do not. All are read by the same thread, since one
-//! thread owns the station, a bounded number out of each in its turn (`run/packets.rs` of the program). What is written goes
-//! through the first.
+//! Three queues (`IFF_MULTI_QUEUE`) at a home agent, where a router's data wait for its acknowledgement, so
+//! that who asks for more than the station can work off does not crowd out what it forwards, nor strangers
+//! the ones it knows: packets of tunnels and for them are in the first, control messages (Mobility Header,
+//! Destination Options, fragments, ICMPv6 without echoes) from where tunnels end in the second, all others in
+//! the third ([`steering`], also for why messages of one source stay in order). A registration from a new
+//! care-of address therefore waits among the strangers', its renewals do not. All are read by the same
+//! thread, since one thread owns the station, a bounded number out of each in its turn (`run/packets.rs` of
+//! the program). What is written goes through the first.
 //!
-//! Without a program the kernel would hash each packet in either direction to choose among queues. Measured on Linux 6.18
-//! (64 flows, one core): 50 ns more for each packet routed into the device and for each written, of some 700 ns. With one
-//! it asks the program for what is routed into the device, and nobody for what is written. Where it allows none
-//! (before Linux 5.1, or without the right to load BPF programs) there is one queue.
+//! Without a program the kernel would hash each packet in either direction to choose among queues. Measured
+//! on Linux 6.18 (64 flows, one core): 50 ns more for each packet routed into the device and for each
+//! written, of some 700 ns. With one it asks the program for what is routed into the device, and nobody for
+//! what is written. Where it allows none (before Linux 5.1, or without the right to load BPF programs) there
+//! is one queue.
 
 pub(crate) mod coalescing;
 mod control;
@@ -100,8 +102,8 @@ impl Queue {
 }
 
 impl TunnelIo {
-    /// Waits until there may be a packet to read; of control messages nothing is heard before `control_from`, where they have
-    /// queues of their own. Safe to cancel.
+    /// Waits until there may be a packet to read; of control messages nothing is heard before `control_from`,
+    /// where they have queues of their own. Safe to cancel.
     ///
     /// # Errors
     /// At once and every time when the device is gone.

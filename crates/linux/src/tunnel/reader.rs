@@ -1,7 +1,7 @@
 //! Reading: one IPv6 packet at a time, whatever the kernel has put together.
 //!
-//! A single packet is read to where it is wanted, with its virtio header before it. A burst is cut out of a buffer of its
-//! own; the first is copied into it, and as long as one follows another they are read into it.
+//! A single packet is read to where it is wanted, with its virtio header before it. A burst is cut out of a
+//! buffer of its own; the first is copied into it, and as long as one follows another they are read into it.
 
 use std::io;
 
@@ -47,7 +47,8 @@ impl TunnelReader {
         self.burst.is_some()
     }
 
-    /// Puts the next packet of any queue into `packet`; nothing for one that makes no sense with its virtio header.
+    /// Puts the next packet of any queue into `packet`; nothing for one that makes no sense with its virtio
+    /// header.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] when there is none.
@@ -62,7 +63,8 @@ impl TunnelReader {
         result
     }
 
-    /// The same with the next packet of one queue. What is left of a burst comes first, whichever queue it was in.
+    /// The same with the next packet of one queue. What is left of a burst comes first, whichever queue it
+    /// was in.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] when there is none.
@@ -123,8 +125,8 @@ impl TunnelReader {
         }
     }
 
-    /// To be called now and then, when everything that has been read is handled: by this senders who have become known get
-    /// into their queue, and out of it.
+    /// To be called now and then, when everything that has been read is handled: by this senders who have
+    /// become known get into their queue, and out of it.
     pub fn handled(&mut self) {
         let Some(control) = &self.io.0.control else { return };
         control.queues.was_read();

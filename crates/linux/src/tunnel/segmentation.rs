@@ -1,9 +1,9 @@
 //! Bursts into packets: what a network card does that has TSO and USO.
 //!
-//! The kernel hands over TCP and UDP payload of one flow as one packet that is larger than any path takes, with
-//! the size to cut it to. Each segment gets the headers of the whole, with its own lengths, TCP sequence
-//! number and checksum; FIN and PSH are for the last one, CWR for the first (RFC 3168 6.1.2). The station behind
-//! never sees a burst, so that its path MTU is judged by what really goes out.
+//! The kernel hands over TCP and UDP payload of one flow as one packet that is larger than any path takes,
+//! with the size to cut it to. Each segment gets the headers of the whole, with its own lengths, TCP sequence
+//! number and checksum; FIN and PSH are for the last one, CWR for the first (RFC 3168 6.1.2). The station
+//! behind never sees a burst, so that its path MTU is judged by what really goes out.
 //!
 //! Nothing in the header is believed that would lead out of the packet. Left out: IPv4, fragments, bursts
 //! inside tunnels, which the device does not ask for.
@@ -68,8 +68,8 @@ impl Segments {
         self.at >= packet.len()
     }
 
-    /// Puts the next segment into `buffer` and returns its length; nothing after the last one. What does not fit
-    /// is cut off, as by a read.
+    /// Puts the next segment into `buffer` and returns its length; nothing after the last one. What does not
+    /// fit is cut off, as by a read.
     pub(crate) fn next(&mut self, packet: &[u8], buffer: &mut [u8]) -> Option<usize> {
         let payload = packet.get(self.at..).filter(|rest| !rest.is_empty())?;
         let payload = payload.get(..self.size).unwrap_or(payload);

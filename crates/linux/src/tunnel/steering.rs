@@ -1,32 +1,37 @@
-//! The program that chooses among the three queues of the TUN device (`bpf/steering.bpf.c`), and what it knows.
+//! The program that chooses among the three queues of the TUN device (`bpf/steering.bpf.c`), and what it
+//! knows.
 //!
-//! What is forwarded is in the first, control messages of known senders in the second, those of everybody else in the
-//! third. Known are the other ends of the tunnels that there are, at a home agent the care-of addresses of its bindings. What
-//! the program knows belongs to descriptors of this process and to the device, and goes with these. A tunnel inside IPv4 comes
-//! by a socket, not by the device, and is not among them.
+//! What is forwarded is in the first, control messages of known senders in the second, those of everybody
+//! else in the third. Known are the other ends of the tunnels that there are, at a home agent the care-of
+//! addresses of its bindings. What the program knows belongs to descriptors of this process and to the
+//! device, and goes with these. A tunnel inside IPv4 comes by a socket, not by the device, and is not among
+//! them.
 //!
 //! # Order
 //!
-//! Messages of one source are handled in the order in which they came, also while it becomes known or ceases to be: a
-//! Binding Update that another one overtakes is refused (RFC 6275 9.5.1, status 135). In one queue they are in order. A
-//! source changes its queue only where nothing of it is left in the one that it leaves, of which the program makes sure:
+//! Messages of one source are handled in the order in which they came, also while it becomes known or ceases
+//! to be: a Binding Update that another one overtakes is refused (RFC 6275 9.5.1, status 135). In one queue
+//! they are in order. A source changes its queue only where nothing of it is left in the one that it leaves,
+//! of which the program makes sure:
 //!
 //! * it notes when it has last put something of the source into its queue, and
-//! * it is told the time before which all that was put into that queue has been read ([`Progress`]). Only when the first is
-//!   earlier does the next message, and do all after it, go elsewhere.
+//! * it is told the time before which all that was put into that queue has been read ([`Progress`]). Only
+//!   when the first is earlier does the next message, and do all after it, go elsewhere.
 //!
-//! That time is one at which the reader looked at the clock, [`ON_THE_WAY`] later saw the queue empty or began to take as many
-//! packets out of it as it holds, and has handled them. What the program had chosen the queue for before was in it by then,
-//! for [`ON_THE_WAY`] is far longer than a processor that takes no interrupts spends between the program and
-//! the queue. The packets of one source come to the program one after the other, as to any network device.
+//! That time is one at which the reader looked at the clock, [`ON_THE_WAY`] later saw the queue empty or
+//! began to take as many packets out of it as it holds, and has handled them. What the program had chosen the
+//! queue for before was in it by then, for [`ON_THE_WAY`] is far longer than a processor that takes no
+//! interrupts spends between the program and the queue. The packets of one source come to the program one
+//! after the other, as to any network device.
 //!
-//! So a source that keeps sending remains where it is: whoever floods while he becomes known stays among strangers, and a
-//! router moves to the known ones with the first message after a pause, of half a second and of as long as it takes to read
-//! what a queue holds. The reader looks when it has read something; where nothing comes, no pause is noticed, and nothing
-//! keeps strangers' messages from being read at once. A flood makes it look.
+//! So a source that keeps sending remains where it is: whoever floods while he becomes known stays among
+//! strangers, and a router moves to the known ones with the first message after a pause, of half a second and
+//! of as long as it takes to read what a queue holds. The reader looks when it has read something; where
+//! nothing comes, no pause is noticed, and nothing keeps strangers' messages from being read at once. A flood
+//! makes it look.
 //!
-//! Left out: what comes from a router's own address, but was recorded and is sent again by somebody else, is in the router's
-//! queue; only its authentication tells. It takes nothing from what is forwarded.
+//! Left out: what comes from a router's own address, but was recorded and is sent again by somebody else, is
+//! in the router's queue; only its authentication tells. It takes nothing from what is forwarded.
 
 use std::collections::VecDeque;
 use std::io;
@@ -68,8 +73,8 @@ pub(crate) struct Steering {
 }
 
 impl Steering {
-    /// Loads the program, with room for so many senders that are known. Others remain strangers, whose control messages wait
-    /// in the third queue, no more.
+    /// Loads the program, with room for so many senders that are known. Others remain strangers, whose
+    /// control messages wait in the third queue, no more.
     ///
     /// # Errors
     /// Why the kernel does not want it, in one line.
@@ -207,8 +212,8 @@ impl Progress {
         }
     }
 
-    /// The time before which everything has been read and handled, where that is a later one than before. `holds` is what the
-    /// queue holds at most; whether it is empty is asked when it matters.
+    /// The time before which everything has been read and handled, where that is a later one than before.
+    /// `holds` is what the queue holds at most; whether it is empty is asked when it matters.
     pub(super) fn look(&mut self, now: u64, holds: u32, is_empty: impl FnOnce() -> bool) -> Option<u64> {
         if now < self.mark.saturating_add(ON_THE_WAY) {
             return None;

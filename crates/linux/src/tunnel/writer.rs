@@ -61,8 +61,8 @@ impl TunnelWriter {
         TunnelWriter { coalescer: Coalescer::new(kinds), output: Output::new(io, kinds) }
     }
 
-    /// Hands one IPv6 packet to the kernel, which routes it, or holds it until [`Self::flush`]. Packets of one
-    /// flow keep their order.
+    /// Hands one IPv6 packet to the kernel, which routes it, or holds it until [`Self::flush`]. Packets of
+    /// one flow keep their order.
     pub fn write(&mut self, packet: &[u8]) {
         if !self.coalescer.push(packet, &mut self.output) {
             self.output.packet(packet);

@@ -1,8 +1,8 @@
 //! The mobile router's side of Dynamic Home Agent Address Discovery (RFC 6275 11.4.1, RFC 3963 7).
 //!
-//! A request goes from a care-of address to the home agents' anycast address of the home prefix, up to four times, each
-//! wait twice the last; then there is a rest. Nothing protects the answer, so it is no more than a list of addresses to
-//! be tried; whoever is tried has to prove himself by his acknowledgement.
+//! A request goes from a care-of address to the home agents' anycast address of the home prefix, up to four
+//! times, each wait twice the last; then there is a rest. Nothing protects the answer, so it is no more than
+//! a list of addresses to be tried; whoever is tried has to prove himself by his acknowledgement.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -74,7 +74,8 @@ impl Discovery {
         self.next = Some(now + if self.sent < RETRIES { wait } else { wait + REST });
         let mobile_router = router.config().is_router();
         let request = DiscoveryRequest { identifier: self.identifier?, mobile_router };
-        // Of a home network with mobile networks in it (RFC 4887 6) the home link is the part that we come from.
+        // Of a home network with mobile networks in it (RFC 4887 6) the home link is the part that we come
+        // from.
         let MobileRouterConfig { home_address, home_prefix, prefixes, .. } = router.config();
         let aboard = prefixes.iter().any(|prefix| prefix.contains(home_address));
         let of =
@@ -98,7 +99,8 @@ impl Discovery {
         if self.identifier != Some(reply.identifier) {
             return Err(MobilityDrop::Unexpected);
         }
-        // RFC 3963 7: "Mobile Routers only attempt registration with Home Agents that support them". A mobile node takes any.
+        // RFC 3963 7: "Mobile Routers only attempt registration with Home Agents that support them". A mobile
+        // node takes any.
         if config.is_router() && !reply.mobile_router {
             return Err(MobilityDrop::Refused);
         }

@@ -1,23 +1,25 @@
 //! Which home agent a mobile router is registered with, of several (RFC 6275 11.4.1, RFC 3963 7, RFC 5142 6).
 //!
-//! A [`MobileRouter`] knows one home agent. Another one is tried by another `MobileRouter` that takes over what is known
-//! of the uplinks and registers beside the first; when it has got as far, the two change places, and the first
-//! de-registers and goes on listening for a moment. So a change of the home agent is make before break as a change of
-//! the uplink is: until the new one has acknowledged, traffic takes the old one, and what comes from either is accepted.
+//! A [`MobileRouter`] knows one home agent. Another one is tried by another `MobileRouter` that takes over
+//! what is known of the uplinks and registers beside the first; when it has got as far, the two change
+//! places, and the first de-registers and goes on listening for a moment. So a change of the home agent is
+//! make before break as a change of the uplink is: until the new one has acknowledged, traffic takes the old
+//! one, and what comes from either is accepted.
 //!
 //! Another home agent is tried
-//! * when the present one refuses (any status of 128 and above that does not correct us), or owes an answer for five
-//!   seconds;
-//! * when it says so itself by a Home Agent Switch message ([`crate::mobile_router::Switch`]), unless the other one would be
-//!   told by the same key: what was recorded on the way to one of the two could then be played to the other;
+//! * when the present one refuses (any status of 128 and above that does not correct us), or owes an answer
+//!   for five seconds;
+//! * when it says so itself by a Home Agent Switch message ([`crate::mobile_router::Switch`]), unless the
+//!   other one would be told by the same key: what was recorded on the way to one of the two could then be
+//!   played to the other;
 //! * when none is known, by discovery (`discovery`).
 //!
 //! What the present home agent says of the home prefix is `prefix_discovery`'s.
 //!
-//! The order is that of the configuration, then of discovery. Each is tried once; then there is a pause that doubles. A
-//! router does not go back by itself: only when the present home agent fails or sends it away. Over which home agent a
-//! router came last is stored, and tried first after a restart (RFC 6275 11.4.1: "MUST attempt any new registration first
-//! with that home agent").
+//! The order is that of the configuration, then of discovery. Each is tried once; then there is a pause that
+//! doubles. A router does not go back by itself: only when the present home agent fails or sends it away.
+//! Over which home agent a router came last is stored, and tried first after a restart (RFC 6275 11.4.1:
+//! "MUST attempt any new registration first with that home agent").
 
 mod discovery;
 mod prefix_discovery;
@@ -64,8 +66,8 @@ pub struct AgentAddress {
 }
 
 impl AgentsConfig {
-    /// The first to be registered with: the one of the last time, where that is still one of them; none, while it has to
-    /// be found out.
+    /// The first to be registered with: the one of the last time, where that is still one of them; none,
+    /// while it has to be found out.
     pub fn first(&self, last: Option<Ipv6Addr>) -> Option<AgentAddress> {
         let known = |address| self.agents.iter().find(|agent| agent.address == address).copied();
         let again = last.and_then(|last| {
@@ -184,7 +186,8 @@ impl Agents {
         self.outputs.pop_front()
     }
 
-    /// What the routers beside the present one want. Only the present one tells of traffic that moves and of volumes.
+    /// What the routers beside the present one want. Only the present one tells of traffic that moves and of
+    /// volumes.
     fn collect(&mut self) {
         let mut wanted = Vec::new();
         for machine in self.machines_mut() {
@@ -249,8 +252,8 @@ impl Agents {
         self.machines_mut().for_each(|machine| machine.handle_octets(now, wall, interface, octets));
     }
 
-    /// An ICMPv6 message heard on an uplink, as [`MobileRouter::handle_link_message`]; answers to discovery, and to mobile
-    /// prefix discovery with the home address for their destination, among them.
+    /// An ICMPv6 message heard on an uplink, as [`MobileRouter::handle_link_message`]; answers to discovery,
+    /// and to mobile prefix discovery with the home address for their destination, among them.
     ///
     /// # Errors
     /// Why an answer was not taken.
@@ -289,8 +292,8 @@ impl Agents {
         named.copied().unwrap_or(AgentAddress { address, ipv4_address: None })
     }
 
-    /// Looks at where `current`, the present router, and the others stand, and does what follows: to be called after
-    /// every input, when the outputs of `current` have been taken.
+    /// Looks at where `current`, the present router, and the others stand, and does what follows: to be
+    /// called after every input, when the outputs of `current` have been taken.
     pub fn review(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
         self.collect();
         if let Some(switch) = current.take_switch() {
@@ -327,8 +330,8 @@ impl Agents {
         }
     }
 
-    /// RFC 5142 6.2: the addresses in their order. What nobody has authenticated sends us to those only that our own
-    /// operator, or the discovery that he wanted, has named.
+    /// RFC 5142 6.2: the addresses in their order. What nobody has authenticated sends us to those only that
+    /// our own operator, or the discovery that he wanted, has named.
     fn obey(&mut self, now: Time, current: &MobileRouter, switch: Switch) {
         let present = current.config().home_agent;
         let under_way = self.trial.as_ref().is_some_and(|trial| trial.ordered) || !self.ordered.is_empty();

@@ -1,15 +1,16 @@
-//! The mobile node's side of mobile prefix discovery (RFC 6275 11.4.2, 11.4.3): what has become of the home prefix while
-//! it is away.
+//! The mobile node's side of mobile prefix discovery (RFC 6275 11.4.2, 11.4.3): what has become of the home
+//! prefix while it is away.
 //!
-//! A solicitation goes to the home agent from a registered care-of address, with the home address in a Home Address
-//! option: when a home agent has accepted a registration, and again when half of the time is over for which the last answer
-//! was good. An answer counts if it comes from that home agent, through a type 2 routing header with the home address, and
-//! has the random identifier of the last solicitation, which only who saw that can know. RFC 6275 wants IPsec beside that;
-//! RFC 4285, which carnet has in its place, covers Mobility Headers only. So an answer is no more than news for the
-//! operator, who has configured home address and home prefix: nothing is registered, shortened or given up for it.
+//! A solicitation goes to the home agent from a registered care-of address, with the home address in a Home
+//! Address option: when a home agent has accepted a registration, and again when half of the time is over for
+//! which the last answer was good. An answer counts if it comes from that home agent, through a type 2
+//! routing header with the home address, and has the random identifier of the last solicitation, which only
+//! who saw that can know. RFC 6275 wants IPsec beside that; RFC 4285, which carnet has in its place, covers
+//! Mobility Headers only. So an answer is no more than news for the operator, who has configured home address
+//! and home prefix: nothing is registered, shortened or given up for it.
 //!
-//! Left out: new home addresses out of new prefixes (11.4.3), for the home address is configured; M and O; care-of
-//! addresses of IPv4.
+//! Left out: new home addresses out of new prefixes (11.4.3), for the home address is configured; M and O;
+//! care-of addresses of IPv4.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -93,7 +94,8 @@ impl PrefixDiscovery {
         Some(packet(care_of_address, router.config().home_address, home_agent, identifier))
     }
 
-    /// An advertisement, whose destination is that of its routing header; a word for the operator if it is news.
+    /// An advertisement, whose destination is that of its routing header; a word for the operator if it is
+    /// news.
     ///
     /// # Errors
     /// When it is none to our solicitation.
@@ -112,7 +114,8 @@ impl PrefixDiscovery {
         let advertisement =
             PrefixAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::Malformed)?;
         if self.identifier != Some(advertisement.identifier) {
-            // "In this case the mobile node SHOULD send a Mobile Prefix Solicitation"; but not whenever a stranger likes.
+            // "In this case the mobile node SHOULD send a Mobile Prefix Solicitation"; but not whenever a
+            // stranger likes.
             let soon = now + LEAST;
             if self.identifier.is_none() {
                 self.next = self.next.map(|next| next.min(soon));

@@ -32,8 +32,8 @@ impl Direct {
         binding.is_some_and(|binding| binding.key_of(message).is_some())
     }
 
-    /// Whether so many answers may go to who has asked: a router that is bound, and has a share of its own, or a stranger,
-    /// who may name himself as he likes.
+    /// Whether so many answers may go to who has asked: a router that is bound, and has a share of its own,
+    /// or a stranger, who may name himself as he likes.
     fn may_answer(&mut self, now: Time, bound: Option<Ipv6Addr>, packets: usize) -> Result<(), DirectDrop> {
         let bound = bound.and_then(|home_address| self.peers.get_mut(&home_address));
         let share = bound.map_or(&mut self.answers, |peer| &mut peer.answers);
@@ -45,15 +45,17 @@ impl Direct {
         Ok(())
     }
 
-    /// Who has been seen to make up Binding Updates in the name of this router, from where it is or from elsewhere.
+    /// Who has been seen to make up Binding Updates in the name of this router, from where it is or from
+    /// elsewhere.
     fn forgeries(&mut self, home_address: Ipv6Addr, source: Ipv6Addr) -> &mut RateLimiter {
         let bound = self.peers.get_mut(&home_address);
         let bound = bound.filter(|peer| peer.binding.as_ref().is_some_and(|binding| binding.is_at(source)));
         bound.map_or(&mut self.forgeries, |peer| &mut peer.forgeries)
     }
 
-    /// Whether the key of a Binding Update is computed, and whether it is the right one. Eight prefixes are twenty keyed
-    /// hashes, and anybody can ask for them; who finds most of them bogus may look at no more (RFC 6275 15.4.5).
+    /// Whether the key of a Binding Update is computed, and whether it is the right one. Eight prefixes are
+    /// twenty keyed hashes, and anybody can ask for them; who finds most of them bogus may look at no more
+    /// (RFC 6275 15.4.5).
     fn check_authenticator(
         &mut self,
         now: Time,
@@ -72,9 +74,9 @@ impl Direct {
         Ok(key)
     }
 
-    /// Somebody wants tokens for a home address and prefixes: they go to these, by way of the home agents. Our care-of
-    /// address goes to the prefixes alone, for who has them is in one of the networks, and who asks may be anybody; of our
-    /// prefixes he is told the one that he has asked at.
+    /// Somebody wants tokens for a home address and prefixes: they go to these, by way of the home agents.
+    /// Our care-of address goes to the prefixes alone, for who has them is in one of the networks, and who
+    /// asks may be anybody; of our prefixes he is told the one that he has asked at.
     pub(super) fn answer_home_test_init(
         &mut self,
         now: Time,
@@ -133,7 +135,8 @@ impl Direct {
         Ok(())
     }
 
-    /// The care-of address that a router is told: the one that it knows, where that works, else the one to be tried.
+    /// The care-of address that a router is told: the one that it knows, where that works, else the one to be
+    /// tried.
     fn told_care_of_address(&self, home_address: Ipv6Addr) -> Option<Ipv6Addr> {
         let Some(peer) = self.peers.get(&home_address) else {
             return self.care_of_addresses.first().copied();

@@ -1,11 +1,11 @@
-//! Whether the straight path works: heartbeats (RFC 5847 in purpose, which knows home agents only) from the registered
-//! care-of address to the bound one.
+//! Whether the straight path works: heartbeats (RFC 5847 in purpose, which knows home agents only) from the
+//! registered care-of address to the bound one.
 //!
-//! They bear the key of the binding, and so do the answers: what strangers ask in a router's name takes nothing from what is
-//! answered to it. The cookie of each is random, so that nobody answers who does not see it. One that is not answered in time is followed by
-//! three more, 100 ms apart. When the last of them is not answered either, the path has failed; three answers in a row, or a new binding,
-//! and it is taken again. An answer that there is no binding, which
-//! cannot bear a key, ends ours at once.
+//! They bear the key of the binding, and so do the answers: what strangers ask in a router's name takes
+//! nothing from what is answered to it. The cookie of each is random, so that nobody answers who does not see
+//! it. One that is not answered in time is followed by three more, 100 ms apart. When the last of them is not
+//! answered either, the path has failed; three answers in a row, or a new binding, and it is taken again. An
+//! answer that there is no binding, which cannot bear a key, ends ours at once.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -98,7 +98,8 @@ impl Direct {
         self.send_straight(ends, &message);
     }
 
-    /// The straight path does not work: packets go by way of the home agent, and the other end is looked for anew.
+    /// The straight path does not work: packets go by way of the home agent, and the other end is looked for
+    /// anew.
     pub(super) fn fail(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         peer.heartbeats =

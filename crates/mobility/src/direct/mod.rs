@@ -1,9 +1,11 @@
-//! Direct routes: two mobile routers tunnel straight to each other's care-of address, without the home agents between.
+//! Direct routes: two mobile routers tunnel straight to each other's care-of address, without the home agents
+//! between.
 //!
-//! RFC 3963 leaves route optimisation out, and what RFC 4889 lists has no standard. This is the correspondent registration
-//! of RFC 6275 (5.2, 9.5, 11.6, 11.7.2) between two mobile routers ("correspondent routers" in RFC 4888), with prefixes tested
-//! as C. Ng and J. Hirano propose (*Extending Return Routability Procedure for Network Prefix*, draft-ng-nemo-rrnp, RFC
-//! 4889 5.2). The messages have a format of carnet's own (`carnet_wire::mobility::direct_route`):
+//! RFC 3963 leaves route optimisation out, and what RFC 4889 lists has no standard. This is the correspondent
+//! registration of RFC 6275 (5.2, 9.5, 11.6, 11.7.2) between two mobile routers ("correspondent routers" in
+//! RFC 4888), with prefixes tested as C. Ng and J. Hirano propose (*Extending Return Routability Procedure
+//! for Network Prefix*, draft-ng-nemo-rrnp, RFC 4889 5.2). The messages have a format of carnet's own
+//! (`carnet_wire::mobility::direct_route`):
 //!
 //! ```text
 //!   A                HA(A)        HA(B)                B
@@ -16,43 +18,50 @@
 //!   |<- Binding Acknowledgement -----------------------------|
 //! ```
 //!
-//! * **What B believes.** That the home address and every prefix are A's, for A's home agent delivered the tokens to A alone
-//!   (to an address of the prefix that nobody could foresee); and that A is
-//!   at its care-of address, for it got a token there. The key of the Binding Update is made of all of them (5.2.6), so
+//! * **What B believes.** That the home address and every prefix are A's, for A's home agent delivered the
+//!   tokens to A alone (to an address of the prefix that nobody could foresee); and that A is at its care-of
+//!   address, for it got a token there. The key of the Binding Update is made of all of them (5.2.6), so
 //!   without one of them there is no binding. B keeps nothing before that (`tokens`).
-//! * **Both ways.** B then registers with A likewise. A route is *direct* when each has the other's binding: only then do
-//!   packets go straight, from the registered care-of address to the bound one. What arrives straight has to come from
-//!   the bound address with an inner source in the proven prefixes; the data path sees to that ([`Direct::tunnels`]).
-//! * **Whom to ask.** Where packets go to an address in one of [`DirectConfig::networks`], that address is asked; the mobile
-//!   router there takes the question out of its tunnel. Whoever is no such router lets three questions pass, and is
-//!   left alone for a while, longer each time.
-//! * **For how long.** `MAX_RR_BINDING_LIFETIME` (420 s, RFC 6275 12), renewed every 180 s while packets go one way or the
-//!   other, so that the tokens are good at any time and a handover takes no more than a Care-of Test and a Binding Update.
-//! * **Handover.** With another care-of address the new one is tested and registered while the old one stays in
-//!   use as long as its link is up; the other end takes packets from both. If the old one is gone, packets go by way of the home
-//!   agent until the new one is acknowledged.
-//! * **The end.** *Heartbeats* (RFC 5847 in purpose) go straight, four a second where packets go and one a second else. Four in a row without
-//!   answer, an ICMPv6 error about a packet of the tunnel, or an answer that there is no binding: from then on packets
-//!   take the tunnel to the home agent, which is there all the time. A path that is cut in silence is noticed 450 ms plus twice
-//!   max(200 ms, 2 RTT + 50 ms) later at most: below a second on short paths. Who ends says so (lifetime 0).
+//! * **Both ways.** B then registers with A likewise. A route is *direct* when each has the other's binding:
+//!   only then do packets go straight, from the registered care-of address to the bound one. What arrives
+//!   straight has to come from the bound address with an inner source in the proven prefixes; the data path
+//!   sees to that ([`Direct::tunnels`]).
+//! * **Whom to ask.** Where packets go to an address in one of [`DirectConfig::networks`], that address is
+//!   asked; the mobile router there takes the question out of its tunnel. Whoever is no such router lets
+//!   three questions pass, and is left alone for a while, longer each time.
+//! * **For how long.** `MAX_RR_BINDING_LIFETIME` (420 s, RFC 6275 12), renewed every 180 s while packets go
+//!   one way or the other, so that the tokens are good at any time and a handover takes no more than a
+//!   Care-of Test and a Binding Update.
+//! * **Handover.** With another care-of address the new one is tested and registered while the old one stays
+//!   in use as long as its link is up; the other end takes packets from both. If the old one is gone, packets
+//!   go by way of the home agent until the new one is acknowledged.
+//! * **The end.** *Heartbeats* (RFC 5847 in purpose) go straight, four a second where packets go and one a
+//!   second else. Four in a row without answer, an ICMPv6 error about a packet of the tunnel, or an answer
+//!   that there is no binding: from then on packets take the tunnel to the home agent, which is there all the
+//!   time. A path that is cut in silence is noticed 450 ms plus twice max(200 ms, 2 RTT + 50 ms) later at
+//!   most: below a second on short paths. Who ends says so (lifetime 0).
 //!
 //! **Who is told where a router is.** Prefix Tests carry the care-of address, which so goes to addresses in
-//! [`DirectConfig::networks`] alone; a Home Test Init does to who is registered with, and bears the key. Other questions and
-//! Home Tests, which go to anybody, have none, and a Home Test of our prefixes only the one that was asked at. So the first who is told
-//! is whoever answers from an address in the networks; nobody can prove anything before one of the two has said something.
+//! [`DirectConfig::networks`] alone; a Home Test Init does to who is registered with, and bears the key.
+//! Other questions and Home Tests, which go to anybody, have none, and a Home Test of our prefixes only the
+//! one that was asked at. So the first who is told is whoever answers from an address in the networks; nobody
+//! can prove anything before one of the two has said something.
 //!
-//! **Bounds.** [`MAX_PEERS`] routers, [`MAX_CANDIDATES`] networks that are asked, one new question a second after a burst of
-//! four. Where places are taken, the party with the most makes room (`places`); a binding that is sent packets is never put
-//! out by a stranger. Answers are limited for strangers as a whole, and for each router that is bound for what bears its
-//! key; and so are Binding Updates whose key is computed in vain.
+//! **Bounds.** [`MAX_PEERS`] routers, [`MAX_CANDIDATES`] networks that are asked, one new question a second
+//! after a burst of four. Where places are taken, the party with the most makes room (`places`); a binding
+//! that is sent packets is never put out by a stranger. Answers are limited for strangers as a whole, and for
+//! each router that is bound for what bears its key; and so are Binding Updates whose key is computed in
+//! vain.
 //!
-//! **What it does not protect against.** As with return routability in general (RFC 6275 15.4.3): who reads the way between the
-//! home agents and a router, where tunnels are not encrypted, and a care-of path as well, can take the route over, for as long as
-//! a binding lasts. Whoever answers for a prefix on board of a router that does no direct routes does not get that router's home
-//! token, but may bind the prefix under a home address of its own. Each end learns the other's care-of address (RFC 4882).
+//! **What it does not protect against.** As with return routability in general (RFC 6275 15.4.3): who reads
+//! the way between the home agents and a router, where tunnels are not encrypted, and a care-of path as well,
+//! can take the route over, for as long as a binding lasts. Whoever answers for a prefix on board of a router
+//! that does no direct routes does not get that router's home token, but may bind the prefix under a home
+//! address of its own. Each end learns the other's care-of address (RFC 4882).
 //!
-//! Left out: tunnels inside IPv4 and UDP (a router without an IPv6 care-of address stays with its home agent), several direct
-//! paths at a time (policies are the home agent's tunnel's), mobile nodes and ordinary correspondent nodes (RFC 6275 9).
+//! Left out: tunnels inside IPv4 and UDP (a router without an IPv6 care-of address stays with its home
+//! agent), several direct paths at a time (policies are the home agent's tunnel's), mobile nodes and ordinary
+//! correspondent nodes (RFC 6275 9).
 
 mod correspondent;
 mod drop_reason;
@@ -81,9 +90,9 @@ pub const MAX_PEERS: usize = 32;
 pub const MAX_CANDIDATES: usize = 128;
 /// `MAX_RR_BINDING_LIFETIME` (RFC 6275 12).
 pub const MAX_RR_BINDING_LIFETIME: Duration = Duration::from_secs(420);
-/// The length of the prefixes that are taken. Home agents give them out whole, so that one test proves one; of a shorter
-/// prefix somebody may have a part, who gets some of the tests and asks until he has had them all. Whoever had longer ones
-/// could take all places with a single network.
+/// The length of the prefixes that are taken. Home agents give them out whole, so that one test proves one;
+/// of a shorter prefix somebody may have a part, who gets some of the tests and asks until he has had them
+/// all. Whoever had longer ones could take all places with a single network.
 pub const LENGTH: u8 = 64;
 /// Our care-of addresses that are used.
 const MAX_CARE_OF_ADDRESSES: usize = 4;
@@ -294,8 +303,8 @@ impl Direct {
         })
     }
 
-    /// Our care-of addresses, the preferred one first, and whether there is a tunnel to the home agent with prefixes
-    /// that it has not refused.
+    /// Our care-of addresses, the preferred one first, and whether there is a tunnel to the home agent with
+    /// prefixes that it has not refused.
     pub fn handle_care_of_addresses(&mut self, now: Time, mut addresses: Vec<Ipv6Addr>, has_tunnel: bool) {
         addresses.retain(|address| {
             is_unicast_routable(*address) && !self.config.prefixes.iter().any(|own| own.contains(address))
@@ -325,7 +334,8 @@ impl Direct {
         self.handle_timeout(now);
     }
 
-    /// A packet of the mobile network went to this address, by whatever way. Cheap when called for every packet.
+    /// A packet of the mobile network went to this address, by whatever way. Cheap when called for every
+    /// packet.
     pub fn handle_use(&mut self, now: Time, destination: Ipv6Addr) {
         let network = half(destination);
         if self
@@ -389,8 +399,8 @@ impl Direct {
         self.ask_candidates(now);
     }
 
-    /// Takes a message that came out of the tunnel to the home agent, addressed to the home address or into the mobile
-    /// network. Whether it was one for us and is not to go on.
+    /// Takes a message that came out of the tunnel to the home agent, addressed to the home address or into
+    /// the mobile network. Whether it was one for us and is not to go on.
     ///
     /// # Errors
     /// Why it had no effect; counted.
@@ -442,7 +452,8 @@ impl Direct {
         let _counted = self.count(Err(DirectDrop::Malformed));
     }
 
-    /// An ICMPv6 error came about a packet of the tunnel between these ends, and quotes what only we can have sent.
+    /// An ICMPv6 error came about a packet of the tunnel between these ends, and quotes what only we can have
+    /// sent.
     pub fn handle_unreachable(&mut self, now: Time, local: Ipv6Addr, remote: Ipv6Addr) {
         let concerned =
             self.peers.iter().find(|(_, peer)| peer.direct && self.path_of(peer) == Some((local, remote)));

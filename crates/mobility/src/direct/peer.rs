@@ -142,7 +142,8 @@ pub(super) struct Heartbeats {
     pub(super) rtt: Option<Duration>,
 }
 
-/// Sequence numbers of routers that are known no longer, as long as somebody could play their Binding Updates again.
+/// Sequence numbers of routers that are known no longer, as long as somebody could play their Binding Updates
+/// again.
 #[derive(Debug, Default)]
 pub(super) struct Memory(BTreeMap<Ipv6Addr, (u16, Time)>);
 

@@ -1,9 +1,9 @@
 //! Who makes room where places are few: whoever has the most of them.
 //!
-//! A place costs one who has many networks nothing: each /64 of a /48 may claim one, or make us ask after it. What one party has
-//! lies together, whatever the length that it was given. So places are counted by /48; a party with more than the newcomer's
-//! makes room, until both have as many. Then those in the newcomer's /48, where a whole fleet may be, are counted by /52, and
-//! so by /56 and /60.
+//! A place costs one who has many networks nothing: each /64 of a /48 may claim one, or make us ask after it.
+//! What one party has lies together, whatever the length that it was given. So places are counted by /48; a
+//! party with more than the newcomer's makes room, until both have as many. Then those in the newcomer's /48,
+//! where a whole fleet may be, are counted by /52, and so by /56 and /60.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -17,7 +17,8 @@ use super::{Direct, DirectDrop, IDLE, MAX_CANDIDATES, MAX_PEERS, Output, half};
 /// Lengths of what a party may have been given.
 const LENGTHS: [u8; 4] = [48, 52, 56, 60];
 
-/// Of those that have a place, each with the first half of an address of its, who may have to make room for a newcomer.
+/// Of those that have a place, each with the first half of an address of its, who may have to make room for a
+/// newcomer.
 fn crowd<K: Copy>(newcomer: u64, places: &[(K, u64)]) -> Vec<K> {
     let mut places = places.to_vec();
     for length in LENGTHS {
@@ -38,9 +39,9 @@ fn crowd<K: Copy>(newcomer: u64, places: &[(K, u64)]) -> Vec<K> {
 }
 
 impl Direct {
-    /// Room for one more router with a network: who is neither bound nor used goes first, then one of the party with the
-    /// most places, whom we have sent nothing for the longest time. Who has proven nothing yet puts out nobody who has a
-    /// binding and is sent packets.
+    /// Room for one more router with a network: who is neither bound nor used goes first, then one of the
+    /// party with the most places, whom we have sent nothing for the longest time. Who has proven nothing yet
+    /// puts out nobody who has a binding and is sent packets.
     pub(super) fn make_room(
         &mut self,
         now: Time,
@@ -75,8 +76,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Room for one more network to be asked after; false where there is none. Whoever was not sent anything lately goes, or
-    /// one of the party with the most; the one that was used longest ago first.
+    /// Room for one more network to be asked after; false where there is none. Whoever was not sent anything
+    /// lately goes, or one of the party with the most; the one that was used longest ago first.
     pub(super) fn make_room_to_ask(&mut self, now: Time, newcomer: u64) -> bool {
         if self.candidates.len() < MAX_CANDIDATES {
             return true;

@@ -14,8 +14,8 @@ use super::tokens::{Key, MAX_TOKEN_LIFETIME, key, sign, verify};
 use super::{Direct, DirectDrop, IDLE, LENGTH, MAX_PEERS, MAX_RR_BINDING_LIFETIME};
 use crate::{is_unicast_routable, lifetime_from_units, lifetime_units};
 
-/// How old tokens may be that a Binding Update is made with, and how old a registration becomes: so at any time there are
-/// tokens for the next handover.
+/// How old tokens may be that a Binding Update is made with, and how old a registration becomes: so at any
+/// time there are tokens for the next handover.
 const RENEWAL: Duration = Duration::from_secs(180);
 const _: () = assert!(RENEWAL.as_secs() < MAX_TOKEN_LIFETIME.as_secs());
 /// Questions by way of the home agents: so many, after 1, 2 and 4 seconds.
@@ -24,8 +24,8 @@ const HOME_INTERVAL: Duration = Duration::from_secs(1);
 /// And straight, after 250, 500 and 1000 milliseconds.
 const STRAIGHT_TRIES: u32 = 3;
 const STRAIGHT_INTERVAL: Duration = Duration::from_millis(250);
-/// After nobody answered: 1, 2, 4 and up to 64 seconds for a router, 30 seconds up to 8 minutes for a network where none
-/// is known.
+/// After nobody answered: 1, 2, 4 and up to 64 seconds for a router, 30 seconds up to 8 minutes for a network
+/// where none is known.
 const HOLD: Duration = Duration::from_secs(1);
 const CANDIDATE_HOLD: Duration = Duration::from_secs(30);
 /// A network is asked while packets went there so lately.
@@ -85,8 +85,8 @@ impl Direct {
         }
     }
 
-    /// Asks an address, of which nothing is proven as long as nothing is registered there: only who knows our care-of
-    /// address anyway is told the present one, and by the key that it is ours.
+    /// Asks an address, of which nothing is proven as long as nothing is registered there: only who knows our
+    /// care-of address anyway is told the present one, and by the key that it is ours.
     fn send_home_test_init(&mut self, destination: Ipv6Addr, cookie: u64) {
         let mut message = DirectRoute {
             cookie,
@@ -278,8 +278,8 @@ impl Direct {
     /// Ends our binding with a router: it is told, and sends to us by way of the home agents then.
     pub(super) fn end(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        // What was told by way of the home agents is as good as before: a router that has an address again has no need to
-        // ask there.
+        // What was told by way of the home agents is as good as before: a router that has an address again
+        // has no need to ask there.
         (peer.exchange, peer.care_of) = (None, None);
         let registration = peer.registration.take();
         let bound = peer.binding.as_ref().map(|binding| binding.care_of_address).or(peer.remote);
@@ -434,7 +434,8 @@ impl Direct {
         else {
             return Err(DirectDrop::Unasked);
         };
-        // RFC 6275 11.7.3: it is about an Update that was sent, and has the key of that, unless there can be no key.
+        // RFC 6275 11.7.3: it is about an Update that was sent, and has the key of that, unless there can be
+        // no key.
         let is_about_ours = u32::from(sequence.wrapping_sub(message.sequence)) < *tries;
         if message.status != SEQUENCE_OUT_OF_WINDOW && !is_about_ours {
             return Err(DirectDrop::Sequence);

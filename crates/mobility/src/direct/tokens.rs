@@ -1,7 +1,9 @@
-//! Nonces, keygen tokens and the binding management key (RFC 6275 5.2.2 to 5.2.6), with tokens for prefixes beside.
+//! Nonces, keygen tokens and the binding management key (RFC 6275 5.2.2 to 5.2.6), with tokens for prefixes
+//! beside.
 //!
-//! Who answers a test keeps nothing of it: the token follows from a secret of his own, the nonce of the half minute, and
-//! what the token is for. A nonce follows from its number, so that there is no list of them either.
+//! Who answers a test keeps nothing of it: the token follows from a secret of his own, the nonce of the half
+//! minute, and what the token is for. A nonce follows from its number, so that there is no list of them
+//! either.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -116,7 +118,8 @@ impl Secret {
     }
 }
 
-/// RFC 6275 5.2.6, and behind it the tokens of the prefixes: SHA1 (home token | care-of token | prefix tokens).
+/// RFC 6275 5.2.6, and behind it the tokens of the prefixes: SHA1 (home token | care-of token | prefix
+/// tokens).
 pub(super) fn key(home: u64, care_of: u64, prefixes: impl Iterator<Item = u64>) -> Key {
     let mut hash = Sha1::new();
     hash.update(home.to_be_bytes());

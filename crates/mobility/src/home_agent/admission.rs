@@ -1,19 +1,22 @@
 //! How much work Binding Updates may make, before their MAC is computed and after it has been found right.
 //!
-//! **Before it**: anybody can send Binding Updates in the name of a node. [`Admission`] bounds how many of those that do not come
-//! from where their node is bound are looked into, for each source and in all. Below [`COMFORTABLE`] in a second nobody is
-//! limited: after a power cut a whole fleet comes at once, many of it from one address of a carrier's NAT. Beyond that each source
-//! has a share, an IPv6 network of 64 bits as one, and all together have [`MOST`]. Who comes from where his node is bound is not
-//! asked, so that nobody loses a binding by what others send in his name.
+//! **Before it**: anybody can send Binding Updates in the name of a node. [`Admission`] bounds how many of
+//! those that do not come from where their node is bound are looked into, for each source and in all. Below
+//! [`COMFORTABLE`] in a second nobody is limited: after a power cut a whole fleet comes at once, many of it
+//! from one address of a carrier's NAT. Beyond that each source has a share, an IPv6 network of 64 bits as
+//! one, and all together have [`MOST`]. Who comes from where his node is bound is not asked, so that nobody
+//! loses a binding by what others send in his name.
 //!
-//! A forged Binding Update that is verified and refused costs some 0.9 us, one that is not 0.2 us (`benches/registration`), and its
-//! way to here several. So [`MOST`] is about what a home agent can read beside its other work, less than a fifth of a core: a smaller
-//! number would save little, and cost those who come from a new address while somebody floods with made up sources, which
-//! nothing tells from theirs. What one source can cost is a fortieth of a core.
+//! A forged Binding Update that is verified and refused costs some 0.9 us, one that is not 0.2 us
+//! (`benches/registration`), and its way to here several. So [`MOST`] is about what a home agent can read
+//! beside its other work, less than a fifth of a core: a smaller number would save little, and cost those who
+//! come from a new address while somebody floods with made up sources, which nothing tells from theirs. What
+//! one source can cost is a fortieth of a core.
 //!
-//! **After it**: what is authentic costs an entry on the disk and an acknowledgement. [`Shares`] bounds how many of these one node
-//! has, so that one that somebody has taken over does not keep others from registering. The state of the last one that
-//! counted stays; the node says it again when it hears nothing (RFC 6275 11.8).
+//! **After it**: what is authentic costs an entry on the disk and an acknowledgement. [`Shares`] bounds how
+//! many of these one node has, so that one that somebody has taken over does not keep others from
+//! registering. The state of the last one that counted stays; the node says it again when it hears nothing
+//! (RFC 6275 11.8).
 
 use std::hash::BuildHasher;
 use std::net::Ipv6Addr;
@@ -33,8 +36,8 @@ pub(super) const OF_SOURCE: u32 = 5_000;
 /// Places for sources. Two that share one have one share.
 const PLACES: usize = 4096;
 
-/// Authentic Binding Updates of one node: at once, and between two in the long run. `MAX_UPDATE_RATE` (RFC 6275 12) is three a
-/// second, and a node with several care-of addresses may register each by itself.
+/// Authentic Binding Updates of one node: at once, and between two in the long run. `MAX_UPDATE_RATE` (RFC
+/// 6275 12) is three a second, and a node with several care-of addresses may register each by itself.
 pub(super) const UPDATES_AT_ONCE: u32 = 16;
 pub(super) const UPDATE_INTERVAL: Duration = Duration::from_millis(125);
 /// So many nodes are remembered before those are looked for that need not be.

@@ -1,7 +1,8 @@
-//! What the home agent sends: acknowledgements, Binding Errors, Parameter Problems (RFC 6275 9.2, 9.3.3, 9.5.4).
+//! What the home agent sends: acknowledgements, Binding Errors, Parameter Problems (RFC 6275 9.2, 9.3.3,
+//! 9.5.4).
 //!
-//! Each answer goes back the way that the question came: what came inside IPv4 or UDP is answered inside it, to the
-//! address and port that it came from (RFC 5555 4.2).
+//! Each answer goes back the way that the question came: what came inside IPv4 or UDP is answered inside it,
+//! to the address and port that it came from (RFC 5555 4.2).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -53,8 +54,8 @@ impl HomeAgent {
         });
     }
 
-    /// Sends a Binding Acknowledgement (RFC 6275 9.5.4, RFC 3963 6.6, RFC 4285 5.1.1, RFC 5648 6.2, RFC 6089 5.3.5,
-    /// RFC 5555 4.5).
+    /// Sends a Binding Acknowledgement (RFC 6275 9.5.4, RFC 3963 6.6, RFC 4285 5.1.1, RFC 5648 6.2, RFC 6089
+    /// 5.3.5, RFC 5555 4.5).
     pub(super) fn acknowledge(&mut self, request: &Request, status: Status, answer: &Answer) {
         let supports_routers = request.mobile_router && self.config.serves_mobile_routers();
         let mut builder = Builder::binding_acknowledgement(

@@ -1,8 +1,9 @@
 //! The binding cache (RFC 6275 9.1, RFC 3963 6.1.1): entries by home address and Binding Identifier.
 //!
-//! A node has either one plain binding or one for each Binding Identifier (RFC 5648 4.1). What belongs to all of
-//! them, such as the last sequence number and the flow bindings, is kept beside them. A care-of address that
-//! has been given up is remembered for a moment, so that packets that are on their way are still let through.
+//! A node has either one plain binding or one for each Binding Identifier (RFC 5648 4.1). What belongs to all
+//! of them, such as the last sequence number and the flow bindings, is kept beside them. A care-of address
+//! that has been given up is remembered for a moment, so that packets that are on their way are still let
+//! through.
 //!
 //! Bindings are kept in little room (`node`) and put together for who asks.
 //!
@@ -40,11 +41,12 @@ pub enum BindingState {
 
 /// For how long a binding has been at its care-of address.
 ///
-/// Not a date: the clock on the wall may be set. Not only a [`Time`]: it begins anew with a restart, which bindings survive.
+/// Not a date: the clock on the wall may be set. Not only a [`Time`]: it begins anew with a restart, which
+/// bindings survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stay {
-    /// When it came, in nanoseconds of the monotonic clock: before its origin where it is from the time before a restart.
-    /// [`Stay::UNKNOWN`] where nobody knows.
+    /// When it came, in nanoseconds of the monotonic clock: before its origin where it is from the time
+    /// before a restart. [`Stay::UNKNOWN`] where nobody knows.
     since: i64,
 }
 
@@ -80,7 +82,8 @@ pub struct Binding {
     pub bid: Option<u16>,
     /// BID-PRI (RFC 6089 4.1): lower wins, 0 when the node said none.
     pub priority: u8,
-    /// The registered care-of address, as we see it: behind a NAT, the address and port that the NAT gives it.
+    /// The registered care-of address, as we see it: behind a NAT, the address and port that the NAT gives
+    /// it.
     pub care_of_address: Endpoint,
     /// Since when it has been there. Another port, which a NAT has chosen, is no other place.
     pub stay: Stay,
@@ -155,7 +158,8 @@ pub struct BindingCache {
     home_agent: Ipv6Addr,
     /// By place, see [`Owners`]. A Binding Update asks for its node some twenty times.
     nodes: Box<[Option<Box<Node>>]>,
-    /// The places of the nodes that are bound to a care-of address, by its hash: whether it is that one the node says.
+    /// The places of the nodes that are bound to a care-of address, by its hash: whether it is that one the
+    /// node says.
     bound_to: BTreeSet<(u32, u32)>,
     hasher: RandomState,
     /// When each bound node is to be seen to, and for what, by time.
@@ -286,8 +290,8 @@ impl BindingCache {
         self.known(home_address).map_or(&[], Node::other_keys)
     }
 
-    /// Whether packets of a home address are accepted from this care-of address: it is a registered one, or was
-    /// until now.
+    /// Whether packets of a home address are accepted from this care-of address: it is a registered one, or
+    /// was until now.
     pub fn accepts(&self, home_address: Ipv6Addr, care_of_address: Endpoint) -> bool {
         self.known(home_address).is_some_and(|node| {
             self.is_bound_to(node, |it| it == care_of_address)
@@ -342,8 +346,8 @@ impl BindingCache {
         bound.filter(is_bound).find_map(|place| self.owners.home_address(place))
     }
 
-    /// The bindings that the packets to this address follow, other than those of one node; also those that are about
-    /// to be valid, because their home address is still being tested.
+    /// The bindings that the packets to this address follow, other than those of one node; also those that
+    /// are about to be valid, because their home address is still being tested.
     pub(super) fn leading_to(&self, address: Ipv6Addr, except: Ipv6Addr) -> impl Iterator<Item = Binding> {
         // What a binding forwards is given to its node.
         self.owners
@@ -402,7 +406,8 @@ impl BindingCache {
         }
     }
 
-    /// Adds a binding, or puts it in the place of the one with its identifier. What a valid one says is then so for all.
+    /// Adds a binding, or puts it in the place of the one with its identifier. What a valid one says is then
+    /// so for all.
     pub(super) fn insert(&mut self, binding: &Binding) {
         let key = (binding.home_address, binding.bid);
         self.change(key.0, key.1, |node, home_agent| node.insert(home_agent, binding));

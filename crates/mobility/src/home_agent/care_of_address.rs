@@ -1,10 +1,10 @@
-//! Which addresses may be care-of addresses (status 174, RFC 6275 6.1.8 and 9.5.1), and which end of a tunnel an
-//! IPv4 one is (RFC 5555 4.2, 4.5).
+//! Which addresses may be care-of addresses (status 174, RFC 6275 6.1.8 and 9.5.1), and which end of a tunnel
+//! an IPv4 one is (RFC 5555 4.2, 4.5).
 //!
 //! Mobile routers may stand behind each other: one whose care-of address lies in another's prefix is reached
 //! through the other's tunnel. Only a ring of them, in which every packet would be wrapped for ever, is
-//! refused; the Binding Update that would close it is the one that meets the refusal. A node with several care-of
-//! addresses is reached by each of them.
+//! refused; the Binding Update that would close it is the one that meets the refusal. A node with several
+//! care-of addresses is reached by each of them.
 //!
 //! An IPv4 care-of address is the one that the Binding Update came from, as we see it. When the node says the
 //! same, plain IPv4 will do; otherwise there is a NAT, and only UDP passes it.
@@ -19,8 +19,8 @@ use carnet_wire::mobility::options::NO_KEEPALIVE;
 use super::{BindingCache, HomeAgentConfig};
 use crate::is_unicast_routable;
 
-/// Seconds after which a node behind a NAT is asked to say something (RFC 5555 3.2.2). NATs of mobile operators
-/// forget after 30; RFC 5555's 110 is too long for them.
+/// Seconds after which a node behind a NAT is asked to say something (RFC 5555 3.2.2). NATs of mobile
+/// operators forget after 30; RFC 5555's 110 is too long for them.
 pub(super) const NAT_REFRESH: u32 = 25;
 
 /// Whether `home_address` may be bound to `care_of_address` by way of `agent`, our end.
@@ -79,13 +79,13 @@ pub(super) struct Ipv4Path {
     pub ends: (Endpoint, Endpoint),
     /// The NAT Detection option for the acknowledgement; none where plain IPv4 carries the packets.
     ///
-    /// RFC 5555 4.2 wants the option in every acknowledgement inside UDP, and by 4.4.2 a node that gets it has to
-    /// use UDP. A node can only act upon the second.
+    /// RFC 5555 4.2 wants the option in every acknowledgement inside UDP, and by 4.4.2 a node that gets it
+    /// has to use UDP. A node can only act upon the second.
     pub nat_detection: Option<MobilityOption<'static>>,
 }
 
-/// Chooses between plain IPv4 and UDP for a Binding Update that came inside IPv4 between `outer`. `declared` is the
-/// IPv4 care-of address that it names; `force_udp` is the F flag, or our own wish.
+/// Chooses between plain IPv4 and UDP for a Binding Update that came inside IPv4 between `outer`. `declared`
+/// is the IPv4 care-of address that it names; `force_udp` is the F flag, or our own wish.
 ///
 /// An F flag is always granted (RFC 5555 4.5 leaves it to the home agent).
 pub(super) fn ipv4_path(

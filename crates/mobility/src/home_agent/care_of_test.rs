@@ -1,19 +1,21 @@
 //! The test of a new care-of address: whether the node answers there.
 //!
-//! RFC 6275 15.3 lets a home agent believe the care-of address of an authentic Binding Update. By that a stolen router could have
-//! all packets of its network sent to a third party. So a new care-of address gets packets only after it has answered an Echo
-//! Request (RFC 4443 4.1) with a random token. The request goes through the tunnel,
-//! from the home agent to the home address; every node answers it (RFC 4443 4.2). The answer may come by any of the node's
-//! tunnels, or past them: the token proves that the request has arrived. Behind a NAT it proves address and port.
+//! RFC 6275 15.3 lets a home agent believe the care-of address of an authentic Binding Update. By that a
+//! stolen router could have all packets of its network sent to a third party. So a new care-of address gets
+//! packets only after it has answered an Echo Request (RFC 4443 4.1) with a random token. The request goes
+//! through the tunnel, from the home agent to the home address; every node answers it (RFC 4443 4.2). The
+//! answer may come by any of the node's tunnels, or past them: the token proves that the request has arrived.
+//! Behind a NAT it proves address and port.
 //!
-//! Until then the node's other tested bindings serve, else the path that the binding has left, while that is listened to
-//! ([`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE)). Packets *from* the new address are taken all the while.
+//! Until then the node's other tested bindings serve, else the path that the binding has left, while that is
+//! listened to ([`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE)). Packets *from* the new address are taken all the
+//! while.
 //!
-//! A binding is untested or it is not (`Binding::care_of_tested`). Addresses that its node has left within [`TESTED_LIFETIME`] are not
-//! tested again, nor are those of nodes without `care_of_test`.
+//! A binding is untested or it is not (`Binding::care_of_tested`). Addresses that its node has left within
+//! [`TESTED_LIFETIME`] are not tested again, nor are those of nodes without `care_of_test`.
 //!
-//! The requests are no longer than the Binding Update that caused them. Each accepted one causes [`PROBES`] at most, with pauses
-//! that grow. A node's limit is [`PROBE_BURST`] at once and one in [`PROBE_INTERVAL`].
+//! The requests are no longer than the Binding Update that caused them. Each accepted one causes [`PROBES`]
+//! at most, with pauses that grow. A node's limit is [`PROBE_BURST`] at once and one in [`PROBE_INTERVAL`].
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -59,7 +61,8 @@ impl Running {
     }
 }
 
-/// The tests of all nodes. Of each there are as many as bindings, and for a moment those of bindings that are gone.
+/// The tests of all nodes. Of each there are as many as bindings, and for a moment those of bindings that are
+/// gone.
 #[derive(Debug)]
 pub(super) struct CareOfTests {
     /// By home address and Binding Identifier.
@@ -104,7 +107,8 @@ impl HomeAgent {
         self.care_of_tests.counters
     }
 
-    /// A Binding Update for this binding was accepted: if its care-of address is untested, the test begins, or goes on.
+    /// A Binding Update for this binding was accepted: if its care-of address is untested, the test begins,
+    /// or goes on.
     pub(super) fn test_care_of_address(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
         if let Some(running) = self.care_of_tests.running.get_mut(&(home_address, bid)) {
             running.left = PROBES;
@@ -158,7 +162,8 @@ impl HomeAgent {
         self.outputs.push_back(Output::Tunnelled { local: ends.0, remote: ends.1, packet });
     }
 
-    /// Takes an inner packet for the home agent, from any tunnel or past them. True if it is the answer to a test.
+    /// Takes an inner packet for the home agent, from any tunnel or past them. True if it is the answer to a
+    /// test.
     pub fn handle_care_of_answer(&mut self, packet: &[u8]) -> bool {
         self.assert_drained();
         let Some((home_address, token)) = echo_reply_token(packet) else { return false };

@@ -145,7 +145,8 @@ impl HomeAgent {
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
         let Some(node) = self.config.node(request.home_address) else { return Ok(()) };
-        // RFC 6275 11.7.1: ESP does not protect the IPv6 source, so the care-of address has to be named where it is.
+        // RFC 6275 11.7.1: ESP does not protect the IPv6 source, so the care-of address has to be named where
+        // it is.
         let named = !request.away || request.names_care_of_address() || request.is_deregistration();
         let ipsec = node.authentication == Authentication::Ipsec;
         let has_key = node.authentication.association().is_some();
@@ -185,8 +186,8 @@ impl HomeAgent {
         last.is_some_and(|last| !is_newer(request.sequence, last))
     }
 
-    /// Whether its node would be told. If not, it makes no difference who has signed it: recordings, of which anybody may have
-    /// very many, are not verified.
+    /// Whether its node would be told. If not, it makes no difference who has signed it: recordings, of which
+    /// anybody may have very many, are not verified.
     fn may_refuse(&self, now: Time, request: &Request) -> bool {
         self.limits.get(&request.home_address).is_none_or(|limits| {
             match request.comes_from_signed_address() {
@@ -228,8 +229,8 @@ impl HomeAgent {
         }
     }
 
-    /// The nodes with a key that has used three quarters of its sequence numbers or more, and that have not shown yet that they
-    /// send timestamps when those end: by home address.
+    /// The nodes with a key that has used three quarters of its sequence numbers or more, and that have not
+    /// shown yet that they send timestamps when those end: by home address.
     pub fn keys_to_change(&self) -> impl Iterator<Item = Ipv6Addr> {
         let keys = self.config.nodes.iter().flat_map(|node| {
             let associations = node.authentication.associations().iter();
@@ -255,7 +256,8 @@ impl HomeAgent {
             let before = node.numbers(other_key);
             node.count_number(other_key, request.sequence);
             let last = node.replay().timestamp;
-            // One that is not later than the last one is not looked at (`replay = "sequence"`), and makes none new that was.
+            // One that is not later than the last one is not looked at (`replay = "sequence"`), and makes
+            // none new that was.
             let timestamp =
                 request.timestamp.filter(|new| last.is_none_or(|last| is_later(*new, last))).or(last);
             node.set_replay(Replay { sequence: Some(request.sequence), timestamp });
@@ -294,8 +296,8 @@ impl HomeAgent {
             }
             return;
         }
-        // RFC 6275 10.3.1: duplicate address detection before the first acknowledgement, never on a refresh. One
-        // test does for all bindings of the home address.
+        // RFC 6275 10.3.1: duplicate address detection before the first acknowledgement, never on a refresh.
+        // One test does for all bindings of the home address.
         let link_local = self
             .new_bindings(now, &request, &registration, BindingState::Testing)
             .first()
@@ -328,8 +330,8 @@ impl HomeAgent {
         }
     }
 
-    /// Ends the wait for duplicate address detection; what waited for it is handed out, and nothing of it is in
-    /// the cache any more.
+    /// Ends the wait for duplicate address detection; what waited for it is handed out, and nothing of it is
+    /// in the cache any more.
     pub(super) fn stop_testing(&mut self, home_address: Ipv6Addr) -> Vec<Tested> {
         let waiting = self.testing.remove(&home_address).unwrap_or_default();
         let untried: Vec<Option<u16>> =
@@ -398,7 +400,8 @@ impl HomeAgent {
     fn commit(&mut self, now: Time, request: &Request, registration: &Registration) -> FlowAnswers {
         let home_address = request.home_address;
         let mut events = Vec::new();
-        // Flows that are there and those that are asked for: that it is all the same is not worth finding out.
+        // Flows that are there and those that are asked for: that it is all the same is not worth finding
+        // out.
         let has_flows = !request.flows.is_empty() || !self.cache.flows(home_address).is_empty();
         let mut is_renewal = !has_flows;
         if registration.replaces_all {

@@ -1,9 +1,9 @@
 //! Which addresses are defended on the home link, and how it is told (RFC 6275 10.3.1, 10.4.1, RFC 3963 6.2).
 //!
-//! In an aggregated home network (RFC 4887 6) the mobile networks are parts of the home prefix, so that hosts on the home
-//! link seek their addresses there. While a mobile router is away, the home agent answers for all of its mobile network,
-//! which also keeps visitors from making themselves such an address (RFC 4887 6.4.1). At home the router does (RFC 4887
-//! 6.2.1).
+//! In an aggregated home network (RFC 4887 6) the mobile networks are parts of the home prefix, so that hosts
+//! on the home link seek their addresses there. While a mobile router is away, the home agent answers for all
+//! of its mobile network, which also keeps visitors from making themselves such an address (RFC 4887 6.4.1).
+//! At home the router does (RFC 4887 6.2.1).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;

@@ -1,13 +1,14 @@
-//! Dynamic Home Agent Address Discovery (RFC 6275 10.5, RFC 3963 7) and mobile prefix discovery (RFC 6275 10.6).
+//! Dynamic Home Agent Address Discovery (RFC 6275 10.5, RFC 3963 7) and mobile prefix discovery (RFC 6275
+//! 10.6).
 //!
-//! A request to the home agents' anycast address of the home prefix is answered from our own address, with the home
-//! agents that are known, this one among them. RFC 6275 5.3 protects none of it: the answer says no more than what
-//! [`super::home_agents_list`] has, nothing is remembered of who asked, and what is said to everybody together is
-//! limited. A node that is bound may ask for the prefixes of the home link; RFC 6275 10.6.3 wants IPsec there, which
-//! carnet has not, so what is answered is public anyhow.
+//! A request to the home agents' anycast address of the home prefix is answered from our own address, with
+//! the home agents that are known, this one among them. RFC 6275 5.3 protects none of it: the answer says no
+//! more than what [`super::home_agents_list`] has, nothing is remembered of who asked, and what is said to
+//! everybody together is limited. A node that is bound may ask for the prefixes of the home link; RFC 6275
+//! 10.6.3 wants IPsec there, which carnet has not, so what is answered is public anyhow.
 //!
-//! Left out: unsolicited Mobile Prefix Advertisements (10.6.2), for the home prefix is configured and changes with a
-//! restart only; prefixes other than the home prefix.
+//! Left out: unsolicited Mobile Prefix Advertisements (10.6.2), for the home prefix is configured and changes
+//! with a restart only; prefixes other than the home prefix.
 
 use std::net::Ipv6Addr;
 
@@ -24,16 +25,18 @@ use super::{AuthorizedNode, HomeAgent, HomeAgentConfig};
 use crate::router_advertiser::{PREFERRED_LIFETIME, VALID_LIFETIME};
 use crate::{HOP_LIMIT, MobilityDrop, Output, is_unicast_routable};
 
-/// Anycast addresses at which requests are answered; home addresses are seldom in more than one network of the home prefix.
+/// Anycast addresses at which requests are answered; home addresses are seldom in more than one network of
+/// the home prefix.
 const MAX_ANYCAST: usize = 8;
-/// Addresses in a reply. RFC 6275 10.5.1 has as many as fit the least MTU, which is 76; but anybody may ask in anybody's name, by
-/// 48 octets, and a node tries the most preferred ones first: with these the reply has 176.
+/// Addresses in a reply. RFC 6275 10.5.1 has as many as fit the least MTU, which is 76; but anybody may ask
+/// in anybody's name, by 48 octets, and a node tries the most preferred ones first: with these the reply has
+/// 176.
 const MAX_LISTED: usize = 8;
 
-/// Where requests are answered. An anycast address is of a network of 64 bits, and a home prefix may be shorter (RFC 4887 6):
-/// that of the home link is the one that we are in. Routers know the prefix and do not know that; they ask in the one that
-/// their home address is in, and in the first of the home prefix. A network that is somebody's mobile network is not the
-/// home link.
+/// Where requests are answered. An anycast address is of a network of 64 bits, and a home prefix may be
+/// shorter (RFC 4887 6): that of the home link is the one that we are in. Routers know the prefix and do not
+/// know that; they ask in the one that their home address is in, and in the first of the home prefix. A
+/// network that is somebody's mobile network is not the home link.
 pub(super) fn anycast_addresses(config: &HomeAgentConfig) -> Vec<Ipv6Addr> {
     let HomeAgentConfig { address, home_prefix, nodes, .. } = config;
     if !config.others.dhaad {
@@ -56,7 +59,8 @@ pub(super) fn anycast_addresses(config: &HomeAgentConfig) -> Vec<Ipv6Addr> {
 }
 
 impl HomeAgent {
-    /// The Mobile IPv6 Home-Agents anycast addresses of the home prefix (RFC 2526), where requests to them are answered.
+    /// The Mobile IPv6 Home-Agents anycast addresses of the home prefix (RFC 2526), where requests to them
+    /// are answered.
     pub fn anycast_addresses(&self) -> &[Ipv6Addr] {
         &self.anycast
     }
@@ -126,7 +130,8 @@ impl HomeAgent {
     /// Handles a Mobile Prefix Solicitation (RFC 6275 10.6.3) that came with this home address.
     ///
     /// # Errors
-    /// Why it was not answered; [`MobilityDrop::WrongParty`] when the node is not bound to where it came from.
+    /// Why it was not answered; [`MobilityDrop::WrongParty`] when the node is not bound to where it came
+    /// from.
     pub fn handle_prefix_solicitation(
         &mut self,
         now: Time,

@@ -1,23 +1,25 @@
 //! Planned maintenance: all registered nodes are asked to go to another home agent (RFC 5142).
 //!
-//! Each node is sent a Home Agent Switch message with the address of another home agent, again after 5, 10 and 20 s, and
-//! from the fourth message on with the next address. It registers there first and de-registers here then, which is the
-//! answer that RFC 5142 5.2 waits for; until it comes everything goes on as before. RFC 5142 7 wants either a slow rate or a
-//! feedback: at most [`OUTSTANDING`] nodes are asked at a time, and each that leaves, or has had the time to answer, makes
-//! room for the next. Those that have not been asked yet come before those that have not answered.
+//! Each node is sent a Home Agent Switch message with the address of another home agent, again after 5, 10
+//! and 20 s, and from the fourth message on with the next address. It registers there first and de-registers
+//! here then, which is the answer that RFC 5142 5.2 waits for; until it comes everything goes on as before.
+//! RFC 5142 7 wants either a slow rate or a feedback: at most [`OUTSTANDING`] nodes are asked at a time, and
+//! each that leaves, or has had the time to answer, makes room for the next. Those that have not been asked
+//! yet come before those that have not answered.
 //!
-//! **Nothing is lost on the way**, as far as it is this side's to see to. On a real home link the other home agent takes
-//! the home address over by Neighbor Advertisements. On a virtual one whatever routes the nodes' prefixes goes on routing
-//! them here until its operator, or his routing daemon, has seen the change; so what arrives for a node that has left is
-//! *relayed* to the home agent that it was sent to, through a tunnel of its own, as if that were the node's care-of
-//! address. The other takes from its peers ([`super::Peer`]) what is for a node that is bound there. A relay ends when
-//! the node registers here again, and after [`RELAY_LIFETIME`] at the latest. Which home agent it leads to is the one that the
-//! node was asked to go to last: nobody says where it has gone. So another one is named only when whoever heard of the one
-//! before has come to an end with it. A node whose bindings end without a goodbye may have gone there as well; if it has not,
-//! nobody is at the other end, and what arrives is dropped there.
+//! **Nothing is lost on the way**, as far as it is this side's to see to. On a real home link the other home
+//! agent takes the home address over by Neighbor Advertisements. On a virtual one whatever routes the nodes'
+//! prefixes goes on routing them here until its operator, or his routing daemon, has seen the change; so what
+//! arrives for a node that has left is *relayed* to the home agent that it was sent to, through a tunnel of
+//! its own, as if that were the node's care-of address. The other takes from its peers ([`super::Peer`]) what
+//! is for a node that is bound there. A relay ends when the node registers here again, and after
+//! [`RELAY_LIFETIME`] at the latest. Which home agent it leads to is the one that the node was asked to go to
+//! last: nobody says where it has gone. So another one is named only when whoever heard of the one before has
+//! come to an end with it. A node whose bindings end without a goodbye may have gone there as well; if it has
+//! not, nobody is at the other end, and what arrives is dropped there.
 //!
-//! While the drain runs, bindings are renewed until its end at most, and no new ones begin; after that none are renewed
-//! (status 129, RFC 5142 5.3), until the operator cancels it.
+//! While the drain runs, bindings are renewed until its end at most, and no new ones begin; after that none
+//! are renewed (status 129, RFC 5142 5.3), until the operator cancels it.
 //!
 //! Left out: the Binding Refresh Advice option, for nodes need not wait.
 
@@ -38,10 +40,12 @@ const INITIAL_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_TIMEOUT: Duration = Duration::from_secs(20);
 /// Nodes that have been asked and have not had the time to answer.
 const OUTSTANDING: usize = 16;
-/// Messages to a node that name one home agent, before the next is named: with the timeouts above there are 20 s between the
-/// last of these and the first of those, and a router is through with a home agent after less ([`crate::agents`]).
+/// Messages to a node that name one home agent, before the next is named: with the timeouts above there are
+/// 20 s between the last of these and the first of those, and a router is through with a home agent after
+/// less ([`crate::agents`]).
 const ASKED_EACH: u32 = 3;
-/// How long what arrives for a node that has left is sent after it. By then whoever routes its prefixes knows.
+/// How long what arrives for a node that has left is sent after it. By then whoever routes its prefixes
+/// knows.
 pub(super) const RELAY_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// After one has left, until the next are asked: looking for them costs a look at every binding.
 const BREATH: Duration = Duration::from_millis(10);
@@ -100,8 +104,8 @@ pub struct Relay {
 }
 
 impl HomeAgent {
-    /// The operator wants all nodes to leave: to one of `to`, or, when that is empty, to any other home agent that is
-    /// known. They are asked for so long.
+    /// The operator wants all nodes to leave: to one of `to`, or, when that is empty, to any other home agent
+    /// that is known. They are asked for so long.
     ///
     /// # Errors
     /// When there is nobody to go to, in words for the operator.
@@ -164,8 +168,8 @@ impl HomeAgent {
         self.relays.get(&home_address).map(Box::as_ref)
     }
 
-    /// Whether what comes from there is taken although it is no node: another home agent's, about a node that has come
-    /// here.
+    /// Whether what comes from there is taken although it is no node: another home agent's, about a node that
+    /// has come here.
     pub fn is_peer(&self, remote: Endpoint) -> bool {
         self.config.others.peers.iter().any(|peer| remote == peer.address)
     }

@@ -1,11 +1,11 @@
 //! Flow bindings at the home agent (RFC 6089 5.3).
 //!
-//! Each accepted Binding Update names all the flows that the node has: in Flow Identification options those that
-//! are new or changed, in Flow Summary options those that stay. What is not named is removed. What is refused is
-//! answered with its status and leaves the flow as it was.
+//! Each accepted Binding Update names all the flows that the node has: in Flow Identification options those
+//! that are new or changed, in Flow Summary options those that stay. What is not named is removed. What is
+//! refused is answered with its status and leaves the flow as it was.
 //!
-//! The action of a flow comes in a Vendor Specific option beside it and is answered with the same option when it is
-//! taken. Without one, a flow with several bindings has a copy sent to each, as RFC 6089 5.3.6 says.
+//! The action of a flow comes in a Vendor Specific option beside it and is answered with the same option when
+//! it is taken. Without one, a flow with several bindings has a copy sent to each, as RFC 6089 5.3.6 says.
 
 use std::net::Ipv6Addr;
 
@@ -29,7 +29,8 @@ pub(super) struct FlowAnswers {
     pub actions: Vec<FlowActionOption>,
 }
 
-/// Carries out what an accepted Binding Update says about flows; its bindings are in the cache already (5.3.1).
+/// Carries out what an accepted Binding Update says about flows; its bindings are in the cache already
+/// (5.3.1).
 pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers {
     let home_address = request.home_address;
     let before = cache.flows(home_address).to_vec();
@@ -98,9 +99,9 @@ pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers
     answers
 }
 
-/// RFC 6089 4.2: "FID-PRI MUST be unique to each of the flows". What counts is what the Binding Update as a whole makes
-/// of them, for its options are processed "in any order" (5.3.2): two flows may change places. A flow whose change is
-/// refused keeps its priority, which another one may have been about to take.
+/// RFC 6089 4.2: "FID-PRI MUST be unique to each of the flows". What counts is what the Binding Update as a
+/// whole makes of them, for its options are processed "in any order" (5.3.2): two flows may change places. A
+/// flow whose change is refused keeps its priority, which another one may have been about to take.
 fn refuse_equal_priorities(verdicts: &mut [Result<FlowBinding, u8>], before: &[FlowBinding]) {
     let clash = |verdicts: &[Result<FlowBinding, u8>], index: usize| {
         let Some(Ok(flow)) = verdicts.get(index) else { return false };

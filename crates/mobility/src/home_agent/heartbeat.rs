@@ -1,9 +1,9 @@
 //! Heartbeats (RFC 5847): a node asks over each of its paths whether we are there.
 //!
-//! RFC 5847 has every request answered; here only one that comes over a registered path is, so that nobody else
-//! can have packets sent somewhere, and up to a limit that is many times what a node needs. One of a known home
-//! address that comes inside IPv4 from elsewhere draws a Binding Error, so that the node registers from there. Requests of our own are
-//! left out: nodes renew their bindings.
+//! RFC 5847 has every request answered; here only one that comes over a registered path is, so that nobody
+//! else can have packets sent somewhere, and up to a limit that is many times what a node needs. One of a
+//! known home address that comes inside IPv4 from elsewhere draws a Binding Error, so that the node registers
+//! from there. Requests of our own are left out: nodes renew their bindings.
 
 use carnet_base::{Endpoint, Time};
 use carnet_wire::mobility::message::Heartbeat;

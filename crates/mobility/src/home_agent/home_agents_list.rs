@@ -1,8 +1,10 @@
-//! The Home Agents List (RFC 6275 10.1 and 10.5.1, with the R flag of RFC 3963 7.3): who else serves the home link.
+//! The Home Agents List (RFC 6275 10.1 and 10.5.1, with the R flag of RFC 3963 7.3): who else serves the home
+//! link.
 //!
-//! On a real home link it is what their Router Advertisements say. On a virtual one nobody is heard, so the operator
-//! names them ([`Peer`]). Anybody on the home link can send Router Advertisements; what is learnt is never believed
-//! beyond being named to those who ask, it is bounded, and what is known is not pushed out by what is new.
+//! On a real home link it is what their Router Advertisements say. On a virtual one nobody is heard, so the
+//! operator names them ([`Peer`]). Anybody on the home link can send Router Advertisements; what is learnt is
+//! never believed beyond being named to those who ask, it is bounded, and what is known is not pushed out by
+//! what is new.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -22,8 +24,8 @@ const MAX_ADDRESSES: usize = 8;
 /// What the operator says about other home agents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OtherAgents {
-    /// Dynamic Home Agent Address Discovery (RFC 6275 10.5): requests are answered, and on a real home link this home
-    /// agent advertises itself.
+    /// Dynamic Home Agent Address Discovery (RFC 6275 10.5): requests are answered, and on a real home link
+    /// this home agent advertises itself.
     pub dhaad: bool,
     /// Our own preference; higher wins.
     pub preference: u16,
@@ -117,16 +119,16 @@ impl HomeAgentsList {
         Ok(())
     }
 
-    /// It is named to nobody any more. What is bound with it, it defends until that has left, so it is known for what it
-    /// is for as long as it last said.
+    /// It is named to nobody any more. What is bound with it, it defends until that has left, so it is known
+    /// for what it is for as long as it last said.
     fn retire(&mut self, router: Ipv6Addr) {
         if let Some(entry) = self.0.get_mut(&router) {
             entry.candidate.addresses.clear();
         }
     }
 
-    /// Whether a home agent with this link-local address, or another address that it has told, has been heard, and the
-    /// lifetime that it gave lasts.
+    /// Whether a home agent with this link-local address, or another address that it has told, has been
+    /// heard, and the lifetime that it gave lasts.
     pub fn is_heard(&self, now: Time, address: Ipv6Addr) -> bool {
         let is_its = |router: &Ipv6Addr, entry: &Entry| {
             *router == address || entry.candidate.addresses.contains(&address)
@@ -141,8 +143,8 @@ impl HomeAgentsList {
     }
 }
 
-/// The addresses of home agents as RFC 6275 10.5.1 wants them listed: by decreasing preference, among equals in random
-/// order, the addresses of each in random order, none twice.
+/// The addresses of home agents as RFC 6275 10.5.1 wants them listed: by decreasing preference, among equals
+/// in random order, the addresses of each in random order, none twice.
 pub(super) fn ordered(mut candidates: Vec<Candidate>, rng: &mut Rng) -> Vec<Ipv6Addr> {
     shuffle(&mut candidates, rng);
     sort_by_key(&mut candidates, |candidate| std::cmp::Reverse(candidate.preference));

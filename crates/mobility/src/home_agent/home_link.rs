@@ -5,9 +5,9 @@
 //! address before it takes it over (duplicate address detection, RFC 4862 5.4). The Router bit is set for
 //! mobile routers (RFC 3963 6.2) and for itself.
 //!
-//! None of this waits for the kernel's link-local address on the link. The kernel tests that for duplicates when the link
-//! comes up, which takes it two seconds, and longer where many links come and go; a home agent that is asked meanwhile
-//! MUST answer as well (RFC 6275 10.4.1), and does so from its own address.
+//! None of this waits for the kernel's link-local address on the link. The kernel tests that for duplicates
+//! when the link comes up, which takes it two seconds, and longer where many links come and go; a home agent
+//! that is asked meanwhile MUST answer as well (RFC 6275 10.4.1), and does so from its own address.
 //!
 //! A mobile router does the same on a visited link for mobile routers behind it ([`crate::nesting`]).
 

@@ -1,8 +1,8 @@
 //! Binding Identifiers: which of the bindings in a Binding Update are accepted (RFC 5648 6.2 and 8.1).
 //!
-//! Something wrong with the message refuses all of it; something wrong with one binding refuses that one, and the
-//! others are accepted with status 4. Binding to the home link and elsewhere at the same time (the H flag) is left
-//! out and refused with 169.
+//! Something wrong with the message refuses all of it; something wrong with one binding refuses that one, and
+//! the others are accepted with status 4. Binding to the home link and elsewhere at the same time (the H
+//! flag) is left out and refused with 169.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -98,8 +98,8 @@ pub(super) fn judge(
         None => Ok(judged),
         // RFC 5648 6.2: the status that is one binding's is in its option, and the message has 4.
         Some(_) if !judged.bindings.is_empty() => Ok(Judged { status: Status::MCOA_NOTCOMPLETE, ..judged }),
-        // "Otherwise, the Status field of the Binding Identifier mobility option MUST be set to zero"; but for 167
-        // it is "the status for that Binding Identifier mobility option".
+        // "Otherwise, the Status field of the Binding Identifier mobility option MUST be set to zero"; but
+        // for 167 it is "the status for that Binding Identifier mobility option".
         Some(status) if judged.statuses.len() == 1 && status != Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
             Err((status, vec![0]))
         }
@@ -138,8 +138,8 @@ fn ends(
         Some(IpAddr::V6(address)) => ((config.address.into(), address.into()), None),
         Some(IpAddr::V4(address)) => {
             // RFC 5648 8.1: this binding is where the message came from, if it is the only one, or bears that
-            // address. Another one can be renewed, but not changed: whether there is a NAT on its way shows only
-            // on its own way.
+            // address. Another one can be renewed, but not changed: whether there is a NAT on its way shows
+            // only on its own way.
             let here = single || request.outer.and_then(|(_, node)| node.ipv4()) == Some(address);
             let renewed = known.filter(|(_, node)| match node {
                 Endpoint::Ipv4(registered) => *registered == address,

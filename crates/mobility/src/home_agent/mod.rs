@@ -1,25 +1,28 @@
 //! The home agent (RFC 6275 section 10, RFC 3963 section 6), without I/O.
 //!
-//! `request` reads Binding Updates; `admission` bounds how many are looked into; `registration` judges them, with `identifiers` for several care-of addresses
-//! (RFC 5648), `care_of_address` for IPv4 (RFC 5555) and `flows` for flow bindings (RFC 6089). `carrying_out` does
-//! what the verdict says, `binding_cache` keeps what was accepted (of each node in `node`) and `stored` what of it
-//! survives a restart.
-//! `home_link` and `defence` speak Neighbor Discovery for nodes that are away, `answers` puts into packets what is
-//! said to them, `heartbeat` answers who asks whether we are there, `care_of_test` tests new care-of addresses. `discovery` and `home_agents_list` tell who else is a
-//! home agent here; `drain` and `revocation`, by `notices`, send nodes there or away. This module joins them and lets time
-//! pass.
+//! `request` reads Binding Updates; `admission` bounds how many are looked into; `registration` judges them,
+//! with `identifiers` for several care-of addresses (RFC 5648), `care_of_address` for IPv4 (RFC 5555) and
+//! `flows` for flow bindings (RFC 6089). `carrying_out` does what the verdict says, `binding_cache` keeps
+//! what was accepted (of each node in `node`) and `stored` what of it survives a restart. `home_link` and
+//! `defence` speak Neighbor Discovery for nodes that are away, `answers` puts into packets what is said to
+//! them, `heartbeat` answers who asks whether we are there, `care_of_test` tests new care-of addresses.
+//! `discovery` and `home_agents_list` tell who else is a home agent here; `drain` and `revocation`, by
+//! `notices`, send nodes there or away. This module joins them and lets time pass.
 //!
 //! A refused Binding Update leaves the existing bindings untouched (RFC 3963 6.2 says "discard"); a refresh
-//! that changes nothing but the lifetime asks for no forwarding change. After a move, or the end of one of several
-//! bindings, the old care-of address is accepted as outer source for [`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE).
-//! Only Binding Updates move a binding: a packet from a new address, as when a NAT forgets, is answered by a
-//! Binding Error, or by an ICMPv6 error where it came out of a tunnel by IPv6.
+//! that changes nothing but the lifetime asks for no forwarding change. After a move, or the end of one of
+//! several bindings, the old care-of address is accepted as outer source for
+//! [`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE). Only Binding Updates move a binding: a packet from a new
+//! address, as when a NAT forgets, is answered by a Binding Error, or by an ICMPv6 error where it came out of
+//! a tunnel by IPv6.
 //!
 //! What is said to Binding Updates that are refused is limited for each node, for they may be recordings that
-//! somebody plays again, or forgeries; see `Limits`. What is not answered at all the operator is told of, see `silence`.
+//! somebody plays again, or forgeries; see `Limits`. What is not answered at all the operator is told of, see
+//! `silence`.
 //!
-//! Left out: IPv4 home addresses (asked for, they are refused), simultaneous binding to the home link (status 169),
-//! Binding Refresh Advice (the state survives restarts instead), key management mobility (the K flag is always answered with 0).
+//! Left out: IPv4 home addresses (asked for, they are refused), simultaneous binding to the home link (status
+//! 169), Binding Refresh Advice (the state survives restarts instead), key management mobility (the K flag is
+//! always answered with 0).
 
 mod admission;
 mod answers;
@@ -93,15 +96,15 @@ pub struct HomeAgentConfig {
     pub max_lifetime: Duration,
     /// Where Binding Updates and packets come inside IPv4 (RFC 5555); `None`: nowhere. Assigned by others.
     pub ipv4_address: Option<Ipv4Addr>,
-    /// Whether IPv4 care-of addresses get their packets in UDP also where no NAT shows (RFC 5555 3.2.2, F): for a home
-    /// agent of which the world sees a forwarded UDP port only.
+    /// Whether IPv4 care-of addresses get their packets in UDP also where no NAT shows (RFC 5555 3.2.2, F):
+    /// for a home agent of which the world sees a forwarded UDP port only.
     pub force_udp: bool,
     /// Whether nodes may have several care-of addresses (RFC 5648).
     pub multiple_care_of_addresses: MultipleCareOfAddresses,
     /// What there is to say of other home agents.
     pub others: OtherAgents,
-    /// Who may register; anybody else may not. [`HomeAgent::new`] puts them in the order of their home addresses, and has
-    /// their keys for this home agent.
+    /// Who may register; anybody else may not. [`HomeAgent::new`] puts them in the order of their home
+    /// addresses, and has their keys for this home agent.
     pub nodes: Vec<AuthorizedNode>,
 }
 
@@ -113,7 +116,8 @@ impl HomeAgentConfig {
 
     /// The node with this home address, once they are in order.
     fn node(&self, home_address: Ipv6Addr) -> Option<&AuthorizedNode> {
-        // As numbers, which are compared at once: it is asked with each Binding Update, and there may be very many.
+        // As numbers, which are compared at once: it is asked with each Binding Update, and there may be very
+        // many.
         let at = self
             .nodes
             .binary_search_by_key(&home_address.to_bits(), |node| node.home_address.to_bits())
@@ -143,8 +147,8 @@ pub struct AuthorizedNode {
     pub prefixes: Arc<[Ipv6Net]>,
     /// How its messages are known to be its own.
     pub authentication: Authentication,
-    /// Whether there may be a NAT between it and the home agent. If not, an IPv4 care-of address counts only in a packet from that
-    /// address.
+    /// Whether there may be a NAT between it and the home agent. If not, an IPv4 care-of address counts only
+    /// in a packet from that address.
     pub nat: bool,
     /// Whether a new care-of address carries packets towards it only after an Echo Reply has come from it.
     pub care_of_test: bool,
@@ -264,23 +268,27 @@ impl HomeAgent {
         }
     }
 
-    /// The same with a source of randomness of its own: for the order of equal home agents, and for sequence numbers.
+    /// The same with a source of randomness of its own: for the order of equal home agents, and for sequence
+    /// numbers.
     pub fn with_rng(self, rng: Rng) -> Self {
         HomeAgent { rng, ..self }
     }
 
-    /// The same with a secret that decides which sources of Binding Updates share a place where they are counted.
+    /// The same with a secret that decides which sources of Binding Updates share a place where they are
+    /// counted.
     pub fn with_secret(self, secret: u64) -> Self {
         HomeAgent { admission: Admission::new(secret), ..self }
     }
 
-    /// The same with a source of the tokens by which care-of addresses are tested, from a seed that is secret.
+    /// The same with a source of the tokens by which care-of addresses are tested, from a seed that is
+    /// secret.
     pub fn with_tokens(self, rng: Rng) -> Self {
         HomeAgent { care_of_tests: CareOfTests::new(rng), ..self }
     }
 
-    /// Takes over from the home agent that this one takes the place of, with another configuration, what the operator has
-    /// ordered and what is known for a while only; the rest is in [`Self::stored`]. To be called after [`Self::restore`].
+    /// Takes over from the home agent that this one takes the place of, with another configuration, what the
+    /// operator has ordered and what is known for a while only; the rest is in [`Self::stored`]. To be called
+    /// after [`Self::restore`].
     pub fn adopt(&mut self, now: Time, old: HomeAgent) {
         let config = &self.config;
         self.care_of_tests.adopt(old.care_of_tests, |home_address| config.node(home_address).is_some());
@@ -322,8 +330,8 @@ impl HomeAgent {
         &self.cache
     }
 
-    /// The flow bindings of a home address, ordered by priority (RFC 6089 4.3). An entry none of whose bindings is
-    /// valid matches nothing.
+    /// The flow bindings of a home address, ordered by priority (RFC 6089 4.3). An entry none of whose
+    /// bindings is valid matches nothing.
     pub fn flows(&self, home_address: Ipv6Addr) -> &[FlowBinding] {
         self.cache.flows(home_address)
     }
@@ -380,7 +388,8 @@ impl HomeAgent {
             Ok(Message::BindingRevocation(revocation)) => {
                 self.revocation_message(now, &message, &revocation, header.octets())
             }
-            // RFC 6275 9.2: unknown types are answered with a Binding Error; what only nodes understand is not known here.
+            // RFC 6275 9.2: unknown types are answered with a Binding Error; what only nodes understand is
+            // not known here.
             Ok(Message::Other(kind)) if kind > message_type::BINDING_ERROR => {
                 Err(self.unknown_type(now, &message))
             }
@@ -408,11 +417,12 @@ impl HomeAgent {
             || self.cache.owners().of_prefixes_around(address).next().is_some()
     }
 
-    /// A packet with a Home Address option came, at our end `local`, whose sender has no binding, or none to the care-of address
-    /// `remote`: RFC 6275 9.3.1 and 9.3.3 want a Binding Error. So is answered what comes out of a tunnel inside IPv4 or UDP,
-    /// where RFC 5555 knows no error: its sender may be a node to which its NAT has given another address. A Binding Error
-    /// goes to care-of addresses whose inner source belongs to a configured node, and not too often. The packet itself moves
-    /// nothing: anybody could have sent it.
+    /// A packet with a Home Address option came, at our end `local`, whose sender has no binding, or none to
+    /// the care-of address `remote`: RFC 6275 9.3.1 and 9.3.3 want a Binding Error. So is answered what comes
+    /// out of a tunnel inside IPv4 or UDP, where RFC 5555 knows no error: its sender may be a node to which
+    /// its NAT has given another address. A Binding Error goes to care-of addresses whose inner source
+    /// belongs to a configured node, and not too often. The packet itself moves nothing: anybody could have
+    /// sent it.
     pub fn handle_unbound(&mut self, now: Time, local: Endpoint, remote: Endpoint, inner_source: Ipv6Addr) {
         self.assert_drained();
         self.unbound(now, local, remote, inner_source);
@@ -428,8 +438,8 @@ impl HomeAgent {
         }
     }
 
-    /// The home address of the node to which an inner source belongs, if that node has no binding to the care-of address `remote`:
-    /// it believes in one that we lost or never accepted.
+    /// The home address of the node to which an inner source belongs, if that node has no binding to the
+    /// care-of address `remote`: it believes in one that we lost or never accepted.
     pub fn misses_binding(&self, remote: Endpoint, inner_source: Ipv6Addr) -> Option<Ipv6Addr> {
         let owners = self.cache.owners();
         let owner = match owners.is_home_address(inner_source) {
@@ -491,7 +501,8 @@ impl HomeAgent {
             Heard::Advertisement { target } => {
                 let is_agent = self.home_agents_list.is_heard(now, message.source);
                 if self.defended(target).is_some() {
-                    // Anybody can call himself a home agent: of one it is expected only when we have sent the node away.
+                    // Anybody can call himself a home agent: of one it is expected only when we have sent the
+                    // node away.
                     let is_expected = is_agent && self.is_asked_to_leave(target);
                     if !is_expected && self.conflict_warnings.allow(now) {
                         let message = format!(

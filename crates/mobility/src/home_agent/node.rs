@@ -1,7 +1,9 @@
-//! What the binding cache keeps of one node, in little room: there may be very many of them, nearly all with one binding.
+//! What the binding cache keeps of one node, in little room: there may be very many of them, nearly all with
+//! one binding.
 //!
-//! A [`Binding`] is put together from it when somebody asks. What a binding shares with the node's others (RFC 5648 4.1) or
-//! with those of all nodes is here once; what few have is kept elsewhere, and takes one pointer of the others.
+//! A [`Binding`] is put together from it when somebody asks. What a binding shares with the node's others
+//! (RFC 5648 4.1) or with those of all nodes is here once; what few have is kept elsewhere, and takes one
+//! pointer of the others.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -18,15 +20,18 @@ use crate::sequence::count;
 
 /// Care-of addresses that were given up, of one node; the oldest goes when there are more.
 const MAX_FORMER: usize = 2 * MAX_BINDINGS;
-/// Care-of addresses of one node that it has left and that count as tested; the one that was left first goes when there are more.
+/// Care-of addresses of one node that it has left and that count as tested; the one that was left first goes
+/// when there are more.
 const MAX_TESTED: usize = MAX_BINDINGS;
-/// Stands for BID-PRI 0, which a node sends that knows no priorities (RFC 6089 4.1): behind all that have one.
+/// Stands for BID-PRI 0, which a node sends that knows no priorities (RFC 6089 4.1): behind all that have
+/// one.
 const NO_PRIORITY: u8 = 128;
-/// Keys of one node whose numbers are remembered beside that of the key that it signs with; the one that was used longest ago is
-/// forgotten when there are more. An operator who takes such a key back lets its recordings count anew.
+/// Keys of one node whose numbers are remembered beside that of the key that it signs with; the one that was
+/// used longest ago is forgotten when there are more. An operator who takes such a key back lets its
+/// recordings count anew.
 const MAX_OTHER_KEYS: usize = 32;
-/// A binding of at least this lifetime is asked to be renewed when an eighth of it is left: a node renews its bindings
-/// by itself, and earlier, so that what was said then is lost.
+/// A binding of at least this lifetime is asked to be renewed when an eighth of it is left: a node renews its
+/// bindings by itself, and earlier, so that what was said then is lost.
 const REFRESH_WORTH: u32 = 8;
 
 /// The order among the bindings of a node: the best has the least.
@@ -145,7 +150,8 @@ struct Rest {
     tested: SmallMap<Option<u16>, Arc<[Ipv6Net]>>,
     /// The numbers of its other keys, and of keys that the config no longer has; the one used last is last.
     other_keys: Vec<KeyNumbers>,
-    /// Care-of addresses that it has left and that were tested, the one left first is first; and until when they count as tested.
+    /// Care-of addresses that it has left and that were tested, the one left first is first; and until when
+    /// they count as tested.
     left: Vec<(Endpoint, Time)>,
 }
 
@@ -232,7 +238,8 @@ impl Node {
         }
     }
 
-    /// Adds a binding, or puts it in the place of the one with its identifier. What a valid one says is then so for all.
+    /// Adds a binding, or puts it in the place of the one with its identifier. What a valid one says is then
+    /// so for all.
     pub fn insert(&mut self, home_agent: Ipv6Addr, binding: &Binding) {
         self.change_rest(|rest| drop(rest.tested.remove(&binding.bid)));
         let entry = Entry::new(home_agent, binding);
@@ -382,8 +389,8 @@ impl Node {
         others.iter().find(|other| other.key == key).map_or(0, |other| other.numbers)
     }
 
-    /// Counts a number that is accepted under a key: the key with this fingerprint, `None` for the first one of the config. All
-    /// keys of a node share its numbers.
+    /// Counts a number that is accepted under a key: the key with this fingerprint, `None` for the first one
+    /// of the config. All keys of a node share its numbers.
     pub fn count_number(&mut self, other_key: Option<u64>, sequence: u16) {
         let last = self.accepted_sequence;
         let passed = |numbers: u32| if numbers == 0 { 0 } else { count(numbers, last, sequence) };

@@ -1,11 +1,12 @@
-//! What the home agent says to a registered node unasked: Home Agent Switch (RFC 5142), Binding Revocation (RFC 5846),
-//! Binding Refresh Request (RFC 6275 9.5.5).
+//! What the home agent says to a registered node unasked: Home Agent Switch (RFC 5142), Binding Revocation
+//! (RFC 5846), Binding Refresh Request (RFC 6275 9.5.5).
 //!
-//! The first two move or end traffic. Their RFCs want IPsec; where the node has a shared key, RFC 4285's authentication
-//! option takes its place. Its MAC covers, as care-of address, the address that the message is sent to (inside IPv4 that
-//! is the home address), and a Message-ID option, the time of sending, greater in each, keeps recordings out. A message that
-//! an attacker withholds is not old by that. So each acknowledgement of a registration without timestamps has a Message-ID
-//! option as well: it tells the node the time of the home agent, to which the next notice has to be near.
+//! The first two move or end traffic. Their RFCs want IPsec; where the node has a shared key, RFC 4285's
+//! authentication option takes its place. Its MAC covers, as care-of address, the address that the message is
+//! sent to (inside IPv4 that is the home address), and a Message-ID option, the time of sending, greater in
+//! each, keeps recordings out. A message that an attacker withholds is not old by that. So each
+//! acknowledgement of a registration without timestamps has a Message-ID option as well: it tells the node
+//! the time of the home agent, to which the next notice has to be near.
 
 use carnet_base::{Time, WallTime};
 use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
@@ -17,8 +18,8 @@ use crate::security::NOTICE_WINDOW;
 use crate::sequence::is_later;
 
 impl HomeAgent {
-    /// The time of sending of an authenticated notice, as an NTP timestamp greater than all before; except after the clock
-    /// was set back, for nodes know the present time by [`Self::time_for_node`].
+    /// The time of sending of an authenticated notice, as an NTP timestamp greater than all before; except
+    /// after the clock was set back, for nodes know the present time by [`Self::time_for_node`].
     fn notice_time(&mut self, wall: WallTime) -> u64 {
         let time = match self.last_notice {
             Some(last)
@@ -33,8 +34,8 @@ impl HomeAgent {
         time
     }
 
-    /// The time of this home agent for the acknowledgement of a registration, as an NTP timestamp; `None` where the node has
-    /// no key, and nothing vouches for the time.
+    /// The time of this home agent for the acknowledgement of a registration, as an NTP timestamp; `None`
+    /// where the node has no key, and nothing vouches for the time.
     pub(super) fn time_for_node(&self, now: Time, request: &Request) -> Option<u64> {
         let node = self.config.node(request.home_address)?;
         node.authentication.association_of(request.spi)?;

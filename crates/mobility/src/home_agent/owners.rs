@@ -1,9 +1,9 @@
 //! Which of the configured nodes an address belongs to (the Prefix Table of RFC 3963 6.1.2, by address).
 //!
 //! A home agent may have very many nodes, and these questions are asked for every Binding Update: so they are
-//! answered by one look-up for each length that prefixes have, not by a look at each node. All of it is known from the
-//! configuration and never changes: it is kept in order, in no more room than it takes, and nodes are told by their *places*
-//! in the order of their home addresses.
+//! answered by one look-up for each length that prefixes have, not by a look at each node. All of it is known
+//! from the configuration and never changes: it is kept in order, in no more room than it takes, and nodes
+//! are told by their *places* in the order of their home addresses.
 
 use std::hash::BuildHasher;
 use std::net::Ipv6Addr;
@@ -22,15 +22,16 @@ const NOBODY: u32 = u32::MAX;
 pub(super) struct Owners {
     /// In order.
     home_addresses: Box<[Ipv6Addr]>,
-    /// The places of the home addresses, each where its hash leads or, where others are there already, next behind them.
-    /// A third of it is nobody's, so that no way is long. What a place leaves free of the number is of the hash: to tell that
-    /// an address is another one, it need not be looked at, which is far away in memory.
+    /// The places of the home addresses, each where its hash leads or, where others are there already, next
+    /// behind them. A third of it is nobody's, so that no way is long. What a place leaves free of the number
+    /// is of the hash: to tell that an address is another one, it need not be looked at, which is far away in
+    /// memory.
     index: Box<[u32]>,
     /// The bits of the numbers in the index that are places.
     places: u32,
     hasher: RandomState,
-    /// By length, the longest first, the prefixes in order and with the places of the nodes to which they are given: one, if
-    /// the configuration is in order.
+    /// By length, the longest first, the prefixes in order and with the places of the nodes to which they are
+    /// given: one, if the configuration is in order.
     prefixes: Box<[(u8, OfLength)]>,
 }
 

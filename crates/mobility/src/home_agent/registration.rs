@@ -1,8 +1,8 @@
 //! The verdict on a Binding Update.
 //!
-//! [`judge`] applies the tests of RFC 6275 9.5.1 and 10.3.1, RFC 3963 6.2, RFC 4285 and RFC 5648 6.2 in order and
-//! changes nothing. Everything is refused that was not configured: a home address that nobody entered is not even
-//! answered.
+//! [`judge`] applies the tests of RFC 6275 9.5.1 and 10.3.1, RFC 3963 6.2, RFC 4285 and RFC 5648 6.2 in order
+//! and changes nothing. Everything is refused that was not configured: a home address that nobody entered is
+//! not even answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,9 +131,9 @@ pub(super) fn judge(
         }
     }
 
-    // RFC 6275 9.5.1. With a shared key the last number is remembered beyond the binding, or an old
-    // message could be played again; without one, "any Sequence Number value" is accepted then. All bindings of
-    // a node share the number (RFC 5648 4.1).
+    // RFC 6275 9.5.1. With a shared key the last number is remembered beyond the binding, or an old message
+    // could be played again; without one, "any Sequence Number value" is accepted then. All bindings of a
+    // node share the number (RFC 5648 4.1).
     let known = cache.sequence(request.home_address);
     let last = match node.authentication.association() {
         Some(_) => replay.sequence.or(known),
@@ -247,7 +247,8 @@ pub(super) fn judge(
     }
 }
 
-/// Whether a Binding Update without care-of addresses is about a binding that has the IPv4 address that it came from.
+/// Whether a Binding Update without care-of addresses is about a binding that has the IPv4 address that it
+/// came from.
 fn renews_outer_address(cache: &BindingCache, request: &Request) -> bool {
     request.outer.is_some_and(|(_, node)| {
         request.identifiers.iter().filter(|it| it.care_of_address.is_none()).any(|identifier| {
@@ -257,8 +258,8 @@ fn renews_outer_address(cache: &BindingCache, request: &Request) -> bool {
     })
 }
 
-/// RFC 3963 6.2: the R flag and any prefixes are ignored here. RFC 6275 10.3.2, RFC 5648 6.2: 133 without an entry;
-/// one whose address is still being tested is an entry.
+/// RFC 3963 6.2: the R flag and any prefixes are ignored here. RFC 6275 10.3.2, RFC 5648 6.2: 133 without an
+/// entry; one whose address is still being tested is an entry.
 fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdict, Status> {
     let home_address = request.home_address;
     if request.identifiers.is_empty() {
@@ -287,18 +288,19 @@ fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdi
     }
 }
 
-/// Whether a key that has used `numbers` sequence numbers has too few left to accept this one without a timestamp. `last` is the
-/// last one accepted; one that is not newer is refused for that.
+/// Whether a key that has used `numbers` sequence numbers has too few left to accept this one without a
+/// timestamp. `last` is the last one accepted; one that is not newer is refused for that.
 pub(super) fn is_used_up(numbers: u32, last: Option<u16>, sequence: u16) -> bool {
     let is_newer = last.is_none_or(|last| is_newer(sequence, last));
     numbers > MAX_NUMBERS || is_newer && count(numbers, last, sequence) > MAX_NUMBERS
 }
 
-/// RFC 4285 6: close enough to our clock, and later than any accepted before. If not, the status and timestamp of the
-/// answer.
+/// RFC 4285 6: close enough to our clock, and later than any accepted before. If not, the status and
+/// timestamp of the answer.
 ///
-/// Our clock may be behind the last timestamp: it was ahead once, or has not been set since the start. The time that counts
-/// goes on from that timestamp then, so that nodes are neither refused until the clock has caught up nor believed twice.
+/// Our clock may be behind the last timestamp: it was ahead once, or has not been set since the start. The
+/// time that counts goes on from that timestamp then, so that nodes are neither refused until the clock has
+/// caught up nor believed twice.
 fn judge_timestamp(
     replay: &Replay,
     wall: WallTime,

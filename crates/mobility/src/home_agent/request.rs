@@ -119,7 +119,8 @@ impl Request {
         for (kind, option) in update.options.iter_with_types() {
             match option {
                 Ok(option) => request.take(option),
-                // RFC 3963 6.6: a prefix length that no prefix has is an invalid prefix, not a garbled message.
+                // RFC 3963 6.6: a prefix length that no prefix has is an invalid prefix, not a garbled
+                // message.
                 Err(Error::Value { .. }) if kind == option_type::MOBILE_NETWORK_PREFIX => {
                     request.take(NO_PREFIX);
                 }
@@ -191,9 +192,9 @@ impl Request {
         self.alternate.unwrap_or(self.source)
     }
 
-    /// Whether it came inside IPv4 or UDP and has the form of a Binding Update that leaves by IPv6: somebody else has put it there.
-    /// Inside, the source is the home address, without a Home Address option (RFC 5555 4.4.2), and no Alternate Care-of Address
-    /// option names an IPv6 care-of address.
+    /// Whether it came inside IPv4 or UDP and has the form of a Binding Update that leaves by IPv6: somebody
+    /// else has put it there. Inside, the source is the home address, without a Home Address option (RFC 5555
+    /// 4.4.2), and no Alternate Care-of Address option names an IPv6 care-of address.
     pub fn is_out_of_place(&self) -> bool {
         self.outer.is_some() && (self.alternate.is_some() || self.away)
     }
@@ -205,9 +206,9 @@ impl Request {
         self.ipv4_care_of_address == Some(address) || self.identifiers.iter().any(of_binding)
     }
 
-    /// The care-of address that the MAC covers: the one that is being registered, an IPv4 one as IPv4-mapped; of
-    /// several, the first that is named. By IPv6 nobody registers what an IPv4 Care-of Address option names, so it does
-    /// not count there: else that message would be good in a packet from any IPv6 address.
+    /// The care-of address that the MAC covers: the one that is being registered, an IPv4 one as IPv4-mapped;
+    /// of several, the first that is named. By IPv6 nobody registers what an IPv4 Care-of Address option
+    /// names, so it does not count there: else that message would be good in a packet from any IPv6 address.
     pub fn signed_address(&self) -> Ipv6Addr {
         let named = self.identifiers.iter().find_map(|identifier| identifier.care_of_address);
         let ipv4 = self.ipv4_care_of_address.filter(|_| self.outer.is_some());

@@ -1,11 +1,12 @@
 //! Binding revocation (RFC 5846): the operator ends the bindings of a node.
 //!
-//! The node is told by a Binding Revocation Indication, again after one and two seconds; when it has acknowledged, or
-//! has not, the bindings end. Until then they carry traffic, and Binding Updates of the node are refused with 129 (RFC
-//! 5846 7 leaves that to the reason; an operator who revokes does not mean "unless it registers again").
+//! The node is told by a Binding Revocation Indication, again after one and two seconds; when it has
+//! acknowledged, or has not, the bindings end. Until then they carry traffic, and Binding Updates of the node
+//! are refused with 129 (RFC 5846 7 leaves that to the reason; an operator who revokes does not mean "unless
+//! it registers again").
 //!
-//! Left out: the G flag, which is for mobility anchors and gateways (Proxy Mobile IPv6), the P flag likewise, and V, for
-//! carnet gives no IPv4 home addresses. Indications from nodes are not known to the RFC.
+//! Left out: the G flag, which is for mobility anchors and gateways (Proxy Mobile IPv6), the P flag likewise,
+//! and V, for carnet gives no IPv4 home addresses. Indications from nodes are not known to the RFC.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -111,7 +112,8 @@ impl HomeAgent {
             return Err(MobilityDrop::UnknownType);
         };
         let home_address = message.pseudo_source();
-        // RFC 5846 6.2.2: one that answers nothing outstanding is "silently discard"ed; before anything is calculated for it.
+        // RFC 5846 6.2.2: one that answers nothing outstanding is "silently discard"ed; before anything is
+        // calculated for it.
         let asked = self.revocations.get(&home_address).ok_or(MobilityDrop::Unexpected)?;
         if asked.sequence != revocation.sequence {
             return Err(MobilityDrop::Unexpected);

@@ -1,8 +1,8 @@
 //! What the operator is told of Binding Updates that are met with silence.
 //!
-//! Nothing goes back to a stranger (RFC 4285 5, RFC 6275 10.3.1), but whoever sets a router up has to find his mistake
-//! somewhere. Anybody can send such messages, so little is remembered and little is said: one line for each home
-//! address and cause within [`AGAIN`], and a few of them in a row.
+//! Nothing goes back to a stranger (RFC 4285 5, RFC 6275 10.3.1), but whoever sets a router up has to find
+//! his mistake somewhere. Anybody can send such messages, so little is remembered and little is said: one
+//! line for each home address and cause within [`AGAIN`], and a few of them in a row.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;

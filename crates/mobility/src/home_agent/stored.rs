@@ -1,7 +1,7 @@
 //! What of the binding cache survives a restart.
 //!
-//! Dates are absolute: the monotonic clock starts anew. Files of versions that knew one binding for each node are
-//! read as well.
+//! Dates are absolute: the monotonic clock starts anew. Files of versions that knew one binding for each node
+//! are read as well.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use crate::flow::FlowBinding;
 use crate::sequence::count;
 use crate::{OLD_PATH_GRACE, Output, is_newer};
 
-/// How far a sequence number that was taken without a key may be ahead of the last signed one to be believed under the key: two
-/// days of registrations with a lifetime of 60 s. Of what somebody has recorded, an eighth of the 32,768 messages before the last one, from the oldest
-/// on, may become new by it, and no more.
+/// How far a sequence number that was taken without a key may be ahead of the last signed one to be believed
+/// under the key: two days of registrations with a lifetime of 60 s. Of what somebody has recorded, an eighth
+/// of the 32,768 messages before the last one, from the oldest on, may become new by it, and no more.
 const UNSIGNED_LEAD: u16 = 4096;
 
-/// How many sequence numbers a key of a node has used: those between the first and the last one that were accepted since it
-/// signed its first.
+/// How many sequence numbers a key of a node has used: those between the first and the last one that were
+/// accepted since it signed its first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyNumbers {
     /// Which key: 64 bits that are made of key and SPI, and by which neither is found.
@@ -39,16 +39,19 @@ pub struct KeyNumbers {
 pub struct StoredBinding {
     /// Home address.
     pub home_address: Ipv6Addr,
-    /// The last sequence number accepted, if any; of a node with a key that of the last message that it has signed.
+    /// The last sequence number accepted, if any; of a node with a key that of the last message that it has
+    /// signed.
     pub sequence: Option<u16>,
-    /// The last sequence number that was accepted with a signature, where that is not [`Self::sequence`], or where no SPI says
-    /// that it is: the node has no key now, or is not served any more, or nothing came since it has several.
+    /// The last sequence number that was accepted with a signature, where that is not [`Self::sequence`], or
+    /// where no SPI says that it is: the node has no key now, or is not served any more, or nothing came
+    /// since it has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_sequence: Option<u16>,
     /// The last NTP timestamp accepted, if any.
     pub timestamp: Option<u64>,
-    /// The sequence numbers that each of its keys has used, the first key of the config first, then in the order of their last use.
-    /// Earlier versions did not count: for what was recorded in their time, the count begins with the next Binding Update.
+    /// The sequence numbers that each of its keys has used, the first key of the config first, then in the
+    /// order of their last use. Earlier versions did not count: for what was recorded in their time, the
+    /// count begins with the next Binding Update.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KeyNumbers>,
     /// The SPI of the key that it has used last, if any. Earlier versions knew one key for each node.
@@ -100,8 +103,8 @@ pub struct StoredRegistration {
     pub lifetime_s: u64,
     /// When it ends.
     pub expires: WallTime,
-    /// The care-of address before the last move, and until when packets from it are still accepted. Earlier versions
-    /// wrote it; now it is in [`StoredBinding::former`].
+    /// The care-of address before the last move, and until when packets from it are still accepted. Earlier
+    /// versions wrote it; now it is in [`StoredBinding::former`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<(Ipv6Addr, WallTime)>,
     /// Whether its node has yet to answer at the care-of address. Earlier versions did not test it.
@@ -128,8 +131,8 @@ fn is_zero(priority: &u8) -> bool {
 }
 
 impl StoredBinding {
-    /// Whether [`Self::sequence`] is of a signed message. Earlier versions wrote no SPI; nodes without a key leave nothing but
-    /// their bindings.
+    /// Whether [`Self::sequence`] is of a signed message. Earlier versions wrote no SPI; nodes without a key
+    /// leave nothing but their bindings.
     fn is_signed(&self) -> bool {
         let is_bound = self.registration.is_some() || !self.identified.is_empty();
         self.spi.is_some() || self.timestamp.is_some() || !is_bound && self.relay.is_none()
@@ -279,8 +282,8 @@ impl HomeAgent {
             let has_test = node.care_of_test;
             let has_key = node.authentication.association().is_some();
             if has_key {
-                // RFC 6275 9.5.1: newer than what the binding has, too, whoever has asked for that; as far as a number that
-                // anybody may have sent makes nothing new that is older than what was signed.
+                // RFC 6275 9.5.1: newer than what the binding has, too, whoever has asked for that; as far as
+                // a number that anybody may have sent makes nothing new that is older than what was signed.
                 let newer = |it: u16, than| is_newer(it, than) && it.wrapping_sub(than) <= UNSIGNED_LEAD;
                 let unsigned = entry.sequence.filter(|it| signed.is_none_or(|signed| newer(*it, signed)));
                 replay.sequence = unsigned.or(signed);

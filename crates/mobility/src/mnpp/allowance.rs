@@ -1,10 +1,11 @@
 //! How much is answered: so much to one station, and so much to all of which nothing is proven.
 //!
-//! Whoever asks too much is not heard, and nobody else: a station that is known has a share of its own, whatever strangers
-//! ask; a stranger has one as well, which it cannot have filled anew by asking under other addresses, as nothing is
-//! forgotten but full shares. Only strangers as a whole have a limit in common, and whoever makes up that many addresses can
-//! use it up; those that are known do not notice. Tests that do not come from a network which their asker has announced
-//! have an allowance of their own: to name somebody else as the asker takes nothing from him.
+//! Whoever asks too much is not heard, and nobody else: a station that is known has a share of its own,
+//! whatever strangers ask; a stranger has one as well, which it cannot have filled anew by asking under other
+//! addresses, as nothing is forgotten but full shares. Only strangers as a whole have a limit in common, and
+//! whoever makes up that many addresses can use it up; those that are known do not notice. Tests that do not
+//! come from a network which their asker has announced have an allowance of their own: to name somebody else
+//! as the asker takes nothing from him.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,8 +20,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// All strangers together.
 const STRANGERS: u32 = 32;
 const STRANGERS_INTERVAL: Duration = Duration::from_millis(20);
-/// Shares that are not full at a time are fewer: those of [`super::MAX_PEERS`] stations that are known, and of as many
-/// strangers as are answered in the time in which a share is full again, 32 + 80.
+/// Shares that are not full at a time are fewer: those of [`super::MAX_PEERS`] stations that are known, and
+/// of as many strangers as are answered in the time in which a share is full again, 32 + 80.
 const MOST: usize = 256;
 
 /// One kind of answers.

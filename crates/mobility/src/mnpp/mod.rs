@@ -1,54 +1,60 @@
-//! Mobile Network Prefix Provisioning: vehicles in radio range reach each other's mobile networks without the home
-//! agents (Lee, Tsukada, Ernst, draft-jhlee-mext-mnpp), and what decides when they do.
+//! Mobile Network Prefix Provisioning: vehicles in radio range reach each other's mobile networks without the
+//! home agents (Lee, Tsukada, Ernst, draft-jhlee-mext-mnpp), and what decides when they do.
 //!
-//! The draft is not to be had, and no format of it was published. What is here is its idea with published parts:
+//! The draft is not to be had, and no format of it was published. What is here is its idea with published
+//! parts:
 //!
-//! * **Announcing.** A Router Advertisement to all nodes on the link with a Route Information option (RFC 4191 2.3)
-//!   for each mobile network prefix, router lifetime 0 and no prefix of the link: nobody gets a default router by it.
-//!   It is sent when a neighbour appears, not more than once a second, and every [`MnppConfig::interval`] while there
-//!   are any; over GeoNetworking it takes the place of a beacon. Nobody near: nothing is sent. A router that stops
-//!   says lifetime 0.
-//! * **Authorization**, [`Authorization::HomeAgent`]. Anybody can announce anything. So a prefix is believed after a
-//!   return routability test in the manner of RFC 6275 5.2.5 and VARON (Bernardos and others, 2007): a *Prefix Test
-//!   Init* with a cookie and the claimant's link-layer address goes to a random address of the prefix by way of the home
-//!   agents. The owner's home agent delivers it to nobody but the router that has registered the prefix, over that one's
-//!   tunnel; if it is the claimant, it returns the cookie straight over the link (*Prefix Test*). Whoever claims a
-//!   prefix that is another's never sees the cookie, and its owner is told. A proof is good for [`PROOF_LIFETIME`], so that
-//!   vehicles that have met before need no home agent to meet again.
-//! * **Reachability.** A way is used only while it is seen to work in both directions: *Probes* and *Answers* go straight,
-//!   first one when the prefix is proven, then four a second where data go and one a second else. (RFC 4861's reachability detection is the model; over GeoNetworking the kernel's solicitations
-//!   are answered on the spot and prove nothing.)
-//! * **Parting.** The way is given up *before* the radio ends where positions tell ([`Sight::leaves`]), at once when
-//!   the link reports a frame as undeliverable, and else when three probes in a row stay without answer: within
-//!   650 ms where data go. Packets that still wait for the neighbour then take the tunnel ([`Output::Withdrawn`]).
+//! * **Announcing.** A Router Advertisement to all nodes on the link with a Route Information option (RFC
+//!   4191 2.3) for each mobile network prefix, router lifetime 0 and no prefix of the link: nobody gets a
+//!   default router by it. It is sent when a neighbour appears, not more than once a second, and every
+//!   [`MnppConfig::interval`] while there are any; over GeoNetworking it takes the place of a beacon. Nobody
+//!   near: nothing is sent. A router that stops says lifetime 0.
+//! * **Authorization**, [`Authorization::HomeAgent`]. Anybody can announce anything. So a prefix is believed
+//!   after a return routability test in the manner of RFC 6275 5.2.5 and VARON (Bernardos and others, 2007):
+//!   a *Prefix Test Init* with a cookie and the claimant's link-layer address goes to a random address of the
+//!   prefix by way of the home agents. The owner's home agent delivers it to nobody but the router that has
+//!   registered the prefix, over that one's tunnel; if it is the claimant, it returns the cookie straight
+//!   over the link (*Prefix Test*). Whoever claims a prefix that is another's never sees the cookie, and its
+//!   owner is told. A proof is good for [`PROOF_LIFETIME`], so that vehicles that have met before need no
+//!   home agent to meet again.
+//! * **Reachability.** A way is used only while it is seen to work in both directions: *Probes* and *Answers*
+//!   go straight, first one when the prefix is proven, then four a second where data go and one a second
+//!   else. (RFC 4861's reachability detection is the model; over GeoNetworking the kernel's solicitations are
+//!   answered on the spot and prove nothing.)
+//! * **Parting.** The way is given up *before* the radio ends where positions tell ([`Sight::leaves`]), at
+//!   once when the link reports a frame as undeliverable, and else when three probes in a row stay without
+//!   answer: within 650 ms where data go. Packets that still wait for the neighbour then take the tunnel
+//!   ([`Output::Withdrawn`]).
 //!
-//! **What this protects against, and what not.** Off-path strangers and other vehicles cannot have a prefix that is not
-//! registered for them. As with return routability in general, somebody who reads the way between the home agents and
-//! a vehicle (an access network, where tunnels are not encrypted) *and* is in radio range can answer in its place. Nor
-//! is the link-layer address proven: GeoNetworking without security (TS 103 097) believes what frames say, and so a
-//! station that pretends to be a proven neighbour's address gets that one's packets, as on any Ethernet. Packets that
-//! go straight are not encrypted; nor are those in the tunnel. With [`Authorization::Anybody`] everything is believed
-//! that is not refused by [`MnppDrop`]: for test benches.
+//! **What this protects against, and what not.** Off-path strangers and other vehicles cannot have a prefix
+//! that is not registered for them. As with return routability in general, somebody who reads the way between
+//! the home agents and a vehicle (an access network, where tunnels are not encrypted) *and* is in radio range
+//! can answer in its place. Nor is the link-layer address proven: GeoNetworking without security (TS 103 097)
+//! believes what frames say, and so a station that pretends to be a proven neighbour's address gets that
+//! one's packets, as on any Ethernet. Packets that go straight are not encrypted; nor are those in the
+//! tunnel. With [`Authorization::Anybody`] everything is believed that is not refused by [`MnppDrop`]: for
+//! test benches.
 //!
-//! **What a proof promises.** That the claimant got what was sent to addresses of the prefix that nobody could foresee. Home
-//! agents give out whole networks, so for a /64 or a longer prefix one address is enough. Of a shorter prefix somebody may
-//! have a part, say a /64 out of a /48: so there eight addresses in a row have to lead to the claimant. Whoever has a
-//! sixteenth of the prefix or less gets through once in 2^32 times; whoever has half of it once in 256, and sooner or
-//! later does. Nothing but the home agent's own word would be better, and it has no message for that. A prefix that is
-//! proven for its owner and is part of the other has the better route all the same. This is why
-//! [`MnppConfig::shortest`] is 64 unless an operator says otherwise, who knows that shorter ones are given out whole.
+//! **What a proof promises.** That the claimant got what was sent to addresses of the prefix that nobody
+//! could foresee. Home agents give out whole networks, so for a /64 or a longer prefix one address is enough.
+//! Of a shorter prefix somebody may have a part, say a /64 out of a /48: so there eight addresses in a row
+//! have to lead to the claimant. Whoever has a sixteenth of the prefix or less gets through once in 2^32
+//! times; whoever has half of it once in 256, and sooner or later does. Nothing but the home agent's own word
+//! would be better, and it has no message for that. A prefix that is proven for its owner and is part of the
+//! other has the better route all the same. This is why [`MnppConfig::shortest`] is 64 unless an operator
+//! says otherwise, who knows that shorter ones are given out whole.
 //!
-//! **Bounds.** [`MAX_PEERS`] stations, [`MAX_CLAIMS`] prefixes each, [`MAX_PROOFS`] proofs; nobody is answered who is not
-//! near. Of a full table goes who was asked about in vain, else the newest that was asked about and has not answered
-//! within a second: a flood of made-up stations puts out itself and neither those with a proof nor those before it, and
-//! leaves everybody whom it lets in the time to answer. Tests are limited in rate; the
-//! station that has waited longest for one is next. Answers are limited for each station and for each kind, see
-//! `allowance`. A prefix is refused that is no unicast prefix, shorter than [`MnppConfig::shortest`] (a default route
-//! most of all), or touches what is ours: mobile network prefixes, home address, home agent, and any prefix that
-//! contains the home prefix.
+//! **Bounds.** [`MAX_PEERS`] stations, [`MAX_CLAIMS`] prefixes each, [`MAX_PROOFS`] proofs; nobody is
+//! answered who is not near. Of a full table goes who was asked about in vain, else the newest that was asked
+//! about and has not answered within a second: a flood of made-up stations puts out itself and neither those
+//! with a proof nor those before it, and leaves everybody whom it lets in the time to answer. Tests are
+//! limited in rate; the station that has waited longest for one is next. Answers are limited for each station
+//! and for each kind, see `allowance`. A prefix is refused that is no unicast prefix, shorter than
+//! [`MnppConfig::shortest`] (a default route most of all), or touches what is ours: mobile network prefixes,
+//! home address, home agent, and any prefix that contains the home prefix.
 //!
-//! Left out: the data path `kernel`, where tunnelled packets do not come by here, proves nothing and stays with the tunnel; signatures
-//! and certificates; more than one way at a time to one prefix.
+//! Left out: the data path `kernel`, where tunnelled packets do not come by here, proves nothing and stays
+//! with the tunnel; signatures and certificates; more than one way at a time to one prefix.
 
 mod allowance;
 mod drop_reason;
@@ -384,8 +390,8 @@ impl Mnpp {
         self.outputs.push_back(Output::Announce(packet));
     }
 
-    /// A Router Advertisement of the station `from`, whose link-local address is `source`. The caller has checked what RFC
-    /// 4861 6.1.2 asks for.
+    /// A Router Advertisement of the station `from`, whose link-local address is `source`. The caller has
+    /// checked what RFC 4861 6.1.2 asks for.
     pub fn handle_advertisement(
         &mut self,
         now: Time,
@@ -472,8 +478,9 @@ impl Mnpp {
         }
     }
 
-    /// Of a full table a station goes that has proven nothing although it has been asked about: in vain for long, else
-    /// the newest whose answer is not on its way. Only so many come in by that as can be asked about.
+    /// Of a full table a station goes that has proven nothing although it has been asked about: in vain for
+    /// long, else the newest whose answer is not on its way. Only so many come in by that as can be asked
+    /// about.
     fn make_room(&mut self, now: Time) -> Result<(), MnppDrop> {
         if self.peers.len() < MAX_PEERS {
             return Ok(());
@@ -550,8 +557,9 @@ impl Mnpp {
         }
     }
 
-    /// A Prefix Test Init that came from `source` to an address of a prefix out of the tunnel. False when it is none of
-    /// ours. One for a part of an own prefix, or for more than it, is nobody else's to see: a host on board could answer it.
+    /// A Prefix Test Init that came from `source` to an address of a prefix out of the tunnel. False when it
+    /// is none of ours. One for a part of an own prefix, or for more than it, is nobody else's to see: a host
+    /// on board could answer it.
     pub fn handle_init(
         &mut self,
         now: Time,
@@ -589,8 +597,8 @@ impl Mnpp {
         true
     }
 
-    /// Answers a station, if it is there. Whoever names another one as the asker, from anywhere, uses up no share of what
-    /// that one asks itself (`is_its_own`).
+    /// Answers a station, if it is there. Whoever names another one as the asker, from anywhere, uses up no
+    /// share of what that one asks itself (`is_its_own`).
     fn answer(
         &mut self,
         now: Time,
@@ -643,8 +651,8 @@ impl Mnpp {
         }
     }
 
-    /// Whether a packet that the host sends to a station is rather for the tunnel: the station no longer is reached
-    /// straight, and the host's routes have only just changed.
+    /// Whether a packet that the host sends to a station is rather for the tunnel: the station no longer is
+    /// reached straight, and the host's routes have only just changed.
     pub fn diverts(&self, station: LinkAddress, destination: Ipv6Addr) -> bool {
         self.peers.get(&station).is_some_and(|peer| {
             !peer.is_direct() && peer.claims.iter().any(|claim| claim.prefix.contains(&destination))

@@ -40,8 +40,8 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// A test with this cookie was sent, and the next is due then. Where one before it was not answered, it begins
-    /// anew.
+    /// A test with this cookie was sent, and the next is due then. Where one before it was not answered, it
+    /// begins anew.
     pub(super) fn tested(&mut self, cookie: u64, next: Time) {
         let [before, _] = self.cookies;
         if before.is_some() {

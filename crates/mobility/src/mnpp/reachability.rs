@@ -122,8 +122,8 @@ impl Mnpp {
         self.proof(prefix, station).is_some_and(|until| until.saturating_since(now) > PROOF_RENEWAL)
     }
 
-    /// Asks the home agents about what is not proven, or will not be for long: one test at a time, so that others have
-    /// their turn.
+    /// Asks the home agents about what is not proven, or will not be for long: one test at a time, so that
+    /// others have their turn.
     fn ask(&mut self, now: Time, station: LinkAddress, peer: &mut Peer, reachable: bool) {
         for claim in &peer.claims {
             if !self.is_proven(now, station, claim.prefix) {

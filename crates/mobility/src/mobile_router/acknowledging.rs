@@ -1,8 +1,8 @@
 //! Acknowledgements of bindings with identifiers (RFC 5648 5.7, RFC 6089 5.2.6, RFC 5555 4.4.2).
 //!
 //! A binding's status is that of its Binding Identifier option, or of the message where the option says 0. An
-//! acknowledgement without any such option comes from a home agent that does not know them and has registered a
-//! plain binding instead; from then on the router registers plainly.
+//! acknowledgement without any such option comes from a home agent that does not know them and has registered
+//! a plain binding instead; from then on the router registers plainly.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ impl MobileRouter {
             .is_some_and(|sequence| self.updates.iter().any(|update| update.sequence == sequence))
     }
 
-    /// The number of the Binding Update that an acknowledgement answers. Status 135 bears the number that the home agent
-    /// has accepted last instead (RFC 6275 9.5.1): it can answer nothing but the outstanding one.
+    /// The number of the Binding Update that an acknowledgement answers. Status 135 bears the number that the
+    /// home agent has accepted last instead (RFC 6275 9.5.1): it can answer nothing but the outstanding one.
     pub(super) fn answered_sequence(&self, acknowledgement: &BindingAcknowledgement<'_>) -> Option<u16> {
         match Status(acknowledgement.status) {
             Status::SEQUENCE_OUT_OF_WINDOW => self.outstanding.map(|outstanding| outstanding.sequence),
@@ -80,7 +80,8 @@ impl MobileRouter {
         let known = self.registration.is_some() || self.bindings.iter().any(|b| b.registration.is_some());
         self.path_answered(now, update.via.0, known.then(|| now.saturating_since(update.at)));
         if update.removal {
-            // 133: there was nothing to forget. Whatever else it says, the lifetime ends it (RFC 5648 5.7 on 167).
+            // 133: there was nothing to forget. Whatever else it says, the lifetime ends it (RFC 5648 5.7 on
+            // 167).
             for member in &update.members {
                 self.bindings[member.binding].removal = None;
             }
@@ -122,8 +123,8 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// An acknowledgement bears the timestamp of its Binding Update again or, of a Binding Update without one, the home agent's
-    /// time.
+    /// An acknowledgement bears the timestamp of its Binding Update again or, of a Binding Update without
+    /// one, the home agent's time.
     pub(super) fn timestamp_acknowledged(&mut self, sent_at: Time, sent: Option<u64>, told: Option<u64>) {
         if sent.is_none() {
             return self.notices.clock_told(sent_at, told.filter(|_| self.authentication.authenticates()));
@@ -133,8 +134,8 @@ impl MobileRouter {
             told.filter(|new| newest.is_none_or(|old| is_later(*new, old))).or(newest);
     }
 
-    /// Of two that raced the first acknowledged wins (RFC 8305 5): what was sent later about the same binding, and
-    /// about another care-of address, is undone by another Binding Update.
+    /// Of two that raced the first acknowledged wins (RFC 8305 5): what was sent later about the same
+    /// binding, and about another care-of address, is undone by another Binding Update.
     fn superseded(&mut self, update: &Update) {
         for member in &update.members {
             let mut overtaken = false;
@@ -296,8 +297,8 @@ impl MobileRouter {
                 self.retry_binding(now, member.binding);
                 Some("registering one at a time".to_string())
             }
-            // "SHOULD send a Binding Identifier mobility option including the Care-of Address field": it is always there,
-            // so the home agent has forgotten between the two.
+            // "SHOULD send a Binding Identifier mobility option including the Care-of Address field": it is
+            // always there, so the home agent has forgotten between the two.
             Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
                 self.correct_binding(now, member.binding).then(|| "trying again".to_string())
             }
@@ -375,8 +376,8 @@ impl MobileRouter {
         self.bindings[index].again = true;
     }
 
-    /// RFC 5648 5.7: no Binding Identifier option in the answer. The home agent has registered the care-of address
-    /// that the Binding Update came from, as RFC 6275 has it.
+    /// RFC 5648 5.7: no Binding Identifier option in the answer. The home agent has registered the care-of
+    /// address that the Binding Update came from, as RFC 6275 has it.
     fn identifiers_unknown(
         &mut self,
         now: Time,

@@ -2,10 +2,11 @@
 //!
 //! An answer that corrects us (status 135 names the sequence number, 144 the time) is followed at once, a few
 //! times. One that refuses for now puts the exchange on hold. One that says no to what we are stops the
-//! service (RFC 3963 5.4); from then on a single Binding Update asks again every [`REFUSED_INTERVAL`], so that
-//! a router whose home agent has been put right comes back without anybody's help. After status 129 and
-//! 131 to 133, which a home agent may send while it starts, the pauses begin with seconds and double up to that interval.
-//! One whose Binding Update is accepted after all (somebody else has sent another one with its number, and what that was told came first) asks at once.
+//! service (RFC 3963 5.4); from then on a single Binding Update asks again every [`REFUSED_INTERVAL`], so
+//! that a router whose home agent has been put right comes back without anybody's help. After status 129 and
+//! 131 to 133, which a home agent may send while it starts, the pauses begin with seconds and double up to
+//! that interval. One whose Binding Update is accepted after all (somebody else has sent another one with its
+//! number, and what that was told came first) asks at once.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -143,9 +144,9 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Checks the MAC of an acknowledgement, where there is to be one. The operator is told what is wrong with it; of keys
-    /// only if no Binding Update of ours explains the MAC. One that answers an older Binding Update has the MAC for another
-    /// care-of address, and is late, not wrong.
+    /// Checks the MAC of an acknowledgement, where there is to be one. The operator is told what is wrong
+    /// with it; of keys only if no Binding Update of ours explains the MAC. One that answers an older Binding
+    /// Update has the MAC for another care-of address, and is late, not wrong.
     pub(super) fn verify_acknowledgement(
         &mut self,
         now: Time,
@@ -289,8 +290,8 @@ impl MobileRouter {
         self.forwarding_changed(&reason);
     }
 
-    /// The first care-of address of a race that brings an answer wins (RFC 8305 5); those tried before it are not
-    /// tried first again on this network.
+    /// The first care-of address of a race that brings an answer wins (RFC 8305 5); those tried before it are
+    /// not tried first again on this network.
     fn race_decided(&mut self, now: Time, index: usize, all: &[Sent], winner: Sent) {
         let Some(uplink) = self.uplinks.get_mut(index) else { return };
         let before = all.iter().filter(|sent| !is_newer(sent.sequence, winner.sequence));
@@ -299,8 +300,8 @@ impl MobileRouter {
     }
 
     /// Whether data goes in UDP, which is for an IPv4 care-of address only: behind a NAT, or when either side
-    /// wants it so (RFC 5555 4.2, 3.2.2). The option is there also without a NAT; then its refresh time is all
-    /// ones.
+    /// wants it so (RFC 5555 4.2, 3.2.2). The option is there also without a NAT; then its refresh time is
+    /// all ones.
     pub(super) fn takes_udp(
         &self,
         uplink: usize,

@@ -2,16 +2,17 @@
 //!
 //! The station counts the tunnelled packets of each path. Two conclusions are drawn from that:
 //!
-//! * **A path over which packets arrive has not failed.** Where a load is greater than the capacity, heartbeats wait in the
-//!   queue of a modem for seconds, and many are lost. That is a *full* path: answers go on, with a delay that has grown. It
-//!   keeps its traffic, for another uplink would be full as well, or dearer. It counts as failed if nothing at all arrives for
-//!   [`FULL_SILENCE`], or no heartbeat is answered for [`NO_ANSWER`] (packets may arrive over a path that carries none from us).
-//! * **A path over which packets have arrived all the time, both ways, and none arrive any more** is asked at once, without
-//!   waiting for the next heartbeat. A series of [`DOUBTED_ALLOWED`] heartbeats decides. TCP's first retransmission, 200 ms and
-//!   more after the last acknowledgement, finds the other uplink then.
+//! * **A path over which packets arrive has not failed.** Where a load is greater than the capacity,
+//!   heartbeats wait in the queue of a modem for seconds, and many are lost. That is a *full* path: answers
+//!   go on, with a delay that has grown. It keeps its traffic, for another uplink would be full as well, or
+//!   dearer. It counts as failed if nothing at all arrives for [`FULL_SILENCE`], or no heartbeat is answered
+//!   for [`NO_ANSWER`] (packets may arrive over a path that carries none from us).
+//! * **A path over which packets have arrived all the time, both ways, and none arrive any more** is asked at
+//!   once, without waiting for the next heartbeat. A series of [`DOUBTED_ALLOWED`] heartbeats decides. TCP's
+//!   first retransmission, 200 ms and more after the last acknowledgement, finds the other uplink then.
 //!
-//! An idle path, one with a packet now and then, and one whose packets go in one direction only say nothing by their silence:
-//! there heartbeats alone decide.
+//! An idle path, one with a packet now and then, and one whose packets go in one direction only say nothing
+//! by their silence: there heartbeats alone decide.
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ use super::{MobileRouter, Timer};
 const SAMPLE: Duration = Duration::from_millis(25);
 /// Packets that arrived all the time and arrive no more make a path doubtful after this time.
 const GAP: Duration = Duration::from_millis(60);
-/// Heartbeats in a row that a doubtful path may leave unanswered, the pause between them, and the time for an answer at least.
+/// Heartbeats in a row that a doubtful path may leave unanswered, the pause between them, and the time for an
+/// answer at least.
 pub(super) const DOUBTED_ALLOWED: usize = 4;
 pub(super) const DOUBTED_PAUSE: Duration = Duration::from_millis(30);
 pub(super) const DOUBTED_PATIENCE: Duration = Duration::from_millis(100);
@@ -35,7 +37,8 @@ const FULL_SILENCE: Duration = Duration::from_millis(2500);
 pub(super) const FULL_INTERVAL: Duration = Duration::from_millis(100);
 /// A path without an answer to a heartbeat for this time has failed, whatever arrives over it.
 const NO_ANSWER: Duration = Duration::from_secs(6);
-/// A path is full when its round trips take this much longer than the least, and is not any more below half of it.
+/// A path is full when its round trips take this much longer than the least, and is not any more below half
+/// of it.
 const FULL_DELAY: Duration = Duration::from_millis(400);
 /// A path without packets for this time has no load that its round trips could be long by.
 const IDLE: Duration = Duration::from_secs(10);
@@ -171,7 +174,8 @@ impl MobileRouter {
         self.liveness.get(uplink).is_some_and(|path| path.is_alive(now))
     }
 
-    /// What the station has counted of tunnelled packets, by uplink. To be called before [`Self::handle_timeout`].
+    /// What the station has counted of tunnelled packets, by uplink. To be called before
+    /// [`Self::handle_timeout`].
     pub fn handle_traffic(&mut self, now: Time, counts: impl IntoIterator<Item = (usize, PathTraffic)>) {
         for (uplink, counts) in counts {
             let is_watched = self.is_probing() && self.heartbeat_path(uplink).is_some();

@@ -108,7 +108,8 @@ impl Exchange {
     }
 
     /// Notes a transmission; the timeout doubles for the one after (RFC 6275 11.8). Returns how long to wait
-    /// for the answer to this one before the next leaves: not long when that is about another care-of address.
+    /// for the answer to this one before the next leaves: not long when that is about another care-of
+    /// address.
     pub fn transmitted(&mut self, sent: Sent) -> Duration {
         if self.sent.len() == MAX_SENT {
             self.sent.remove(0);
@@ -165,7 +166,8 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// The same as `before` with another lifetime, or a new one: with the time since when it has been where it is.
+    /// The same as `before` with another lifetime, or a new one: with the time since when it has been where
+    /// it is.
     pub(super) fn after(self, before: Option<&Registration>) -> Registration {
         let here = |other: &&Registration| {
             (other.uplink, other.care_of_address) == (self.uplink, self.care_of_address)
@@ -196,8 +198,8 @@ pub(super) fn remedy(status: Status) -> Remedy {
         Status::TYPE_CHANGE_DISALLOWED => Remedy::StartOver,
         // The operator of the home agent may be changing the key right now.
         Status::AUTHENTICATION_FAILED => Remedy::Retry(Duration::from_secs(30)),
-        // A home agent that has just started says this until it has heard the prefixes of its home link. RFC 6275 11.7.3
-        // lets the node try again; the pauses double as in 11.8.
+        // A home agent that has just started says this until it has heard the prefixes of its home link. RFC
+        // 6275 11.7.3 lets the node try again; the pauses double as in 11.8.
         Status::HOME_REGISTRATION_NOT_SUPPORTED
         | Status::NOT_HOME_SUBNET
         | Status::NOT_HOME_AGENT
@@ -214,7 +216,8 @@ pub(super) fn remedy(status: Status) -> Remedy {
 }
 
 /// When to renew a registration: a quarter of the lifetime, and at least time for three retransmissions,
-/// before it ends; but not before half of it. Over a full uplink at half of it: that loses many Binding Updates and delays all.
+/// before it ends; but not before half of it. Over a full uplink at half of it: that loses many Binding
+/// Updates and delays all.
 pub(super) fn refresh_after(lifetime: Duration, is_full: bool) -> Duration {
     if is_full {
         return lifetime / 2;

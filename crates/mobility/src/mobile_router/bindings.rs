@@ -1,9 +1,9 @@
-//! The Binding Update List of a router with several care-of addresses (RFC 5648): one entry per uplink that has
-//! a Binding Identifier.
+//! The Binding Update List of a router with several care-of addresses (RFC 5648): one entry per uplink that
+//! has a Binding Identifier.
 //!
-//! An entry says what the home agent has acknowledged, what is being asked of it and what it has yet to forget.
-//! [`Update`]s are the Binding Updates on their way, which may be about several entries; the sequence number that
-//! tells them apart is shared by all (RFC 5648 4.1).
+//! An entry says what the home agent has acknowledged, what is being asked of it and what it has yet to
+//! forget. [`Update`]s are the Binding Updates on their way, which may be about several entries; the sequence
+//! number that tells them apart is shared by all (RFC 5648 4.1).
 
 use std::net::IpAddr;
 use std::time::Duration;

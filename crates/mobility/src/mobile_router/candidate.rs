@@ -1,25 +1,31 @@
-//! Candidates: which addresses of an uplink can be care-of addresses, and which router the packets of each leave by.
+//! Candidates: which addresses of an uplink can be care-of addresses, and which router the packets of each
+//! leave by.
 //!
-//! An address goes with the router that advertises its prefix (RFC 6724 5 rule 5.5, RFC 8028 3; elsewhere BCP 38 drops its
-//! packets), with the one that a source-specific route or the address's own subnet names, or, where nothing of that is known,
-//! with the kernel's first. Where any address has such a router, one beside the router of another network is no candidate.
+//! An address goes with the router that advertises its prefix (RFC 6724 5 rule 5.5, RFC 8028 3; elsewhere BCP
+//! 38 drops its packets), with the one that a source-specific route or the address's own subnet names, or,
+//! where nothing of that is known, with the kernel's first. Where any address has such a router, one beside
+//! the router of another network is no candidate.
 //!
-//! A network manager may keep one default route for each metric and leave the next router out of the kernel's list (dhcpcd
-//! does). A default router that advertises the prefix of an address is a candidate all the same. It comes behind the
-//! routers of the list that work. An empty list has no candidates: the operator does not want this uplink used.
+//! A network manager may keep one default route for each metric and leave the next router out of the kernel's
+//! list (dhcpcd does). A default router that advertises the prefix of an address is a candidate all the same.
+//! It comes behind the routers of the list that work. An empty list has no candidates: the operator does not
+//! want this uplink used.
 //!
 //! The order is, best first:
 //!
 //! 1. the router answers Neighbor Unreachability Detection (RFC 4861 6.3.6);
-//! 2. the home agent has answered over it, or has not been asked: the one that failed longest ago comes first among others;
-//! 3. how well address and router fit ([`Fit`]); a suspected prefix comes behind one that is advertised. A router that the
-//!    kernel's list lacks comes last;
+//! 2. the home agent has answered over it, or has not been asked: the one that failed longest ago comes first
+//!    among others;
+//! 3. how well address and router fit ([`Fit`]); a suspected prefix comes behind one that is advertised. A
+//!    router that the kernel's list lacks comes last;
 //! 4. the address is not deprecated (RFC 6724 rule 3, RFC 4862 5.5.4);
-//! 5. its label is that of the home agent's address (rule 6): no unique local address while a global one is there;
-//! 6. while one has failed, the one in use and then the router that was heard last; else the kernel's order of routers;
+//! 5. its label is that of the home agent's address (rule 6): no unique local address while a global one is
+//!    there;
+//! 6. while one has failed, the one in use and then the router that was heard last; else the kernel's order
+//!    of routers;
 //! 7. it is stable (rule 7, the other way round: a care-of address that changes costs a registration);
-//! 8. it is in use; only then the longest prefix in common with the home agent's address (rule 8, which yields to other
-//!    means).
+//! 8. it is in use; only then the longest prefix in common with the home agent's address (rule 8, which
+//!    yields to other means).
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -94,8 +100,8 @@ impl FailedCandidates {
         self.0.iter().filter(|entry| entry.until > entry.at).map(|entry| entry.until).min()
     }
 
-    /// Gives those their chance again that have waited long enough; true when there are any. How often they failed is
-    /// remembered.
+    /// Gives those their chance again that have waited long enough; true when there are any. How often they
+    /// failed is remembered.
     pub fn expire(&mut self, now: Time) -> bool {
         let mut changed = false;
         for entry in self.0.iter_mut().filter(|entry| entry.until > entry.at && entry.until <= now) {
@@ -237,8 +243,8 @@ fn ipv4_fit(interface: &Interface, address: Ipv4Addr, route: &Ipv4Router) -> Opt
     })
 }
 
-/// The IPv4 candidates, the best first: the kernel's first route with the address that it recommends or whose subnet the
-/// router is in.
+/// The IPv4 candidates, the best first: the kernel's first route with the address that it recommends or whose
+/// subnet the router is in.
 pub(super) fn ipv4_candidates(
     interface: &Interface,
     failed: &FailedCandidates,

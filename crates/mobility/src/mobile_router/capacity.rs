@@ -1,18 +1,19 @@
 //! What an uplink can carry, measured where nobody says it: the weight of its share where a policy balances.
 //!
-//! Nothing is sent for it. While packets wait somewhere on the way, a path carries what it can: then heartbeats take longer
-//! than they ever do on an empty path, and what the interface's counters have grown by is the capacity. That is
-//! looked at between two samples of the counters, about a second apart. Where the round trips of two such times in a row
-//! stay well above the least one of the last minutes, the busier direction is full. What is received faster than that
-//! raises the estimate whenever it happens (what is sent may yet wait in a modem); a full path that carries less lowers it
-//! by and by. The better of the two directions counts.
+//! Nothing is sent for it. While packets wait somewhere on the way, a path carries what it can: then
+//! heartbeats take longer than they ever do on an empty path, and what the interface's counters have grown by
+//! is the capacity. That is looked at between two samples of the counters, about a second apart. Where the
+//! round trips of two such times in a row stay well above the least one of the last minutes, the busier
+//! direction is full. What is received faster than that raises the estimate whenever it happens (what is sent
+//! may yet wait in a modem); a full path that carries less lowers it by and by. The better of the two
+//! directions counts.
 //!
-//! Without traffic there is no estimate: what the operator has configured holds, which is also the most that is
-//! believed. In another network everything begins anew. Changes of a few per cent are not told; of a share that changes by
-//! less than a quarter the home agent does not hear ([`super::flows`]).
+//! Without traffic there is no estimate: what the operator has configured holds, which is also the most that
+//! is believed. In another network everything begins anew. Changes of a few per cent are not told; of a share
+//! that changes by less than a quarter the home agent does not hear ([`super::flows`]).
 //!
-//! Left out: paths with less than 500 kbit/s, on which one conversation more or less says nothing, and paths with a queue so
-//! short that round trips do not show it.
+//! Left out: paths with less than 500 kbit/s, on which one conversation more or less says nothing, and paths
+//! with a queue so short that round trips do not show it.
 
 use std::time::Duration;
 
@@ -77,7 +78,8 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    /// Octets of each direction per second since the last sample, in kbit/s; `None` where they cannot be told.
+    /// Octets of each direction per second since the last sample, in kbit/s; `None` where they cannot be
+    /// told.
     fn rates(&mut self, now: Time, octets: Octets) -> Option<[u32; 2]> {
         let (at, before) = match self.sample {
             Some((at, _)) if now.saturating_since(at) < SPAN.0 => return None,

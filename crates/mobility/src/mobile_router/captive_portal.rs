@@ -1,15 +1,17 @@
-//! Captive portals (RFC 8952): an access network redirects web pages and forwards nothing else, until a user has agreed to its
-//! terms.
+//! Captive portals (RFC 8952): an access network redirects web pages and forwards nothing else, until a user
+//! has agreed to its terms.
 //!
-//! A Router Advertisement may name the portal (RFC 8910). The announcement alone changes no decision: where somebody has agreed
-//! before, the network forwards. Where the home agent does not answer over an uplink, it is the likely reason.
+//! A Router Advertisement may name the portal (RFC 8910). The announcement alone changes no decision: where
+//! somebody has agreed before, the network forwards. Where the home agent does not answer over an uplink, it
+//! is the likely reason.
 //!
-//! Few networks announce their portal. So the router has a URL probed where the operator has configured one and the home agent
-//! does not answer over an uplink that has an address and a router: one uplink at a time, after pauses that double. While a
-//! portal is known the pauses stay short, and as soon as the network forwards, the uplink is registered without waiting.
+//! Few networks announce their portal. So the router has a URL probed where the operator has configured one
+//! and the home agent does not answer over an uplink that has an address and a router: one uplink at a time,
+//! after pauses that double. While a portal is known the pauses stay short, and as soon as the network
+//! forwards, the uplink is registered without waiting.
 //!
-//! Left out: the DHCP options of RFC 8910, which are for the DHCP client to read, and the API of RFC 8908, which needs TLS. The
-//! probe finds these portals, too.
+//! Left out: the DHCP options of RFC 8910, which are for the DHCP client to read, and the API of RFC 8908,
+//! which needs TLS. The probe finds these portals, too.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -69,7 +71,8 @@ pub enum PortalProbe {
     Unanswered,
 }
 
-/// Between two probes of an uplink: at first, at most while a portal is known, and at most where none was found.
+/// Between two probes of an uplink: at first, at most while a portal is known, and at most where none was
+/// found.
 const PAUSE: (Duration, Duration, Duration) =
     (Duration::from_secs(5), Duration::from_secs(20), Duration::from_secs(600));
 /// A probe without a result for this time is lost.

@@ -2,9 +2,9 @@
 //!
 //! Carrier, address and default router say nothing about what is behind them. When a few Binding Updates over
 //! an uplink have gone unanswered while another is attached, the next is tried, and the first is not chosen
-//! again for a while unless it is the only one or the operator wants it. It may also be the home agent that is
-//! dead: once every uplink has failed, the router goes on with the best by priority, and the back-off goes on
-//! as well instead of beginning anew with every change.
+//! again for a while unless it is the only one or the operator wants it. It may also be the home agent that
+//! is dead: once every uplink has failed, the router goes on with the best by priority, and the back-off goes
+//! on as well instead of beginning anew with every change.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -32,15 +32,16 @@ pub enum Response {
     Answers,
     /// A first Binding Update is under way.
     Asked,
-    /// It refuses to register the uplink, or its acknowledgements have a wrong MAC: see [`MobileRouter::refusal`].
+    /// It refuses to register the uplink, or its acknowledgements have a wrong MAC: see
+    /// [`MobileRouter::refusal`].
     Refused {
         /// When it is asked again, where that is known.
         again: Option<Time>,
     },
     /// It does not.
     Silent {
-        /// When the uplink is registered again, where that is known: the end of its hold-down, or the next Binding Update.
-        /// Heartbeats ask all the time.
+        /// When the uplink is registered again, where that is known: the end of its hold-down, or the next
+        /// Binding Update. Heartbeats ask all the time.
         again: Option<Time>,
     },
 }
@@ -135,7 +136,8 @@ impl MobileRouter {
         self.demote_uplink(now, wall, index, timeout);
     }
 
-    /// Demotes an uplink; `timeout` is what the next Binding Update waits for its answer where the back-off goes on.
+    /// Demotes an uplink; `timeout` is what the next Binding Update waits for its answer where the back-off
+    /// goes on.
     pub(super) fn demote_uplink(&mut self, now: Time, wall: WallTime, index: usize, timeout: Duration) {
         let again = now + if self.uplinks[index].has_untried_candidate() { TRIAL } else { DEMOTION };
         self.uplinks[index].demoted_until = Some(again);

@@ -1,13 +1,16 @@
-//! Back to IPv6 after an outage of it: of two care-of addresses an uplink prefers the IPv6 one (RFC 5555 4.4.1).
+//! Back to IPv6 after an outage of it: of two care-of addresses an uplink prefers the IPv6 one (RFC 5555
+//! 4.4.1).
 //!
-//! Where the home agent does not answer over IPv6 and does over IPv4, the uplink is registered with its IPv4 care-of address.
-//! From then on the router tries IPv6 again every [`AGAIN`]: a Binding Update leaves from the IPv6 care-of address, and one
-//! from the IPv4 address follows if no acknowledgement has come (RFC 8305 5). Traffic stays on IPv4 until the home agent has
-//! acknowledged the IPv6 care-of address, and packets to the IPv4 one are still accepted then.
+//! Where the home agent does not answer over IPv6 and does over IPv4, the uplink is registered with its IPv4
+//! care-of address. From then on the router tries IPv6 again every [`AGAIN`]: a Binding Update leaves from
+//! the IPv6 care-of address, and one from the IPv4 address follows if no acknowledgement has come (RFC 8305
+//! 5). Traffic stays on IPv4 until the home agent has acknowledged the IPv6 care-of address, and packets to
+//! the IPv4 one are still accepted then.
 //!
-//! Where Binding Updates arrive over IPv6 and nothing comes back, each attempt moves the binding to where packets are lost,
-//! for as long as the acknowledgement is waited for. The heartbeats show that: the home agent answers none from the IPv4
-//! care-of address meanwhile. Then the interval doubles, up to [`MAX_AGAIN`].
+//! Where Binding Updates arrive over IPv6 and nothing comes back, each attempt moves the binding to where
+//! packets are lost, for as long as the acknowledgement is waited for. The heartbeats show that: the home
+//! agent answers none from the IPv4 care-of address meanwhile. Then the interval doubles, up to
+//! [`MAX_AGAIN`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,7 +27,8 @@ const MAX_AGAIN: Duration = Duration::from_secs(960);
 const ATTEMPT: Duration = Duration::from_secs(1);
 
 impl MobileRouter {
-    /// An uplink is registered: sets the timer for the next attempt over IPv6 if that is over IPv4 for want of an answer.
+    /// An uplink is registered: sets the timer for the next attempt over IPv6 if that is over IPv4 for want
+    /// of an answer.
     pub(super) fn expect_ipv6(&mut self, now: Time, uplink: usize, registration: Registration) {
         let is_lost = self.uplinks[uplink].lost.is_some_and(|lost| lost.is_ipv6());
         let Some(path) = self.liveness.get_mut(uplink) else { return };
@@ -50,13 +54,15 @@ impl MobileRouter {
         }
     }
 
-    /// Whether a care-of address is an IPv6 one that is tried while IPv4 carries the uplink. It has to speak for itself.
+    /// Whether a care-of address is an IPv6 one that is tried while IPv4 carries the uplink. It has to speak
+    /// for itself.
     pub(super) fn is_trying_ipv6(&self, index: usize, care_of_address: IpAddr) -> bool {
         let registered = self.bindings.get(index).and_then(|binding| binding.care_of_address());
         care_of_address.is_ipv6() && registered.is_some_and(|registered| registered.is_ipv4())
     }
 
-    /// The home agent has answered over an uplink: tells from the heartbeats there whether IPv6 works one way only.
+    /// The home agent has answered over an uplink: tells from the heartbeats there whether IPv6 works one way
+    /// only.
     pub(super) fn judge_ipv6_attempt(&mut self, now: Time, uplink: usize) {
         let Some(path) = self.liveness.get_mut(uplink) else { return };
         let Some(tried) = path.ipv6_tried_at.take_if(|at| now.saturating_since(*at) <= ATTEMPT) else {

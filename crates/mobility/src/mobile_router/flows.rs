@@ -1,13 +1,13 @@
 //! Policies: which packets take which uplinks (RFC 6089, with the selectors of RFC 6088).
 //!
-//! A policy becomes one flow binding per selector. The home agent keeps the list; every Binding Update says all
-//! of it, in full for what is new or changed and by number for the rest (5.2), and describes a flow only with
-//! Binding Identifiers that are registered by then (5.3.2.1, status 131).
+//! A policy becomes one flow binding per selector. The home agent keeps the list; every Binding Update says
+//! all of it, in full for what is new or changed and by number for the rest (5.2), and describes a flow only
+//! with Binding Identifiers that are registered by then (5.3.2.1, status 131).
 //!
-//! RFC 6089 copies the packets of a flow to each of its bindings. What else shall be done with them is said in a
-//! Vendor Specific option; a home agent that does not echo it does not know it. There each flow goes to one
-//! binding, the best that is registered, and moves when that changes: failover. A home agent that knows no flow
-//! bindings at all sends everything by priority; our own direction is a matter of our own.
+//! RFC 6089 copies the packets of a flow to each of its bindings. What else shall be done with them is said
+//! in a Vendor Specific option; a home agent that does not echo it does not know it. There each flow goes to
+//! one binding, the best that is registered, and moves when that changes: failover. A home agent that knows
+//! no flow bindings at all sends everything by priority; our own direction is a matter of our own.
 
 use carnet_wire::mobility::flow::{
     FLOW_ACTION, FlowActionOption, VENDOR, flow_status, identifiers, sub_options,
@@ -21,7 +21,8 @@ use super::bindings::{Member, Update};
 use crate::flow::{FlowAction, FlowBinding, TrafficSelector};
 use crate::{Event, Output};
 
-/// A Binding Update stays shorter than this: it must fit an IPv6 packet of 1280 octets with what is around it.
+/// A Binding Update stays shorter than this: it must fit an IPv6 packet of 1280 octets with what is around
+/// it.
 const MAX_LENGTH: usize = 1000;
 /// Flow bindings of one router.
 pub const MAX_FLOWS: usize = 32;
@@ -48,8 +49,8 @@ pub(super) struct FlowState {
     selector: TrafficSelector,
     /// As the home agent acknowledged it.
     pub acknowledged: Option<FlowBinding>,
-    /// As it was described to the home agent since, and the number of the last Binding Update that did: until that
-    /// is answered nobody knows what the home agent has.
+    /// As it was described to the home agent since, and the number of the last Binding Update that did: until
+    /// that is answered nobody knows what the home agent has.
     pub pending: Option<(u16, FlowBinding)>,
     /// The status that it was refused with, and the identifiers that it was refused for.
     pub refused: Option<(u8, Vec<u16>)>,
@@ -91,13 +92,14 @@ impl Flows {
 }
 
 impl MobileRouter {
-    /// The flow bindings that the data path obeys, by priority: each with the identifiers of registered uplinks that
-    /// live, the best first. What the home agent refused is failover here too.
+    /// The flow bindings that the data path obeys, by priority: each with the identifiers of registered
+    /// uplinks that live, the best first. What the home agent refused is failover here too.
     pub fn flows(&self) -> &[FlowBinding] {
         &self.flows.effective
     }
 
-    /// Another choice of uplinks for a policy, for as long as the router runs; `None` for the configured ones.
+    /// Another choice of uplinks for a policy, for as long as the router runs; `None` for the configured
+    /// ones.
     ///
     /// # Errors
     /// When there is no such policy or uplink, in words for the operator.
@@ -137,8 +139,8 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// The uplinks that a policy names, the operator's choice before the configuration, the good ones first. With a
-    /// choice made, the other configured ones remain as a reserve.
+    /// The uplinks that a policy names, the operator's choice before the configuration, the good ones first.
+    /// With a choice made, the other configured ones remain as a reserve.
     fn policy_uplinks(&self, policy: usize) -> Vec<usize> {
         let Some(configured) = self.config.policies.get(policy) else { return Vec::new() };
         let chosen = self.flows.overrides.get(policy).and_then(Option::as_ref);
@@ -223,7 +225,8 @@ impl MobileRouter {
         (!same).then_some(wanted)
     }
 
-    /// The binding whose Binding Update shall tell the home agent about flows, when there is something to tell.
+    /// The binding whose Binding Update shall tell the home agent about flows, when there is something to
+    /// tell.
     pub(super) fn flow_carrier(&self) -> Option<usize> {
         if self.flows.unknown || !self.abilities.bootstrapped {
             return None;

@@ -1,13 +1,15 @@
-//! Routers that have been heard on one link since it came up, and the prefixes that they advertise (RFC 6275 11.5.1).
+//! Routers that have been heard on one link since it came up, and the prefixes that they advertise (RFC 6275
+//! 11.5.1).
 //!
-//! A link can change under an interface without loss of carrier: another access point of the same operator, another cell,
-//! a bridge. The kernel then keeps the old default route, and the old address, for as long as their lifetimes say. So
-//! each prefix is kept with the router that advertised it, and an address goes with that router (RFC 6724 5 rule 5.5,
-//! RFC 8028 3).
+//! A link can change under an interface without loss of carrier: another access point of the same operator,
+//! another cell, a bridge. The kernel then keeps the old default route, and the old address, for as long as
+//! their lifetimes say. So each prefix is kept with the router that advertised it, and an address goes with
+//! that router (RFC 6724 5 rule 5.5, RFC 8028 3).
 //!
-//! A router that advertises a prefix and leaves out another one that it has advertised before may have been renumbered
-//! without a word (flash renumbering, RFC 8978): that prefix is *suspected*. It stays valid, as RFC 4861 6.3.4 has it
-//! ("the absence of a prefix ... is not significant"), but other prefixes are preferred to it.
+//! A router that advertises a prefix and leaves out another one that it has advertised before may have been
+//! renumbered without a word (flash renumbering, RFC 8978): that prefix is *suspected*. It stays valid, as
+//! RFC 4861 6.3.4 has it ("the absence of a prefix ... is not significant"), but other prefixes are preferred
+//! to it.
 //!
 //! A router that announces how often it advertises (Advertisement Interval option, RFC 6275 7.3) and misses
 //! [`MISSED_ADVERTISEMENTS`] intervals is taken for unreachable.
@@ -19,8 +21,8 @@ use carnet_base::{LinkMessage, NeighbourState, Time};
 use carnet_wire::nd::{NdOption, RouterAdvertisement};
 use ipnet::Ipv6Net;
 
-/// Prefixes that are remembered on one link. The one heard longest ago goes, and one of the router in use last: anybody can
-/// advertise.
+/// Prefixes that are remembered on one link. The one heard longest ago goes, and one of the router in use
+/// last: anybody can advertise.
 const MAX_PREFIXES: usize = 16;
 /// Routers that are remembered on one link.
 const MAX_ROUTERS: usize = 8;
@@ -143,8 +145,8 @@ impl Heard {
             missing: false,
             splits: before.as_ref().is_some_and(|before| before.splits),
         };
-        // A suspected prefix that follows at once is a part of the advertisement that left it out; one that follows later is
-        // back.
+        // A suspected prefix that follows at once is a part of the advertisement that left it out; one that
+        // follows later is back.
         let continues =
             before.as_ref().is_some_and(|before| now.saturating_since(before.at) < ONE_ADVERTISEMENT);
         let mut omits = false;
@@ -219,8 +221,8 @@ impl Heard {
         known.map(|router| router.address)
     }
 
-    /// The router that advertises a prefix of which `wanted` holds and is still there: in the kernel's list where it is a
-    /// default router at all and a router of that list answers. Several may; the latest counts.
+    /// The router that advertises a prefix of which `wanted` holds and is still there: in the kernel's list
+    /// where it is a default router at all and a router of that list answers. Several may; the latest counts.
     pub fn advertiser(&self, gateways: &[Ipv6Addr], wanted: impl Fn(&Ipv6Net) -> bool) -> Option<Ipv6Addr> {
         let here = |router: &HeardRouter| {
             !self.is_unreachable(router.address)
@@ -257,7 +259,8 @@ impl Heard {
         self.router(gateway)?.mtu
     }
 
-    /// The kernel's neighbour entry of a router has changed. True when the router is newly found to be unreachable.
+    /// The kernel's neighbour entry of a router has changed. True when the router is newly found to be
+    /// unreachable.
     pub fn neighbour_changed(&mut self, gateway: Ipv6Addr, state: NeighbourState) -> bool {
         match state {
             NeighbourState::Failed => self.failed(gateway),

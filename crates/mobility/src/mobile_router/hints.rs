@@ -1,14 +1,15 @@
-//! Hints that the home agent misses our binding: Binding Error, Binding Refresh Request, and ICMPv6 errors from its address
-//! about tunnelled packets.
+//! Hints that the home agent misses our binding: Binding Error, Binding Refresh Request, and ICMPv6 errors
+//! from its address about tunnelled packets.
 //!
 //! Nothing authenticates them and the acknowledgement that follows does not tell whether the binding had been
 //! there all along. So the first is followed at once and each further one doubles the time until the next,
 //! unless something has changed meanwhile that makes a lost binding likely: another care-of address, or a
 //! lifetime that ended.
 //!
-//! An ICMPv6 error quotes a packet of ours, which the station has checked by its flow label: who made it has seen that packet.
-//! Such hints have pauses of their own, so that others, which anybody can forge, do not put them off. While the home agent
-//! acknowledges nothing, they are followed every [`DEMAND_INTERVAL`], for they come only while traffic waits.
+//! An ICMPv6 error quotes a packet of ours, which the station has checked by its flow label: who made it has
+//! seen that packet. Such hints have pauses of their own, so that others, which anybody can forge, do not put
+//! them off. While the home agent acknowledges nothing, they are followed every [`DEMAND_INTERVAL`], for they
+//! come only while traffic waits.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -75,8 +76,8 @@ impl Pauses {
 }
 
 impl MobileRouter {
-    /// The home agent's address has said by an ICMPv6 error that it does not take a packet which this router has tunnelled
-    /// to it; the packet is proven to be ours.
+    /// The home agent's address has said by an ICMPv6 error that it does not take a packet which this router
+    /// has tunnelled to it; the packet is proven to be ours.
     ///
     /// # Errors
     /// Why it had no effect.

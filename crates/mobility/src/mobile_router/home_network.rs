@@ -1,16 +1,18 @@
 //! Which links are the home link, and the mobile network there (RFC 4887).
 //!
-//! In an extended home network (RFC 4887 5) the home link has a prefix of its own beside the mobile networks', and there
-//! is nothing to it. In an aggregated one (RFC 4887 6) the home prefix is the aggregate of the mobile networks, and
-//! then two things are different:
+//! In an extended home network (RFC 4887 5) the home link has a prefix of its own beside the mobile
+//! networks', and there is nothing to it. In an aggregated one (RFC 4887 6) the home prefix is the aggregate
+//! of the mobile networks, and then two things are different:
 //!
-//! * A prefix that is a part of the home prefix does not mean the home link: it may be another vehicle's mobile network.
-//!   It does when the home agent's address is in it (RFC 4887 6.2: "a prefix match with its Home Agent").
-//! * Hosts on the home link take the hosts on board for neighbours. A router that is at home answers for them (RFC 4887
-//!   6.2.1, "ND proxying for all addresses in its MNPs"), and forwards; while it is away the home agent does.
+//! * A prefix that is a part of the home prefix does not mean the home link: it may be another vehicle's
+//!   mobile network. It does when the home agent's address is in it (RFC 4887 6.2: "a prefix match with its
+//!   Home Agent").
+//! * Hosts on the home link take the hosts on board for neighbours. A router that is at home answers for them
+//!   (RFC 4887 6.2.1, "ND proxying for all addresses in its MNPs"), and forwards; while it is away the home
+//!   agent does.
 //!
-//! Left out: a bridge between mobile network and home link (RFC 4887 6.2.1), returning home by the ingress interface
-//! (6.2.2), a home network that is mobile itself (8).
+//! Left out: a bridge between mobile network and home link (RFC 4887 6.2.1), returning home by the ingress
+//! interface (6.2.2), a home network that is mobile itself (8).
 
 use carnet_base::{Address, LinkMessage};
 use carnet_wire::{icmpv6, nd};
@@ -34,8 +36,8 @@ impl MobileRouterConfig {
             && (own.prefix_length == 128 || link.contains(&self.home_prefix) || self.is_home_link(link))
     }
 
-    /// Whether mobile network prefixes are parts of the home prefix, so that hosts on the home link seek their addresses
-    /// there.
+    /// Whether mobile network prefixes are parts of the home prefix, so that hosts on the home link seek
+    /// their addresses there.
     pub fn is_aggregated(&self) -> bool {
         self.prefixes.iter().any(|prefix| self.home_prefix.contains(prefix))
     }
@@ -108,7 +110,8 @@ mod tests {
         }
     }
 
-    /// RFC 4887 6.2: the aggregate, and what of it the home agent is in; no other part, and nothing around it.
+    /// RFC 4887 6.2: the aggregate, and what of it the home agent is in; no other part, and nothing around
+    /// it.
     #[test]
     fn the_home_link_is_where_the_home_agent_is() {
         let aggregated = config("2001:db8:1::/48");

@@ -1,21 +1,23 @@
 //! Whether an uplink that is up leads anywhere: heartbeats towards the home agent (RFC 5847).
 //!
-//! A Heartbeat request leaves from every registered care-of address the way data leaves from there, more often where
-//! data goes. One that stays unanswered for longer than round trips take draws a quick series of more at once, so that no
-//! time is lost in which TCP's timeout doubles; when all of these are missed, for which there is more patience, the path
-//! has failed: its binding is ended over another uplink, traffic moves, and the uplink is
-//! registered again, and again with less and less haste when it keeps failing. An uplink that has come back so carries
-//! traffic once a few heartbeats in a row were answered. Where it is the only one, it goes on being used.
+//! A Heartbeat request leaves from every registered care-of address the way data leaves from there, more
+//! often where data goes. One that stays unanswered for longer than round trips take draws a quick series of
+//! more at once, so that no time is lost in which TCP's timeout doubles; when all of these are missed, for
+//! which there is more patience, the path has failed: its binding is ended over another uplink, traffic
+//! moves, and the uplink is registered again, and again with less and less haste when it keeps failing. An
+//! uplink that has come back so carries traffic once a few heartbeats in a row were answered. Where it is the
+//! only one, it goes on being used.
 //!
-//! Each path's loss, round-trip time and jitter come of the same. RFC 5847 3 recommends no less than 30 s between
-//! requests, for nodes that stay where they are; here the interval is the operator's. A home agent that knows no
-//! heartbeats says so by a Binding Error (status 2) and is asked again much later.
+//! Each path's loss, round-trip time and jitter come of the same. RFC 5847 3 recommends no less than 30 s
+//! between requests, for nodes that stay where they are; here the interval is the operator's. A home agent
+//! that knows no heartbeats says so by a Binding Error (status 2) and is asked again much later.
 //!
-//! Behind a NAT a heartbeat is the keepalive of RFC 5555 4.3 as well: the home agent, which finds it coming from
-//! elsewhere than was registered, answers with a Binding Error, upon which the router registers at once; see `keepalives`.
+//! Behind a NAT a heartbeat is the keepalive of RFC 5555 4.3 as well: the home agent, which finds it coming
+//! from elsewhere than was registered, answers with a Binding Error, upon which the router registers at once;
+//! see `keepalives`.
 //!
-//! A home agent that asks in its turn is answered, by the path that it asked by. Left out there: a restart counter, for a
-//! router that has lost its state registers anew.
+//! A home agent that asks in its turn is answered, by the path that it asked by. Left out there: a restart
+//! counter, for a router that has lost its state registers anew.
 
 mod keepalives;
 
@@ -46,7 +48,8 @@ impl Default for Liveness {
     }
 }
 
-/// A failed path is one that so many in a row were lost on (`MISSING_HEARTBEATS_ALLOWED`, RFC 5847 5, is 3 there).
+/// A failed path is one that so many in a row were lost on (`MISSING_HEARTBEATS_ALLOWED`, RFC 5847 5, is 3
+/// there).
 const ALLOWED: usize = 5;
 /// So many heartbeats without an answer are remembered: on a full path answers take seconds.
 const MAX_WAITING: usize = 128;
@@ -119,8 +122,8 @@ pub(super) struct PathState {
     denied: Vec<u32>,
     pub(super) trips: RoundTrips,
     pub(super) arrivals: Arrivals,
-    /// Of the last heartbeat. Each path counts for itself, from a random number: who hears the heartbeats of one shall
-    /// not know those of another, and answer for a home agent that does not.
+    /// Of the last heartbeat. Each path counts for itself, from a random number: who hears the heartbeats of
+    /// one shall not know those of another, and answer for a home agent that does not.
     sequence: u32,
 }
 
@@ -216,7 +219,8 @@ impl MobileRouter {
         self.config.liveness.is_some() && self.heartbeats_unknown_until.is_none()
     }
 
-    /// The path over an uplink is registered, for the first time or with another care-of address unless `same`.
+    /// The path over an uplink is registered, for the first time or with another care-of address unless
+    /// `same`.
     pub(super) fn path_registered(
         &mut self,
         now: Time,
@@ -246,8 +250,8 @@ impl MobileRouter {
         self.schedule_heartbeat(now, uplink, now);
     }
 
-    /// An acknowledgement has come over an uplink. Where no heartbeat measures the round trip, that does; `took` is absent if
-    /// the home agent may have waited before it answered.
+    /// An acknowledgement has come over an uplink. Where no heartbeat measures the round trip, that does;
+    /// `took` is absent if the home agent may have waited before it answered.
     pub(super) fn path_answered(&mut self, now: Time, uplink: usize, took: Option<Duration>) {
         self.judge_ipv6_attempt(now, uplink);
         let heartbeats = self.is_probing();
@@ -385,7 +389,8 @@ impl MobileRouter {
         }
         let path = &self.liveness[uplink];
         if newly > 0 && path.missed == NAT_DOUBT && registration.udp && !path.failed {
-            // A NAT that has forgotten us is as silent as a path that leads nowhere, but a Binding Update mends it.
+            // A NAT that has forgotten us is as silent as a path that leads nowhere, but a Binding Update
+            // mends it.
             if self.config.liveness.is_none_or(|it| it.idle >= KEEPALIVE.0) {
                 self.mapping_lost(uplink);
             }
@@ -554,7 +559,8 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// The path over an uplink has failed. Where another is registered and lives, the home agent is told there.
+    /// The path over an uplink has failed. Where another is registered and lives, the home agent is told
+    /// there.
     pub(super) fn path_failed(&mut self, now: Time, uplink: usize) {
         let Some(path) = self.liveness.get_mut(uplink) else { return };
         let since = path.failed_at.replace(now);
@@ -601,8 +607,8 @@ impl MobileRouter {
         self.forwarding_changed(&reason);
     }
 
-    /// An uplink that failed as the last one kept its binding. Now another lives: the home agent, to which a binding without
-    /// answers may still be the best, is told there.
+    /// An uplink that failed as the last one kept its binding. Now another lives: the home agent, to which a
+    /// binding without answers may still be the best, is told there.
     pub(super) fn give_up_silent(&mut self, now: Time) {
         for index in 0..self.bindings.len() {
             let uplink = self.bindings[index].uplink;
@@ -632,8 +638,8 @@ impl MobileRouter {
 
     /// A Binding Error with status 2: the home agent knows no heartbeats (RFC 5847 3).
     pub(super) fn heartbeats_unknown(&mut self, now: Time) -> Result<(), MobilityDrop> {
-        // Nothing authenticates it: one that has answered before is asked until it is silent, by every path; or a
-        // stranger could bring those back that lead nowhere.
+        // Nothing authenticates it: one that has answered before is asked until it is silent, by every path;
+        // or a stranger could bring those back that lead nowhere.
         let lives = |uplink: usize| {
             let path = &self.liveness[uplink];
             path.has_answered() && !path.failed && self.heartbeat_path(uplink).is_some()

@@ -1,5 +1,5 @@
-//! The mobile router (RFC 6275 section 11, RFC 3963 section 5), without I/O. A mobile node is one without a mobile
-//! network ([`RegistrationMode::Host`]).
+//! The mobile router (RFC 6275 section 11, RFC 3963 section 5), without I/O. A mobile node is one without a
+//! mobile network ([`RegistrationMode::Host`]).
 //!
 //! Uplinks come and go; the best attached one is the *target*, one over which the home agent does not answer
 //! only when there is no other (see `demotion`). When the registered care-of address is not
@@ -14,13 +14,14 @@
 //!
 //! Packets from the home agent are accepted at every care-of address that the router still has.
 //!
-//! On the home link the router de-registers; once that is acknowledged it routes without tunnel. A Binding Error or Binding Refresh
-//! Request from the home agent, neither of which is authenticated, makes it register again, less and less
-//! often, and changes nothing else (see `hints`). While traffic waits and the home agent is silent, a Binding Update goes
-//! out at least every [`DEMAND_INTERVAL`]; without traffic the back-off reaches `MAX_BINDACK_TIMEOUT`.
+//! On the home link the router de-registers; once that is acknowledged it routes without tunnel. A Binding
+//! Error or Binding Refresh Request from the home agent, neither of which is authenticated, makes it register
+//! again, less and less often, and changes nothing else (see `hints`). While traffic waits and the home agent
+//! is silent, a Binding Update goes out at least every [`DEMAND_INTERVAL`]; without traffic the back-off
+//! reaches `MAX_BINDACK_TIMEOUT`.
 //!
-//! Which of several home agents that is decides [`crate::agents`], with a router of this kind for each that it tries;
-//! what a home agent orders is in `orders`.
+//! Which of several home agents that is decides [`crate::agents`], with a router of this kind for each that
+//! it tries; what a home agent orders is in `orders`.
 //!
 //! Left out: the K and L flags.
 
@@ -90,10 +91,11 @@ use crate::{Authentication, Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessag
 
 /// At least this often a Binding Update goes out while packets wait for a registration.
 pub const DEMAND_INTERVAL: Duration = Duration::from_secs(2);
-/// After a refusal that stops the service a single Binding Update asks again this often; the longest pause after one of
-/// status 129 and 131 to 133.
+/// After a refusal that stops the service a single Binding Update asks again this often; the longest pause
+/// after one of status 129 and 131 to 133.
 pub const REFUSED_INTERVAL: Duration = Duration::from_secs(600);
-/// The first pause after status 129 and 131 to 133 from a home agent that has acknowledged this router before.
+/// The first pause after status 129 and 131 to 133 from a home agent that has acknowledged this router
+/// before.
 const KNOWN_REFUSAL_PAUSE: Duration = Duration::from_secs(2);
 /// The same from a home agent that has never acknowledged it.
 const UNKNOWN_REFUSAL_PAUSE: Duration = Duration::from_secs(32);
@@ -107,8 +109,8 @@ pub enum RegistrationMode {
     Explicit,
     /// The home agent knows them.
     Implicit,
-    /// A home address alone: this is a mobile node without a mobile network (RFC 6275), and its Binding Updates have no R
-    /// flag (RFC 3963 5.1).
+    /// A home address alone: this is a mobile node without a mobile network (RFC 6275), and its Binding
+    /// Updates have no R flag (RFC 3963 5.1).
     Host,
 }
 
@@ -139,7 +141,8 @@ pub struct MobileRouterConfig {
     pub liveness: Option<Liveness>,
     /// Which packets take which uplinks, the first that matches.
     pub policies: Vec<Policy>,
-    /// Whether a URL is probed over uplinks without answers, to find captive portals ([`Output::ProbePortal`]).
+    /// Whether a URL is probed over uplinks without answers, to find captive portals
+    /// ([`Output::ProbePortal`]).
     pub probes_portals: bool,
 }
 
@@ -258,9 +261,9 @@ pub struct MobileRouter {
     contradicted: Option<Contradicted>,
     /// Refused for the moment.
     setback: Option<Status>,
-    /// Ordered by the home agent, and when one last ordered something, by its clock. That is one value for all of them:
-    /// they have the key in common, and RFC 4285's authenticator does not cover who of them has sent a message, so what was
-    /// recorded of one could be played in the name of another else.
+    /// Ordered by the home agent, and when one last ordered something, by its clock. That is one value for
+    /// all of them: they have the key in common, and RFC 4285's authenticator does not cover who of them has
+    /// sent a message, so what was recorded of one could be played in the name of another else.
     switch: Option<Switch>,
     notices: Notices,
     last_revocation: Option<Answered>,
@@ -274,8 +277,8 @@ pub struct MobileRouter {
     /// The uplink that events have reported as carrying traffic.
     reported_path: Option<usize>,
     sequence: u16,
-    /// Whether [`Self::sequence`] is that of a Binding Update that was sent: not before the first one of a router without stored
-    /// state.
+    /// Whether [`Self::sequence`] is that of a Binding Update that was sent: not before the first one of a
+    /// router without stored state.
     is_numbered: bool,
     /// Whether the home agent has demanded timestamps (status 145) where the config has none.
     timestamps_demanded: bool,
@@ -538,8 +541,8 @@ impl MobileRouter {
         self.attachment_changed(now, wall, index, before);
     }
 
-    /// Handles an ICMPv6 message heard on an uplink: Router Advertisements hasten movement detection, and at home others
-    /// may seek the hosts on board.
+    /// Handles an ICMPv6 message heard on an uplink: Router Advertisements hasten movement detection, and at
+    /// home others may seek the hosts on board.
     ///
     /// # Errors
     /// Why it had no effect.
@@ -561,7 +564,8 @@ impl MobileRouter {
             Some(&icmpv6::types::NEIGHBOR_ADVERTISEMENT) => false,
             _ => return Ok(()),
         };
-        // RFC 4861 6.1.2 and 7.1.2. A router answers for its link-local address from there; others concern nobody.
+        // RFC 4861 6.1.2 and 7.1.2. A router answers for its link-local address from there; others concern
+        // nobody.
         if !is_advertisement && !message.source.is_unicast_link_local() {
             return Ok(());
         }
@@ -590,8 +594,8 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// The addresses of links before the parent's that this router has on an uplink, the preferred one first, and whether
-    /// each may be used (see [`crate::nesting`]).
+    /// The addresses of links before the parent's that this router has on an uplink, the preferred one first,
+    /// and whether each may be used (see [`crate::nesting`]).
     pub fn handle_direct_addresses(
         &mut self,
         now: Time,
@@ -696,7 +700,8 @@ impl MobileRouter {
         }
         let header = message.header().map_err(MobilityDrop::from)?;
         let parsed = header.message().map_err(|_| MobilityDrop::Malformed)?;
-        // Heartbeats and Binding Errors are believed no more than with a shared key, which is not about these either.
+        // Heartbeats and Binding Errors are believed no more than with a shared key, which is not about these
+        // either.
         if !matches!(parsed, Message::Heartbeat(_) | Message::BindingError(_)) {
             self.authentication.admit(message.protected)?;
         }
@@ -846,8 +851,8 @@ impl MobileRouter {
         self.attachment_changed(now, wall, index, before);
     }
 
-    /// The home agent does not answer over a care-of address of an uplink: another candidate takes its place, and routers
-    /// are asked for. True when there is one that has not failed.
+    /// The home agent does not answer over a care-of address of an uplink: another candidate takes its place,
+    /// and routers are asked for. True when there is one that has not failed.
     pub(super) fn candidate_failed(&mut self, now: Time, index: usize, address: IpAddr) -> bool {
         let another = self.uplinks[index].candidate_failed(now, address, &self.config);
         if address.is_ipv6() {

@@ -36,7 +36,8 @@ impl MobileRouter {
         }
         if was != care_of_addresses(after) {
             self.binding_moved(now, index, before);
-            // Where only the order of known candidates has changed, what was found out about them still holds.
+            // Where only the order of known candidates has changed, what was found out about them still
+            // holds.
             if renewed || self.path_is_gone(index) {
                 self.path_moved(index);
                 self.forget_capacity(index);
@@ -59,8 +60,8 @@ impl MobileRouter {
         self.evaluate(now, wall, reason);
     }
 
-    /// Our port of UDP on an uplink that has got an IPv4 address: one that no other uplink has with the same address. It
-    /// stays as long as it can.
+    /// Our port of UDP on an uplink that has got an IPv4 address: one that no other uplink has with the same
+    /// address. It stays as long as it can.
     fn choose_port(&mut self, index: usize) {
         let Some(address) = self.uplinks[index].ipv4_care_of_address() else { return };
         let others = self.uplinks.iter().enumerate().filter(|(other, _)| *other != index);
@@ -75,8 +76,9 @@ impl MobileRouter {
         }
     }
 
-    /// The uplink to be registered: the operator's, else the home link, else the best by priority, those last over
-    /// which the home agent does not answer. An attached current one is kept against an equal, and against one that has only just come back.
+    /// The uplink to be registered: the operator's, else the home link, else the best by priority, those last
+    /// over which the home agent does not answer. An attached current one is kept against an equal, and
+    /// against one that has only just come back.
     fn choose(&mut self, now: Time) -> Option<usize> {
         let usable = |index: &usize| !matches!(self.uplinks[*index].attachment, Attachment::Down(_));
         if let Some(forced) = self.forced.filter(usable) {
@@ -136,7 +138,8 @@ impl MobileRouter {
         self.forwarding_changed(reason);
     }
 
-    /// Nobody to register with is known. On the home link that does not matter: nothing of ours can be registered.
+    /// Nobody to register with is known. On the home link that does not matter: nothing of ours can be
+    /// registered.
     fn without_home_agent(&mut self, now: Time, reason: &str) {
         let home =
             self.target.filter(|&target| matches!(self.uplinks[target].attachment, Attachment::Home { .. }));
@@ -228,8 +231,8 @@ impl MobileRouter {
         self.transmit(now, wall);
     }
 
-    /// The same after a refusal: nothing is registered. A de-registration under way follows to where we are; else,
-    /// when it is time, a single Binding Update asks again.
+    /// The same after a refusal: nothing is registered. A de-registration under way follows to where we are;
+    /// else, when it is time, a single Binding Update asks again.
     fn register_refused(&mut self, now: Time, wall: WallTime, uplink: usize, addresses: Vec<IpAddr>) {
         if let Some(exchange) = self.exchange.as_ref().filter(|e| e.purpose == Purpose::Deregister) {
             if exchange.care_of_addresses.first() != addresses.first() {
@@ -258,8 +261,8 @@ impl MobileRouter {
         }
     }
 
-    /// RFC 6275 11.5.5, RFC 3963 5.8: on the home link the binding is deleted, from the home address. Until the
-    /// answer the old path carries the traffic, as far as it is alive; the registration is not renewed.
+    /// RFC 6275 11.5.5, RFC 3963 5.8: on the home link the binding is deleted, from the home address. Until
+    /// the answer the old path carries the traffic, as far as it is alive; the registration is not renewed.
     fn go_home(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let was_home = std::mem::replace(&mut self.at_home, true);
         let home_address = self.config.home_address;

@@ -1,12 +1,14 @@
 //! Which notices of the home agent (Home Agent Switch, Binding Revocation) are new, by their timestamps.
 //!
-//! A notice has to be later than every one before, which keeps recordings out. One that an attacker on the path has withheld is
-//! still later. So it also has to be near to the home agent's time. The router knows that by its last registration: the
-//! acknowledgement, which answers a Binding Update of the router and nothing else, bears it in a Message-ID option. A home agent
-//! that sends none there is believed as before; with timestamps (RFC 4285 6) the router's own clock counts.
+//! A notice has to be later than every one before, which keeps recordings out. One that an attacker on the
+//! path has withheld is still later. So it also has to be near to the home agent's time. The router knows
+//! that by its last registration: the acknowledgement, which answers a Binding Update of the router and
+//! nothing else, bears it in a Message-ID option. A home agent that sends none there is believed as before;
+//! with timestamps (RFC 4285 6) the router's own clock counts.
 //!
-//! A home agent whose clock was ahead leaves a last notice that lies in the future. When an acknowledgement shows that, the router
-//! goes on by the present time. It refuses the timestamps of that time for good, for their notices are recorded perhaps.
+//! A home agent whose clock was ahead leaves a last notice that lies in the future. When an acknowledgement
+//! shows that, the router goes on by the present time. It refuses the timestamps of that time for good, for
+//! their notices are recorded perhaps.
 
 use std::time::Duration;
 
@@ -15,8 +17,8 @@ use carnet_base::{Time, WallTime};
 use crate::security::NOTICE_WINDOW;
 use crate::sequence::is_later;
 
-/// A last notice that is ahead of the home agent's time by less makes later ones wait until then. One that is ahead of the notice
-/// before by more begins a time in which the clock was ahead.
+/// A last notice that is ahead of the home agent's time by less makes later ones wait until then. One that is
+/// ahead of the notice before by more begins a time in which the clock was ahead.
 const SLIGHTLY_AHEAD: Duration = Duration::from_secs(3600);
 
 /// What is known of the home agent's notices and of its clock.
@@ -24,7 +26,8 @@ const SLIGHTLY_AHEAD: Duration = Duration::from_secs(3600);
 pub(super) struct Notices {
     /// NTP timestamp of the last one.
     pub(super) last: Option<u64>,
-    /// NTP timestamp of the first one of those that followed each other within [`SLIGHTLY_AHEAD`], up to the last.
+    /// NTP timestamp of the first one of those that followed each other within [`SLIGHTLY_AHEAD`], up to the
+    /// last.
     pub(super) first: Option<u64>,
     /// First and last NTP timestamp of those that came while a clock was ahead.
     pub(super) early: Option<(u64, u64)>,
@@ -38,13 +41,14 @@ impl Notices {
         self.clock = None;
     }
 
-    /// The home agent has acknowledged a Binding Update that was sent at this time, and has told its own, if it tells any.
+    /// The home agent has acknowledged a Binding Update that was sent at this time, and has told its own, if
+    /// it tells any.
     pub(super) fn clock_told(&mut self, sent_at: Time, ntp: Option<u64>) {
         self.clock = ntp.map(|ntp| (sent_at, ntp));
     }
 
-    /// Takes note of a notice, whose MAC is verified; false where it may have been recorded or withheld. `clock`, with the
-    /// distance from it that is allowed, counts in place of what the home agent told.
+    /// Takes note of a notice, whose MAC is verified; false where it may have been recorded or withheld.
+    /// `clock`, with the distance from it that is allowed, counts in place of what the home agent told.
     pub(super) fn accept(&mut self, now: Time, time: u64, clock: Option<(WallTime, Duration)>) -> bool {
         let told = || {
             let (then, ntp) = self.clock?;

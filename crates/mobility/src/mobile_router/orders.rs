@@ -1,10 +1,11 @@
-//! What the home agent orders unasked: to go to another one (Home Agent Switch, RFC 5142 6), to give bindings up (Binding
-//! Revocation, RFC 5846 10).
+//! What the home agent orders unasked: to go to another one (Home Agent Switch, RFC 5142 6), to give bindings
+//! up (Binding Revocation, RFC 5846 10).
 //!
-//! Both move or end traffic, so both have to be authentic: where there is a shared key, by RFC 4285's option, whose MAC
-//! covers the address that the message was sent to in place of a care-of address, and by a Message-ID option that is
-//! greater than in any before (remembered across restarts) and near to the home agent's time ([`super::notices`]). Without a key there is nothing to check but the addresses;
-//! then a switch leads to home agents only that our own operator has named (see [`crate::agents`]).
+//! Both move or end traffic, so both have to be authentic: where there is a shared key, by RFC 4285's option,
+//! whose MAC covers the address that the message was sent to in place of a care-of address, and by a
+//! Message-ID option that is greater than in any before (remembered across restarts) and near to the home
+//! agent's time ([`super::notices`]). Without a key there is nothing to check but the addresses; then a
+//! switch leads to home agents only that our own operator has named (see [`crate::agents`]).
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -23,7 +24,8 @@ use crate::{Authentication, Event, MobilityDrop, MobilityMessage, Output};
 /// Home agents of one Home Agent Switch message that are looked at.
 const MAX_ALTERNATIVES: usize = 16;
 
-/// How long an indication of a revocation is answered again: the home agent repeats it after one and two seconds.
+/// How long an indication of a revocation is answered again: the home agent repeats it after one and two
+/// seconds.
 const REPETITIONS: Duration = Duration::from_secs(10);
 
 /// A revocation that has been acknowledged; the acknowledgement may be lost.
@@ -92,7 +94,8 @@ impl MobileRouter {
         let RevocationKind::Indication { .. } = revocation.kind else {
             return Err(MobilityDrop::UnknownType);
         };
-        // "its Binding Update List contains an entry for that Home Address"; or it did, and our answer was lost.
+        // "its Binding Update List contains an entry for that Home Address"; or it did, and our answer was
+        // lost.
         let answered =
             self.last_revocation.as_ref().filter(|it| it.until > now && it.is_of(message, revocation));
         let answered = answered.cloned();
@@ -157,8 +160,8 @@ impl MobileRouter {
         self.outputs.push_back(output);
     }
 
-    /// The bindings with these identifiers end, or all. The home agent is asked again after a long while, like one that
-    /// has refused; with some bindings left, for what is gone.
+    /// The bindings with these identifiers end, or all. The home agent is asked again after a long while,
+    /// like one that has refused; with some bindings left, for what is gone.
     fn revoked(&mut self, now: Time, bids: &[u16]) {
         let all = bids.is_empty()
             || self.bindings.iter().filter(|b| b.registration.is_some()).all(|b| bids.contains(&b.bid));
@@ -187,7 +190,8 @@ impl MobileRouter {
         self.forwarding_changed("the home agent revoked a binding");
     }
 
-    /// The registration by whose path a message of the home agent has come to us, and to nobody else (RFC 6275 6.4).
+    /// The registration by whose path a message of the home agent has come to us, and to nobody else (RFC
+    /// 6275 6.4).
     fn way_of(&self, message: &MobilityMessage<'_>) -> Option<(usize, Registration)> {
         let home_address = self.config.home_address;
         if message.destination != home_address && message.routing_home_address != Some(home_address) {
@@ -245,8 +249,8 @@ impl MobileRouter {
             .filter(|&uplink| self.heartbeat_path(uplink).is_some() && !self.is_silent(uplink))
     }
 
-    /// Whether the home agent owes us an answer that is late: nothing is registered although there is an uplink, or no
-    /// uplink that is registered brings answers any more.
+    /// Whether the home agent owes us an answer that is late: nothing is registered although there is an
+    /// uplink, or no uplink that is registered brings answers any more.
     pub fn is_unanswered(&self) -> bool {
         if self.stopping || self.at_home || self.target.is_none() || self.refused.is_some() {
             return false;

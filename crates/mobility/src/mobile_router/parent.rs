@@ -1,16 +1,16 @@
 //! The router on an uplink, where that is a mobile router itself (RFC 3963 7, RFC 4888).
 //!
-//! It says so in its Router Advertisements ([`NestingInformation`]): which mobile routers stand before it, whether it has
-//! a way out, and from which prefixes those behind it may have care-of addresses (see [`crate::nesting`]). A router is
-//! refused as a parent that
+//! It says so in its Router Advertisements ([`NestingInformation`]): which mobile routers stand before it,
+//! whether it has a way out, and from which prefixes those behind it may have care-of addresses (see
+//! [`crate::nesting`]). A router is refused as a parent that
 //!
-//! * has this router before it, or is this router: packets of both would go round in a ring, wrapped once more each
-//!   time;
+//! * has this router before it, or is this router: packets of both would go round in a ring, wrapped once
+//!   more each time;
 //! * has no way out itself: two routers without one that attach to each other would be such a ring;
 //! * has [`MAX_PATH`] mobile routers, itself among them: those behind could not be told of all.
 //!
-//! Who lies about it in an advertisement could as well advertise nothing, or drop what it is sent: believed is only what
-//! makes a router worse, or what is proven by its use.
+//! Who lies about it in an advertisement could as well advertise nothing, or drop what it is sent: believed
+//! is only what makes a router worse, or what is proven by its use.
 
 use std::net::Ipv6Addr;
 
@@ -57,8 +57,8 @@ impl Parents {
         self.0.clear();
     }
 
-    /// Takes in an advertisement: what the router does not say any more is no longer so. `in_use` is the router that traffic
-    /// leaves by.
+    /// Takes in an advertisement: what the router does not say any more is no longer so. `in_use` is the
+    /// router that traffic leaves by.
     pub fn note(
         &mut self,
         message: &LinkMessage,

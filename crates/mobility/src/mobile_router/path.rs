@@ -31,8 +31,8 @@ pub struct Path {
 }
 
 impl MobileRouter {
-    /// Every pair of ends to accept packets between; those that may carry traffic first, the best at the head.
-    /// Without Binding Identifiers it is at most one.
+    /// Every pair of ends to accept packets between; those that may carry traffic first, the best at the
+    /// head. Without Binding Identifiers it is at most one.
     pub fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         let bindings = self.transmit_bindings();
@@ -60,9 +60,9 @@ impl MobileRouter {
         paths
     }
 
-    /// The bindings that traffic may take, the best first: those that are registered and live. When none lives, the best
-    /// of the registered all the same; when none of these has its care-of address any more, one that is being
-    /// registered anew, for whatever arrives behind the Binding Update is accepted.
+    /// The bindings that traffic may take, the best first: those that are registered and live. When none
+    /// lives, the best of the registered all the same; when none of these has its care-of address any more,
+    /// one that is being registered anew, for whatever arrives behind the Binding Update is accepted.
     pub(super) fn transmit_bindings(&self) -> Vec<usize> {
         if self.stopping || self.refused.is_some() || self.at_home {
             return Vec::new();
@@ -153,8 +153,9 @@ impl MobileRouter {
         self.uplink_with(self.plain_path()?)
     }
 
-    /// The uplink with this care-of address; of several behind NATs of one make the registered one. While the router is coming home, one that merely has the address
-    /// still will do: the home agent knows no other yet.
+    /// The uplink with this care-of address; of several behind NATs of one make the registered one. While the
+    /// router is coming home, one that merely has the address still will do: the home agent knows no other
+    /// yet.
     pub(super) fn uplink_with(&self, care_of_address: IpAddr) -> Option<usize> {
         let has = |uplink: &Uplink| uplink.has_care_of_address(care_of_address);
         let chosen = self.registration.filter(|r| r.care_of_address == care_of_address).map(|r| r.uplink);
@@ -171,8 +172,8 @@ impl MobileRouter {
         self.forced.and_then(|forced| self.uplinks.get(forced))
     }
 
-    /// The uplink on the home link, from when the router has found itself there: the home address belongs on it,
-    /// for the de-registration leaves from there, and so do routes to the home link.
+    /// The uplink on the home link, from when the router has found itself there: the home address belongs on
+    /// it, for the de-registration leaves from there, and so do routes to the home link.
     pub fn home_link(&self) -> Option<&Uplink> {
         self.target.filter(|_| self.at_home).and_then(|target| self.uplinks.get(target))
     }
@@ -217,7 +218,8 @@ impl MobileRouter {
             .map_or(Endpoint::Ipv6(mapped(registration.care_of_address)), |(local, _)| local)
     }
 
-    /// Why traffic moves that an acknowledgement moves: an uplink that has failed lately, or the acknowledgement alone.
+    /// Why traffic moves that an acknowledgement moves: an uplink that has failed lately, or the
+    /// acknowledgement alone.
     pub(super) fn reason_to_move(&mut self, now: Time) -> String {
         let reason = self.moving_because.take().filter(|(at, _)| now.saturating_since(*at) <= REASON_LASTS);
         reason.map_or_else(|| "the home agent acknowledged it".into(), |(_, reason)| reason)

@@ -1,9 +1,9 @@
 //! Which uplink is better: the operator's priority, and what speaks against an uplink for the moment.
 //!
-//! An uplink whose signal falls to its `poor` threshold is left, and taken again when it reaches `good`; in between it
-//! stays what it was. One that has used up its volume, has only just come up, or answers again after a failure, is
-//! avoided likewise. To be avoided is not to be gone: it stays registered, and where there is nothing better it
-//! carries everything.
+//! An uplink whose signal falls to its `poor` threshold is left, and taken again when it reaches `good`; in
+//! between it stays what it was. One that has used up its volume, has only just come up, or answers again
+//! after a failure, is avoided likewise. To be avoided is not to be gone: it stays registered, and where
+//! there is nothing better it carries everything.
 
 use carnet_base::{Time, WallTime};
 
@@ -33,8 +33,8 @@ impl Uplink {
 }
 
 impl MobileRouter {
-    /// The signal strength of an uplink, in dBm; `None` when nobody knows it any more. One that is not told again within
-    /// [`super::UplinkConfig::signal_timeout`], changed or not, is not known any more either.
+    /// The signal strength of an uplink, in dBm; `None` when nobody knows it any more. One that is not told
+    /// again within [`super::UplinkConfig::signal_timeout`], changed or not, is not known any more either.
     pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
         self.assert_drained();
         let Some(index) = self.uplinks.iter().position(|u| u.config.interface == interface) else { return };
@@ -96,7 +96,8 @@ impl MobileRouter {
         }
     }
 
-    /// Whether the modem of an uplink is in a network that is not its own operator's; `None` when nobody knows.
+    /// Whether the modem of an uplink is in a network that is not its own operator's; `None` when nobody
+    /// knows.
     pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
         self.assert_drained();
         let Some(index) = self.uplinks.iter().position(|u| u.config.interface == interface) else { return };
@@ -113,8 +114,8 @@ impl MobileRouter {
         self.attachment_changed(now, wall, index, before);
     }
 
-    /// What an uplink can carry, in kbit/s, as somebody else has measured it: the weight of its share where flows are
-    /// balanced. What the router measures itself replaces it.
+    /// What an uplink can carry, in kbit/s, as somebody else has measured it: the weight of its share where
+    /// flows are balanced. What the router measures itself replaces it.
     pub fn handle_capacity(&mut self, now: Time, wall: WallTime, interface: &str, kbit_s: Option<u32>) {
         self.assert_drained();
         let Some(index) = self.uplinks.iter().position(|u| u.config.interface == interface) else { return };
@@ -141,8 +142,8 @@ impl MobileRouter {
                 || self.is_proving(index))
     }
 
-    /// An uplink's BID-PRI: lower wins, 1 to 127 (RFC 6089 4.1). The configured priority, as far as it fits; of equals the
-    /// cheaper is better.
+    /// An uplink's BID-PRI: lower wins, 1 to 127 (RFC 6089 4.1). The configured priority, as far as it fits;
+    /// of equals the cheaper is better.
     pub(super) fn priority(&self, index: usize) -> u8 {
         let Some(uplink) = self.uplinks.get(index) else { return 127 };
         if self.forced == Some(index) {
@@ -162,7 +163,8 @@ impl MobileRouter {
         u8::try_from(priority.clamp(2, u32::from(AVOIDED) - 1)).unwrap_or(AVOIDED - 1)
     }
 
-    /// The weights of uplinks among which flows are shared out: in units of 100 kbit/s where the capacities of all are known.
+    /// The weights of uplinks among which flows are shared out: in units of 100 kbit/s where the capacities
+    /// of all are known.
     pub(super) fn weights(&self, uplinks: &[usize]) -> Vec<u16> {
         let capacities = uplinks.iter().map(|index| self.uplinks.get(*index)?.capacity);
         let weight = |kbit_s: u32| u16::try_from((kbit_s / 100).max(1)).unwrap_or(u16::MAX);

@@ -7,10 +7,10 @@
 //!
 //! * The first Binding Update replaces whatever the home agent has (O flag, 5.9). While it is unanswered, the
 //!   other uplinks follow one by one, in the manner of happy eyeballs: one that leads nowhere delays nobody.
-//! * From then on bindings are added, each from its own care-of address where it is an IPv4 one (8.1: that is how
-//!   a NAT is found), else together.
-//! * An uplink that is gone is forgotten by a Binding Update of lifetime 0 from one that lives (5.4), at once: that
-//!   is what moves the traffic towards us.
+//! * From then on bindings are added, each from its own care-of address where it is an IPv4 one (8.1: that is
+//!   how a NAT is found), else together.
+//! * An uplink that is gone is forgotten by a Binding Update of lifetime 0 from one that lives (5.4), at
+//!   once: that is what moves the traffic towards us.
 //!
 //! Left out: bindings to the home link beside others (the H flag, 5.6): on the home link everything is
 //! de-registered, as without Binding Identifiers.
@@ -38,8 +38,8 @@ const TOGETHER: u32 = 4;
 /// else tells.
 const SILENT_ROUNDS: u32 = 3;
 
-/// On a full uplink many Binding Updates are lost, and arrivals prove that it lives: the time for an answer does not double beyond
-/// this (RFC 6275 11.8 doubles it to spare a home agent that does not answer).
+/// On a full uplink many Binding Updates are lost, and arrivals prove that it lives: the time for an answer
+/// does not double beyond this (RFC 6275 11.8 doubles it to spare a home agent that does not answer).
 pub(super) const FULL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A Binding Update to be.
@@ -71,7 +71,8 @@ impl MobileRouter {
         self.bindings.iter().position(|binding| binding.uplink == uplink)
     }
 
-    /// A care-of address to send from on behalf of others than `except`: of the best registered uplink that lives.
+    /// A care-of address to send from on behalf of others than `except`: of the best registered uplink that
+    /// lives.
     fn living(&self, except: &[usize]) -> Option<(usize, IpAddr)> {
         let mut living: Vec<(bool, u8, usize, IpAddr)> = self
             .bindings
@@ -127,8 +128,8 @@ impl MobileRouter {
         }
     }
 
-    /// The last uplink that lived has gone: the others are not left to a back-off that grew while nothing depended on them.
-    /// One may even be registered, with the acknowledgement lost.
+    /// The last uplink that lived has gone: the others are not left to a back-off that grew while nothing
+    /// depended on them. One may even be registered, with the acknowledgement lost.
     fn hasten_when_alone(&mut self, now: Time) {
         let lives = self.others_live(usize::MAX);
         if !std::mem::replace(&mut self.lived, lives) || lives {
@@ -303,8 +304,8 @@ impl MobileRouter {
                 .registration
                 .is_some_and(|r| r.expires.saturating_since(now) <= r.lifetime / TOGETHER + r.lifetime / 4)
         };
-        // What waits in a full queue for seconds would be overtaken by the next renewals of others. Those that are due before the
-        // lifetime over the full uplink can end come before its first Binding Update.
+        // What waits in a full queue for seconds would be overtaken by the next renewals of others. Those
+        // that are due before the lifetime over the full uplink can end come before its first Binding Update.
         let begins = |router: &MobileRouter, index: usize| {
             router.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.sent.is_empty())
         };
@@ -324,7 +325,8 @@ impl MobileRouter {
         let lead = member(self, first)?;
         let overwrite = !self.abilities.bootstrapped;
         let mut members = vec![lead];
-        // RFC 5648 8.1: not the first from an IPv4 care-of address. An uplink that has not answered speaks for itself.
+        // RFC 5648 8.1: not the first from an IPv4 care-of address. An uplink that has not answered speaks
+        // for itself.
         let fit = |router: &MobileRouter, index: usize, care_of_address: IpAddr| {
             let binding = &router.bindings[index];
             care_of_address.is_ipv6()
@@ -350,7 +352,8 @@ impl MobileRouter {
         Some(Draft { overwrite, removal: false, via, members })
     }
 
-    /// Where a Binding Update leaves from: the only member's own care-of address; of several, a registered one's.
+    /// Where a Binding Update leaves from: the only member's own care-of address; of several, a registered
+    /// one's.
     fn via(&self, members: &[Member]) -> Option<(usize, IpAddr)> {
         let own = |member: &Member| (self.bindings[member.binding].uplink, member.care_of_address);
         let registered = members
@@ -432,7 +435,8 @@ impl MobileRouter {
         self.send_update(output);
     }
 
-    /// The operator is told of an uplink over which no first registration comes about. Where no heartbeats tell: an uplink over which a few rounds of Binding Updates went unanswered leads nowhere.
+    /// The operator is told of an uplink over which no first registration comes about. Where no heartbeats
+    /// tell: an uplink over which a few rounds of Binding Updates went unanswered leads nowhere.
     fn note_silence(&mut self, now: Time, update: &Update) {
         for member in &update.members {
             let binding = &self.bindings[member.binding];
@@ -492,7 +496,8 @@ impl MobileRouter {
         let registered = self.bindings[index].care_of_address();
         if let Some(address) = registered.filter(|address| lost(self, *address)) {
             self.retire(now, address);
-            // The new one may lead nowhere: then the home agent is told over another that the old one is gone.
+            // The new one may lead nowhere: then the home agent is told over another that the old one is
+            // gone.
             self.bindings[index].removal = Some(Attempt::new(now + STAGGER, false));
         }
         if registered.is_some() && self.bindings[index].asked_for().is_some_and(|a| lost(self, a)) {

@@ -3,11 +3,11 @@
 //! Every transmission has a new sequence number and, where the security association wants one, a greater
 //! timestamp than all before (RFC 4285 6).
 //!
-//! All bindings of a home address share the sequence number (RFC 5648 4.1), and the home agent refuses a number that is
-//! not greater than the last one (RFC 6275 9.5.1). Uplinks have different delays: two Binding Updates that leave by two
-//! uplinks at once may arrive in the other order. So at most one is outstanding: the next one leaves once the home agent
-//! has answered, once the first has had the time to arrive, or at once if the first left by an uplink that is gone or
-//! silent, because traffic must not wait for it.
+//! All bindings of a home address share the sequence number (RFC 5648 4.1), and the home agent refuses a
+//! number that is not greater than the last one (RFC 6275 9.5.1). Uplinks have different delays: two Binding
+//! Updates that leave by two uplinks at once may arrive in the other order. So at most one is outstanding:
+//! the next one leaves once the home agent has answered, once the first has had the time to arrive, or at
+//! once if the first left by an uplink that is gone or silent, because traffic must not wait for it.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 use std::time::Duration;
@@ -36,8 +36,8 @@ pub(super) fn mapped(care_of_address: IpAddr) -> Ipv6Addr {
 
 impl MobileRouter {
     /// Sends the outstanding Binding Update, with a new sequence number, and sets the timer for the next
-    /// time. Not more often than `MAX_UPDATE_RATE` (RFC 6275 11.8). Over another uplink instead when this one has
-    /// brought no answers.
+    /// time. Not more often than `MAX_UPDATE_RATE` (RFC 6275 11.8). Over another uplink instead when this one
+    /// has brought no answers.
     pub(super) fn transmit(&mut self, now: Time, wall: WallTime) {
         if self.is_uplink_silent(now) {
             return self.demote(now, wall);
@@ -80,8 +80,8 @@ impl MobileRouter {
         self.send_update(output);
     }
 
-    /// [`SILENT_AFTER`] Binding Updates over an uplink have brought nothing. The cause is told apart at the home agent
-    /// only: it says nothing to whom it does not know.
+    /// [`SILENT_AFTER`] Binding Updates over an uplink have brought nothing. The cause is told apart at the
+    /// home agent only: it says nothing to whom it does not know.
     pub(super) fn warn_of_silence(&mut self, uplink: usize) {
         let config = &self.config;
         let name = self.uplinks.get(uplink).map_or("?", |uplink| uplink.config.interface.as_str());
@@ -99,8 +99,8 @@ impl MobileRouter {
         self.outputs.push_back(Output::Event(Event::Warning { message }));
     }
 
-    /// When the next Binding Update may leave, if not now: not more often than RFC 6275 11.7.1 has it, and behind the
-    /// outstanding one.
+    /// When the next Binding Update may leave, if not now: not more often than RFC 6275 11.7.1 has it, and
+    /// behind the outstanding one.
     pub(super) fn next_update_allowed(&mut self, now: Time) -> Option<Time> {
         self.update_rate_limit(now).max(self.overtaking_until(now))
     }
@@ -135,8 +135,8 @@ impl MobileRouter {
         (self.sent_at.len() >= MAX_UPDATE_RATE).then_some(*first + second)
     }
 
-    /// The sequence number and timestamp of a Binding Update that leaves now from `via`. All bindings share the number
-    /// (RFC 5648 4.1).
+    /// The sequence number and timestamp of a Binding Update that leaves now from `via`. All bindings share
+    /// the number (RFC 5648 4.1).
     pub(super) fn number_update(
         &mut self,
         now: Time,
@@ -145,8 +145,9 @@ impl MobileRouter {
         authenticated: Ipv6Addr,
     ) -> (u16, Option<u64>) {
         self.sent_at.push_back(now);
-        // A start without stored state goes on from the minutes of the clock: two starts are as many numbers apart as minutes. A
-        // random number would use up the key's 2^15 numbers (RFC 6275 15.3) in a few starts.
+        // A start without stored state goes on from the minutes of the clock: two starts are as many numbers
+        // apart as minutes. A random number would use up the key's 2^15 numbers (RFC 6275 15.3) in a few
+        // starts.
         if !self.is_numbered {
             self.sequence = (wall.as_unix_nanos() / MINUTE) as u16;
             self.is_numbered = true;
@@ -223,8 +224,8 @@ impl MobileRouter {
         mobility_header
     }
 
-    /// A Mobility Header message on its way from a care-of address to the home agent: inside UDP from an IPv4 one
-    /// (RFC 5555 4.1), where the packet itself bears the home address.
+    /// A Mobility Header message on its way from a care-of address to the home agent: inside UDP from an IPv4
+    /// one (RFC 5555 4.1), where the packet itself bears the home address.
     pub(super) fn control_packet(
         &self,
         uplink: usize,
@@ -272,8 +273,8 @@ impl MobileRouter {
         }
     }
 
-    /// The two ends of the tunnel from a care-of address of an uplink; `None` for an IPv4 one when the home agent has no
-    /// IPv4 address.
+    /// The two ends of the tunnel from a care-of address of an uplink; `None` for an IPv4 one when the home
+    /// agent has no IPv4 address.
     pub(super) fn ends(
         &self,
         uplink: usize,

@@ -1,25 +1,28 @@
 //! One uplink: what can be used of it, and the solicitation of routers on it.
 //!
-//! An uplink is *attached* when its link runs and it has a *candidate*: a usable address with a default router of the same
-//! family that its packets can leave by ([`candidate`](super::candidate) has their order); IPv4 counts where the home agent
-//! has an IPv4 address (RFC 5555). The first candidate is the care-of address; the others take its place at once when the
-//! home agent does not answer over it.
+//! An uplink is *attached* when its link runs and it has a *candidate*: a usable address with a default
+//! router of the same family that its packets can leave by ([`candidate`](super::candidate) has their order);
+//! IPv4 counts where the home agent has an IPv4 address (RFC 5555). The first candidate is the care-of
+//! address; the others take its place at once when the home agent does not answer over it.
 //!
-//! Movement detection (RFC 6275 11.5.1) rests on the kernel's own: carrier, addresses that stateless autoconfiguration adds
-//! and lets expire, default routers that it learns and loses, its neighbour entries. On top of that:
+//! Movement detection (RFC 6275 11.5.1) rests on the kernel's own: carrier, addresses that stateless
+//! autoconfiguration adds and lets expire, default routers that it learns and loses, its neighbour entries.
+//! On top of that:
 //!
-//! * A Router Solicitation goes out when a link comes up, when a path goes silent, and when a router does not answer any
-//!   more; one to a single router when that leaves a prefix out (see `heard`).
-//! * When a router is heard for the first time, the one in use is asked by Neighbor Solicitations whether it is still there
-//!   (Neighbor Unreachability Detection, RFC 4861 7.3, which 11.5.1 asks for).
-//! * On the home link, where no heartbeats run, the router that advertises the home prefix is asked at an interval: else a
-//!   move without loss of carrier would show only with the next Router Advertisement of the new link.
+//! * A Router Solicitation goes out when a link comes up, when a path goes silent, and when a router does not
+//!   answer any more; one to a single router when that leaves a prefix out (see `heard`).
+//! * When a router is heard for the first time, the one in use is asked by Neighbor Solicitations whether it
+//!   is still there (Neighbor Unreachability Detection, RFC 4861 7.3, which 11.5.1 asks for).
+//! * On the home link, where no heartbeats run, the router that advertises the home prefix is asked at an
+//!   interval: else a move without loss of carrier would show only with the next Router Advertisement of the
+//!   new link.
 //!
-//! On the home link it is when a router there advertises the home prefix now, or when the operator has given the interface
-//! an address in it; see `home_network` for home prefixes of which mobile networks are a part.
+//! On the home link it is when a router there advertises the home prefix now, or when the operator has given
+//! the interface an address in it; see `home_network` for home prefixes of which mobile networks are a part.
 //!
-//! Where the default router is a mobile router, `parent` says whether it can be one for this router, and [`crate::nesting`]
-//! which addresses of the visited link before it this router may use. Such a *direct* care-of address is preferred.
+//! Where the default router is a mobile router, `parent` says whether it can be one for this router, and
+//! [`crate::nesting`] which addresses of the visited link before it this router may use. Such a *direct*
+//! care-of address is preferred.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -39,8 +42,8 @@ use super::volume::{Meter, VolumeAction, VolumePeriod};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::{UDP_PORT, is_unicast_routable};
 
-/// Between the first Router Solicitation and the next. RFC 4861 6.3.7 recommends 4 s. A bridge that has just given carrier
-/// may lose the first, and 4 s would be the longest part of a move.
+/// Between the first Router Solicitation and the next. RFC 4861 6.3.7 recommends 4 s. A bridge that has just
+/// given carrier may lose the first, and 4 s would be the longest part of a move.
 const SOLICITATION_INTERVAL: Duration = Duration::from_millis(500);
 /// While no router answers, the interval doubles up to this (in the manner of RFC 7559).
 const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
@@ -48,14 +51,14 @@ const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
 /// Why an uplink is down, or traffic moves.
 pub(super) const VOLUME_USED_UP: &str = "the volume is used up";
 const HOME_ROUTER_SILENT: &str = "the router of the home link does not answer";
-/// Neighbor Solicitations that a router may leave unanswered. `MAX_UNICAST_SOLICIT` (RFC 4861 10) is 3; here they follow each
-/// other faster, so that a short disturbance could lose 3.
+/// Neighbor Solicitations that a router may leave unanswered. `MAX_UNICAST_SOLICIT` (RFC 4861 10) is 3; here
+/// they follow each other faster, so that a short disturbance could lose 3.
 const MAX_PROBES: u32 = 4;
-/// Between them. RFC 4861 has a second (`RETRANS_TIMER`); here it costs no more than another router's turn if the answer is
-/// late.
+/// Between them. RFC 4861 has a second (`RETRANS_TIMER`); here it costs no more than another router's turn if
+/// the answer is late.
 const PROBE_INTERVAL: Duration = Duration::from_millis(300);
-/// Between an answer of the home link's router and the next question. With [`MAX_PROBES`] solicitations a move is found
-/// within 1.45 s where the operator has heartbeats, and within 2.2 s elsewhere.
+/// Between an answer of the home link's router and the next question. With [`MAX_PROBES`] solicitations a
+/// move is found within 1.45 s where the operator has heartbeats, and within 2.2 s elsewhere.
 const HOME_PROBE_INTERVAL: Duration = Duration::from_millis(250);
 const HOME_PROBE_INTERVAL_WITHOUT_HEARTBEATS: Duration = Duration::from_secs(1);
 /// Routers whose routes an uplink's own tables hold at a time.
@@ -68,7 +71,8 @@ pub struct UplinkConfig {
     pub interface: String,
     /// Lower wins.
     pub priority: u32,
-    /// Its Binding Identifier (RFC 5648), not 0. Without one it shares the plain binding with all such uplinks.
+    /// Its Binding Identifier (RFC 5648), not 0. Without one it shares the plain binding with all such
+    /// uplinks.
     pub bid: Option<u16>,
     /// When it is taken and left by signal strength.
     pub signal: Option<SignalThresholds>,
@@ -135,8 +139,8 @@ pub struct Uplink {
     heard: Heard,
     /// What routers have said of being mobile routers since the link came up.
     parents: Parents,
-    /// Addresses of a link before the parent's that this router has on this interface, the preferred one first, and
-    /// whether each may be used.
+    /// Addresses of a link before the parent's that this router has on this interface, the preferred one
+    /// first, and whether each may be used.
     direct: Vec<(Ipv6Addr, bool)>,
     /// The captive portal that a router of the link has announced since it came up.
     pub(super) portal: Option<CaptivePortal>,
@@ -147,8 +151,8 @@ pub struct Uplink {
     ipv4_candidates: Vec<Candidate<Ipv4Addr>>,
     /// Candidates over which the home agent did not answer.
     failed: FailedCandidates,
-    /// Routers that have a table of their own, by its number among the uplink's: packets of several care-of addresses leave
-    /// by several routers at once.
+    /// Routers that have a table of their own, by its number among the uplink's: packets of several care-of
+    /// addresses leave by several routers at once.
     next_hops: [Option<Ipv6Addr>; MAX_NEXT_HOPS],
     /// A router that has to show that it is still there.
     probe: Option<Probe>,
@@ -168,9 +172,9 @@ pub struct Uplink {
     pub(super) lost: Option<IpAddr>,
     /// Packets in protocol 41 do not get through here: UDP is asked for (RFC 5555 4.4.1).
     pub(super) needs_udp: bool,
-    /// Our port of UDP here: `UDP_PORT`, but where another uplink has the same IPv4 address, as behind NATs of one make,
-    /// one that it has not, so that the ends of their tunnels are different ones. The home agent takes any (RFC 5555
-    /// 4.1).
+    /// Our port of UDP here: `UDP_PORT`, but where another uplink has the same IPv4 address, as behind NATs
+    /// of one make, one that it has not, so that the ends of their tunnels are different ones. The home agent
+    /// takes any (RFC 5555 4.1).
     pub udp_port: u16,
     /// Signal strength in dBm, as last heard; none once that is too long ago.
     pub signal: Option<i32>,
@@ -237,7 +241,8 @@ impl Uplink {
         self.meter.volume.as_ref().map(|_| self.used)
     }
 
-    /// URI of the captive portal that a probe was redirected to, or else of the one that a router of the link announces.
+    /// URI of the captive portal that a probe was redirected to, or else of the one that a router of the link
+    /// announces.
     pub fn captive_portal(&self) -> Option<&str> {
         let announced = self.portal.as_ref().map(|portal| portal.uri.as_str());
         self.portal_probes.found.as_deref().or(announced)
@@ -259,9 +264,9 @@ impl Uplink {
         }
     }
 
-    /// Every care-of address, the one to be registered first: IPv6 before IPv4 (RFC 5555 4.4.1) unless the home agent did not
-    /// answer over IPv6, a direct one before that of the link itself, then the other candidates. In each family those come
-    /// last that have failed.
+    /// Every care-of address, the one to be registered first: IPv6 before IPv4 (RFC 5555 4.4.1) unless the
+    /// home agent did not answer over IPv6, a direct one before that of the link itself, then the other
+    /// candidates. In each family those come last that have failed.
     pub fn care_of_addresses(&self) -> Vec<IpAddr> {
         let mut ipv6: Vec<IpAddr> = Vec::new();
         let direct = self.direct_alternates();
@@ -300,8 +305,8 @@ impl Uplink {
         self.failed.contains(address, self.next_hop(address))
     }
 
-    /// Beside a direct care-of address: other direct ones, and that of the link itself. What is registered there goes on
-    /// working until the other is.
+    /// Beside a direct care-of address: other direct ones, and that of the link itself. What is registered
+    /// there goes on working until the other is.
     fn direct_alternates(&self) -> Vec<Ipv6Addr> {
         let (Some(in_use), Some(interface)) = (self.care_of_address(), &self.interface) else {
             return Vec::new();
@@ -333,7 +338,8 @@ impl Uplink {
         }
     }
 
-    /// The routers that IPv6 care-of addresses leave by, each with the number of its table among the uplink's.
+    /// The routers that IPv6 care-of addresses leave by, each with the number of its table among the
+    /// uplink's.
     pub fn next_hops(&self) -> impl Iterator<Item = (usize, Ipv6Addr)> {
         let known = self.next_hops.iter().enumerate();
         known.filter_map(|(number, router)| router.map(|router| (number, router)))
@@ -345,8 +351,8 @@ impl Uplink {
         self.next_hops().find(|(_, known)| router == Some(IpAddr::V6(*known))).map_or(0, |(number, _)| number)
     }
 
-    /// Gives each router in use a table, and lets those in use keep theirs: a packet never leaves by the router of another
-    /// address while tables change.
+    /// Gives each router in use a table, and lets those in use keep theirs: a packet never leaves by the
+    /// router of another address while tables change.
     fn assign_tables(&mut self) {
         let mut wanted: Vec<Ipv6Addr> = self.router().into_iter().collect();
         if matches!(self.attachment, Attachment::Foreign { ipv6: Some(_), .. }) {
@@ -364,8 +370,8 @@ impl Uplink {
         }
     }
 
-    /// The home agent does not answer over a care-of address. Its candidate comes last from now on; true when another of
-    /// the family is there that has not failed.
+    /// The home agent does not answer over a care-of address. Its candidate comes last from now on; true when
+    /// another of the family is there that has not failed.
     pub(super) fn candidate_failed(
         &mut self,
         now: Time,
@@ -378,7 +384,8 @@ impl Uplink {
         family.any(|other| !self.has_failed(other))
     }
 
-    /// The home agent has answered over one care-of address, and not over `losers`, which were tried before (RFC 8305 5).
+    /// The home agent has answered over one care-of address, and not over `losers`, which were tried before
+    /// (RFC 8305 5).
     pub(super) fn race_decided(&mut self, now: Time, winner: IpAddr, losers: impl Iterator<Item = IpAddr>) {
         self.failed.remove(winner, self.next_hop(winner));
         if self.lost.is_some_and(|lost| lost.is_ipv6() == winner.is_ipv6()) {
@@ -399,7 +406,8 @@ impl Uplink {
         first && all.iter().any(|address| self.has_failed(*address))
     }
 
-    /// Whether a candidate has appeared since this was asked last: what was found out before is about another network.
+    /// Whether a candidate has appeared since this was asked last: what was found out before is about another
+    /// network.
     pub(super) fn take_renewed(&mut self) -> bool {
         std::mem::take(&mut self.renewed)
     }
@@ -521,9 +529,9 @@ impl Uplink {
         self.attach(config);
     }
 
-    /// Takes over the interface's state. True when a Router Solicitation is due. The link has just come up, or a router
-    /// does not answer any more, or the link-local address may be used from now on. A router answers a solicitation without
-    /// source by multicast, at most once in 3 s (RFC 4861 6.2.6).
+    /// Takes over the interface's state. True when a Router Solicitation is due. The link has just come up,
+    /// or a router does not answer any more, or the link-local address may be used from now on. A router
+    /// answers a solicitation without source by multicast, at most once in 3 s (RFC 4861 6.2.6).
     pub(super) fn handle_interface(&mut self, interface: Interface, config: &MobileRouterConfig) -> bool {
         let was_running = self.interface.as_ref().is_some_and(|i| i.running);
         let came_up = interface.running && !was_running;
@@ -573,8 +581,8 @@ impl Uplink {
         self.assign_tables();
     }
 
-    /// Takes in a Router Advertisement. What is to be asked because of it: that router, by a Router Solicitation, which may
-    /// have been renumbered.
+    /// Takes in a Router Advertisement. What is to be asked because of it: that router, by a Router
+    /// Solicitation, which may have been renumbered.
     pub(super) fn handle_router_advertisement(
         &mut self,
         now: Time,
@@ -626,7 +634,8 @@ impl Uplink {
         self.solicitations = 0;
     }
 
-    /// Sets when the router that advertises the home prefix is asked next, and asks no router of a home link that was left.
+    /// Sets when the router that advertises the home prefix is asked next, and asks no router of a home link
+    /// that was left.
     pub(super) fn watch_home_router(&mut self, now: Time, config: &MobileRouterConfig) {
         // Another question is under way: the one in use is in doubt.
         if self.probe.is_some_and(|probe| !probe.at_home || Some(probe.router) == self.home_router) {
@@ -642,8 +651,8 @@ impl Uplink {
         [probe, self.heard.deadline(), self.failed.deadline()].into_iter().flatten().min()
     }
 
-    /// Sends what is due to a router whose presence is in doubt, and notes what has not come. True when routers are to be
-    /// asked for.
+    /// Sends what is due to a router whose presence is in doubt, and notes what has not come. True when
+    /// routers are to be asked for.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
@@ -654,14 +663,15 @@ impl Uplink {
         if let Some(mut probe) = self.probe.filter(|probe| probe.next <= now) {
             if probe.sent >= MAX_PROBES {
                 self.probe = None;
-                // Nothing but its silence is against the router of the home link: one that never answers, as on a
-                // point-to-point link, is not judged by that.
+                // Nothing but its silence is against the router of the home link: one that never answers, as
+                // on a point-to-point link, is not judged by that.
                 if !probe.at_home || self.answering == Some(probe.router) {
                     lost |= self.heard.failed(probe.router);
                 }
             } else {
                 solicitation = self.neighbor_solicitation(probe.router);
-                // What cannot be sent yet, because the link-local address is tentative, has no missing answer.
+                // What cannot be sent yet, because the link-local address is tentative, has no missing
+                // answer.
                 probe.sent += u32::from(solicitation.is_some());
                 probe.next = now + PROBE_INTERVAL;
                 self.probe = Some(probe);
@@ -774,7 +784,8 @@ impl Uplink {
         let in_home_prefix =
             |own: &&Address| config.is_home_address(own) && !advertised_elsewhere(own.address);
         let advertised = self.heard.advertiser(&gateways, is_home);
-        // RFC 6275 11.5.5: where the home prefix is on link again, which an address that the kernel has kept does not say.
+        // RFC 6275 11.5.5: where the home prefix is on link again, which an address that the kernel has kept
+        // does not say.
         let stale = self.home_was_advertised && !self.heard.is_empty();
         if advertised.is_some()
             || (!stale && usable.clone().filter(in_home_prefix).any(|address| address.permanent))

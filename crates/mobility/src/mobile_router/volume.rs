@@ -1,20 +1,21 @@
 //! How much has gone over an uplink in a period: the one that its volume is for, a month where it has none.
 //!
-//! The platform tells what the interface's counters show, both directions together: that is what an operator of a
-//! network bills, whoever sent it. What they have grown by since the last time is what was used. They begin anew with
-//! the machine and with the interface (a modem that was pulled out and put in again); then [`Octets::epoch`] is another,
-//! and all that they show is new. Only with the very first sample of an uplink nobody knows what of it belongs to the
-//! period: it is where counting begins.
+//! The platform tells what the interface's counters show, both directions together: that is what an operator
+//! of a network bills, whoever sent it. What they have grown by since the last time is what was used. They
+//! begin anew with the machine and with the interface (a modem that was pulled out and put in again); then
+//! [`Octets::epoch`] is another, and all that they show is new. Only with the very first sample of an uplink
+//! nobody knows what of it belongs to the period: it is where counting begins.
 //!
 //! Periods are those of the calendar, in UTC; a month may begin on another day than its first.
 //!
-//! No clock loses what was counted. A vehicle without a battery-backed clock begins with any date, and somebody sets the
-//! clock later. So the octets of the present start of the machine are kept as [`Piece`]s by the *monotonic* time at which
-//! they were counted. The clock as it is now says which period each piece belongs to: when it is set, pieces move to the
-//! period that turns out to be right. At the next start of the machine they are settled by the last date of their own
-//! start. Two dates are not believed: one before 2020, and, after a start, one before the last date of the start before.
-//! Such a clock moves no period. It is believed once it is set or has stayed so for a day, and what was counted meanwhile
-//! goes to the period that it shows then.
+//! No clock loses what was counted. A vehicle without a battery-backed clock begins with any date, and
+//! somebody sets the clock later. So the octets of the present start of the machine are kept as [`Piece`]s by
+//! the *monotonic* time at which they were counted. The clock as it is now says which period each piece
+//! belongs to: when it is set, pieces move to the period that turns out to be right. At the next start of the
+//! machine they are settled by the last date of their own start. Two dates are not believed: one before 2020,
+//! and, after a start, one before the last date of the start before. Such a clock moves no period. It is
+//! believed once it is set or has stayed so for a day, and what was counted meanwhile goes to the period that
+//! it shows then.
 
 use std::time::Duration;
 
@@ -72,8 +73,8 @@ impl VolumePeriod {
         }
     }
 
-    /// The number of the period that a date (seconds since 1970) is in; they count up. `None` where the clock has not been
-    /// set.
+    /// The number of the period that a date (seconds since 1970) is in; they count up. `None` where the clock
+    /// has not been set.
     fn number(self, wall_s: i64) -> Option<u32> {
         let days = u64::try_from(wall_s).ok()? / DAY_S;
         if days < SET_CLOCK {
@@ -105,8 +106,8 @@ struct Date {
 impl Date {
     /// The date of a day since 1970-01-01.
     fn of(days: u64) -> Date {
-        // In years that begin in March the leap day is the last: the months before it have a fixed pattern of 153 days in
-        // five months. 719468 days are from 0000-03-01 to 1970-01-01, 146097 days are 400 years.
+        // In years that begin in March the leap day is the last: the months before it have a fixed pattern of
+        // 153 days in five months. 719468 days are from 0000-03-01 to 1970-01-01, 146097 days are 400 years.
         let days = days + 719_468;
         let (era, day) = (days / 146_097, days % 146_097);
         let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -251,7 +252,8 @@ impl StoredVolume {
         let mut clock = Clock::of(now, wall);
         let restored = std::mem::take(&mut self.restored);
         match self.clock {
-            // After a restart the machine is another start of itself, unless its counters or its clocks go on.
+            // After a restart the machine is another start of itself, unless its counters or its clocks go
+            // on.
             Some(before)
                 if restored
                     && (before.now_s > clock.now_s || !same_epoch && before.is_set_before(&clock)) =>
@@ -299,8 +301,9 @@ impl StoredVolume {
         }
     }
 
-    /// The machine has been started anew: settles what was counted in the start before, by the last date of that. Where that
-    /// was not believed, it goes on as a piece of this start, which a later date will tell the period of.
+    /// The machine has been started anew: settles what was counted in the start before, by the last date of
+    /// that. Where that was not believed, it goes on as a piece of this start, which a later date will tell
+    /// the period of.
     fn settle_start(&mut self, before: Clock, now_s: u64) {
         let kind = self.kind.unwrap_or_default();
         let mut unknown = 0_u64;
@@ -328,8 +331,8 @@ impl StoredVolume {
         self.settled.iter().find(|(other, _)| *other == period).map_or(0, |(_, octets)| *octets)
     }
 
-    /// What is counted by is this from now on. Numbers of periods of another kind are no use: what was used in the last one
-    /// counts on, as a piece of this start.
+    /// What is counted by is this from now on. Numbers of periods of another kind are no use: what was used
+    /// in the last one counts on, as a piece of this start.
     fn count_by(&mut self, kind: VolumePeriod, now_s: u64) {
         let before = self.kind.replace(kind);
         if before == Some(kind) {
@@ -379,8 +382,8 @@ impl Uplink {
 }
 
 impl MobileRouter {
-    /// What the counters of an uplink's interface show now. Where it has no volume that is for show alone, and is stored
-    /// with what else is.
+    /// What the counters of an uplink's interface show now. Where it has no volume that is for show alone,
+    /// and is stored with what else is.
     pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
         self.assert_drained();
         let Some(index) = self.uplinks.iter().position(|u| u.config.interface == interface) else { return };

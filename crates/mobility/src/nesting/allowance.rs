@@ -1,8 +1,8 @@
 //! What one sender on board may take of what there is for all: places for addresses, and answers.
 //!
-//! A sender is told by its link-layer address, where the link has such, else by its link-local one. Either can be made up, as
-//! with Neighbor Discovery everywhere; so whoever has something registered does not share an allowance with those who have
-//! nothing.
+//! A sender is told by its link-layer address, where the link has such, else by its link-local one. Either
+//! can be made up, as with Neighbor Discovery everywhere; so whoever has something registered does not share
+//! an allowance with those who have nothing.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use carnet_base::{LinkMessage, RateLimiter, Time};
 
-/// Senders that are remembered: of those that have something registered as many as may have, of others as many.
+/// Senders that are remembered: of those that have something registered as many as may have, of others as
+/// many.
 const MAX_SENDERS: usize = super::MAX_REGISTRATIONS;
 
 /// Who asks: the interface, and the address there.

@@ -19,7 +19,8 @@ impl Nesting {
         children.filter(|child| child.sender == *sender).count()
     }
 
-    /// Whether one more address of a sender that has none registered yet exceeds what it, its like, or all may have.
+    /// Whether one more address of a sender that has none registered yet exceeds what it, its like, or all
+    /// may have.
     fn is_full(&self, sender: &Sender) -> bool {
         let is_known = |sender: &Sender| self.config.known.iter().any(|known| sender.has(*known));
         let children = || self.entries.values().filter_map(|entry| entry.child.as_ref());

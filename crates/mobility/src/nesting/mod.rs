@@ -1,50 +1,55 @@
 //! Mobile routers behind mobile routers without the way through every home agent.
 //!
-//! Plain NEMO wraps the packets of a router once more for each router before it, and each wrapping leads through the
-//! home agent of that router (RFC 4888 2.1, 2.3, 2.6). Here a nested router has a care-of address on the link that the
-//! *root* visits, the first router of the tree, and registers that one with its own home agent. Its packets leave the tree
-//! unwrapped by others and reach it so: one header of 40 octets and one home agent, at every level.
+//! Plain NEMO wraps the packets of a router once more for each router before it, and each wrapping leads
+//! through the home agent of that router (RFC 4888 2.1, 2.3, 2.6). Here a nested router has a care-of address
+//! on the link that the *root* visits, the first router of the tree, and registers that one with its own home
+//! agent. Its packets leave the tree unwrapped by others and reach it so: one header of 40 octets and one
+//! home agent, at every level.
 //!
-//! The scheme is that of Neighbor Discovery proxies (Jeong and others, "ND-Proxy based Route Optimization for Mobile
-//! Nodes in Mobile Network", draft-jeong-nemo-ro-ndproxy; RFC 4889 5.5.3), with today's standards for its two parts:
+//! The scheme is that of Neighbor Discovery proxies (Jeong and others, "ND-Proxy based Route Optimization for
+//! Mobile Nodes in Mobile Network", draft-jeong-nemo-ro-ndproxy; RFC 4889 5.5.3), with today's standards for
+//! its two parts:
 //!
-//! * **Registration**, RFC 8505. A router tells those behind it in its Router Advertisements which networks they may have
-//!   addresses of ([`NestingInformation`]). A router behind it takes an address and registers it by a Neighbor
-//!   Solicitation with the Extended Address Registration option; each router on the way registers it with the next one.
-//!   Of two registrations of one owner the later counts, so that a router may move inside the tree.
-//! * **Standing in for it**, RFC 8929. The root looks whether the address is free on the visited link, answers
-//!   solicitations for it there, and each router has a route to it, by way of the child that has registered it. Packets
-//!   from it leave by the uplink that it belongs to.
+//! * **Registration**, RFC 8505. A router tells those behind it in its Router Advertisements which networks
+//!   they may have addresses of ([`NestingInformation`]). A router behind it takes an address and registers
+//!   it by a Neighbor Solicitation with the Extended Address Registration option; each router on the way
+//!   registers it with the next one. Of two registrations of one owner the later counts, so that a router may
+//!   move inside the tree.
+//! * **Standing in for it**, RFC 8929. The root looks whether the address is free on the visited link,
+//!   answers solicitations for it there, and each router has a route to it, by way of the child that has
+//!   registered it. Packets from it leave by the uplink that it belongs to.
 //!
-//! Why this and no reverse routing header (draft-thubert-nemo-reverse-routing-header): that one grows by 16 octets for
-//! each level, needs every home agent to take part, and a routing header that is dropped on the way as the one of type 0
-//! is (RFC 5095). Here nothing outside the tree knows of it: not the home agents, not the networks between. The care-of
-//! address is one like any other, bound by the authenticated Binding Update as any other; no packet says by which way
-//! it is to go. A router sends what is for an address to the one that registered it, inside of its own network, and
-//! nowhere else; nothing is copied, and each hop counts. The price is the one that RFC 4889 5.5.3 names: when the root moves, every router
-//! behind it registers anew, and the visited link sees some more addresses of one station.
+//! Why this and no reverse routing header (draft-thubert-nemo-reverse-routing-header): that one grows by 16
+//! octets for each level, needs every home agent to take part, and a routing header that is dropped on the
+//! way as the one of type 0 is (RFC 5095). Here nothing outside the tree knows of it: not the home agents,
+//! not the networks between. The care-of address is one like any other, bound by the authenticated Binding
+//! Update as any other; no packet says by which way it is to go. A router sends what is for an address to the
+//! one that registered it, inside of its own network, and nowhere else; nothing is copied, and each hop
+//! counts. The price is the one that RFC 4889 5.5.3 names: when the root moves, every router behind it
+//! registers anew, and the visited link sees some more addresses of one station.
 //!
-//! **Fallback.** The address of the parent's own network is there all the time and is plain NEMO. It carries the traffic
-//! until the home agent has acknowledged the direct address, and again when it does not answer there: a link may allow
-//! its stations one address, a parent may know nothing of all this, and an uplink without IPv6, or with a prefix of another
-//! length than 64, has nothing to offer.
+//! **Fallback.** The address of the parent's own network is there all the time and is plain NEMO. It carries
+//! the traffic until the home agent has acknowledged the direct address, and again when it does not answer
+//! there: a link may allow its stations one address, a parent may know nothing of all this, and an uplink
+//! without IPv6, or with a prefix of another length than 64, has nothing to offer.
 //!
-//! **What it protects against.** Registrations are believed from the own links only (hop limit 255) and only for what is
-//! offered there; who registers gets a way for tunnels and nothing else (the data path passes protocols 41, 44, 58 and 135
-//! from and to exactly these addresses), so that no host on board leaves by the uplink with ordinary packets, nor is it reached
-//! by them. An address belongs to who has registered it first; there are [`MAX_REGISTRATIONS`] of them, [`MAX_OF_ONE`] for one sender
-//! that the operator has named, [`MAX_OF_UNKNOWN`] for all others together, and they end when they are not renewed. Who is on the
-//! mobile network and hears the owner's verifier can take an address over, as with Neighbor Discovery everywhere.
+//! **What it protects against.** Registrations are believed from the own links only (hop limit 255) and only
+//! for what is offered there; who registers gets a way for tunnels and nothing else (the data path passes
+//! protocols 41, 44, 58 and 135 from and to exactly these addresses), so that no host on board leaves by the
+//! uplink with ordinary packets, nor is it reached by them. An address belongs to who has registered it
+//! first; there are [`MAX_REGISTRATIONS`] of them, [`MAX_OF_ONE`] for one sender that the operator has named,
+//! [`MAX_OF_UNKNOWN`] for all others together, and they end when they are not renewed. Who is on the mobile
+//! network and hears the owner's verifier can take an address over, as with Neighbor Discovery everywhere.
 //!
-//! This module joins its parts: `ways` knows what is offered, `registering` what becomes of an address, `children` what
-//! routers behind this one ask for, `standing_in` what the visited link is told.
+//! This module joins its parts: `ways` knows what is offered, `registering` what becomes of an address,
+//! `children` what routers behind this one ask for, `standing_in` what the visited link is told.
 //!
-//! Rings are not this module's business but `mobile_router::parent`'s, which refuses them before there is anything to
-//! register.
+//! Rings are not this module's business but `mobile_router::parent`'s, which refuses them before there is
+//! anything to register.
 //!
-//! Left out: answers over more than one link at a time for one address, withdrawal at a shutdown (what is not renewed ends
-//! by itself), the link of a router that is at home, and IPv6 over GeoNetworking as the visited link, where addresses
-//! are made of those of stations.
+//! Left out: answers over more than one link at a time for one address, withdrawal at a shutdown (what is not
+//! renewed ends by itself), the link of a router that is at home, and IPv6 over GeoNetworking as the visited
+//! link, where addresses are made of those of stations.
 
 mod allowance;
 mod children;
@@ -74,8 +79,9 @@ use crate::mobile_router::{Attachment, MobileRouter};
 pub const MAX_REGISTRATIONS: usize = 64;
 /// Those of them that one sender registers, for itself and for what is behind it.
 pub const MAX_OF_ONE: usize = 16;
-/// Those that all senders together register whom the operator has not named: link-layer addresses can be made up, so that a
-/// bound for each of them would bound nothing. Enough for two routers, one behind the other, that move between two uplinks.
+/// Those that all senders together register whom the operator has not named: link-layer addresses can be made
+/// up, so that a bound for each of them would bound nothing. Enough for two routers, one behind the other,
+/// that move between two uplinks.
 pub const MAX_OF_UNKNOWN: usize = 8;
 /// RFC 8505 5.2: where the numbers of a start begin.
 const FIRST_TRANSACTION: u8 = 240;
@@ -203,8 +209,8 @@ impl Nesting {
         })
     }
 
-    /// The addresses that this router has on its uplinks: interface, address, and whether it may be used as a care-of
-    /// address. The preferred ones come first.
+    /// The addresses that this router has on its uplinks: interface, address, and whether it may be used as a
+    /// care-of address. The preferred ones come first.
     pub fn addresses(&self) -> Vec<(String, Ipv6Addr, bool)> {
         let of = |way: &Way| {
             let own = self.own(way).filter(|(_, entry)| entry.held);
@@ -245,7 +251,8 @@ impl Nesting {
         self.links.remove(name);
     }
 
-    /// Takes over how the mobile router is attached; `unsuitable` are interfaces that cannot be visited links.
+    /// Takes over how the mobile router is attached; `unsuitable` are interfaces that cannot be visited
+    /// links.
     pub fn handle_attachments(&mut self, now: Time, router: &MobileRouter, unsuitable: &[String]) {
         let ways = if self.config.direct { self.ways_of(router, unsuitable) } else { Vec::new() };
         if ways != self.ways {

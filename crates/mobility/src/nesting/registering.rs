@@ -1,5 +1,5 @@
-//! The life of an address: it is tested on the visited link or registered with the parent, renewed and given up (RFC 8505
-//! 5); and the parent's answers.
+//! The life of an address: it is tested on the visited link or registered with the parent, renewed and given
+//! up (RFC 8505 5); and the parent's answers.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;

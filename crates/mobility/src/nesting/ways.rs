@@ -1,4 +1,5 @@
-//! By which ways addresses of visited links are to be had: the link itself, or a parent that offers its network.
+//! By which ways addresses of visited links are to be had: the link itself, or a parent that offers its
+//! network.
 
 use std::net::Ipv6Addr;
 

@@ -42,8 +42,8 @@ fn a_wrong_mac_is_answered_146() {
     agent.accept(&Update::explicit(2).signed());
 }
 
-/// It says so to the address that is to be registered and to nobody else, once in 10 s for a node: the answer is
-/// signed, and nobody shall order signed messages to an address, or with a number, of their choice.
+/// It says so to the address that is to be registered and to nobody else, once in 10 s for a node: the answer
+/// is signed, and nobody shall order signed messages to an address, or with a number, of their choice.
 #[test]
 fn status_146_is_said_seldom_and_only_to_the_care_of_address() {
     let mut two = authenticated();
@@ -96,8 +96,9 @@ fn a_message_moved_to_another_source_is_answered_146() {
     assert!(agent.binding().is_none());
 }
 
-/// The same between the families: the MAC covers the address that a message names, so that is the one that counts.
-/// One that names an IPv6 care-of address does not bind the node to whoever plays it again inside UDP,
+/// The same between the families: the MAC covers the address that a message names, so that is the one that
+/// counts. One that names an IPv6 care-of address does not bind the node to whoever plays it again inside
+/// UDP,
 #[test]
 fn a_message_moved_into_udp_binds_nobody() {
     let named = Update::explicit(1).alternate(CARE_OF).signed();
@@ -118,8 +119,8 @@ fn a_message_moved_into_udp_binds_nobody() {
     }
 }
 
-/// Whoever sends a Binding Update on from another IPv4 address looks like a NAT (RFC 5555 4.2). Where the operator says that there
-/// is none, only the address that the message names counts.
+/// Whoever sends a Binding Update on from another IPv4 address looks like a NAT (RFC 5555 4.2). Where the
+/// operator says that there is none, only the address that the message names counts.
 #[test]
 fn where_there_is_no_nat_the_care_of_address_is_the_one_that_is_named() {
     let here = || MobilityOption::Ipv4CareOfAddress("192.0.2.77".parse().expect("an IPv4 address"));
@@ -338,8 +339,8 @@ fn a_timestamp_that_nobody_asked_for_comes_back_as_well() {
     assert_eq!(agent.refuse(&elsewhere, 132).options().timestamp, Some(at.to_ntp()));
 }
 
-/// Nothing goes back, but whoever has set the router up finds his mistake in the log: once for each home address and
-/// cause, however often the router tries.
+/// Nothing goes back, but whoever has set the router up finds his mistake in the log: once for each home
+/// address and cause, however often the router tries.
 #[test]
 fn what_is_ignored_the_operator_is_told_of() {
     let mut agent = Agent::new(authenticated());

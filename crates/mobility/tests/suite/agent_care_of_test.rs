@@ -1,4 +1,5 @@
-//! Home agent: the test of a new care-of address (RFC 6275 15.3 leaves it to the home agent what it believes).
+//! Home agent: the test of a new care-of address (RFC 6275 15.3 leaves it to the home agent what it
+//! believes).
 
 use std::time::Duration;
 

@@ -42,7 +42,8 @@ fn the_home_address_as_care_of_address() {
     gone(&mut bound(), &Update::implicit(11).alternate(HOME).lifetime(15));
 }
 
-/// No acknowledgement goes to the home agent itself, and no binding ends by a message that seems to come from there.
+/// No acknowledgement goes to the home agent itself, and no binding ends by a message that seems to come from
+/// there.
 #[test]
 fn the_home_agents_own_address_is_no_care_of_address() {
     let mut agent = bound();
@@ -123,8 +124,8 @@ fn a_registration_after_a_deregistration_lasts() {
     assert!(agent.binding().is_some());
 }
 
-/// Of the care-of addresses, the last one is still heard for the moment that packets are on their way, and the
-/// one before it no longer.
+/// Of the care-of addresses, the last one is still heard for the moment that packets are on their way, and
+/// the one before it no longer.
 #[test]
 fn nothing_is_left_of_the_grace_of_a_move() {
     let mut agent = bound();

@@ -58,8 +58,8 @@ fn strings(here: &str, there: &str) -> (String, String) {
     (here.into(), there.into())
 }
 
-/// Item 61; RFC 5555 4.2: the same address outside and in the option: no NAT, packets go in plain IPv4. The answer goes
-/// inside UDP all the same, to the home address, without routing header.
+/// Item 61; RFC 5555 4.2: the same address outside and in the option: no NAT, packets go in plain IPv4. The
+/// answer goes inside UDP all the same, to the home address, without routing header.
 #[test]
 fn without_a_nat_packets_go_in_plain_ipv4() {
     for update in [plain(1), identified(1)] {
@@ -73,8 +73,8 @@ fn without_a_nat_packets_go_in_plain_ipv4() {
     }
 }
 
-/// Item 60; RFC 5555 4.2: another address outside: a NAT, packets go in UDP to the address and port that we see, and
-/// the node is told, with a time after which it should say something.
+/// Item 60; RFC 5555 4.2: another address outside: a NAT, packets go in UDP to the address and port that we
+/// see, and the node is told, with a time after which it should say something.
 #[test]
 fn behind_a_nat_packets_go_in_udp_to_the_address_that_we_see() {
     for update in [plain(1), identified(1)] {
@@ -116,8 +116,8 @@ fn udp_is_used_when_the_node_or_the_operator_wants_it() {
     assert_eq!(ends(&agent), strings(HERE, DIRECT));
 }
 
-/// A NAT that has forgotten: the next Binding Update from the new address moves the binding; the old is heard for a
-/// moment.
+/// A NAT that has forgotten: the next Binding Update from the new address moves the binding; the old is heard
+/// for a moment.
 #[test]
 fn a_nat_that_forgets_moves_the_binding_with_the_next_update() {
     for update in [plain(2), identified(2), Update::explicit(2).inside().known_bid(1)] {
@@ -133,7 +133,8 @@ fn a_nat_that_forgets_moves_the_binding_with_the_next_update() {
     }
 }
 
-/// A packet from the new address moves nothing; the node is told over UDP that it is not known there, and registers.
+/// A packet from the new address moves nothing; the node is told over UDP that it is not known there, and
+/// registers.
 #[test]
 fn a_data_packet_moves_nothing_and_draws_a_binding_error() {
     let mut agent = Agent::new(authenticated());
@@ -210,8 +211,8 @@ fn ipv4_and_ipv6_beside_each_other() {
     assert!(bindings(&agent).is_empty());
 }
 
-/// RFC 5648 8.1: "Bulk registration MUST NOT be used for the initial binding registration from an IPv4 care-of
-/// address"; what can be told apart is taken, the rest refused.
+/// RFC 5648 8.1: "Bulk registration MUST NOT be used for the initial binding registration from an IPv4
+/// care-of address"; what can be told apart is taken, the rest refused.
 #[test]
 fn bulk_from_an_ipv4_network() {
     let mut agent = Agent::new(config());
@@ -224,8 +225,8 @@ fn bulk_from_an_ipv4_network() {
     assert_eq!(bindings(&agent), expected(&[(1, V4), (2, CARE_OF)]));
 }
 
-/// RFC 5555 4.4.2.1: a plain de-registration from the IPv4 network, for which the home address is the IPv6 source:
-/// it is one by its lifetime only.
+/// RFC 5555 4.4.2.1: a plain de-registration from the IPv4 network, for which the home address is the IPv6
+/// source: it is one by its lifetime only.
 #[test]
 fn registration_and_its_end_inside_ipv4() {
     let mut agent = Agent::new(config());

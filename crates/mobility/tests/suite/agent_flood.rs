@@ -1,5 +1,6 @@
-//! A flood of forged Binding Updates: those who have the key go on registering, few forgeries are answered, and nothing is
-//! kept of them. How the real program fares at what rates is another matter; here time stands where the test puts it.
+//! A flood of forged Binding Updates: those who have the key go on registering, few forgeries are answered,
+//! and nothing is kept of them. How the real program fares at what rates is another matter; here time stands
+//! where the test puts it.
 
 use carnet_base::Rng;
 use carnet_mobility::{Authentication, SecurityAssociation};

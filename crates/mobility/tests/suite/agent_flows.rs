@@ -153,7 +153,8 @@ fn one_fid_twice_refuses_all() {
     assert_eq!(flows(&agent), []);
 }
 
-/// Item 57; 5.3.2.1: 133 for a format that is not supported: an unknown one, and IPv4, which no tunnel carries.
+/// Item 57; 5.3.2.1: 133 for a format that is not supported: an unknown one, and IPv4, which no tunnel
+/// carries.
 #[test]
 fn another_selector_format_is_133() {
     let mut agent = two();

@@ -73,8 +73,8 @@ fn nobody_else_is_answered() {
     assert_eq!(agent.ignore(&packet), MobilityDrop::Unexpected);
 }
 
-/// Several paths with some requests a second each are answered, also when somebody sends a thousand a second in the
-/// node's name; a flood without bounds is not.
+/// Several paths with some requests a second each are answered, also when somebody sends a thousand a second
+/// in the node's name; a flood without bounds is not.
 #[test]
 fn a_flood_is_not_answered() {
     let mut agent = two();

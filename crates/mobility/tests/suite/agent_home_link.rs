@@ -23,7 +23,8 @@ fn duplicate_address_detection_comes_before_the_first_acknowledgement() {
     assert!(agent.binding().is_some());
 }
 
-/// RFC 6275 10.3.1: nor is it left out because the link, and with it the home agent's own address there, is new.
+/// RFC 6275 10.3.1: nor is it left out because the link, and with it the home agent's own address there, is
+/// new.
 #[test]
 fn the_test_does_not_wait_for_an_address_of_our_own() {
     let mut agent = Agent::on_fresh_home_link(config());
@@ -34,7 +35,8 @@ fn the_test_does_not_wait_for_an_address_of_our_own() {
     assert!(agent.binding().is_some());
 }
 
-/// RFC 6275 10.4.1: whoever asks meanwhile gets an answer, and the link is told, from the home agent's own address.
+/// RFC 6275 10.4.1: whoever asks meanwhile gets an answer, and the link is told, from the home agent's own
+/// address.
 #[test]
 fn addresses_are_defended_before_the_links_own_address_can_be_used() {
     let mut agent = Agent::on_fresh_home_link(config());

@@ -1,4 +1,5 @@
-//! Home agent: the key of a node is changed while it is registered (RFC 4285 5.1: the SPI says which association it is).
+//! Home agent: the key of a node is changed while it is registered (RFC 4285 5.1: the SPI says which
+//! association it is).
 
 use std::time::Duration;
 
@@ -192,7 +193,8 @@ fn a_number_that_was_taken_without_a_key_is_old_under_the_key() {
     agent.accept(&Update::explicit(21).signed());
 }
 
-/// Anybody can send the home agent a number while it asks for no key: what was signed before is old all the same when it does.
+/// Anybody can send the home agent a number while it asks for no key: what was signed before is old all the
+/// same when it does.
 #[test]
 fn a_number_far_ahead_that_was_taken_without_a_key_makes_no_recording_new() {
     for (ahead, last) in [(32_767, 1000), (4097, 1000), (4096, 5096)] {
@@ -227,8 +229,8 @@ fn a_record_without_spi_is_of_signed_messages_where_it_can_be() {
     assert_eq!(next.refuse(&recorded, 135).sequence(), 11);
 }
 
-/// Three steps, under each of which the router renews its binding: nothing ends, nothing is unanswered, nothing is forwarded
-/// otherwise.
+/// Three steps, under each of which the router renews its binding: nothing ends, nothing is unanswered,
+/// nothing is forwarded otherwise.
 #[test]
 fn a_key_is_changed_in_three_steps_and_nothing_ends() {
     let mut agent = Agent::new(with(Authentication::SharedKey(association())));
@@ -249,7 +251,8 @@ fn a_key_is_changed_in_three_steps_and_nothing_ends() {
     assert_eq!(agent.ignore(&Update::explicit(9).signed().packet()), MobilityDrop::UnknownSpi);
 }
 
-/// From the moment on that the config is without it, a key verifies nothing, also where its SPI has another key now.
+/// From the moment on that the config is without it, a key verifies nothing, also where its SPI has another
+/// key now.
 #[test]
 fn a_key_that_was_dropped_verifies_nothing() {
     let mut agent = Agent::new(both());
@@ -262,8 +265,8 @@ fn a_key_that_was_dropped_verifies_nothing() {
     agent.accept(&Update::explicit(2).signed_by(same_spi));
 }
 
-/// What the home agent says unasked the node has to be able to read: so it is signed with the key that the node used last,
-/// which survives a reload of the config, and a restart.
+/// What the home agent says unasked the node has to be able to read: so it is signed with the key that the
+/// node used last, which survives a reload of the config, and a restart.
 #[test]
 fn what_is_said_unasked_is_signed_with_the_key_that_the_node_used_last() {
     let signed_with = |agent: &mut Agent, order: &str| {

@@ -161,8 +161,8 @@ fn answers_to_strangers_are_limited() {
     assert!(answers < 100, "{answers} answers at one instant");
 }
 
-/// What anybody can cause takes nothing of what tells nodes of lost bindings, and has the figures of the page: 20 at once, 20
-/// a second.
+/// What anybody can cause takes nothing of what tells nodes of lost bindings, and has the figures of the
+/// page: 20 at once, 20 a second.
 #[test]
 fn answers_to_unknown_message_types_have_the_allowance_of_strangers() {
     let mut agent = Agent::new(config());

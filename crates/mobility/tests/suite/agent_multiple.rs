@@ -1,4 +1,5 @@
-//! Home agent: several care-of addresses, what is registered and what is answered (RFC 5648 6.2, RFC 6089 4.1).
+//! Home agent: several care-of addresses, what is registered and what is answered (RFC 5648 6.2, RFC 6089
+//! 4.1).
 
 use carnet_mobility::home_agent::{HomeAgentConfig, MAX_BINDINGS, MultipleCareOfAddresses};
 use carnet_wire::mobility::MobilityOption;
@@ -63,7 +64,8 @@ fn bindings_are_ordered_by_priority() {
     assert_eq!(agent.care_of(), Some(addr(THIRD_CARE_OF)));
 }
 
-/// Item 46; RFC 5648 6.2: "the same BID but different care-of address": it moves, and the old one is still heard.
+/// Item 46; RFC 5648 6.2: "the same BID but different care-of address": it moves, and the old one is still
+/// heard.
 #[test]
 fn a_known_bid_with_another_address_moves() {
     let mut agent = two();
@@ -284,7 +286,8 @@ fn prefixes_and_r_are_those_of_the_node() {
     agent.refuse(&Update::implicit(3).prefix("2001:db8:99::/64").bid(2, OTHER_CARE_OF), 142);
 }
 
-/// Design: the MAC covers the first care-of address that a Binding Identifier option names, not where it came from.
+/// Design: the MAC covers the first care-of address that a Binding Identifier option names, not where it came
+/// from.
 #[test]
 fn the_mac_covers_the_address_that_the_option_names() {
     let mut agent = Agent::new(authenticated());
@@ -306,7 +309,8 @@ fn the_mac_covers_the_address_that_the_option_names() {
     assert_eq!(bindings(&agent).len(), 2);
 }
 
-/// Status 174 in every option: a care-of address in one's own prefix, and rings through others (RFC 6275 6.1.8).
+/// Status 174 in every option: a care-of address in one's own prefix, and rings through others (RFC 6275
+/// 6.1.8).
 #[test]
 fn rings_are_found_through_every_binding() {
     let second = "2001:db8:1::5678";

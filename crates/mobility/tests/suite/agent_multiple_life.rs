@@ -1,4 +1,5 @@
-//! Home agent: several care-of addresses over time: their ends, the home link, a restart (RFC 5648 5.4 and 6.2).
+//! Home agent: several care-of addresses over time: their ends, the home link, a restart (RFC 5648 5.4 and
+//! 6.2).
 
 use std::collections::BTreeMap;
 
@@ -65,8 +66,8 @@ fn bindings_end_one_by_one() {
     agent.accept(&Update::explicit(1).bid(1, CARE_OF));
 }
 
-/// RFC 6275 10.3.1: one duplicate address detection for the home address, whatever is registered meanwhile; each
-/// update is answered then.
+/// RFC 6275 10.3.1: one duplicate address detection for the home address, whatever is registered meanwhile;
+/// each update is answered then.
 #[test]
 fn the_home_address_is_tested_once_for_all_bindings() {
     let mut agent = Agent::on_home_link(config());

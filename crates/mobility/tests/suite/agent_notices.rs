@@ -1,5 +1,5 @@
-//! What the home agent says unasked: Binding Refresh Request, Home Agent Switch and Binding Revocation; and what the home
-//! link hears of it when the node goes to another home agent there.
+//! What the home agent says unasked: Binding Refresh Request, Home Agent Switch and Binding Revocation; and
+//! what the home link hears of it when the node goes to another home agent there.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -407,8 +407,8 @@ fn claim_of_other(agent: &mut Agent) {
     agent.hear("fe80::2", "ff02::1", advertisement.emit());
 }
 
-/// Duplicate address detection is about strangers: the home agent that the node comes from answers for the home address
-/// until the node has left it.
+/// Duplicate address detection is about strangers: the home agent that the node comes from answers for the
+/// home address until the node has left it.
 #[test]
 fn a_node_may_come_from_another_home_agent_of_the_home_link() {
     let mut agent = Agent::on_home_link(config());

@@ -285,7 +285,8 @@ fn bindings_are_kept_apart_by_home_address() {
     assert!(agent.binding_of("2001:db8:1::5678").is_none());
 }
 
-/// What renews a binding as it is changes nothing of where packets go, and nobody has to look whether it does; all else does.
+/// What renews a binding as it is changes nothing of where packets go, and nobody has to look whether it
+/// does; all else does.
 #[test]
 fn a_renewal_says_nothing_of_forwarding() {
     let two_prefixes = HomeAgentConfig { nodes: vec![node(HOME, &[PREFIX, SECOND_PREFIX])], ..config() };

@@ -160,7 +160,8 @@ fn a_new_key_has_all_sequence_numbers() {
     }
 }
 
-/// State that an earlier version has written is read; it says nothing of numbers, so that they count from now on.
+/// State that an earlier version has written is read; it says nothing of numbers, so that they count from now
+/// on.
 #[test]
 fn state_without_counts_is_read() {
     let mut agent = Agent::new(authenticated());
@@ -181,8 +182,8 @@ fn state_without_counts_is_read() {
     next.refuse(&Update::explicit(32_776).signed(), 145);
 }
 
-/// A clock that was ahead for a while, or that is not set after a start: timestamps go on from the last one, so that the node is
-/// neither refused until the clock has caught up nor believed twice.
+/// A clock that was ahead for a while, or that is not set after a start: timestamps go on from the last one,
+/// so that the node is neither refused until the clock has caught up nor believed twice.
 #[test]
 fn a_clock_that_is_behind_the_last_timestamp_refuses_nobody_for_long() {
     let mut agent = Agent::new(authenticated());
@@ -215,8 +216,8 @@ fn receive_at(agent: &mut Agent, update: &Update, wall: WallTime) {
     agent.drain();
 }
 
-/// Both ends, over a road: the router takes up timestamps when it is told to, also one whose clock is wrong, and stays
-/// registered.
+/// Both ends, over a road: the router takes up timestamps when it is told to, also one whose clock is wrong,
+/// and stays registered.
 #[test]
 fn a_router_takes_up_timestamps_when_its_key_has_no_numbers_left() {
     for clock_ahead in [0, 100_000] {
@@ -243,7 +244,8 @@ fn a_router_takes_up_timestamps_when_its_key_has_no_numbers_left() {
     }
 }
 
-/// Two starts without stored state are as many numbers apart as minutes: a fleet's key does not wear out by restarts.
+/// Two starts without stored state are as many numbers apart as minutes: a fleet's key does not wear out by
+/// restarts.
 #[test]
 fn a_router_without_state_starts_with_the_minutes_of_its_clock() {
     let mut pair = Pair::new(Setup::authenticated());

@@ -37,7 +37,8 @@ fn a_binding_comes_back_with_what_is_left_of_its_lifetime() {
     assert!(next.binding().is_none());
 }
 
-/// Since when a node is where it is, is kept through refreshes, begins with a move, and goes on over a restart.
+/// Since when a node is where it is, is kept through refreshes, begins with a move, and goes on over a
+/// restart.
 #[test]
 fn how_long_a_node_has_been_where_it_is_is_known_after_a_restart() {
     let stay = |agent: &Agent| {

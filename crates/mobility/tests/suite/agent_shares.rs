@@ -1,5 +1,5 @@
-//! Home agent: nobody has more of it than a share, neither strangers before their messages are verified nor nodes whose messages
-//! are authentic.
+//! Home agent: nobody has more of it than a share, neither strangers before their messages are verified nor
+//! nodes whose messages are authentic.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,8 @@ fn agent() -> Agent {
     Agent::new(config)
 }
 
-/// A node that somebody has taken over sends as many authentic Binding Updates as it can, from ever other care-of addresses.
+/// A node that somebody has taken over sends as many authentic Binding Updates as it can, from ever other
+/// care-of addresses.
 #[test]
 fn a_greedy_node_has_its_share_and_all_others_register() {
     let mut agent = agent();
@@ -62,7 +63,8 @@ fn a_greedy_node_has_its_share_and_all_others_register() {
     assert_eq!(agent.binding_of(&home(0)).expect("bound").care_of_address.ipv6(), Some(addr(CARE_OF)));
 }
 
-/// Its share is enough for sixteen care-of addresses that register each by itself, and for a handover four times a second.
+/// Its share is enough for sixteen care-of addresses that register each by itself, and for a handover four
+/// times a second.
 #[test]
 fn a_node_that_moves_has_enough() {
     let mut agent = agent();
@@ -114,8 +116,8 @@ fn forged_updates_cost_their_node_nothing_of_its_share() {
     }
 }
 
-/// One source sends more than is comfortable: it is limited, before anything of it is verified, and nobody else is. Who is where
-/// he is bound is not, whatever others send in his name.
+/// One source sends more than is comfortable: it is limited, before anything of it is verified, and nobody
+/// else is. Who is where he is bound is not, whatever others send in his name.
 #[test]
 fn a_source_that_floods_is_limited_before_its_messages_are_verified() {
     const FLOODER: &str = "2001:db8:bad::1";
@@ -205,8 +207,8 @@ fn a_recording_does_not_use_up_what_its_node_is_told() {
     assert!((100..=400).contains(&elsewhere), "{elsewhere} in 100 seconds");
 }
 
-/// What is old is refused whoever has signed it. When that has been said often enough nothing is calculated for it; and a router
-/// that goes on from its last number is heard all the while.
+/// What is old is refused whoever has signed it. When that has been said often enough nothing is calculated
+/// for it; and a router that goes on from its last number is heard all the while.
 #[test]
 fn recordings_that_are_not_answered_are_not_verified() {
     let mut agent = Agent::new(authenticated());

@@ -2,8 +2,9 @@
 //!
 //! While they last, [`Pair::check`] and its companions watch the invariants after every input; when they are
 //! over, everything has to be registered again within 70 s, and when there is traffic it has to be carried
-//! within 5 s (the acknowledgement of what carries it may be a retransmission later). A failure names its seed:
-//! `CARNET_SEED=n cargo test -p carnet-mobility faults` runs that day alone, `CARNET_DAYS=n` so many of each kind.
+//! within 5 s (the acknowledgement of what carries it may be a retransmission later). A failure names its
+//! seed: `CARNET_SEED=n cargo test -p carnet-mobility faults` runs that day alone, `CARNET_DAYS=n` so many of
+//! each kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

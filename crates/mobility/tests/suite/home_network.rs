@@ -29,8 +29,9 @@ fn router() -> Setup {
     setup
 }
 
-/// RFC 4887 6.4.1: "the Home Agent must intercept all the packets for ALL the Mobile Network Nodes on the registered
-/// prefixes", and a visitor gets no address out of them; of what is not registered it says nothing.
+/// RFC 4887 6.4.1: "the Home Agent must intercept all the packets for ALL the Mobile Network Nodes on the
+/// registered prefixes", and a visitor gets no address out of them; of what is not registered it says
+/// nothing.
 #[test]
 fn the_home_agent_answers_for_the_mobile_networks_that_are_away() {
     let mut agent = agent();
@@ -73,7 +74,8 @@ fn a_home_address_beside_the_home_link_is_not_tested_there() {
     assert_eq!((answer.status(), agent.probes().len()), (0, 0));
 }
 
-/// RFC 4887 6.2: as a guest in another vehicle, whose prefix is a part of the home prefix, a router is not at home.
+/// RFC 4887 6.2: as a guest in another vehicle, whose prefix is a part of the home prefix, a router is not at
+/// home.
 #[test]
 fn a_guest_in_another_mobile_network_is_away() {
     let guest = "2001:db8:1:b::10";
@@ -84,12 +86,13 @@ fn a_guest_in_another_mobile_network_is_away() {
     pair.hear_router("wifi", "fe80::1", &[OTHERS]);
     pair.run(5.0);
     assert_eq!(pair.machine().state(), State::Registered);
-    // Nor does the aggregate over the air of another link make an address at home of it: the vehicle's prefix does not
-    // hold the home agent.
+    // Nor does the aggregate over the air of another link make an address at home of it: the vehicle's prefix
+    // does not hold the home agent.
     assert_eq!(pair.bound(), Some(addr(guest)));
 }
 
-/// Home is where the home agent is: on a link whose prefix is a part of the home prefix with its address in it.
+/// Home is where the home agent is: on a link whose prefix is a part of the home prefix with its address in
+/// it.
 #[test]
 fn the_part_with_the_home_agent_is_home() {
     let mut pair = Pair::new(router().with_home_link());
@@ -128,8 +131,8 @@ fn asked(pair: &mut Pair, target: &str, source: &str) -> Vec<nd::NeighborAdverti
         .collect()
 }
 
-/// RFC 4887 6.2.1: at home the router performs "ND proxying for all addresses in its MNPs", for these alone and there
-/// alone.
+/// RFC 4887 6.2.1: at home the router performs "ND proxying for all addresses in its MNPs", for these alone
+/// and there alone.
 #[test]
 fn at_home_the_router_answers_for_the_hosts_on_board() {
     let mut pair = Pair::new(router().with_home_link());

@@ -141,7 +141,8 @@ fn mutated_updates_bind_nothing_but_what_was_signed() {
     }
 }
 
-/// The same with several care-of addresses and flows: whatever is changed, each binding is one that was signed.
+/// The same with several care-of addresses and flows: whatever is changed, each binding is one that was
+/// signed.
 #[test]
 fn mutated_updates_of_several_bindings_bind_nothing_but_what_was_signed() {
     let mut rng = Rng::new(12);

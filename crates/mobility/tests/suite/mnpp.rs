@@ -1,4 +1,5 @@
-//! Straight ways to the mobile networks of vehicles near: announcing, proof, meeting and parting, in virtual time.
+//! Straight ways to the mobile networks of vehicles near: announcing, proof, meeting and parting, in virtual
+//! time.
 
 mod hostile;
 
@@ -561,8 +562,8 @@ fn with_nobody_to_vouch_anybody_is_believed_if_the_operator_says_so() {
     assert_eq!(world.machines[&A].counters().tests, 0);
 }
 
-/// Whatever is claimed, answered and lost: packets go straight to nobody but the owner of a prefix, and nobody wakes up
-/// more often than it has reason to.
+/// Whatever is claimed, answered and lost: packets go straight to nobody but the owner of a prefix, and
+/// nobody wakes up more often than it has reason to.
 #[test]
 fn at_random_nobody_gets_what_is_not_its_own() {
     for seed in 0..30 {
@@ -663,7 +664,8 @@ fn over_two_hops_probes_tell() {
     assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["not authorized by its home agent"]));
 }
 
-/// A router with two prefixes whose second one is proven only when it is met already, and lost while it stays.
+/// A router with two prefixes whose second one is proven only when it is met already, and lost while it
+/// stays.
 #[test]
 fn routes_follow_the_proofs_of_a_station_that_is_met() {
     let second = prefix("2001:db8:b2::/64");

@@ -1,7 +1,9 @@
-//! A recorded Binding Update is never good again (RFC 6275 15.3), whatever restarts, losses and clocks come between.
+//! A recorded Binding Update is never good again (RFC 6275 15.3), whatever restarts, losses and clocks come
+//! between.
 //!
-//! A mobile router and its home agent, both real, in virtual time. Somebody on the path records every Binding Update and plays
-//! all of them again after each step, to the home agent and to one that has just started with its stored state.
+//! A mobile router and its home agent, both real, in virtual time. Somebody on the path records every Binding
+//! Update and plays all of them again after each step, to the home agent and to one that has just started
+//! with its stored state.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -33,7 +35,8 @@ enum Step {
     Run { seconds: u64 },
     /// Time passes; Binding Updates are lost, or their answers.
     Lose { seconds: u64, updates: bool },
-    /// The router is switched off for so long, and starts with the last state that it stored, or the one before, or none.
+    /// The router is switched off for so long, and starts with the last state that it stored, or the one
+    /// before, or none.
     RestartRouter { off: u64, with_state: bool, stale: bool },
     /// The home agent starts with its stored state.
     RestartAgent,
@@ -45,8 +48,8 @@ enum Step {
     Key { second: bool },
     /// The home agent's config is without the node for a while, or has other keys first.
     Reload { meanwhile: u8 },
-    /// Somebody on the path plays recorded Binding Updates to the home agent before each one of the router, or recorded answers
-    /// to the router, both with the addresses of the true ones.
+    /// Somebody on the path plays recorded Binding Updates to the home agent before each one of the router,
+    /// or recorded answers to the router, both with the addresses of the true ones.
     Attack { seconds: u64, updates: bool, answers: bool },
 }
 
@@ -196,7 +199,8 @@ impl World {
         }
     }
 
-    /// What was recorded last, and first, comes to the home agent once more; what was accepted is not accepted again.
+    /// What was recorded last, and first, comes to the home agent once more; what was accepted is not
+    /// accepted again.
     fn play_updates(&mut self) {
         let wall = self.wall(self.agent_ahead);
         let half = MAX_PLAYED / 2;
@@ -291,7 +295,8 @@ impl World {
         }
     }
 
-    /// Plays all that was accepted again, to home agents that have not refused anything yet, and some of it to this one.
+    /// Plays all that was accepted again, to home agents that have not refused anything yet, and some of it
+    /// to this one.
     fn play(&mut self) -> Result<(), TestCaseError> {
         let wall = self.wall(self.agent_ahead);
         for &number in &self.accepted {

@@ -1,12 +1,13 @@
-//! A mobile router with several uplinks on the road, and its home agent, in virtual time: IPv6 and IPv4, networks
-//! that lose, delay and swallow, NATs that forget.
+//! A mobile router with several uplinks on the road, and its home agent, in virtual time: IPv6 and IPv4,
+//! networks that lose, delay and swallow, NATs that forget.
 //!
-//! Each uplink stands in a network of its own. What the router sends leaves by the uplink that has the source address;
-//! what the home agent sends arrives by the network that it is addressed to. A packet inside IPv4 passes the network's
-//! NAT, if there is one, both ways.
+//! Each uplink stands in a network of its own. What the router sends leaves by the uplink that has the source
+//! address; what the home agent sends arrives by the network that it is addressed to. A packet inside IPv4
+//! passes the network's NAT, if there is one, both ways.
 //!
 //! Besides the messages the harness looks at what matters to those on board: whether a packet of theirs would
-//! get to the home agent now ([`Road::is_upstream`]), and one for them to the router ([`Road::is_downstream`]).
+//! get to the home agent now ([`Road::is_upstream`]), and one for them to the router
+//! ([`Road::is_downstream`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
@@ -483,7 +484,8 @@ impl Road {
         }
     }
 
-    /// Whether something from the router's end gets through now: after how long, and how the home agent sees it.
+    /// Whether something from the router's end gets through now: after how long, and how the home agent sees
+    /// it.
     #[allow(clippy::type_complexity, reason = "a pair of ends, twice optional")]
     fn passes(
         &mut self,

@@ -13,8 +13,8 @@ fn moves(road: &Road) -> usize {
     road.events.iter().filter(|(_, event)| matches!(event, Event::Handover { .. })).count()
 }
 
-/// A flow for `seconds`, with a step each 5 ms: of each, so many packets are sent and so many arrive over an uplink where it
-/// leads anywhere. Returns how long the flow stood still at most.
+/// A flow for `seconds`, with a step each 5 ms: of each, so many packets are sent and so many arrive over an
+/// uplink where it leads anywhere. Returns how long the flow stood still at most.
 fn flow(road: &mut Road, seconds: f64, sent: u64, received: u64) -> Duration {
     let end = road.now + Duration::from_secs_f64(seconds);
     let (mut stands_since, mut longest) = (road.now, Duration::ZERO);
@@ -37,7 +37,8 @@ fn flow(road: &mut Road, seconds: f64, sent: u64, received: u64) -> Duration {
     longest
 }
 
-/// A flow that goes both ways, and a black hole: decided by what is missing, before TCP sends again for the second time.
+/// A flow that goes both ways, and a black hole: decided by what is missing, before TCP sends again for the
+/// second time.
 #[test]
 fn black_hole_under_traffic_is_noticed_by_what_does_not_arrive() {
     for start in 0..20 {
@@ -198,8 +199,8 @@ fn path_that_has_become_longer_is_not_full_for_ever() {
     assert!(!road.router.is_full(0));
 }
 
-/// From a full uplink a Binding Update takes seconds: the others' are sent before it, so that they do not overtake it (RFC 6275
-/// 9.5.1).
+/// From a full uplink a Binding Update takes seconds: the others' are sent before it, so that they do not
+/// overtake it (RFC 6275 9.5.1).
 #[test]
 fn updates_behind_a_full_queue_are_not_overtaken() {
     for seed in 1..=15 {
@@ -222,8 +223,8 @@ fn updates_behind_a_full_queue_are_not_overtaken() {
     }
 }
 
-/// Over IPv4 each Binding Update has to leave by its own uplink, and the queue of a full one drops half of them: the lifetime must
-/// not end before one of them and its acknowledgement have passed.
+/// Over IPv4 each Binding Update has to leave by its own uplink, and the queue of a full one drops half of
+/// them: the lifetime must not end before one of them and its acknowledgement have passed.
 #[test]
 fn full_ipv4_uplink_keeps_its_traffic() {
     let mut plain = config();

@@ -56,7 +56,8 @@ fn shown(road: &Road) -> (&str, Option<&str>, Vec<&str>, Agreement) {
     (status.name, chosen, status.takes, status.agreement)
 }
 
-/// 5.2.2.1: a flow per selector, in the Binding Update that registers its uplinks (5.3.1: identifiers come first).
+/// 5.2.2.1: a flow per selector, in the Binding Update that registers its uplinks (5.3.1: identifiers come
+/// first).
 #[test]
 fn policies_are_flow_bindings() {
     let road = started(vec![policy("video", FlowAction::Failover, &["cell", "sat"])]);
@@ -102,7 +103,8 @@ fn flows_follow_their_uplinks() {
     assert!(road.is_carried());
 }
 
-/// An uplink of a policy that comes up later is added to its flows (5.2.2.2), when it is registered and not before (131).
+/// An uplink of a policy that comes up later is added to its flows (5.2.2.2), when it is registered and not
+/// before (131).
 #[test]
 fn an_uplink_that_comes_later_joins_its_flows() {
     let mut road = Road::new(with(vec![policy("video", FlowAction::Balance, &["wifi", "cell"])]));
@@ -154,8 +156,8 @@ fn a_policy_is_moved_by_itself() {
     assert!(unknown.expect_err("unknown").contains("udp"));
 }
 
-/// The answer to the last description is lost: what the home agent has is not taken for what the answers to the earlier
-/// ones said.
+/// The answer to the last description is lost: what the home agent has is not taken for what the answers to
+/// the earlier ones said.
 #[test]
 fn a_lost_answer_leaves_no_doubt() {
     let mut road = started(vec![policy("udp", FlowAction::Failover, &["wifi", "cell"])]);

@@ -10,8 +10,8 @@ use carnet_mobility::{Authentication, Event};
 use crate::craft::*;
 use crate::road::*;
 
-/// 5.9: the first Binding Update has the O flag; 5.3: it registers all uplinks; 4.3 and RFC 6089 4.1: with care-of address
-/// and BID-PRI, 5.2: without Alternate Care-of Address.
+/// 5.9: the first Binding Update has the O flag; 5.3: it registers all uplinks; 4.3 and RFC 6089 4.1: with
+/// care-of address and BID-PRI, 5.2: without Alternate Care-of Address.
 #[test]
 fn all_uplinks_are_registered_by_one_binding_update() {
     let mut road = Road::new(config());
@@ -68,8 +68,8 @@ fn bindings_are_renewed_together() {
     assert!(!road.events.iter().any(|(_, event)| matches!(event, Event::Handover { .. })));
 }
 
-/// 5.4: a binding whose uplink is gone is de-registered over another, at once; until then, and from then on, traffic
-/// has a path.
+/// 5.4: a binding whose uplink is gone is de-registered over another, at once; until then, and from then on,
+/// traffic has a path.
 #[test]
 fn a_lost_uplink_is_deregistered_over_another() {
     let mut road = Road::registered();
@@ -149,8 +149,8 @@ fn a_new_care_of_address_that_answers_late() {
     assert_eq!(road.transmits()[0], "wifi");
 }
 
-/// An uplink goes before the answer to its registration has come: the home agent, which has accepted it, hears of it over
-/// another, at once or as soon as there is one.
+/// An uplink goes before the answer to its registration has come: the home agent, which has accepted it,
+/// hears of it over another, at once or as soon as there is one.
 #[test]
 fn an_uplink_that_goes_before_the_answer() {
     for alone in [false, true] {
@@ -261,7 +261,8 @@ fn status_165_is_answered_by_the_o_flag() {
     assert!(road.updates.iter().any(|update| update.overwrite));
 }
 
-/// 6.2: status 4 and a status of its own for one binding: the others are registered, that one is tried again later.
+/// 6.2: status 4 and a status of its own for one binding: the others are registered, that one is tried again
+/// later.
 #[test]
 fn one_of_several_refused() {
     let mut config = Road::unsigned();

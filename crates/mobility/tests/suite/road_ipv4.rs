@@ -1,4 +1,5 @@
-//! Uplinks with IPv4 only, with IPv6 only and with both: the mobile router's side of RFC 5555, and of RFC 5648 8.
+//! Uplinks with IPv4 only, with IPv6 only and with both: the mobile router's side of RFC 5555, and of RFC
+//! 5648 8.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -34,8 +35,8 @@ fn text(endpoint: Endpoint) -> String {
     endpoint.to_string()
 }
 
-/// 4.2, 4.4.2: the Binding Update leaves in UDP, bears the home address and the IPv4 Care-of Address option; behind a NAT
-/// data goes in UDP too.
+/// 4.2, 4.4.2: the Binding Update leaves in UDP, bears the home address and the IPv4 Care-of Address option;
+/// behind a NAT data goes in UDP too.
 #[test]
 fn an_ipv4_uplink_behind_a_nat_suffices() {
     for config in [config(), plain()] {
@@ -201,8 +202,8 @@ fn uplinks_of_all_kinds_at_once() {
     assert_eq!(road.bound_bids(), [3]);
 }
 
-/// Two modems of one make, each a NAT that gives the router the same address: told apart by their ports (RFC 5555 4.1 takes
-/// any), in whatever order they come and go, registered at once or one at a time.
+/// Two modems of one make, each a NAT that gives the router the same address: told apart by their ports (RFC
+/// 5555 4.1 takes any), in whatever order they come and go, registered at once or one at a time.
 #[test]
 fn two_nats_that_hand_out_the_same_address() {
     for identified in [true, false] {
@@ -241,8 +242,8 @@ fn two_nats_that_hand_out_the_same_address() {
     }
 }
 
-/// A NAT that forgets its mapping, without heartbeats for anything else: survived within one keepalive, and the
-/// interval adapts.
+/// A NAT that forgets its mapping, without heartbeats for anything else: survived within one keepalive, and
+/// the interval adapts.
 #[test]
 fn a_nat_that_forgets_is_survived_within_a_keepalive() {
     for (timeout, longest) in [(20_u64, 27.0), (45, 60.0), (300, 1.0)] {
@@ -365,8 +366,8 @@ fn cut_off(road: &mut Road, seconds: u64) -> (Duration, Duration) {
     }
 }
 
-/// 4.4.1: after an outage of IPv6 the uplink goes back to it within a minute, and nothing is lost then, nor by the attempts
-/// before.
+/// 4.4.1: after an outage of IPv6 the uplink goes back to it within a minute, and nothing is lost then, nor
+/// by the attempts before.
 #[test]
 fn uplink_goes_back_to_ipv6_after_an_outage_without_loss() {
     for config in [config(), plain()] {
@@ -406,8 +407,8 @@ fn uplink_that_tries_ipv6_speaks_for_itself() {
     assert!(matches!(bound[..], [Endpoint::Ipv4(_), Endpoint::Ipv6(_)]), "{bound:?}");
 }
 
-/// A network over which Binding Updates leave and nothing comes back by IPv6: attempts, each of which costs a moment, become
-/// rare.
+/// A network over which Binding Updates leave and nothing comes back by IPv6: attempts, each of which costs a
+/// moment, become rare.
 #[test]
 fn ipv6_that_works_one_way_only_is_tried_less_and_less_often() {
     let mut road = Road::new(config());

@@ -13,8 +13,8 @@ fn handovers(road: &Road) -> usize {
     road.events.iter().filter(|(_, event)| matches!(event, Event::Handover { .. })).count()
 }
 
-/// A path that turns into a black hole is noticed within 0.6 s, both ways; the home agent hears of it over another. That
-/// leaves TCP its second retransmission, 0.6 s and more after the first loss.
+/// A path that turns into a black hole is noticed within 0.6 s, both ways; the home agent hears of it over
+/// another. That leaves TCP its second retransmission, 0.6 s and more after the first loss.
 #[test]
 fn a_black_hole_is_noticed_soon() {
     for start in 0..20 {
@@ -56,7 +56,8 @@ fn a_path_that_comes_back_is_used_again() {
     assert_eq!(handovers(&road), 2, "there and back");
 }
 
-/// All die one after the other, silently and not: in the dark there is nothing to be done, and nothing is done in a loop.
+/// All die one after the other, silently and not: in the dark there is nothing to be done, and nothing is
+/// done in a loop.
 #[test]
 fn in_the_dark_the_router_waits() {
     for pause in [0.3, 1.1, 1.8, 5.4] {
@@ -300,7 +301,8 @@ fn octets_use_up_a_volume() {
     assert_eq!(road.transmits()[0], "cell");
 }
 
-/// With a hard stop an uplink carries nothing more, even where it is the last one; the next period opens it again.
+/// With a hard stop an uplink carries nothing more, even where it is the last one; the next period opens it
+/// again.
 #[test]
 fn a_used_up_volume_stops_the_uplink() {
     let mut config = config();
@@ -408,7 +410,8 @@ fn heartbeats_are_unknown(road: &mut Road) {
     road.router_receives(None, &packet);
 }
 
-/// A home agent that knows no heartbeats says so (RFC 5847 3), and is believed unless it has answered one before.
+/// A home agent that knows no heartbeats says so (RFC 5847 3), and is believed unless it has answered one
+/// before.
 #[test]
 fn a_home_agent_without_heartbeats() {
     let mut road = Road::registered();
@@ -448,8 +451,8 @@ fn who_denies_heartbeats_is_proved_wrong_by_the_first_answer() {
     assert!(road.heartbeats.len() > 10, "{}", road.heartbeats.len());
 }
 
-/// Nor is one believed while another path is answered, though an uplink has only just come: from then on nobody would
-/// notice those that lead nowhere.
+/// Nor is one believed while another path is answered, though an uplink has only just come: from then on
+/// nobody would notice those that lead nowhere.
 #[test]
 fn who_denies_heartbeats_is_not_believed_while_one_path_is_answered() {
     let mut road = Road::registered();
@@ -466,8 +469,8 @@ fn who_denies_heartbeats_is_not_believed_while_one_path_is_answered() {
     road.run_while(1.0, "carried over cell", |road| !road.is_carried());
 }
 
-/// A response tells of the path that it came by. Who hears the heartbeats of one uplink can guess the next number, but
-/// not make another look alive that leads nowhere.
+/// A response tells of the path that it came by. Who hears the heartbeats of one uplink can guess the next
+/// number, but not make another look alive that leads nowhere.
 #[test]
 fn a_response_by_another_path_tells_nothing() {
     let mut road = Road::registered();
@@ -510,8 +513,8 @@ fn paths_count_for_themselves() {
     }
 }
 
-/// RFC 5847 3: a request is answered with its number, by the path that it came by; not where nothing is registered, and
-/// not without end.
+/// RFC 5847 3: a request is answered with its number, by the path that it came by; not where nothing is
+/// registered, and not without end.
 #[test]
 fn a_home_agent_that_asks_is_answered() {
     let mut road = Road::registered();
@@ -570,8 +573,8 @@ fn a_black_hole_without_identifiers() {
     assert!(road.now > Time::from_secs(103));
 }
 
-/// What an uplink waits for is not left to its back-off when it becomes the last hope: its acknowledgement may have been
-/// lost, or it has come back unnoticed.
+/// What an uplink waits for is not left to its back-off when it becomes the last hope: its acknowledgement
+/// may have been lost, or it has come back unnoticed.
 #[test]
 fn the_last_hope_does_not_wait() {
     for start in 0..10 {
@@ -589,8 +592,8 @@ fn the_last_hope_does_not_wait() {
     }
 }
 
-/// The last uplink that lived turns silent, and one that had been given up takes over: the home agent hears that the other
-/// is gone, although nothing lived when it went.
+/// The last uplink that lived turns silent, and one that had been given up takes over: the home agent hears
+/// that the other is gone, although nothing lived when it went.
 #[test]
 fn the_last_hope_carries_both_ways() {
     let mut road = Road::registered();

@@ -1,5 +1,5 @@
-//! Binding Updates of one router over several uplinks reach the home agent in the order of their numbers (RFC 6275 9.5.1,
-//! RFC 5648 4.1).
+//! Binding Updates of one router over several uplinks reach the home agent in the order of their numbers (RFC
+//! 6275 9.5.1, RFC 5648 4.1).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -24,7 +24,8 @@ fn is_about_keys(event: &Event) -> bool {
     matches!(event, Event::Warning { message } if words.iter().any(|word| message.contains(word)))
 }
 
-/// Three uplinks of two families, each packet with a delay of its own of 0 to 200 ms, for half an hour; three routers.
+/// Three uplinks of two families, each packet with a delay of its own of 0 to 200 ms, for half an hour; three
+/// routers.
 #[test]
 fn updates_over_uplinks_with_random_delays_are_never_refused_as_old() {
     let mut updates = 0;
@@ -51,8 +52,8 @@ fn updates_over_uplinks_with_random_delays_are_never_refused_as_old() {
     assert!(updates > 3 * 3 * 30, "{updates} Binding Updates");
 }
 
-/// A Binding Update of one uplink waits for the answer to that of another, and not longer: three uplinks, of which each has
-/// to speak for itself, are registered within three round trips.
+/// A Binding Update of one uplink waits for the answer to that of another, and not longer: three uplinks, of
+/// which each has to speak for itself, are registered within three round trips.
 #[test]
 fn an_update_leaves_as_soon_as_the_outstanding_one_is_answered() {
     let mut road = Road::new(config());
@@ -93,8 +94,8 @@ fn a_removal_does_not_wait_for_an_answer_by_the_uplink_that_is_gone() {
     assert_eq!((road.updates.len(), road.last().uplink.as_str()), (2, "cell"));
 }
 
-/// RFC 6275 11.7.3: status 135 answers the outstanding Binding Update. Without one it is a recording, which must not move
-/// the numbers.
+/// RFC 6275 11.7.3: status 135 answers the outstanding Binding Update. Without one it is a recording, which
+/// must not move the numbers.
 #[test]
 fn status_135_without_an_outstanding_update_is_dropped() {
     let mut road = Road::new(config());
@@ -117,8 +118,8 @@ fn status_135_without_an_outstanding_update_is_dropped() {
     assert_eq!((road.router.stored().sequence, road.updates.len()), (Some(before), 0));
 }
 
-/// An acknowledgement that is late, for another care-of address than the last update's, has no wrong key; what has one is
-/// said with what is wrong.
+/// An acknowledgement that is late, for another care-of address than the last update's, has no wrong key;
+/// what has one is said with what is wrong.
 #[test]
 fn warnings_of_keys_say_what_is_wrong_with_the_acknowledgement() {
     let said = |answer: &dyn Fn(&mut Acknowledgement)| {

@@ -1,5 +1,5 @@
-//! Random schedules of everything that can happen to three uplinks of three kinds, with one invariant above all:
-//! while an uplink lives and the home agent answers, those on board are cut off for a second at most.
+//! Random schedules of everything that can happen to three uplinks of three kinds, with one invariant above
+//! all: while an uplink lives and the home agent answers, those on board are cut off for a second at most.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -52,7 +52,8 @@ fn schedule(seed: u64, lossy: bool) {
     }
     road.run(5.0);
     let mut number = 0_u16;
-    // One uplink is spared at a time: it lives for as long as the phase lasts, and had the time to register before.
+    // One uplink is spared at a time: it lives for as long as the phase lasts, and had the time to register
+    // before.
     for phase in 0..6 {
         let spared = usize::try_from(rng.u64() % 3).unwrap_or(0);
         if !links[spared].up {

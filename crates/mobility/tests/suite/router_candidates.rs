@@ -1,5 +1,5 @@
-//! Mobile router: several addresses and several routers on one uplink (RFC 6724, RFC 8028, RFC 8978), the router that each
-//! address leaves by, and routers that go without a word (RFC 6275 11.5.1).
+//! Mobile router: several addresses and several routers on one uplink (RFC 6724, RFC 8028, RFC 8978), the
+//! router that each address leaves by, and routers that go without a word (RFC 6275 11.5.1).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -96,8 +96,8 @@ fn answer(pair: &mut Pair, router: &str) {
         .expect("a right advertisement");
 }
 
-/// RFC 8978: the router comes back with another prefix, and the old one is no longer routed. Its address stays preferred, and
-/// nobody removes it.
+/// RFC 8978: the router comes back with another prefix, and the old one is no longer routed. Its address
+/// stays preferred, and nobody removes it.
 #[test]
 fn flash_renumbering_is_left_as_soon_as_the_new_address_may_be_used() {
     for setup in [with_heartbeats(), Setup::plain()] {
@@ -118,8 +118,8 @@ fn flash_renumbering_is_left_as_soon_as_the_new_address_may_be_used() {
     }
 }
 
-/// The new prefix is heard, the old one is advertised by another router that is dead: no omission tells, the missing answers
-/// do.
+/// The new prefix is heard, the old one is advertised by another router that is dead: no omission tells, the
+/// missing answers do.
 #[test]
 fn other_candidates_are_tried_at_once_when_the_one_in_use_gets_no_answer() {
     let mut pair = registered(with_heartbeats());
@@ -183,7 +183,8 @@ fn router_of_the_address_is_the_one_that_advertises_its_prefix_since_the_link_ca
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
 }
 
-/// A move without loss of carrier and without heartbeats: the newcomer's advertisement makes the router ask the one in use.
+/// A move without loss of carrier and without heartbeats: the newcomer's advertisement makes the router ask
+/// the one in use.
 #[test]
 fn router_that_does_not_answer_solicitations_is_left_for_the_newcomer() {
     for answers in [false, true] {
@@ -243,7 +244,8 @@ fn router_that_the_kernel_s_list_lacks_comes_behind_those_that_it_has() {
     let first = (addr(CARE_OF), addr(ROUTER_A));
     assert_eq!(pair_in_use(&pair), Some(first));
     assert_eq!(next_hop(&pair, OTHER_CARE_OF), Some(addr(ROUTER_B).into()));
-    // The operator's own default route, with an address of a router that is not in the list: by the operator's route.
+    // The operator's own default route, with an address of a router that is not in the list: by the
+    // operator's route.
     show(&mut pair, &[OTHER_CARE_OF], &["fe80::c"]);
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr("fe80::c"))));
     // Without a default route none is wanted.
@@ -276,8 +278,8 @@ fn router_solicitations_follow_each_other_fast_after_the_link_has_come_up() {
     assert_eq!(times, [0, 500, 1000, 2000, 4000, 8000, 16_000]);
 }
 
-/// dhcpcd takes the link-local address away with the carrier. A router answers what comes without source by multicast, which
-/// it may hold back for 3 s (RFC 4861 6.2.6).
+/// dhcpcd takes the link-local address away with the carrier. A router answers what comes without source by
+/// multicast, which it may hold back for 3 s (RFC 4861 6.2.6).
 #[test]
 fn router_is_solicited_as_soon_as_the_link_local_address_may_be_used() {
     let mut pair = registered(Setup::plain());
@@ -341,7 +343,8 @@ fn router_whose_neighbour_entry_has_failed_ranks_last() {
     assert_eq!(pair.machine().uplinks()[0].silent_router(), Some(addr(ROUTER_A).into()));
 }
 
-/// RFC 8028 3: two providers on one link, each with a source-specific route. Both addresses keep their routers.
+/// RFC 8028 3: two providers on one link, each with a source-specific route. Both addresses keep their
+/// routers.
 #[test]
 fn each_address_leaves_by_the_router_of_its_source_specific_route() {
     let mut pair = Pair::new(Setup::plain());
@@ -362,7 +365,8 @@ fn each_address_leaves_by_the_router_of_its_source_specific_route() {
     assert_eq!(pair.machine().uplinks()[0].attachment, Attachment::Down("no default router"));
 }
 
-/// A router that goes keeps no table, and those that stay keep theirs: no packet leaves by the router of another address.
+/// A router that goes keeps no table, and those that stay keep theirs: no packet leaves by the router of
+/// another address.
 #[test]
 fn tables_of_routers_do_not_change_while_they_are_used() {
     let mut pair = registered(Setup::plain());
@@ -377,7 +381,8 @@ fn tables_of_routers_do_not_change_while_they_are_used() {
     assert_eq!(tables(&pair), [(1, addr(ROUTER_B))]);
 }
 
-/// RFC 6724 5 for the home agent's address as destination; RFC 4862 5.5.4: no deprecated address before another.
+/// RFC 6724 5 for the home agent's address as destination; RFC 4862 5.5.4: no deprecated address before
+/// another.
 #[test]
 fn candidates_come_in_the_order_of_source_address_selection() {
     let address = |text: &str| autoconfigured(&[text]).remove(0);
@@ -460,8 +465,8 @@ fn is_at_home(pair: &Pair) -> bool {
     pair.machine().uplinks()[0].attachment == Attachment::Home { router: Some(addr(HOME_ROUTER)) }
 }
 
-/// Lets time pass; the home link's router answers those Neighbor Solicitations whose number `answered` has. Returns how many
-/// there were.
+/// Lets time pass; the home link's router answers those Neighbor Solicitations whose number `answered` has.
+/// Returns how many there were.
 fn run_with_answers(pair: &mut Pair, seconds: u32, answered: impl Fn(usize) -> bool) -> usize {
     pair.link.clear();
     let mut seen = 0;
@@ -478,7 +483,8 @@ fn run_with_answers(pair: &mut Pair, seconds: u32, answered: impl Fn(usize) -> b
     seen
 }
 
-/// RFC 6275 11.5.1 and 11.5.5: at home no heartbeat runs, and the next advertisement of the new link may be far away.
+/// RFC 6275 11.5.1 and 11.5.5: at home no heartbeat runs, and the next advertisement of the new link may be
+/// far away.
 #[test]
 fn home_link_is_left_when_its_router_does_not_answer() {
     for (setup, within) in [(with_heartbeats(), OUTAGE), (Setup::plain(), Duration::from_millis(2200))] {

@@ -44,8 +44,8 @@ fn the_first_registration_passes_the_test_of_the_address_without_retransmission(
     assert_eq!(pair.updates().len(), 1);
 }
 
-/// The home agent's duplicate address detection before the first registration takes a second, which is no round trip. Without
-/// heartbeats the next acknowledgement tells it.
+/// The home agent's duplicate address detection before the first registration takes a second, which is no
+/// round trip. Without heartbeats the next acknowledgement tells it.
 #[test]
 fn duplicate_address_detection_is_not_taken_for_a_round_trip() {
     let mut setup = Setup::plain().with_home_link();
@@ -100,7 +100,8 @@ fn coming_home_deregisters_from_the_home_address() {
     assert_eq!(pair.path(), None);
 }
 
-/// Until the home agent has answered it sends everything to the care-of address: so does the router, backwards.
+/// Until the home agent has answered it sends everything to the care-of address: so does the router,
+/// backwards.
 #[test]
 fn the_tunnel_is_used_until_the_return_is_acknowledged() {
     let mut pair = away();

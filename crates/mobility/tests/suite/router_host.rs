@@ -21,7 +21,8 @@ fn flags(update: &Seen) -> (bool, bool, bool) {
     (flags.acknowledge, flags.home_registration, flags.mobile_router)
 }
 
-/// RFC 3963 5.1: without the R flag the home agent keeps a mobile node's binding, and its answer has none either.
+/// RFC 3963 5.1: without the R flag the home agent keeps a mobile node's binding, and its answer has none
+/// either.
 #[test]
 fn a_node_registers_without_the_flag_of_routers() {
     let mut pair = Pair::new(setup());
@@ -49,8 +50,8 @@ fn a_node_stays_registered_while_it_moves() {
     assert!(pair.updates().iter().all(|(_, update)| flags(update) == (true, true, false)));
 }
 
-/// RFC 6275 11.5.5: back on the home link it de-registers from its home address, and is its own again: the home agent
-/// answers for the address no longer.
+/// RFC 6275 11.5.5: back on the home link it de-registers from its home address, and is its own again: the
+/// home agent answers for the address no longer.
 #[test]
 fn a_node_comes_home_and_leaves_again() {
     let mut pair = Pair::new(setup().with_home_link());

@@ -1,4 +1,5 @@
-//! Mobile router: the link changes under an uplink that keeps its carrier (RFC 6275 11.5.1), or leads nowhere.
+//! Mobile router: the link changes under an uplink that keeps its carrier (RFC 6275 11.5.1), or leads
+//! nowhere.
 
 use carnet_mobility::Event;
 
@@ -137,7 +138,8 @@ fn sources(pair: &Pair) -> Vec<(u64, std::net::Ipv6Addr)> {
     pair.updates().iter().map(|(at, u)| (at.saturating_since(start).as_secs(), u.source)).collect()
 }
 
-/// The preferred uplink has carrier, address and router, and nothing behind them: three updates, then the next.
+/// The preferred uplink has carrier, address and router, and nothing behind them: three updates, then the
+/// next.
 #[test]
 fn an_uplink_without_answers_is_given_up_for_another() {
     let mut pair = Pair::new(Setup::plain());
@@ -155,8 +157,8 @@ fn an_uplink_without_answers_is_given_up_for_another() {
     )));
 }
 
-/// The same for a refresh. The old path is kept until the new one is acknowledged; after a minute the preferred
-/// uplink is tried again, and used when it works.
+/// The same for a refresh. The old path is kept until the new one is acknowledged; after a minute the
+/// preferred uplink is tried again, and used when it works.
 #[test]
 fn a_registered_uplink_that_dies_silently_is_given_up_for_a_while() {
     let mut pair = Pair::new(Setup::plain());
@@ -229,8 +231,8 @@ fn a_forced_uplink_is_not_demoted() {
     assert!(pair.updates().iter().all(|(_, update)| update.source == addr(CARE_OF)));
 }
 
-/// A dead home agent: each uplink is tried in turn, then the back-off goes on; there is no race from one to the
-/// other, and whichever works is found when the home agent is back.
+/// A dead home agent: each uplink is tried in turn, then the back-off goes on; there is no race from one to
+/// the other, and whichever works is found when the home agent is back.
 #[test]
 fn a_dead_home_agent_makes_no_uplink_flap() {
     let mut pair = Pair::new(Setup::plain());

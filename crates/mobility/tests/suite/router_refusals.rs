@@ -68,8 +68,8 @@ fn pauses(mut pair: Pair, status: u8, is_answered: bool) -> Vec<u64> {
     asked.windows(2).map(|pair| pair[1].saturating_since(pair[0]).as_secs()).collect()
 }
 
-/// RFC 6275 11.7.3 and 11.8: 129 and 131 to 133 may be gone soon, above all where the home agent has acknowledged this
-/// router before; the pauses double.
+/// RFC 6275 11.7.3 and 11.8: 129 and 131 to 133 may be gone soon, above all where the home agent has
+/// acknowledged this router before; the pauses double.
 #[test]
 fn refusals_that_may_pass_are_followed_after_pauses_that_double() {
     for status in [129, 131, 132, 133] {
@@ -82,7 +82,8 @@ fn refusals_that_may_pass_are_followed_after_pauses_that_double() {
     }
 }
 
-/// The home agent has only just started and refuses the refresh once: two seconds later everything is as before.
+/// The home agent has only just started and refuses the refresh once: two seconds later everything is as
+/// before.
 #[test]
 fn a_home_agent_that_starts_and_refuses_once_is_registered_with_again_after_two_seconds() {
     for status in [129, 131, 132, 133] {
@@ -138,8 +139,9 @@ fn after_a_refusal_the_home_agent_is_asked_again_every_ten_minutes() {
     }
 }
 
-/// Somebody else has sent another Binding Update with the number of ours, and what that was told came first; or the home agent
-/// has a new config, and heard ours twice. The ten minutes are not waited for, and nothing is believed but that: it is asked.
+/// Somebody else has sent another Binding Update with the number of ours, and what that was told came first;
+/// or the home agent has a new config, and heard ours twice. The ten minutes are not waited for, and nothing
+/// is believed but that: it is asked.
 #[test]
 fn one_whose_update_is_accepted_after_it_was_refused_asks_at_once() {
     for mut pair in [by_hand(), registered_by_hand()] {

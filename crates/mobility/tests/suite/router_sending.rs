@@ -349,8 +349,9 @@ fn a_binding_error_makes_the_router_register_again_but_not_often() {
     assert!(pair.is_registered(0));
 }
 
-/// ICMPv6 errors of the home agent about tunnelled packets: while it acknowledges nothing the router registers every two
-/// seconds; one that acknowledges and goes on refusing packets has another fault, and is asked less and less often.
+/// ICMPv6 errors of the home agent about tunnelled packets: while it acknowledges nothing the router
+/// registers every two seconds; one that acknowledges and goes on refusing packets has another fault, and is
+/// asked less and less often.
 #[test]
 fn errors_about_tunnelled_packets_make_the_router_register_every_two_seconds_until_it_is_acknowledged() {
     let errors = |pair: &mut Pair, seconds: u32| {

@@ -52,7 +52,8 @@ fn an_uplink_is_left_at_poor_and_taken_at_good() {
     }
 }
 
-/// A signal that nobody renews is as if it had never been told; one that is told again and again, the same, stays.
+/// A signal that nobody renews is as if it had never been told; one that is told again and again, the same,
+/// stays.
 #[test]
 fn a_signal_that_is_not_renewed_counts_no_more() {
     let mut setup = Setup::plain();

@@ -37,7 +37,8 @@ fn the_only_uplink_brings_no_answer() {
     assert_eq!(pair.machine().response(0), Response::Answers);
 }
 
-/// With them: the one that answers and the one that does not are told apart, and the operator hears of it once.
+/// With them: the one that answers and the one that does not are told apart, and the operator hears of it
+/// once.
 #[test]
 fn one_of_two_identified_uplinks_brings_no_answer() {
     let mut road = Road::new(road::config());

@@ -1,14 +1,15 @@
 //! Canonical Octet Encoding Rules (X.696), as far as secured messages and certificates need them.
 //!
-//! Why by hand and not generated: a station reads one profile of a large module and has to read it before it knows
-//! whether anybody may be believed, so that what is read shall be little, bounded and easy to check. A general codec with
-//! the generated types of IEEE 1609.2 is several times as large as the program may grow, allocates for each list, and
-//! cannot hand out the octets of a part as they came, which is what a signature is about. The tests hold this codec
-//! against the general ones both ways.
+//! Why by hand and not generated: a station reads one profile of a large module and has to read it before it
+//! knows whether anybody may be believed, so that what is read shall be little, bounded and easy to check. A
+//! general codec with the generated types of IEEE 1609.2 is several times as large as the program may grow,
+//! allocates for each list, and cannot hand out the octets of a part as they came, which is what a signature
+//! is about. The tests hold this codec against the general ones both ways.
 //!
-//! Nothing here believes a length: what is announced is there, or reading ends; a list grows with the elements that were
-//! read, and there is a bound for each. Lengths, quantities and integers that could have been shorter are refused, as are
-//! values that are their type's default (X.696 14: the canonical rules), so that a value has one encoding.
+//! Nothing here believes a length: what is announced is there, or reading ends; a list grows with the
+//! elements that were read, and there is a bound for each. Lengths, quantities and integers that could have
+//! been shorter are refused, as are values that are their type's default (X.696 14: the canonical rules), so
+//! that a value has one encoding.
 //!
 //! Left out: what IEEE 1609.2 does not use, among it REAL, OBJECT IDENTIFIER, tags from 63 on, and numbers of
 //! more than 64 bits.

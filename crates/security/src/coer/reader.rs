@@ -95,8 +95,8 @@ impl<'a> Reader<'a> {
     /// A length determinant (X.696 8.6).
     ///
     /// # Errors
-    /// [`Error::Truncated`]; [`Error::NotCanonical`] for one that could be shorter; [`Error::OutOfRange`] for more
-    /// than there can be in a frame.
+    /// [`Error::Truncated`]; [`Error::NotCanonical`] for one that could be shorter; [`Error::OutOfRange`] for
+    /// more than there can be in a frame.
     pub fn length(&mut self, what: &'static str) -> Result<usize, Error> {
         let at = self.at;
         let first = self.u8(what)?;
@@ -192,8 +192,8 @@ impl<'a> Reader<'a> {
         Ok(list)
     }
 
-    /// The preamble of a SEQUENCE with `width` bits (X.696 16.2), at most eight: the first is the highest. Bits behind
-    /// them are zero.
+    /// The preamble of a SEQUENCE with `width` bits (X.696 16.2), at most eight: the first is the highest.
+    /// Bits behind them are zero.
     ///
     /// # Errors
     /// [`Error::Truncated`], [`Error::NotCanonical`].
@@ -222,8 +222,8 @@ impl<'a> Reader<'a> {
         self.octets(0, usize::from(u16::MAX), what).map(Reader::new)
     }
 
-    /// The extension additions of a SEQUENCE (X.696 16.4): `addition` is called for each that is there with its
-    /// number and its octets. Those that it does not know it ignores.
+    /// The extension additions of a SEQUENCE (X.696 16.4): `addition` is called for each that is there with
+    /// its number and its octets. Those that it does not know it ignores.
     ///
     /// # Errors
     /// As for octet strings, [`Error::NotCanonical`] for a bitmap that says that there are none, and those of

@@ -1,8 +1,8 @@
-//! Pure Rust, for any machine: the curves of RustCrypto. Signatures are deterministic (RFC 6979), so that a bad source of
-//! randomness cannot give a key away.
+//! Pure Rust, for any machine: the curves of RustCrypto. Signatures are deterministic (RFC 6979), so that a
+//! bad source of randomness cannot give a key away.
 //!
-//! Which curves a program has it says by the back end that it names: what it does not name, the linker leaves out. A key on
-//! a curve that is not there is like one that is no point of its curve.
+//! Which curves a program has it says by the back end that it names: what it does not name, the linker leaves
+//! out. A key on a curve that is not there is like one that is no point of its curve.
 
 use std::fmt;
 
@@ -19,8 +19,8 @@ use crate::keys::{Curve, HashAlgorithm, PublicKey, Signature};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Portable;
 
-/// The portable back end with the curves of 256 bits only, for a program that has to be small: those of tickets. What
-/// is signed on another one is refused (`bad_key`).
+/// The portable back end with the curves of 256 bits only, for a program that has to be small: those of
+/// tickets. What is signed on another one is refused (`bad_key`).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Portable256;
 

@@ -1,8 +1,9 @@
 //! Who the station is: which of its tickets signs, and when that becomes another one.
 //!
-//! Without pseudonyms ([`crate::Config::pseudonyms`]) a ticket signs until it has run out, and then the next one does, under
-//! the same address. With them a ticket has its address: none takes over in silence. A station without a ticket that holds
-//! does not send, rather than sign with the next one what bears the old address.
+//! Without pseudonyms ([`crate::Config::pseudonyms`]) a ticket signs until it has run out, and then the next
+//! one does, under the same address. With them a ticket has its address: none takes over in silence. A
+//! station without a ticket that holds does not send, rather than sign with the next one what bears the old
+//! address.
 
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ use crate::time::ValidityPeriod;
 const MARGIN: Duration = Duration::from_secs(2);
 
 impl Security {
-    /// At the start: who the station is, one of its tickets that hold now, where it has pseudonyms and such a ticket.
+    /// At the start: who the station is, one of its tickets that hold now, where it has pseudonyms and such a
+    /// ticket.
     pub fn first_identity(&mut self, now: Now) -> Option<Identity> {
         self.pseudonym.as_ref()?;
         let first = self.another_ticket(now, None)?;
@@ -25,8 +27,8 @@ impl Security {
         Some(Identity::of_ticket(first))
     }
 
-    /// Whether the station shall be another one from now on, and who: it has gone far enough for long enough, or its
-    /// ticket runs out. To be asked after each position, and between two messages.
+    /// Whether the station shall be another one from now on, and who: it has gone far enough for long enough,
+    /// or its ticket runs out. To be asked after each position, and between two messages.
     pub fn poll_identity(&mut self, now: Now) -> Option<Identity> {
         self.revive_tickets(now);
         let place = self.place();
@@ -57,8 +59,8 @@ impl Security {
         }
     }
 
-    /// Whether a ticket is one of this station's that does not sign any more, or not yet: what it signed is this station's
-    /// own of before.
+    /// Whether a ticket is one of this station's that does not sign any more, or not yet: what it signed is
+    /// this station's own of before.
     pub(super) fn is_former(&self, name: HashedId8) -> bool {
         self.pseudonym.is_some() && self.current_ticket() != Some(name) && self.is_own_ticket(name)
     }

@@ -10,19 +10,21 @@
 //!
 //! The sequence of a station that has one (SN-DECAP and SN-ENCAP of EN 302 636-4-1 are its two ends):
 //!
-//! 1. A frame comes: [`Security::handle_frame`]. `Plain` goes to the router as it came; `Ready` as the packet that it has;
-//!    `Queued` waits; an error is a counted drop.
-//! 2. After each frame, and when [`Security::poll_timeout`] is due: [`Security::poll_verified`] until it returns `None`. What
-//!    it hands out goes to the router: sender and destination of the link as they were, the packet with a plain Basic Header.
-//!    It takes no more verifications than the config allows, so that the loop ends and a flood costs what was granted.
-//! 3. What the router transmits goes through [`Security::secure`]: own packets are signed there, at the moment at which they
-//!    leave; those of others get their envelope back.
-//! 4. On positions: [`Security::handle_position`], and then [`Security::poll_identity`]: it says when the station is another
-//!    one from now on ([`crate::pseudonym`]). On another address: [`Security::handle_address`].
+//! 1. A frame comes: [`Security::handle_frame`]. `Plain` goes to the router as it came; `Ready` as the packet
+//!    that it has; `Queued` waits; an error is a counted drop.
+//! 2. After each frame, and when [`Security::poll_timeout`] is due: [`Security::poll_verified`] until it
+//!    returns `None`. What it hands out goes to the router: sender and destination of the link as they were,
+//!    the packet with a plain Basic Header. It takes no more verifications than the config allows, so that
+//!    the loop ends and a flood costs what was granted.
+//! 3. What the router transmits goes through [`Security::secure`]: own packets are signed there, at the
+//!    moment at which they leave; those of others get their envelope back.
+//! 4. On positions: [`Security::handle_position`], and then [`Security::poll_identity`]: it says when the
+//!    station is another one from now on ([`crate::pseudonym`]). On another address:
+//!    [`Security::handle_address`].
 //!
-//! The router needs to know nothing of it: what it gets are packets. One thing is not as without: where it puts a newer
-//! position of the destination into a packet that it forwards (EN 302 636-4-1 C.3), the envelope keeps the old one, for
-//! nobody but the source can sign.
+//! The router needs to know nothing of it: what it gets are packets. One thing is not as without: where it
+//! puts a newer position of the destination into a packet that it forwards (EN 302 636-4-1 C.3), the envelope
+//! keeps the old one, for nobody but the source can sign.
 
 mod identity;
 mod receive;
@@ -183,8 +185,9 @@ impl Security {
         self.store.add_root(self.backend.as_ref(), certificate)
     }
 
-    /// Trusts an authority below a root. One that begins later, or has run out, is good if it is good when it begins, because the
-    /// clock may be wrong now. What it has signed is believed while it holds: whoever verifies looks at the date again.
+    /// Trusts an authority below a root. One that begins later, or has run out, is good if it is good when it
+    /// begins, because the clock may be wrong now. What it has signed is believed while it holds: whoever
+    /// verifies looks at the date again.
     ///
     /// # Errors
     /// As [`CertificateStore::add_authority`].
@@ -233,8 +236,8 @@ impl Security {
         &self.counters
     }
 
-    /// How many milliseconds the own clock is ahead of those of all signed neighbours (negative: behind), where none of their
-    /// messages is in time; `None` where one is, or nobody is heard.
+    /// How many milliseconds the own clock is ahead of those of all signed neighbours (negative: behind),
+    /// where none of their messages is in time; `None` where one is, or nobody is heard.
     pub fn clock_ahead(&self, now: Time) -> Option<i64> {
         self.clock.ahead(now)
     }

@@ -89,7 +89,8 @@ impl From<SecurityDrop> for Verdict {
     }
 }
 
-/// A packet without its envelope, if it has one, and without looking at who signed it: for what the own link gives back.
+/// A packet without its envelope, if it has one, and without looking at who signed it: for what the own link
+/// gives back.
 pub fn unwrapped(packet: &[u8]) -> Option<Vec<u8>> {
     let basic = BasicHeader::parse(packet).ok()?;
     if basic.next_header != BasicNextHeader::Secured {
@@ -259,7 +260,8 @@ impl Security {
         match self.store.verify(backend, certificate.clone(), now.date, countries) {
             Ok(ticket) => {
                 self.store.add_ticket(ticket);
-                // A station that did not know this one: it lacks this one's certificate as well (TS 103 097 7.1.1).
+                // A station that did not know this one: it lacks this one's certificate as well (TS 103 097
+                // 7.1.1).
                 self.own.introduce();
                 self.release(now, name);
                 Ok(name)
@@ -342,7 +344,8 @@ impl Security {
             self.own.introduce();
         }
         if self.parked.len() >= self.config.most_parked {
-            // Who has a quarter of the room makes room himself; anybody can say that some certificate is lacking.
+            // Who has a quarter of the room makes room himself; anybody can say that some certificate is
+            // lacking.
             let his = |parked: &Parked| parked.pending.source == pending.source;
             let crowd = self.parked.iter().filter(|parked| his(parked)).count();
             let own =

@@ -1,9 +1,10 @@
-//! What goes out: own packets are signed by the profiles of TS 103 097 7.1, those of others get their envelope back.
+//! What goes out: own packets are signed by the profiles of TS 103 097 7.1, those of others get their
+//! envelope back.
 //!
-//! CAMs say by a digest who signed, and by the certificate once a second, as well as when somebody asks for it, and when a
-//! station appears that was not there before (7.1.1). They carry what this station lacks (inlineP2pcdRequest) and a
-//! certificate of an authority that others lack (requestedCertificate), unless another station was faster.
-//! DENMs and all other packets have the certificate and the place (7.1.2, 7.1.3).
+//! CAMs say by a digest who signed, and by the certificate once a second, as well as when somebody asks for
+//! it, and when a station appears that was not there before (7.1.1). They carry what this station lacks
+//! (inlineP2pcdRequest) and a certificate of an authority that others lack (requestedCertificate), unless
+//! another station was faster. DENMs and all other packets have the certificate and the place (7.1.2, 7.1.3).
 
 use std::time::Duration;
 
@@ -57,8 +58,8 @@ impl OwnTicket {
 pub(crate) struct Own {
     pub mid: [u8; 6],
     tickets: Vec<OwnTicket>,
-    /// Tickets that had run out by the clock when they were given: it may be ahead. They are verified when it says that they
-    /// hold.
+    /// Tickets that had run out by the clock when they were given: it may be ahead. They are verified when it
+    /// says that they hold.
     expired: Vec<Ticket>,
     /// The latest end of theirs.
     expired_until: Time64,
@@ -125,12 +126,12 @@ impl Own {
 }
 
 impl Security {
-    /// Takes a ticket and its key. One that has run out is kept, and taken when the clock, which may be ahead, goes back into its
-    /// validity.
+    /// Takes a ticket and its key. One that has run out is kept, and taken when the clock, which may be
+    /// ahead, goes back into its validity.
     ///
     /// # Errors
-    /// [`SecurityDrop::BadKey`] if the key is not the certificate's, [`SecurityDrop::CertificateExpired`] if it has run out; else
-    /// as for the tickets of others: one that nobody would believe is refused here.
+    /// [`SecurityDrop::BadKey`] if the key is not the certificate's, [`SecurityDrop::CertificateExpired`] if
+    /// it has run out; else as for the tickets of others: one that nobody would believe is refused here.
     pub fn add_own_ticket(&mut self, now: Now, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
         if ticket.key.public_key() != ticket.certificate.content().verification_key {
             return Err(SecurityDrop::BadKey);
@@ -177,8 +178,9 @@ impl Security {
         self.own.tickets.iter().filter(holds).map(|own| own.name()).collect()
     }
 
-    /// How long each of the own tickets holds, the one that signs on that date first. Its name is in what it signs; those
-    /// of the others are nobody's business before: together they would tell which station becomes which.
+    /// How long each of the own tickets holds, the one that signs on that date first. Its name is in what it
+    /// signs; those of the others are nobody's business before: together they would tell which station
+    /// becomes which.
     pub fn own_validities(&self, now: Now) -> (Option<HashedId8>, Vec<ValidityPeriod>) {
         let tickets = &self.own.tickets;
         let holds = |own: &&OwnTicket| own.validity().contains(now.date);
@@ -193,8 +195,8 @@ impl Security {
         self.own.tickets.get(self.own.current).map(|own| own.name())
     }
 
-    /// Signs with another ticket from now on; false if there is no such. Whoever calls it gives the router and the
-    /// facilities another address, so that nothing links the two.
+    /// Signs with another ticket from now on; false if there is no such. Whoever calls it gives the router
+    /// and the facilities another address, so that nothing links the two.
     pub fn use_ticket(&mut self, name: HashedId8) -> bool {
         let found = self.own.tickets.iter().position(|own| own.name() == name);
         if let Some(found) = found {
@@ -234,9 +236,11 @@ impl Security {
         next.is_some_and(|name| self.use_ticket(name))
     }
 
-    /// Octets that an envelope adds to a packet at most: header, the longest of the own tickets, and a signature.
+    /// Octets that an envelope adds to a packet at most: header, the longest of the own tickets, and a
+    /// signature.
     pub fn overhead(&self) -> usize {
-        /// Everything but certificate and signature: versions, tags, lengths, generationTime and generationLocation.
+        /// Everything but certificate and signature: versions, tags, lengths, generationTime and
+        /// generationLocation.
         const REST: usize = 40;
         let with = |certificate: &Certificate| {
             REST + certificate.octets().len() + 2 * certificate.content().verification_key.curve().octets()
@@ -302,9 +306,10 @@ impl Security {
     /// Whether the ticket that signs now allows this payload, BTP header and all.
     ///
     /// # Errors
-    /// [`SecurityDrop::NoGenerationLocation`] before the first position, [`SecurityDrop::NoTicket`] if no ticket holds here
-    /// and now, [`SecurityDrop::NoPermission`] if it lacks the application, [`SecurityDrop::NoServicePermission`] if its SSP
-    /// do not cover what the message says. None of them is counted.
+    /// [`SecurityDrop::NoGenerationLocation`] before the first position, [`SecurityDrop::NoTicket`] if no
+    /// ticket holds here and now, [`SecurityDrop::NoPermission`] if it lacks the application,
+    /// [`SecurityDrop::NoServicePermission`] if its SSP do not cover what the message says. None of them is
+    /// counted.
     pub fn check_own(
         &mut self,
         now: Now,
@@ -344,8 +349,8 @@ impl Security {
     /// An envelope around a payload of this station, signed by the current ticket.
     ///
     /// # Errors
-    /// [`SecurityDrop::NoTicket`] if that may not sign this here and now, [`SecurityDrop::NoGenerationLocation`] before the
-    /// first position, [`SecurityDrop::SigningFailed`].
+    /// [`SecurityDrop::NoTicket`] if that may not sign this here and now,
+    /// [`SecurityDrop::NoGenerationLocation`] before the first position, [`SecurityDrop::SigningFailed`].
     pub fn sign(&mut self, now: Now, psid: Psid, payload: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
         // Not by `own_signer`, which borrows all of the entity.
         let (place, elevation) = self.position.ok_or(SecurityDrop::NoGenerationLocation)?;

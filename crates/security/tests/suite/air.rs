@@ -1,9 +1,9 @@
 //! Frames of other implementations.
 //!
-//! The first three are of stations on the road and stand as test vectors in the crate `geonetworking` 0.4.2 (MIT): two CAMs
-//! of one roadside unit with a certificate and with its digest, and a DENM signed on a brainpool curve. The last is the
-//! first frame of `vanetza-socktap-security-dummy.pcap`: vanetza v26.02 with its default security, whose signer is `self`
-//! and whose signature is zero.
+//! The first three are of stations on the road and stand as test vectors in the crate `geonetworking` 0.4.2
+//! (MIT): two CAMs of one roadside unit with a certificate and with its digest, and a DENM signed on a
+//! brainpool curve. The last is the first frame of `vanetza-socktap-security-dummy.pcap`: vanetza v26.02 with
+//! its default security, whose signer is `self` and whose signature is zero.
 
 use carnet_security::crypto::{Backend, Portable, name_of};
 use carnet_security::ids::HashedId8;
@@ -65,7 +65,8 @@ fn signed(frame: &[u8]) -> SignedMessage<'_> {
     }
 }
 
-/// Whether a message was signed by the holder of a certificate: hash, canonical certificate and curve have to fit.
+/// Whether a message was signed by the holder of a certificate: hash, canonical certificate and curve have to
+/// fit.
 fn is_by(message: &SignedMessage<'_>, certificate: &carnet_security::certificate::Certificate) -> bool {
     let hash = Portable.hash(message.hash, message.to_be_signed);
     let input = [hash, Portable.hash(message.hash, certificate.octets())].concat();

@@ -1,9 +1,10 @@
-//! Whole captures of another implementation: two stations of vanetza v26.02's socktap over a veth, in the open and with its
-//! default security (`data/vanetza-socktap-security-none.pcap`, `-dummy.pcap`, taken on 2026-11-21). Each frame is decoded and judged
-//! at the time at which it was captured, under both policies.
+//! Whole captures of another implementation: two stations of vanetza v26.02's socktap over a veth, in the
+//! open and with its default security (`data/vanetza-socktap-security-none.pcap`, `-dummy.pcap`, taken on
+//! 2026-11-21). Each frame is decoded and judged at the time at which it was captured, under both policies.
 //!
-//! Its default security is an envelope in which nobody signs (signer `self`, a signature of zeros). That is no ticket's, so
-//! it is refused where unsigned packets are accepted as well: who signs is judged, whatever the policy.
+//! Its default security is an envelope in which nobody signs (signer `self`, a signature of zeros). That is
+//! no ticket's, so it is refused where unsigned packets are accepted as well: who signs is judged, whatever
+//! the policy.
 
 use carnet_base::{Time, WallTime};
 use carnet_geonet::ReceivedFrame;
@@ -120,7 +121,8 @@ fn what_nobody_signed_is_read_and_believed_nowhere() {
         assert!(message.signature.to_octets().iter().all(|octet| *octet == 0));
         let Payload::Data(inside) = message.payload else { panic!("nothing inside") };
         let port = read(captured, &Packet::parse_after_basic(basic, inside).unwrap());
-        // Its clock is UTC's, without the five leap seconds since 2004, and up to a second late: a CAM would be too old.
+        // Its clock is UTC's, without the five leap seconds since 2004, and up to a second late: a CAM would
+        // be too old.
         let age = captured.now.date.saturating_since(message.header.generation_time.unwrap());
         assert!((5000..6000).contains(&age.as_millis()), "{age:?}");
         // The hello says that it is a CAM as well.

@@ -72,7 +72,8 @@ fn who_has_no_room_loses_itself() {
     assert!(none.pop().is_none());
 }
 
-/// Half for neighbours, a quarter for what names them from elsewhere, a quarter for strangers; and all for one that is alone.
+/// Half for neighbours, a quarter for what names them from elsewhere, a quarter for strangers; and all for
+/// one that is alone.
 #[test]
 fn classes_have_their_shares() {
     let mut queue = Queue::new(64);
@@ -98,9 +99,9 @@ fn classes_have_their_shares() {
 }
 
 proptest! {
-    /// Whatever comes and goes: the room is kept, nothing is lost silently or doubled, a sender's messages go by what they
-    /// count and then by age, and what is given up is the least of the sender that has the most, of the class that is
-    /// furthest above its share.
+    /// Whatever comes and goes: the room is kept, nothing is lost silently or doubled, a sender's messages go
+    /// by what they count and then by age, and what is given up is the least of the sender that has the most,
+    /// of the class that is furthest above its share.
     #[test]
     fn room_and_order(
         room in 1_usize..20,
@@ -152,8 +153,8 @@ proptest! {
         }
     }
 
-    /// Senders that always have something waiting are served equally often, but for the head start of what they send; and
-    /// who comes new waits for one message of each other, and what they have of a head start.
+    /// Senders that always have something waiting are served equally often, but for the head start of what
+    /// they send; and who comes new waits for one message of each other, and what they have of a head start.
     #[test]
     fn turns_are_fair(
         class in 0_usize..3,
@@ -228,8 +229,8 @@ enum Flood {
     All,
 }
 
-/// Eight neighbours send ten CAMs a second, which takes 80 of the 200 verifications of a second; somebody sends 5,000
-/// messages. None of the neighbours' CAMs is lost or late.
+/// Eight neighbours send ten CAMs a second, which takes 80 of the 200 verifications of a second; somebody
+/// sends 5,000 messages. None of the neighbours' CAMs is lost or late.
 fn neighbours_are_heard(flood: Flood) {
     const NEIGHBOURS: usize = 8;
     /// Milliseconds in which a CAM shall have been believed.
@@ -238,7 +239,8 @@ fn neighbours_are_heard(flood: Flood) {
     let mut receiver = pki.receiver(Config { verifications_per_second: 200, ..strict() });
     let mut cars: Vec<_> = (0..NEIGHBOURS).map(|_| pki.car()).collect();
     let mut rng = Rng::new(11);
-    // Everybody is known, by the certificate in the first CAM; and what they said is what the loud one starts from.
+    // Everybody is known, by the certificate in the first CAM; and what they said is what the loud one starts
+    // from.
     let mut templates = Vec::new();
     for car in &mut cars {
         let octets = car.cam(at(0));

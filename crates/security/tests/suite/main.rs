@@ -1,4 +1,5 @@
-//! Secured packets in virtual time: codec, oracles, chains, profiles, test purposes, floods, and who comes when in them.
+//! Secured packets in virtual time: codec, oracles, chains, profiles, test purposes, floods, and who comes
+//! when in them.
 #![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
 
 mod air;

@@ -1,5 +1,6 @@
-//! The general codec of rasn with its types of IEEE 1609.2-2022 as a witness, both ways: what carnet writes it reads and
-//! writes again to the same octets; what is read of other implementations means the same to both.
+//! The general codec of rasn with its types of IEEE 1609.2-2022 as a witness, both ways: what carnet writes
+//! it reads and writes again to the same octets; what is read of other implementations means the same to
+//! both.
 
 use carnet_security::message::{Envelope, Signer};
 use proptest::prelude::*;
@@ -28,7 +29,8 @@ proptest! {
         }
     }
 
-    /// What the general codec does not read, neither does this one; and what it would write otherwise is not canonical.
+    /// What the general codec does not read, neither does this one; and what it would write otherwise is not
+    /// canonical.
     #[test]
     fn no_more_is_read(certificate in certificate(), bit in any::<prop::sample::Index>()) {
         let mut octets = certificate.octets().to_vec();

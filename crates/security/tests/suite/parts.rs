@@ -32,8 +32,8 @@ fn nothing_that_was_seen_is_new() {
             );
         }
     }
-    // What is too old to be believed takes no room, and does not make others suspect; nor is it new when the clock is set
-    // back.
+    // What is too old to be believed takes no room, and does not make others suspect; nor is it new when the
+    // clock is set back.
     let mut seen = Seen::new(10);
     for number in 0..1_000_u64 {
         let oldest = number.saturating_sub(5);

@@ -1,6 +1,6 @@
-//! Test purposes of TS 103 096 about what a station receives; ids are those of the 2015 suite. What they change in the
-//! header fields of the old encoding is changed in the fields that stand in their place; docs/security.md has the table,
-//! with those that have no such place.
+//! Test purposes of TS 103 096 about what a station receives; ids are those of the 2015 suite. What they
+//! change in the header fields of the old encoding is changed in the fields that stand in their place;
+//! docs/security.md has the table, with those that have no such place.
 
 use carnet_security::certificate::{Certificate, ToBeSignedCertificate};
 use carnet_security::config::{Config, Policy};
@@ -139,7 +139,8 @@ fn tc_sec_itss_rcv_cam_01_02_bv() {
     assert_eq!(receiver.counters().dropped(SecurityDrop::UnknownSigner), 1);
 }
 
-/// A chain in the signer: accepted in the purpose, refused by TS 103 097 V1.3.1 5.2, which has exactly one certificate.
+/// A chain in the signer: accepted in the purpose, refused by TS 103 097 V1.3.1 5.2, which has exactly one
+/// certificate.
 #[test]
 fn tc_sec_itss_rcv_cam_01_03_bv() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -508,8 +509,8 @@ fn policies() {
     assert_eq!(try_all(Policy::Strict), [Err(Unsecured), Err(Replayed), Ok("not believed")]);
 }
 
-/// A forwarder passes on the envelope of the source, with what the router changed in the Basic Header; copies that it
-/// hears cost no verification.
+/// A forwarder passes on the envelope of the source, with what the router changed in the Basic Header; copies
+/// that it hears cost no verification.
 #[test]
 fn a_forwarder_passes_on_what_the_source_signed() {
     let mut pki = Pki::new(Curve::NistP256);

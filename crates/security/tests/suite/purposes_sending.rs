@@ -1,6 +1,6 @@
-//! Test purposes of TS 103 096 about what a station sends; ids are those of the 2015 suite, whose envelopes had another
-//! encoding: what they ask of header fields is asked of the fields of TS 103 097 V1.3.1 in their place. The table with
-//! those that do not apply is in docs/security.md.
+//! Test purposes of TS 103 096 about what a station sends; ids are those of the 2015 suite, whose envelopes
+//! had another encoding: what they ask of header fields is asked of the fields of TS 103 097 V1.3.1 in their
+//! place. The table with those that do not apply is in docs/security.md.
 
 use carnet_base::Time;
 use carnet_security::certificate::{Certificate, Issuer, Role};
@@ -555,8 +555,8 @@ fn tc_sec_snd_cert_05_01_and_05_02() {
     }
 }
 
-/// Countries by number; those of a ticket are among its authority's. (06_01 has ISO 3166-1, 06_03 the numbers of the
-/// United Nations: TS 103 097 V1.3.1 knows the latter only.)
+/// Countries by number; those of a ticket are among its authority's. (06_01 has ISO 3166-1, 06_03 the numbers
+/// of the United Nations: TS 103 097 V1.3.1 knows the latter only.)
 #[test]
 fn tc_sec_snd_cert_06_03_and_06_04() {
     use IdentifiedRegion::{CountryAndRegions, CountryAndSubregions, CountryOnly};

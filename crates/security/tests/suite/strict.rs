@@ -227,8 +227,8 @@ fn nothing_of_ten_thousand_is_believed() {
     none_is_believed(840);
 }
 
-/// A flood of certificates that look right costs no more than the verifications that were granted, and the warning for
-/// this area comes first.
+/// A flood of certificates that look right costs no more than the verifications that were granted, and the
+/// warning for this area comes first.
 #[test]
 fn a_flood_costs_what_was_granted() {
     let mut pki = Pki::new(Curve::NistP256);

@@ -35,8 +35,9 @@ pub const TABLE_NESTED: u32 = 13_505;
 pub const TABLE_NEIGHBOURS: u32 = 13_504;
 /// The home agent's address as one of this machine, for what comes under IPsec.
 pub const TABLE_PROTECTED: u32 = 13_506;
-/// The first of the tables with one uplink's default route; uplink `n` of the config has this plus `n`. That is by the router
-/// of its care-of address; a second router at the same time has a table from [`TABLE_NEXT_HOP`] on.
+/// The first of the tables with one uplink's default route; uplink `n` of the config has this plus `n`. That
+/// is by the router of its care-of address; a second router at the same time has a table from
+/// [`TABLE_NEXT_HOP`] on.
 pub const TABLE_UPLINK: u32 = 13_510;
 
 /// The first of the tables for further routers of an uplink, where care-of addresses on it leave by several.
@@ -44,13 +45,13 @@ pub const TABLE_NEXT_HOP: u32 = 13_600;
 
 /// Rule priorities, in the order in which the kernel asks them. See `docs/kernel-rules.md`.
 pub mod priority {
-    /// In on an uplink, to a care-of address of a mobile router behind this one: before [`CAPTURE`], for both may have the
-    /// same home agent.
+    /// In on an uplink, to a care-of address of a mobile router behind this one: before [`CAPTURE`], for both
+    /// may have the same home agent.
     pub const TO_NESTED: u32 = 99;
     /// Packets that belong to a tunnel's end, taken before the `local` table claims them.
     pub const CAPTURE: u32 = 100;
-    /// Messages about direct routes, from anywhere. Not [`CAPTURE`]: the kernel takes a rule without a source for there already
-    /// where one with a source is like it otherwise.
+    /// Messages about direct routes, from anywhere. Not [`CAPTURE`]: the kernel takes a rule without a source
+    /// for there already where one with a source is like it otherwise.
     pub const CAPTURE_MESSAGES: u32 = 101;
     /// The `local` table, moved down from 0 so that [`CAPTURE`] comes first.
     pub const LOCAL: u32 = 110;
@@ -58,28 +59,30 @@ pub mod priority {
     pub const PROTECTED: u32 = 111;
     /// To the mobile network, from a neighbouring vehicle, where the interface to these is an uplink as well.
     pub const FROM_NEIGHBOURS: u32 = 112;
-    /// What comes in on an uplink and was not captured goes nowhere: a mobile router is no way from one visited
-    /// network to another, nor past the home agent into the mobile network.
+    /// What comes in on an uplink and was not captured goes nowhere: a mobile router is no way from one
+    /// visited network to another, nor past the home agent into the mobile network.
     pub const FROM_UPLINK: u32 = 115;
     /// To the mobile network: the main table, never the tunnel.
     pub const TO_MOBILE_NETWORK: u32 = 120;
-    /// What came straight from another mobile router, and is not for the mobile network, goes nowhere: one is no way for the
-    /// other.
+    /// What came straight from another mobile router, and is not for the mobile network, goes nowhere: one is
+    /// no way for the other.
     pub const FROM_DIRECT: u32 = 122;
-    /// What comes in over GeoNetworking and is not for the mobile network goes nowhere: a vehicle is no way for others
-    /// into its uplinks, nor into its tunnel.
+    /// What comes in over GeoNetworking and is not for the mobile network goes nowhere: a vehicle is no way
+    /// for others into its uplinks, nor into its tunnel.
     pub const FROM_STATIONS: u32 = 125;
     /// From a care-of address of a mobile router behind this one: its uplink's table, for tunnels.
     pub const FROM_NESTED: u32 = 128;
     /// From a care-of address, by this machine itself: its uplink's table.
     pub const FROM_CARE_OF_ADDRESS: u32 = 130;
-    /// The same as [`FROM_MOBILE_NETWORK`], before it: the table of neighbouring vehicles, where it has a route.
+    /// The same as [`FROM_MOBILE_NETWORK`], before it: the table of neighbouring vehicles, where it has a
+    /// route.
     pub const TO_NEIGHBOURS: u32 = 135;
     /// From the mobile network or the home address: the tunnel's table.
     pub const FROM_MOBILE_NETWORK: u32 = 140;
     /// From a LAN interface, but with somebody else's source address: nowhere (RFC 3963 9).
     pub const FROM_LAN: u32 = 145;
-    /// From a mobile node itself, when the sender has chosen no address: the tunnel's table, and with it the home address.
+    /// From a mobile node itself, when the sender has chosen no address: the tunnel's table, and with it the
+    /// home address.
     pub const FROM_NODE: u32 = 150;
 }
 
@@ -91,13 +94,14 @@ pub enum TunnelEnd {
     MobileRouter,
     /// Inner packets *to* [`Tunnel::inner`] go in; inner packets *from* it come out.
     HomeAgent,
-    /// The same at a mobile router, of another mobile router's networks (`carnet_mobility::direct`): what comes out is for
-    /// the own mobile network and nobody else.
+    /// The same at a mobile router, of another mobile router's networks (`carnet_mobility::direct`): what
+    /// comes out is for the own mobile network and nobody else.
     Direct,
 }
 
-/// One tunnel for IPv6 packets between a care-of address and a home agent: in IPv6 (RFC 2473), in IPv4, or in UDP (RFC
-/// 5555). A home address has several where several of its care-of addresses are registered (RFC 5648).
+/// One tunnel for IPv6 packets between a care-of address and a home agent: in IPv6 (RFC 2473), in IPv4, or in
+/// UDP (RFC 5555). A home address has several where several of its care-of addresses are registered (RFC
+/// 5648).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
     /// Which end this is.
@@ -121,15 +125,16 @@ pub struct Tunnel {
     pub mtu: u32,
 }
 
-/// Which of a home address's tunnels each packet takes, where it is not one for all. Key: end and home address, so
-/// that a change is one replaced entry.
+/// Which of a home address's tunnels each packet takes, where it is not one for all. Key: end and home
+/// address, so that a change is one replaced entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distribution {
     /// Which end this is.
     pub end: TunnelEnd,
     /// Whose packets.
     pub home_address: Ipv6Addr,
-    /// The home agent's address: duplicated packets inside IPv4 have an IPv6 header between it and the home address.
+    /// The home agent's address: duplicated packets inside IPv4 have an IPv6 header between it and the home
+    /// address.
     pub home_agent: Ipv6Addr,
     /// The first that matches a packet and has a tunnel left decides. The last matches everything.
     pub rules: Vec<DistributionRule>,
@@ -185,8 +190,8 @@ pub enum RouteAction {
     Local,
 }
 
-/// A kernel route. Key: table, destination, metric. A home agent wants some for each of very many bindings, which do all the same:
-/// they share what they do.
+/// A kernel route. Key: table, destination, metric. A home agent wants some for each of very many bindings,
+/// which do all the same: they share what they do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Routing table number.
@@ -197,7 +202,8 @@ pub struct Route {
     pub metric: u32,
     /// What the route does.
     pub action: Arc<RouteAction>,
-    /// The address of this machine's own packets here whose sender has chosen none; `None`: the kernel chooses (RFC 6724).
+    /// The address of this machine's own packets here whose sender has chosen none; `None`: the kernel
+    /// chooses (RFC 6724).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Box<Ipv6Addr>>,
 }
@@ -249,7 +255,8 @@ pub struct InterfaceAddress {
     pub deprecated: bool,
 }
 
-/// A `net.ipv6.conf` switch that carnet needs in a certain position and puts back at the end; `rp_filter` is IPv4's.
+/// A `net.ipv6.conf` switch that carnet needs in a certain position and puts back at the end; `rp_filter` is
+/// IPv4's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     /// Interface name, or `all`.
@@ -260,8 +267,8 @@ pub struct Setting {
     pub value: String,
 }
 
-/// One thing that the data path shall have. A home agent has some for each of very many bindings, so that kinds of which there are few
-/// are boxed.
+/// One thing that the data path shall have. A home agent has some for each of very many bindings, so that
+/// kinds of which there are few are boxed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
@@ -281,9 +288,9 @@ pub enum Entry {
     Rule(Box<Rule>),
 }
 
-/// What identifies an [`Entry`]. The order is the order of installation: settings, addresses, routes, sockets,
-/// tunnels, what is distributed among these, and last the rules that lead packets there; removal goes the other way
-/// round.
+/// What identifies an [`Entry`]. The order is the order of installation: settings, addresses, routes,
+/// sockets, tunnels, what is distributed among these, and last the rules that lead packets there; removal
+/// goes the other way round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key<'a> {
     /// Interface and name of a setting.
@@ -319,7 +326,8 @@ impl Entry {
 
 /// An entry in a set or map of entries by [`Key`]: it is equal to every entry with its key.
 ///
-/// A home agent has some entries for each of very many bindings. All who keep one share it, and the key is in it.
+/// A home agent has some entries for each of very many bindings. All who keep one share it, and the key is in
+/// it.
 #[derive(Debug, Clone)]
 pub struct Keyed(pub Arc<Entry>);
 
@@ -362,7 +370,8 @@ pub enum Change {
 /// Everything that is wanted, by scope, and the changes not yet fetched.
 #[derive(Debug, Clone)]
 pub struct DesiredState<S> {
-    /// Who wants each. Not in order: that would be a walk through the keys of very many bindings for each of them.
+    /// Who wants each. Not in order: that would be a walk through the keys of very many bindings for each of
+    /// them.
     entries: HashMap<Keyed, S>,
     /// What each wants, by key.
     scopes: HashMap<S, Box<[Keyed]>>,
@@ -375,8 +384,8 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
         DesiredState { entries: HashMap::new(), scopes: HashMap::new(), changes: VecDeque::new() }
     }
 
-    /// Makes `entries` all that `scope` wants; of two with one key the last. Costs O(n log m) in the entries of the scope
-    /// only.
+    /// Makes `entries` all that `scope` wants; of two with one key the last. Costs O(n log m) in the entries
+    /// of the scope only.
     ///
     /// A key that another scope holds stays with whoever asked last; when that scope lets go of it, it is
     /// removed. Scopes are cut so that this does not happen in practice.

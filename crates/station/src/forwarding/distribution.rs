@@ -1,20 +1,21 @@
 //! Which of several tunnels a packet takes.
 //!
-//! A home address with several registered care-of addresses (RFC 5648) has a list of rules (RFC 6089's flow bindings):
-//! the first that matches a packet and has a tunnel left decides. Its action is one of three:
+//! A home address with several registered care-of addresses (RFC 5648) has a list of rules (RFC 6089's flow
+//! bindings): the first that matches a packet and has a tunnel left decides. Its action is one of three:
 //!
 //! * `failover`: the first tunnel of the list that is there.
-//! * `balance`: each conversation (addresses, protocol, ports) has a tunnel of its own, by rendezvous hashing with
-//!   weights: the tunnel with the best score for that conversation. When a tunnel goes, only its own conversations move,
-//!   each to its second best; when one comes, only those move that it wins. Weights are measurements and never the
-//!   same twice: as long as no share becomes another by more than a quarter, they stay as they were.
+//! * `balance`: each conversation (addresses, protocol, ports) has a tunnel of its own, by rendezvous hashing
+//!   with weights: the tunnel with the best score for that conversation. When a tunnel goes, only its own
+//!   conversations move, each to its second best; when one comes, only those move that it wins. Weights are
+//!   measurements and never the same twice: as long as no share becomes another by more than a quarter, they
+//!   stay as they were.
 //! * `duplicate`: the first four that are there; the receiver keeps the first copy ([`super::duplicates`]).
 //!
-//! Later fragments show no ports. They follow the first fragment of their packet, as long as that came first; else
-//! they are judged by what they show. What is remembered of fragments is bounded in number and time.
+//! Later fragments show no ports. They follow the first fragment of their packet, as long as that came first;
+//! else they are judged by what they show. What is remembered of fragments is bounded in number and time.
 //!
-//! A fast path chooses by the same rules, weights and key, and therefore the same tunnel (`bpf/choice.h`): that is why
-//! hashing is done in integers.
+//! A fast path chooses by the same rules, weights and key, and therefore the same tunnel (`bpf/choice.h`):
+//! that is why hashing is done in integers.
 //!
 //! Left out: IPv4 inside, since carnet's tunnels carry IPv6.
 
@@ -35,8 +36,8 @@ use super::path_mtu::Ends;
 const UNIT: f64 = 4096.0;
 /// A share that becomes another by no more than this factor stays as it is.
 const TOLERANCE: f64 = 1.25;
-/// Tunnels that one packet takes at once. RFC 6089 4.2 sets no bound; whoever registers sixteen care-of addresses at a third
-/// party would have each packet sent there sixteen times.
+/// Tunnels that one packet takes at once. RFC 6089 4.2 sets no bound; whoever registers sixteen care-of
+/// addresses at a third party would have each packet sent there sixteen times.
 pub const MAX_COPIES: usize = 4;
 /// Packets in fragments of which is remembered what the first one showed.
 const FRAGMENTED_MAX: usize = 256;
@@ -99,8 +100,8 @@ fn mix(mut value: u64) -> u64 {
 }
 
 impl Distributor {
-    /// The distributor for these rules. It goes on where `before` was; `key` counts without one. It is the key of outer flow
-    /// labels ([`super::forwarder::Forwarder::flow_label_key`]).
+    /// The distributor for these rules. It goes on where `before` was; `key` counts without one. It is the
+    /// key of outer flow labels ([`super::forwarder::Forwarder::flow_label_key`]).
     pub fn new(distribution: &Distribution, before: Option<Distributor>, key: u64) -> Distributor {
         let rules = distribution.rules.iter();
         let rules = rules.map(|rule| {
@@ -172,8 +173,8 @@ impl Distributor {
         Choice::None
     }
 
-    /// A keyed hash of what a conversation is: addresses, protocol and ports. Seen from the mobile network both
-    /// directions are the same, so that both ends choose alike where they have the same key.
+    /// A keyed hash of what a conversation is: addresses, protocol and ports. Seen from the mobile network
+    /// both directions are the same, so that both ends choose alike where they have the same key.
     fn conversation(&self, flow: &Flow) -> u64 {
         let ports = flow.ports.map_or(0, |(one, other)| u64::from(one) << 16 | u64::from(other));
         let rest = u64::from(flow.next_header) << 32 | ports;
@@ -273,8 +274,8 @@ fn rarity(hash: u64) -> u64 {
     ((zeros + 1) << 24) - fraction
 }
 
-/// The lower the better: the rate of the variate is the weight. The least of several is each one's with a probability in
-/// proportion to its weight.
+/// The lower the better: the rate of the variate is the weight. The least of several is each one's with a
+/// probability in proportion to its weight.
 fn score(conversation: u64, (member, weight): (u64, u32)) -> u64 {
     (rarity(mix(conversation ^ member)) << 32) / u64::from(weight.max(1))
 }

@@ -1,19 +1,22 @@
 //! Which copy of a duplicated packet is the first: numbers that have been seen.
 //!
-//! The sender of a class that goes over several tunnels at once gives each packet a number and each copy the same one
-//! ([`carnet_wire::extension::SEQUENCE_OPTION`]). The receiver remembers the numbers of the last [`WINDOW`] packets of a
-//! binding and lets the first copy of each pass. Two packets with the same content have different numbers, so that what a
-//! host says twice arrives twice.
+//! The sender of a class that goes over several tunnels at once gives each packet a number and each copy the
+//! same one ([`carnet_wire::extension::SEQUENCE_OPTION`]). The receiver remembers the numbers of the last
+//! [`WINDOW`] packets of a binding and lets the first copy of each pass. Two packets with the same content
+//! have different numbers, so that what a host says twice arrives twice.
 //!
-//! Nothing proves that a number is the sender's. Who sees the packets of one tunnel could send some of their own with the
-//! next numbers, and what really has them, over whichever tunnel, would be taken for copies. So a number is remembered with
-//! a mark of the packet that had it, sixteen bits of a keyed hash, and only the same packet is a copy.
+//! Nothing proves that a number is the sender's. Who sees the packets of one tunnel could send some of their
+//! own with the next numbers, and what really has them, over whichever tunnel, would be taken for copies. So
+//! a number is remembered with a mark of the packet that had it, sixteen bits of a keyed hash, and only the
+//! same packet is a copy.
 //!
-//! When in doubt a packet passes: one whose number is older than the window may be a late copy or the first to arrive.
-//! A sender that has begun anew from another number is ahead half of the time, which moves the window; where it is
-//! behind, its packets pass all the same, and after `RESTART` of them without a younger one the window begins there.
+//! When in doubt a packet passes: one whose number is older than the window may be a late copy or the first
+//! to arrive. A sender that has begun anew from another number is ahead half of the time, which moves the
+//! window; where it is behind, its packets pass all the same, and after `RESTART` of them without a younger
+//! one the window begins there.
 
-/// So many numbers are remembered: what a tunnel of 10,000 packets a second holds back in one and a half seconds.
+/// So many numbers are remembered: what a tunnel of 10,000 packets a second holds back in one and a half
+/// seconds.
 pub const WINDOW: u32 = 16_384;
 /// So many old numbers in a row are those of a sender that has begun anew.
 const RESTART: u32 = 64;
@@ -96,8 +99,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Two tunnels carry the same numbers, each loses some and delays others by less than the window: whatever
-        /// came by either passes once, and nothing else does.
+        /// Two tunnels carry the same numbers, each loses some and delays others by less than the window:
+        /// whatever came by either passes once, and nothing else does.
         #[test]
         fn each_packet_passes_once_whatever_is_lost_and_late(
             start in any::<u32>(),
@@ -130,7 +133,8 @@ mod tests {
             prop_assert_eq!(passed.len(), came);
         }
 
-        /// Whatever numbers come: one that was not seen since the window last moved past it is never called a copy.
+        /// Whatever numbers come: one that was not seen since the window last moved past it is never called a
+        /// copy.
         #[test]
         fn a_number_that_never_came_is_no_copy(numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u16..4), 1..400)) {
             let mut window = Window::starting_with(0, 1);

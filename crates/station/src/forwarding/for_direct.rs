@@ -1,8 +1,9 @@
 //! What direct routes to other mobile routers want from the data path.
 //!
-//! Messages between care-of addresses are captured on every uplink; tunnelled packets only from where a router is bound. The
-//! routes into the tunnel device are the ones that lead there anyhow: only where the kernel's own devices carry the tunnel to the home agent do
-//! they make a difference, for those know no direct routes.
+//! Messages between care-of addresses are captured on every uplink; tunnelled packets only from where a
+//! router is bound. The routes into the tunnel device are the ones that lead there anyhow: only where the
+//! kernel's own devices carry the tunnel to the home agent do they make a difference, for those know no
+//! direct routes.
 
 use std::sync::Arc;
 

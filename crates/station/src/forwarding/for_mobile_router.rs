@@ -4,17 +4,19 @@
 //!   own input, which would refuse it: rules that stand before the `local` table.
 //! * What comes from the mobile network or the home address goes into the tunnel device, always; whether a
 //!   tunnel takes it is the forwarder's business, so that a registration changes no kernel route.
-//! * What this machine sends from a care-of address goes out of its own uplink, whatever the main table prefers.
-//! * Nothing else passes: what comes in on an uplink is not forwarded to the mobile network (past the home agent)
-//!   nor to another uplink, and a host on board does not leave with somebody else's address (RFC 3963 9).
+//! * What this machine sends from a care-of address goes out of its own uplink, whatever the main table
+//!   prefers.
+//! * Nothing else passes: what comes in on an uplink is not forwarded to the mobile network (past the home
+//!   agent) nor to another uplink, and a host on board does not leave with somebody else's address (RFC 3963
+//!   9).
 //! * Nor does what comes in over GeoNetworking, unless it is for the mobile network.
 //! * Uplinks stay hosts in the eyes of the visited network although the router forwards: no Router bit, no
 //!   all-routers group, Router Advertisements accepted (RFC 3963 5.6, 5.7).
 //! * What comes and goes inside IPv4 does so by sockets of the uplink's own, whatever the main table prefers.
 //! * On the home link the mobile network is routed out of that link without tunnel.
-//! * A mobile node has no network behind it: what goes into the tunnel is what it sends itself. Senders that have chosen no
-//!   address get the home address (RFC 6724 5, rule 4), which needs a rule here, because the kernel's choice falls on
-//!   the uplink's. Who binds to a care-of address leaves by that.
+//! * A mobile node has no network behind it: what goes into the tunnel is what it sends itself. Senders that
+//!   have chosen no address get the home address (RFC 6724 5, rule 4), which needs a rule here, because the
+//!   kernel's choice falls on the uplink's. Who binds to a care-of address leaves by that.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
@@ -64,9 +66,10 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
     ]
 }
 
-/// Everything else: it follows from the router's state and its LAN interfaces. `assigned` are those of them that
-/// get `PREFIX::1`, with the prefix; `stations` are the interfaces of IPv6 over GeoNetworking. `beside` are the routers of other home agents,
-/// which are tried or left: what comes from these is accepted, and nothing goes there but messages.
+/// Everything else: it follows from the router's state and its LAN interfaces. `assigned` are those of them
+/// that get `PREFIX::1`, with the prefix; `stations` are the interfaces of IPv6 over GeoNetworking. `beside`
+/// are the routers of other home agents, which are tried or left: what comes from these is accepted, and
+/// nothing goes there but messages.
 pub(crate) fn router_entries<'a>(
     router: &MobileRouter,
     beside: impl Iterator<Item = &'a MobileRouter>,
@@ -106,8 +109,8 @@ pub(crate) fn router_entries<'a>(
         }
     }
 
-    // The home address and its routes are there before the de-registration, which leaves from it; traffic leaves
-    // the tunnel when the home agent has acknowledged that.
+    // The home address and its routes are there before the de-registration, which leaves from it; traffic
+    // leaves the tunnel when the home agent has acknowledged that.
     let home = router.home_link();
     let home_index = home
         .and_then(|home| router.uplinks().iter().position(|u| u.config.interface == home.config.interface));
@@ -192,8 +195,8 @@ pub(crate) fn router_entries<'a>(
     entries
 }
 
-/// A route that a mobile node's own packets take: with the home address (RFC 6275 11.3.1), also where the uplink has
-/// another address in the home prefix.
+/// A route that a mobile node's own packets take: with the home address (RFC 6275 11.3.1), also where the
+/// uplink has another address in the home prefix.
 fn of_node(config: &MobileRouterConfig, entry: Entry) -> Entry {
     match entry {
         Entry::Route(route) if !config.is_router() => {

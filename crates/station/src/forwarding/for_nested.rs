@@ -1,12 +1,14 @@
 //! What mobile routers behind this one want from the data path, and this router behind another one.
 //!
-//! A care-of address that a router behind this one has on a link that this one visits is a route of one address in a table of
-//! its own, which is asked for what comes in on an uplink before anything else is. What comes from that address leaves by
-//! the uplink that it belongs to. In both directions these are tunnels, what is said about them, and nothing else, so that nobody
-//! on board has a way past the home agents (RFC 3963 9), nor is reached past them. The kernel forwards both; no packet of theirs comes to the slow path, nor does
-//! a fast path take it for its own.
+//! A care-of address that a router behind this one has on a link that this one visits is a route of one
+//! address in a table of its own, which is asked for what comes in on an uplink before anything else is. What
+//! comes from that address leaves by the uplink that it belongs to. In both directions these are tunnels,
+//! what is said about them, and nothing else, so that nobody on board has a way past the home agents (RFC
+//! 3963 9), nor is reached past them. The kernel forwards both; no packet of theirs comes to the slow path,
+//! nor does a fast path take it for its own.
 //!
-//! Addresses that this router has itself on a link before its parent's are put on the uplink by which they were had.
+//! Addresses that this router has itself on a link before its parent's are put on the uplink by which they
+//! were had.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The slow path: tunnelling of IPv6 in IPv6 (RFC 2473), in IPv4 and in UDP (RFC 5555) between care-of addresses and
-//! home agents.
+//! The slow path: tunnelling of IPv6 in IPv6 (RFC 2473), in IPv4 and in UDP (RFC 5555) between care-of
+//! addresses and home agents.
 //!
 //! Packets come from the tunnel device and go back into it; the kernel routes them to and from the wire. A
 //! packet that is addressed to a tunnel's end is decapsulated after the checks of RFC 6275 10.4.5 and RFC
@@ -7,17 +7,18 @@
 //! or to (home agent) a mobile network is encapsulated. ECN follows RFC 6040, the outer flow label RFC 6438.
 //! Tunnels inside IPv4 and UDP are sockets' work: the forwarder judges the inner packets and names the ends.
 //!
-//! Which of several tunnels a packet takes says [`super::distribution`]. A packet that takes several at once has a
-//! number in a Destination Option of the outer header; inside IPv4, which has none, in an IPv6 header from end to end
-//! that is put between. The receiver lets the first copy pass ([`super::duplicates`]).
+//! Which of several tunnels a packet takes says [`super::distribution`]. A packet that takes several at once
+//! has a number in a Destination Option of the outer header; inside IPv4, which has none, in an IPv6 header
+//! from end to end that is put between. The receiver lets the first copy pass ([`super::duplicates`]).
 //!
-//! Path MTU (RFC 2473 7): an inner packet that is larger than the tunnel's MTU is answered with Packet Too Big, but
-//! one of up to 1280 octets always passes, in outer fragments if need be. Packet Too Big about an outer packet is
-//! passed on to the inner source at once; what it says about the path is [`super::path_mtu`]'s to learn, which
-//! sets the tunnel's MTU. The Maximum Segment Size of TCP connections is lowered to it on the way ([`super::mss`]).
+//! Path MTU (RFC 2473 7): an inner packet that is larger than the tunnel's MTU is answered with Packet Too
+//! Big, but one of up to 1280 octets always passes, in outer fragments if need be. Packet Too Big about an
+//! outer packet is passed on to the inner source at once; what it says about the path is
+//! [`super::path_mtu`]'s to learn, which sets the tunnel's MTU. The Maximum Segment Size of TCP connections
+//! is lowered to it on the way ([`super::mss`]).
 //!
-//! Tunnels inside tunnels are bounded (`limits`). Left out: the Tunnel Encapsulation Limit option in the copies of a packet
-//! that takes several tunnels.
+//! Tunnels inside tunnels are bounded (`limits`). Left out: the Tunnel Encapsulation Limit option in the
+//! copies of a packet that takes several tunnels.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
@@ -52,15 +53,15 @@ mod outer;
 mod relay;
 mod table;
 
-/// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel, which forwards what comes out of the
-/// tunnel device, takes one off.
+/// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel, which forwards what comes out
+/// of the tunnel device, takes one off.
 const TUNNEL_HOP_LIMIT: u8 = 64 + 1;
 /// Messages about packets that were not ours: after so many at once, and one more per interval, somebody is
 /// guessing, and no Packet Too Big is believed for that interval (probing finds the path MTU without them).
 const FORGERIES: u32 = 64;
 const FORGERY_INTERVAL: Duration = Duration::from_secs(10);
-/// With so many windows for numbers (of 32 kB) there are more for those only whose traffic is to go several ways: anybody
-/// may send numbers in the name of very many.
+/// With so many windows for numbers (of 32 kB) there are more for those only whose traffic is to go several
+/// ways: anybody may send numbers in the name of very many.
 const WINDOWS: usize = 1024;
 
 /// Copies beside the first that a home address causes at one end: so many at once, and one more per interval.
@@ -106,12 +107,13 @@ carnet_base::drop_reasons! {
         InnerSource = "inner_source",
         /// The inner destination does not belong to the binding.
         InnerDestination = "inner_destination",
-        /// A link-local, multicast or reserved address (`::/8` without the prefixes of NAT64): no tunnel carries such packets.
+        /// A link-local, multicast or reserved address (`::/8` without the prefixes of NAT64): no tunnel
+        /// carries such packets.
         Scope = "scope",
         /// Too large for the path; the sender was told.
         TooBig = "too_big",
-        /// Too many IPv6 headers inside each other, the tunnel's own packet come back, or one that home agents have relayed
-        /// to each other until its hop limit was used up.
+        /// Too many IPv6 headers inside each other, the tunnel's own packet come back, or one that home
+        /// agents have relayed to each other until its hop limit was used up.
         Nesting = "nesting",
         /// Congestion was marked on the outer header of a packet that cannot carry the mark (RFC 6040 4.2).
         Congestion = "congestion",
@@ -129,7 +131,8 @@ carnet_base::drop_reasons! {
 pub enum Verdict {
     /// The buffer holds what is to be written into the tunnel device.
     Forward,
-    /// The buffer holds an IPv6 packet that is to be sent inside IPv4 or UDP, with its own traffic class outside.
+    /// The buffer holds an IPv6 packet that is to be sent inside IPv4 or UDP, with its own traffic class
+    /// outside.
     Encapsulate {
         /// Our end.
         local: Endpoint,
@@ -159,10 +162,11 @@ pub enum ErrorOutcome {
     Handled,
     /// Packet Too Big, provably about one of our packets: the path carries inner packets of so many octets.
     PathMtu(Ends, u32),
-    /// Provably about one of our packets: this direct route leads nowhere. The inner source is not told, for the next
-    /// packet takes the other way.
+    /// Provably about one of our packets: this direct route leads nowhere. The inner source is not told, for
+    /// the next packet takes the other way.
     Broken(Ends),
-    /// Provably about one of our packets, and from the home agent at the other end of the tunnel: it does not take them.
+    /// Provably about one of our packets, and from the home agent at the other end of the tunnel: it does not
+    /// take them.
     Refused(Ends),
 }
 
@@ -177,8 +181,8 @@ pub struct ForwarderCounters {
     pub relayed: u64,
     /// Copies that went out beside the first.
     pub duplicated: u64,
-    /// Packets that were to go several ways and went one way: they are tunnel packets themselves, or the copies were more
-    /// than a home address may cause.
+    /// Packets that were to go several ways and went one way: they are tunnel packets themselves, or the
+    /// copies were more than a home address may cause.
     pub not_duplicated: u64,
     /// Numbered packets that came so late that nobody can tell whether they are the first copy.
     pub late: u64,
@@ -227,8 +231,8 @@ pub struct Forwarder {
     rng: Rng,
     /// Of the next packet that is cut.
     identification: u32,
-    /// Of the next packet of our own that is cut inside the tunnel: others see these, and learn nothing of the ones
-    /// outside.
+    /// Of the next packet of our own that is cut inside the tunnel: others see these, and learn nothing of
+    /// the ones outside.
     inner_identification: u32,
     too_big: RateLimiter,
     errors: RateLimiter,
@@ -277,8 +281,8 @@ impl Forwarder {
         &self.counters
     }
 
-    /// The key of the hash that makes outer flow labels. A fast path computes the same ones, so that an ICMPv6 error
-    /// about one of its packets is believed here.
+    /// The key of the hash that makes outer flow labels. A fast path computes the same ones, so that an
+    /// ICMPv6 error about one of its packets is believed here.
     pub fn flow_label_key(&self) -> u64 {
         self.secret
     }
@@ -301,8 +305,8 @@ impl Forwarder {
         self.untested.clear();
     }
 
-    /// Drops packets to these prefixes in silence where no tunnel takes them: a care-of address is being tested. Others of
-    /// this home address are no longer held back.
+    /// Drops packets to these prefixes in silence where no tunnel takes them: a care-of address is being
+    /// tested. Others of this home address are no longer held back.
     pub fn hold_back(&mut self, home_address: Ipv6Addr, prefixes: impl IntoIterator<Item = Ipv6Net>) {
         for prefix in self.untested.remove(&home_address).into_iter().flatten() {
             if self.held_back.get(prefix) == Some(&home_address) {
@@ -465,9 +469,10 @@ impl Forwarder {
         })
     }
 
-    /// Whether a packet may go into `tunnels` tunnels at once. Whoever registers chooses where the copies go, and whoever sends
-    /// to a mobile network causes them: a copy that is copied again would multiply once more at each level. So nothing of a
-    /// tunnel that has its end here is copied, nor what bears a number already, and copies are limited.
+    /// Whether a packet may go into `tunnels` tunnels at once. Whoever registers chooses where the copies go,
+    /// and whoever sends to a mobile network causes them: a copy that is copied again would multiply once
+    /// more at each level. So nothing of a tunnel that has its end here is copied, nor what bears a number
+    /// already, and copies are limited.
     fn may_duplicate(
         &mut self,
         now: Time,
@@ -593,8 +598,8 @@ impl Forwarder {
         }
     }
 
-    /// Decapsulates the packet in `buffer`, which came out of the tunnel between `ends`: the inner packet is at
-    /// `offset`. `traffic_class` is the outer header's, `sequence` the number that the packet had.
+    /// Decapsulates the packet in `buffer`, which came out of the tunnel between `ends`: the inner packet is
+    /// at `offset`. `traffic_class` is the outer header's, `sequence` the number that the packet had.
     ///
     /// # Errors
     /// [`TunnelDrop::OuterSource`] and its like, not yet counted, with the inner header where it was
@@ -733,15 +738,15 @@ fn strip(buffer: &mut PacketBuffer, offset: usize, length: usize, inner: &Header
     }
 }
 
-/// RFC 2473 4.1. A fragment of a packet of our own does not show how deep it is, and each round would cut it again: two
-/// bindings with care-of addresses in each other's network must not become a fire.
+/// RFC 2473 4.1. A fragment of a packet of our own does not show how deep it is, and each round would cut it
+/// again: two bindings with care-of addresses in each other's network must not become a fire.
 fn is_loop(ends: Ends, header: &Header) -> bool {
     let own_fragment = ends.0 == header.source && header.next_header == protocol::FRAGMENT;
     own_fragment || (ends.0 == header.source && ends.1 == header.destination)
 }
 
-/// Whether a packet is one of several copies, from whatever tunnel: it has a number. Of a fragment only the kind of header is
-/// told in each piece.
+/// Whether a packet is one of several copies, from whatever tunnel: it has a number. Of a fragment only the
+/// kind of header is told in each piece.
 fn is_numbered(header: &Header, packet: &[u8]) -> bool {
     match header.next_header {
         protocol::DESTINATION_OPTIONS => {

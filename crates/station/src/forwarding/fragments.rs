@@ -2,9 +2,9 @@
 //!
 //! An inner packet of up to 1280 octets passes any path: where the outer packet does not fit, it is sent in
 //! fragments. Coming in, fragments are put together before they are looked at. The number of packets under
-//! way, their age and their size are bounded, and those of strangers more tightly than those of tunnel ends, so
-//! that strangers cannot push out the others; overlapping fragments void the packet (RFC 5722), an exact duplicate
-//! is ignored, and a packet in one fragment concerns no other (RFC 6946).
+//! way, their age and their size are bounded, and those of strangers more tightly than those of tunnel ends,
+//! so that strangers cannot push out the others; overlapping fragments void the packet (RFC 5722), an exact
+//! duplicate is ignored, and a packet in one fragment concerns no other (RFC 6946).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -39,8 +39,8 @@ struct Pending {
 /// Source, destination and identification (RFC 8200 4.5).
 type Key = (Ipv6Addr, Ipv6Addr, u32);
 
-/// Packets of one kind of source, the oldest first. A flood of first fragments makes a new one for each, so nothing here
-/// looks at them all but the search for a key.
+/// Packets of one kind of source, the oldest first. A flood of first fragments makes a new one for each, so
+/// nothing here looks at them all but the search for a key.
 #[derive(Debug, Default)]
 struct Group(VecDeque<(Key, Pending)>);
 
@@ -51,7 +51,8 @@ impl Group {
         }
     }
 
-    /// Where the packet is to which this fragment belongs; a new one takes the place of the oldest where there are `limit`.
+    /// Where the packet is to which this fragment belongs; a new one takes the place of the oldest where
+    /// there are `limit`.
     fn place_of(&mut self, key: Key, limit: usize, new: impl FnOnce() -> Pending) -> usize {
         if let Some(at) = self.0.iter().position(|(other, _)| *other == key) {
             return at;
@@ -72,8 +73,8 @@ pub struct Reassembler {
 }
 
 impl Reassembler {
-    /// Takes in a fragment; the whole packet, without fragment header, once it is complete. `stranger` when its
-    /// source is no tunnel end.
+    /// Takes in a fragment; the whole packet, without fragment header, once it is complete. `stranger` when
+    /// its source is no tunnel end.
     ///
     /// # Errors
     /// A word about what is wrong with it: it breaks the rules, or bounds.
@@ -173,8 +174,8 @@ fn whole<'a>(
     Ok(packet)
 }
 
-/// Cuts a packet without extension headers into fragments of at most `mtu` octets (at least 1240: what a tunnel
-/// carries over a path of 1280).
+/// Cuts a packet without extension headers into fragments of at most `mtu` octets (at least 1240: what a
+/// tunnel carries over a path of 1280).
 pub fn fragment(packet: &[u8], mtu: usize, identification: u32) -> Vec<Vec<u8>> {
     let Ok((header, payload)) = Header::parse_packet(packet) else { return Vec::new() };
     let room = (mtu.max(MIN_MTU - HEADER_LEN) - HEADER_LEN - FRAGMENT_HEADER_LEN) & !7;

@@ -3,10 +3,11 @@
 //! [`desired`] holds the desired forwarding state and tells only what changed; the platform carries the
 //! changes out. [`forwarder`] is the slow path: it encapsulates and decapsulates one packet at a time, in
 //! place in a [`packet::PacketBuffer`]. [`fragments`] cuts and joins outer packets, [`prefix_table`] finds
-//! the tunnel of an address. [`distribution`] chooses among several, and
-//! [`duplicates`] knows the first copy of a packet that takes them all. [`path_mtu`] finds out what fits into a tunnel, [`mss`] tells TCP.
-//! `for_home_agent` and `for_mobile_router` say what the two roles want, `for_neighbours` what the ways to neighbouring
-//! mobile networks add to it, `for_direct` what direct routes to others do, `for_nested` what mobile routers behind each other do, `ways` what both roles do with several tunnels.
+//! the tunnel of an address. [`distribution`] chooses among several, and [`duplicates`] knows the first copy
+//! of a packet that takes them all. [`path_mtu`] finds out what fits into a tunnel, [`mss`] tells TCP.
+//! `for_home_agent` and `for_mobile_router` say what the two roles want, `for_neighbours` what the ways to
+//! neighbouring mobile networks add to it, `for_direct` what direct routes to others do, `for_nested` what
+//! mobile routers behind each other do, `ways` what both roles do with several tunnels.
 
 pub mod desired;
 pub mod distribution;

@@ -30,15 +30,16 @@ impl PacketBuffer {
         &mut self.octets[HEADROOM..]
     }
 
-    /// The same with `front` octets more before it, fewer than an outer header takes, for what a device puts before each
-    /// packet. They do not become part of it.
+    /// The same with `front` octets more before it, fewer than an outer header takes, for what a device puts
+    /// before each packet. They do not become part of it.
     pub fn space_with(&mut self, front: usize) -> &mut [u8] {
         self.start = HEADROOM;
         self.end = HEADROOM;
         self.octets.get_mut(HEADROOM.saturating_sub(front)..).unwrap_or_default()
     }
 
-    /// The packet with these octets right before it, which do not become part of it; nothing where there is no room.
+    /// The packet with these octets right before it, which do not become part of it; nothing where there is
+    /// no room.
     pub fn behind(&mut self, front: &[u8]) -> Option<&[u8]> {
         let start = self.start.checked_sub(front.len())?;
         self.octets.get_mut(start..self.start)?.copy_from_slice(front);

@@ -1,7 +1,7 @@
 //! From registrations and flow bindings to tunnels that carry packets: the same at both ends.
 //!
-//! Where the rules come to "one tunnel carries everything" there is no distribution, and only that tunnel transmits: a
-//! fast path can do that.
+//! Where the rules come to "one tunnel carries everything" there is no distribution, and only that tunnel
+//! transmits: a fast path can do that.
 
 use std::net::Ipv6Addr;
 
@@ -19,7 +19,8 @@ pub(crate) struct Ways {
     pub distribution: Option<Distribution>,
 }
 
-/// Which packets the living registrations carry (`living`, the best first), and how the flow bindings divide them.
+/// Which packets the living registrations carry (`living`, the best first), and how the flow bindings divide
+/// them.
 pub(crate) fn ways(
     end: TunnelEnd,
     home_address: Ipv6Addr,

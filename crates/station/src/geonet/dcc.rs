@@ -1,13 +1,14 @@
 //! Congestion control in a station: what goes to the radio goes through the gate of `carnet_geonet::dcc`.
 //!
-//! * *Own packets are signed when they leave*: the gate keeps them open, so that a signature is as young as the packet is
-//!   late, and a certificate that was asked for meanwhile goes along. Their time on the air is that of the signed packet. A
-//!   packet that no ticket signs has had its turn. Packets of others get their envelope back at once, while it is there.
-//! * *Packets that waited* have a lifetime that is shorter by that ([`Lifetime::after_waiting`]). What goes one hop only is
-//!   about now: it waits for a second at most. Of the own CAMs the newest waits alone.
+//! * *Own packets are signed when they leave*: the gate keeps them open, so that a signature is as young as
+//!   the packet is late, and a certificate that was asked for meanwhile goes along. Their time on the air is
+//!   that of the signed packet. A packet that no ticket signs has had its turn. Packets of others get their
+//!   envelope back at once, while it is there.
+//! * *Packets that waited* have a lifetime that is shorter by that ([`Lifetime::after_waiting`]). What goes
+//!   one hop only is about now: it waits for a second at most. Of the own CAMs the newest waits alone.
 //! * *CAMs* are generated no faster than the gate would let them go (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
-//! * *What others send on need not go*: of packets that are sent on by contention (EN 302 636-4-1 F.3) one that waits here is
-//!   dropped when another station is heard sending it, as if the contention still went on.
+//! * *What others send on need not go*: of packets that are sent on by contention (EN 302 636-4-1 F.3) one
+//!   that waits here is dropped when another station is heard sending it, as if the contention still went on.
 //! * *The radio is told the profile* ([`Frame::profile`]), so that its queues (EDCA) keep the order.
 //! * *With another address* own packets that wait are dropped: they bear the one before.
 //!

@@ -1,9 +1,10 @@
 //! The ping at the GeoNetworking layer.
 //!
-//! ETSI defines none. carnet's is an upper-layer protocol over BTP-B, port 51966 (0xCAFE): the octet 1 (request)
-//! or 2 (reply), the hops that the request had gone, a 16-bit identifier and a 16-bit sequence number, all big
-//! endian, then whatever the request had behind them. A station answers a request with a GeoUnicast to its source,
-//! at most a hundred a second. Stations that do not know the protocol ignore the port.
+//! ETSI defines none. carnet's is an upper-layer protocol over BTP-B, port 51966 (0xCAFE): the octet 1
+//! (request) or 2 (reply), the hops that the request had gone, a 16-bit identifier and a 16-bit sequence
+//! number, all big endian, then whatever the request had behind them. A station answers a request with a
+//! GeoUnicast to its source, at most a hundred a second. Stations that do not know the protocol ignore the
+//! port.
 
 /// BTP destination port.
 pub const PORT: u16 = 51_966;

@@ -1,19 +1,20 @@
 //! The facilities in a station: the services of `carnet_its` above the GeoNetworking router.
 //!
-//! What the router delivers to the ports of CAM, DENM and SAEM (BTP-B 2001, 2002 and 2005) goes to its service, and what services
-//! want to send goes to the router: CAMs as single-hop broadcasts, DENMs as GeoBroadcasts into their areas. What a CAM
-//! says of the station is put together here, whenever the position is told: from the position, from how good that is, and
-//! from what an application says of the vehicle.
+//! What the router delivers to the ports of CAM, DENM and SAEM (BTP-B 2001, 2002 and 2005) goes to its
+//! service, and what services want to send goes to the router: CAMs as single-hop broadcasts, DENMs as
+//! GeoBroadcasts into their areas. What a CAM says of the station is put together here, whenever the position
+//! is told: from the position, from how good that is, and from what an application says of the vehicle.
 //!
-//! * *What moves counts for two seconds*: a speed, a curvature or a yaw rate that an application has told is not
-//!   believed for longer. Lights, dimensions and the role stay until they are told anew.
-//! * *Orders and vehicles are messages themselves*: an application's DENM or CAM, encoded, of which only those fields
-//!   count that an application may set. So inputs need no further notation of all of it.
-//! * *The station's number* follows its GN address, unless the config has one: with a new address everything is new, the
-//!   path behind the vehicle included.
+//! * *What moves counts for two seconds*: a speed, a curvature or a yaw rate that an application has told is
+//!   not believed for longer. Lights, dimensions and the role stay until they are told anew.
+//! * *Orders and vehicles are messages themselves*: an application's DENM or CAM, encoded, of which only
+//!   those fields count that an application may set. So inputs need no further notation of all of it.
+//! * *The station's number* follows its GN address, unless the config has one: with a new address everything
+//!   is new, the path behind the vehicle included.
 //! * *The date* is that of the last input that had one, and the time since.
 //!
-//! Left out: who may say what is not asked here, but below ([`super::security`]), where there is a security entity.
+//! Left out: who may say what is not asked here, but below ([`super::security`]), where there is a security
+//! entity.
 
 use std::time::Duration;
 
@@ -395,7 +396,8 @@ fn words(action: ActionId) -> String {
     format!("{}:{}", action.originating_station_id.0, action.sequence_number.0)
 }
 
-/// The number of a station with this address: the last 32 bits of its MID, in which addresses of one maker differ.
+/// The number of a station with this address: the last 32 bits of its MID, in which addresses of one maker
+/// differ.
 fn number(address: GnAddress) -> StationId {
     StationId(address.0 as u32)
 }

@@ -1,4 +1,5 @@
-//! What the GeoNetworking router and a fast path tell each other, as serde types; see `carnet_geonet::acceleration`.
+//! What the GeoNetworking router and a fast path tell each other, as serde types; see
+//! `carnet_geonet::acceleration`.
 
 use carnet_base::{Time, hex};
 use carnet_geonet::MacAddress;
@@ -12,8 +13,8 @@ use super::Geonet;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accelerate {
-    /// What holds for all packets. It is told anew with every [`Report`], and a fast path that has not heard it for
-    /// some time does nothing.
+    /// What holds for all packets. It is told anew with every [`Report`], and a fast path that has not heard
+    /// it for some time does nothing.
     General(General),
     /// Own IPv6 packets to a station go this way.
     Way(Way),

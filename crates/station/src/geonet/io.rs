@@ -208,8 +208,9 @@ pub enum DenmWish {
 pub struct DenmOrder {
     /// The wish.
     pub wish: DenmWish,
-    /// A DENM, UPER, without the BTP header: everything that is said. Its header, times of reference and termination do
-    /// not count, the action ID not of a new event. Detected at 0 is detected now; without a position it is here.
+    /// A DENM, UPER, without the BTP header: everything that is said. Its header, times of reference and
+    /// termination do not count, the action ID not of a new event. Detected at 0 is detected now; without a
+    /// position it is here.
     #[serde(with = "hex")]
     pub denm: Vec<u8>,
     /// For how long it is repeated, milliseconds; with no interval it is not.

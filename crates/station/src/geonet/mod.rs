@@ -1,5 +1,5 @@
-//! GeoNetworking in a station: the router of `carnet_geonet`, the echo that `carnet gnping` uses, and what neighbouring
-//! mobile routers say to each other.
+//! GeoNetworking in a station: the router of `carnet_geonet`, the echo that `carnet gnping` uses, and what
+//! neighbouring mobile routers say to each other.
 
 mod areas;
 pub mod dcc;
@@ -83,8 +83,8 @@ pub(crate) struct Geonet {
 }
 
 impl Geonet {
-    /// One that may be there. (Asked where its type is known, unlike `Option::as_ref`: it tells the compiler that without
-    /// the part there is none.)
+    /// One that may be there. (Asked where its type is known, unlike `Option::as_ref`: it tells the compiler
+    /// that without the part there is none.)
     #[allow(clippy::match_as_ref)]
     pub(crate) fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
         match geonet {

@@ -1,8 +1,10 @@
-//! What GeoNetworking knows of neighbouring mobile routers, and hears from them, for [`carnet_mobility::mnpp`].
+//! What GeoNetworking knows of neighbouring mobile routers, and hears from them, for
+//! [`carnet_mobility::mnpp`].
 //!
-//! Neighbours are those of the location table. Where the positions of both stations are accurate, dead reckoning tells
-//! beforehand when they come into range and when they leave it: the range is `itsGnDefaultMaxCommunicationRange`, of
-//! which a little is left unused, so that the way changes while it still works.
+//! Neighbours are those of the location table. Where the positions of both stations are accurate, dead
+//! reckoning tells beforehand when they come into range and when they leave it: the range is
+//! `itsGnDefaultMaxCommunicationRange`, of which a little is left unused, so that the way changes while it
+//! still works.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -34,7 +36,8 @@ const HEARD: usize = 64;
 pub(crate) enum Heard {
     /// A station came into range; whether it is a roadside unit.
     Neighbour { roadside: bool },
-    /// An IPv6 packet: an announcement, a test, the advertisement of a default router; and the station that sent it.
+    /// An IPv6 packet: an announcement, a test, the advertisement of a default router; and the station that
+    /// sent it.
     Packet(MacAddress, Vec<u8>),
 }
 
@@ -85,7 +88,8 @@ impl Around<'_> {
 }
 
 impl Geonet {
-    /// From now on what concerns neighbouring mobile networks waits in [`Self::poll_heard`], and not for the host.
+    /// From now on what concerns neighbouring mobile networks waits in [`Self::poll_heard`], and not for the
+    /// host.
     pub(crate) fn listen_to_neighbours(&mut self, listen: bool) {
         self.heard = listen.then(VecDeque::new);
     }
@@ -104,8 +108,8 @@ impl Geonet {
         }
     }
 
-    /// Notes an announcement or a test of a neighbouring mobile router; true when the host need not have it. The
-    /// sublayer has found that it comes from where it says.
+    /// Notes an announcement or a test of a neighbouring mobile router; true when the host need not have it.
+    /// The sublayer has found that it comes from where it says.
     pub(super) fn concerns_neighbours(&mut self, delivery: &Delivery) -> bool {
         let Some(heard) = self.heard.as_mut().filter(|heard| heard.len() < HEARD) else { return false };
         let Ok((header, message)) = Header::parse_packet(&delivery.payload) else { return false };

@@ -1,18 +1,20 @@
-//! Signed packets in a station (EN 302 636-4-1 8.6, TS 103 097): the security entity of `carnet_security` between the link
-//! and the router.
+//! Signed packets in a station (EN 302 636-4-1 8.6, TS 103 097): the security entity of `carnet_security`
+//! between the link and the router.
 //!
-//! A frame of the link goes to the entity first, and to the router when it may be believed; what the router hands to the
-//! link goes through the entity last, which signs own packets and gives those of others their envelope back. So nothing of
-//! a packet that was not verified gets into the location table, into forwarding or to the services.
+//! A frame of the link goes to the entity first, and to the router when it may be believed; what the router
+//! hands to the link goes through the entity last, which signs own packets and gives those of others their
+//! envelope back. So nothing of a packet that was not verified gets into the location table, into forwarding
+//! or to the services.
 //!
 //! * *Behind a trait*: a station without an entity links none of the cryptography.
 //! * *The date* is that of the last input that had one, and the time since, as it is for the facilities.
 //! * *No fast path*: its programs sign nothing.
 //! * *The IPv6 MTU* is smaller by what the longest own envelope adds.
-//! * *Changes of pseudonym* (`carnet_security::pseudonym`) are looked for at each position. The whole station is another one
-//!   between two packets: the router, the facilities, and with the router's address the link and the virtual interfaces.
-//!   What waits under the old address is dropped. An own event that is told of holds a change back, so that its name stays,
-//!   and so does an application ([`crate::io::Command::LockPseudonym`]); an order to change does not wait.
+//! * *Changes of pseudonym* (`carnet_security::pseudonym`) are looked for at each position. The whole station
+//!   is another one between two packets: the router, the facilities, and with the router's address the link
+//!   and the virtual interfaces. What waits under the old address is dropped. An own event that is told of
+//!   holds a change back, so that its name stays, and so does an application
+//!   ([`crate::io::Command::LockPseudonym`]); an order to change does not wait.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -93,7 +95,8 @@ pub struct SecurityState {
     pub parked: (usize, usize),
     /// Verifications in a second at most.
     pub verifications_per_second: u32,
-    /// How many milliseconds the own clock is ahead of those of all signed neighbours, where none of them is in time.
+    /// How many milliseconds the own clock is ahead of those of all signed neighbours, where none of them is
+    /// in time.
     pub clock_ahead_ms: Option<i64>,
 }
 
@@ -303,7 +306,8 @@ impl Secured {
         })
     }
 
-    /// [`Self::check_own`] for a message of a service: nobody hears why it is not sent, unless there is a warning.
+    /// [`Self::check_own`] for a message of a service: nobody hears why it is not sent, unless there is a
+    /// warning.
     pub(super) fn check_service(
         &mut self,
         now: Time,
@@ -332,7 +336,8 @@ impl Secured {
     /// Whether the ticket allows this message, which goes to a BTP port.
     ///
     /// # Errors
-    /// As [`Self::check_own`], but none while no ticket holds or there is no position: what a service does then is up to it.
+    /// As [`Self::check_own`], but none while no ticket holds or there is no position: what a service does
+    /// then is up to it.
     pub(super) fn check_message(&mut self, now: Time, port: u16, message: &[u8]) -> Result<(), String> {
         let header = BtpB { destination_port: port, destination_port_info: 0 }.to_octets();
         let payload = [&header[..], message].concat();
@@ -342,7 +347,8 @@ impl Secured {
         }
     }
 
-    /// A packet of the router as it goes to the link; `mid` is that of the router's address. `None` for one that does not go.
+    /// A packet of the router as it goes to the link; `mid` is that of the router's address. `None` for one
+    /// that does not go.
     pub(super) fn secure(&mut self, now: Time, mid: MacAddress, packet: &[u8]) -> Option<Vec<u8>> {
         self.entity.handle_address(mid);
         // The entity counts what it drops.
@@ -405,7 +411,8 @@ pub(super) fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
 }
 
 impl Geonet {
-    /// Signs and verifies from now on, by a ticket whose address the station has, where it is to have pseudonyms.
+    /// Signs and verifies from now on, by a ticket whose address the station has, where it is to have
+    /// pseudonyms.
     pub(crate) fn secure(&mut self, now: Time, mut secured: Secured) {
         let identity = secured.entity.first_identity(secured.now(now));
         self.secured = Some(secured);

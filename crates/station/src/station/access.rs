@@ -1,23 +1,24 @@
 //! Roadside units as access routers: IPv6 over GeoNetworking as one more uplink.
 //!
-//! On any other link the kernel finds out whether a default router is there, and prefers the first that it has heard. On
-//! this one it cannot: its solicitations are answered on the spot, whoever is near, and a router stays in its list for
-//! as long as its last advertisement said. GeoNetworking knows better. So what the mobile router is told of the
-//! interface has only those routers that are near, the one to be used first; with an address of that one's prefix it
-//! registers. A vehicle that drives along roadside units therefore changes to the next one while the last is still
-//! in reach, and loses nothing.
+//! On any other link the kernel finds out whether a default router is there, and prefers the first that it
+//! has heard. On this one it cannot: its solicitations are answered on the spot, whoever is near, and a
+//! router stays in its list for as long as its last advertisement said. GeoNetworking knows better. So what
+//! the mobile router is told of the interface has only those routers that are near, the one to be used first;
+//! with an address of that one's prefix it registers. A vehicle that drives along roadside units therefore
+//! changes to the next one while the last is still in reach, and loses nothing.
 //!
-//! A roadside unit that comes into range is solicited (RFC 4861 6.3.7): the vehicle will have passed it before its
-//! next advertisement is due.
+//! A roadside unit that comes into range is solicited (RFC 4861 6.3.7): the vehicle will have passed it
+//! before its next advertisement is due.
 //!
-//! A router that is about to leave the radio's range is none where the vehicle has another uplink; where it has not, it is
-//! one for as long as it is heard. The router in use stays it until it is about to leave the radio's range, or another is
-//! nearer by a third. A router counts when its advertisement was heard from a neighbour (one that came over several hops
-//! is of somebody who cannot be reached), when it has not run out, and when the interface has an address of its prefix.
+//! A router that is about to leave the radio's range is none where the vehicle has another uplink; where it
+//! has not, it is one for as long as it is heard. The router in use stays it until it is about to leave the
+//! radio's range, or another is nearer by a third. A router counts when its advertisement was heard from a
+//! neighbour (one that came over several hops is of somebody who cannot be reached), when it has not run out,
+//! and when the interface has an address of its prefix.
 //!
-//! Anybody can advertise; which of the routers leads anywhere the mobile router finds out by registering. What somebody
-//! makes up does not put out what is in use: of a full table goes who is out of reach, then who could not be used,
-//! then the newest, and never the router in use.
+//! Anybody can advertise; which of the routers leads anywhere the mobile router finds out by registering.
+//! What somebody makes up does not put out what is in use: of a full table goes who is out of reach, then who
+//! could not be used, then the newest, and never the router in use.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -156,8 +157,8 @@ impl Access {
         }
     }
 
-    /// The interface as the mobile router shall see it, from how the kernel has it; `others` is whether there is another
-    /// uplink to change to.
+    /// The interface as the mobile router shall see it, from how the kernel has it; `others` is whether there
+    /// is another uplink to change to.
     pub(super) fn handle_interface(
         &mut self,
         now: Time,

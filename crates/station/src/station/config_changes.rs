@@ -1,5 +1,5 @@
-//! What a config that is read again changes, for the log and for events: the home agent's nodes by home address, the mobile
-//! router's uplinks and policies by name.
+//! What a config that is read again changes, for the log and for events: the home agent's nodes by home
+//! address, the mobile router's uplinks and policies by name.
 
 use carnet_mobility::Event;
 use carnet_mobility::home_agent::HomeAgentConfig;

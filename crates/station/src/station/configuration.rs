@@ -32,7 +32,8 @@ pub struct StationConfig {
     pub mobile_router: Option<MobileRouterSettings>,
     /// The GeoNetworking router.
     pub geonet: Option<GeonetSettings>,
-    /// Ways to the mobile networks of neighbouring vehicles, for a mobile router with IPv6 over GeoNetworking.
+    /// Ways to the mobile networks of neighbouring vehicles, for a mobile router with IPv6 over
+    /// GeoNetworking.
     pub mnpp: Option<MnppSettings>,
 }
 
@@ -47,10 +48,11 @@ pub struct MobileRouterSettings {
     pub lan: Vec<String>,
     /// Whether the prefixes are advertised there, and `PREFIX::1` is put on them.
     pub advertise: bool,
-    /// Whether mobile routers behind this one may have addresses of the links that it visits, and this one such behind
-    /// another.
+    /// Whether mobile routers behind this one may have addresses of the links that it visits, and this one
+    /// such behind another.
     pub nesting: bool,
-    /// Link-layer addresses of those behind this one that are known, which may have more addresses than others.
+    /// Link-layer addresses of those behind this one that are known, which may have more addresses than
+    /// others.
     pub nested_routers: Vec<[u8; 6]>,
     /// Networks in which mobile networks are that direct routes shall lead to; none: no direct routes.
     pub direct_networks: Vec<Ipv6Net>,
@@ -75,7 +77,8 @@ pub struct PersistentState {
 
 impl Station {
     /// Becomes what `config` says. Bindings, the registration and whatever of the forwarding state is wanted
-    /// before and after stay in place; the outputs are the difference. The GeoNetworking router stays as it is.
+    /// before and after stay in place; the outputs are the difference. The GeoNetworking router stays as it
+    /// is.
     pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: StationConfig) {
         self.assert_drained();
         let persistent = self.persistent_state(now, wall);
@@ -214,8 +217,8 @@ impl Station {
                     self.forwarder.serve(prefix, address);
                 }
             }
-            // What nothing is known of has lost what it had. The date counts such starts without being stored: it
-            // only ever grows.
+            // What nothing is known of has lost what it had. The date counts such starts without being
+            // stored: it only ever grows.
             let restart_counter = persistent.restart_counter.unwrap_or_else(|| seconds(wall));
             agent.machine.set_restart_counter(restart_counter);
             agent.machine.restore(now, wall, persistent.home_agent);
@@ -394,8 +397,8 @@ impl Router {
         }
     }
 
-    /// The least MTU of the paths in use (until there is one, what fits every uplink), and whether the prefixes are
-    /// good.
+    /// The least MTU of the paths in use (until there is one, what fits every uplink), and whether the
+    /// prefixes are good.
     pub(super) fn inform_advertisers(&mut self, now: Time, in_use: Option<u32>, straight: Option<u32>) {
         let uplinks = self.machine.uplinks().iter();
         let attached = uplinks.filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }));

@@ -1,4 +1,5 @@
-//! Direct routes to other mobile networks: [`carnet_mobility::direct`] between the tunnels, the desired state and the wire.
+//! Direct routes to other mobile networks: [`carnet_mobility::direct`] between the tunnels, the desired state
+//! and the wire.
 
 use std::net::Ipv6Addr;
 
@@ -168,7 +169,8 @@ impl Station {
     }
 }
 
-/// A packet with a Mobility Header, and what it says where it is about direct routes; `None` where the header is wrong.
+/// A packet with a Mobility Header, and what it says where it is about direct routes; `None` where the header
+/// is wrong.
 fn parse(packet: &[u8]) -> Option<(Header, Option<DirectRoute>)> {
     let header = Header::parse(packet).ok()?;
     let octets = packet.get(HEADER_LEN..)?;

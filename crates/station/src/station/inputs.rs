@@ -27,7 +27,8 @@ impl Station {
     /// Takes an input.
     ///
     /// # Errors
-    /// Only for [`Input::Command`], [`Input::Signal`], [`Input::ChannelBusy`] and [`Input::Vehicle`]: why it was refused, in words for the operator.
+    /// Only for [`Input::Command`], [`Input::Signal`], [`Input::ChannelBusy`] and [`Input::Vehicle`]: why it
+    /// was refused, in words for the operator.
     pub fn handle_input(&mut self, now: Time, wall: WallTime, input: Input) -> Result<(), String> {
         self.assert_drained();
         self.handle_date(now, wall);
@@ -111,7 +112,8 @@ impl Station {
         result
     }
 
-    /// What concerns GeoNetworking alone comes often, and leaves everything else as it is. Gives back what does not.
+    /// What concerns GeoNetworking alone comes often, and leaves everything else as it is. Gives back what
+    /// does not.
     fn handle_geonet_input(&mut self, now: Time, input: Input) -> ControlFlow<Result<(), String>, Input> {
         match input {
             Input::Timeout if self.mobility_timeout().is_none_or(|due| due > now) => {
@@ -268,9 +270,9 @@ impl Station {
         self.flush_geonet(now);
     }
 
-    /// Takes a packet from the tunnel device, without allocating for the common ones. On
-    /// [`Verdict::Forward`] the buffer holds what is to be written back, on [`Verdict::Encapsulate`] what is to be sent
-    /// by a socket; other outputs may wait as well.
+    /// Takes a packet from the tunnel device, without allocating for the common ones. On [`Verdict::Forward`]
+    /// the buffer holds what is to be written back, on [`Verdict::Encapsulate`] what is to be sent by a
+    /// socket; other outputs may wait as well.
     pub fn handle_packet(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
         self.assert_drained();
         let verdict = self.process(now, wall, buffer);
@@ -280,8 +282,8 @@ impl Station {
         verdict
     }
 
-    /// The same for an IPv6 packet that came to `ends.0` from `ends.1` inside IPv4 or UDP; `traffic_class` is the
-    /// outer header's octet with DSCP and ECN.
+    /// The same for an IPv6 packet that came to `ends.0` from `ends.1` inside IPv4 or UDP; `traffic_class` is
+    /// the outer header's octet with DSCP and ECN.
     pub fn handle_datagram(
         &mut self,
         now: Time,

@@ -1,9 +1,9 @@
 //! The MTU that hosts on board are advised of (RFC 4861 4.6.4).
 //!
-//! It follows the path in use, but hosts should not see it jump: each change costs them whatever they know about
-//! their paths. So it falls at once, since larger packets would only be refused, and rises when the path has carried
-//! more for ten minutes, as a narrower uplink may soon be back. Little is lost meanwhile: packets a little smaller
-//! than need be.
+//! It follows the path in use, but hosts should not see it jump: each change costs them whatever they know
+//! about their paths. So it falls at once, since larger packets would only be refused, and rises when the
+//! path has carried more for ten minutes, as a narrower uplink may soon be back. Little is lost meanwhile:
+//! packets a little smaller than need be.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Ways to the mobile networks of neighbouring vehicles: [`carnet_mobility::mnpp`] between GeoNetworking, the tunnel
-//! and the desired state.
+//! Ways to the mobile networks of neighbouring vehicles: [`carnet_mobility::mnpp`] between GeoNetworking, the
+//! tunnel and the desired state.
 
 use std::time::Duration;
 
@@ -85,7 +85,8 @@ impl Station {
         self.listen_to_neighbours();
     }
 
-    /// What concerns neighbouring mobile networks, and access routers, is picked out of what comes by GeoNetworking.
+    /// What concerns neighbouring mobile networks, and access routers, is picked out of what comes by
+    /// GeoNetworking.
     pub(super) fn listen_to_neighbours(&mut self) {
         let listen = self.neighbours.is_some() || self.access.is_some();
         if let Some(geonet) = &mut self.geonet {
@@ -193,8 +194,8 @@ impl Station {
         self.collect_caused();
     }
 
-    /// Whether a packet that the host sends to a station took the tunnel instead: the way has just been given up, and
-    /// the host had not heard of it.
+    /// Whether a packet that the host sends to a station took the tunnel instead: the way has just been given
+    /// up, and the host had not heard of it.
     pub(super) fn was_diverted(&mut self, now: Time, station: [u8; 6], packet: &[u8]) -> bool {
         let Some(neighbours) = &mut self.neighbours else { return false };
         neighbours.machine.handle_use(now, station);
@@ -231,7 +232,8 @@ impl Station {
         }
     }
 
-    /// Whether an inner packet that came out of the mobile router's tunnel is a neighbour's question after a prefix.
+    /// Whether an inner packet that came out of the mobile router's tunnel is a neighbour's question after a
+    /// prefix.
     pub(super) fn is_prefix_test(&mut self, now: Time, inner: &[u8]) -> bool {
         // Of most packets no more than this is looked at.
         if inner.get(6) != Some(&protocol::MOBILITY) {

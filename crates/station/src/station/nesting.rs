@@ -1,5 +1,5 @@
-//! Mobile routers behind mobile routers: [`carnet_mobility::nesting`] between the mobile router, the links of both sides
-//! and the desired state.
+//! Mobile routers behind mobile routers: [`carnet_mobility::nesting`] between the mobile router, the links of
+//! both sides and the desired state.
 
 use std::net::Ipv6Addr;
 

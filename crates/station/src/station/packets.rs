@@ -52,8 +52,8 @@ impl Station {
         verdict
     }
 
-    /// A packet that came inside IPv4 or UDP: for this station, such as a Mobility Header message (RFC 5555 4.1), or
-    /// out of a tunnel.
+    /// A packet that came inside IPv4 or UDP: for this station, such as a Mobility Header message (RFC 5555
+    /// 4.1), or out of a tunnel.
     pub(super) fn process_datagram(
         &mut self,
         now: Time,
@@ -192,8 +192,9 @@ impl Station {
                     if ends.1.ipv6().is_none() {
                         machine.handle_unbound(now, ends.0, ends.1, inner.source);
                     } else if machine.misses_binding(ends.1, inner.source).is_some() {
-                        // RFC 6275 10.4.5 has the packet dropped, and 9.3.3 a Binding Error for a Home Address option
-                        // only. So the answer is that of a machine without such a tunnel (RFC 4443 3.1).
+                        // RFC 6275 10.4.5 has the packet dropped, and 9.3.3 a Binding Error for a Home
+                        // Address option only. So the answer is that of a machine without such a tunnel (RFC
+                        // 4443 3.1).
                         let no_tunnel = ErrorMessage::DestinationUnreachable { code: 4 };
                         let address = machine.config().address;
                         self.forwarder.error(now, address, no_tunnel, buffer.as_slice());
@@ -204,8 +205,9 @@ impl Station {
         }
     }
 
-    /// Answers the home agent's test of a care-of address, by the tunnel that it came out of. Left to the kernel, as larger Echo
-    /// Requests are, a firewall on board would keep all packets from the mobile network.
+    /// Answers the home agent's test of a care-of address, by the tunnel that it came out of. Left to the
+    /// kernel, as larger Echo Requests are, a firewall on board would keep all packets from the mobile
+    /// network.
     fn answers_care_of_test(&mut self, ends: Ends, inner: &[u8]) -> bool {
         if inner.len() != CARE_OF_TEST_LEN || inner.get(6) != Some(&protocol::ICMPV6) {
             return false;
@@ -260,8 +262,8 @@ impl Station {
         self.counted(result)
     }
 
-    /// A Mobile Prefix Solicitation; `None` when it is something else, or from a node without a binding, which is told
-    /// so like by any packet.
+    /// A Mobile Prefix Solicitation; `None` when it is something else, or from a node without a binding,
+    /// which is told so like by any packet.
     fn prefix_solicitation(
         &mut self,
         now: Time,
@@ -282,8 +284,8 @@ impl Station {
         bound.then_some(verdict)
     }
 
-    /// The tunnel that a packet for its end came out of, if it did: a data path that decapsulates by itself does not
-    /// say so.
+    /// The tunnel that a packet for its end came out of, if it did: a data path that decapsulates by itself
+    /// does not say so.
     fn came_through(&self, header: &Header) -> Option<Ends> {
         let is_router = |router: &&super::Router| router.machine.config().home_address == header.destination;
         match self.router.as_ref().filter(is_router) {
@@ -295,9 +297,10 @@ impl Station {
         }
     }
 
-    /// Whether a packet is a node's answer to a path MTU probe that did not come through the tunnel. A node that takes the home
-    /// agent for a correspondent node with a binding sends it from its care-of address with a Home Address option (RFC 6275
-    /// 11.3.1). RFC 8899 asks no more of an answer than that it tells which probe has arrived.
+    /// Whether a packet is a node's answer to a path MTU probe that did not come through the tunnel. A node
+    /// that takes the home agent for a correspondent node with a binding sends it from its care-of address
+    /// with a Home Address option (RFC 6275 11.3.1). RFC 8899 asks no more of an answer than that it tells
+    /// which probe has arrived.
     fn is_probe_answer_of_correspondent(
         &mut self,
         now: Time,
@@ -355,8 +358,8 @@ impl Station {
             return Verdict::Forward;
         }
         if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.agent) {
-            // RFC 6275 9.3.1, 9.3.2: with a binding the home agent is a correspondent node like any other, one that knows
-            // the answer to a ping and nothing else.
+            // RFC 6275 9.3.1, 9.3.2: with a binding the home agent is a correspondent node like any other,
+            // one that knows the answer to a ping and nothing else.
             let sender: Endpoint = header.source.into();
             let message = packet.get(extensions.offset..).unwrap_or_default();
             if extensions.protocol == protocol::ICMPV6

@@ -120,8 +120,8 @@ impl Station {
         true
     }
 
-    /// Whether an inner packet out of the tunnel between `ends` was the answer to a probe of its MTU. It may also answer the
-    /// test of a care-of address.
+    /// Whether an inner packet out of the tunnel between `ends` was the answer to a probe of its MTU. It may
+    /// also answer the test of a care-of address.
     pub(super) fn is_probe_answer(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
         // Of most packets no more than this is looked at.
         if !matches!(inner.get(6), Some(&(protocol::ICMPV6 | protocol::FRAGMENT))) {
@@ -140,9 +140,10 @@ impl Station {
             || self.path_mtus.handle_inner(now, ends, inner)
     }
 
-    /// An Echo Reply that came to a care-of address. A home agent that takes the mobile router for a node with a binding answers
-    /// path MTU probes behind a type 2 routing header (RFC 6275 9.3.2), not through the tunnel. RFC 8899 asks no more of an
-    /// answer than that it tells which probe has arrived; the token in it also says by which path.
+    /// An Echo Reply that came to a care-of address. A home agent that takes the mobile router for a node
+    /// with a binding answers path MTU probes behind a type 2 routing header (RFC 6275 9.3.2), not through
+    /// the tunnel. RFC 8899 asks no more of an answer than that it tells which probe has arrived; the token
+    /// in it also says by which path.
     pub(super) fn handle_echo_reply(&mut self, now: Time, reply: &LinkMessage) {
         let LinkMessage { source, destination, message, .. } = reply;
         if icmpv6::verify(*source, *destination, message).is_ok() {
@@ -156,8 +157,8 @@ impl Station {
         let _counted = self.forwarder.drop(TunnelDrop::UpperLayer);
     }
 
-    /// Sends an answer of the home agent's own through a tunnel that is too narrow for it in one piece. False when it
-    /// is not: then it goes the usual way.
+    /// Sends an answer of the home agent's own through a tunnel that is too narrow for it in one piece. False
+    /// when it is not: then it goes the usual way.
     pub(super) fn answer_in_fragments(&mut self, reply: &[u8]) -> bool {
         let Ok(header) = Header::parse(reply) else { return false };
         let Some((ends, mtu)) = self.forwarder.tunnel_towards(header.destination) else { return false };

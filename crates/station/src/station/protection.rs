@@ -1,23 +1,27 @@
-//! Mobility Header messages under IPsec (RFC 4877, RFC 3776): between the station and the kernel's security associations.
+//! Mobility Header messages under IPsec (RFC 4877, RFC 3776): between the station and the kernel's security
+//! associations.
 //!
-//! On the way such a packet has the care-of address in its IPv6 header and the home address in a Home Address option or
-//! type 2 routing header, but its security association is between home address and home agent: a node's kernel would
-//! exchange the two before ESP is looked at. Here the station does that, so that the kernel needs nothing of Mobile IPv6:
+//! On the way such a packet has the care-of address in its IPv6 header and the home address in a Home Address
+//! option or type 2 routing header, but its security association is between home address and home agent: a
+//! node's kernel would exchange the two before ESP is looked at. Here the station does that, so that the
+//! kernel needs nothing of Mobile IPv6:
 //!
 //! ```text
 //!   message --> raw socket --> ESP, home address <-> home agent --> carnet0 --> care-of address put in --> uplink
 //!   uplink --> carnet0 --> home address put in place --> ESP --> raw socket, which takes nothing without ESP --> message
 //! ```
 //!
-//! What was the care-of address is remembered under a flow label, which ESP leaves alone in transport mode. It is outside
-//! of what ESP protects, so it decides where an answer goes and nothing else (RFC 6275 11.7.1: a Binding Update names the
-//! care-of address inside). What comes back from the kernel without ESP is dropped: there was no security association.
+//! What was the care-of address is remembered under a flow label, which ESP leaves alone in transport mode.
+//! It is outside of what ESP protects, so it decides where an answer goes and nothing else (RFC 6275 11.7.1:
+//! a Binding Update names the care-of address inside). What comes back from the kernel without ESP is
+//! dropped: there was no security association.
 //!
-//! Protected are all messages between a node and its home agent but Heartbeats, which a node and a home agent send often
-//! and which prove no more than a reachable path, and Binding Errors, which go to whom nothing is known of.
+//! Protected are all messages between a node and its home agent but Heartbeats, which a node and a home agent
+//! send often and which prove no more than a reachable path, and Binding Errors, which go to whom nothing is
+//! known of.
 //!
-//! Left out: IPv4 care-of addresses (RFC 5555 has ESP inside UDP there), more than one home agent, Mobile Prefix Discovery
-//! under IPsec, and AH.
+//! Left out: IPv4 care-of addresses (RFC 5555 has ESP inside UDP there), more than one home agent, Mobile
+//! Prefix Discovery under IPsec, and AH.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -33,7 +37,8 @@ use crate::forwarding::forwarder::{TunnelDrop, Verdict};
 use crate::forwarding::packet::PacketBuffer;
 use crate::io::Output;
 
-/// Messages that may be on their way through the kernel at the same time; of more the oldest are lost, and sent again.
+/// Messages that may be on their way through the kernel at the same time; of more the oldest are lost, and
+/// sent again.
 const ON_THE_WAY: usize = 1024;
 /// How often it is told that there is no security association.
 const TOLD: Duration = Duration::from_secs(60);
@@ -119,7 +124,8 @@ impl Station {
         if extensions.protocol != protocol::MOBILITY || in_the_clear || !self.protects(source, destination) {
             return Output::Packet(packet);
         }
-        // RFC 6275 11.5.5: from home the router's message has no Home Address option, and its answer no routing header.
+        // RFC 6275 11.5.5: from home the router's message has no Home Address option, and its answer no
+        // routing header.
         let away = if self.is_own_home_address(source) { header.source } else { header.destination };
         let Some(protection) = &mut self.protection else { return Output::Packet(packet) };
         let label = protection.remember(away);
@@ -184,7 +190,8 @@ impl Station {
         }
     }
 
-    /// What has come under ESP goes to the kernel, between the addresses that its security association is for.
+    /// What has come under ESP goes to the kernel, between the addresses that its security association is
+    /// for.
     fn receive_protected(
         &mut self,
         header: &Header,

@@ -1,4 +1,5 @@
-//! A home agent and a mobile router with two uplinks: their configs and addresses. And a passenger car that sends CAMs.
+//! A home agent and a mobile router with two uplinks: their configs and addresses. And a passenger car that
+//! sends CAMs.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::net::Ipv6Addr;

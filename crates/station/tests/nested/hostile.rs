@@ -313,7 +313,8 @@ fn networks_that_are_ours_are_not_taken_from_a_parent() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Whatever is said on either side: nothing panics, nothing grows, and those who were there are still served.
+    /// Whatever is said on either side: nothing panics, nothing grows, and those who were there are still
+    /// served.
     #[test]
     fn noise_changes_nothing(messages in prop::collection::vec(
         (any::<bool>(), prop::sample::select(vec![133_u8, 134, 135, 136]), any::<u8>(),

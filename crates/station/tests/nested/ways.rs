@@ -1,5 +1,5 @@
-//! The way of packets at each level: headers around them, home agents that they cross, moves, and plain NEMO where the direct
-//! way is not to be had.
+//! The way of packets at each level: headers around them, home agents that they cross, moves, and plain NEMO
+//! where the direct way is not to be had.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use ipnet::Ipv6Net;
 
 use crate::world::{CORRESPONDENT, World, address, host, innermost, net};
 
-/// Router 1 on both visited links, router 2 behind it and on the second one, router 3 behind router 2 and router 1.
+/// Router 1 on both visited links, router 2 behind it and on the second one, router 3 behind router 2 and
+/// router 1.
 fn tree(nesting: [bool; 3]) -> World {
     let mut world = World::new(3);
     world.add_router(1, &[("w0", "v1"), ("w1", "v2")], nesting[0]);
@@ -21,7 +22,8 @@ fn tree(nesting: [bool; 3]) -> World {
     world
 }
 
-/// Sends a packet each way at each level and says how many headers were around them and how many home agents crossed.
+/// Sends a packet each way at each level and says how many headers were around them and how many home agents
+/// crossed.
 fn measure(world: &mut World) -> Vec<(usize, usize)> {
     world.forget();
     let correspondent = address(CORRESPONDENT);

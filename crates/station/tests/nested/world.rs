@@ -1,9 +1,10 @@
 //! Stations on links, with as much of a kernel as they need, in virtual time.
 //!
-//! The kernel of a node asks the rules and routes that its station wants, in their order, as Linux does; it makes
-//! addresses of Router Advertisements and learns default routers by them. A visited link has an access router that looks for
-//! addresses of its prefix by Neighbor Solicitations. Everything else is the Internet: a packet for a home agent's
-//! network is at the home agent, one for a visited network at its access router, all others have arrived.
+//! The kernel of a node asks the rules and routes that its station wants, in their order, as Linux does; it
+//! makes addresses of Router Advertisements and learns default routers by them. A visited link has an access
+//! router that looks for addresses of its prefix by Neighbor Solicitations. Everything else is the Internet:
+//! a packet for a home agent's network is at the home agent, one for a visited network at its access router,
+//! all others have arrived.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -169,8 +170,8 @@ pub struct World {
     queue: BinaryHeap<Reverse<(Time, u64)>>,
     count: u64,
     pub arrived: Vec<Arrived>,
-    /// IPv6 headers around the innermost one, of each packet that an access router saw, by innermost source and
-    /// destination.
+    /// IPv6 headers around the innermost one, of each packet that an access router saw, by innermost source
+    /// and destination.
     pub outer: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>>,
     /// Home agents that tunnelled packets of a conversation came to.
     pub crossed: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<String>>,

@@ -1,8 +1,8 @@
 //! GeoNetworking addresses (clause 6).
 //!
-//! Sixty-four bits: M, manually configured (1 bit); ST, the station type (5); reserved (10, a country code up to
-//! V1.2.1); MID, the link-layer address (48). On the screen an address is sixteen hexadecimal digits in four
-//! groups, `9400:0200:0000:0001`.
+//! Sixty-four bits: M, manually configured (1 bit); ST, the station type (5); reserved (10, a country code up
+//! to V1.2.1); MID, the link-layer address (48). On the screen an address is sixteen hexadecimal digits in
+//! four groups, `9400:0200:0000:0001`.
 
 use super::fields::take;
 use std::fmt;
@@ -18,8 +18,8 @@ const STATION_TYPE_SHIFT: u32 = 58;
 impl GnAddress {
     /// The address with these parts and zero reserved bits.
     ///
-    /// `manual`: the address was configured by hand. `mid`: the link-layer address. Of a station type only the
-    /// five low bits find room.
+    /// `manual`: the address was configured by hand. `mid`: the link-layer address. Of a station type only
+    /// the five low bits find room.
     pub const fn new(manual: bool, station_type: StationType, mid: [u8; 6]) -> GnAddress {
         let [a, b, c, d, e, f] = mid;
         let manual = if manual { MANUAL } else { 0 };
@@ -96,13 +96,14 @@ macro_rules! station_types {
     ($($variant:ident = $value:literal, $name:literal, $meaning:literal;)*) => {
         /// The station type in an address (clause 6.3 table 1; the numbers are those of TS 102 894-2).
         ///
-        /// `Display` and `FromStr` use the names of the config file, `passenger_car`; a type without a name is
-        /// its number.
+        /// `Display` and `FromStr` use the names of the config file, `passenger_car`; a type without a name
+        /// is its number.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum StationType {
             $(#[doc = concat!($meaning, ": ", stringify!($value), ".")]
             $variant,)*
-            /// A number that the standard leaves open. [`StationType::from_value`] never puts a known one here.
+            /// A number that the standard leaves open. [`StationType::from_value`] never puts a known one
+            /// here.
             Other(u8),
         }
 

@@ -36,8 +36,9 @@ const DESTINATION: usize = BasicHeader::LEN + CommonHeader::LEN + 4 + LongPositi
 /// Writes DE PV of a GUC or an LS reply. A secured packet cannot be changed so: its headers are signed.
 ///
 /// # Errors
-/// [`Error::Version`], [`Error::Secured`] and [`Error::BasicNextHeader`] as [`super::Packet::parse`] has them;
-/// [`Error::HeaderType`] for a packet without DE PV; [`Error::Truncated`] when the packet ends before it.
+/// [`Error::Version`], [`Error::Secured`] and [`Error::BasicNextHeader`] as [`super::Packet::parse`] has
+/// them; [`Error::HeaderType`] for a packet without DE PV; [`Error::Truncated`] when the packet ends before
+/// it.
 pub fn set_destination(packet: &mut [u8], destination: &ShortPositionVector) -> Result<(), Error> {
     match BasicHeader::parse(packet)?.next_header {
         BasicNextHeader::Any | BasicNextHeader::Common => {}

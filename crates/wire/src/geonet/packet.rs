@@ -155,8 +155,8 @@ impl<'a> Packet<'a> {
     /// Writes the packet to the beginning of a buffer and returns its length, [`Packet::len`].
     ///
     /// # Errors
-    /// [`Error::Truncated`] when the buffer is shorter, [`Error::PayloadLength`] when the payload has more than
-    /// 65535 octets. The buffer is untouched then.
+    /// [`Error::Truncated`] when the buffer is shorter, [`Error::PayloadLength`] when the payload has more
+    /// than 65535 octets. The buffer is untouched then.
     pub fn emit_into(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         if self.payload.len() > usize::from(u16::MAX) {
             return Err(Error::PayloadLength {
@@ -176,8 +176,8 @@ impl<'a> Packet<'a> {
 
     /// Appends the packet to a vector; the vector has room for [`Packet::len`] octets at once.
     ///
-    /// A payload of more than 65535 octets, which no link carries, goes out with a payload length of 65535, and
-    /// its receivers refuse it.
+    /// A payload of more than 65535 octets, which no link carries, goes out with a payload length of 65535,
+    /// and its receivers refuse it.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.len());
         let (octets, length) = self.headers();

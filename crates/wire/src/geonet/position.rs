@@ -16,7 +16,8 @@ pub struct LongPositionVector {
     pub longitude: i32,
     /// PAI, position accuracy indicator: the 95 % confidence is better than half of `itsGnPaiInterval`.
     pub accurate: bool,
-    /// Speed, 0.01 m/s, backwards negative; -16384 to 16383, what is outside is emitted as the nearest of these.
+    /// Speed, 0.01 m/s, backwards negative; -16384 to 16383, what is outside is emitted as the nearest of
+    /// these.
     pub speed: i16,
     /// Heading, 0.1 degree clockwise from North, 0 to 3599.
     pub heading: u16,

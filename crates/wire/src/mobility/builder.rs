@@ -67,8 +67,8 @@ impl Builder {
         builder
     }
 
-    /// A Binding Error (RFC 6275 6.1.9); the home address is unspecified when there was no Home Address option
-    /// (RFC 6275 9.3.3).
+    /// A Binding Error (RFC 6275 6.1.9); the home address is unspecified when there was no Home Address
+    /// option (RFC 6275 9.3.3).
     pub fn binding_error(status: u8, home_address: Ipv6Addr) -> Builder {
         let mut builder = Builder::new(message_type::BINDING_ERROR);
         builder.octets.extend_from_slice(&[status, 0]);
@@ -131,8 +131,8 @@ impl Builder {
 
     /// Appends an option at the next place that its alignment allows.
     ///
-    /// An option that no Mobility Header can hold any more (over 255 octets of data, or beyond [`MAX_LEN`]) is
-    /// left out whole; [`Builder::try_finish`] tells.
+    /// An option that no Mobility Header can hold any more (over 255 octets of data, or beyond [`MAX_LEN`])
+    /// is left out whole; [`Builder::try_finish`] tells.
     pub fn option(mut self, option: &MobilityOption<'_>) -> Builder {
         let length = option.data_length();
         let (unit, offset) = option.alignment();

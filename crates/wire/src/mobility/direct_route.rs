@@ -1,5 +1,5 @@
-//! The messages by which two mobile routers agree on a direct route, in the Experimental Mobility Header (RFC 5096, MH Type
-//! 11).
+//! The messages by which two mobile routers agree on a direct route, in the Experimental Mobility Header (RFC
+//! 5096, MH Type 11).
 //!
 //! Their purpose is that of RFC 6275 5.2 and 6.1.3 to 6.1.8, extended to prefixes as in RRNP (C. Ng and J.
 //! Hirano, draft-ng-nemo-rrnp). The format is carnet's own, because IANA has assigned no numbers for it. A
@@ -143,8 +143,8 @@ impl DirectRoute {
     /// Reads a message whose Mobility Header has been checked.
     ///
     /// # Errors
-    /// [`Error::Value`] for another type, another experiment, an unknown kind, too many prefixes or one of an impossible
-    /// length, [`Error::Truncated`].
+    /// [`Error::Value`] for another type, another experiment, an unknown kind, too many prefixes or one of an
+    /// impossible length, [`Error::Truncated`].
     pub fn parse(header: &MobilityHeader<'_>) -> Result<DirectRoute, Error> {
         let octets = header.octets();
         let wrong = |what, expected, found: u32| Error::Value { what, expected, found };

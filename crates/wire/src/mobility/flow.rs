@@ -105,8 +105,8 @@ impl<'a> SubOptions<'a> {
     /// Reads them.
     ///
     /// # Errors
-    /// [`Error::Truncated`] when one runs past the end; [`Error::Repeated`] for a second one of a kind that may
-    /// be there once; [`Error::Length`] and [`Error::Value`] for contents that make no sense.
+    /// [`Error::Truncated`] when one runs past the end; [`Error::Repeated`] for a second one of a kind that
+    /// may be there once; [`Error::Length`] and [`Error::Value`] for contents that make no sense.
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
         const WHAT: &str = "flow identification sub-option";
         let mut read = SubOptions::default();
@@ -333,8 +333,8 @@ pub const FLOW_ACTION: u8 = 1;
 ///  |         BID (16)        |        Weight (16)          |  any number of times
 /// ```
 ///
-/// Action is 1 for failover, 2 for balance, 3 for duplicate. A BID that is not named has weight 1; a weight of 0 is
-/// an error.
+/// Action is 1 for failover, 2 for balance, 3 for duplicate. A BID that is not named has weight 1; a weight
+/// of 0 is an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowActionOption {
     /// The flow.

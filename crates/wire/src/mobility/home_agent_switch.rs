@@ -11,7 +11,8 @@ use crate::Error;
 use crate::octets::{rest, slice, u8_at};
 use std::net::Ipv6Addr;
 
-/// The most addresses that [`super::Builder::home_agent_switch`] writes, so that the packet fits the least MTU.
+/// The most addresses that [`super::Builder::home_agent_switch`] writes, so that the packet fits the least
+/// MTU.
 pub const MAX_ADDRESSES: usize = 64;
 /// Where the addresses begin.
 const FIXED: usize = 8;

@@ -1,5 +1,5 @@
-//! Mobility options (RFC 6275 6.2, RFC 3963 4.3, RFC 4283, RFC 4285, RFC 5094, RFC 5555 3, RFC 5648 4.3, RFC 5847 3.4,
-//! RFC 6089 4).
+//! Mobility options (RFC 6275 6.2, RFC 3963 4.3, RFC 4283, RFC 4285, RFC 5094, RFC 5555 3, RFC 5648 4.3, RFC
+//! 5847 3.4, RFC 6089 4).
 //!
 //! The parser checks the type-length-value structure once: an option that exceeds the message makes the whole
 //! message invalid. [`Options::iter`] reads the contents. A wrong length or field in an option of a known
@@ -468,8 +468,8 @@ impl<'a> Options<'a> {
 
     /// The options in the order of the message, without padding.
     ///
-    /// An option of a known type with a wrong length or field is an `Err`; the options after it follow all the
-    /// same.
+    /// An option of a known type with a wrong length or field is an `Err`; the options after it follow all
+    /// the same.
     pub fn iter(&self) -> OptionsIter<'a> {
         OptionsIter { octets: self.octets, at: 0 }
     }

@@ -1,8 +1,9 @@
 //! A whole IPv6 packet around a Mobility Header (RFC 6275 6.1.1, 6.3, 6.4, 9.5.4, 11.3.1).
 //!
-//! The headers stand in the order of RFC 8200 4.1 as RFC 6275 6.3 and 6.4 want them: IPv6, type 2 routing header,
-//! destination options with the Home Address option, Mobility Header. A Binding Update has the Home Address
-//! option, a Binding Acknowledgement the routing header; neither is there when the mobile router is at home.
+//! The headers stand in the order of RFC 8200 4.1 as RFC 6275 6.3 and 6.4 want them: IPv6, type 2 routing
+//! header, destination options with the Home Address option, Mobility Header. A Binding Update has the Home
+//! Address option, a Binding Acknowledgement the routing header; neither is there when the mobile router is
+//! at home.
 
 use super::builder::set_checksum;
 use crate::extension::{home_address_destination, home_address_routing};

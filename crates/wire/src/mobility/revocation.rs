@@ -160,7 +160,8 @@ mod tests {
             ),
         ] {
             let octets = Builder::binding_revocation(kind, 0x1234, flags).finish();
-            // RFC 5846 5.1: without options "4 octets of padding are necessary and the Header Len field ... 1".
+            // RFC 5846 5.1: without options "4 octets of padding are necessary and the Header Len field ...
+            // 1".
             assert_eq!((octets.len(), octets[1]), (16, 1));
             let header = MobilityHeader::parse(&octets).expect("a header");
             let Ok(Message::BindingRevocation(read)) = header.message() else { panic!("another message") };

@@ -56,8 +56,8 @@ pub struct Ipv6Selector {
     pub next_header: Option<Range<u8>>,
 }
 
-/// An IPv4 binary traffic selector (RFC 6088 3.1), read and written here, matched nowhere: carnet's tunnels carry
-/// IPv6.
+/// An IPv4 binary traffic selector (RFC 6088 3.1), read and written here, matched nowhere: carnet's tunnels
+/// carry IPv6.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ipv4Selector {

@@ -34,7 +34,8 @@ const WHAT: &str = "nesting option";
 pub struct NestingInformation {
     /// G: the sender, or a router before it, is attached to something that is no mobile network.
     pub grounded: bool,
-    /// The networks of prefixes of 64 bits, the preferred one first, in which the sender takes registrations (RFC 8505).
+    /// The networks of prefixes of 64 bits, the preferred one first, in which the sender takes registrations
+    /// (RFC 8505).
     pub prefixes: Vec<Ipv6Addr>,
     /// Home addresses: the sender's, then those of the routers before it.
     pub path: Vec<Ipv6Addr>,

@@ -56,8 +56,8 @@ pub struct HomeAgentInformation {
     pub mobile_router_support: bool,
     /// The greater, the better; unsigned. Without this option it is 0.
     pub preference: u16,
-    /// How long the router is a home agent, seconds. Without this option it is the router lifetime. A 0, which
-    /// must not be sent, deletes the home agent (RFC 6275 10.5.1).
+    /// How long the router is a home agent, seconds. Without this option it is the router lifetime. A 0,
+    /// which must not be sent, deletes the home agent (RFC 6275 10.5.1).
     pub lifetime: u16,
 }
 

@@ -4,7 +4,8 @@
 //! A Neighbor Solicitation carries the request, a Neighbor Advertisement the answer; the target is the
 //! address. The Registration Ownership Verifier identifies the owner, in its shortest form of 64 bits.
 //!
-//! Left out: longer owners, the cryptographic proof of RFC 8928, the I field and the opaque octet (sent as 0).
+//! Left out: longer owners, the cryptographic proof of RFC 8928, the I field and the opaque octet (sent as
+//! 0).
 
 use super::option::{NdOption, option_type};
 use super::{NdOptions, WHAT};
@@ -83,7 +84,8 @@ pub fn is_later_transaction(new: u8, old: u8) -> bool {
     const WINDOW: i32 = 16;
     let (a, b) = (i32::from(new), i32::from(old));
     match (new > 127, old > 127) {
-        // One has started anew: the number of the start is the later one unless it is about to go over into the ring.
+        // One has started anew: the number of the start is the later one unless it is about to go over into
+        // the ring.
         (true, false) => 256 + b - a > WINDOW,
         (false, true) => 256 + a - b <= WINDOW,
         // Both in one part; in the ring, so far as they are close to each other.

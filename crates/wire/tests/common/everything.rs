@@ -1,5 +1,6 @@
-//! Octets of IPv6 through every parser, and what is read through every accessor. Whatever the octets are, this comes back,
-//! and what it asserts holds. The fuzz targets `ipv6`, `icmpv6` and `mobility` are these functions.
+//! Octets of IPv6 through every parser, and what is read through every accessor. Whatever the octets are,
+//! this comes back, and what it asserts holds. The fuzz targets `ipv6`, `icmpv6` and `mobility` are these
+//! functions.
 
 use std::hint::black_box;
 use std::net::Ipv6Addr;

@@ -29,7 +29,8 @@ pub fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an IPv6 address")
 }
 
-/// Octets as a packet, and as what may stand in one. Whatever they are, this comes back, and what it asserts holds.
+/// Octets as a packet, and as what may stand in one. Whatever they are, this comes back, and what it asserts
+/// holds.
 pub fn everything(octets: &[u8]) {
     everything::packet(octets);
     everything::icmpv6(octets);

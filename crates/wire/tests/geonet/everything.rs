@@ -1,5 +1,5 @@
-//! Octets of GeoNetworking through every parser. Whatever they are, this comes back, and what it asserts holds. The fuzz
-//! target `geonet` is this function.
+//! Octets of GeoNetworking through every parser. Whatever they are, this comes back, and what it asserts
+//! holds. The fuzz target `geonet` is this function.
 
 use std::hint::black_box;
 
@@ -9,8 +9,8 @@ use carnet_wire::geonet::{
     ShortPositionVector, set_destination, set_lifetime, set_remaining_hop_limit,
 };
 
-/// Puts octets through every function that takes some; what it asserts holds whatever they are. Returns whether
-/// they are a packet.
+/// Puts octets through every function that takes some; what it asserts holds whatever they are. Returns
+/// whether they are a packet.
 pub fn everything(octets: &[u8]) -> bool {
     let _ = black_box((BasicHeader::parse(octets), CommonHeader::parse(octets)));
     let _ = black_box((BtpA::parse(octets), BtpB::parse(octets)));

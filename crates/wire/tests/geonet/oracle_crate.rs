@@ -2,8 +2,8 @@
 //! octets.
 //!
 //! Its own ways, which the cases go around: it panics on reading a negative speed (its 15 bits are taken as a
-//! number without sign), refuses station types that have no name, and finds the payload of a secured GUC at the
-//! wrong place. Speeds below zero are therefore compared in writing only.
+//! number without sign), refuses station types that have no name, and finds the payload of a secured GUC at
+//! the wrong place. Speeds below zero are therefore compared in writing only.
 
 use crate::common::{Numbers, hex, to_hex};
 use crate::fixtures;

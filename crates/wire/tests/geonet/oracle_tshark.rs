@@ -1,9 +1,9 @@
 //! Tshark as a witness: it reads in carnet's packets what carnet meant, and finds none of them malformed.
 //!
 //! The test writes a capture of Ethernet frames, has tshark print the fields that any packet asks about, and
-//! compares. Where tshark 4.0.17 goes its own way: it calls the reserved bits of an address a country code, takes
-//! the media-dependent octets for those of ITS-G5 (EN 302 636-4-2) and of their channel loads shows one bit each,
-//! and prints no second distance and angle of a circle.
+//! compares. Where tshark 4.0.17 goes its own way: it calls the reserved bits of an address a country code,
+//! takes the media-dependent octets for those of ITS-G5 (EN 302 636-4-2) and of their channel loads shows one
+//! bit each, and prints no second distance and angle of a circle.
 
 use crate::common::{hex, to_hex, tools};
 use crate::fixtures;

@@ -1,8 +1,8 @@
-//! From what rasn-compiler understood to what the unaligned packed encoding sees (X.691): each type with a name of its
-//! own, constraints as the least and the greatest value, additions apart from the root.
+//! From what rasn-compiler understood to what the unaligned packed encoding sees (X.691): each type with a
+//! name of its own, constraints as the least and the greatest value, additions apart from the root.
 //!
-//! Constraints that this encoding does not see are left out (X.691 9.3): those on components of a type, and those on
-//! the size of an UTF8String, which is kept for its own sake.
+//! Constraints that this encoding does not see are left out (X.691 9.3): those on components of a type, and
+//! those on the size of an UTF8String, which is kept for its own sake.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -266,8 +266,8 @@ impl<'a> Lowering<'a> {
     }
 
     fn sequence(&mut self, name: &str, it: &SequenceOrSet) -> anyhow::Result<Kind> {
-        // COMPONENTS OF, which ETSI has as the first of a SEQUENCE, rasn-compiler puts behind all others, and counts
-        // once more than there are components.
+        // COMPONENTS OF, which ETSI has as the first of a SEQUENCE, rasn-compiler puts behind all others, and
+        // counts once more than there are components.
         let mut members: Vec<&SequenceOrSetMember> = it.members.iter().collect();
         let taken_over = self.taken_over(it)?;
         let own = members.len() - taken_over;
@@ -446,7 +446,8 @@ fn visible(constraints: &[&Constraint]) -> anyhow::Result<bool> {
     Ok(bounds(constraints, false)?.is_some() || bounds(constraints, true)?.is_some())
 }
 
-/// All constraints together, on values or on sizes; the last one says whether there may be others (X.680 50.8).
+/// All constraints together, on values or on sizes; the last one says whether there may be others (X.680
+/// 50.8).
 fn bounds(constraints: &[&Constraint], sizes: bool) -> anyhow::Result<Option<Bounds>> {
     let mut all: Option<Bounds> = None;
     for constraint in constraints {

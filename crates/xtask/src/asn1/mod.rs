@@ -1,11 +1,12 @@
 //! Message types from ETSI's ASN.1 modules.
 //!
-//! rasn-compiler reads and links the modules; what it understood of them is lowered ([`lower`]) to what the unaligned
-//! packed encoding (X.691) sees, and written in the notation of `crates/its/src/uper/macros.rs` ([`notation`]). Types
-//! of rasn itself are not used: its general codec takes several times as long, and a size that the program has not.
+//! rasn-compiler reads and links the modules; what it understood of them is lowered ([`lower`]) to what the
+//! unaligned packed encoding (X.691) sees, and written in the notation of `crates/its/src/uper/macros.rs`
+//! ([`notation`]). Types of rasn itself are not used: its general codec takes several times as long, and a
+//! size that the program has not.
 //!
-//! Not known, and refused with a word: what ETSI's modules have no need of, among it SET, REAL, parameters, and size
-//! constraints with an extension marker on strings.
+//! Not known, and refused with a word: what ETSI's modules have no need of, among it SET, REAL, parameters,
+//! and size constraints with an extension marker on strings.
 
 mod lower;
 mod names;
@@ -19,8 +20,8 @@ use std::rc::Rc;
 use anyhow::{Context, bail, ensure};
 use rasn_compiler::prelude::*;
 
-/// Modules that are linked together, and which of them are written. Modules of different messages may have types of
-/// the same name, which rasn-compiler does not keep apart; so each message is linked for itself.
+/// Modules that are linked together, and which of them are written. Modules of different messages may have
+/// types of the same name, which rasn-compiler does not keep apart; so each message is linked for itself.
 struct Family {
     folder: &'static str,
     modules: &'static [&'static str],

@@ -36,7 +36,8 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// `speedValue`, `RSUContainer`, `alt-000-01` as a type or a variant: `SpeedValue`, `RsuContainer`, `Alt000_01`.
+/// `speedValue`, `RSUContainer`, `alt-000-01` as a type or a variant: `SpeedValue`, `RsuContainer`,
+/// `Alt000_01`.
 pub fn pascal(name: &str) -> String {
     words(name).iter().fold(String::new(), |mut all, word| {
         let digit = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_digit());

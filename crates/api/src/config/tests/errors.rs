@@ -1,4 +1,5 @@
-//! What is refused of single keys and values: each case is one change of a good config, and every line that comes of it.
+//! What is refused of single keys and values: each case is one change of a good config, and every line that
+//! comes of it.
 
 use super::{Config, FULL, Http};
 

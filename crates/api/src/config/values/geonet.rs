@@ -61,7 +61,8 @@ pub(in crate::config) fn link_lifetime(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How often prefixes are announced: announcements are good for three of these, and for no more than ten minutes.
+/// How often prefixes are announced: announcements are good for three of these, and for no more than ten
+/// minutes.
 pub(in crate::config) fn announcement_interval(text: &str) -> Result<Duration, String> {
     let interval = super::duration(text)?;
     match (Duration::from_secs(1)..=Duration::from_secs(200)).contains(&interval) {

@@ -1,8 +1,9 @@
 //! How the store is reached: by TLS, with the certificates of `[access]`, and as one of etcd's own users.
 //!
-//! The store's certificate has to come from an authority that the config names, and has to be for the name or the address
-//! that the config has: those of the system's authorities are for the Web, and nobody of them is asked here. The key and the
-//! password are in files that only their owner may read, and are overwritten in memory where this program has them.
+//! The store's certificate has to come from an authority that the config names, and has to be for the name or
+//! the address that the config has: those of the system's authorities are for the Web, and nobody of them is
+//! asked here. The key and the password are in files that only their owner may read, and are overwritten in
+//! memory where this program has them.
 
 use std::error::Error;
 use std::fmt::{self, Debug, Formatter};

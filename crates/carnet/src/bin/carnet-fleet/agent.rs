@@ -1,9 +1,9 @@
 //! A home agent's process: `carnet run`, which keeps its records here instead of on the disk.
 //!
-//! It is started before it is wanted, and waits for its records: what takes long, as loading BPF programs, is done then.
-//! It is told where they are by `--store`, and says that it works as to systemd (`sd_notify`). The end of that connection is its
-//! end: so it is stopped, and so it ends when this program does, however that may be. It says no farewell then, for
-//! the home agent goes on elsewhere.
+//! It is started before it is wanted, and waits for its records: what takes long, as loading BPF programs, is
+//! done then. It is told where they are by `--store`, and says that it works as to systemd (`sd_notify`). The
+//! end of that connection is its end: so it is stopped, and so it ends when this program does, however that
+//! may be. It says no farewell then, for the home agent goes on elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -257,7 +257,8 @@ fn bound<S>(path: &Path, bind: impl FnOnce(PathBuf) -> std::io::Result<S>) -> an
     .with_context(|| format!("cannot listen at {}", path.display()))
 }
 
-/// Waits until it has ended, and removed what it has set up; it has been told to by the end of the connection.
+/// Waits until it has ended, and removed what it has set up; it has been told to by the end of the
+/// connection.
 async fn end(child: &mut Child) -> anyhow::Result<String> {
     if let Ok(status) = timeout(FAREWELL, child.wait()).await {
         return Ok(of(status?));

@@ -1,6 +1,8 @@
-//! One program for each seat in a directory: a second one would take the sockets of the first, and end its home agent.
+//! One program for each seat in a directory: a second one would take the sockets of the first, and end its
+//! home agent.
 //!
-//! A lock on a file (`flock`), which goes with the process, however it ends. Left out: programs with other directories.
+//! A lock on a file (`flock`), which goes with the process, however it ends. Left out: programs with other
+//! directories.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};

@@ -14,7 +14,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Keep the seat of a config until SIGTERM or SIGINT; then others get it. SIGHUP: the home agent reads its own config again.
+    /// Keep the seat of a config until SIGTERM or SIGINT; then others get it. SIGHUP: the home agent reads
+    /// its own config again.
     Run {
         /// The config file; docs/fleet.md describes it.
         #[command(flatten)]
@@ -23,14 +24,15 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILTER")]
         log: Option<String>,
     },
-    /// Look for mistakes in a config file, and in the home agent's that it names: exits 0 when there are none, else 2.
+    /// Look for mistakes in a config file, and in the home agent's that it names: exits 0 when there are
+    /// none, else 2.
     Check {
         /// The config file.
         #[command(flatten)]
         file: File,
     },
-    /// Ask etcd who has the seat, and listen for a moment who is there: exits 0 when somebody has it, 1 when nobody has or etcd does
-    /// not answer, 2 with a mistake in the config.
+    /// Ask etcd who has the seat, and listen for a moment who is there: exits 0 when somebody has it, 1 when
+    /// nobody has or etcd does not answer, 2 with a mistake in the config.
     Status {
         /// The config file.
         #[command(flatten)]

@@ -201,7 +201,8 @@ impl Config {
         }
     }
 
-    /// Looks for mistakes in the home agent's config; what of both configs is no mistake, but will hardly be meant.
+    /// Looks for mistakes in the home agent's config; what of both configs is no mistake, but will hardly be
+    /// meant.
     ///
     /// # Errors
     /// What is wrong in it.
@@ -274,8 +275,8 @@ impl Config {
         set(&mut seat.lease, self.times.lease_ms);
         set(&mut seat.patience, self.times.patience_ms);
         set(&mut seat.settled, self.times.settled_ms);
-        // A carrier is missed at once, a neighbour after up to five questions, of which four are asked in that time: so much
-        // later may others notice what has happened to all, and then have to say it.
+        // A carrier is missed at once, a neighbour after up to five questions, of which four are asked in
+        // that time: so much later may others notice what has happened to all, and then have to say it.
         if !self.reach.is_empty() {
             seat.doubt = seat.doubt.max(self.silence() * 2);
         }

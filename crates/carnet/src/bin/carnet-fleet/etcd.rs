@@ -1,9 +1,10 @@
-//! The store, in etcd: its JSON gateway (`/v3/kv/txn`, `/v3/kv/range`, `/v3/kv/put`, `/v3/watch`, `/v3/auth/authenticate`)
-//! over HTTP/1.1, by TLS where the config has `https://`.
+//! The store, in etcd: its JSON gateway (`/v3/kv/txn`, `/v3/kv/range`, `/v3/kv/put`, `/v3/watch`,
+//! `/v3/auth/authenticate`) over HTTP/1.1, by TLS where the config has `https://`.
 //!
-//! Keys and values are Base64 there, and 64-bit numbers are text. Whatever goes wrong with a transaction, it may
-//! have been made, unless etcd says that it does not take its token. Answers are bounded: what the store says that is longer
-//! than [`LONGEST`] is an error, and of what it says instead of an answer no more than [`WORDS`] characters are repeated.
+//! Keys and values are Base64 there, and 64-bit numbers are text. Whatever goes wrong with a transaction, it
+//! may have been made, unless etcd says that it does not take its token. Answers are bounded: what the store
+//! says that is longer than [`LONGEST`] is an error, and of what it says instead of an answer no more than
+//! [`WORDS`] characters are repeated.
 
 mod server;
 
@@ -49,15 +50,16 @@ pub const READ: Duration = Duration::from_secs(5);
 const OWN: &str = "own";
 /// Octets of a token at most.
 const LONGEST_TOKEN: usize = 16 << 10;
-/// What etcd says of a request that it has refused for its token, before it did anything: it does not know it, has been given
-/// none, or one from before its users were changed.
+/// What etcd says of a request that it has refused for its token, before it did anything: it does not know
+/// it, has been given none, or one from before its users were changed.
 const STALE: [&str; 3] =
     ["etcdserver: invalid auth token", NO_USER, "etcdserver: revision of auth store is old"];
 const NO_USER: &str = "etcdserver: user name is empty";
 /// What etcd says to who asks for a token although it asks nobody for one.
 const NO_USERS: &str = "etcdserver: authentication is not enabled";
 
-/// How etcd begins to refuse a certificate with a common name, where it has users: its gateway could not make use of that.
+/// How etcd begins to refuse a certificate with a common name, where it has users: its gateway could not make
+/// use of that.
 const COMMON_NAME: &str = "CommonName of client";
 
 /// A connection to one.
@@ -294,7 +296,8 @@ impl Connection {
             .uri(path)
             .header(header::HOST, &self.server.place)
             .header(header::CONTENT_TYPE, "application/json")
-            // By this etcd knows a request of its gateway: else the common name of its own certificate were the user.
+            // By this etcd knows a request of its gateway: else the common name of its own certificate were
+            // the user.
             .header(header::ACCEPT, "application/json");
         if let Some(token) = token {
             request = request.header(header::AUTHORIZATION, token);

@@ -23,8 +23,8 @@ use crate::links::Verdict;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two attempts to follow the store.
 const AGAIN: Duration = Duration::from_millis(200);
-/// A watch that says nothing for so long is one of a server that has gone without a word: whoever waits for the seat writes each
-/// second, and whoever has it more often.
+/// A watch that says nothing for so long is one of a server that has gone without a word: whoever waits for
+/// the seat writes each second, and whoever has it more often.
 const SILENT: Duration = Duration::from_secs(3);
 /// Attempts at one transaction at the same time.
 const ATTEMPTS: usize = 4;
@@ -165,8 +165,9 @@ impl Keeper {
         }
     }
 
-    /// Has the home agent read its config again: one that works by itself, and in the place of one that waits there will be
-    /// another, once it is known that the config has no mistakes. One that is to be started reads it anyhow.
+    /// Has the home agent read its config again: one that works by itself, and in the place of one that waits
+    /// there will be another, once it is known that the config has no mistakes. One that is to be started
+    /// reads it anyhow.
     fn reload(&self) {
         info!("seat {}: the home agent's config is read again", self.name);
         match &self.process {
@@ -182,7 +183,8 @@ impl Keeper {
         }
     }
 
-    /// With a config that has mistakes the one that waits stays: it begins by what it has read when it was started.
+    /// With a config that has mistakes the one that waits stays: it begins by what it has read when it was
+    /// started.
     fn renew(&mut self, checked: Result<(), String>) {
         match (checked, &self.process) {
             (Err(why), _) => error!("seat {}: the home agent's config is not taken over: {why}", self.name),
@@ -252,7 +254,8 @@ impl Keeper {
         }
     }
 
-    /// Two machines by one name are one member to the others: neither is counted on when the other one has gone.
+    /// Two machines by one name are one member to the others: neither is counted on when the other one has
+    /// gone.
     fn look_for_doubles(&mut self, events: &[Event]) {
         let mut processes = events.iter().filter_map(|event| {
             let value = event.value.as_deref()?;
@@ -427,8 +430,8 @@ async fn follow(
     }
 }
 
-/// Makes one transaction after the other. The seat asks again for what takes too long, and the next server is tried then; the
-/// attempts before it go on, for a store that is slow answers each of them late.
+/// Makes one transaction after the other. The seat asks again for what takes too long, and the next server is
+/// tried then; the attempts before it go on, for a store that is slow answers each of them late.
 async fn make(
     name: String,
     place: Place,

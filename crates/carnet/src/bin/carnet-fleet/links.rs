@@ -1,8 +1,8 @@
-//! Whether this member is connected to its routers: by the carriers of interfaces, and by neighbours of which one answers at
-//! least.
+//! Whether this member is connected to its routers: by the carriers of interfaces, and by neighbours of which
+//! one answers at least.
 //!
-//! A neighbour is not missed before it has been asked several times: so a program that was stalled does not take its own
-//! silence for that of others.
+//! A neighbour is not missed before it has been asked several times: so a program that was stalled does not
+//! take its own silence for that of others.
 
 use std::future::pending;
 use std::time::Duration;

@@ -1,16 +1,16 @@
 //! A member of a fleet of home agents.
 //!
-//! Several machines may be one home agent, a *seat*. Each runs this program, once for each seat, in a network namespace of its
-//! own, for there is one station in each; the one that has the seat runs `carnet run` with
-//! the home agent's config, and what that acknowledges is in etcd before. When it dies, another has the seat within a
-//! second, with all bindings: `carnet_fleet` says how, and why no two ever have it.
+//! Several machines may be one home agent, a *seat*. Each runs this program, once for each seat, in a network
+//! namespace of its own, for there is one station in each; the one that has the seat runs `carnet run` with
+//! the home agent's config, and what that acknowledges is in etcd before. When it dies, another has the seat
+//! within a second, with all bindings: `carnet_fleet` says how, and why no two ever have it.
 //!
 //! * [`config`] is the file, [`keeper`] keeps a seat.
 //! * [`alone`] sees to it that there is one program for each seat in a place.
 //! * [`links`] looks whether routers can be reached.
 //! * [`status`] shows people what the store says of a seat.
-//! * [`etcd`] speaks to the store, by what [`access`] has of certificates and passwords; [`agent`] speaks to the home agent's
-//!   process.
+//! * [`etcd`] speaks to the store, by what [`access`] has of certificates and passwords; [`agent`] speaks to
+//!   the home agent's process.
 //!
 //! Left out: the routes to the home agent, which a routing daemon announces for whoever has it.
 #![forbid(unsafe_code)]

@@ -1,8 +1,9 @@
 //! Who has the seat, and which members are there, for people and as JSON.
 //!
-//! etcd has no times: that somebody has the seat may have been written last year. So it is read what there is, and then
-//! listened who writes: whoever has the seat each beat, and whoever waits for it each second. That ends when all of them have been
-//! heard, or after the silence by which members themselves tell that one is gone; an owner has its lease.
+//! etcd has no times: that somebody has the seat may have been written last year. So it is read what there
+//! is, and then listened who writes: whoever has the seat each beat, and whoever waits for it each second.
+//! That ends when all of them have been heard, or after the silence by which members themselves tell that one
+//! is gone; an owner has its lease.
 //!
 //! Left out: since when one has the seat, which etcd does not know, and its log says.
 
@@ -343,8 +344,8 @@ fn here(config: &Config) -> Here {
     Here { member: config.member.clone(), runs: runs(&config.directory, &config.seat) }
 }
 
-/// Whether a program of this seat runs on this machine: one that keeps a home agent listens for it. What is connected to it is not
-/// noticed there.
+/// Whether a program of this seat runs on this machine: one that keeps a home agent listens for it. What is
+/// connected to it is not noticed there.
 fn runs(directory: &Path, seat: &str) -> Option<bool> {
     let [_, ready] = agent::sockets(directory, seat);
     match UnixDatagram::unbound().and_then(|socket| socket.connect(ready)) {

@@ -103,7 +103,8 @@ async fn the_server_takes_the_methods_of_the_description_and_no_others() {
 #[tokio::test]
 async fn a_body_is_an_object() {
     let bench = Bench::answering().await;
-    // serde reads a struct from an array, too: these would be the uplink, and a vehicle of which nothing is known.
+    // serde reads a struct from an array, too: these would be the uplink, and a vehicle of which nothing is
+    // known.
     for (path, body) in
         [("/v1/handover", serde_json::json!(["wlan0"])), ("/v1/denm", serde_json::json!([null, 94]))]
     {

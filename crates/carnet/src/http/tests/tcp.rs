@@ -107,7 +107,8 @@ async fn is_ended(stream: &mut TcpStream) -> bool {
 
 const READ: &str = "GET /v1/status HTTP/1.1\r\nHost: ha.example\r\nAuthorization: Bearer 0123456789abcdef";
 
-/// Clients without a token, from one address or from many, keep no other client out; one that has shown a token stays connected.
+/// Clients without a token, from one address or from many, keep no other client out; one that has shown a
+/// token stays connected.
 #[tokio::test]
 async fn slow_connections_of_strangers_make_room_for_others() {
     let port = Port::open(Some("read 0123456789abcdef\n")).await;

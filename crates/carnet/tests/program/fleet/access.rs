@@ -45,8 +45,8 @@ fn authority(folder: &Path, name: &str) {
     );
 }
 
-/// A certificate from `by`, with its key. The gateway of etcd is itself a client of etcd, with the certificate of the
-/// server.
+/// A certificate from `by`, with its key. The gateway of etcd is itself a client of etcd, with the
+/// certificate of the server.
 fn certificate(folder: &Path, by: &str, name: &str, subject: &str, holds_for: &str) {
     openssl(
         folder,
@@ -183,7 +183,8 @@ fn members_show_certificates_and_passwords_and_so_does_the_store() {
     assert!(code == Some(1) && text.contains(refused), "{code:?} {text}");
 }
 
-/// A token that has not been used for longer than etcd keeps it; and one that is taken away, with the rights of the moment.
+/// A token that has not been used for longer than etcd keeps it; and one that is taken away, with the rights
+/// of the moment.
 #[test]
 fn a_token_that_is_not_taken_any_more_does_not_cost_the_seat() {
     let Some(mut fleet) = guarded() else { return };

@@ -1,5 +1,5 @@
-//! A member that is cut off from its routers, and reaches the store: by an interface of its own, as where etcd is in a network for
-//! the machines alone.
+//! A member that is cut off from its routers, and reaches the store: by an interface of its own, as where
+//! etcd is in a network for the machines alone.
 
 use std::fs;
 
@@ -9,7 +9,8 @@ use crate::hosts::{Host, said, seconds, wait_until};
 /// Where the store is.
 const STORE: &str = "http://[2001:db8:fe::1]:2379";
 
-/// Three members, each with a way of its own to the store. Whoever has the seat reaches the core, by whichever address of it.
+/// Three members, each with a way of its own to the store. Whoever has the seat reaches the core, by
+/// whichever address of it.
 fn three() -> Option<Fleet> {
     let more =
         format!("links = ['ha0']\nreach = ['2001:db8:f0::1', '2001:db8:f4::1', '2001:db8:f5::1']\n{PATIENT}");
@@ -31,8 +32,8 @@ fn three() -> Option<Fleet> {
     Some(fleet)
 }
 
-/// Nothing comes to this machine any more from its routers, nor goes there, and its interface knows nothing of it. Whoever
-/// announces routes notices, and takes its route away.
+/// Nothing comes to this machine any more from its routers, nor goes there, and its interface knows nothing
+/// of it. Whoever announces routes notices, and takes its route away.
 fn silence(fleet: &Fleet, host: &Host, net: &str) {
     let file = fleet.bed.scratch.path("silence.nft");
     let rules = "add table netdev cut
@@ -63,7 +64,8 @@ fn a_member_that_is_cut_off_from_routers_hands_its_seat_to_one_that_is_not() {
     wait_until("anna has no home agent", seconds(20), || anna.bindings().is_none());
     assert!(anna.log().contains("ha0 is not there, or has no carrier"), "{}", anna.log());
     echo.flows();
-    // It comes back, and now the third does not reach her gateway: it is anna's again when her links have lasted.
+    // It comes back, and now the third does not reach her gateway: it is anna's again when her links have
+    // lasted.
     fleet.bed.core.ip("link set ha up");
     fleet.bed.core.settle();
     fleet.bed.core.ip("-6 addr add 2001:db8:f0::1/64 dev ha");

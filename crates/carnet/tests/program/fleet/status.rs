@@ -1,4 +1,5 @@
-//! What `carnet-fleet status` says of a fleet: while nobody has the seat, while somebody has it, and after deaths.
+//! What `carnet-fleet status` says of a fleet: while nobody has the seat, while somebody has it, and after
+//! deaths.
 
 use std::net::TcpListener;
 use std::process::{Command, Output};

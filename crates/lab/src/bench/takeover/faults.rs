@@ -1,10 +1,12 @@
 //! A random series of faults of machines, processes, links and the store, out of a seed.
 //!
-//! In each fault half of the routers go on to register, at another care-of address each time; the others keep silent from the moment before it until
-//! all has been looked at, so that nothing which was lost is made good by a later registration. When traffic flows
-//! again, each seat has to be one member's, which has each binding that was acknowledged: by its list, and by where packets go.
+//! In each fault half of the routers go on to register, at another care-of address each time; the others keep
+//! silent from the moment before it until all has been looked at, so that nothing which was lost is made good
+//! by a later registration. When traffic flows again, each seat has to be one member's, which has each
+//! binding that was acknowledged: by its list, and by where packets go.
 //!
-//! What is seen on the wire all the time is in [`super::routers`]: whether two members acknowledge for a seat at a time, and who forwards.
+//! What is seen on the wire all the time is in [`super::routers`]: whether two members acknowledge for a seat
+//! at a time, and who forwards.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,13 @@
-//! Several machines that are home agents together (docs/fleet.md): what traffic feels when one of them dies, and whether ever
-//! something is lost, or two have one seat, whatever happens to them.
+//! Several machines that are home agents together (docs/fleet.md): what traffic feels when one of them dies,
+//! and whether ever something is lost, or two have one seat, whatever happens to them.
 //!
 //! * [`world`] are the machines, with the real programs and etcd, on the disk.
 //! * [`routers`] are the mobile routers, with traffic to and from the network of each.
 //! * [`faults`] is a random series of kills, stalls and cuts out of a seed.
 //!
-//! Here one machine after the other is killed, which has a third of the routers, and comes back. A flow's silence is the time between
-//! two packets of it. Left out: how long a routing protocol takes to tell the network where a seat is now.
+//! Here one machine after the other is killed, which has a third of the routers, and comes back. A flow's
+//! silence is the time between two packets of it. Left out: how long a routing protocol takes to tell the
+//! network where a seat is now.
 
 mod faults;
 mod routers;
@@ -65,8 +66,8 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
     for round in 0..effort.kills {
         let machine = round % MACHINES.len();
         let on = machines.on(machine);
-        // On a machine that is too busy a member may have been taken for dead, and its seat is on its way back: what it would
-        // lose by a death then says nothing.
+        // On a machine that is too busy a member may have been taken for dead, and its seat is on its way
+        // back: what it would lose by a death then says nothing.
         let at_home: Vec<Vec<usize>> =
             (0..machines.seats).map(|seat| machines.on(seat % MACHINES.len())).collect();
         let settled = all.until(monotonic() + 30 * SECOND, |all| {

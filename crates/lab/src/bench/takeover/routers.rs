@@ -1,10 +1,12 @@
 //! The mobile routers, and hosts that speak with hosts in their networks: one sender with real octets.
 //!
-//! Each router has a flow in each direction, through the tunnel to its home agent and out of it. Whatever is sent, is sent to all
-//! members of the seat at once, as no network would do it: so it is seen who forwards and who acknowledges, all the time, and how
-//! long a routing protocol takes is not a part of it. What comes is known by the link it comes by.
+//! Each router has a flow in each direction, through the tunnel to its home agent and out of it. Whatever is
+//! sent, is sent to all members of the seat at once, as no network would do it: so it is seen who forwards
+//! and who acknowledges, all the time, and how long a routing protocol takes is not a part of it. What comes
+//! is known by the link it comes by.
 //!
-//! A router that moves is at another care-of address with each Binding Update, and which is told by its number.
+//! A router that moves is at another care-of address with each Binding Update, and which is told by its
+//! number.
 
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
@@ -35,8 +37,8 @@ const BUFFER: usize = 16 << 20;
 const AGAIN: u64 = 300 * MILLISECOND;
 /// Units of four seconds that routers ask for.
 const LIFETIME: u16 = 600;
-/// A seat does not go to another member and back in less, unless its home agent is ended ([`Routers::may_change`]): a lease lasts half a
-/// second.
+/// A seat does not go to another member and back in less, unless its home agent is ended
+/// ([`Routers::may_change`]): a lease lasts half a second.
 const THERE_AND_BACK: u64 = 400 * MILLISECOND;
 /// Numbers of a flow that are remembered.
 const REMEMBERED: usize = 8;
@@ -563,7 +565,8 @@ impl Routers {
         self.routers.iter().flat_map(|router| &router.flows).filter(|flow| now - flow.heard < within).count()
     }
 
-    /// Which acknowledged bindings of a seat a member does not have, by what it says and by where packets come.
+    /// Which acknowledged bindings of a seat a member does not have, by what it says and by where packets
+    /// come.
     pub fn missing(&self, seat: usize, member: usize, bindings: &[serde_json::Value]) -> Vec<String> {
         let one = |binding: &serde_json::Value| -> Option<(Ipv6Addr, (Ipv6Addr, u16))> {
             let address = |key: &str| binding[key].as_str()?.parse::<Ipv6Addr>().ok();

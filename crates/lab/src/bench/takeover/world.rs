@@ -7,9 +7,10 @@
 //!   bruno-0  ...                                        ...   /
 //! ```
 //!
-//! A machine has a network namespace for each seat, as it would have containers, with `carnet-fleet` in it. The other ends of the
-//! links to routers and hosts are all in one node, where [`super::routers`] plays both; those to the store are in a bridge. Every seat has another
-//! machine at the head of its list, so all have load while all live.
+//! A machine has a network namespace for each seat, as it would have containers, with `carnet-fleet` in it.
+//! The other ends of the links to routers and hosts are all in one node, where [`super::routers`] plays both;
+//! those to the store are in a bridge. Every seat has another machine at the head of its list, so all have
+//! load while all live.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -30,7 +31,8 @@ use crate::{tools, topology};
 
 /// The machines.
 pub const MACHINES: [&str; 3] = ["anna", "bruno", "carla"];
-/// How long a machine that comes back waits for its seat, in milliseconds: not half a minute, for it comes back often.
+/// How long a machine that comes back waits for its seat, in milliseconds: not half a minute, for it comes
+/// back often.
 const SETTLED: u64 = 2000;
 /// How long the store may take to be there, and a home agent.
 const PATIENCE: u64 = 60 * SECOND;
@@ -91,7 +93,8 @@ impl Member {
         children.split_whitespace().filter_map(|one| one.parse().ok()).map(Pid::from_raw).collect()
     }
 
-    /// Sends a signal to `carnet-fleet`, to its home agent, or to both: first to the one that would start another.
+    /// Sends a signal to `carnet-fleet`, to its home agent, or to both: first to the one that would start
+    /// another.
     pub fn signal(&self, keeper: bool, agent: bool, signal: Signal) {
         let agents = self.agents();
         if let Some(daemon) = self.daemon.as_ref().filter(|_| keeper) {

@@ -6,10 +6,10 @@
 //! </timestep>
 //! ```
 //!
-//! A vehicle is there from its first to its last time step; one of the first time step of all stands at its place before
-//! that, so that its station has a position from the start. With `--fcd-output.geo` x is the longitude and y the
-//! latitude. Read are the tags `timestep`, `vehicle` and `person`; speed and angle follow from the places. This is
-//! no XML reader: it takes what SUMO writes, tags with attributes in double quotes.
+//! A vehicle is there from its first to its last time step; one of the first time step of all stands at its
+//! place before that, so that its station has a position from the start. With `--fcd-output.geo` x is the
+//! longitude and y the latitude. Read are the tags `timestep`, `vehicle` and `person`; speed and angle follow
+//! from the places. This is no XML reader: it takes what SUMO writes, tags with attributes in double quotes.
 
 use std::collections::BTreeMap;
 

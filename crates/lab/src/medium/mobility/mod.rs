@@ -1,9 +1,9 @@
 //! Where nodes are at what time.
 //!
-//! A [`Track`] is a list of places with their seconds; between two of them a node goes straight at constant speed.
-//! Tracks come from the scenario itself, from ns-2 movement files ([`ns2`]) or from SUMO's floating car data
-//! ([`fcd`]). The lab writes each track as a trace for the station, in degrees, so that medium and station have
-//! the same place at the same time.
+//! A [`Track`] is a list of places with their seconds; between two of them a node goes straight at constant
+//! speed. Tracks come from the scenario itself, from ns-2 movement files ([`ns2`]) or from SUMO's floating
+//! car data ([`fcd`]). The lab writes each track as a trace for the station, in degrees, so that medium and
+//! station have the same place at the same time.
 
 pub mod fcd;
 pub mod ns2;

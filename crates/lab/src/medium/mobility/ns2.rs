@@ -6,8 +6,9 @@
 //! $ns_ at 2.5 "$node_(0) setdest 300.0 50.0 13.9"
 //! ```
 //!
-//! From the time of a `setdest` on, the node goes straight to the place at the speed in metres per second; a later
-//! one begins where the node is then. Z, other commands (`$god_`, `create-god`) and comments are passed over.
+//! From the time of a `setdest` on, the node goes straight to the place at the speed in metres per second; a
+//! later one begins where the node is then. Z, other commands (`$god_`, `create-god`) and comments are passed
+//! over.
 
 use std::collections::BTreeMap;
 

@@ -106,7 +106,8 @@ pub(super) struct SourceValue {
     pub(super) vector: [u8; 24],
 }
 
-// SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid value.
+// SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid
+// value.
 unsafe impl Pod for StateValue {}
 // SAFETY: as above; the 4 octets at its end are there in C as well, and nobody reads them.
 unsafe impl Pod for WayValue {}

@@ -1,12 +1,12 @@
 //! The fast path of IPv6 over GeoNetworking: `bpf/geonet.bpf.c`.
 //!
-//! It is placed on the radio and on the virtual interface, by number: both may go and come. What it may do the
-//! router tells ([`GeonetPath::apply`]), and what it did it tells the router ([`GeonetPath::report`]). It does nothing
-//! once the router has been silent for [`SILENCE`], so that what holds for the moment only, like the position, is
-//! never older than that.
+//! It is placed on the radio and on the virtual interface, by number: both may go and come. What it may do
+//! the router tells ([`GeonetPath::apply`]), and what it did it tells the router ([`GeonetPath::report`]). It
+//! does nothing once the router has been silent for [`SILENCE`], so that what holds for the moment only, like
+//! the position, is never older than that.
 //!
-//! A pair of virtual Ethernet devices stands behind the virtual interface, see `pair`. They bear the device group
-//! `GROUP`, by which a start finds what a crash has left ([`remove_leftovers`]).
+//! A pair of virtual Ethernet devices stands behind the virtual interface, see `pair`. They bear the device
+//! group `GROUP`, by which a start finds what a crash has left ([`remove_leftovers`]).
 
 mod maps;
 mod pair;
@@ -69,9 +69,9 @@ pub struct Places {
     pub address: [u8; 6],
 }
 
-/// Removes the pairs of devices that a crash has left in this network namespace: those without their virtual interface,
-/// which went with its process. On a kernel before 6.6 a filter stays at the radio until a fast path is placed there; it
-/// does nothing.
+/// Removes the pairs of devices that a crash has left in this network namespace: those without their virtual
+/// interface, which went with its process. On a kernel before 6.6 a filter stays at the radio until a fast
+/// path is placed there; it does nothing.
 ///
 /// # Errors
 /// When the kernel does not say what there is, or does not let it go.
@@ -149,8 +149,8 @@ impl Slots {
     }
 }
 
-/// Programs that a thread loads while the station serves without. The thread has the rights of the one that starts it
-/// ([`crate::sandbox`]).
+/// Programs that a thread loads while the station serves without. The thread has the rights of the one that
+/// starts it ([`crate::sandbox`]).
 #[derive(Debug)]
 pub struct GeonetPathLoading {
     programs: oneshot::Receiver<std::result::Result<Box<Ebpf>, String>>,
@@ -177,8 +177,8 @@ impl GeonetPathLoading {
         Ok(GeonetPathLoading { programs })
     }
 
-    /// Waits for the programs. Safe to cancel; not to be called again after it has returned. Works in the network namespace of the
-    /// calling thread.
+    /// Waits for the programs. Safe to cancel; not to be called again after it has returned. Works in the
+    /// network namespace of the calling thread.
     ///
     /// # Errors
     /// Why the kernel does not want them, in one line.
@@ -229,7 +229,8 @@ impl GeonetPath {
         })
     }
 
-    /// Where the router has to draw its sequence numbers while there are these programs. They stay usable without.
+    /// Where the router has to draw its sequence numbers while there are these programs. They stay usable
+    /// without.
     pub fn sequence_numbers(&self) -> Box<dyn SequenceNumbers> {
         Box::new(SharedSequence::new(&self.shared))
     }
@@ -374,7 +375,8 @@ impl GeonetPath {
             }
         };
         if done.is_none() {
-            // What the programs do not know they leave to the slow path; what they should forget ends with the state.
+            // What the programs do not know they leave to the slow path; what they should forget ends with
+            // the state.
             self.silence();
         }
     }

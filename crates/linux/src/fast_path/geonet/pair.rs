@@ -1,8 +1,9 @@
 //! A pair of virtual Ethernet devices through which packets become complete.
 //!
-//! The kernel hands super packets (GSO) and packets without a checksum to an interface that says it can finish them.
-//! What leaves over GeoNetworking has to be finished before headers are put around it. So the near device says that it
-//! can do nothing: the kernel cuts and sums up what is sent there, and out of the far device come plain packets.
+//! The kernel hands super packets (GSO) and packets without a checksum to an interface that says it can
+//! finish them. What leaves over GeoNetworking has to be finished before headers are put around it. So the
+//! near device says that it can do nothing: the kernel cuts and sums up what is sent there, and out of the
+//! far device come plain packets.
 
 use std::os::fd::AsRawFd;
 

@@ -1,5 +1,6 @@
-//! The programs run in the kernel on one frame at a time (`BPF_PROG_TEST_RUN`), with the slow path as the oracle: a
-//! [`Station`] beside them, which tells them what they may do, and does the same with a copy of the frame.
+//! The programs run in the kernel on one frame at a time (`BPF_PROG_TEST_RUN`), with the slow path as the
+//! oracle: a [`Station`] beside them, which tells them what they may do, and does the same with a copy of the
+//! frame.
 
 #![allow(clippy::unwrap_used)]
 
@@ -578,7 +579,8 @@ fn packets_of_others_are_sent_on_as_the_router_would() {
                 assert_eq!(vec![out], bench.heard_slowly(&frame), "{next_header:?}");
             }
         }
-        // The last hop, a place that nobody has asked for, and one that is better known than the router knows it.
+        // The last hop, a place that nobody has asked for, and one that is better known than the router knows
+        // it.
         let mut last = heard(WEST, &guc(WEST, FAR, 80, CommonNextHeader::Ipv6, &[5; 80]));
         last[14 + 3] = 1;
         assert_eq!(bench.run("in", &last).0, PASS);
@@ -603,7 +605,8 @@ fn whatever_a_frame_says_the_router_would_have_done_the_same() {
         let (mut number, mut taken) = (100, 0);
         for to in [OWN, FAR] {
             let source = if to == OWN { addresses::link_local(WEST) } else { host(2) };
-            // Where the source is may make it the next hop: that the programs hear from the router a moment later.
+            // Where the source is may make it the next hop: that the programs hear from the router a moment
+            // later.
             let place = if to == FAR { 14 + 28..14 + 36 } else { 0..0 };
             // The last ones are of a Fragment header.
             for at in (0..14 + 60 + 40 + 9).filter(|at| !place.contains(at)) {

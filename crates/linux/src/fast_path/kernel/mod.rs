@@ -1,38 +1,40 @@
 //! Tunnel devices of the kernel's ip6_tunnel module: the kernel itself encapsulates and decapsulates.
 //!
-//! Each pair of tunnel ends has a device `cn0`, `cn1` and so on; routes lead packets into it that would go into the
-//! TUN device otherwise, and rules lead to it what comes from the other end (`plan`). All else stays with the TUN
-//! device and carnet: Mobility Headers, packets of senders that have no binding (they get a Binding Error), and
-//! everything as long as there is no binding. A handover is one replaced route; the old device receives until its
-//! tunnel is removed.
+//! Each pair of tunnel ends has a device `cn0`, `cn1` and so on; routes lead packets into it that would go
+//! into the TUN device otherwise, and rules lead to it what comes from the other end (`plan`). All else stays
+//! with the TUN device and carnet: Mobility Headers, packets of senders that have no binding (they get a
+//! Binding Error), and everything as long as there is no binding. A handover is one replaced route; the old
+//! device receives until its tunnel is removed.
 //!
-//! A device takes packets only for an address that the machine owns. The home agent's address, which otherwise is
-//! routed and not assigned, is therefore assigned to the TUN device, deprecated so that nobody chooses it as a source,
-//! and rules in front of the `local` table lead all but the bindings' tunnelled packets to carnet as before.
+//! A device takes packets only for an address that the machine owns. The home agent's address, which
+//! otherwise is routed and not assigned, is therefore assigned to the TUN device, deprecated so that nobody
+//! chooses it as a source, and rules in front of the `local` table lead all but the bindings' tunnelled
+//! packets to carnet as before.
 //!
-//! **ICMPv6 errors about outer packets** are the kernel's business on this path (RFC 2473 8): it lowers the path's MTU
-//! and tells the inner source. At a care-of address it hears them anyhow. What comes to the home agent's address comes
-//! to carnet; [`Kernel::concerns`] recognises errors about a device's packets, which are then written back and, by a
-//! rule of their own, reach the kernel.
+//! **ICMPv6 errors about outer packets** are the kernel's business on this path (RFC 2473 8): it lowers the
+//! path's MTU and tells the inner source. At a care-of address it hears them anyhow. What comes to the home
+//! agent's address comes to carnet; [`Kernel::concerns`] recognises errors about a device's packets, which
+//! are then written back and, by a rule of their own, reach the kernel.
 //!
-//! **Narrow paths.** The kernel does not cut outer packets, so inner ones of up to 1280 octets, which must always pass
-//! (RFC 2473 7.1 (b)), would be lost where the path carries less than 1320. A tunnel whose MTU is below 1280 has no
-//! device but the slow path; so has, for [`NARROW_FOR`], one about which a Packet Too Big says so. One that says less
-//! than 1280 is a lie (RFC 8201 4).
+//! **Narrow paths.** The kernel does not cut outer packets, so inner ones of up to 1280 octets, which must
+//! always pass (RFC 2473 7.1 (b)), would be lost where the path carries less than 1320. A tunnel whose MTU is
+//! below 1280 has no device but the slow path; so has, for [`NARROW_FOR`], one about which a Packet Too Big
+//! says so. One that says less than 1280 is a lie (RFC 8201 4).
 //!
-//! **Answers to path MTU probes** come out of a device, addressed to the end itself. At the home agent they reach carnet
-//! as all that is for its address; a mobile router has a rule for ICMPv6 from the home agent to the home address, and
-//! carnet writes back what is no answer.
+//! **Answers to path MTU probes** come out of a device, addressed to the end itself. At the home agent they
+//! reach carnet as all that is for its address; a mobile router has a rule for ICMPv6 from the home agent to
+//! the home address, and carnet writes back what is no answer.
 //!
-//! **What differs from the other paths**: the outer flow label is the kernel's hash of the inner flow (RFC 6438), not
-//! carnet's, so that a Packet Too Big is believed without it; a congestion mark of the inner packet is ECT(0) outside
-//! (RFC 3168 9.1.1; RFC 6040 copies it), the way out of the tunnel is RFC 6040's; TCP's segment size is not
-//! clamped; packets do not count as use of a path, so that its MTU is probed at a registration or handover and then
-//! no more; packets that fail the check of the inner source are dropped by a rule and not counted. Every packet passes the rules of all
-//! devices, one after the other: this is for some hundred bindings, and those beyond [`DEVICES_MAX`] take the slow
-//! path.
+//! **What differs from the other paths**: the outer flow label is the kernel's hash of the inner flow (RFC
+//! 6438), not carnet's, so that a Packet Too Big is believed without it; a congestion mark of the inner
+//! packet is ECT(0) outside (RFC 3168 9.1.1; RFC 6040 copies it), the way out of the tunnel is RFC 6040's;
+//! TCP's segment size is not clamped; packets do not count as use of a path, so that its MTU is probed at a
+//! registration or handover and then no more; packets that fail the check of the inner source are dropped by
+//! a rule and not counted. Every packet passes the rules of all devices, one after the other: this is for
+//! some hundred bindings, and those beyond [`DEVICES_MAX`] take the slow path.
 //!
-//! Devices bear the device group [`GROUP`]; together with their kind that is how they are found after a crash.
+//! Devices bear the device group [`GROUP`]; together with their kind that is how they are found after a
+//! crash.
 
 mod plan;
 #[cfg(test)]
@@ -191,8 +193,8 @@ impl Kernel {
     /// `None`: the same as before.
     ///
     /// # Errors
-    /// What the kernel refused; this path must be given up then. A refusal that concerns one device only is no error:
-    /// its tunnel stays with the slow path.
+    /// What the kernel refused; this path must be given up then. A refusal that concerns one device only is
+    /// no error: its tunnel stays with the slow path.
     pub(super) fn commit(
         &mut self,
         requests: &mut Requests,
@@ -411,8 +413,8 @@ impl Kernel {
         Ok((before - self.installed.len()) as u64)
     }
 
-    /// Whether a packet that came to carnet is an ICMPv6 error about what a device has sent. It is to be written back,
-    /// for the kernel to hear.
+    /// Whether a packet that came to carnet is an ICMPv6 error about what a device has sent. It is to be
+    /// written back, for the kernel to hear.
     pub(super) fn concerns(&mut self, packet: &[u8]) -> bool {
         let Some((destination, message)) = icmpv6_of(packet) else { return false };
         let concerns = quoted_ends(destination, message)
@@ -423,8 +425,8 @@ impl Kernel {
         }
     }
 
-    /// An ICMPv6 message to an address of this machine. One that says that the path is narrow ends the device with
-    /// the next commit.
+    /// An ICMPv6 message to an address of this machine. One that says that the path is narrow ends the device
+    /// with the next commit.
     pub(super) fn hear(&mut self, destination: Ipv6Addr, message: &[u8]) {
         let Some(ends) = quoted_ends(destination, message) else { return };
         if let Some(mtu) = narrow_mtu(message)
@@ -475,8 +477,8 @@ impl Kernel {
     }
 }
 
-/// What a Packet Too Big says of a path that has no room for an inner packet of 1280 octets. No path of IPv6 carries
-/// less than 1280: such a message is discarded (RFC 8201 4).
+/// What a Packet Too Big says of a path that has no room for an inner packet of 1280 octets. No path of IPv6
+/// carries less than 1280: such a message is discarded (RFC 8201 4).
 fn narrow_mtu(message: &[u8]) -> Option<u32> {
     let [PACKET_TOO_BIG, _, _, _, a, b, c, d, ..] = *message else { return None };
     Some(u32::from_be_bytes([a, b, c, d])).filter(|mtu| (IPV6_MINIMUM_MTU..NARROW).contains(mtu))

@@ -1,7 +1,7 @@
 //! What the kernel shall have so that its ip6_tunnel devices do the work, as it follows from the tunnels.
 //!
-//! Nothing here touches the kernel: [`plan`] says what there shall be, and [`super::Kernel`] makes it so. The order of
-//! [`Key`]s is the order of installation; removal goes the other way round.
+//! Nothing here touches the kernel: [`plan`] says what there shall be, and [`super::Kernel`] makes it so. The
+//! order of [`Key`]s is the order of installation; removal goes the other way round.
 //!
 //! | priority | rule | what it does |
 //! |---|---|---|
@@ -16,9 +16,9 @@
 //! | 97 | mobile router: from the remote to the local end, protocol 41 | 13502: nowhere but from an uplink |
 //! | 98 | home agent: to the agent | 13503: `default dev carnet0` |
 //!
-//! The protocol that a rule sees is the one behind extension headers, in fragments the one that the Fragment header
-//! names (the kernel dissects packets for such rules). So Mobility Headers are never taken for tunnelled packets,
-//! whatever option or routing header is in front of them.
+//! The protocol that a rule sees is the one behind extension headers, in fragments the one that the Fragment
+//! header names (the kernel dissects packets for such rules). So Mobility Headers are never taken for
+//! tunnelled packets, whatever option or routing header is in front of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -34,7 +34,8 @@ use crate::netlink::{Action, IPV6_MINIMUM_MTU};
 
 /// The kernel's table of its own addresses.
 const TABLE_LOCAL: u32 = 255;
-/// Holds one default route into [`TUNNEL_DEVICE`]: what is for the home agent's address, but not for a tunnel device.
+/// Holds one default route into [`TUNNEL_DEVICE`]: what is for the home agent's address, but not for a tunnel
+/// device.
 pub(crate) const TABLE_AGENT: u32 = 13_503;
 /// Metric of routes into a tunnel device: they come before the one into [`TUNNEL_DEVICE`], which stays.
 pub(crate) const METRIC: u32 = 512;
@@ -97,7 +98,8 @@ pub(crate) struct Tunnels {
     tunnels: BTreeMap<(Ends, Ipv6Addr), Tunnel>,
     /// Which one was told last to transmit, by home address.
     latest: BTreeMap<(bool, Ipv6Addr), Ends>,
-    /// Whose tunnels have no device: a device would hand every copy of a packet on, and sends all through one tunnel.
+    /// Whose tunnels have no device: a device would hand every copy of a packet on, and sends all through one
+    /// tunnel.
     held: BTreeSet<(bool, Ipv6Addr)>,
 }
 
@@ -153,7 +155,8 @@ impl Tunnels {
         ends
     }
 
-    /// Whether packets are sent there: of several tunnels of one home address, over the one that was told last.
+    /// Whether packets are sent there: of several tunnels of one home address, over the one that was told
+    /// last.
     fn transmits(&self, tunnel: &Tunnel) -> bool {
         let latest = self.latest.get(&(is_agent(tunnel), tunnel.home_address));
         tunnel.transmit && latest.is_none_or(|ends| *ends == (tunnel.local, tunnel.remote))
@@ -168,8 +171,8 @@ fn host(address: Ipv6Addr) -> Option<Ipv6Net> {
     Some(Ipv6Net::from(address))
 }
 
-/// All that there shall be. `devices` names the device of each pair of ends that shall have one, `slow` is what leads
-/// into [`TUNNEL_DEVICE`] by table and destination, and `uplinks` are the mobile router's.
+/// All that there shall be. `devices` names the device of each pair of ends that shall have one, `slow` is
+/// what leads into [`TUNNEL_DEVICE`] by table and destination, and `uplinks` are the mobile router's.
 pub(crate) fn plan(
     tunnels: &Tunnels,
     devices: &BTreeMap<Ends, String>,

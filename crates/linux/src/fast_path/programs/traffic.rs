@@ -15,8 +15,8 @@ use crate::fast_path::{FastPathCounters, TunnelEnds, TunnelTraffic};
 /// `struct traffic`.
 type TrafficValue = [AtomicU64; 4];
 
-/// `TRAFFIC` in this process's memory: the same pages that the programs count in, so that a look at many counters needs no
-/// system call for each.
+/// `TRAFFIC` in this process's memory: the same pages that the programs count in, so that a look at many
+/// counters needs no system call for each.
 #[derive(Debug)]
 pub(super) struct TrafficMemory {
     start: NonNull<TrafficValue>,
@@ -64,8 +64,8 @@ impl TrafficMemory {
 
     /// A counter on all processors.
     fn sum(&self, counter: u32) -> TunnelTraffic {
-        // SAFETY: so many of them are mapped until this is dropped; programs write them as wholes of eight octets, like
-        // somebody else's atomic writes.
+        // SAFETY: so many of them are mapped until this is dropped; programs write them as wholes of eight
+        // octets, like somebody else's atomic writes.
         let values =
             unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.counters * self.processors) };
         let own = values.iter().skip(counter as usize).step_by(self.counters.max(1));
@@ -116,7 +116,8 @@ impl Programs {
         slot * self.counters..(slot + 1) * self.counters
     }
 
-    /// The ends of tunnels into which packets went since they were last named. Looks at [`LOOKS`] slots in their turn.
+    /// The ends of tunnels into which packets went since they were last named. Looks at [`LOOKS`] slots in
+    /// their turn.
     pub(in crate::fast_path) fn used(&mut self) -> Vec<TunnelEnds> {
         let slots = self.table.slots_used();
         let turn: Vec<u32> = (0..slots.min(LOOKS)).map(|step| (self.next_look + step) % slots).collect();
@@ -136,8 +137,8 @@ impl Programs {
         used
     }
 
-    /// A counter counts the traffic of another tunnel from now on. Where a slot has one for all, what still arrives by the
-    /// former tunnel is taken for the new one's.
+    /// A counter counts the traffic of another tunnel from now on. Where a slot has one for all, what still
+    /// arrives by the former tunnel is taken for the new one's.
     pub(super) fn count_for(&mut self, counter: u32, ends: Option<TunnelEnds>) {
         if self.counting.get(&counter).map(|(ends, _)| *ends) == ends {
             return;

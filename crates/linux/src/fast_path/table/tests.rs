@@ -1,9 +1,9 @@
-//! Random tunnels come and go; a model of the maps takes the operations one by one, and is asked after each write
-//! what a program would find.
+//! Random tunnels come and go; a model of the maps takes the operations one by one, and is asked after each
+//! write what a program would find.
 //!
-//! Whatever it finds must have been right before the commit or be right after it; nothing at all is right, too, since
-//! that leads to the slow path. The same holds for a program that remembers flows or ways. After the commit only the right
-//! thing is right, unless the table says that it has no room.
+//! Whatever it finds must have been right before the commit or be right after it; nothing at all is right,
+//! too, since that leads to the slow path. The same holds for a program that remembers flows or ways. After
+//! the commit only the right thing is right, unless the table says that it has no room.
 
 #![allow(clippy::unwrap_used)]
 
@@ -95,7 +95,8 @@ struct Known {
 }
 
 impl Flows {
-    /// As a program does that reads its numbers when the maps are as in `began`, and the binding a write later.
+    /// As a program does that reads its numbers when the maps are as in `began`, and the binding a write
+    /// later.
     fn lookup(&mut self, began: &Maps, maps: &Maps, end: u32, address: Ipv6Addr) -> Option<BindingValue> {
         let version = |value: &BindingValue| began.versions[value.slot as usize % VERSIONS];
         let number = (self.number)(began);
@@ -388,8 +389,8 @@ proptest! {
                         .filter(|(index, _)| prefixes & (1 << index) != 0)
                         .map(|(_, prefix)| prefix.parse().unwrap())
                         .collect();
-                    // A prefix is one home address's only, and all its tunnels carry the same ones: another that has
-                    // it loses it, before or after this one gets it.
+                    // A prefix is one home address's only, and all its tunnels carry the same ones: another
+                    // that has it loses it, before or after this one gets it.
                     let wanted = tunnel(end_of(end), node, way, inner.clone(), transmit, mtu);
                     let before = trial.wanted.clone();
                     if way % 2 == 0 {
@@ -651,7 +652,8 @@ fn a_tunnel_inside_ipv4_follows_its_socket() {
     assert_eq!(value(&mut trial.table).transmit, 0);
 }
 
-/// Old rules and the old value, or new ones and the new value: whoever reads them in between finds one or the other.
+/// Old rules and the old value, or new ones and the new value: whoever reads them in between finds one or the
+/// other.
 #[test]
 fn rules_change_with_the_binding_that_names_them() {
     use carnet_station::forwarding::desired::{Distribution, DistributionRule, FlowAction, Member};

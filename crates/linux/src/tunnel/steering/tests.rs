@@ -203,7 +203,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whenever a time is told, everything that was chosen before it has been read; and where nothing comes, one is told.
+    /// Whenever a time is told, everything that was chosen before it has been read; and where nothing comes,
+    /// one is told.
     #[test]
     fn what_was_chosen_before_the_time_that_is_told_has_been_read(
         steps in prop::collection::vec(step(), 1..300),

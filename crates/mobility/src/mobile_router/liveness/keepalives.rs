@@ -1,7 +1,7 @@
 //! Keepalives behind a NAT (RFC 5555 4.3): how long its mapping lasts is found out.
 //!
-//! Where nothing else keeps the mapping alive, the interval between keepalives grows as long as the NAT remembers, and
-//! shrinks when it does not.
+//! Where nothing else keeps the mapping alive, the interval between keepalives grows as long as the NAT
+//! remembers, and shrinks when it does not.
 
 use carnet_base::{Time, WallTime};
 

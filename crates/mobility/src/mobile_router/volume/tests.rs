@@ -153,7 +153,8 @@ fn a_period_begins_with_nothing_used() {
     assert_eq!((machine.volume.used, machine.volume.period), (7, 20_003));
 }
 
-/// A vehicle without a battery-backed clock begins with the date of its image or of its last stop; the right one comes later.
+/// A vehicle without a battery-backed clock begins with the date of its image or of its last stop; the right
+/// one comes later.
 #[test]
 fn volume_survives_a_start_with_the_clock_in_another_month() {
     // 2024-02-15; 2024-01-10 and 2026-06-01 are wrong.
@@ -178,7 +179,8 @@ fn volume_survives_a_start_with_the_clock_in_another_month() {
     }
 }
 
-/// Until somebody sets it, a clock that is behind does not open an earlier period, in which there would be volume left.
+/// Until somebody sets it, a clock that is behind does not open an earlier period, in which there would be
+/// volume left.
 #[test]
 fn a_clock_that_is_behind_opens_no_period() {
     let mut machine = Machine::new(noon(19_768).cast_unsigned(), MONTH);
@@ -242,8 +244,9 @@ fn a_long_run_keeps_few_pieces() {
     assert!(serde_json::to_string(&machine.volume).expect("JSON").len() < 3000);
 }
 
-/// Any schedule of clocks that are wrong and put right, of restarts and of starts of the machine: what the present period
-/// has used is what was counted in it, up to a day at its ends where the clock was wrong, and to the octet where it was not.
+/// Any schedule of clocks that are wrong and put right, of restarts and of starts of the machine: what the
+/// present period has used is what was counted in it, up to a day at its ends where the clock was wrong, and
+/// to the octet where it was not.
 #[test]
 fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
     for seed in 0..2000_u64 {

@@ -232,8 +232,8 @@ fn prefixes_that_are_refused() {
     assert_eq!(world.log.len(), 3, "an answer, and a test for each");
 }
 
-/// The other's care-of address is for who has a network among those that are asked after. Whoever asks has proven nothing,
-/// nor has who is asked as long as nothing is registered there.
+/// The other's care-of address is for who has a network among those that are asked after. Whoever asks has
+/// proven nothing, nor has who is asked as long as nothing is registered there.
 #[test]
 fn nobody_is_told_a_care_of_address_who_might_be_anybody() {
     let mut world = World::new(1);
@@ -307,7 +307,8 @@ fn nobody_is_asked_where_a_stranger_says() {
     assert_eq!(there.count(), 0);
 }
 
-/// The first question of router 0 to router 1's network, and an answer by somebody else who says that this is his.
+/// The first question of router 0 to router 1's network, and an answer by somebody else who says that this is
+/// his.
 fn claimed() -> World {
     let mut world = World::new(2);
     world.sending = false;
@@ -391,7 +392,8 @@ fn an_update_is_old_for_ever() {
     assert!(world.routers[1].tunnels().is_empty());
 }
 
-/// A refusal has the key of the Update, but for those that say there can be none; and it is about an Update that was sent.
+/// A refusal has the key of the Update, but for those that say there can be none; and it is about an Update
+/// that was sent.
 #[test]
 fn a_refusal_is_believed_with_its_key_only() {
     let mut world = World::new(2);

@@ -14,7 +14,8 @@ use sha1::{Digest, Sha1};
 use super::world::{World, address, care_of, home, host, network, prefix, read};
 use super::{SECOND, met};
 
-/// Somebody with a home agent of his own who sends what he likes. He gets what is sent to his home address and his network.
+/// Somebody with a home agent of his own who sends what he likes. He gets what is sent to his home address
+/// and his network.
 struct Party {
     home_address: Ipv6Addr,
     care_of_address: Ipv6Addr,
@@ -76,8 +77,8 @@ impl Party {
     }
 }
 
-/// Strangers who name a bound router, by whatever way and from wherever, take nothing of what it is answered: its heartbeats
-/// are answered, and its handover as well.
+/// Strangers who name a bound router, by whatever way and from wherever, take nothing of what it is answered:
+/// its heartbeats are answered, and its handover as well.
 #[test]
 fn who_names_a_bound_router_starves_it_of_nothing() {
     let mut world = met();
@@ -143,8 +144,8 @@ fn heartbeats_have_keys() {
     assert_eq!(world.routers[0].handle_straight(now, ends.1, ends.0, &answer), Ok(()));
 }
 
-/// To compute the key of a Binding Update is work that anybody can ask for: so much of it is done in vain, and a router that
-/// is bound has its own share.
+/// To compute the key of a Binding Update is work that anybody can ask for: so much of it is done in vain,
+/// and a router that is bound has its own share.
 #[test]
 fn updates_are_verified_in_vain_so_often_and_no_oftener() {
     let mut world = met();

@@ -1,4 +1,5 @@
-//! Direct routes between mobile routers: how they come, move and end, in virtual time (RFC 6275 5.2, 9.5, 11.7.2).
+//! Direct routes between mobile routers: how they come, move and end, in virtual time (RFC 6275 5.2, 9.5,
+//! 11.7.2).
 
 mod hostile;
 mod limits;
@@ -125,7 +126,8 @@ fn a_handover_of_both_at_once_loses_nothing() {
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
 }
 
-/// Without the old link what one sends goes by way of the home agent at once; what comes is lost until the other end has heard.
+/// Without the old link what one sends goes by way of the home agent at once; what comes is lost until the
+/// other end has heard.
 #[test]
 fn a_handover_after_a_lost_link_loses_a_round_trip_or_two() {
     let mut world = met();

@@ -1,4 +1,5 @@
-//! Moves: with a gap between two links, under a flood of forgeries, and with a farewell whose key is the former one.
+//! Moves: with a gap between two links, under a flood of forgeries, and with a farewell whose key is the
+//! former one.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -87,8 +88,9 @@ fn a_farewell_by_the_former_key_is_one() {
     assert!(!world.is_direct(1, 0));
 }
 
-/// A thousand forged updates a second: those of a new address are not told from them. Then packets go by the home agents
-/// after the time that finding out takes, and no acknowledgement by another way brings the dead one back.
+/// A thousand forged updates a second: those of a new address are not told from them. Then packets go by the
+/// home agents after the time that finding out takes, and no acknowledgement by another way brings the dead
+/// one back.
 #[test]
 fn forgeries_cost_a_handover_one_detection_at_most() {
     let mut world = met();

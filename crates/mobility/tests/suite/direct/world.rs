@@ -1,5 +1,6 @@
-//! Mobile routers with home agents far away and a short way between their care-of addresses, in virtual time. Each step of 10 ms, or another,
-//! every router's network sends one packet to each other one; who gets it, and by which way, is counted.
+//! Mobile routers with home agents far away and a short way between their care-of addresses, in virtual time.
+//! Each step of 10 ms, or another, every router's network sends one packet to each other one; who gets it,
+//! and by which way, is counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -135,7 +136,8 @@ impl World {
         world
     }
 
-    /// The router has these care-of addresses, the best first; their links are up, and those of the others are not.
+    /// The router has these care-of addresses, the best first; their links are up, and those of the others
+    /// are not.
     pub fn set_care_of(&mut self, number: usize, addresses: &[Ipv6Addr]) {
         let own: Vec<Ipv6Addr> = (0..4).map(|uplink| care_of(number, uplink)).collect();
         self.up.retain(|address| !own.contains(address));

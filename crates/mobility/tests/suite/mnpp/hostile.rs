@@ -132,8 +132,8 @@ fn a_flood_of_stations_puts_out_itself() {
     assert_eq!(world.routes(A).len(), 2);
 }
 
-/// A table full of stations that only claim: the next one has a place as soon as they were asked about, and is asked
-/// about although they are time and again.
+/// A table full of stations that only claim: the next one has a place as soon as they were asked about, and
+/// is asked about although they are time and again.
 #[test]
 fn who_came_first_does_not_keep_the_table() {
     // The last of all in any order of addresses.
@@ -165,7 +165,8 @@ fn who_came_first_does_not_keep_the_table() {
     assert_eq!(world.routes(A), [(own(Z), link_local(Z))]);
 }
 
-/// Ever more stations are made up while an honest one comes: whoever is let in stays until its answer is there.
+/// Ever more stations are made up while an honest one comes: whoever is let in stays until its answer is
+/// there.
 #[test]
 fn a_flood_of_strangers_does_not_keep_out_whoever_can_prove() {
     const Z: Mac = [0xfe, 0xff, 0, 0, 0, 0x1f];

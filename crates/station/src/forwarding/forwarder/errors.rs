@@ -16,13 +16,13 @@ use crate::forwarding::path_mtu::Ends;
 const RECENT_IDENTIFICATIONS: u32 = 4096;
 
 impl Forwarder {
-    /// An ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). Unreachability and too large packets are
-    /// passed on to the inner source as far as the message quotes the inner packet; what Packet Too Big says about
-    /// the path is the caller's to learn.
+    /// An ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). Unreachability and too large
+    /// packets are passed on to the inner source as far as the message quotes the inner packet; what Packet
+    /// Too Big says about the path is the caller's to learn.
     ///
     /// Anybody can send such a message; it is believed when what it quotes is ours: the outer flow label is a
-    /// keyed hash of the inner header, and the identification of a fragment is one that was used lately. Who sends
-    /// many that are not is guessing.
+    /// keyed hash of the inner header, and the identification of a fragment is one that was used lately. Who
+    /// sends many that are not is guessing.
     pub fn handle_error(
         &mut self,
         now: Time,
@@ -79,8 +79,9 @@ impl Forwarder {
         outcome
     }
 
-    /// Whether an error that is provably about one of our packets says that the home agent has no binding for it: it comes
-    /// from there, and is what a machine answers that has no tunnel (RFC 4443 3.1 code 4, 3.4 code 1).
+    /// Whether an error that is provably about one of our packets says that the home agent has no binding for
+    /// it: it comes from there, and is what a machine answers that has no tunnel (RFC 4443 3.1 code 4, 3.4
+    /// code 1).
     fn refusal(&self, now: Time, source: Ipv6Addr, ends: Ends, error: ErrorMessage) -> ErrorOutcome {
         let says_so = matches!(
             error,
@@ -94,8 +95,8 @@ impl Forwarder {
         }
     }
 
-    /// The inner packet in a quoted outer one, as far as it is quoted: `Some(None)` for a later fragment. `None`
-    /// when the quotation does not prove that the packet was ours.
+    /// The inner packet in a quoted outer one, as far as it is quoted: `Some(None)` for a later fragment.
+    /// `None` when the quotation does not prove that the packet was ours.
     fn quoted<'a>(&self, outer: &Header, invoking: &'a [u8]) -> Option<Option<&'a [u8]>> {
         let rest = invoking.get(HEADER_LEN..)?;
         let (next_header, rest) = match outer.next_header {

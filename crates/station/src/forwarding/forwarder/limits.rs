@@ -1,13 +1,13 @@
 //! How deep tunnels may stand inside each other (RFC 2473 4.1, 4.1.1).
 //!
-//! A ring of routes or of mobile routers would wrap a packet again and again, and each wrapping has a fresh hop limit. Two
-//! things end that. The headers that stand inside each other are counted, also those behind options and in the
-//! first fragment of a packet: that is enough against what this station and its like do. And who wants to have it bounded
-//! on the whole way puts a Tunnel Encapsulation Limit option into its packets: it is kept, one less in each further
-//! header, and at 0 the sender hears a Parameter Problem.
+//! A ring of routes or of mobile routers would wrap a packet again and again, and each wrapping has a fresh
+//! hop limit. Two things end that. The headers that stand inside each other are counted, also those behind
+//! options and in the first fragment of a packet: that is enough against what this station and its like do.
+//! And who wants to have it bounded on the whole way puts a Tunnel Encapsulation Limit option into its
+//! packets: it is kept, one less in each further header, and at 0 the sender hears a Parameter Problem.
 //!
-//! The option is not put in by this station itself: it costs 8 octets of every packet, for something that counting does
-//! as well.
+//! The option is not put in by this station itself: it costs 8 octets of every packet, for something that
+//! counting does as well.
 
 use carnet_wire::extension::Extensions;
 use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};

@@ -6,8 +6,8 @@ use carnet_wire::ipv6::{Header, protocol, tunnel_flow_label};
 
 use super::TUNNEL_HOP_LIMIT;
 
-/// The outer header of an inner packet of `length` octets; `None` when that is too much for any. `secret` is the
-/// key of the flow label.
+/// The outer header of an inner packet of `length` octets; `None` when that is too much for any. `secret` is
+/// the key of the flow label.
 #[inline]
 pub(super) fn header(
     secret: u64,

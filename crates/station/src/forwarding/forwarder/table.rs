@@ -1,8 +1,8 @@
 //! The tunnels, and which one takes the packets of a prefix.
 //!
-//! Of the tunnels of a home address that transmit, the one that was told last takes everything, unless there is a
-//! distribution. The prefix tables hold the answer, so that a packet costs no more than looking its prefix up. All of them
-//! share the tunnel, of which a home agent has very many.
+//! Of the tunnels of a home address that transmit, the one that was told last takes everything, unless there
+//! is a distribution. The prefix tables hold the answer, so that a packet costs no more than looking its
+//! prefix up. All of them share the tunnel, of which a home agent has very many.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;

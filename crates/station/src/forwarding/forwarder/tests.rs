@@ -104,8 +104,8 @@ fn forwarder_with_reserved_inner_address_drops_packet_at_either_end() {
     }
 }
 
-/// What comes straight from another mobile router is from its networks and for ours; what is for its networks goes there as long
-/// as there is a direct route, and by way of the home agent else.
+/// What comes straight from another mobile router is from its networks and for ours; what is for its networks
+/// goes there as long as there is a direct route, and by way of the home agent else.
 #[test]
 fn a_direct_route_is_for_the_networks_of_its_two_ends_alone() {
     let (mut router, _) = pair();
@@ -144,7 +144,8 @@ fn a_direct_route_is_for_the_networks_of_its_two_ends_alone() {
     }
 }
 
-/// Whatever the network says about a direct route ends it; the host is not told, for its next packet takes the other way.
+/// Whatever the network says about a direct route ends it; the host is not told, for its next packet takes
+/// the other way.
 #[test]
 fn an_error_about_a_direct_route_is_for_this_router_alone() {
     let (mut router, _) = pair();
@@ -184,8 +185,8 @@ fn an_error_about_a_direct_route_is_for_this_router_alone() {
     assert_eq!((told(0), told(60)), (ErrorOutcome::Handled, broken));
 }
 
-/// The home agent's own address says that it takes no packets out of the tunnel: it has lost the binding. Others, other
-/// codes and packets that were not ours say nothing of it.
+/// The home agent's own address says that it takes no packets out of the tunnel: it has lost the binding.
+/// Others, other codes and packets that were not ours say nothing of it.
 #[test]
 fn an_error_from_the_home_agent_about_a_packet_of_ours_is_a_refusal() {
     let (mut router, _) = pair();

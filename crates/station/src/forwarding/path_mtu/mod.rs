@@ -1,47 +1,47 @@
 //! How large an inner packet each tunnel carries without outer fragments.
 //!
-//! The effective MTU of a path (local and remote end) is the least of three: what the link says, what Packet Too Big
-//! has taught (RFC 8201, RFC 2473 7.1), and what probing has found (RFC 8899). It is part of the desired forwarding
-//! state, so that the slow path, any fast path and the operator see the same number. When it changes, the tunnel's
-//! entry is set anew.
+//! The effective MTU of a path (local and remote end) is the least of three: what the link says, what Packet
+//! Too Big has taught (RFC 8201, RFC 2473 7.1), and what probing has found (RFC 8899). It is part of the
+//! desired forwarding state, so that the slow path, any fast path and the operator see the same number. When
+//! it changes, the tunnel's entry is set anew.
 //!
-//! **Packet Too Big** is believed about packets that were provably ours (the forwarder checks that: outer flow labels
-//! are keyed), never below 1280, and for ten minutes. It lowers the MTU at once, cuts a search short, and bounds the
-//! sizes that probing tries: nothing larger is tried while it is believed. When it runs out, a probe goes before the
-//! traffic, so that hosts do not see the MTU flap: only where nobody answers probes is the larger size simply
-//! used again.
+//! **Packet Too Big** is believed about packets that were provably ours (the forwarder checks that: outer
+//! flow labels are keyed), never below 1280, and for ten minutes. It lowers the MTU at once, cuts a search
+//! short, and bounds the sizes that probing tries: nothing larger is tried while it is believed. When it runs
+//! out, a probe goes before the traffic, so that hosts do not see the MTU flap: only where nobody answers
+//! probes is the larger size simply used again.
 //!
-//! **Inside IPv4** nothing proves an ICMP message (RFC 1191): sockets do not tell what it quotes beyond a few octets, and
-//! there is no flow label. What it says is a hint, and begins a search (RFC 8899 4.6.2).
+//! **Inside IPv4** nothing proves an ICMP message (RFC 1191): sockets do not tell what it quotes beyond a few
+//! octets, and there is no flow label. What it says is a hint, and begins a search (RFC 8899 4.6.2).
 //!
 //! **Probing** finds what Packet Too Big does not tell because somebody filters ICMPv6. Either end sends Echo
-//! Requests of the size in question through the tunnel (`probe`), from its home address or as the home agent, and
-//! takes the answers out of the tunnel before anybody else sees them. The other end needs to know nothing of this: it
-//! answers echoes as every node does (RFC 4443 4.2). A probe is never cut on the way out. Its answer may come back
-//! in fragments, or not at all where the way back is narrower and not yet known to be; the result then is too small
-//! for ten minutes, which harms little.
+//! Requests of the size in question through the tunnel (`probe`), from its home address or as the home agent,
+//! and takes the answers out of the tunnel before anybody else sees them. The other end needs to know nothing
+//! of this: it answers echoes as every node does (RFC 4443 4.2). A probe is never cut on the way out. Its
+//! answer may come back in fragments, or not at all where the way back is narrower and not yet known to be;
+//! the result then is too small for ten minutes, which harms little.
 //!
-//! A path starts with the link's MTU, and is probed the moment that it carries traffic (registration, handover, new
-//! binding). How a search goes is in `search`: one probe where all is well, three rounds (well under a second
-//! plus three round trips) where large packets vanish. While the path is in use the size is confirmed about once a
-//! minute, and after ten minutes a larger one is tried. An idle path is left alone until a packet wakes it. When
-//! nobody answers, nothing changes, and the next attempts come after 10, 20, 40, at most 600 seconds of use.
-//! All paths together send no more than 500 probes a second: those of a home agent that has just started wait in a
-//! queue. Those of one home address send no more than 10 a second after a burst of 64: whoever registers chooses where
-//! probes go, and how many paths there are.
+//! A path starts with the link's MTU, and is probed the moment that it carries traffic (registration,
+//! handover, new binding). How a search goes is in `search`: one probe where all is well, three rounds (well
+//! under a second plus three round trips) where large packets vanish. While the path is in use the size is
+//! confirmed about once a minute, and after ten minutes a larger one is tried. An idle path is left alone
+//! until a packet wakes it. When nobody answers, nothing changes, and the next attempts come after 10, 20,
+//! 40, at most 600 seconds of use. All paths together send no more than 500 probes a second: those of a home
+//! agent that has just started wait in a queue. Those of one home address send no more than 10 a second after
+//! a burst of 64: whoever registers chooses where probes go, and how many paths there are.
 //!
-//! A fast path has to leave inner packets for the home address or the home agent's address to the slow path, and TCP
-//! SYNs, whose MSS is clamped there. That it uses a path it says now and then (`Input::TunnelUsed`).
+//! A fast path has to leave inner packets for the home address or the home agent's address to the slow path,
+//! and TCP SYNs, whose MSS is clamped there. That it uses a path it says now and then (`Input::TunnelUsed`).
 //!
-//! In RFC 8899's terms: `BASE_PLPMTU` and `MIN_PLPMTU` are 1280 octets of outer packet, inside IPv4 576 (RFC 1122 3.3.2);
-//! `MAX_PLPMTU` is the link's.
-//! In: probes without user data (4.1), validated Packet Too Big (4.6), `MAX_PROBES`, `PMTU_RAISE_TIMER`,
-//! `CONFIRMATION_TIMER`, black hole detection (4.3), a table of common sizes (5.3.2), no probing of idle paths
-//! (5.1.1). Otherwise than there: the search begins at the top and falls, because the network mostly carries what
-//! the link does (the RFC begins at the base and rises); the candidates of a round are sent together, not one
-//! after the other; the probe timer follows the measured round trip and is shorter than a second, as there is at
-//! most one such burst in a search. Left out: the Error state (IPv6 carries 1280 by definition; without any answer the
-//! MTU stays), probes with user data, congestion control of probes beyond their rate limit.
+//! In RFC 8899's terms: `BASE_PLPMTU` and `MIN_PLPMTU` are 1280 octets of outer packet, inside IPv4 576 (RFC
+//! 1122 3.3.2); `MAX_PLPMTU` is the link's. In: probes without user data (4.1), validated Packet Too Big
+//! (4.6), `MAX_PROBES`, `PMTU_RAISE_TIMER`, `CONFIRMATION_TIMER`, black hole detection (4.3), a table of
+//! common sizes (5.3.2), no probing of idle paths (5.1.1). Otherwise than there: the search begins at the top
+//! and falls, because the network mostly carries what the link does (the RFC begins at the base and rises);
+//! the candidates of a round are sent together, not one after the other; the probe timer follows the measured
+//! round trip and is shorter than a second, as there is at most one such burst in a search. Left out: the
+//! Error state (IPv6 carries 1280 by definition; without any answer the MTU stays), probes with user data,
+//! congestion control of probes beyond their rate limit.
 
 mod probe;
 mod search;
@@ -109,8 +109,8 @@ enum Phase {
     Settled,
 }
 
-/// A home agent has one for each of very many bindings: sizes in octets are of the kind that takes no more room where there
-/// is none.
+/// A home agent has one for each of very many bindings: sizes in octets are of the kind that takes no more
+/// room where there is none.
 #[derive(Debug)]
 struct Path {
     end: TunnelEnd,
@@ -197,8 +197,8 @@ impl PathMtus {
         }
     }
 
-    /// Who speaks for the home agent's side of tunnels of which this station is this end; for direct routes, who speaks
-    /// for this one.
+    /// Who speaks for the home agent's side of tunnels of which this station is this end; for direct routes,
+    /// who speaks for this one.
     pub fn set_home_agent(&mut self, end: TunnelEnd, address: Ipv6Addr) {
         self.home_agents.insert(end, address);
     }
@@ -307,8 +307,8 @@ impl PathMtus {
         }
     }
 
-    /// Somebody says that outer packets of `mtu` octets at most pass, and cannot prove it: whether what is used now still
-    /// passes is looked at once more, and this size with it (RFC 8899 4.6.2).
+    /// Somebody says that outer packets of `mtu` octets at most pass, and cannot prove it: whether what is
+    /// used now still passes is looked at once more, and this size with it (RFC 8899 4.6.2).
     pub fn handle_hint(&mut self, now: Time, ends: Ends, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let limits = Limits::of(ends.1);
@@ -320,8 +320,8 @@ impl PathMtus {
         self.begin(now, ends);
     }
 
-    /// An inner packet that came out of a tunnel and is addressed to the end itself. True when it was the answer to
-    /// a probe, which concerns nobody else.
+    /// An inner packet that came out of a tunnel and is addressed to the end itself. True when it was the
+    /// answer to a probe, which concerns nobody else.
     pub fn handle_inner(&mut self, now: Time, ends: Ends, packet: &[u8]) -> bool {
         let Some(answer) = probe::parse_answer(packet) else { return false };
         let Some(path) = self.paths.get_mut(&ends) else { return false };
@@ -512,7 +512,8 @@ impl PathMtus {
         self.orders.push_back(Order::Watch(ends));
     }
 
-    /// Packet Too Big is no longer believed. Where probes are answered, one has to get through before the traffic.
+    /// Packet Too Big is no longer believed. Where probes are answered, one has to get through before the
+    /// traffic.
     fn expire(&mut self, now: Time, ends: Ends) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let before = path.effective();

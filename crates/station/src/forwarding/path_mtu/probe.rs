@@ -1,9 +1,9 @@
-//! The probe packet: an ICMPv6 Echo Request (RFC 4443 4.1) of exactly the size that is tried, to be sent as an
-//! inner packet.
+//! The probe packet: an ICMPv6 Echo Request (RFC 4443 4.1) of exactly the size that is tried, to be sent as
+//! an inner packet.
 //!
-//! Its data begin with a token that nobody outside the tunnel can guess, and the size. The answer bears both, so
-//! that it proves itself, even where it comes back in fragments because the way back is narrower: its first
-//! fragment is enough, for it shows that the request arrived whole.
+//! Its data begin with a token that nobody outside the tunnel can guess, and the size. The answer bears both,
+//! so that it proves itself, even where it comes back in fragments because the way back is narrower: its
+//! first fragment is enough, for it shows that the request arrived whole.
 
 use std::net::Ipv6Addr;
 

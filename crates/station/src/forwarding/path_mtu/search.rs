@@ -1,9 +1,9 @@
 //! One search for the largest packet that a path carries: rounds of probes, and the judgement on them.
 //!
-//! The first round is one probe of the size hoped for; where the path carries it, that was all. If it is lost, the
-//! second round tries every candidate at once, so that one round trip shows how wide the path is. A lost probe
-//! says little (it or its answer may have been lost for another reason), so nothing is concluded before
-//! [`MAX_PROBES`] probes of the size hoped for are lost while smaller ones of at least two rounds were
+//! The first round is one probe of the size hoped for; where the path carries it, that was all. If it is
+//! lost, the second round tries every candidate at once, so that one round trip shows how wide the path is. A
+//! lost probe says little (it or its answer may have been lost for another reason), so nothing is concluded
+//! before [`MAX_PROBES`] probes of the size hoped for are lost while smaller ones of at least two rounds were
 //! answered, and twice as many where smaller ones were lost as well.
 
 use std::time::Duration;
@@ -43,8 +43,9 @@ const MAX_PROBES_LOSSY: u32 = 6;
 const SILENT_ROUNDS: u16 = 5;
 /// Rounds at most.
 const MAX_ROUNDS: u16 = 10;
-/// `PROBE_TIMER` before a round trip has been measured. RFC 8899 5.1.1 wants seconds, for paths that data has to
-/// share with probes; here data vanish until the search is over, and too early a second round costs a few packets.
+/// `PROBE_TIMER` before a round trip has been measured. RFC 8899 5.1.1 wants seconds, for paths that data has
+/// to share with probes; here data vanish until the search is over, and too early a second round costs a few
+/// packets.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(250);
 const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_TIMEOUT: Duration = Duration::from_secs(4);
@@ -210,7 +211,8 @@ mod tests {
     const LIMITS: Limits = Limits { base: BASE, overhead: 40 };
     const BASE: u32 = 1240;
 
-    /// Runs a search over a path that carries `mtu`; `lose` says which probe (round, size) is lost nevertheless.
+    /// Runs a search over a path that carries `mtu`; `lose` says which probe (round, size) is lost
+    /// nevertheless.
     fn run(target: u32, current: u32, mtu: u32, lose: impl Fn(u16, u32) -> bool) -> (Judgement, u16, usize) {
         let mut search = Search::new(1, LIMITS, target, current);
         let (mut now, mut probes) = (Time::ZERO, 0);

@@ -1,7 +1,8 @@
 //! One of the store's servers, and the token of its user there.
 //!
-//! A token is asked for when it is wanted, and kept for each server by itself: servers forget those that are not used
-//! there. It is asked for by one at a time; whoever waits meanwhile has the same answer, or the same error.
+//! A token is asked for when it is wanted, and kept for each server by itself: servers forget those that are
+//! not used there. It is asked for by one at a time; whoever waits meanwhile has the same answer, or the same
+//! error.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -63,13 +64,13 @@ impl Server {
                 return Ok(state.given.clone());
             }
         }
-        // It is asked for to the end, even if whoever wants it waits no longer: or else one who never waits long enough would
-        // never have it.
+        // It is asked for to the end, even if whoever wants it waits no longer: or else one who never waits
+        // long enough would never have it.
         let server = self.clone();
         let asked = tokio::spawn(async move {
             let mut state = server.state.lock().await;
-            // Somebody else has asked meanwhile. All who wait behind one that has had no answer would otherwise ask, too, one
-            // after the other, and be joined by more than go.
+            // Somebody else has asked meanwhile. All who wait behind one that has had no answer would
+            // otherwise ask, too, one after the other, and be joined by more than go.
             if state.given.number > old {
                 return Ok(state.given.clone());
             }

@@ -44,8 +44,8 @@ async fn request(stream: &mut TcpStream) -> Option<String> {
     Some(text)
 }
 
-/// An attempt that takes longer than it takes until the next is made counts nevertheless: otherwise a store that takes that long
-/// for each would never be heard.
+/// An attempt that takes longer than it takes until the next is made counts nevertheless: otherwise a store
+/// that takes that long for each would never be heard.
 #[tokio::test]
 async fn a_store_that_is_slow_is_heard() {
     let (listener, place) = store().await;
@@ -222,7 +222,8 @@ async fn a_password_that_is_refused_is_not_shown_each_time() {
     }
 }
 
-/// An attempt lasts no longer than a lease. Where a password takes longer, one would follow the other for ever.
+/// An attempt lasts no longer than a lease. Where a password takes longer, one would follow the other for
+/// ever.
 #[tokio::test]
 async fn a_token_is_asked_for_to_the_end() {
     let gate = Arc::new(Notify::new());
@@ -249,8 +250,8 @@ async fn a_store_without_users_is_asked_without_a_token() {
     assert_eq!(asked_of(&mut told), ["/v3/auth/authenticate -", "/v3/kv/txn -", "/v3/kv/txn -"]);
 }
 
-/// A commit of a home agent that has been told to end would be answered to the one that begins: from then on that one's
-/// acknowledgements would leave one commit too early.
+/// A commit of a home agent that has been told to end would be answered to the one that begins: from then on
+/// that one's acknowledgements would leave one commit too early.
 #[tokio::test]
 async fn what_a_home_agent_says_that_ends_is_not_said_of_the_next() {
     let (_listener, place) = store().await;

@@ -97,8 +97,8 @@ fn set(switch: &str, value: &str) {
     std::fs::write(format!("/proc/sys/net/ipv6/conf/{switch}"), value).unwrap();
 }
 
-/// Runs `body` for each kind of program at each end of a tunnel, each time in a network namespace of its own; at the
-/// home agent's once more with the ways that it remembers. Without the right to do so it says that.
+/// Runs `body` for each kind of program at each end of a tunnel, each time in a network namespace of its own;
+/// at the home agent's once more with the ways that it remembers. Without the right to do so it says that.
 pub(super) fn on_every_bench(body: impl Fn(&mut Bench) + Copy + Send + 'static) {
     for kind in [Kind::Tc, Kind::Xdp] {
         for (end, remembers) in

@@ -279,7 +279,8 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
     });
 }
 
-/// RFC 8200 4.3 to 4.6: what stands between the headers is for others to read. RFC 2473 4.1.1: nesting is counted.
+/// RFC 8200 4.3 to 4.6: what stands between the headers is for others to read. RFC 2473 4.1.1: nesting is
+/// counted.
 #[test]
 fn extension_headers_fragments_and_tunnels_in_tunnels() {
     on_every_bench(|bench| {
@@ -317,8 +318,8 @@ fn extension_headers_fragments_and_tunnels_in_tunnels() {
     });
 }
 
-/// Packets of the protocol itself: Binding Updates (Home Address option), acknowledgements (type 2 routing header),
-/// ICMPv6 errors about outer packets (RFC 2473 8).
+/// Packets of the protocol itself: Binding Updates (Home Address option), acknowledgements (type 2 routing
+/// header), ICMPv6 errors about outer packets (RFC 2473 8).
 #[test]
 fn what_is_addressed_to_the_ends_is_left_alone() {
     on_every_bench(|bench| {
@@ -345,7 +346,8 @@ fn what_is_addressed_to_the_ends_is_left_alone() {
     });
 }
 
-/// RFC 9293 3.7.1: the slow path lowers the Maximum Segment Size of connections; nothing else of TCP is looked at.
+/// RFC 9293 3.7.1: the slow path lowers the Maximum Segment Size of connections; nothing else of TCP is
+/// looked at.
 #[test]
 fn tcp_segments_are_taken_but_syn() {
     on_every_bench(|bench| {
@@ -476,8 +478,8 @@ fn packets_of_our_own_do_not_enter_again() {
     });
 }
 
-/// What is remembered of packets that came in a tunnel holds for the interface that they came in on: another one may
-/// have another task.
+/// What is remembered of packets that came in a tunnel holds for the interface that they came in on: another
+/// one may have another task.
 #[test]
 fn on_an_interface_with_another_task_nothing_remembered_counts() {
     on_every_bench(|bench| {
@@ -490,16 +492,16 @@ fn on_an_interface_with_another_task_nothing_remembered_counts() {
     });
 }
 
-/// Modems and the like: packets begin with the IPv6 header. The kernel's redirection wants an Ethernet header, which
-/// the program puts in front.
+/// Modems and the like: packets begin with the IPv6 header. The kernel's redirection wants an Ethernet
+/// header, which the program puts in front.
 #[test]
 fn packets_without_an_ethernet_header() {
     on_every_bench(|bench| {
         if bench.kind == Kind::Xdp {
             return;
         }
-        // A test of the kernel's takes octets 12 and 13 for the protocol and leaves out octets 0 to 13 when the
-        // outer header goes: here they are those of addresses, the same inside and outside.
+        // A test of the kernel's takes octets 12 and 13 for the protocol and leaves out octets 0 to 13 when
+        // the outer header goes: here they are those of addresses, the same inside and outside.
         const FAR: &str = "2001:db8:86dd::1";
         const HERE: &str = "2001:db8:86dd:a::10";
         let (entrance, exit) = match bench.end {

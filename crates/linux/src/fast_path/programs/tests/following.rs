@@ -154,8 +154,8 @@ fn a_handover_takes_the_other_uplink() {
     });
 }
 
-/// A neighbour that is not known is the kernel's to find. The packet that could still go, by tc, is not the measure
-/// of those behind it.
+/// A neighbour that is not known is the kernel's to find. The packet that could still go, by tc, is not the
+/// measure of those behind it.
 #[test]
 fn an_unknown_neighbour() {
     on_every_bench(|bench| {
@@ -181,7 +181,8 @@ fn an_unknown_neighbour() {
     });
 }
 
-/// A packet for another mobile router of the same home agent goes from one tunnel into the other: by the slow path.
+/// A packet for another mobile router of the same home agent goes from one tunnel into the other: by the slow
+/// path.
 #[test]
 fn from_one_tunnel_into_another_is_the_slow_paths() {
     on_every_bench(|bench| {
@@ -212,8 +213,9 @@ fn what_an_interface_was_for_is_forgotten_with_its_task() {
     });
 }
 
-/// The thread that forwards packets does not wait for the kernel's verifier. The loader's thread has loaded the programs of
-/// all interfaces before, also of those without link-layer addresses and of those that come later.
+/// The thread that forwards packets does not wait for the kernel's verifier. The loader's thread has loaded
+/// the programs of all interfaces before, also of those without link-layer addresses and of those that come
+/// later.
 #[test]
 fn programs_of_present_and_configured_interfaces_are_expected() {
     let link = |index: u32, name: &str, bare: bool| LinkInfo {

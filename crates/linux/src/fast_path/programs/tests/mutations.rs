@@ -1,4 +1,5 @@
-//! Random changes of packets: whatever becomes of them, a program hands on what the slow path would, or nothing.
+//! Random changes of packets: whatever becomes of them, a program hands on what the slow path would, or
+//! nothing.
 
 use carnet_base::Rng;
 use carnet_station::forwarding::desired::TunnelEnd;

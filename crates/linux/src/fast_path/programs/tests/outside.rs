@@ -59,7 +59,8 @@ fn sent(did: &Did) -> &[u8] {
     }
 }
 
-/// RFC 4213 3.4 and 3.6, RFC 5555 4.1; what is sent is compared with the oracle in `enters` and `arrives_in_ipv4`.
+/// RFC 4213 3.4 and 3.6, RFC 5555 4.1; what is sent is compared with the oracle in `enters` and
+/// `arrives_in_ipv4`.
 #[test]
 fn common_packets_are_taken_both_ways() {
     in_both(|bench, tunnel| {
@@ -103,7 +104,8 @@ fn congestion_marks() {
     });
 }
 
-/// RFC 6275 10.4.5, RFC 3963 9: address and port are the binding's, and so are the interface and what is inside.
+/// RFC 6275 10.4.5, RFC 3963 9: address and port are the binding's, and so are the interface and what is
+/// inside.
 #[test]
 fn reverse_tunnel_checks() {
     in_both(|bench, tunnel| {

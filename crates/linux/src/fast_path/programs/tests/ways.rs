@@ -17,8 +17,8 @@ fn fresh(destination: &str) -> Vec<u8> {
     packet
 }
 
-/// Whether a new flow to there is sent on without a question to the kernel: what that would say is changed behind
-/// carnet's back.
+/// Whether a new flow to there is sent on without a question to the kernel: what that would say is changed
+/// behind carnet's back.
 fn is_remembered(bench: &mut Bench, destination: &str) -> bool {
     let rule = format!("pref 50 to {destination} lookup 76");
     ip("-6 route replace unreachable default table 76");
@@ -79,7 +79,8 @@ fn a_way_that_packets_came_by_is_asked_for_before_others_go_there() {
     });
 }
 
-/// A rule that looks at more than interface and destination: the kernel is asked for each flow, until it is gone.
+/// A rule that looks at more than interface and destination: the kernel is asked for each flow, until it is
+/// gone.
 #[test]
 fn somebody_elses_rule_ends_ways() {
     on_every_bench(|bench| {

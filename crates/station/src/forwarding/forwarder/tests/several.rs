@@ -58,7 +58,8 @@ fn both() -> [Forwarder; 2] {
     })
 }
 
-/// What leaves an end: the way it takes and, as the other end would read it, the traffic class outside and the packet.
+/// What leaves an end: the way it takes and, as the other end would read it, the traffic class outside and
+/// the packet.
 fn sent(forwarder: &mut Forwarder, verdict: Verdict, buffer: &PacketBuffer) -> Vec<(usize, Vec<u8>)> {
     let find = |ends: Ends| {
         WAYS.iter().position(|(router, agent)| {
@@ -308,8 +309,8 @@ fn an_error_about_a_copy_is_believed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Tunnels come and go and rules change, packet by packet: whatever is sent by a living way arrives, once, and
-    /// what takes one way only is sent once.
+    /// Tunnels come and go and rules change, packet by packet: whatever is sent by a living way arrives,
+    /// once, and what takes one way only is sent once.
     #[test]
     fn nothing_is_lost_or_doubled_while_ways_and_rules_change(
         steps in prop::collection::vec((0u8..6, 0usize..3, any::<u16>()), 1..200),
