@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agents;
+mod binding_update_list;
 pub mod direct;
 mod drop_reason;
 mod event;

@@ -10,9 +10,9 @@ use carnet_base::{Time, WallTime};
 use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingAcknowledgement, MobilityOption};
 
-use super::binding_update_list::{MAX_BINDACK_TIMEOUT, Remedy, remedy};
-use super::bindings::{Attempt, Member, Update};
 use super::{Contradicted, MobileRouter, Registration, Timer};
+use crate::binding_update_list::{Attempt, Member, Update};
+use crate::binding_update_list::{MAX_BINDACK_TIMEOUT, Remedy, remedy};
 use crate::sequence::is_later;
 use crate::{Event, MobilityDrop, Output, is_newer, lifetime_from_units};
 
@@ -23,14 +23,14 @@ impl MobileRouter {
     /// Whether an acknowledgement is for bindings with identifiers.
     pub(super) fn answers_bindings(&self, acknowledgement: &BindingAcknowledgement<'_>) -> bool {
         self.answered_sequence(acknowledgement)
-            .is_some_and(|sequence| self.updates.iter().any(|update| update.sequence == sequence))
+            .is_some_and(|sequence| self.list.updates.iter().any(|update| update.sequence == sequence))
     }
 
     /// The number of the Binding Update that an acknowledgement answers. Status 135 bears the number that the
     /// home agent has accepted last instead (RFC 6275 9.5.1): it can answer nothing but the outstanding one.
     pub(super) fn answered_sequence(&self, acknowledgement: &BindingAcknowledgement<'_>) -> Option<u16> {
         match Status(acknowledgement.status) {
-            Status::SEQUENCE_OUT_OF_WINDOW => self.outstanding.map(|outstanding| outstanding.sequence),
+            Status::SEQUENCE_OUT_OF_WINDOW => self.list.outstanding.map(|outstanding| outstanding.sequence),
             _ => Some(acknowledgement.sequence),
         }
     }
@@ -44,21 +44,21 @@ impl MobileRouter {
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
         let sequence = self.answered_sequence(acknowledgement).ok_or(MobilityDrop::Unexpected)?;
-        let position = self.updates.iter().position(|update| update.sequence == sequence);
+        let position = self.list.updates.iter().position(|update| update.sequence == sequence);
         let position = position.ok_or(MobilityDrop::Unexpected)?;
-        let update = self.updates[position].clone();
+        let update = self.list.updates[position].clone();
         self.verify_acknowledgement(now, octets, update.authenticated)?;
         let status = Status(acknowledgement.status);
         if status == Status::SEQUENCE_OUT_OF_WINDOW {
             // A number that the last transmission has passed already: a duplicate, or a late answer.
-            if is_newer(self.sequence, acknowledgement.sequence) {
+            if is_newer(self.numbers.sequence, acknowledgement.sequence) {
                 return Err(MobilityDrop::Unexpected);
             }
-            self.sequence = acknowledgement.sequence;
-            self.outstanding = None;
+            self.numbers.sequence = acknowledgement.sequence;
+            self.list.outstanding = None;
             return self.correct_bindings(now, wall, &update);
         }
-        self.updates.remove(position);
+        self.list.updates.remove(position);
         let timestamp = acknowledgement.options.iter().find_map(|option| match option {
             Ok(MobilityOption::MessageIdentifier(timestamp)) => Some(timestamp),
             _ => None,
@@ -77,13 +77,14 @@ impl MobileRouter {
             self.timestamp_acknowledged(update.at, update.timestamp, timestamp);
         }
         // RFC 6275 10.3.1: before the first registration the home agent does duplicate address detection.
-        let known = self.registration.is_some() || self.bindings.iter().any(|b| b.registration.is_some());
+        let known =
+            self.list.registration.is_some() || self.list.bindings.iter().any(|b| b.registration.is_some());
         self.path_answered(now, update.via.0, known.then(|| now.saturating_since(update.at)));
         if update.removal {
             // 133: there was nothing to forget. Whatever else it says, the lifetime ends it (RFC 5648 5.7 on
             // 167).
             for member in &update.members {
-                self.bindings[member.binding].removal = None;
+                self.list.bindings[member.binding].removal = None;
             }
             self.flows_acknowledged(&update, acknowledgement);
             self.reconcile(now, wall);
@@ -101,12 +102,12 @@ impl MobileRouter {
         self.superseded(&update);
         let mut registered = false;
         for member in &update.members {
-            let bid = self.bindings[member.binding].bid;
+            let bid = self.list.bindings[member.binding].bid;
             let own = statuses.iter().find(|(other, _)| *other == bid).map_or(0, |(_, status)| *status);
             let own = if own == 0 { status } else { Status(own) };
             if own.is_rejection() {
                 self.binding_refused(now, wall, &update, *member, own);
-                if self.refused.is_some() || !self.is_multiple() {
+                if self.refusals.status.is_some() || !self.is_multiple() {
                     return Ok(());
                 }
             } else if statuses.iter().any(|(other, _)| *other == bid) {
@@ -127,10 +128,13 @@ impl MobileRouter {
     /// one, the home agent's time.
     pub(super) fn timestamp_acknowledged(&mut self, sent_at: Time, sent: Option<u64>, told: Option<u64>) {
         if sent.is_none() {
-            return self.notices.clock_told(sent_at, told.filter(|_| self.authentication.authenticates()));
+            return self
+                .orders
+                .notices
+                .clock_told(sent_at, told.filter(|_| self.numbers.authentication.authenticates()));
         }
-        let newest = self.acknowledged_timestamp;
-        self.acknowledged_timestamp =
+        let newest = self.numbers.acknowledged_timestamp;
+        self.numbers.acknowledged_timestamp =
             told.filter(|new| newest.is_none_or(|old| is_later(*new, old))).or(newest);
     }
 
@@ -139,7 +143,7 @@ impl MobileRouter {
     fn superseded(&mut self, update: &Update) {
         for member in &update.members {
             let mut overtaken = false;
-            for other in &mut self.updates {
+            for other in &mut self.list.updates {
                 let later = is_newer(other.sequence, update.sequence);
                 overtaken |= later
                     && other
@@ -151,9 +155,9 @@ impl MobileRouter {
                 other.members.retain(|m| m.binding != member.binding);
             }
             // Ended since, whether that has been answered or not.
-            let removed = self.bindings[member.binding].removed.take();
+            let removed = self.list.bindings[member.binding].removed.take();
             overtaken |= removed.is_some_and(|it| is_newer(it, update.sequence));
-            self.bindings[member.binding].again = overtaken;
+            self.list.bindings[member.binding].again = overtaken;
         }
     }
 
@@ -167,7 +171,7 @@ impl MobileRouter {
     ) -> bool {
         // Not more than was asked for, and counted from when it was asked for.
         let lifetime = lifetime_from_units(acknowledgement.lifetime).min(self.config.lifetime);
-        let uplink = self.bindings[member.binding].uplink;
+        let uplink = self.list.bindings[member.binding].uplink;
         if lifetime.is_zero() {
             self.hold_binding(now, member.binding, MAX_BINDACK_TIMEOUT);
             return false;
@@ -181,13 +185,13 @@ impl MobileRouter {
             expires: update.at + lifetime,
             sequence: update.sequence,
         };
-        let binding = &mut self.bindings[member.binding];
+        let binding = &mut self.list.bindings[member.binding];
         let registration = registration.after(binding.registration.as_ref());
         let before = binding.registration.replace(registration);
         binding.priority = member.priority;
-        self.setback = None;
+        self.refusals.setback = None;
         self.registration_acknowledged();
-        let binding = &mut self.bindings[member.binding];
+        let binding = &mut self.list.bindings[member.binding];
         let attempt = binding.attempt.take();
         binding.removal = None;
         let started = attempt.as_ref().and_then(|attempt| attempt.started).unwrap_or(update.at);
@@ -211,7 +215,7 @@ impl MobileRouter {
         self.outputs.push_back(Output::Event(Event::Registered {
             home_agent: self.config.home_agent,
             care_of_address: self.local_end(uplink, &registration),
-            bid: Some(self.bindings[member.binding].bid),
+            bid: Some(self.list.bindings[member.binding].bid),
             uplink: self.uplinks[uplink].config.interface.clone(),
             latency_us: u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
             lifetime_s: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
@@ -222,32 +226,32 @@ impl MobileRouter {
 
     /// Something is registered: the home agent has our bindings and no others, and answers.
     fn after_registration(&mut self, now: Time, update: &Update) {
-        if !self.abilities.bootstrapped {
-            for binding in &mut self.bindings {
+        if !self.list.abilities.bootstrapped {
+            for binding in &mut self.list.bindings {
                 // What had to wait for this.
                 if let Some(attempt) = binding.attempt.as_mut().filter(|attempt| attempt.sent.is_empty()) {
                     attempt.next = now;
                 }
             }
         }
-        self.abilities.bootstrapped = true;
-        self.back_off = None;
+        self.list.abilities.bootstrapped = true;
+        self.list.back_off = None;
         if update.overwrite {
             // The plain binding that there may have been is replaced.
-            if let Some(registration) = self.registration.take() {
+            if let Some(registration) = self.list.registration.take() {
                 self.retire(now, registration.care_of_address);
                 self.unregister_plain();
             }
-            let gone: Vec<usize> = (0..self.bindings.len())
+            let gone: Vec<usize> = (0..self.list.bindings.len())
                 .filter(|&index| {
-                    let older = self.bindings[index]
+                    let older = self.list.bindings[index]
                         .registration
                         .is_some_and(|r| is_newer(update.sequence, r.sequence));
                     older && update.members.iter().all(|member| member.binding != index)
                 })
                 .collect();
             for index in gone {
-                self.bindings[index].again = true;
+                self.list.bindings[index].again = true;
             }
         }
     }
@@ -256,7 +260,7 @@ impl MobileRouter {
     fn correct_bindings(&mut self, now: Time, wall: WallTime, update: &Update) -> Result<(), MobilityDrop> {
         let mut patient = false;
         for member in &update.members {
-            let binding = &mut self.bindings[member.binding];
+            let binding = &mut self.list.bindings[member.binding];
             let attempt = if update.removal { &mut binding.removal } else { &mut binding.attempt };
             if let Some(attempt) = attempt {
                 attempt.corrections += 1;
@@ -281,19 +285,19 @@ impl MobileRouter {
         member: Member,
         status: Status,
     ) {
-        let uplink = self.bindings[member.binding].uplink;
+        let uplink = self.list.bindings[member.binding].uplink;
         let name = self.uplinks[uplink].config.interface.clone();
-        let held = self.bindings[member.binding].registration.is_some();
+        let held = self.list.bindings[member.binding].registration.is_some();
         let after = match status {
             // RFC 5648 5.7: "MUST set 'O' flag".
             Status::MCOA_NON_MCOA_BINDING_EXISTS => {
-                self.abilities.bootstrapped = false;
+                self.list.abilities.bootstrapped = false;
                 self.retry_binding(now, member.binding);
                 Some("replacing the plain binding".to_string())
             }
             // "needs to stop using bulk registrations".
             Status::MCOA_BULK_PROHIBITED if update.count > 1 => {
-                self.abilities.bulk = false;
+                self.list.abilities.bulk = false;
                 self.retry_binding(now, member.binding);
                 Some("registering one at a time".to_string())
             }
@@ -304,7 +308,7 @@ impl MobileRouter {
             }
             // "MUST stop registering multiple bindings".
             Status::MCOA_PROHIBITED => {
-                self.abilities.identifiers = false;
+                self.list.abilities.identifiers = false;
                 Some("registering without binding identifiers".to_string())
             }
             Status::AUTHENTICATION_FAILED if held => {
@@ -338,7 +342,7 @@ impl MobileRouter {
         match remedy {
             Remedy::Retry(after) => {
                 // As it is with RFC 6275 11.7.3: what was registered before stays as it is.
-                self.setback = Some(status);
+                self.refusals.setback = Some(status);
                 self.hold_binding(now, member.binding, after);
             }
             Remedy::GoOn => {}
@@ -350,19 +354,19 @@ impl MobileRouter {
             }
             Remedy::BackOff | Remedy::Stop => {
                 let Update { sequence, authenticated, .. } = *update;
-                self.contradicted = Some(Contradicted { sequence, authenticated });
+                self.refusals.contradicted = Some(Contradicted { sequence, authenticated });
                 self.forwarding_changed("the home agent refused");
             }
         }
     }
 
     fn retry_binding(&mut self, now: Time, index: usize) {
-        self.bindings[index].attempt = Some(Attempt::new(now, false));
-        self.bindings[index].again = true;
+        self.list.bindings[index].attempt = Some(Attempt::new(now, false));
+        self.list.bindings[index].again = true;
     }
 
     fn correct_binding(&mut self, now: Time, index: usize) -> bool {
-        let Some(attempt) = &mut self.bindings[index].attempt else { return false };
+        let Some(attempt) = &mut self.list.bindings[index].attempt else { return false };
         attempt.corrections += 1;
         attempt.next = now;
         attempt.corrections <= MAX_CORRECTIONS
@@ -370,10 +374,10 @@ impl MobileRouter {
 
     /// A binding is not asked for again before `after` has passed.
     pub(super) fn hold_binding(&mut self, now: Time, index: usize, after: Duration) {
-        self.bindings[index].attempt = None;
-        self.bindings[index].held_until = Some(now + after);
+        self.list.bindings[index].attempt = None;
+        self.list.bindings[index].held_until = Some(now + after);
         // Whatever is wanted of it now is wanted then.
-        self.bindings[index].again = true;
+        self.list.bindings[index].again = true;
     }
 
     /// RFC 5648 5.7: no Binding Identifier option in the answer. The home agent has registered the care-of
@@ -385,7 +389,7 @@ impl MobileRouter {
         update: &Update,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) {
-        self.abilities.identifiers = false;
+        self.list.abilities.identifiers = false;
         let message = format!(
             "the home agent {} knows no binding identifiers (RFC 5648): one uplink at a time is registered",
             self.config.home_agent
@@ -404,9 +408,9 @@ impl MobileRouter {
                 expires: update.at + lifetime,
                 sequence: update.sequence,
             };
-            self.registration = Some(registration);
+            self.list.registration = Some(registration);
             // An IPv4 care-of address was not named in a way that such an agent understands.
-            self.doubtful = care_of_address.is_ipv4();
+            self.list.doubtful = care_of_address.is_ipv4();
             self.timers.set(Timer::Expire, registration.expires);
         }
         self.evaluate(now, wall, "the home agent knows no binding identifiers");

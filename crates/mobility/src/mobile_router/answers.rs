@@ -17,13 +17,13 @@ use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingAcknowledgement, MobilityOption};
 use carnet_wire::{icmpv6, nd};
 
-use super::binding_update_list::{
-    Exchange, MAX_BINDACK_TIMEOUT, Purpose, Remedy, Sent, refresh_after, remedy,
-};
 use super::sending::mapped;
 use super::{
     Contradicted, Hints, KNOWN_REFUSAL_PAUSE, MobileRouter, REFUSED_INTERVAL, Registration, Timer,
     UNKNOWN_REFUSAL_PAUSE,
+};
+use crate::binding_update_list::{
+    Exchange, MAX_BINDACK_TIMEOUT, Purpose, Remedy, Sent, refresh_after, remedy,
 };
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
@@ -41,14 +41,14 @@ impl MobileRouter {
         acknowledgement: &BindingAcknowledgement<'_>,
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
-        let answered = self.outstanding.filter(|outstanding| {
+        let answered = self.list.outstanding.filter(|outstanding| {
             let home_address = self.config.home_address;
             outstanding.sequence == acknowledgement.sequence
                 && Status(acknowledgement.status) != Status::SEQUENCE_OUT_OF_WINDOW
-                && self.authentication.verify(octets, outstanding.authenticated, home_address).is_ok()
+                && self.numbers.authentication.verify(octets, outstanding.authenticated, home_address).is_ok()
         });
         if answered.is_some() {
-            self.outstanding = None;
+            self.list.outstanding = None;
         }
         let result = self.take_acknowledgement(now, wall, message, acknowledgement, octets);
         if answered.is_some() {
@@ -71,7 +71,8 @@ impl MobileRouter {
         if !at_home_address && message.routing_home_address != Some(self.config.home_address) {
             return Err(MobilityDrop::WrongParty);
         }
-        if let Some(contradicted) = self.contradicted.filter(|it| it.sequence == acknowledgement.sequence)
+        if let Some(contradicted) =
+            self.refusals.contradicted.filter(|it| it.sequence == acknowledgement.sequence)
             && !Status(acknowledgement.status).is_rejection()
         {
             self.verify_acknowledgement(now, octets, contradicted.authenticated)?;
@@ -82,7 +83,7 @@ impl MobileRouter {
         if self.answers_bindings(acknowledgement) {
             return self.bindings_acknowledged(now, wall, acknowledgement, octets);
         }
-        let Some(mut exchange) = self.exchange.clone() else { return Err(MobilityDrop::Unexpected) };
+        let Some(mut exchange) = self.list.exchange.clone() else { return Err(MobilityDrop::Unexpected) };
         let sequence = self.answered_sequence(acknowledgement).ok_or(MobilityDrop::Unexpected)?;
         let sent = exchange.find(sequence).ok_or(MobilityDrop::Unexpected)?;
         self.verify_acknowledgement(now, octets, mapped(sent.care_of_address))?;
@@ -91,7 +92,7 @@ impl MobileRouter {
             return self.sequence_error(now, wall, exchange, acknowledgement.sequence);
         }
         exchange.answered();
-        self.exchange = Some(exchange.clone());
+        self.list.exchange = Some(exchange.clone());
         let timestamp = acknowledgement.options.iter().find_map(|option| match option {
             Ok(MobilityOption::MessageIdentifier(timestamp)) => Some(timestamp),
             _ => None,
@@ -109,7 +110,7 @@ impl MobileRouter {
         if exchange.single {
             // What comes now is a new answer; the refusal may be repeated in it.
             self.end_refusal();
-            self.exchange = Some(Exchange { single: false, ..exchange.clone() });
+            self.list.exchange = Some(Exchange { single: false, ..exchange.clone() });
         }
         if !status.is_rejection() {
             self.timestamp_acknowledged(sent.at, sent.timestamp, timestamp);
@@ -154,12 +155,14 @@ impl MobileRouter {
         care_of_address: Ipv6Addr,
     ) -> Result<(), MobilityDrop> {
         let home_address = self.config.home_address;
-        let verified = self.authentication.verify(octets, care_of_address, home_address);
+        let verified = self.numbers.authentication.verify(octets, care_of_address, home_address);
         if let Err(reason) = verified
-            && self.key_warnings.allow(now)
-            && !self.own_addresses().any(|own| self.authentication.verify(octets, own, home_address).is_ok())
+            && self.refusals.key_warnings.allow(now)
+            && !self
+                .own_addresses()
+                .any(|own| self.numbers.authentication.verify(octets, own, home_address).is_ok())
         {
-            let spi = self.authentication.association().map_or(0, |association| association.spi);
+            let spi = self.numbers.authentication.association().map_or(0, |association| association.spi);
             let agent = self.config.home_agent;
             let what = match reason {
                 MobilityDrop::AuthenticationMissing => {
@@ -173,7 +176,7 @@ impl MobileRouter {
                 other => format!("cannot be verified ({other})"),
             };
             let message = format!("an acknowledgement from the home agent {agent} {what}");
-            self.key_trouble = Some(what);
+            self.refusals.key_trouble = Some(what);
             self.outputs.push_back(Output::Event(Event::Warning { message }));
         }
         verified
@@ -182,9 +185,9 @@ impl MobileRouter {
     /// Every address that an acknowledgement to us may be authenticated with.
     fn own_addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
         let current = self.accepted_care_of_addresses().into_iter().map(|(address, _)| mapped(address));
-        let previous = self.previous.iter().map(|(address, _)| mapped(*address));
-        let updates = self.updates.iter().map(|update| update.authenticated);
-        let sent = self.exchange.iter().flat_map(|exchange| &exchange.sent);
+        let previous = self.list.previous.iter().map(|(address, _)| mapped(*address));
+        let updates = self.list.updates.iter().map(|update| update.authenticated);
+        let sent = self.list.exchange.iter().flat_map(|exchange| &exchange.sent);
         let sent = sent.map(|sent| mapped(sent.care_of_address));
         current.chain(previous).chain(updates).chain(sent).chain([self.config.home_address])
     }
@@ -221,7 +224,7 @@ impl MobileRouter {
         uplink: usize,
         care_of_address: IpAddr,
     ) {
-        self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, vec![care_of_address], false));
+        self.list.exchange = Some(Exchange::new(Purpose::Deregister, uplink, vec![care_of_address], false));
         self.transmit(now, wall);
     }
 
@@ -243,8 +246,8 @@ impl MobileRouter {
             expires: sent.at + lifetime,
             sequence: sent.sequence,
         };
-        let registration = registration.after(self.registration.as_ref());
-        let before = self.registration.replace(registration);
+        let registration = registration.after(self.list.registration.as_ref());
+        let before = self.list.registration.replace(registration);
         if let Some(before) = before
             && before.care_of_address != registration.care_of_address
         {
@@ -253,10 +256,10 @@ impl MobileRouter {
         if before.is_none_or(|b| b.care_of_address != registration.care_of_address) {
             self.hints = Hints::default();
         }
-        self.exchange = None;
-        self.setback = None;
+        self.list.exchange = None;
+        self.refusals.setback = None;
         self.registration_acknowledged();
-        self.doubtful = false;
+        self.list.doubtful = false;
         // A plain binding replaces all (RFC 5648 6.2).
         self.clear_bindings(now);
         self.timers.stop(Timer::Retransmit);
@@ -285,7 +288,7 @@ impl MobileRouter {
         self.rehabilitate(exchange.uplink);
         let same = before.is_some_and(|b| b.care_of_address == registration.care_of_address);
         self.path_registered(now, exchange.uplink, registration, same);
-        self.back_off = None;
+        self.list.back_off = None;
         let reason = self.reason_to_move(now);
         self.forwarding_changed(&reason);
     }
@@ -326,11 +329,11 @@ impl MobileRouter {
         last: u16,
     ) -> Result<(), MobilityDrop> {
         // A number that the last transmission has passed already: a duplicate, or a late answer.
-        if is_newer(self.sequence, last) {
+        if is_newer(self.numbers.sequence, last) {
             return Err(MobilityDrop::Unexpected);
         }
-        self.sequence = last;
-        self.outstanding = None;
+        self.numbers.sequence = last;
+        self.list.outstanding = None;
         let mut exchange = exchange;
         exchange.answered();
         self.correct(now, wall, exchange)
@@ -340,7 +343,7 @@ impl MobileRouter {
     fn correct(&mut self, now: Time, wall: WallTime, mut exchange: Exchange) -> Result<(), MobilityDrop> {
         exchange.corrections += 1;
         let patient = exchange.corrections <= MAX_CORRECTIONS;
-        self.exchange = Some(exchange);
+        self.list.exchange = Some(exchange);
         if !patient {
             return Err(MobilityDrop::RateLimited);
         }
@@ -350,8 +353,8 @@ impl MobileRouter {
 
     /// Status 145 (RFC 4285 6): from now on Binding Updates have timestamps, if they had none before.
     pub(super) fn take_up_timestamps(&mut self) -> bool {
-        let can = self.authentication.association().is_some() && self.replay_window().is_none();
-        self.timestamps_demanded |= can;
+        let can = self.numbers.authentication.association().is_some() && self.replay_window().is_none();
+        self.numbers.timestamps_demanded |= can;
         can
     }
 
@@ -365,13 +368,13 @@ impl MobileRouter {
             return;
         };
         if theirs.distance(ours) + Duration::from_secs(1) > window {
-            self.clock_offset = i128::from(theirs.as_unix_nanos()) - i128::from(wall.as_unix_nanos());
-            self.newest_timestamp = self.acknowledged_timestamp;
+            self.numbers.clock_offset = i128::from(theirs.as_unix_nanos()) - i128::from(wall.as_unix_nanos());
+            self.numbers.newest_timestamp = self.numbers.acknowledged_timestamp;
         }
     }
 
     fn rejected(&mut self, now: Time, wall: WallTime, exchange: Exchange, sent: Sent, status: Status) {
-        let action = if status == Status::AUTHENTICATION_FAILED && self.registration.is_some() {
+        let action = if status == Status::AUTHENTICATION_FAILED && self.list.registration.is_some() {
             // The home agent holds a binding of ours: the key was right a moment ago. More likely than a new
             // key is a stranger who has made the home agent say so, with a forgery that names our address and
             // our number. It shall not cost the time that the registration has left.
@@ -395,20 +398,21 @@ impl MobileRouter {
         }));
         match action {
             Remedy::Retry(after) => {
-                self.setback = Some(status);
+                self.refusals.setback = Some(status);
                 self.hold(now, after);
             }
             Remedy::StartOver => {
                 self.unregister();
                 let addresses = exchange.care_of_address().into_iter().collect();
-                self.exchange = Some(Exchange::new(Purpose::Deregister, exchange.uplink, addresses, false));
+                self.list.exchange =
+                    Some(Exchange::new(Purpose::Deregister, exchange.uplink, addresses, false));
                 self.transmit(now, wall);
             }
             Remedy::GoOn => return,
             Remedy::BackOff | Remedy::Stop => {
                 let authenticated = mapped(sent.care_of_address);
-                self.contradicted = Some(Contradicted { sequence: sent.sequence, authenticated });
-                self.exchange = None;
+                self.refusals.contradicted = Some(Contradicted { sequence: sent.sequence, authenticated });
+                self.list.exchange = None;
                 self.timers.stop(Timer::Retransmit);
             }
         }
@@ -422,25 +426,25 @@ impl MobileRouter {
                 status: status.0,
                 reason: format!("de-registration: {}", status.meaning()),
             }));
-            if self.at_home && !self.stopping {
+            if self.home.at_home && !self.stopping {
                 // The home agent goes on defending the home address, which is not ours yet.
                 self.hold(now, MAX_BINDACK_TIMEOUT);
                 return;
             }
         }
-        self.exchange = None;
+        self.list.exchange = None;
         self.timers.stop(Timer::Retransmit);
-        if self.at_home {
+        if self.home.at_home {
             self.came_home(now);
-        } else if !self.stopping && self.refused.is_none() {
+        } else if !self.stopping && self.refusals.status.is_none() {
             self.evaluate(now, wall, "registering anew");
         }
     }
 
     /// The service stops (RFC 3963 5.4), and the home agent is asked again after a pause.
     pub(super) fn refuse(&mut self, now: Time, status: Status) {
-        self.refused = Some(status);
-        self.contradicted = None;
+        self.refusals.status = Some(status);
+        self.refusals.contradicted = None;
         let pause = self.next_refusal_pause(status);
         self.timers.set(Timer::AskAgain, now + pause);
         self.unregister();
@@ -451,8 +455,8 @@ impl MobileRouter {
         if remedy(status) != Remedy::BackOff {
             return REFUSED_INTERVAL;
         }
-        let first = if self.was_acknowledged { KNOWN_REFUSAL_PAUSE } else { UNKNOWN_REFUSAL_PAUSE };
-        *self.refusal_pause.get_or_insert(first)
+        let first = if self.refusals.was_acknowledged { KNOWN_REFUSAL_PAUSE } else { UNKNOWN_REFUSAL_PAUSE };
+        *self.refusals.pause.get_or_insert(first)
     }
 
     /// What the operator is told when a refusal has stopped the service.
@@ -467,25 +471,25 @@ impl MobileRouter {
 
     /// The home agent has acknowledged a registration: the next refusal is a first one.
     pub(super) fn registration_acknowledged(&mut self) {
-        self.was_acknowledged = true;
-        self.key_trouble = None;
+        self.refusals.was_acknowledged = true;
+        self.refusals.key_trouble = None;
         self.hints.acknowledged();
-        self.refusal_pause = None;
+        self.refusals.pause = None;
     }
 
     /// A refusal counts no more.
     pub(super) fn end_refusal(&mut self) {
-        self.contradicted = None;
-        if self.refused.take().is_some() {
+        self.refusals.contradicted = None;
+        if self.refusals.status.take().is_some() {
             self.timers.stop(Timer::AskAgain);
-            self.exchange.take_if(|exchange| exchange.single);
+            self.list.exchange.take_if(|exchange| exchange.single);
             self.outputs.push_back(Output::Forwarding(self.config.home_address));
         }
     }
 
     /// Nothing is registered any more.
     pub(super) fn unregister(&mut self) {
-        self.registration = None;
+        self.list.registration = None;
         self.timers.stop(Timer::Refresh);
         self.timers.stop(Timer::Expire);
     }
@@ -497,7 +501,7 @@ impl MobileRouter {
 
     /// The exchange goes on, but not before `after` has passed.
     fn hold(&mut self, now: Time, after: Duration) {
-        if let Some(exchange) = &mut self.exchange {
+        if let Some(exchange) = &mut self.list.exchange {
             exchange.held = true;
             self.timers.set(Timer::Retransmit, now + after);
         }

@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
-use super::binding_update_list::refresh_after;
 use super::liveness::PathState;
 use super::{MobileRouter, Timer};
+use crate::binding_update_list::refresh_after;
 
 /// Between two samples of the counts while packets arrive all the time.
 const SAMPLE: Duration = Duration::from_millis(25);
@@ -150,16 +150,17 @@ impl MobileRouter {
     /// Whether an uplink carries what it can, and more waits. Only heartbeats tell that, and when it is over.
     pub fn is_full(&self, uplink: usize) -> bool {
         self.is_probing()
-            && self.liveness.get(uplink).is_some_and(|path| path.arrivals.is_full && !path.failed)
+            && self.uplinks.path(uplink).is_some_and(|path| path.arrivals.is_full && !path.failed)
     }
 
     /// An uplink has become full: its registration is renewed earlier than was planned.
     pub(super) fn renew_while_full(&mut self, now: Time, uplink: usize) {
         let is_multiple = self.is_multiple();
         let of_binding = self.binding_of(uplink).filter(|_| is_multiple);
-        let plain = self.registration.filter(|registration| !is_multiple && registration.uplink == uplink);
+        let plain =
+            self.list.registration.filter(|registration| !is_multiple && registration.uplink == uplink);
         let (timer, registration) = match of_binding {
-            Some(index) => (Timer::Bindings, self.bindings[index].registration),
+            Some(index) => (Timer::Bindings, self.list.bindings[index].registration),
             None => (Timer::Refresh, plain),
         };
         let Some(registration) = registration else { return };
@@ -171,7 +172,7 @@ impl MobileRouter {
 
     /// Whether something has arrived over an uplink lately.
     pub(super) fn is_heard(&self, now: Time, uplink: usize) -> bool {
-        self.liveness.get(uplink).is_some_and(|path| path.is_alive(now))
+        self.uplinks.path(uplink).is_some_and(|path| path.is_alive(now))
     }
 
     /// What the station has counted of tunnelled packets, by uplink. To be called before
@@ -179,7 +180,7 @@ impl MobileRouter {
     pub fn handle_traffic(&mut self, now: Time, counts: impl IntoIterator<Item = (usize, PathTraffic)>) {
         for (uplink, counts) in counts {
             let is_watched = self.is_probing() && self.heartbeat_path(uplink).is_some();
-            let Some(path) = self.liveness.get_mut(uplink) else { continue };
+            let Some(path) = self.uplinks.path_mut(uplink) else { continue };
             let is_doubtful = path.arrivals.take(now, counts);
             if is_doubtful && is_watched && !path.failed {
                 path.arrivals.is_doubtful = true;
@@ -209,7 +210,7 @@ impl MobileRouter {
     /// Until the counts are looked at again; `None` where they say nothing.
     fn sample_pause(&self) -> Option<Duration> {
         let liveness = self.config.liveness.filter(|_| self.is_probing())?;
-        let flows = self.liveness.iter().any(|path| path.arrivals.flows());
+        let flows = self.uplinks.paths().any(|path| path.arrivals.flows());
         Some(if flows { SAMPLE } else { liveness.busy.max(SAMPLE) })
     }
 }

@@ -117,7 +117,7 @@ impl MobileRouter {
     pub(super) fn gauge(&mut self, now: Time, wall: WallTime, index: usize, octets: Octets) {
         let uplink = &mut self.uplinks[index];
         let Some(rates) = uplink.gauge.rates(now, octets) else { return };
-        let long = self.liveness.get_mut(index).and_then(|path| path.trips.are_long());
+        let long = uplink.path.trips.are_long();
         uplink.gauge.learn(rates, long.unwrap_or(false));
         let Some(measured) = uplink.gauge.estimates.into_iter().flatten().max() else { return };
         let measured = uplink.config.capacity.map_or(measured, |most| most.min(measured));

@@ -16,7 +16,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{RateLimiter, Time, WallTime};
 use carnet_wire::nd::{NdOption, NdOptions};
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +89,21 @@ pub(super) struct PortalProbes {
     next: Option<(Time, Duration)>,
 }
 
+/// The probes of all uplinks.
+#[derive(Debug)]
+pub(super) struct PortalProber {
+    /// Limit of the events about portals.
+    pub(super) events: RateLimiter,
+    /// The uplink over which a URL is being probed, and until when the router waits for the result.
+    probe: Option<(usize, Time)>,
+}
+
+impl Default for PortalProber {
+    fn default() -> PortalProber {
+        PortalProber { events: RateLimiter::new(5, Duration::from_secs(60)), probe: None }
+    }
+}
+
 impl MobileRouter {
     /// Has an uplink without answers probed, where the operator wants that.
     pub(super) fn probe_portals(&mut self, now: Time) {
@@ -96,7 +111,7 @@ impl MobileRouter {
             return self.timers.stop(Timer::Portal);
         }
         self.timers.set(Timer::Portal, now + LOOK);
-        self.portal_probe = self.portal_probe.filter(|(_, until)| *until > now);
+        self.portals.probe = self.portals.probe.filter(|(_, until)| *until > now);
         for index in 0..self.uplinks.len() {
             let is_foreign = matches!(self.uplinks[index].attachment, Attachment::Foreign { .. });
             let is_silent = matches!(self.response(index), Response::Silent { .. });
@@ -104,13 +119,13 @@ impl MobileRouter {
             let probes = &mut self.uplinks[index].portal_probes;
             if !is_foreign || answers {
                 *probes = PortalProbes::default();
-            } else if (is_silent || probes.found.is_some()) && self.portal_probe.is_none() {
+            } else if (is_silent || probes.found.is_some()) && self.portals.probe.is_none() {
                 let (due, pause) = probes.next.unwrap_or((now, PAUSE.0));
                 if due <= now {
                     let longest = if probes.found.is_some() { PAUSE.1 } else { PAUSE.2 };
                     let pause = pause.min(longest);
                     probes.next = Some((now + pause, (pause * 2).min(longest)));
-                    self.portal_probe = Some((index, now + LOST));
+                    self.portals.probe = Some((index, now + LOST));
                     let uplink = self.uplinks[index].config.interface.clone();
                     let sources = self.uplinks[index].care_of_addresses();
                     self.outputs.push_back(Output::ProbePortal { uplink, sources });
@@ -123,7 +138,7 @@ impl MobileRouter {
     pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
         self.assert_drained();
         let Ok(index) = self.uplink_called(interface) else { return };
-        self.portal_probe = self.portal_probe.filter(|(probed, _)| *probed != index);
+        self.portals.probe = self.portals.probe.filter(|(probed, _)| *probed != index);
         let is_foreign = matches!(self.uplinks[index].attachment, Attachment::Foreign { .. });
         if !self.config.probes_portals || !is_foreign {
             return;
@@ -136,7 +151,7 @@ impl MobileRouter {
                     probes.next = Some((now + PAUSE.0, PAUSE.0 * 2));
                 }
                 probes.found = Some(url.clone());
-                if is_new && self.portal_events.allow(now) {
+                if is_new && self.portals.events.allow(now) {
                     let uplink = self.uplinks[index].config.interface.clone();
                     let portal = Event::CaptivePortal { uplink, uri: url.clone(), redirects: true };
                     self.outputs.push_back(Output::Event(portal));
@@ -151,7 +166,7 @@ impl MobileRouter {
     /// A user has agreed to the terms: ends the back-off that the uplink has got without answers.
     fn portal_passed(&mut self, now: Time, wall: WallTime, index: usize) {
         if let Some(binding) = self.binding_of(index).filter(|_| self.is_multiple()) {
-            let binding = &mut self.bindings[binding];
+            let binding = &mut self.list.bindings[binding];
             binding.held_until = None;
             if let Some(attempt) = &mut binding.attempt {
                 attempt.next = attempt.next.min(now);
@@ -159,7 +174,7 @@ impl MobileRouter {
             return self.reconcile(now, wall);
         }
         self.rehabilitate(index);
-        if self.exchange.as_ref().is_some_and(|exchange| exchange.uplink == index && !exchange.single) {
+        if self.list.exchange.as_ref().is_some_and(|exchange| exchange.uplink == index && !exchange.single) {
             self.timers.set(Timer::Retransmit, now);
         }
         self.evaluate(now, wall, "a captive portal lets packets pass");

@@ -13,8 +13,8 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use carnet_wire::mobility::status::Status;
 
-use super::binding_update_list::Purpose;
 use super::{Attachment, MobileRouter, Timer};
+use crate::binding_update_list::Purpose;
 use crate::{Event, Output};
 
 /// So many Binding Updates unanswered, and for so long (1 + 2 + 4 s), are enough.
@@ -49,26 +49,27 @@ pub enum Response {
 impl MobileRouter {
     /// Why the home agent refuses to register an uplink.
     pub fn refusal(&self) -> Option<String> {
-        let refused = self.refused.or(self.setback);
+        let refused = self.refusals.status.or(self.refusals.setback);
         let status = refused.map(|status| match status {
             Status::AUTHENTICATION_FAILED => format!("wrong key (status {})", status.0),
             status => format!("status {}, {}", status.0, status.meaning()),
         });
-        let key = self.key_trouble.as_ref().map(|trouble| format!("an acknowledgement {trouble}"));
+        let key = self.refusals.key_trouble.as_ref().map(|trouble| format!("an acknowledgement {trouble}"));
         status.or(key)
     }
 
     /// How the home agent responds over an uplink.
     pub fn response(&self, uplink: usize) -> Response {
-        if self.refused.is_some() {
+        if self.refusals.status.is_some() {
             return Response::Refused { again: self.timers.get(Timer::AskAgain) };
         }
         let binding = self.binding_of(uplink).filter(|_| self.is_multiple());
-        if let Some(binding) = binding.and_then(|index| self.bindings.get(index)) {
+        if let Some(binding) = binding.and_then(|index| self.list.bindings.get(index)) {
             let attempt = binding.attempt.as_ref();
             let next = attempt.map(|attempt| attempt.next).or(binding.held_until);
-            let is_refused = attempt.is_none() && binding.held_until.is_some() && self.setback.is_some();
-            if binding.registration.is_none() && (is_refused || self.key_trouble.is_some()) {
+            let is_refused =
+                attempt.is_none() && binding.held_until.is_some() && self.refusals.setback.is_some();
+            if binding.registration.is_none() && (is_refused || self.refusals.key_trouble.is_some()) {
                 return Response::Refused { again: next };
             }
             let unanswered =
@@ -84,10 +85,11 @@ impl MobileRouter {
         if self.is_silent(uplink) || self.demoted_until(uplink).is_some() {
             return Response::Silent { again: self.demoted_until(uplink) };
         }
-        let exchange = self.exchange.as_ref();
+        let exchange = self.list.exchange.as_ref();
         match exchange.filter(|e| e.uplink == uplink && e.purpose == Purpose::Register && !e.single) {
             Some(exchange)
-                if self.registration.is_none() && (exchange.held || self.key_trouble.is_some()) =>
+                if self.list.registration.is_none()
+                    && (exchange.held || self.refusals.key_trouble.is_some()) =>
             {
                 Response::Refused { again: self.timers.get(Timer::Retransmit) }
             }
@@ -95,7 +97,7 @@ impl MobileRouter {
                 Response::Silent { again: self.timers.get(Timer::Retransmit) }
             }
             Some(exchange) => {
-                let registered = self.registration.is_some_and(|registration| {
+                let registered = self.list.registration.is_some_and(|registration| {
                     exchange.care_of_addresses.contains(&registration.care_of_address)
                 });
                 if registered { Response::Answers } else { Response::Asked }
@@ -106,7 +108,7 @@ impl MobileRouter {
 
     /// Whether the uplink of the outstanding Binding Update has had its chance, and another shall have it.
     pub(super) fn is_uplink_silent(&self, now: Time) -> bool {
-        let Some(exchange) = self.exchange.as_ref() else { return false };
+        let Some(exchange) = self.list.exchange.as_ref() else { return false };
         // One that is demoted already makes room only for one that is not.
         let demoted = self.demoted_until(exchange.uplink).is_some();
         let mut others = (0..self.uplinks.len()).filter(|&index| {
@@ -117,17 +119,17 @@ impl MobileRouter {
         exchange.purpose == Purpose::Register
             && !exchange.single
             && !self.stopping
-            && self.refused.is_none()
+            && self.refusals.status.is_none()
             && exchange.unanswered >= UNANSWERED
             && exchange.silent_since.is_some_and(|since| now.saturating_since(since) >= SILENCE)
-            && self.forced != Some(exchange.uplink)
+            && self.uplinks.forced != Some(exchange.uplink)
             && !self.is_heard(now, exchange.uplink)
             && others.next().is_some()
     }
 
     /// Demotes the uplink of the outstanding Binding Update and tries the next.
     pub(super) fn demote(&mut self, now: Time, wall: WallTime) {
-        let Some(exchange) = self.exchange.as_ref() else { return };
+        let Some(exchange) = self.list.exchange.as_ref() else { return };
         let (index, timeout) = (exchange.uplink, exchange.timeout);
         let sent: BTreeSet<IpAddr> = exchange.sent.iter().map(|sent| sent.care_of_address).collect();
         for address in sent {
@@ -148,15 +150,15 @@ impl MobileRouter {
         let all = (0..self.uplinks.len())
             .filter(|&index| !matches!(self.uplinks[index].attachment, Attachment::Down(_)))
             .all(|index| self.demoted_until(index).is_some());
-        if all || self.back_off.is_some() {
-            self.back_off = self.back_off.max(Some(timeout));
+        if all || self.list.back_off.is_some() {
+            self.list.back_off = self.list.back_off.max(Some(timeout));
         }
         self.evaluate(now, wall, &reason);
-        if self.exchange.as_ref().is_some_and(|exchange| exchange.uplink == index) {
+        if self.list.exchange.as_ref().is_some_and(|exchange| exchange.uplink == index) {
             // The best even so.
             self.transmit(now, wall);
         } else {
-            self.moving_because = Some((now, reason));
+            self.handovers.reason = Some((now, reason));
         }
     }
 
@@ -174,8 +176,8 @@ impl MobileRouter {
             self.rehabilitate(index);
             self.uplinks[index].forgive(&self.config);
         }
-        self.back_off = None;
-        self.moving_because = None;
+        self.list.back_off = None;
+        self.handovers.reason = None;
     }
 
     pub(super) fn demoted_until(&self, index: usize) -> Option<Time> {

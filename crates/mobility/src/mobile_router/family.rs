@@ -31,7 +31,7 @@ impl MobileRouter {
     /// of an answer.
     pub(super) fn expect_ipv6(&mut self, now: Time, uplink: usize, registration: Registration) {
         let is_lost = self.uplinks[uplink].lost.is_some_and(|lost| lost.is_ipv6());
-        let Some(path) = self.liveness.get_mut(uplink) else { return };
+        let Some(path) = self.uplinks.path_mut(uplink) else { return };
         if !registration.care_of_address.is_ipv4() || !is_lost {
             path.ipv6_interval = None;
             return self.timers.stop(Timer::Ipv6(uplink));
@@ -47,7 +47,7 @@ impl MobileRouter {
         let Some(link) = self.uplinks.get_mut(uplink) else { return };
         if link.lost.is_some_and(|lost| lost.is_ipv6()) {
             link.lost = None;
-            if let Some(path) = self.liveness.get_mut(uplink) {
+            if let Some(path) = self.uplinks.path_mut(uplink) {
                 path.ipv6_tried_at = Some(now);
             }
             self.evaluate(now, wall, "IPv6 is tried again");
@@ -57,14 +57,14 @@ impl MobileRouter {
     /// Whether a care-of address is an IPv6 one that is tried while IPv4 carries the uplink. It has to speak
     /// for itself.
     pub(super) fn is_trying_ipv6(&self, index: usize, care_of_address: IpAddr) -> bool {
-        let registered = self.bindings.get(index).and_then(|binding| binding.care_of_address());
+        let registered = self.list.bindings.get(index).and_then(|binding| binding.care_of_address());
         care_of_address.is_ipv6() && registered.is_some_and(|registered| registered.is_ipv4())
     }
 
     /// The home agent has answered over an uplink: tells from the heartbeats there whether IPv6 works one way
     /// only.
     pub(super) fn judge_ipv6_attempt(&mut self, now: Time, uplink: usize) {
-        let Some(path) = self.liveness.get_mut(uplink) else { return };
+        let Some(path) = self.uplinks.path_mut(uplink) else { return };
         let Some(tried) = path.ipv6_tried_at.take_if(|at| now.saturating_since(*at) <= ATTEMPT) else {
             return;
         };

@@ -17,7 +17,7 @@ use carnet_wire::mobility::{BindingAcknowledgement, Builder, MobilityOption};
 use carnet_base::{Time, WallTime, sort_by_key};
 
 use super::MobileRouter;
-use super::bindings::{Member, Update};
+use crate::binding_update_list::{Member, Update};
 use crate::flow::{FlowAction, FlowBinding, TrafficSelector};
 use crate::{Event, Output};
 
@@ -191,7 +191,7 @@ impl MobileRouter {
     }
 
     fn is_registered(&self, uplink: usize) -> bool {
-        self.binding_of(uplink).is_some_and(|index| self.bindings[index].registration.is_some())
+        self.binding_of(uplink).is_some_and(|index| self.list.bindings[index].registration.is_some())
     }
 
     /// What the home agent is to be told about a flow in any Binding Update, with these bindings registered.
@@ -228,11 +228,11 @@ impl MobileRouter {
     /// The binding whose Binding Update shall tell the home agent about flows, when there is something to
     /// tell.
     pub(super) fn flow_carrier(&self) -> Option<usize> {
-        if self.flows.unknown || !self.abilities.bootstrapped {
+        if self.flows.unknown || !self.list.abilities.bootstrapped {
             return None;
         }
         // Whatever is under way describes the flows again until it is answered.
-        let under_way = self.bindings.iter().any(|b| b.attempt.is_some() || b.removal.is_some());
+        let under_way = self.list.bindings.iter().any(|b| b.attempt.is_some() || b.removal.is_some());
         let due = self.flows.states.iter().any(|flow| {
             let said = flow.pending.as_ref().map(|(_, flow)| flow).or(flow.acknowledged.as_ref());
             self.flow_news(flow, said, |u| self.is_registered(u)).is_some()
@@ -247,7 +247,7 @@ impl MobileRouter {
         if self.flows.unknown {
             return (Vec::new(), Vec::new());
         }
-        let about = |uplink: usize| members.iter().any(|m| self.bindings[m.binding].uplink == uplink);
+        let about = |uplink: usize| members.iter().any(|m| self.list.bindings[m.binding].uplink == uplink);
         let registered = |uplink: usize| {
             if removal {
                 self.is_registered(uplink) && !about(uplink)
@@ -422,7 +422,7 @@ impl MobileRouter {
     /// The flows that the data path obeys, as they follow from what is registered.
     pub(super) fn update_flows(&mut self) {
         let transmit: Vec<usize> =
-            self.transmit_bindings().into_iter().map(|index| self.bindings[index].uplink).collect();
+            self.transmit_bindings().into_iter().map(|index| self.list.bindings[index].uplink).collect();
         let effective = self
             .flows
             .states

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 
-use super::binding_update_list::Exchange;
 use super::{DEMAND_INTERVAL, MobileRouter};
 use crate::MobilityDrop;
+use crate::binding_update_list::Exchange;
 
 /// Between the first hint that is followed and the next, and the least between two Binding Updates.
 const HINT_INTERVAL: Duration = Duration::from_secs(1);
@@ -100,7 +100,7 @@ impl MobileRouter {
     }
 
     fn follow_hint(&mut self, now: Time, wall: WallTime, is_proven: bool) -> Result<(), MobilityDrop> {
-        if self.at_home || self.stopping || self.refused.is_some() {
+        if self.home.at_home || self.stopping || self.refusals.status.is_some() {
             return Err(MobilityDrop::Unexpected);
         }
         if !self.hints.of(is_proven).allow(now) {
@@ -112,10 +112,10 @@ impl MobileRouter {
             self.hint_followed(now, is_proven);
             return Ok(());
         }
-        match self.exchange.as_ref().map(Exchange::last_sent) {
+        match self.list.exchange.as_ref().map(Exchange::last_sent) {
             None => self.refresh(now, wall),
             // The answer to what was just sent may be on its way.
-            Some(_) if self.exchange.as_ref().is_some_and(|e| e.held) => return Ok(()),
+            Some(_) if self.list.exchange.as_ref().is_some_and(|e| e.held) => return Ok(()),
             Some(last) if last.is_none_or(|at| now.saturating_since(at) >= HINT_INTERVAL) => {
                 self.transmit(now, wall);
             }

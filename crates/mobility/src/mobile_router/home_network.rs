@@ -43,10 +43,19 @@ impl MobileRouterConfig {
     }
 }
 
+/// Whether the router is on its home link.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HomePresence {
+    /// The selected uplink is on the home link,
+    pub(super) at_home: bool,
+    /// and the home agent knows it.
+    pub(super) returned: bool,
+}
+
 impl MobileRouter {
     /// A neighbour on an uplink asks for an address: on the home link for one on board, which is behind us.
     pub(super) fn sought_at_home(&mut self, index: usize, message: &LinkMessage) -> Result<(), MobilityDrop> {
-        if !self.is_home() || self.target != Some(index) || !self.config.is_aggregated() {
+        if !self.is_home() || self.uplinks.target != Some(index) || !self.config.is_aggregated() {
             return Ok(());
         }
         let Heard::Solicitation { target, source, peer } = HomeLink::read(message)? else { return Ok(()) };

@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Time, WallTime};
+use carnet_base::{Endpoint, RateLimiter, Time, WallTime};
 use carnet_wire::mobility::Builder;
 
 use super::arrivals::{Arrivals, DOUBTED_ALLOWED, DOUBTED_PATIENCE, DOUBTED_PAUSE, FULL_INTERVAL};
@@ -198,25 +198,46 @@ impl PathState {
     }
 }
 
+/// Heartbeats as far as all paths to a home agent have them in common.
+#[derive(Debug)]
+pub(super) struct Heartbeats {
+    /// The home agent's Restart Counter (RFC 5847 3.2).
+    restart_counter: Option<u32>,
+    /// Until when no heartbeat is sent, because the home agent knows none.
+    unknown_until: Option<Time>,
+    /// Limit of the answers to Heartbeat requests, which nothing authenticates.
+    answers: RateLimiter,
+}
+
+impl Default for Heartbeats {
+    fn default() -> Heartbeats {
+        Heartbeats {
+            restart_counter: None,
+            unknown_until: None,
+            answers: RateLimiter::new(100, Duration::from_millis(10)),
+        }
+    }
+}
+
 impl MobileRouter {
     /// What heartbeats have measured over an uplink.
     pub fn quality(&self, uplink: usize) -> Option<Quality> {
-        self.liveness.get(uplink)?.quality()
+        self.uplinks.path(uplink)?.quality()
     }
 
     /// Whether an uplink that is up has been found to lead nowhere.
     pub fn is_silent(&self, uplink: usize) -> bool {
-        self.liveness.get(uplink).is_some_and(|path| path.failed)
+        self.uplinks.path(uplink).is_some_and(|path| path.failed)
     }
 
     /// Whether an uplink that had failed has yet to prove itself.
     pub(super) fn is_proving(&self, uplink: usize) -> bool {
-        self.liveness.get(uplink).is_some_and(|path| path.proving)
+        self.uplinks.path(uplink).is_some_and(|path| path.proving)
     }
 
     /// Whether heartbeats tell which uplinks live.
     pub(super) fn is_probing(&self) -> bool {
-        self.config.liveness.is_some() && self.heartbeats_unknown_until.is_none()
+        self.config.liveness.is_some() && self.heartbeats.unknown_until.is_none()
     }
 
     /// The path over an uplink is registered, for the first time or with another care-of address unless
@@ -229,7 +250,7 @@ impl MobileRouter {
         same: bool,
     ) {
         self.judge_ipv6_attempt(now, uplink);
-        let Some(path) = self.liveness.get_mut(uplink) else { return };
+        let Some(path) = self.uplinks.path_mut(uplink) else { return };
         let over = Some((registration.care_of_address, registration.udp));
         if path.over != over || !same {
             path.over = over;
@@ -242,7 +263,7 @@ impl MobileRouter {
         }
         if path.failed {
             path.failed = false;
-            path.proving = self.config.liveness.is_some() && self.heartbeats_unknown_until.is_none();
+            path.proving = self.config.liveness.is_some() && self.heartbeats.unknown_until.is_none();
             path.answered = 0;
         }
         path.arrivals.answered(now, None, None);
@@ -255,7 +276,7 @@ impl MobileRouter {
     pub(super) fn path_answered(&mut self, now: Time, uplink: usize, took: Option<Duration>) {
         self.judge_ipv6_attempt(now, uplink);
         let heartbeats = self.is_probing();
-        let Some(path) = self.liveness.get_mut(uplink) else { return };
+        let Some(path) = self.uplinks.path_mut(uplink) else { return };
         if let Some(took) = took.filter(|_| path.rtt.is_none() || !heartbeats) {
             path.measured(took);
         }
@@ -267,17 +288,18 @@ impl MobileRouter {
 
     /// How long answers over an uplink take at most, as far as that was measured.
     pub(super) fn answer_time(&self, uplink: usize) -> Option<Duration> {
-        let path = self.liveness.get(uplink)?;
+        let path = self.uplinks.path(uplink)?;
         path.rtt.map(|_| path.late())
     }
 
     /// The registration whose path over an uplink heartbeats are for.
     pub(super) fn heartbeat_path(&self, uplink: usize) -> Option<Registration> {
-        if self.stopping || self.at_home || self.refused.is_some() {
+        if self.stopping || self.home.at_home || self.refusals.status.is_some() {
             return None;
         }
-        let of_binding = self.binding_of(uplink).and_then(|index| self.bindings[index].registration);
-        let plain = self.registration.filter(|r| self.uplinks[uplink].has_care_of_address(r.care_of_address));
+        let of_binding = self.binding_of(uplink).and_then(|index| self.list.bindings[index].registration);
+        let plain =
+            self.list.registration.filter(|r| self.uplinks[uplink].has_care_of_address(r.care_of_address));
         let registration = of_binding.or(plain)?;
         self.uplinks[uplink].has_care_of_address(registration.care_of_address).then_some(registration)
     }
@@ -285,9 +307,9 @@ impl MobileRouter {
     /// Between two heartbeats on an uplink; `None` for none.
     fn heartbeat_interval(&self, uplink: usize) -> Option<Duration> {
         let registration = self.heartbeat_path(uplink)?;
-        let path = self.liveness.get(uplink)?;
+        let path = self.uplinks.path(uplink)?;
         let keepalive = registration.udp.then(|| path.keepalive.unwrap_or(KEEPALIVE.0));
-        if self.heartbeats_unknown_until.is_some() {
+        if self.heartbeats.unknown_until.is_some() {
             return keepalive.map(|_| KEEPALIVE.0);
         }
         let busy = self.is_busy(uplink) || path.proving;
@@ -310,13 +332,13 @@ impl MobileRouter {
 
     fn schedule_heartbeat(&mut self, now: Time, uplink: usize, not_before: Time) {
         let Some(interval) = self.heartbeat_interval(uplink) else {
-            match self.heartbeats_unknown_until.filter(|_| self.config.liveness.is_some()) {
+            match self.heartbeats.unknown_until.filter(|_| self.config.liveness.is_some()) {
                 Some(until) => self.timers.set(Timer::Heartbeat(uplink), until.max(not_before)),
                 None => self.timers.stop(Timer::Heartbeat(uplink)),
             }
             return;
         };
-        let Some(path) = self.liveness.get(uplink) else { return };
+        let Some(path) = self.uplinks.path(uplink) else { return };
         let from = path.last_sent.map_or(now, |sent| sent + interval);
         self.timers.set(Timer::Heartbeat(uplink), from.max(not_before));
     }
@@ -324,13 +346,13 @@ impl MobileRouter {
     /// Sets the timers of all uplinks by what they carry now.
     pub(super) fn schedule_heartbeats(&mut self, now: Time) {
         for uplink in 0..self.uplinks.len() {
-            let suspicious = self.liveness[uplink].waiting.iter().any(|(_, _, missed)| *missed);
-            let waits = !self.liveness[uplink].waiting.is_empty();
+            let suspicious = self.uplinks[uplink].path.waiting.iter().any(|(_, _, missed)| *missed);
+            let waits = !self.uplinks[uplink].path.waiting.is_empty();
             if suspicious || waits {
                 if self.heartbeat_path(uplink).is_some() {
                     continue;
                 }
-                self.liveness[uplink].waiting.clear();
+                self.uplinks[uplink].path.waiting.clear();
             }
             self.schedule_heartbeat(now, uplink, now);
         }
@@ -339,17 +361,17 @@ impl MobileRouter {
     /// The timer of an uplink: something was missed, or the next is due.
     pub(super) fn heartbeat_due(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let Some(registration) = self.heartbeat_path(uplink) else { return };
-        if self.heartbeats_unknown_until.is_some_and(|until| until <= now) {
-            self.heartbeats_unknown_until = None;
+        if self.heartbeats.unknown_until.is_some_and(|until| until <= now) {
+            self.heartbeats.unknown_until = None;
         }
-        if self.heartbeats_unknown_until.is_some() {
+        if self.heartbeats.unknown_until.is_some() {
             // The keepalive of RFC 5555 4.3 then: a Binding Update.
-            self.liveness[uplink].last_sent = Some(now);
+            self.uplinks[uplink].path.last_sent = Some(now);
             self.keepalive_by_update(now, wall, uplink);
             self.schedule_heartbeat(now, uplink, now);
             return;
         }
-        let path = &mut self.liveness[uplink];
+        let path = &mut self.uplinks[uplink].path;
         let patience = path.patience();
         let mut newly = 0;
         for (_, sent, missed) in path.waiting.iter_mut().filter(|(_, _, missed)| !missed) {
@@ -371,7 +393,7 @@ impl MobileRouter {
         if is_late && path.missed == newly && open + newly == 1 {
             self.ask_the_others(now, uplink);
         }
-        let path = &mut self.liveness[uplink];
+        let path = &mut self.uplinks[uplink].path;
         let (allowed, pause) = path.series();
         let is_decided = path.missed >= allowed && !path.failed;
         if is_decided && !path.arrivals.has_failed(now, patience) {
@@ -387,7 +409,7 @@ impl MobileRouter {
                 return;
             }
         }
-        let path = &self.liveness[uplink];
+        let path = &self.uplinks[uplink].path;
         if newly > 0 && path.missed == NAT_DOUBT && registration.udp && !path.failed {
             // A NAT that has forgotten us is as silent as a path that leads nowhere, but a Binding Update
             // mends it.
@@ -397,7 +419,7 @@ impl MobileRouter {
             self.keepalive_by_update(now, wall, uplink);
         }
         let interval = self.heartbeat_interval(uplink).unwrap_or(KEEPALIVE.0);
-        let path = &self.liveness[uplink];
+        let path = &self.uplinks[uplink].path;
         // In a series: until it is decided. Afterwards, and before, at the interval.
         let suspicious = path.missed > 0 || is_late || path.arrivals.is_doubtful;
         let series = suspicious && !is_decided && !path.failed && !path.arrivals.is_full;
@@ -407,7 +429,7 @@ impl MobileRouter {
         if due && !enough {
             self.send_heartbeat(now, uplink, registration);
         }
-        let path = &self.liveness[uplink];
+        let path = &self.uplinks[uplink].path;
         let first_open = path.waiting.iter().find(|(_, _, missed)| !missed).map(|(_, at, _)| *at);
         let judged = first_open.map(|at| at + if series || path.failed { patience } else { late });
         let next = path.last_sent.unwrap_or(now) + gap;
@@ -419,7 +441,7 @@ impl MobileRouter {
     /// An answer is late on one path: those that may have to take over are asked before they do.
     pub(super) fn ask_the_others(&mut self, now: Time, uplink: usize) {
         for other in 0..self.uplinks.len() {
-            let path = &mut self.liveness[other];
+            let path = &mut self.uplinks[other].path;
             if other != uplink
                 && path.waiting.is_empty()
                 && self.timers.get(Timer::Heartbeat(other)).is_some()
@@ -431,12 +453,12 @@ impl MobileRouter {
     }
 
     fn send_heartbeat(&mut self, now: Time, uplink: usize, registration: Registration) {
-        let path = &mut self.liveness[uplink];
+        let path = &mut self.uplinks[uplink].path;
         path.sequence = path.sequence.wrapping_add(1);
         let sequence = path.sequence;
         let mut mobility_header = Builder::heartbeat_request(sequence).finish();
         let output = self.heartbeat_packet(uplink, registration, &mut mobility_header);
-        let path = &mut self.liveness[uplink];
+        let path = &mut self.uplinks[uplink].path;
         path.waiting.push_back((sequence, now, false));
         if path.waiting.len() > MAX_WAITING {
             path.waiting.pop_front();
@@ -457,7 +479,7 @@ impl MobileRouter {
         let by =
             paths.into_iter().find(|(uplink, registration)| self.local_end(*uplink, registration) == came_to);
         let (uplink, registration) = by.ok_or(MobilityDrop::Unexpected)?;
-        if !self.heartbeat_answers.allow(now) {
+        if !self.heartbeats.answers.allow(now) {
             return Err(MobilityDrop::RateLimited);
         }
         let mut mobility_header = Builder::heartbeat_response(sequence).finish();
@@ -481,19 +503,19 @@ impl MobileRouter {
         };
         let waits = |path: &PathState| path.waiting.iter().any(|(number, _, _)| *number == sequence);
         let find = |waits: &dyn Fn(&PathState) -> bool| {
-            (0..self.liveness.len()).find(|&uplink| waits(&self.liveness[uplink]) && by(uplink))
+            (0..self.uplinks.len()).find(|&uplink| waits(&self.uplinks[uplink].path) && by(uplink))
         };
         if find(&|path| path.denied.contains(&sequence)).is_some() {
             // Whoever said that the home agent knows no heartbeats was somebody else.
-            self.heartbeats_unknown_until = None;
-            for path in &mut self.liveness {
+            self.heartbeats.unknown_until = None;
+            for path in self.uplinks.paths_mut() {
                 path.denied.clear();
             }
             self.schedule_heartbeats(now);
             return Ok(());
         }
         let uplink = find(&waits).ok_or(MobilityDrop::Unexpected)?;
-        let path = &mut self.liveness[uplink];
+        let path = &mut self.uplinks[uplink].path;
         let Some(at) = path.waiting.iter().position(|(number, _, _)| *number == sequence) else {
             return Err(MobilityDrop::Unexpected);
         };
@@ -529,15 +551,15 @@ impl MobileRouter {
         }
         self.keepalive_answered(uplink);
         // RFC 5847 3.2: another counter, and the home agent has lost our bindings.
-        let before = self.restart_counter;
-        self.restart_counter = restart_counter.or(before);
+        let before = self.heartbeats.restart_counter;
+        self.heartbeats.restart_counter = restart_counter.or(before);
         if before.is_some_and(|before| restart_counter.is_some_and(|counter| counter != before)) {
             // Not authenticated, and no more than a hint.
             let _ = self.hint(now, wall);
         }
         if came_back {
             // The only uplink, and with it the home agent, is back: the others have their chance as well.
-            for binding in &mut self.bindings {
+            for binding in &mut self.list.bindings {
                 binding.held_until = None;
                 if let Some(attempt) = &mut binding.attempt {
                     attempt.next = attempt.next.min(now);
@@ -550,8 +572,11 @@ impl MobileRouter {
         if came_back || proven {
             self.evaluate(now, wall, "a silent uplink answers again");
         }
-        let waits =
-            self.liveness[uplink].waiting.front().map(|(_, at, _)| *at + self.liveness[uplink].patience());
+        let waits = self.uplinks[uplink]
+            .path
+            .waiting
+            .front()
+            .map(|(_, at, _)| *at + self.uplinks[uplink].path.patience());
         self.schedule_heartbeat(now, uplink, now);
         if let (Some(judged), Some(next)) = (waits, self.timers.get(Timer::Heartbeat(uplink))) {
             self.timers.set(Timer::Heartbeat(uplink), judged.min(next).max(now));
@@ -562,7 +587,7 @@ impl MobileRouter {
     /// The path over an uplink has failed. Where another is registered and lives, the home agent is told
     /// there.
     pub(super) fn path_failed(&mut self, now: Time, uplink: usize) {
-        let Some(path) = self.liveness.get_mut(uplink) else { return };
+        let Some(path) = self.uplinks.path_mut(uplink) else { return };
         let since = path.failed_at.replace(now);
         path.failures = match since {
             Some(before) if now.saturating_since(before) < FORGIVEN => path.failures.saturating_add(1),
@@ -595,12 +620,12 @@ impl MobileRouter {
         });
         if let Some(index) = self.binding_of(uplink).filter(|_| self.is_multiple()) {
             if self.others_live(uplink) {
-                self.moving_because = Some((now, reason.clone()));
+                self.handovers.reason = Some((now, reason.clone()));
                 self.forget(now, index);
-                self.bindings[index].again = true;
-                self.bindings[index].held_until = (!rival).then_some(now + hold);
-            } else if self.bindings[index].attempt.is_none() {
-                self.bindings[index].again = true;
+                self.list.bindings[index].again = true;
+                self.list.bindings[index].held_until = (!rival).then_some(now + hold);
+            } else if self.list.bindings[index].attempt.is_none() {
+                self.list.bindings[index].again = true;
             }
             self.timers.set(Timer::Bindings, now);
         }
@@ -610,28 +635,28 @@ impl MobileRouter {
     /// An uplink that failed as the last one kept its binding. Now another lives: the home agent, to which a
     /// binding without answers may still be the best, is told there.
     pub(super) fn give_up_silent(&mut self, now: Time) {
-        for index in 0..self.bindings.len() {
-            let uplink = self.bindings[index].uplink;
-            let kept = self.bindings[index].registration.is_some() && self.is_silent(uplink);
+        for index in 0..self.list.bindings.len() {
+            let uplink = self.list.bindings[index].uplink;
+            let kept = self.list.bindings[index].registration.is_some() && self.is_silent(uplink);
             if kept && self.others_live(uplink) {
                 self.forget(now, index);
                 // It may be the home agent that was away: no hold-down.
-                self.bindings[index].again = true;
+                self.list.bindings[index].again = true;
             }
         }
     }
 
     /// Without identifiers: the next uplink is registered instead.
     fn demote_failed(&mut self, now: Time, wall: WallTime, uplink: usize) {
-        if self.is_multiple() || self.target != Some(uplink) || self.exchange.is_some() {
+        if self.is_multiple() || self.uplinks.target != Some(uplink) || self.list.exchange.is_some() {
             return;
         }
         let others = (0..self.uplinks.len())
             .any(|other| other != uplink && !self.uplinks[other].care_of_addresses().is_empty());
-        if others && self.forced != Some(uplink) && self.demoted_until(uplink).is_none() {
-            self.demote_uplink(now, wall, uplink, super::binding_update_list::INITIAL_BINDACK_TIMEOUT);
+        if others && self.uplinks.forced != Some(uplink) && self.demoted_until(uplink).is_none() {
+            self.demote_uplink(now, wall, uplink, crate::binding_update_list::INITIAL_BINDACK_TIMEOUT);
         } else {
-            self.doubtful = true;
+            self.list.doubtful = true;
             self.evaluate(now, wall, "no answer from the home agent");
         }
     }
@@ -641,15 +666,15 @@ impl MobileRouter {
         // Nothing authenticates it: one that has answered before is asked until it is silent, by every path;
         // or a stranger could bring those back that lead nowhere.
         let lives = |uplink: usize| {
-            let path = &self.liveness[uplink];
+            let path = &self.uplinks[uplink].path;
             path.has_answered() && !path.failed && self.heartbeat_path(uplink).is_some()
         };
         let doubted = |path: &PathState| !path.waiting.is_empty() && (!path.has_answered() || path.failed);
-        if !self.liveness.iter().any(doubted) || (0..self.liveness.len()).any(lives) {
+        if !self.uplinks.paths().any(doubted) || (0..self.uplinks.len()).any(lives) {
             return Err(MobilityDrop::Unexpected);
         }
-        self.heartbeats_unknown_until = Some(now + UNSUPPORTED);
-        for path in &mut self.liveness {
+        self.heartbeats.unknown_until = Some(now + UNSUPPORTED);
+        for path in self.uplinks.paths_mut() {
             path.denied = path.waiting.drain(..).map(|(number, _, _)| number).collect();
             path.missed = 0;
             path.failed = false;
@@ -661,14 +686,14 @@ impl MobileRouter {
 
     /// Whether the care-of address that the path is over is none any more.
     pub(super) fn path_is_gone(&self, uplink: usize) -> bool {
-        let over = self.liveness.get(uplink).and_then(|path| path.over);
+        let over = self.uplinks.path(uplink).and_then(|path| path.over);
         over.is_some_and(|(address, _)| !self.uplinks[uplink].has_care_of_address(address))
     }
 
     /// An uplink has another care-of address: what was found out about the path is about another one.
     pub(super) fn path_moved(&mut self, uplink: usize) {
         self.timers.stop(Timer::Ipv6(uplink));
-        if let Some(path) = self.liveness.get_mut(uplink) {
+        if let Some(path) = self.uplinks.path_mut(uplink) {
             let PathState { failures, failed_at, sequence, .. } = *path;
             *path = PathState { failures, failed_at, ..PathState::new(sequence) };
         }

@@ -28,8 +28,6 @@
 mod acknowledging;
 mod answers;
 mod arrivals;
-mod binding_update_list;
-mod bindings;
 mod candidate;
 mod capacity;
 mod captive_portal;
@@ -47,16 +45,18 @@ mod parent;
 mod path;
 mod policies;
 mod quality;
+mod refusals;
 mod registering;
 mod sending;
 mod uplink;
+mod uplinks;
 mod volume;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime};
+use carnet_base::{Interface, LinkMessage, Rng, Time, TimerTable, WallTime};
 use carnet_wire::icmpv6;
 use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingError, Message, MobilityOption};
@@ -64,28 +64,31 @@ use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
 pub use arrivals::PathTraffic;
-pub use binding_update_list::Registration;
-use binding_update_list::{Exchange, Outstanding, Purpose};
-pub use bindings::Binding;
-use bindings::{Abilities, Update};
 pub use candidate::Candidate;
 pub use captive_portal::PortalProbe;
+use captive_portal::PortalProber;
 pub use demotion::Response;
 use flows::Flows;
 pub use flows::{MAX_FLOWS, Policy};
 use hints::Hints;
-use liveness::PathState;
+use home_network::HomePresence;
+use liveness::Heartbeats;
 pub use liveness::{Liveness, Quality};
 use notices::Notices;
-use orders::Answered;
+use orders::Orders;
 pub use orders::Switch;
 pub use parent::Parent;
+use path::Handovers;
 pub use path::Path;
 pub use policies::{Agreement, PolicyStatus};
 pub use quality::SignalThresholds;
+use refusals::{Contradicted, Refusals};
 pub use uplink::{Attachment, MAX_NEXT_HOPS, Uplink, UplinkConfig};
+use uplinks::Uplinks;
 pub use volume::{Octets, StoredVolume, VolumeAction, VolumePeriod};
 
+pub use crate::binding_update_list::{Binding, Registration};
+use crate::binding_update_list::{BindingUpdateList, Exchange, Outstanding, Purpose, UpdateNumbers};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::{Authentication, Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
 
@@ -173,14 +176,6 @@ pub struct StoredSequence {
     pub early_notices: Option<(u64, u64)>,
 }
 
-/// A Binding Update that was refused.
-#[derive(Debug, Clone, Copy)]
-struct Contradicted {
-    sequence: u16,
-    /// The address that its answer is authenticated with.
-    authenticated: Ipv6Addr,
-}
-
 /// Where the router stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -236,142 +231,45 @@ enum Timer {
 #[derive(Debug)]
 pub struct MobileRouter {
     config: MobileRouterConfig,
-    /// With this home agent.
-    authentication: Authentication,
-    uplinks: Vec<Uplink>,
-    /// The operator's choice.
-    forced: Option<usize>,
-    /// The uplink that is registered or being registered.
-    target: Option<usize>,
-    registration: Option<Registration>,
-    /// A Binding Update for another care-of address was given up unanswered: the home agent may have heard
-    /// it, so that what we take for registered may not be.
-    doubtful: bool,
-    exchange: Option<Exchange>,
-    /// The last Binding Update without an answer: no other leaves while that could overtake it.
-    outstanding: Option<Outstanding>,
-    /// The exchange waits for the answer to the outstanding Binding Update.
-    is_waiting: bool,
-    refused: Option<Status>,
-    /// This home agent has acknowledged a registration of this router.
-    was_acknowledged: bool,
-    /// The pause after the next refusal, doubled with each question; `None` since the last acknowledgement.
-    refusal_pause: Option<Duration>,
-    /// What would be contradicted if this Binding Update were acknowledged after all.
-    contradicted: Option<Contradicted>,
-    /// Refused for the moment.
-    setback: Option<Status>,
-    /// Ordered by the home agent, and when one last ordered something, by its clock. That is one value for
-    /// all of them: they have the key in common, and RFC 4285's authenticator does not cover who of them has
-    /// sent a message, so what was recorded of one could be played in the name of another else.
-    switch: Option<Switch>,
-    notices: Notices,
-    last_revocation: Option<Answered>,
-    /// The target is on the home link,
-    at_home: bool,
-    /// and the home agent knows it.
-    returned: bool,
-    stopping: bool,
-    /// Care-of address given up, and until when packets to it are still accepted.
-    previous: Vec<(IpAddr, Time)>,
-    /// The uplink that events have reported as carrying traffic.
-    reported_path: Option<usize>,
-    sequence: u16,
-    /// Whether [`Self::sequence`] is that of a Binding Update that was sent: not before the first one of a
-    /// router without stored state.
-    is_numbered: bool,
-    /// Whether the home agent has demanded timestamps (status 145) where the config has none.
-    timestamps_demanded: bool,
-    /// The home agent's clock less ours, learnt from status 144, in nanoseconds.
-    clock_offset: i128,
-    /// The greatest NTP timestamp sent, and the greatest acknowledged.
-    newest_timestamp: Option<u64>,
-    acknowledged_timestamp: Option<u64>,
-    sent_at: VecDeque<Time>,
-    /// No uplink has brought an answer: the timeout that the next Binding Update begins with.
-    back_off: Option<Duration>,
-    /// Why the target is not what it was, to be told when traffic moves.
-    moving_because: Option<(Time, String)>,
+    /// The uplinks with their paths, and the selected one.
+    uplinks: Uplinks,
+    list: BindingUpdateList,
+    /// Sequence numbers, timestamps and authentication of Binding Updates.
+    numbers: UpdateNumbers,
+    refusals: Refusals,
+    orders: Orders,
     hints: Hints,
-    /// The bindings with identifiers, in the order of the uplinks.
-    bindings: Vec<Binding>,
-    /// One of them was on an uplink that lives, when that was looked at last.
-    lived: bool,
-    /// Binding Updates about them that have not been answered, the oldest first.
-    updates: VecDeque<Update>,
-    abilities: Abilities,
+    home: HomePresence,
     flows: Flows,
-    /// One per uplink.
-    liveness: Vec<PathState>,
-    /// The home agent's Restart Counter (RFC 5847 3.2).
-    restart_counter: Option<u32>,
-    /// The home agent knows no heartbeats.
-    heartbeats_unknown_until: Option<Time>,
+    heartbeats: Heartbeats,
+    portals: PortalProber,
+    handovers: Handovers,
+    /// The router de-registers, because the station is about to stop.
+    stopping: bool,
     timers: TimerTable<Timer>,
-    key_warnings: RateLimiter,
-    /// What is wrong with the MAC of acknowledgements, since the last right one.
-    key_trouble: Option<String>,
-    portal_events: RateLimiter,
-    /// The uplink over which a URL is being probed, and until when a result is waited for.
-    portal_probe: Option<(usize, Time)>,
-    /// Answers to Heartbeat requests, which nothing authenticates.
-    heartbeat_answers: RateLimiter,
     outputs: VecDeque<Output>,
 }
 
 impl MobileRouter {
     /// A router that knows nothing of its interfaces yet.
     pub fn new(config: MobileRouterConfig, rng: &mut Rng) -> Self {
-        let identified = config.uplinks.iter().enumerate();
+        let identifiers = config.uplinks.iter().enumerate().filter_map(|(index, u)| Some((index, u.bid?)));
         MobileRouter {
-            uplinks: config.uplinks.iter().cloned().map(Uplink::new).collect(),
-            bindings: identified.filter_map(|(index, u)| Some(Binding::new(index, u.bid?))).collect(),
-            lived: false,
-            updates: VecDeque::new(),
-            abilities: Abilities::default(),
-            flows: Flows::new(&config.policies),
-            liveness: config.uplinks.iter().map(|_| PathState::new(rng.u64() as u32)).collect(),
-            restart_counter: None,
-            heartbeats_unknown_until: None,
-            authentication: config.authentication.with(config.home_agent),
-            config,
-            forced: None,
-            target: None,
-            registration: None,
-            doubtful: false,
-            exchange: None,
-            outstanding: None,
-            is_waiting: false,
-            refused: None,
-            was_acknowledged: false,
-            refusal_pause: None,
-            contradicted: None,
-            setback: None,
-            switch: None,
-            notices: Notices::default(),
-            last_revocation: None,
-            at_home: false,
-            returned: false,
-            stopping: false,
-            previous: Vec::new(),
-            reported_path: None,
-            sequence: 0,
-            is_numbered: false,
-            timestamps_demanded: false,
-            clock_offset: 0,
-            newest_timestamp: None,
-            acknowledged_timestamp: None,
-            sent_at: VecDeque::new(),
-            back_off: None,
-            moving_because: None,
+            uplinks: Uplinks::new(&config.uplinks, rng),
+            list: BindingUpdateList::new(identifiers),
+            numbers: UpdateNumbers::new(config.authentication.with(config.home_agent)),
+            refusals: Refusals::default(),
+            orders: Orders::default(),
             hints: Hints::default(),
+            home: HomePresence::default(),
+            flows: Flows::new(&config.policies),
+            heartbeats: Heartbeats::default(),
+            portals: PortalProber::default(),
+            handovers: Handovers::default(),
+            stopping: false,
             timers: TimerTable::new(),
-            key_warnings: RateLimiter::new(1, Duration::from_secs(60)),
-            key_trouble: None,
-            portal_events: RateLimiter::new(5, Duration::from_secs(60)),
-            portal_probe: None,
-            heartbeat_answers: RateLimiter::new(100, Duration::from_millis(10)),
             outputs: VecDeque::new(),
+            config,
         }
     }
 
@@ -387,25 +285,27 @@ impl MobileRouter {
 
     /// The registration that the home agent acknowledged last, while it lasts.
     pub fn registration(&self) -> Option<&Registration> {
-        self.registration.as_ref()
+        self.list.registration.as_ref()
     }
 
     /// The bindings with identifiers, in the order of the uplinks.
     pub fn bindings(&self) -> &[Binding] {
-        &self.bindings
+        &self.list.bindings
     }
 
     /// Where the router stands.
     pub fn state(&self) -> State {
         if self.stopping {
             State::Stopped
-        } else if let Some(status) = self.refused {
+        } else if let Some(status) = self.refusals.status {
             State::Refused(status)
-        } else if self.at_home {
+        } else if self.home.at_home {
             State::Home
-        } else if self.registration.is_some() || self.bindings.iter().any(|b| b.registration.is_some()) {
+        } else if self.list.registration.is_some()
+            || self.list.bindings.iter().any(|b| b.registration.is_some())
+        {
             State::Registered
-        } else if self.target.is_some() {
+        } else if self.uplinks.target.is_some() {
             State::Registering
         } else {
             State::Disconnected
@@ -415,12 +315,12 @@ impl MobileRouter {
     /// Whether the mobile network prefixes may be advertised: not after the home agent called them invalid
     /// or somebody else's (RFC 3963 5.4.2).
     pub fn may_advertise(&self) -> bool {
-        !matches!(self.refused, Some(Status::INVALID_PREFIX | Status::NOT_AUTHORIZED_FOR_PREFIX))
+        !matches!(self.refusals.status, Some(Status::INVALID_PREFIX | Status::NOT_AUTHORIZED_FOR_PREFIX))
     }
 
     /// True when a de-registration that [`Self::handle_shutdown`] began is over, or none was needed.
     pub fn is_quiescent(&self) -> bool {
-        self.exchange.is_none()
+        self.list.exchange.is_none()
     }
 
     /// The next thing to be done. To be called until it returns `None` after every `handle_*`.
@@ -440,16 +340,17 @@ impl MobileRouter {
 
     /// What has to survive a restart.
     pub fn stored(&self) -> StoredSequence {
-        let Notices { last: last_notice, first: first_notice, early: early_notices, .. } = self.notices;
-        let sequence = self.is_numbered.then_some(self.sequence);
+        let Notices { last: last_notice, first: first_notice, early: early_notices, .. } =
+            self.orders.notices;
+        let sequence = self.numbers.is_numbered.then_some(self.numbers.sequence);
         StoredSequence { sequence, home_agent: None, last_notice, first_notice, early_notices }
     }
 
     /// Takes back what [`Self::stored`] gave.
     pub fn restore(&mut self, stored: StoredSequence) {
-        self.sequence = stored.sequence.unwrap_or_default();
-        self.is_numbered = stored.sequence.is_some();
-        self.notices = Notices {
+        self.numbers.sequence = stored.sequence.unwrap_or_default();
+        self.numbers.is_numbered = stored.sequence.is_some();
+        self.orders.notices = Notices {
             last: stored.last_notice,
             first: stored.first_notice.or(stored.last_notice),
             early: stored.early_notices,
@@ -460,31 +361,31 @@ impl MobileRouter {
     /// Takes over what `old`, the same router under an earlier configuration, had reached, so that traffic
     /// goes on while the new configuration is registered. Uplinks are told again afterwards.
     pub fn adopt(&mut self, now: Time, wall: WallTime, old: &MobileRouter) {
-        self.sequence = old.sequence;
-        self.is_numbered = old.is_numbered;
-        self.timestamps_demanded =
-            old.timestamps_demanded && self.authentication.association() == old.authentication.association();
-        self.clock_offset = old.clock_offset;
-        self.newest_timestamp = old.newest_timestamp;
-        self.acknowledged_timestamp = old.acknowledged_timestamp;
-        self.notices = old.notices.clone();
+        self.numbers.sequence = old.numbers.sequence;
+        self.numbers.is_numbered = old.numbers.is_numbered;
+        self.numbers.timestamps_demanded = old.numbers.timestamps_demanded
+            && self.numbers.authentication.association() == old.numbers.authentication.association();
+        self.numbers.clock_offset = old.numbers.clock_offset;
+        self.numbers.newest_timestamp = old.numbers.newest_timestamp;
+        self.numbers.acknowledged_timestamp = old.numbers.acknowledged_timestamp;
+        self.orders.notices = old.orders.notices.clone();
         if old.config.home_agent != self.config.home_agent {
-            self.notices.forget_clock();
+            self.orders.notices.forget_clock();
         }
-        self.sent_at.clone_from(&old.sent_at);
-        self.outstanding = old.outstanding.and_then(|it| {
+        self.numbers.sent_at.clone_from(&old.numbers.sent_at);
+        self.list.outstanding = old.list.outstanding.and_then(|it| {
             let name = &old.uplinks.get(it.via.0)?.config.interface;
             let uplink = self.uplinks.iter().position(|u| u.config.interface == *name)?;
             Some(Outstanding { via: (uplink, it.via.1), ..it })
         });
-        self.forced = old.forced_uplink().and_then(|forced| {
+        self.uplinks.forced = old.forced_uplink().and_then(|forced| {
             self.uplinks.iter().position(|u| u.config.interface == forced.config.interface)
         });
         let position = |uplinks: &[Uplink], index: Option<usize>| {
             let name = &old.uplinks.get(index?)?.config.interface;
             uplinks.iter().position(|u| u.config.interface == *name)
         };
-        for uplink in &mut self.uplinks {
+        for uplink in self.uplinks.iter_mut() {
             if let Some(before) = old.uplinks.iter().find(|u| u.config.interface == uplink.config.interface) {
                 uplink.adopt(before, &self.config);
             }
@@ -493,18 +394,18 @@ impl MobileRouter {
         let same_home = self.config.home_address == old.config.home_address
             && self.config.home_agent == old.config.home_agent;
         if same_home {
-            self.was_acknowledged = old.was_acknowledged;
-            self.target = position(&self.uplinks, old.target);
-            self.at_home = old.at_home && self.target.is_some();
-            self.returned = old.returned;
-            self.previous.clone_from(&old.previous);
+            self.refusals.was_acknowledged = old.refusals.was_acknowledged;
+            self.uplinks.target = position(&self.uplinks, old.uplinks.target);
+            self.home.at_home = old.home.at_home && self.uplinks.target.is_some();
+            self.home.returned = old.home.returned;
+            self.list.previous.clone_from(&old.list.previous);
             self.grace_over(now);
-            self.reported_path = position(&self.uplinks, old.reported_path);
+            self.handovers.reported = position(&self.uplinks, old.handovers.reported);
             self.adopt_bindings(now, old);
-            if let Some(registration) = old.registration.filter(|r| r.expires > now) {
+            if let Some(registration) = old.list.registration.filter(|r| r.expires > now) {
                 // That of an uplink that is gone has no address any more.
                 let uplink = position(&self.uplinks, Some(registration.uplink)).unwrap_or(0);
-                self.registration = Some(Registration { uplink, ..registration });
+                self.list.registration = Some(Registration { uplink, ..registration });
                 self.timers.set(Timer::Expire, registration.expires);
                 // The prefixes, the lifetime or the key may be others now.
                 self.timers.set(Timer::Refresh, now);
@@ -585,7 +486,7 @@ impl MobileRouter {
         self.watch_candidates(now, index);
         let uplink = &self.uplinks[index];
         if let Some(announced) = uplink.portal.as_ref().filter(|_| uplink.portal != portal)
-            && self.portal_events.allow(now)
+            && self.portals.events.allow(now)
         {
             let (uplink, uri) = (uplink.config.interface.clone(), announced.uri.clone());
             self.outputs.push_back(Output::Event(Event::CaptivePortal { uplink, uri, redirects: false }));
@@ -620,12 +521,12 @@ impl MobileRouter {
     /// When there is no such uplink, in words for the operator.
     pub fn handle_handover(&mut self, now: Time, wall: WallTime, uplink: Option<&str>) -> Result<(), String> {
         self.assert_drained();
-        self.forced = match uplink {
+        self.uplinks.forced = match uplink {
             None => None,
             Some(name) => Some(self.uplink_called(name)?),
         };
         self.end_refusal();
-        self.refusal_pause = None;
+        self.refusals.pause = None;
         self.hints = Hints::default();
         self.rehabilitate_all();
         let reason = if uplink.is_some() { "the operator asked for it" } else { "automatic choice again" };
@@ -648,21 +549,21 @@ impl MobileRouter {
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
         let binding = self.transmit_bindings().first().and_then(|&best| {
-            let binding = &self.bindings[best];
+            let binding = &self.list.bindings[best];
             binding.care_of_address().or(binding.asked_for())
         });
-        let asked = self.updates.back().map(|update| update.via.1);
-        let path = binding.or(self.plain_path()).or(asked).filter(|_| !self.at_home);
+        let asked = self.list.updates.back().map(|update| update.via.1);
+        let path = binding.or(self.plain_path()).or(asked).filter(|_| !self.home.at_home);
         self.stopping = true;
         self.store_volumes();
         for timer in [Timer::Refresh, Timer::Expire, Timer::Settle, Timer::AskAgain] {
             self.timers.stop(timer);
         }
-        self.registration = None;
+        self.list.registration = None;
         self.clear_bindings(now);
-        match self.exchange.take() {
+        match self.list.exchange.take() {
             // One that is under way is seen through.
-            Some(exchange) if exchange.purpose == Purpose::Deregister => self.exchange = Some(exchange),
+            Some(exchange) if exchange.purpose == Purpose::Deregister => self.list.exchange = Some(exchange),
             exchange => {
                 self.timers.stop(Timer::Retransmit);
                 // What was sent and not answered yet may have been accepted.
@@ -672,7 +573,7 @@ impl MobileRouter {
                     && let Some(uplink) = position(care_of_address)
                 {
                     let addresses = vec![care_of_address];
-                    self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, addresses, false));
+                    self.list.exchange = Some(Exchange::new(Purpose::Deregister, uplink, addresses, false));
                     self.transmit(now, wall);
                 }
             }
@@ -703,7 +604,7 @@ impl MobileRouter {
         // Heartbeats and Binding Errors are believed no more than with a shared key, which is not about these
         // either.
         if !matches!(parsed, Message::Heartbeat(_) | Message::BindingError(_)) {
-            self.authentication.admit(message.protected)?;
+            self.numbers.authentication.admit(message.protected)?;
         }
         match parsed {
             Message::BindingAcknowledgement(acknowledgement) => {
@@ -751,7 +652,7 @@ impl MobileRouter {
         if self.is_multiple() {
             return self.hasten_bindings(now, wall);
         }
-        let Some(exchange) = self.exchange.as_mut().filter(|e| e.purpose == Purpose::Register) else {
+        let Some(exchange) = self.list.exchange.as_mut().filter(|e| e.purpose == Purpose::Register) else {
             return;
         };
         let due = !exchange.held
@@ -769,16 +670,16 @@ impl MobileRouter {
             match timer {
                 Timer::Retransmit => {
                     let given_up = self.stopping
-                        && self.exchange.as_ref().is_some_and(|e| e.sent.len() >= MAX_UPDATE_RATE);
+                        && self.list.exchange.as_ref().is_some_and(|e| e.sent.len() >= MAX_UPDATE_RATE);
                     if given_up {
-                        self.exchange = None;
+                        self.list.exchange = None;
                     } else {
                         self.transmit(now, wall);
                     }
                 }
                 Timer::Refresh => self.refresh(now, wall),
                 Timer::Expire => {
-                    self.registration = None;
+                    self.list.registration = None;
                     self.hints = Hints::default();
                     self.outputs.push_back(Output::Event(Event::Deregistered {
                         reason: "the lifetime ended without an acknowledgement from the home agent".into(),
@@ -787,9 +688,9 @@ impl MobileRouter {
                 }
                 Timer::AskAgain => {
                     // Without an uplink, as soon as there is one.
-                    self.exchange.take_if(|exchange| exchange.single);
+                    self.list.exchange.take_if(|exchange| exchange.single);
                     // RFC 6275 11.8: the pauses double.
-                    self.refusal_pause = self.refusal_pause.map(|pause| (pause * 2).min(REFUSED_INTERVAL));
+                    self.refusals.pause = self.refusals.pause.map(|pause| (pause * 2).min(REFUSED_INTERVAL));
                     self.evaluate(now, wall, "the home agent is asked again");
                 }
                 Timer::Demotion(index) => {

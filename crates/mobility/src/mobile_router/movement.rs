@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 
-use super::binding_update_list::{Exchange, Purpose, refresh_after};
 use super::captive_portal::PortalProbes;
 use super::uplink::ipv4_of;
 use super::{Attachment, MobileRouter, Registration, Timer};
+use crate::binding_update_list::{Exchange, Purpose, refresh_after};
 use crate::{Event, OLD_PATH_GRACE, Output, UDP_PORT};
 
 /// An uplink that has just come back must stay up this long before a working one is given up for it.
@@ -28,7 +28,7 @@ impl MobileRouter {
         if self.uplinks[index].ipv4_care_of_address() != ipv4_of(before) {
             self.choose_port(index);
         }
-        if let Some(registration) = self.registration
+        if let Some(registration) = self.list.registration
             && was.contains(&Some(registration.care_of_address))
             && !self.uplinks[index].has_care_of_address(registration.care_of_address)
         {
@@ -43,8 +43,8 @@ impl MobileRouter {
                 self.forget_capacity(index);
                 self.uplinks[index].portal_probes = PortalProbes::default();
                 self.rehabilitate(index);
-                self.back_off = None;
-                self.moving_because = None;
+                self.list.back_off = None;
+                self.handovers.reason = None;
             }
         }
         let reason = match (before, after) {
@@ -81,10 +81,10 @@ impl MobileRouter {
     /// against one that has only just come back.
     fn choose(&mut self, now: Time) -> Option<usize> {
         let usable = |index: &usize| !matches!(self.uplinks[*index].attachment, Attachment::Down(_));
-        if let Some(forced) = self.forced.filter(usable) {
+        if let Some(forced) = self.uplinks.forced.filter(usable) {
             return Some(forced);
         }
-        let current = self.target.filter(usable);
+        let current = self.uplinks.target.filter(usable);
         let rank = |index: &usize| {
             let uplink = &self.uplinks[*index];
             let foreign = !matches!(uplink.attachment, Attachment::Home { .. });
@@ -110,11 +110,11 @@ impl MobileRouter {
         if self.stopping {
             return;
         }
-        self.target = self.choose(now);
+        self.uplinks.target = self.choose(now);
         if self.config.home_agent.is_unspecified() {
             return self.without_home_agent(now, reason);
         }
-        let Some(target) = self.target else {
+        let Some(target) = self.uplinks.target else {
             self.leave_home();
             self.abandon();
             self.timers.stop(Timer::Retransmit);
@@ -141,11 +141,13 @@ impl MobileRouter {
     /// Nobody to register with is known. On the home link that does not matter: nothing of ours can be
     /// registered.
     fn without_home_agent(&mut self, now: Time, reason: &str) {
-        let home =
-            self.target.filter(|&target| matches!(self.uplinks[target].attachment, Attachment::Home { .. }));
+        let home = self
+            .uplinks
+            .target
+            .filter(|&target| matches!(self.uplinks[target].attachment, Attachment::Home { .. }));
         if home.is_none() {
             self.leave_home();
-        } else if !std::mem::replace(&mut self.at_home, true) {
+        } else if !std::mem::replace(&mut self.home.at_home, true) {
             self.came_home(now);
         }
         self.forwarding_changed(reason);
@@ -160,17 +162,17 @@ impl MobileRouter {
     /// All uplinks with identifiers. An exchange without identifier under way is given up for it, but for a
     /// de-registration, which is seen through.
     fn register_bindings(&mut self, now: Time, wall: WallTime) {
-        if self.refused.is_some() {
-            if self.exchange.is_none() && self.timers.get(Timer::AskAgain).is_none() {
+        if self.refusals.status.is_some() {
+            if self.list.exchange.is_none() && self.timers.get(Timer::AskAgain).is_none() {
                 self.end_refusal();
             } else {
                 return;
             }
         }
-        if self.exchange.as_ref().is_some_and(|exchange| exchange.purpose == Purpose::Register) {
+        if self.list.exchange.as_ref().is_some_and(|exchange| exchange.purpose == Purpose::Register) {
             self.abandon();
             self.timers.stop(Timer::Retransmit);
-            self.abilities.bootstrapped = false;
+            self.list.abilities.bootstrapped = false;
         }
         self.settle(now);
         self.reconcile(now, wall);
@@ -196,11 +198,11 @@ impl MobileRouter {
     fn register(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let care_of_addresses = self.uplinks[uplink].care_of_addresses();
         let Some(care_of_address) = care_of_addresses.first().copied() else { return };
-        if self.refused.is_some() {
+        if self.refusals.status.is_some() {
             self.register_refused(now, wall, uplink, care_of_addresses);
             return;
         }
-        if let Some(exchange) = &mut self.exchange
+        if let Some(exchange) = &mut self.list.exchange
             && exchange.purpose == Purpose::Register
             && exchange.uplink == uplink
             && exchange.care_of_addresses.contains(&care_of_address)
@@ -208,42 +210,46 @@ impl MobileRouter {
             exchange.care_of_addresses.retain(|address| care_of_addresses.contains(address));
             return;
         }
-        let registered =
-            self.registration.is_some_and(|r| (r.uplink, r.care_of_address) == (uplink, care_of_address));
+        let registered = self
+            .list
+            .registration
+            .is_some_and(|r| (r.uplink, r.care_of_address) == (uplink, care_of_address));
         self.abandon();
-        if registered && !self.doubtful {
+        if registered && !self.list.doubtful {
             self.timers.stop(Timer::Retransmit);
             if self.timers.get(Timer::Refresh).is_none() {
                 // It was stopped while no uplink could be used.
                 let is_full = self.is_full(uplink);
                 let refresh_at =
                     |r: Registration| r.expires - r.lifetime + refresh_after(r.lifetime, is_full);
-                let after = self.registration.map_or(now, refresh_at);
+                let after = self.list.registration.map_or(now, refresh_at);
                 self.timers.set(Timer::Refresh, after.max(now));
             }
             return;
         }
         self.timers.stop(Timer::Refresh);
-        let first = self.registration.is_none();
+        let first = self.list.registration.is_none();
         let mut exchange = Exchange::new(Purpose::Register, uplink, care_of_addresses, first);
-        exchange.timeout = exchange.timeout.max(self.back_off.unwrap_or_default());
-        self.exchange = Some(exchange);
+        exchange.timeout = exchange.timeout.max(self.list.back_off.unwrap_or_default());
+        self.list.exchange = Some(exchange);
         self.transmit(now, wall);
     }
 
     /// The same after a refusal: nothing is registered. A de-registration under way follows to where we are;
     /// else, when it is time, a single Binding Update asks again.
     fn register_refused(&mut self, now: Time, wall: WallTime, uplink: usize, addresses: Vec<IpAddr>) {
-        if let Some(exchange) = self.exchange.as_ref().filter(|e| e.purpose == Purpose::Deregister) {
+        if let Some(exchange) = self.list.exchange.as_ref().filter(|e| e.purpose == Purpose::Deregister) {
             if exchange.care_of_addresses.first() != addresses.first() {
-                self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, addresses, false));
+                self.list.exchange = Some(Exchange::new(Purpose::Deregister, uplink, addresses, false));
                 self.transmit(now, wall);
             }
         } else if self.timers.get(Timer::AskAgain).is_none() {
             let exchange = Exchange::new(Purpose::Register, uplink, addresses, true);
-            self.exchange = Some(Exchange { single: true, ..exchange });
-            let pause =
-                self.refused.map_or(super::REFUSED_INTERVAL, |status| self.next_refusal_pause(status));
+            self.list.exchange = Some(Exchange { single: true, ..exchange });
+            let pause = self
+                .refusals
+                .status
+                .map_or(super::REFUSED_INTERVAL, |status| self.next_refusal_pause(status));
             self.timers.set(Timer::AskAgain, now + pause);
             self.transmit(now, wall);
         }
@@ -252,48 +258,49 @@ impl MobileRouter {
     /// Gives up what is under way. What the home agent has may be another thing now than what we take for
     /// registered.
     fn abandon(&mut self) {
-        if let Some(exchange) = self.exchange.take() {
+        if let Some(exchange) = self.list.exchange.take() {
             let other = self
+                .list
                 .registration
                 .is_some_and(|r| exchange.sent.iter().any(|sent| sent.care_of_address != r.care_of_address));
             let changes = exchange.purpose == Purpose::Deregister || other;
-            self.doubtful |= !exchange.sent.is_empty() && changes;
+            self.list.doubtful |= !exchange.sent.is_empty() && changes;
         }
     }
 
     /// RFC 6275 11.5.5, RFC 3963 5.8: on the home link the binding is deleted, from the home address. Until
     /// the answer the old path carries the traffic, as far as it is alive; the registration is not renewed.
     fn go_home(&mut self, now: Time, wall: WallTime, uplink: usize) {
-        let was_home = std::mem::replace(&mut self.at_home, true);
+        let was_home = std::mem::replace(&mut self.home.at_home, true);
         let home_address = self.config.home_address;
         let home_addresses = vec![IpAddr::V6(home_address)];
-        let under_way = self.exchange.as_ref().is_some_and(|e| {
+        let under_way = self.list.exchange.as_ref().is_some_and(|e| {
             e.purpose == Purpose::Deregister && e.care_of_addresses == home_addresses && e.uplink == uplink
         });
-        if was_home && (self.returned || under_way) {
+        if was_home && (self.home.returned || under_way) {
             return;
         }
         self.timers.stop(Timer::Refresh);
-        self.updates.clear();
-        for binding in &mut self.bindings {
+        self.list.updates.clear();
+        for binding in &mut self.list.bindings {
             binding.attempt = None;
             binding.removal = None;
         }
         // Also without a registration that we know of: one from before a restart may live on.
-        self.exchange = Some(Exchange::new(Purpose::Deregister, uplink, home_addresses, false));
+        self.list.exchange = Some(Exchange::new(Purpose::Deregister, uplink, home_addresses, false));
         self.outputs.push_back(Output::Forwarding(home_address));
         self.transmit(now, wall);
     }
 
     /// The home agent has acknowledged the return: traffic leaves the tunnel.
     pub(super) fn came_home(&mut self, now: Time) {
-        if let Some(registration) = self.registration {
+        if let Some(registration) = self.list.registration {
             self.retire(now, registration.care_of_address);
         }
         self.clear_bindings(now);
         self.unregister();
-        self.doubtful = false;
-        self.returned = true;
+        self.list.doubtful = false;
+        self.home.returned = true;
         self.announce_home();
         if let Some(uplink) = self.home_link() {
             let interface = uplink.config.interface.clone();
@@ -303,33 +310,37 @@ impl MobileRouter {
     }
 
     fn leave_home(&mut self) {
-        self.at_home = false;
-        self.returned = false;
+        self.home.at_home = false;
+        self.home.returned = false;
     }
 
     pub(super) fn refresh(&mut self, now: Time, wall: WallTime) {
-        if self.exchange.is_some() || self.refused.is_some() || self.stopping || self.is_multiple() {
+        if self.list.exchange.is_some()
+            || self.refusals.status.is_some()
+            || self.stopping
+            || self.is_multiple()
+        {
             return;
         }
-        let Some(target) = self.target else { return };
+        let Some(target) = self.uplinks.target else { return };
         if let Some(care_of_address) = self.uplinks[target].care_of_addresses().first().copied() {
             let addresses = vec![care_of_address];
-            self.exchange = Some(Exchange::new(Purpose::Register, target, addresses, false));
+            self.list.exchange = Some(Exchange::new(Purpose::Register, target, addresses, false));
             self.transmit(now, wall);
         }
     }
 
     /// Packets to `care_of_address` that are on their way are still welcome for a while.
     pub(super) fn retire(&mut self, now: Time, care_of_address: IpAddr) {
-        self.previous.retain(|(address, until)| *address != care_of_address && *until > now);
-        self.previous.push((care_of_address, now + OLD_PATH_GRACE));
+        self.list.previous.retain(|(address, until)| *address != care_of_address && *until > now);
+        self.list.previous.push((care_of_address, now + OLD_PATH_GRACE));
         self.grace_over(now);
     }
 
     /// Closes the old paths that have had their time.
     pub(super) fn grace_over(&mut self, now: Time) {
-        self.previous.retain(|(_, until)| *until > now);
-        if let Some((_, first)) = self.previous.first() {
+        self.list.previous.retain(|(_, until)| *until > now);
+        if let Some((_, first)) = self.list.previous.first() {
             self.timers.set(Timer::Grace, *first);
         }
     }

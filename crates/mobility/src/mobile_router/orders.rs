@@ -18,7 +18,7 @@ use carnet_wire::mobility::{
     BindingRevocation, Builder, HomeAgentSwitch, MobilityOption, RevocationFlags, RevocationKind,
 };
 
-use super::{MobileRouter, Registration};
+use super::{MobileRouter, Notices, Registration};
 use crate::{Authentication, Event, MobilityDrop, MobilityMessage, Output};
 
 /// Home agents of one Home Agent Switch message that are looked at.
@@ -60,10 +60,21 @@ pub struct Switch {
     pub authenticated: bool,
 }
 
+/// Orders of the home agent. The notices are one value for all home agents of this router, because these
+/// share a key. RFC 4285's authenticator does not cover which of them has sent a message. Else a recorded
+/// notice of one could be played in the name of another.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    pub(super) switch: Option<Switch>,
+    /// When the home agent last ordered something, by its clock.
+    pub(super) notices: Notices,
+    pub(super) last_revocation: Option<Answered>,
+}
+
 impl MobileRouter {
     /// What a Home Agent Switch message has ordered since this was asked last.
     pub fn take_switch(&mut self) -> Option<Switch> {
-        self.switch.take()
+        self.orders.switch.take()
     }
 
     /// RFC 5142 6.1.
@@ -78,7 +89,7 @@ impl MobileRouter {
         self.way_of(message).ok_or(MobilityDrop::Unexpected)?;
         let authenticated = self.verify_notice(now, wall, message, switch.options, octets)?;
         let to = switch.addresses().take(MAX_ALTERNATIVES).collect();
-        self.switch = Some(Switch { to, authenticated });
+        self.orders.switch = Some(Switch { to, authenticated });
         Ok(())
     }
 
@@ -97,7 +108,7 @@ impl MobileRouter {
         // "its Binding Update List contains an entry for that Home Address"; or it did, and our answer was
         // lost.
         let answered =
-            self.last_revocation.as_ref().filter(|it| it.until > now && it.is_of(message, revocation));
+            self.orders.last_revocation.as_ref().filter(|it| it.until > now && it.is_of(message, revocation));
         let answered = answered.cloned();
         let (uplink, registration) =
             self.way_of(message).or(answered.as_ref().map(|it| it.by)).ok_or(MobilityDrop::Unexpected)?;
@@ -116,7 +127,8 @@ impl MobileRouter {
                 _ => {}
             }
         }
-        let known = |bid: &u16| self.bindings.iter().any(|binding| binding.bid == *bid && binding.is_known());
+        let known =
+            |bid: &u16| self.list.bindings.iter().any(|binding| binding.bid == *bid && binding.is_known());
         let status = if proxy {
             revocation_status::PROXY_NOT_SUPPORTED
         } else if global {
@@ -133,7 +145,7 @@ impl MobileRouter {
         let by = (uplink, registration);
         let (sequence, came_to) = (revocation.sequence, came_to(message));
         let until = now + REPETITIONS;
-        self.last_revocation = Some(Answered { sequence, came_to, by, status, until });
+        self.orders.last_revocation = Some(Answered { sequence, came_to, by, status, until });
         self.acknowledge_revocation(by, revocation, status);
         if status < 128 {
             self.revoked(now, &named);
@@ -164,22 +176,22 @@ impl MobileRouter {
     /// like one that has refused; with some bindings left, for what is gone.
     fn revoked(&mut self, now: Time, bids: &[u16]) {
         let all = bids.is_empty()
-            || self.bindings.iter().filter(|b| b.registration.is_some()).all(|b| bids.contains(&b.bid));
+            || self.list.bindings.iter().filter(|b| b.registration.is_some()).all(|b| bids.contains(&b.bid));
         let what = if all { "the service" } else { "some bindings" };
         self.outputs.push_back(Output::Event(Event::Deregistered {
             reason: format!("the home agent {} has revoked {what}", self.config.home_agent),
         }));
         if all {
-            self.exchange = None;
+            self.list.exchange = None;
             self.timers.stop(super::Timer::Retransmit);
             self.clear_bindings(now);
             // The home agent's operator has decided this: no short pauses.
-            self.refusal_pause = Some(super::REFUSED_INTERVAL);
+            self.refusals.pause = Some(super::REFUSED_INTERVAL);
             self.refuse(now, Status::PROHIBITED);
         } else {
-            for index in 0..self.bindings.len() {
-                if bids.contains(&self.bindings[index].bid) {
-                    if let Some(registration) = self.bindings[index].registration.take() {
+            for index in 0..self.list.bindings.len() {
+                if bids.contains(&self.list.bindings[index].bid) {
+                    if let Some(registration) = self.list.bindings[index].registration.take() {
                         self.retire(now, registration.care_of_address);
                     }
                     self.hold_binding(now, index, super::REFUSED_INTERVAL);
@@ -212,21 +224,21 @@ impl MobileRouter {
         options: Options<'_>,
         octets: &[u8],
     ) -> Result<bool, MobilityDrop> {
-        if self.authentication == Authentication::Ipsec {
+        if self.numbers.authentication == Authentication::Ipsec {
             // It has been admitted; what was recorded the kernel refuses (RFC 4303 3.4.3).
             return Ok(true);
         }
-        if self.authentication.association().is_none() {
+        if self.numbers.authentication.association().is_none() {
             return Ok(false);
         }
-        self.authentication.verify(octets, message.destination, self.config.home_address)?;
+        self.numbers.authentication.verify(octets, message.destination, self.config.home_address)?;
         let time = options.iter().find_map(|option| match option {
             Ok(MobilityOption::MessageIdentifier(time)) => Some(time),
             _ => None,
         });
         let time = time.ok_or(MobilityDrop::Timestamp)?;
         let clock = self.replay_window().map(|window| (self.clock(wall), window));
-        if !self.notices.accept(now, time, clock) {
+        if !self.orders.notices.accept(now, time, clock) {
             return Err(MobilityDrop::Timestamp);
         }
         self.outputs.push_back(Output::Persist(self.config.home_address));
@@ -235,12 +247,13 @@ impl MobileRouter {
 
     /// Why the home agent has said no for the moment, while nothing is registered with it.
     pub fn setback(&self) -> Option<Status> {
-        self.setback.filter(|_| !self.has_registration())
+        self.refusals.setback.filter(|_| !self.has_registration())
     }
 
     /// Whether anything is registered.
     pub fn has_registration(&self) -> bool {
-        self.registration.is_some() || self.bindings.iter().any(|binding| binding.registration.is_some())
+        self.list.registration.is_some()
+            || self.list.bindings.iter().any(|binding| binding.registration.is_some())
     }
 
     /// The uplinks that are registered and answer.
@@ -252,11 +265,18 @@ impl MobileRouter {
     /// Whether the home agent owes us an answer that is late: nothing is registered although there is an
     /// uplink, or no uplink that is registered brings answers any more.
     pub fn is_unanswered(&self) -> bool {
-        if self.stopping || self.at_home || self.target.is_none() || self.refused.is_some() {
+        if self.stopping
+            || self.home.at_home
+            || self.uplinks.target.is_none()
+            || self.refusals.status.is_some()
+        {
             return false;
         }
-        let given_up =
-            self.exchange.as_ref().is_some_and(|exchange| exchange.unanswered >= super::demotion::UNANSWERED);
+        let given_up = self
+            .list
+            .exchange
+            .as_ref()
+            .is_some_and(|exchange| exchange.unanswered >= super::demotion::UNANSWERED);
         self.living_uplinks().next().is_none() || given_up
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use carnet_base::{Endpoint, Time, sort_by_key};
 
-use super::binding_update_list::Purpose;
 use super::sending::mapped;
 use super::{MobileRouter, Registration, Uplink};
+use crate::binding_update_list::Purpose;
 use crate::{Event, Output};
 
 /// A failure of an uplink is the reason for a move so long after it.
@@ -30,6 +30,15 @@ pub struct Path {
     pub transmit: bool,
 }
 
+/// Moves of the traffic from one uplink to another.
+#[derive(Debug, Default)]
+pub(super) struct Handovers {
+    /// The uplink that events have reported as carrying traffic.
+    pub(super) reported: Option<usize>,
+    /// Why the selection has changed, and when, for the event when traffic moves.
+    pub(super) reason: Option<(Time, String)>,
+}
+
 impl MobileRouter {
     /// Every pair of ends to accept packets between; those that may carry traffic first, the best at the
     /// head. Without Binding Identifiers it is at most one.
@@ -37,7 +46,7 @@ impl MobileRouter {
         let mut paths = Vec::new();
         let bindings = self.transmit_bindings();
         for &index in &bindings {
-            let binding = &self.bindings[index];
+            let binding = &self.list.bindings[index];
             let ends = binding
                 .registration
                 .filter(|r| self.uplinks[binding.uplink].has_care_of_address(r.care_of_address))
@@ -48,11 +57,11 @@ impl MobileRouter {
             }
         }
         let path = self.plain_path().filter(|_| bindings.is_empty());
-        let udp = self.registration.is_none_or(|r| Some(r.care_of_address) != path || r.udp);
+        let udp = self.list.registration.is_none_or(|r| Some(r.care_of_address) != path || r.udp);
         let over = path.and_then(|path| self.uplink_with(path));
         for (care_of_address, uplink) in self.accepted_care_of_addresses() {
             let transmit = path == Some(care_of_address) && over.is_none_or(|over| over == uplink);
-            let bid = self.binding_of(uplink).map(|index| self.bindings[index].bid);
+            let bid = self.binding_of(uplink).map(|index| self.list.bindings[index].bid);
             self.push_ends(&mut paths, uplink, bid, care_of_address, transmit.then_some(udp));
         }
         // Among those that carry traffic the order is as above.
@@ -64,16 +73,16 @@ impl MobileRouter {
     /// lives, the best of the registered all the same; when none of these has its care-of address any more,
     /// one that is being registered anew, for whatever arrives behind the Binding Update is accepted.
     pub(super) fn transmit_bindings(&self) -> Vec<usize> {
-        if self.stopping || self.refused.is_some() || self.at_home {
+        if self.stopping || self.refusals.status.is_some() || self.home.at_home {
             return Vec::new();
         }
-        let mut order: Vec<usize> = (0..self.bindings.len()).collect();
-        sort_by_key(&mut order, |&index| (self.priority(self.bindings[index].uplink), index));
+        let mut order: Vec<usize> = (0..self.list.bindings.len()).collect();
+        sort_by_key(&mut order, |&index| (self.priority(self.list.bindings[index].uplink), index));
         let attached = |index: &usize| {
-            let binding = &self.bindings[*index];
+            let binding = &self.list.bindings[*index];
             binding.care_of_address().is_some_and(|a| self.uplinks[binding.uplink].has_care_of_address(a))
         };
-        let lives = |index: &usize| !self.is_silent(self.bindings[*index].uplink);
+        let lives = |index: &usize| !self.is_silent(self.list.bindings[*index].uplink);
         let registered: Vec<usize> = order.iter().copied().filter(attached).collect();
         let living: Vec<usize> = registered.iter().copied().filter(lives).collect();
         if !living.is_empty() {
@@ -83,7 +92,7 @@ impl MobileRouter {
             return vec![*best];
         }
         let moving = |index: &usize| {
-            let binding = &self.bindings[*index];
+            let binding = &self.list.bindings[*index];
             let asked =
                 binding.asked_for().is_some_and(|a| self.uplinks[binding.uplink].has_care_of_address(a));
             asked && binding.registration.is_some()
@@ -119,22 +128,23 @@ impl MobileRouter {
 
     /// The care-of address that the plain binding's traffic leaves from; see the module documentation.
     pub(super) fn plain_path(&self) -> Option<IpAddr> {
-        if self.stopping || self.refused.is_some() {
+        if self.stopping || self.refusals.status.is_some() {
             return None;
         }
         if self.is_home() {
             // Only what was on its way into the tunnel when the router came home.
             return self
+                .list
                 .previous
                 .iter()
                 .map(|(previous, _)| *previous)
                 .rfind(|previous| self.uplinks.iter().any(|uplink| uplink.has_care_of_address(*previous)));
         }
-        let registered = self.registration?.care_of_address;
+        let registered = self.list.registration?.care_of_address;
         if self.uplink_with(registered).is_some() {
             return Some(registered);
         }
-        match &self.exchange {
+        match &self.list.exchange {
             Some(exchange) if exchange.purpose == Purpose::Register && !exchange.sent.is_empty() => {
                 exchange.care_of_address()
             }
@@ -145,10 +155,10 @@ impl MobileRouter {
     /// The uplink that carries traffic now: the path's, or the one on the home link.
     pub fn active_uplink(&self) -> Option<usize> {
         if self.is_home() {
-            return self.target;
+            return self.uplinks.target;
         }
         if let Some(&best) = self.transmit_bindings().first() {
-            return Some(self.bindings[best].uplink);
+            return Some(self.list.bindings[best].uplink);
         }
         self.uplink_with(self.plain_path()?)
     }
@@ -158,10 +168,11 @@ impl MobileRouter {
     /// yet.
     pub(super) fn uplink_with(&self, care_of_address: IpAddr) -> Option<usize> {
         let has = |uplink: &Uplink| uplink.has_care_of_address(care_of_address);
-        let chosen = self.registration.filter(|r| r.care_of_address == care_of_address).map(|r| r.uplink);
+        let chosen =
+            self.list.registration.filter(|r| r.care_of_address == care_of_address).map(|r| r.uplink);
         let chosen = chosen.filter(|index| self.uplinks.get(*index).is_some_and(has));
         let attached = chosen.or_else(|| self.uplinks.iter().position(has));
-        let coming_home = self.at_home && !self.is_home();
+        let coming_home = self.home.at_home && !self.is_home();
         attached.or_else(|| {
             self.uplinks.iter().position(|u| u.has_address(care_of_address)).filter(|_| coming_home)
         })
@@ -169,19 +180,19 @@ impl MobileRouter {
 
     /// The uplink that the operator chose, while the choice stands.
     pub fn forced_uplink(&self) -> Option<&Uplink> {
-        self.forced.and_then(|forced| self.uplinks.get(forced))
+        self.uplinks.forced.and_then(|forced| self.uplinks.get(forced))
     }
 
     /// The uplink on the home link, from when the router has found itself there: the home address belongs on
     /// it, for the de-registration leaves from there, and so do routes to the home link.
     pub fn home_link(&self) -> Option<&Uplink> {
-        self.target.filter(|_| self.at_home).and_then(|target| self.uplinks.get(target))
+        self.uplinks.target.filter(|_| self.home.at_home).and_then(|target| self.uplinks.get(target))
     }
 
     /// Whether traffic is routed without tunnel: the router is on its home link, and the home agent has
     /// acknowledged it. Until then the home agent sends everything to the care-of address.
     pub fn is_home(&self) -> bool {
-        self.at_home && self.returned
+        self.home.at_home && self.home.returned
     }
 
     /// The uplink that carries traffic without tunnel.
@@ -199,9 +210,9 @@ impl MobileRouter {
                 uplink.care_of_addresses().into_iter().map(move |address| (address, index))
             })
             .collect();
-        let plain = self.registration.filter(|_| self.at_home);
-        let registered = self.bindings.iter().filter_map(|binding| binding.registration).chain(plain);
-        let previous = self.previous.iter().map(|(previous, _)| *previous);
+        let plain = self.list.registration.filter(|_| self.home.at_home);
+        let registered = self.list.bindings.iter().filter_map(|binding| binding.registration).chain(plain);
+        let previous = self.list.previous.iter().map(|(previous, _)| *previous);
         for address in previous.chain(registered.map(|r| r.care_of_address)) {
             if !accepted.iter().any(|(other, _)| *other == address)
                 && let Some(index) = self.uplinks.iter().position(|u| u.has_address(address))
@@ -221,7 +232,7 @@ impl MobileRouter {
     /// Why traffic moves that an acknowledgement moves: an uplink that has failed lately, or the
     /// acknowledgement alone.
     pub(super) fn reason_to_move(&mut self, now: Time) -> String {
-        let reason = self.moving_because.take().filter(|(at, _)| now.saturating_since(*at) <= REASON_LASTS);
+        let reason = self.handovers.reason.take().filter(|(at, _)| now.saturating_since(*at) <= REASON_LASTS);
         reason.map_or_else(|| "the home agent acknowledged it".into(), |(_, reason)| reason)
     }
 
@@ -230,18 +241,18 @@ impl MobileRouter {
         self.update_flows();
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         let active = self.active_uplink();
-        if active != self.reported_path {
+        if active != self.handovers.reported {
             let name = |index: usize| {
                 self.uplinks.get(index).map(|u| u.config.interface.clone()).unwrap_or_default()
             };
             self.outputs.push_back(Output::Event(Event::Handover {
-                from: self.reported_path.map(name),
+                from: self.handovers.reported.map(name),
                 to: active.map(name),
                 reason: reason.to_string(),
             }));
-            self.reported_path = active;
+            self.handovers.reported = active;
             // It has been told.
-            self.moving_because = None;
+            self.handovers.reason = None;
         }
     }
 }

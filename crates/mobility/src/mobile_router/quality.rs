@@ -133,7 +133,7 @@ impl MobileRouter {
     /// Whether other uplinks come before this one, whatever the priorities.
     pub(super) fn is_avoided(&self, index: usize) -> bool {
         let Some(uplink) = self.uplinks.get(index) else { return true };
-        self.forced != Some(index)
+        self.uplinks.forced != Some(index)
             && (uplink.poor
                 || uplink.is_used_up()
                 || uplink.demoted_until.is_some()
@@ -146,7 +146,7 @@ impl MobileRouter {
     /// of equals the cheaper is better.
     pub(super) fn priority(&self, index: usize) -> u8 {
         let Some(uplink) = self.uplinks.get(index) else { return 127 };
-        if self.forced == Some(index) {
+        if self.uplinks.forced == Some(index) {
             return FORCED;
         }
         let cheaper = |other: &&Uplink| {

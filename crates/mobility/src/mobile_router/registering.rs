@@ -21,11 +21,11 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime, sort_by_key};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, MobilityOption};
 
-use super::binding_update_list::INITIAL_BINDACK_TIMEOUT;
-use super::bindings::{Abilities, Attempt, Binding, MAX_UPDATES, Member, Update};
 use super::movement::care_of_addresses;
 use super::sending::{SILENT_AFTER, mapped};
 use super::{Attachment, DEMAND_INTERVAL, MobileRouter, Timer};
+use crate::binding_update_list::INITIAL_BINDACK_TIMEOUT;
+use crate::binding_update_list::{Abilities, Attempt, Binding, MAX_UPDATES, Member, Update};
 use crate::{Event, Output, lifetime_units};
 
 /// The first Binding Update waits so long for further uplinks: at a start they are found one after the other.
@@ -54,27 +54,28 @@ impl MobileRouter {
     /// Whether bindings with identifiers are what is to be registered now.
     pub(super) fn is_multiple(&self) -> bool {
         !self.stopping
-            && !self.at_home
-            && self.refused.is_none()
-            && self.abilities.identifiers
-            && self.exchange.is_none()
-            && self.target.is_some_and(|target| self.has_identifier(target))
+            && !self.home.at_home
+            && self.refusals.status.is_none()
+            && self.list.abilities.identifiers
+            && self.list.exchange.is_none()
+            && self.uplinks.target.is_some_and(|target| self.has_identifier(target))
     }
 
     /// Whether an uplink is to be registered under a Binding Identifier.
     pub(super) fn has_identifier(&self, uplink: usize) -> bool {
-        self.abilities.identifiers && self.uplinks.get(uplink).is_some_and(|u| u.config.bid.is_some())
+        self.list.abilities.identifiers && self.uplinks.get(uplink).is_some_and(|u| u.config.bid.is_some())
     }
 
     /// The binding of an uplink, as an index.
     pub(super) fn binding_of(&self, uplink: usize) -> Option<usize> {
-        self.bindings.iter().position(|binding| binding.uplink == uplink)
+        self.list.bindings.iter().position(|binding| binding.uplink == uplink)
     }
 
     /// A care-of address to send from on behalf of others than `except`: of the best registered uplink that
     /// lives.
     fn living(&self, except: &[usize]) -> Option<(usize, IpAddr)> {
         let mut living: Vec<(bool, u8, usize, IpAddr)> = self
+            .list
             .bindings
             .iter()
             .filter(|binding| !except.contains(&binding.uplink))
@@ -101,7 +102,7 @@ impl MobileRouter {
     pub(super) fn reconcile(&mut self, now: Time, wall: WallTime) {
         self.expire_bindings(now);
         if !self.is_multiple() {
-            let next = self.bindings.iter().filter_map(|b| b.registration.map(|r| r.expires)).min();
+            let next = self.list.bindings.iter().filter_map(|b| b.registration.map(|r| r.expires)).min();
             match next {
                 Some(at) => self.timers.set(Timer::Bindings, at),
                 None => self.timers.stop(Timer::Bindings),
@@ -132,12 +133,12 @@ impl MobileRouter {
     /// depended on them. One may even be registered, with the acknowledgement lost.
     fn hasten_when_alone(&mut self, now: Time) {
         let lives = self.others_live(usize::MAX);
-        if !std::mem::replace(&mut self.lived, lives) || lives {
+        if !std::mem::replace(&mut self.list.lived, lives) || lives {
             return;
         }
-        for index in 0..self.bindings.len() {
-            let silent = self.is_silent(self.bindings[index].uplink);
-            let binding = &mut self.bindings[index];
+        for index in 0..self.list.bindings.len() {
+            let silent = self.is_silent(self.list.bindings[index].uplink);
+            let binding = &mut self.list.bindings[index];
             binding.held_until = binding.held_until.filter(|_| !silent);
             if let Some(attempt) = &mut binding.attempt {
                 attempt.next = attempt.next.min(now);
@@ -149,13 +150,13 @@ impl MobileRouter {
     /// When there is something to do for the bindings again.
     fn next_due(&self, now: Time) -> Option<Time> {
         let can_remove = |binding: &&Binding| self.others_live(binding.uplink);
-        let removals = self.bindings.iter().filter(can_remove).filter_map(|b| b.removal.as_ref());
-        let attempts = self.bindings.iter().filter_map(|binding| binding.attempt.as_ref());
-        let held = self.bindings.iter().filter(|b| b.attempt.is_none()).filter_map(|b| b.held_until);
-        let ends = self.bindings.iter().filter_map(|binding| binding.registration.map(|r| r.expires));
+        let removals = self.list.bindings.iter().filter(can_remove).filter_map(|b| b.removal.as_ref());
+        let attempts = self.list.bindings.iter().filter_map(|binding| binding.attempt.as_ref());
+        let held = self.list.bindings.iter().filter(|b| b.attempt.is_none()).filter_map(|b| b.held_until);
+        let ends = self.list.bindings.iter().filter_map(|binding| binding.registration.map(|r| r.expires));
         let usable = |b: &&Binding| !self.uplinks[b.uplink].care_of_addresses().is_empty();
         let refresh_at = |binding: &Binding| binding.refresh_at(self.is_full(binding.uplink));
-        let refreshes = self.bindings.iter().filter(usable).filter_map(refresh_at);
+        let refreshes = self.list.bindings.iter().filter(usable).filter_map(refresh_at);
         removals
             .chain(attempts)
             .map(|attempt| attempt.next)
@@ -168,8 +169,8 @@ impl MobileRouter {
     }
 
     fn expire_bindings(&mut self, now: Time) {
-        for index in 0..self.bindings.len() {
-            let binding = &mut self.bindings[index];
+        for index in 0..self.list.bindings.len() {
+            let binding = &mut self.list.bindings[index];
             if binding.registration.is_some_and(|registration| registration.expires <= now) {
                 binding.registration = None;
                 let name = &self.uplinks[binding.uplink].config.interface;
@@ -184,23 +185,23 @@ impl MobileRouter {
     /// Notes what differs between the uplinks and what is registered.
     fn review(&mut self, now: Time) {
         let carrier = self.flow_carrier();
-        for index in 0..self.bindings.len() {
-            let uplink = self.bindings[index].uplink;
+        for index in 0..self.list.bindings.len() {
+            let uplink = self.list.bindings[index].uplink;
             let candidates = self.uplinks[uplink].care_of_addresses();
-            let held = self.bindings[index].held_until.is_some_and(|until| until > now);
+            let held = self.list.bindings[index].held_until.is_some_and(|until| until > now);
             let Some(first) = candidates.first().copied() else {
                 self.give_up(now, index);
                 continue;
             };
             let priority = self.priority(uplink);
             let is_full = self.is_full(uplink);
-            let tells = self.bindings[index]
+            let tells = self.list.bindings[index]
                 .attempt
                 .as_ref()
                 .and_then(|attempt| attempt.sent.last())
                 .is_some_and(|(sequence, _)| self.tells_flows(*sequence));
             let wants_flows = carrier == Some(index) || tells;
-            let binding = &mut self.bindings[index];
+            let binding = &mut self.list.bindings[index];
             if !held {
                 binding.held_until = None;
             }
@@ -220,7 +221,7 @@ impl MobileRouter {
                 }
             } else if !held {
                 let first = binding.registration.is_none();
-                let start = if first && !self.abilities.bootstrapped { now + GATHERING } else { now };
+                let start = if first && !self.list.abilities.bootstrapped { now + GATHERING } else { now };
                 binding.attempt = Some(Attempt::new(start, first));
             }
         }
@@ -228,28 +229,28 @@ impl MobileRouter {
 
     /// An uplink that cannot be used: the home agent is told when there is another to tell it over.
     fn give_up(&mut self, now: Time, index: usize) {
-        let uplink = self.bindings[index].uplink;
+        let uplink = self.list.bindings[index].uplink;
         let others = self.others_live(uplink);
-        if self.bindings[index].is_known() && others {
+        if self.list.bindings[index].is_known() && others {
             self.forget(now, index);
         }
         // There is nothing to register from here. What was sent and not answered may have been accepted.
-        let attempt = self.bindings[index].attempt.take();
+        let attempt = self.list.bindings[index].attempt.take();
         if !others && attempt.is_some_and(|attempt| !attempt.sent.is_empty()) {
-            self.bindings[index].removal.get_or_insert(Attempt::new(now, false));
+            self.list.bindings[index].removal.get_or_insert(Attempt::new(now, false));
         }
     }
 
     /// Ends a binding; the home agent is told.
     pub(super) fn forget(&mut self, now: Time, index: usize) {
-        let binding = &mut self.bindings[index];
+        let binding = &mut self.list.bindings[index];
         let known = binding.is_known();
         binding.attempt = None;
         if known {
             binding.removal = Some(Attempt::new(now, false));
         }
         let registration = binding.registration.take();
-        for update in &mut self.updates {
+        for update in &mut self.list.updates {
             update.members.retain(|member| member.binding != index);
         }
         if let Some(registration) = registration {
@@ -263,15 +264,15 @@ impl MobileRouter {
     }
 
     fn draft_removal(&mut self, now: Time) -> Option<Draft> {
-        if !self.abilities.bootstrapped {
+        if !self.list.abilities.bootstrapped {
             return None;
         }
-        let due: Vec<usize> = (0..self.bindings.len())
-            .filter(|&index| self.bindings[index].removal.as_ref().is_some_and(|r| r.next <= now))
+        let due: Vec<usize> = (0..self.list.bindings.len())
+            .filter(|&index| self.list.bindings[index].removal.as_ref().is_some_and(|r| r.next <= now))
             .collect();
-        let except: Vec<usize> = due.iter().map(|&index| self.bindings[index].uplink).collect();
+        let except: Vec<usize> = due.iter().map(|&index| self.list.bindings[index].uplink).collect();
         let via = self.living(&except)?;
-        let take = if self.abilities.bulk { due.len() } else { 1 };
+        let take = if self.list.abilities.bulk { due.len() } else { 1 };
         let members: Vec<Member> = due
             .into_iter()
             .take(take)
@@ -282,7 +283,7 @@ impl MobileRouter {
 
     fn draft_registration(&mut self, now: Time) -> Option<Draft> {
         let member = |router: &MobileRouter, index: usize| {
-            let binding = &router.bindings[index];
+            let binding = &router.list.bindings[index];
             let attempt = binding.attempt.as_ref()?;
             let candidates = router.uplinks[binding.uplink].care_of_addresses();
             // While what works is only to be renewed, the other family stays out of it.
@@ -291,31 +292,32 @@ impl MobileRouter {
             let care_of_address = *candidates.get(turn).or(candidates.first())?;
             Some(Member { binding: index, care_of_address, priority: router.priority(binding.uplink) })
         };
-        let mut order: Vec<usize> = (0..self.bindings.len()).collect();
-        let is_full = |router: &MobileRouter, index: usize| router.is_full(router.bindings[index].uplink);
+        let mut order: Vec<usize> = (0..self.list.bindings.len()).collect();
+        let is_full =
+            |router: &MobileRouter, index: usize| router.is_full(router.list.bindings[index].uplink);
         sort_by_key(&mut order, |&index| {
-            (is_full(self, index), self.priority(self.bindings[index].uplink), index)
+            (is_full(self, index), self.priority(self.list.bindings[index].uplink), index)
         });
         let due = |router: &MobileRouter, index: usize| {
-            router.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.next <= now)
+            router.list.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.next <= now)
         };
         let soon = |router: &MobileRouter, index: usize| {
-            router.bindings[index]
+            router.list.bindings[index]
                 .registration
                 .is_some_and(|r| r.expires.saturating_since(now) <= r.lifetime / TOGETHER + r.lifetime / 4)
         };
         // What waits in a full queue for seconds would be overtaken by the next renewals of others. Those
         // that are due before the lifetime over the full uplink can end come before its first Binding Update.
         let begins = |router: &MobileRouter, index: usize| {
-            router.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.sent.is_empty())
+            router.list.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.sent.is_empty())
         };
         if order.iter().any(|&index| is_full(self, index) && due(self, index) && begins(self, index)) {
             for &index in &order {
-                let binding = &self.bindings[index];
+                let binding = &self.list.bindings[index];
                 let lasts = |at: Time| binding.registration.is_some_and(|r| at <= now + r.lifetime / 2);
                 let is_due_meanwhile = binding.refresh_at(false).is_some_and(lasts);
                 if binding.held_until.is_none() && !is_full(self, index) && is_due_meanwhile {
-                    let binding = &mut self.bindings[index];
+                    let binding = &mut self.list.bindings[index];
                     binding.again = true;
                     binding.attempt.get_or_insert_with(|| Attempt::new(now, false));
                 }
@@ -323,22 +325,22 @@ impl MobileRouter {
         }
         let first = order.iter().copied().find(|&index| due(self, index))?;
         let lead = member(self, first)?;
-        let overwrite = !self.abilities.bootstrapped;
+        let overwrite = !self.list.abilities.bootstrapped;
         let mut members = vec![lead];
         // RFC 5648 8.1: not the first from an IPv4 care-of address. An uplink that has not answered speaks
         // for itself.
         let fit = |router: &MobileRouter, index: usize, care_of_address: IpAddr| {
-            let binding = &router.bindings[index];
+            let binding = &router.list.bindings[index];
             care_of_address.is_ipv6()
                 && !router.is_trying_ipv6(index, care_of_address)
                 && !router.is_silent(binding.uplink)
                 && binding.attempt.as_ref().is_none_or(|attempt| attempt.rounds == 0 && attempt.turn == 0)
         };
-        if self.abilities.bulk && self.is_probing() && fit(self, first, lead.care_of_address) {
+        if self.list.abilities.bulk && self.is_probing() && fit(self, first, lead.care_of_address) {
             for &index in order.iter().filter(|&&index| index != first) {
-                if self.bindings[index].attempt.is_none() && soon(self, index) {
+                if self.list.bindings[index].attempt.is_none() && soon(self, index) {
                     let attempt = Attempt::new(now, false);
-                    self.bindings[index].attempt = Some(attempt);
+                    self.list.bindings[index].attempt = Some(attempt);
                 }
                 let Some(other) = member(self, index).filter(|_| due(self, index) || overwrite) else {
                     continue;
@@ -355,15 +357,15 @@ impl MobileRouter {
     /// Where a Binding Update leaves from: the only member's own care-of address; of several, a registered
     /// one's.
     fn via(&self, members: &[Member]) -> Option<(usize, IpAddr)> {
-        let own = |member: &Member| (self.bindings[member.binding].uplink, member.care_of_address);
-        let registered = members
-            .iter()
-            .find(|member| self.bindings[member.binding].care_of_address() == Some(member.care_of_address));
+        let own = |member: &Member| (self.list.bindings[member.binding].uplink, member.care_of_address);
+        let registered = members.iter().find(|member| {
+            self.list.bindings[member.binding].care_of_address() == Some(member.care_of_address)
+        });
         let via = registered.or(members.first()).map(own)?;
         // What only renews IPv6 care-of addresses (RFC 5648 5.3) need not wait in a full queue.
         let renews = |member: &Member| {
             member.care_of_address.is_ipv6()
-                && self.bindings[member.binding].care_of_address() == Some(member.care_of_address)
+                && self.list.bindings[member.binding].care_of_address() == Some(member.care_of_address)
         };
         let full: Vec<usize> = (0..self.uplinks.len()).filter(|&uplink| self.is_full(uplink)).collect();
         let spared = || self.living(&full).filter(|(_, address)| address.is_ipv6());
@@ -394,13 +396,13 @@ impl MobileRouter {
         };
         let output = self.bindings_update(&update);
         for member in update.members.iter().filter(|_| update.removal) {
-            self.bindings[member.binding].registration = None;
-            self.bindings[member.binding].removed = Some(sequence);
+            self.list.bindings[member.binding].registration = None;
+            self.list.bindings[member.binding].removed = Some(sequence);
         }
         let full: Vec<usize> = (0..self.uplinks.len()).filter(|&uplink| self.is_full(uplink)).collect();
         for member in &update.members {
-            let candidates = self.uplinks[self.bindings[member.binding].uplink].care_of_addresses();
-            let binding = &mut self.bindings[member.binding];
+            let candidates = self.uplinks[self.list.bindings[member.binding].uplink].care_of_addresses();
+            let binding = &mut self.list.bindings[member.binding];
             let attempt = if update.removal { &mut binding.removal } else { &mut binding.attempt };
             if let Some(attempt) = attempt {
                 let renewal =
@@ -419,19 +421,19 @@ impl MobileRouter {
             }
         }
         if update.overwrite {
-            for binding in &mut self.bindings {
+            for binding in &mut self.list.bindings {
                 if let Some(attempt) = &mut binding.attempt {
                     attempt.next = attempt.next.max(now + STAGGER);
                 }
             }
         }
         self.note_silence(now, &update);
-        if self.updates.len() == MAX_UPDATES {
-            self.updates.pop_front();
+        if self.list.updates.len() == MAX_UPDATES {
+            self.list.updates.pop_front();
         }
         self.flows_sent(sequence, &update.flows);
         self.update_sent(now, update.via.0);
-        self.updates.push_back(update);
+        self.list.updates.push_back(update);
         self.send_update(output);
     }
 
@@ -439,13 +441,13 @@ impl MobileRouter {
     /// tell: an uplink over which a few rounds of Binding Updates went unanswered leads nowhere.
     fn note_silence(&mut self, now: Time, update: &Update) {
         for member in &update.members {
-            let binding = &self.bindings[member.binding];
+            let binding = &self.list.bindings[member.binding];
             let first = !update.removal && binding.registration.is_none();
             let asked = |attempt: &Attempt| (attempt.rounds as usize, attempt.turn) == (SILENT_AFTER, 0);
             if first && binding.attempt.as_ref().is_some_and(asked) {
                 self.warn_of_silence(binding.uplink);
             }
-            let binding = &self.bindings[member.binding];
+            let binding = &self.list.bindings[member.binding];
             let silent = !update.removal
                 && binding.registration.is_some()
                 && binding.attempt.as_ref().is_some_and(|attempt| attempt.rounds > SILENT_ROUNDS);
@@ -470,7 +472,7 @@ impl MobileRouter {
         for member in &update.members {
             // Design 6: no Alternate Care-of Address and no IPv4 Care-of Address option beside it.
             builder = builder.option(&MobilityOption::BindingIdentifier {
-                bid: self.bindings[member.binding].bid,
+                bid: self.list.bindings[member.binding].bid,
                 status: 0,
                 home: false,
                 // RFC 6089 5.2.1: never 0.
@@ -493,18 +495,18 @@ impl MobileRouter {
             care_of_addresses(before).contains(&Some(address))
                 && !router.uplinks[uplink].has_care_of_address(address)
         };
-        let registered = self.bindings[index].care_of_address();
+        let registered = self.list.bindings[index].care_of_address();
         if let Some(address) = registered.filter(|address| lost(self, *address)) {
             self.retire(now, address);
             // The new one may lead nowhere: then the home agent is told over another that the old one is
             // gone.
-            self.bindings[index].removal = Some(Attempt::new(now + STAGGER, false));
+            self.list.bindings[index].removal = Some(Attempt::new(now + STAGGER, false));
         }
-        if registered.is_some() && self.bindings[index].asked_for().is_some_and(|a| lost(self, a)) {
-            self.bindings[index].again = true;
+        if registered.is_some() && self.list.bindings[index].asked_for().is_some_and(|a| lost(self, a)) {
+            self.list.bindings[index].again = true;
         }
-        self.bindings[index].held_until = None;
-        if let Some(attempt) = &mut self.bindings[index].attempt {
+        self.list.bindings[index].held_until = None;
+        if let Some(attempt) = &mut self.list.bindings[index].attempt {
             attempt.next = attempt.next.min(now);
         }
     }
@@ -512,7 +514,7 @@ impl MobileRouter {
     /// Packets wait, and nothing is registered: what is under way is not left to the back-off.
     pub(super) fn hasten_bindings(&mut self, now: Time, wall: WallTime) {
         let mut due = false;
-        for attempt in self.bindings.iter_mut().filter_map(|binding| binding.attempt.as_mut()) {
+        for attempt in self.list.bindings.iter_mut().filter_map(|binding| binding.attempt.as_mut()) {
             if attempt.last.is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL) {
                 attempt.next = attempt.next.min(now);
                 due = true;
@@ -525,7 +527,7 @@ impl MobileRouter {
 
     /// Every binding is registered anew at once: the home agent may have lost them.
     pub(super) fn register_all_again(&mut self, now: Time) {
-        for binding in &mut self.bindings {
+        for binding in &mut self.list.bindings {
             if binding.is_known() {
                 binding.again = true;
                 binding.held_until = None;
@@ -538,29 +540,30 @@ impl MobileRouter {
 
     /// Nothing is registered under an identifier any more, as far as we care.
     pub(super) fn clear_bindings(&mut self, now: Time) {
-        for index in 0..self.bindings.len() {
-            let binding = &mut self.bindings[index];
+        for index in 0..self.list.bindings.len() {
+            let binding = &mut self.list.bindings[index];
             *binding =
                 Binding { registration: binding.registration, ..Binding::new(binding.uplink, binding.bid) };
-            if let Some(registration) = self.bindings[index].registration.take() {
+            if let Some(registration) = self.list.bindings[index].registration.take() {
                 self.retire(now, registration.care_of_address);
             }
         }
-        self.updates.clear();
-        self.abilities.bootstrapped = false;
+        self.list.updates.clear();
+        self.list.abilities.bootstrapped = false;
         self.forget_flows();
         self.timers.stop(Timer::Bindings);
     }
 
     /// Takes over the bindings of the same uplinks under an earlier configuration.
     pub(super) fn adopt_bindings(&mut self, now: Time, old: &MobileRouter) {
-        self.abilities = Abilities { bootstrapped: old.abilities.bootstrapped, ..Abilities::default() };
-        for binding in &mut self.bindings {
+        self.list.abilities =
+            Abilities { bootstrapped: old.list.abilities.bootstrapped, ..Abilities::default() };
+        for binding in &mut self.list.bindings {
             let name = &self.uplinks[binding.uplink].config.interface;
             let same = |other: &&Binding| {
                 other.bid == binding.bid && old.uplinks[other.uplink].config.interface == *name
             };
-            if let Some(before) = old.bindings.iter().find(same) {
+            if let Some(before) = old.list.bindings.iter().find(same) {
                 binding.registration = before.registration.filter(|r| r.expires > now);
                 binding.priority = before.priority;
                 // The prefixes, the lifetime or the key may be others now.
@@ -569,15 +572,15 @@ impl MobileRouter {
         }
         // What is registered and not wanted any more is replaced.
         let kept = |other: &Binding| {
-            self.bindings.iter().any(|b| b.bid == other.bid && b.registration == other.registration)
+            self.list.bindings.iter().any(|b| b.bid == other.bid && b.registration == other.registration)
         };
-        if !old.bindings.iter().filter(|binding| binding.is_known()).all(kept) {
-            self.abilities.bootstrapped = false;
+        if !old.list.bindings.iter().filter(|binding| binding.is_known()).all(kept) {
+            self.list.abilities.bootstrapped = false;
         }
-        for (index, uplink) in self.uplinks.iter().enumerate() {
-            let before = old.uplinks.iter().position(|u| u.config.interface == uplink.config.interface);
-            if let Some(path) = before.and_then(|before| old.liveness.get(before)) {
-                self.liveness[index] = path.clone();
+        for uplink in self.uplinks.iter_mut() {
+            let before = old.uplinks.iter().find(|u| u.config.interface == uplink.config.interface);
+            if let Some(before) = before {
+                uplink.path = before.path.clone();
             }
         }
     }

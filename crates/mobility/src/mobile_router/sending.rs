@@ -15,8 +15,8 @@ use std::time::Duration;
 use carnet_base::{Endpoint, Time, WallTime};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
 
-use super::binding_update_list::{CONNECTION_ATTEMPT_DELAY, Exchange, Outstanding, Purpose, Sent};
 use super::{MobileRouter, Registration, RegistrationMode, Timer};
+use crate::binding_update_list::{CONNECTION_ATTEMPT_DELAY, Exchange, Outstanding, Purpose, Sent};
 use crate::security::DEFAULT_WINDOW;
 use crate::sequence::is_later;
 use crate::{Event, HOP_LIMIT, MAX_UPDATE_RATE, Output, ReplayProtection, UDP_PORT, lifetime_units};
@@ -42,14 +42,14 @@ impl MobileRouter {
         if self.is_uplink_silent(now) {
             return self.demote(now, wall);
         }
-        let Some(mut exchange) = self.exchange.take() else { return };
+        let Some(mut exchange) = self.list.exchange.take() else { return };
         if let Some(next) = self.next_update_allowed(now) {
             self.timers.set(Timer::Retransmit, next);
-            self.exchange = Some(exchange);
-            self.is_waiting = self.overtaking_until(now).is_some();
+            self.list.exchange = Some(exchange);
+            self.list.is_waiting = self.overtaking_until(now).is_some();
             return;
         }
-        self.is_waiting = false;
+        self.list.is_waiting = false;
         if exchange.purpose == Purpose::Register && exchange.unanswered > 0 {
             // What worked a while ago is silent now: all there is joins the race.
             for address in self.uplinks[exchange.uplink].care_of_addresses() {
@@ -76,7 +76,7 @@ impl MobileRouter {
             self.timers.set(Timer::Retransmit, now + wait);
         }
         self.update_sent(now, exchange.uplink);
-        self.exchange = Some(exchange);
+        self.list.exchange = Some(exchange);
         self.send_update(output);
     }
 
@@ -85,7 +85,7 @@ impl MobileRouter {
     pub(super) fn warn_of_silence(&mut self, uplink: usize) {
         let config = &self.config;
         let name = self.uplinks.get(uplink).map_or("?", |uplink| uplink.config.interface.as_str());
-        let unknown = match self.authentication.association() {
+        let unknown = match self.numbers.authentication.association() {
             Some(association) => {
                 format!("the home address {} or the SPI {}", config.home_address, association.spi)
             }
@@ -107,9 +107,9 @@ impl MobileRouter {
 
     /// Until when a Binding Update could arrive before the outstanding one; `None` if it cannot now.
     fn overtaking_until(&self, now: Time) -> Option<Time> {
-        let Outstanding { at, via: (uplink, address), .. } = self.outstanding?;
+        let Outstanding { at, via: (uplink, address), .. } = self.list.outstanding?;
         let link = self.uplinks.get(uplink)?;
-        let at_home = self.at_home && address == IpAddr::V6(self.config.home_address);
+        let at_home = self.home.at_home && address == IpAddr::V6(self.config.home_address);
         if !(at_home || link.has_care_of_address(address)) || self.is_silent(uplink) {
             return None;
         }
@@ -121,18 +121,18 @@ impl MobileRouter {
     pub(super) fn update_answered(&mut self, now: Time, wall: WallTime) {
         if self.is_multiple() {
             self.reconcile(now, wall);
-        } else if std::mem::take(&mut self.is_waiting) && self.exchange.is_some() {
+        } else if std::mem::take(&mut self.list.is_waiting) && self.list.exchange.is_some() {
             self.transmit(now, wall);
         }
     }
 
     fn update_rate_limit(&mut self, now: Time) -> Option<Time> {
         let second = Duration::from_secs(1);
-        while self.sent_at.front().is_some_and(|at| now.saturating_since(*at) >= second) {
-            self.sent_at.pop_front();
+        while self.numbers.sent_at.front().is_some_and(|at| now.saturating_since(*at) >= second) {
+            self.numbers.sent_at.pop_front();
         }
-        let first = self.sent_at.front()?;
-        (self.sent_at.len() >= MAX_UPDATE_RATE).then_some(*first + second)
+        let first = self.numbers.sent_at.front()?;
+        (self.numbers.sent_at.len() >= MAX_UPDATE_RATE).then_some(*first + second)
     }
 
     /// The sequence number and timestamp of a Binding Update that leaves now from `via`. All bindings share
@@ -144,17 +144,18 @@ impl MobileRouter {
         via: (usize, IpAddr),
         authenticated: Ipv6Addr,
     ) -> (u16, Option<u64>) {
-        self.sent_at.push_back(now);
+        self.numbers.sent_at.push_back(now);
         // A start without stored state goes on from the minutes of the clock: two starts are as many numbers
         // apart as minutes. A random number would use up the key's 2^15 numbers (RFC 6275 15.3) in a few
         // starts.
-        if !self.is_numbered {
-            self.sequence = (wall.as_unix_nanos() / MINUTE) as u16;
-            self.is_numbered = true;
+        if !self.numbers.is_numbered {
+            self.numbers.sequence = (wall.as_unix_nanos() / MINUTE) as u16;
+            self.numbers.is_numbered = true;
         }
-        self.sequence = self.sequence.wrapping_add(1);
-        self.outstanding = Some(Outstanding { sequence: self.sequence, at: now, via, authenticated });
-        (self.sequence, self.timestamp(wall))
+        self.numbers.sequence = self.numbers.sequence.wrapping_add(1);
+        self.list.outstanding =
+            Some(Outstanding { sequence: self.numbers.sequence, at: now, via, authenticated });
+        (self.numbers.sequence, self.timestamp(wall))
     }
 
     /// The forwarding that the Binding Update itself needs (its source address's uplink) comes first.
@@ -218,7 +219,7 @@ impl MobileRouter {
         if let Some(timestamp) = timestamp {
             builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
         }
-        let Some(association) = self.authentication.association() else { return builder.finish() };
+        let Some(association) = self.numbers.authentication.association() else { return builder.finish() };
         let mut mobility_header = builder.option(&association.blank_option()).finish();
         association.sign(&mut mobility_header, care_of_address, self.config.home_address);
         mobility_header
@@ -306,23 +307,23 @@ impl MobileRouter {
     fn timestamp(&mut self, wall: WallTime) -> Option<u64> {
         self.replay_window()?;
         let clock = self.clock(wall).to_ntp();
-        let least = self.newest_timestamp.map_or(clock, |newest| newest.wrapping_add(1));
+        let least = self.numbers.newest_timestamp.map_or(clock, |newest| newest.wrapping_add(1));
         let timestamp = if is_later(clock, least) { clock } else { least };
-        self.newest_timestamp = Some(timestamp);
+        self.numbers.newest_timestamp = Some(timestamp);
         Some(timestamp)
     }
 
     /// How far the home agent's clock may be from ours, where timestamps are in use.
     pub(super) fn replay_window(&self) -> Option<Duration> {
-        match self.authentication.association()?.replay {
+        match self.numbers.authentication.association()?.replay {
             ReplayProtection::Timestamp { window } => Some(window),
-            ReplayProtection::Sequence => self.timestamps_demanded.then_some(DEFAULT_WINDOW),
+            ReplayProtection::Sequence => self.numbers.timestamps_demanded.then_some(DEFAULT_WINDOW),
         }
     }
 
     /// The home agent's clock, as far as we know.
     pub(super) fn clock(&self, wall: WallTime) -> WallTime {
-        let nanos = i128::from(wall.as_unix_nanos()) + self.clock_offset;
+        let nanos = i128::from(wall.as_unix_nanos()) + self.numbers.clock_offset;
         WallTime::from_unix_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }
 }

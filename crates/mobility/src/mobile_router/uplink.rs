@@ -36,6 +36,7 @@ use super::candidate::{Candidate, FailedCandidates, candidates, ipv4_candidates,
 use super::capacity::Gauge;
 use super::captive_portal::{CaptivePortal, PortalProbes};
 use super::heard::Heard;
+use super::liveness::PathState;
 use super::parent::{Parent, Parents};
 use super::quality::SignalThresholds;
 use super::volume::{Meter, VolumeAction, VolumePeriod};
@@ -194,10 +195,12 @@ pub struct Uplink {
     pub(super) settling: bool,
     /// Whether its modem is in a network that is not its own operator's; `None` where nobody knows.
     pub roaming: Option<bool>,
+    /// The path to the home agent over it.
+    pub(super) path: PathState,
 }
 
 impl Uplink {
-    pub(super) fn new(config: UplinkConfig) -> Self {
+    pub(super) fn new(config: UplinkConfig, path: PathState) -> Self {
         Uplink {
             capacity: config.capacity,
             config,
@@ -233,6 +236,7 @@ impl Uplink {
             gauge: Gauge::default(),
             settling: false,
             roaming: None,
+            path,
         }
     }
 

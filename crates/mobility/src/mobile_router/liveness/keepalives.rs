@@ -25,7 +25,7 @@ impl MobileRouter {
     pub(super) fn keepalive_by_update(&mut self, now: Time, wall: WallTime, uplink: usize) {
         match self.binding_of(uplink).filter(|_| self.is_multiple()) {
             Some(index) => {
-                self.bindings[index].again = true;
+                self.list.bindings[index].again = true;
                 self.reconcile(now, wall);
             }
             None => self.refresh(now, wall),
@@ -35,7 +35,7 @@ impl MobileRouter {
     /// A Binding Update leaves over an uplink: it is as good as a keepalive.
     pub(in crate::mobile_router) fn update_sent(&mut self, now: Time, uplink: usize) {
         if self.config.liveness.is_none_or(|it| it.idle >= KEEPALIVE.0)
-            && let Some(path) = self.liveness.get_mut(uplink)
+            && let Some(path) = self.uplinks.path_mut(uplink)
             && path.waiting.is_empty()
         {
             path.last_sent = Some(now);
@@ -48,7 +48,7 @@ impl MobileRouter {
             return;
         };
         let idle = self.config.liveness.is_none_or(|it| it.idle >= KEEPALIVE.0 && !self.is_busy(uplink));
-        let path = &mut self.liveness[uplink];
+        let path = &mut self.uplinks[uplink].path;
         let current = path.keepalive.unwrap_or(KEEPALIVE.0);
         if !idle || path.over != Some((registration.care_of_address, true)) {
             return;
@@ -59,7 +59,7 @@ impl MobileRouter {
 
     /// The NAT has forgotten the mapping within the last interval.
     pub(in crate::mobile_router) fn mapping_lost(&mut self, uplink: usize) {
-        let Some(path) = self.liveness.get_mut(uplink) else { return };
+        let Some(path) = self.uplinks.path_mut(uplink) else { return };
         let current = path.keepalive.unwrap_or(KEEPALIVE.0);
         path.too_long = Some(path.too_long.map_or(current, |before| before.min(current)));
         path.keepalive = Some((current * 2 / 3).max(MIN_KEEPALIVE));

@@ -2,23 +2,22 @@
 //! has a Binding Identifier.
 //!
 //! An entry says what the home agent has acknowledged, what is being asked of it and what it has yet to
-//! forget. [`Update`]s are the Binding Updates on their way, which may be about several entries; the sequence
-//! number that tells them apart is shared by all (RFC 5648 4.1).
+//! forget. An [`Update`] is a Binding Update on its way, which may be about several entries. All share the
+//! sequence number that tells the Binding Updates apart (RFC 5648 4.1).
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use carnet_base::Time;
 
-use super::Registration;
-use super::binding_update_list::{
+use super::exchange::{
     CONNECTION_ATTEMPT_DELAY, FIRST_REGISTRATION_TIMEOUT, INITIAL_BINDACK_TIMEOUT, MAX_BINDACK_TIMEOUT,
-    refresh_after,
+    Registration, refresh_after,
 };
 use crate::flow::FlowBinding;
 
 /// So many Binding Updates are remembered for their acknowledgements.
-pub(super) const MAX_UPDATES: usize = 32;
+pub(crate) const MAX_UPDATES: usize = 32;
 /// A binding that the home agent cannot be told to forget ends with its lifetime.
 const MAX_REMOVALS: u32 = 5;
 
@@ -29,24 +28,24 @@ pub struct Binding {
     pub uplink: usize,
     /// The Binding Identifier.
     pub bid: u16,
-    /// What the home agent acknowledged last, while it lasts.
+    /// Registration that the home agent acknowledged last, while it lasts.
     pub registration: Option<Registration>,
     /// The BID-PRI that it was registered with.
-    pub(super) priority: u8,
-    /// What is being asked of the home agent.
-    pub(super) attempt: Option<Attempt>,
+    pub(crate) priority: u8,
+    /// Registration that the router is requesting.
+    pub(crate) attempt: Option<Attempt>,
     /// The home agent may have a binding that is no more.
-    pub(super) removal: Option<Attempt>,
+    pub(crate) removal: Option<Attempt>,
     /// The number of the last Binding Update that ended it.
-    pub(super) removed: Option<u16>,
+    pub(crate) removed: Option<u16>,
     /// To be registered again although nothing has changed here.
-    pub(super) again: bool,
+    pub(crate) again: bool,
     /// Not to be registered before.
-    pub(super) held_until: Option<Time>,
+    pub(crate) held_until: Option<Time>,
 }
 
 impl Binding {
-    pub(super) fn new(uplink: usize, bid: u16) -> Binding {
+    pub(crate) fn new(uplink: usize, bid: u16) -> Binding {
         Binding {
             uplink,
             bid,
@@ -61,29 +60,29 @@ impl Binding {
     }
 
     /// The registered care-of address.
-    pub(super) fn care_of_address(&self) -> Option<IpAddr> {
+    pub(crate) fn care_of_address(&self) -> Option<IpAddr> {
         self.registration.map(|registration| registration.care_of_address)
     }
 
     /// When it is to be renewed; earlier over an uplink that `is_full`.
-    pub(super) fn refresh_at(&self, is_full: bool) -> Option<Time> {
+    pub(crate) fn refresh_at(&self, is_full: bool) -> Option<Time> {
         self.registration.map(|r| r.expires - r.lifetime + refresh_after(r.lifetime, is_full))
     }
 
     /// The home agent may know of it.
-    pub(super) fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.registration.is_some() || self.attempt.as_ref().is_some_and(|attempt| !attempt.sent.is_empty())
     }
 
     /// The care-of address that the last Binding Update without an answer was about.
-    pub(super) fn asked_for(&self) -> Option<IpAddr> {
+    pub(crate) fn asked_for(&self) -> Option<IpAddr> {
         self.attempt.as_ref()?.sent.last().map(|(_, address)| *address)
     }
 }
 
 /// Something asked of the home agent until it answers (RFC 6275 11.8).
 #[derive(Debug, Clone)]
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     /// The next transmission.
     pub next: Time,
     /// When the first was.
@@ -142,9 +141,9 @@ impl Attempt {
     }
 }
 
-/// What a Binding Update said of one entry.
+/// One entry in a Binding Update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Member {
+pub(crate) struct Member {
     /// Index into the list of bindings.
     pub binding: usize,
     /// The care-of address; of a removal, any.
@@ -155,7 +154,7 @@ pub(super) struct Member {
 
 /// A Binding Update on its way.
 #[derive(Debug, Clone)]
-pub(super) struct Update {
+pub(crate) struct Update {
     pub sequence: u16,
     pub at: Time,
     pub timestamp: Option<u64>,
@@ -177,9 +176,9 @@ pub(super) struct Update {
     pub summary: Vec<u16>,
 }
 
-/// What is known of how the home agent does several care-of addresses.
+/// Support of the home agent for several care-of addresses, as far as the router knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Abilities {
+pub(crate) struct Abilities {
     /// It knows Binding Identifiers, as far as we know (RFC 5648 5.7).
     pub identifiers: bool,
     /// It takes several in one Binding Update (status 168).

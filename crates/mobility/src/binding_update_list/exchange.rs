@@ -11,19 +11,19 @@ use carnet_base::Time;
 use carnet_wire::mobility::status::Status;
 
 /// `InitialBindackTimeoutFirstReg` (RFC 6275 13): long enough for duplicate address detection.
-pub(super) const FIRST_REGISTRATION_TIMEOUT: Duration = Duration::from_millis(1500);
+pub(crate) const FIRST_REGISTRATION_TIMEOUT: Duration = Duration::from_millis(1500);
 /// `INITIAL_BINDACK_TIMEOUT` (RFC 6275 12).
-pub(super) const INITIAL_BINDACK_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const INITIAL_BINDACK_TIMEOUT: Duration = Duration::from_secs(1);
 /// `MAX_BINDACK_TIMEOUT` (RFC 6275 12).
-pub(super) const MAX_BINDACK_TIMEOUT: Duration = Duration::from_secs(32);
+pub(crate) const MAX_BINDACK_TIMEOUT: Duration = Duration::from_secs(32);
 /// How long the first care-of address of a race is alone (RFC 8305 5).
-pub(super) const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Of a long exchange, the acknowledgements of so many transmissions are still welcome.
+pub(crate) const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// Transmissions of a long exchange whose acknowledgements the router still accepts.
 const MAX_SENT: usize = 8;
 
-/// What an exchange is for.
+/// Purpose of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// To register a care-of address.
     Register,
     /// To end the registration.
@@ -32,7 +32,7 @@ pub(super) enum Purpose {
 
 /// One Binding Update as it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sent {
+pub(crate) struct Sent {
     pub sequence: u16,
     pub at: Time,
     pub timestamp: Option<u64>,
@@ -42,7 +42,7 @@ pub(super) struct Sent {
 
 /// The Binding Update that was sent last, while no acknowledgement has answered it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Outstanding {
+pub(crate) struct Outstanding {
     pub sequence: u16,
     pub at: Time,
     /// The uplink and the care-of address that it left from.
@@ -53,12 +53,12 @@ pub(super) struct Outstanding {
 
 /// A Binding Update that has not been acknowledged yet, with all its retransmissions.
 #[derive(Debug, Clone)]
-pub(super) struct Exchange {
+pub(crate) struct Exchange {
     pub purpose: Purpose,
     /// The uplink that it goes out on.
     pub uplink: usize,
-    /// The care-of addresses of that uplink, at most one of each family: they are raced in the manner of
-    /// happy eyeballs (RFC 8305 5), the first first. The home address for a de-registration on the home link.
+    /// The care-of addresses of that uplink, at most one of each family. They race in the manner of happy
+    /// eyeballs (RFC 8305 5), in this order. The home address for a de-registration on the home link.
     pub care_of_addresses: Vec<IpAddr>,
     /// Which of them is next.
     pub turn: usize,
@@ -102,7 +102,7 @@ impl Exchange {
         self.care_of_addresses.get(self.turn).or(self.care_of_addresses.first()).copied()
     }
 
-    /// The care-of address of the last transmission; of the next while there was none.
+    /// Returns the care-of address of the last transmission; before the first one, that of the next.
     pub fn care_of_address(&self) -> Option<IpAddr> {
         self.sent.last().map(|sent| sent.care_of_address).or_else(|| self.next_care_of_address())
     }
@@ -146,7 +146,7 @@ impl Exchange {
     }
 }
 
-/// What the home agent acknowledged last.
+/// Registration that the home agent acknowledged last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registration {
     /// The uplink that it is over, as an index: two behind NATs of one make may have the same address.
@@ -168,7 +168,7 @@ pub struct Registration {
 impl Registration {
     /// The same as `before` with another lifetime, or a new one: with the time since when it has been where
     /// it is.
-    pub(super) fn after(self, before: Option<&Registration>) -> Registration {
+    pub(crate) fn after(self, before: Option<&Registration>) -> Registration {
         let here = |other: &&Registration| {
             (other.uplink, other.care_of_address) == (self.uplink, self.care_of_address)
         };
@@ -176,9 +176,9 @@ impl Registration {
     }
 }
 
-/// What to do about a refusal.
+/// Reaction to a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Remedy {
+pub(crate) enum Remedy {
     /// Send again after this long.
     Retry(Duration),
     /// De-register and begin anew (the type of registration changed under us).
@@ -193,7 +193,7 @@ pub(super) enum Remedy {
 
 /// The remedy for each status (RFC 6275 11.7.3, RFC 3963 5.4, RFC 4285). With one home agent and one mode
 /// configured, "every available mode" is tried once the first answer is in.
-pub(super) fn remedy(status: Status) -> Remedy {
+pub(crate) fn remedy(status: Status) -> Remedy {
     match status {
         Status::TYPE_CHANGE_DISALLOWED => Remedy::StartOver,
         // The operator of the home agent may be changing the key right now.
@@ -210,15 +210,15 @@ pub(super) fn remedy(status: Status) -> Remedy {
         | Status::NOT_AUTHORIZED_FOR_PREFIX
         | Status::FORWARDING_SETUP_FAILED
         | Status::MESSAGE_ID_REQUIRED => Remedy::Stop,
-        // Among them 134: whoever has our home address on the home link may be gone soon.
+        // Among them 134: the node that has our home address on the home link may be gone soon.
         _ => Remedy::Retry(MAX_BINDACK_TIMEOUT),
     }
 }
 
-/// When to renew a registration: a quarter of the lifetime, and at least time for three retransmissions,
-/// before it ends; but not before half of it. Over a full uplink at half of it: that loses many Binding
-/// Updates and delays all.
-pub(super) fn refresh_after(lifetime: Duration, is_full: bool) -> Duration {
+/// Returns when to renew a registration: a quarter of the lifetime before its end, but not before half of it.
+/// The time that is left suffices for three retransmissions. A full uplink loses many Binding Updates and
+/// delays all: the router renews over it at half of the lifetime.
+pub(crate) fn refresh_after(lifetime: Duration, is_full: bool) -> Duration {
     if is_full {
         return lifetime / 2;
     }
