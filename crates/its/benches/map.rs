@@ -1,7 +1,7 @@
 //! CAMs per second into the map on one core, from octets; and what a question costs.
 //!
-//! Stations stand around within 4 km and move by up to 3 m from CAM to CAM, a second each; every CAM is
-//! glanced at, looked up, kept, and put into another cell now and then.
+//! Stations are within 4 km and move by up to 3 m from CAM to CAM, one a second each. For every CAM the
+//! benchmark measures the partial decoding, the look-up, the write and sometimes the change of the cell.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
 
 use std::hint::black_box;

@@ -27,7 +27,7 @@ fn path(points: usize) -> PathHistory {
     PathHistory(vec![point; points])
 }
 
-/// A car's CAM; with a low-frequency container of so many points, if any.
+/// A car's CAM; with a low-frequency container of `points` points, if any.
 fn cam(points: Option<usize>) -> Cam {
     let mut cam = Cam::default();
     cam.header.message_id = MessageId::CAM;

@@ -1,13 +1,13 @@
 //! The types of ETSI's ASN.1 modules, as `cargo xtask gen-asn1` writes them; here stands which there are.
 
-/// What stations of protocol version 1 send.
+/// Messages of stations with protocol version 1.
 pub mod version1 {
     pub mod cam_pdu_descriptions;
     pub mod denm_pdu_descriptions;
     pub mod its_container;
 }
 
-/// What everybody else sends.
+/// Messages of all other stations.
 pub mod release1 {
     pub mod cam_pdu_descriptions;
     pub mod denm_pdu_descriptions;

@@ -8,11 +8,11 @@ use crate::uper::{Error, decode, encode};
 use crate::version1;
 
 impl Cam {
-    /// Reads a message of protocol version 1 or 2 ([`version1`]). The codec is compiled here and nowhere
-    /// else: whoever called [`crate::uper::decode`] would get a copy of all of it.
+    /// Reads a message of protocol version 1 or 2 ([`version1`]). The codec is compiled here only: each
+    /// caller of [`crate::uper::decode`] would get a copy of all of it.
     ///
     /// # Errors
-    /// Why the octets are none.
+    /// An error that says why the octets are not a CAM.
     #[inline(never)]
     pub fn from_octets(octets: &[u8]) -> Result<Cam, Error> {
         if version1::is_meant(octets) {

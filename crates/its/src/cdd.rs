@@ -1,8 +1,8 @@
 //! The Common Data Dictionary (TS 102 894-2 V1.3.1): what CAM and DENM are made of.
 //!
-//! The types are those of ETSI's module `ITS-Container`. Release 2 of the dictionary (V2.x) gave other names
-//! to some of these and added to them, but left their encoding: what is encoded here is valid in both, and
-//! messages of release 2 are read without their additions. In full they are in [`crate::release2`].
+//! The types are those of ETSI's module `ITS-Container`. Release 2 of the dictionary (V2.x) renamed some of
+//! these and added to them, but kept their encoding. So this output is valid in both, and messages of release
+//! 2 are read without their additions. [`crate::release2`] has them in full.
 //!
 //! [`Default`] of a value is *unavailable* wherever the dictionary has that; so the default of a container is
 //! what a station sends that knows nothing.

@@ -5,11 +5,11 @@ carnet_base::drop_reasons! {
     pub enum ItsDrop {
         /// Octets that are no such message.
         Malformed = "malformed",
-        /// A protocol version that nobody here speaks.
+        /// An unknown protocol version.
         WrongVersion = "wrong_version",
         /// Another message than the port is for.
         WrongMessage = "wrong_message",
-        /// A BTP port behind which nobody listens.
+        /// A BTP port without a service.
         UnknownPort = "unknown_port",
         /// Sent by this station itself, or about an event of its own.
         OwnMessage = "own_message",

@@ -37,7 +37,7 @@ pub struct Parameters {
     pub deliver_cams: bool,
 }
 
-/// What shall be done.
+/// Action for the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// A message goes to the network.
@@ -96,7 +96,7 @@ impl Facilities {
         self.sa.set_station_id(station_id);
     }
 
-    /// What the station knows of itself now.
+    /// Takes new data of the station about itself.
     pub fn handle_provided(&mut self, now: Now, provided: ca::Provided) {
         if let Some(position) = provided.reference_position.position() {
             self.handle_position(position);
@@ -109,8 +109,8 @@ impl Facilities {
         self.den.handle_position(position);
     }
 
-    /// What came for a BTP port, without the BTP header: from the station with the GN address `source`;
-    /// `area` is where the network brought it, if to an area.
+    /// Takes the payload of a BTP port, without the BTP header, from the station with the GN address
+    /// `source`. `area` is the area to which the network delivered it, if any.
     ///
     /// # Errors
     /// Why it had no effect: [`ItsDrop`].
@@ -157,7 +157,7 @@ impl Facilities {
         self.sa.handle_timeout(now);
     }
 
-    /// The next thing to be done. What is said of events enters the map on its way to the applications.
+    /// Returns the next action. A received event enters the map before the application gets it.
     pub fn poll_output(&mut self, now: Now) -> Option<Output> {
         if let Some(transmission) =
             self.ca.poll_transmit().or_else(|| self.den.poll_transmit()).or_else(|| self.sa.poll_transmit())

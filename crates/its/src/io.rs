@@ -1,4 +1,4 @@
-//! What services are handed and hand back.
+//! Inputs and outputs of services.
 
 use std::time::Duration;
 

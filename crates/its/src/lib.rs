@@ -1,9 +1,8 @@
 //! The facilities of an ITS station (ETSI EN 302 665) as state machines without I/O.
 //!
-//! Above the network layer: messages that say where a vehicle is (CAM) and what happens on the road (DENM),
-//! the services that send and receive them, and the map of what was heard (LDM). A service is handed the time
-//! and an input and hands back [`Transmission`]s, which become requests to the GeoNetworking router, and
-//! events.
+//! Facilities above the network layer: messages about a vehicle's position (CAM) and about events on the road
+//! (DENM), the services that send and receive them, and the Local Dynamic Map (LDM). A service takes the time
+//! and an input. It returns events and [`Transmission`]s, which become requests to the GeoNetworking router.
 //!
 //! * [`uper`], [`cdd`], [`cam`], [`denm`], [`sam`]: the messages as types, and their encoding.
 //! * [`ca`]: when a CAM is sent and what stands in it (EN 302 637-2).
@@ -14,9 +13,9 @@
 //!
 //! Areas, distances and requests are those of `carnet_geonet`: the facilities layer stands on it.
 //!
-//! Left out: security (who may say what: until there are signatures, anybody can claim anything, and bounds
-//! here are against floods and absurd values only), the messages of collective perception and of vulnerable
-//! road users, DCC beyond the interval that it gives.
+//! Left out: security, messages of collective perception and of vulnerable road users, and DCC beyond the
+//! interval that it permits. Without signatures any station can claim anything, so the bounds here only stop
+//! floods and absurd values.
 #![forbid(unsafe_code)]
 
 pub mod asn1;

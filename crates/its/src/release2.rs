@@ -26,7 +26,7 @@ pub mod cam {
         /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
         ///
         /// # Errors
-        /// Why the octets are none.
+        /// An error that says why the octets are not such a message.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
             super::check_version(octets)?;
@@ -53,7 +53,7 @@ pub mod denm {
         /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
         ///
         /// # Errors
-        /// Why the octets are none.
+        /// An error that says why the octets are not such a message.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
             super::check_version(octets)?;
@@ -80,7 +80,7 @@ pub mod vam {
         /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
         ///
         /// # Errors
-        /// Why the octets are none.
+        /// An error that says why the octets are not such a message.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
             decode(octets)
@@ -111,7 +111,7 @@ pub mod cpm {
         /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
         ///
         /// # Errors
-        /// Why the octets are none.
+        /// An error that says why the octets are not such a message.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
             decode(octets)

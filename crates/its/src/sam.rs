@@ -1,13 +1,13 @@
 //! The Service Announcement Message (EN 302 890-1; ISO/TS 16460): which services a station has, and how they
 //! are reached.
 //!
-//! On the air it is an ITS PDU header and then the `Sam` of ISO/TS 16460 (2016), which is bit by bit the WAVE
-//! Service Advertisement of IEEE 1609.3 V3. ETSI's module `SAEM-PDU-Descriptions` has no more than these two
-//! components; those of ISO that it imports from may not be handed on, so their types are transcribed here.
+//! On the air it is an ITS PDU header and then the `Sam` of ISO/TS 16460 (2016). That is bit by bit the WAVE
+//! Service Advertisement of IEEE 1609.3 V3. ETSI's module `SAEM-PDU-Descriptions` has only these two
+//! components. The modules of ISO that it imports may not be distributed, so their types are transcribed
+//! here.
 //!
-//! Elements of extension are kept as octets with their number, whatever they are, and written again as they
-//! came; those that matter here have a name in [`mod@reference`] and are read by the methods of
-//! [`Extensions`].
+//! Extension elements are kept as octets with their number, whatever they are, and written again unchanged.
+//! Those that matter here have a name in [`mod@reference`], and the methods of [`Extensions`] read them.
 //!
 //! Left out: the Service Response Message, and system services' contexts beyond their octets.
 
@@ -25,9 +25,9 @@ pub mod reference {
     pub const LOCATION_2D: u8 = 5;
     /// The same with an elevation.
     pub const LOCATION_3D: u8 = 6;
-    /// Who advertises, for people: [`super::Extensions::text`].
+    /// Name of the advertiser, for people: [`super::Extensions::text`].
     pub const ADVERTISER_IDENTIFIER: u8 = 7;
-    /// What a service says of itself.
+    /// Context of a service.
     pub const PROVIDER_SERVICE_CONTEXT: u8 = 8;
     /// IPv6 address of a service.
     pub const IPV6_ADDRESS: u8 = 9;
@@ -48,7 +48,7 @@ impl Saem {
     /// Reads a message, compiled here and nowhere else, like [`crate::cam::Cam::from_octets`].
     ///
     /// # Errors
-    /// Why the octets are none.
+    /// An error that says why the octets are not a SAEM.
     #[inline(never)]
     pub fn from_octets(octets: &[u8]) -> Result<Saem, Error> {
         decode(octets)
@@ -74,7 +74,7 @@ integers! {
     ContentCount(u8) 0..=15, default 0;
     /// Which entry of the channels, counted from 1; 0 for none.
     ChannelIndex(u8) 0..=31, default 0 { NOT_USED = 0 };
-    /// What an extension is.
+    /// Number of an extension.
     RefExt(u8) 0..=255, default 0;
     /// IEEE 802.11 operating class.
     OperatingClass(u8) 0..=255, default 0;
@@ -125,7 +125,7 @@ sequences! {
         data_rate: ChannelDataRate,
         options: ChannelInfoOptions,
     }
-    /// What else there is of it: the octet of bits that say so, seven of them not used.
+    /// Optional parts of the channel information: the octet of bits that announce them, seven of them unused.
     ChannelInfoOptions {
         option1: Option<Null>,
         option2: Option<Null>,
@@ -172,7 +172,7 @@ impl Uper for ItsAid {
             longer += 1;
         }
         if longer == 3 && reader.bit(Self::NAME) {
-            // Ext3 has an extension marker; nobody has such a number.
+            // Ext3 has an extension marker; no known number uses it.
             reader.fail(Error::OutOfRange {
                 what: Self::NAME,
                 least: 0,

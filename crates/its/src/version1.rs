@@ -1,8 +1,8 @@
-//! CAM and DENM of protocol version 1 (EN 302 637-2 V1.3.2 and EN 302 637-3 V1.2.2 with TS 102 894-2 V1.2.1),
-//! as messages of version 2.
+//! Reads CAM and DENM of protocol version 1 as messages of version 2. The standards of version 1 are EN 302
+//! 637-2 V1.3.2 and EN 302 637-3 V1.2.2 with TS 102 894-2 V1.2.1.
 //!
 //! Most of the dictionary is the same in both versions, bit by bit; such values are written and read again.
-//! What differs:
+//! These values differ:
 //!
 //! * *CurvatureValue* counts 1/30,000 m in 16 bits, and 1/10,000 m in 11 bits in version 2.
 //! * *LanePosition* and *DrivingLaneStatus* count lanes from outside, in version 2 from inside. Without the
@@ -118,7 +118,7 @@ fn goods(value: &cdd::DangerousGoodsExtended) -> Result<DangerousGoodsExtended, 
 /// A CAM of version 1 as one of version 2.
 ///
 /// # Errors
-/// Why the octets are none.
+/// An error that says why the octets are not a CAM.
 #[inline(never)]
 pub fn read_cam(octets: &[u8]) -> Result<crate::cam::Cam, Error> {
     use crate::cam::{
@@ -205,7 +205,7 @@ fn header(header: &cdd::ItsPduHeader) -> Result<crate::cdd::ItsPduHeader, Error>
 /// A DENM of version 1 as one of version 2.
 ///
 /// # Errors
-/// Why the octets are none.
+/// An error that says why the octets are not a DENM.
 #[inline(never)]
 pub fn read_denm(octets: &[u8]) -> Result<crate::denm::Denm, Error> {
     use crate::denm::{

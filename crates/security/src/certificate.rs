@@ -3,9 +3,9 @@
 //! A [`Certificate`] keeps its octets beside what they mean: they are what is hashed and signed. They are in
 //! canonical form (6.1.2), that is, an r that came as a point of its signature is an x coordinate in them.
 //!
-//! The profile lets in explicit certificates of version 3 with a name or none, without revocation data
-//! (cracaId and crlSeries are zero), and without permissions to ask for others' certificates. Everything else
-//! is refused when it is read. Extensions of later releases are skipped, and hashed.
+//! The profile permits explicit certificates of version 3 with or without a name. They have no revocation
+//! data (cracaId and crlSeries are zero) and no permissions to request certificates of others. The parser
+//! refuses all other certificates. It skips extensions of later releases, and hashes them.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::time::{DurationUnit, Time32, ValidityDuration, ValidityPeriod};
 /// Octets of a certificate at most: it has to fit a frame together with what it signs.
 pub const MOST_OCTETS: usize = 1200;
 
-/// Who issued a certificate.
+/// Issuer of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Issuer {
     /// The holder itself: a root.
@@ -62,7 +62,7 @@ impl Issuer {
     }
 }
 
-/// What an issuer signs.
+/// Part of a certificate that its issuer signs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToBeSignedCertificate {
     /// The holder's name. A ticket has none (TS 103 097 7.2.1).
@@ -73,7 +73,7 @@ pub struct ToBeSignedCertificate {
     pub region: Option<GeographicRegion>,
     /// How well the holder's keys are kept: SubjectAssurance, level in the three highest bits.
     pub assurance: Option<u8>,
-    /// What its holder may sign.
+    /// Permissions of the holder to sign messages.
     pub applications: Vec<PsidSsp>,
     /// For what its holder may issue certificates.
     pub issuing: Vec<PsidGroupPermissions>,
@@ -190,7 +190,7 @@ impl ToBeSignedCertificate {
         self.verification_key.encode(writer);
     }
 
-    /// What the holder may sign in an application.
+    /// Permission of the holder to sign messages of an application.
     pub fn application(&self, psid: Psid) -> Option<&PsidSsp> {
         self.applications.iter().find(|application| application.psid == psid)
     }
@@ -210,7 +210,7 @@ impl Certificate {
     /// Reads a certificate that fills the octets.
     ///
     /// # Errors
-    /// What is wrong with them, and where.
+    /// An error that names the field and the octet.
     pub fn parse(octets: &[u8]) -> Result<Certificate, Error> {
         let mut reader = Reader::new(octets);
         let certificate = Certificate::decode(&mut reader)?;
@@ -259,12 +259,12 @@ impl Certificate {
         Certificate { issuer, to_be_signed, signature, octets: writer.finish(), signed }
     }
 
-    /// Who issued it.
+    /// Issuer of the certificate.
     pub const fn issuer(&self) -> Issuer {
         self.issuer
     }
 
-    /// What it says.
+    /// Content that the issuer has signed.
     pub const fn content(&self) -> &ToBeSignedCertificate {
         &self.to_be_signed
     }
@@ -289,7 +289,7 @@ impl Certificate {
         self.to_be_signed.verification_key.curve().hash()
     }
 
-    /// What kind of certificate it is, by what it permits (TS 103 097 7.2).
+    /// Returns the role of the certificate, by its permissions (TS 103 097 7.2).
     pub fn role(&self) -> Role {
         let content = &self.to_be_signed;
         match self.issuer {
@@ -307,7 +307,7 @@ impl Certificate {
     }
 }
 
-/// What a certificate is for.
+/// Role of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Signs authorities, itself included (7.2.3).

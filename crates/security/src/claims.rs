@@ -1,5 +1,5 @@
-//! What a message says that not everybody may: the SSP bits that it needs (EN 302 637-2 and EN 302 637-3,
-//! clauses on service specific permissions).
+//! The SSP bits that a message needs for its restricted content (EN 302 637-2 and EN 302 637-3, clauses on
+//! service specific permissions).
 //!
 //! The bits of CAM stand for the special containers and what is in them, those of DENM for the causes. The
 //! message of another application needs none here: its own standard has its table, and its reader has to ask.
@@ -22,7 +22,7 @@ const fn bit(number: u32) -> u32 {
 }
 
 impl Claims {
-    /// What a message claims; `None` if it is no such message.
+    /// Returns the claims of a CAM or DENM; `None` if the octets are not such a message.
     pub fn of(psid: Psid, message: &[u8]) -> Option<Claims> {
         match psid {
             Psid::CAM => Cam::from_octets(message).ok().map(|cam| Claims(cam_bits(&cam))),
@@ -89,7 +89,8 @@ fn cam_bits(cam: &Cam) -> u32 {
                 }
                 | car.speed_limit.as_ref().map_or(0, |_| bit(13))
         }
-        // A later release's: nobody here can tell what it needs, so it needs what nobody has.
+        // A container of a later release: its permissions are unknown, so it needs a bit that no certificate
+        // has.
         Some(SpecialVehicleContainer::Other(_)) => bit(23),
     };
     bits

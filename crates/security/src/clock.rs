@@ -1,9 +1,9 @@
 //! Whether the own clock is wrong, by what signed neighbours say.
 //!
-//! A station whose clock is wrong believes nobody, and nobody believes it. It sees that when signed messages
-//! come and all of them are out of time: [`MESSAGES`] over [`SPELL`], and none that was verified among them.
-//! Nothing of that is authentic, since the time is looked at before the signature. So it is told, and nothing
-//! is done about it; and one message that is verified ends it.
+//! A station with a wrong clock rejects the messages of all others, and they reject its messages. The station
+//! detects this if all signed messages that arrive are out of time: [`MESSAGES`] over [`SPELL`], without a
+//! verified one among them. The messages are not authentic, because the time check comes before the
+//! signature. So the station only reports the difference, and one verified message ends the report.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl OwnClock {
         self.count == 0 || now.saturating_since(self.last) >= INTERVAL
     }
 
-    /// A message is out of time; by its time the own clock is so many milliseconds ahead.
+    /// Notes a message that is out of time; by its time the own clock is `ahead_ms` ahead.
     pub fn note(&mut self, now: Time, ahead_ms: i64) {
         if self.count == 0 || now.saturating_since(self.last) >= RECENT {
             (self.count, self.first) = (0, now);

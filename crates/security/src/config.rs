@@ -1,4 +1,4 @@
-//! What the operator decides, and its defaults.
+//! Settings of the operator, and their defaults.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub enum Policy {
     Off,
     /// Own packets are signed, signed ones verified, those in the open believed as they are.
     AcceptUnsigned,
-    /// What is not signed by somebody who may is dropped.
+    /// Drops every message that no permitted signer has signed.
     Strict,
 }
 

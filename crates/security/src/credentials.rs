@@ -1,7 +1,7 @@
-//! What a station is furnished with: whom it trusts, and the tickets with which it signs.
+//! Credentials of a station: the certificates that it trusts, and the tickets with which it signs.
 //!
 //! A private key in a file is a line with the name of its curve and the scalar in hexadecimal digits
-//! ([`PrivateKey`]). Who reads the files is not this crate's business; [`Credentials`] is what stood in them.
+//! ([`PrivateKey`]). The caller reads the files; [`Credentials`] has their content.
 
 use std::fmt;
 
@@ -48,7 +48,8 @@ impl PrivateKey {
         format!("{} {digits}\n", self.curve.word())
     }
 
-    /// Ready to sign; `None` if the scalar is none of the curve, or the back end has no such curve.
+    /// Returns the key ready to sign. `None` if the scalar is invalid for the curve, or the back end does not
+    /// support the curve.
     pub fn ready(&self, backend: &dyn Backend) -> Option<Box<dyn SigningKey>> {
         backend.signing_key(self.curve, &self.scalar)
     }
@@ -67,7 +68,7 @@ pub struct Credentials {
     pub roots: Vec<Certificate>,
     /// Authorities below them, each behind the one that issued it.
     pub authorities: Vec<Certificate>,
-    /// Whom nobody shall believe any more, nor whom they have issued anything to.
+    /// Certificates that the operator has revoked; certificates below them are revoked as well.
     pub revoked: Vec<HashedId8>,
     /// Own tickets, with their keys.
     pub tickets: Vec<(Certificate, PrivateKey)>,

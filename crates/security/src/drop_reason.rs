@@ -15,13 +15,13 @@ carnet_base::drop_reasons! {
         Unsecured = "unsecured",
         /// Unsecured data in an envelope.
         UnsecuredEnvelope = "unsecured_envelope",
-        /// An encrypted message; nobody here has a key for it.
+        /// An encrypted message; the station has no key for it.
         Encrypted = "encrypted",
         /// A payload that is elsewhere (extDataHash).
         ExternalPayload = "external_payload",
         /// Nothing is signed.
         EmptyPayload = "empty_payload",
-        /// A signature of nobody (signer `self`).
+        /// A signature without a certificate (signer `self`).
         SelfSigned = "self_signed",
         /// A header with what the profile forbids (TS 103 097 5.2).
         ForbiddenHeader = "forbidden_header",
@@ -73,7 +73,7 @@ carnet_base::drop_reasons! {
         NoServicePermission = "no_service_permission",
         /// The application is not that of the payload.
         WrongApplication = "wrong_application",
-        /// What is inside is no packet.
+        /// The content is not a packet.
         BadPacket = "bad_packet",
         /// The packet's source is not where the message was made.
         ImplausiblePosition = "implausible_position",

@@ -1,8 +1,8 @@
-//! Envelopes of packets that were let in, for those that are sent on: a forwarder signs nothing, it passes on
-//! what the source signed, with another Basic Header (EN 302 636-4-1 10.3.8 to 10.3.12).
+//! Envelopes of accepted packets, for forwarding. A forwarder signs nothing: it sends the source's signed
+//! octets with another Basic Header (EN 302 636-4-1 10.3.8 to 10.3.12).
 //!
-//! The router knows packets without envelopes. What it sends on is the same packet, known by its source and
-//! its sequence number; the envelope that goes around it is the one in which it came.
+//! The router knows packets without envelopes. It forwards the same packet, identified by source and sequence
+//! number, and this module adds the envelope in which the packet arrived.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,7 +21,7 @@ pub struct Envelopes {
 }
 
 impl Envelopes {
-    /// With room for so many octets.
+    /// Creates a store with room for `room` octets.
     pub const fn new(room: usize) -> Envelopes {
         Envelopes { kept: BTreeMap::new(), order: VecDeque::new(), octets: 0, room }
     }

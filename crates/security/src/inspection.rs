@@ -1,6 +1,5 @@
-//! What can be said of a secured packet without any cryptography (TS 103 097 clauses 5.2 and 7.1): it is read
-//! where it lies, and most of what is wrong with a packet shows here, at a thousandth of the price of a
-//! signature.
+//! Checks of a secured packet that need no cryptography (TS 103 097 clauses 5.2 and 7.1). They read the
+//! packet in place, and find most faults at a thousandth of the cost of a signature.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use crate::time::Time64;
 /// A secured packet that was read.
 #[derive(Debug)]
 pub struct Inspected<'a> {
-    /// What was signed, by whom.
+    /// The signed message, with its signer.
     pub message: SignedMessage<'a>,
     /// The packet in it.
     pub packet: Packet<'a>,

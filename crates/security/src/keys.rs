@@ -1,9 +1,9 @@
 //! Curves, public keys and signatures as they stand in messages (IEEE 1609.2 6.3.22 to 6.3.31, 6.4.36 to
 //! 6.4.38).
 //!
-//! Points are compressed and the r of a signature is an x coordinate alone: that is the canonical form over
-//! which hashes are taken (6.1.2) and the one that TS 103 097 clause 5 has. An r that comes with the sign of
-//! its point loses it; an uncompressed point is refused.
+//! Points are compressed, and the r of a signature is only an x coordinate. That is the canonical form over
+//! which hashes are computed (6.1.2), and the form of TS 103 097 clause 5. An r with the sign of its point
+//! loses the sign; the parser refuses an uncompressed point.
 
 use crate::coer::{Error, Reader, Writer};
 

@@ -1,10 +1,10 @@
 //! Messages that can be trusted: secured GeoNetworking packets by ETSI TS 103 097 V1.3.1 and later, that is
 //! IEEE 1609.2.
 //!
-//! A station signs what it sends with short-lived certificates that have no name (authorization tickets) and
-//! believes what it hears if somebody signed it whom an authority below a trusted root allows to say that,
-//! here and now. [`Security`] is that station's entity, between the link and the router; its module says how
-//! to drive it.
+//! A station signs its packets with short-lived certificates without a name (authorization tickets). It
+//! accepts a packet if its signer has a ticket from an authority below a trusted root. The ticket has to
+//! permit the content here and now. [`Security`] is the station's entity between the link and the router; its
+//! module says how to drive it.
 //!
 //! * [`coer`], [`message`], [`certificate`], with [`keys`], [`ids`], [`time`], [`region`], [`permissions`]:
 //!   what stands in an envelope and in a certificate, read where it lies, and written.

@@ -5,8 +5,8 @@
 //! [`seal`] writes one.
 //!
 //! The profile has one level: signed data around unsecured data. So nothing nests, and a message of a few
-//! octets cannot cost a deep stack. Encrypted messages, signed certificate requests and payloads that are
-//! elsewhere (extDataHash) are recognised and told apart, for each is a reason of its own to drop a message.
+//! octets cannot cause deep recursion. The parser recognises encrypted messages, signed certificate requests
+//! and external payloads (extDataHash) separately, because each has its own drop reason.
 
 use carnet_geonet::geodesy::Position;
 
@@ -48,7 +48,7 @@ impl Requests<'_> {
     }
 }
 
-/// What is said about a message and signed with it (6.3.9).
+/// Header of a message, signed with it (6.3.9).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderInfo<'a> {
     /// Which application the message is of.
@@ -65,7 +65,7 @@ pub struct HeaderInfo<'a> {
     pub encryption_key: Option<EncryptionKey>,
     /// Certificates that the sender lacks.
     pub inline_requests: Requests<'a>,
-    /// A certificate that somebody else lacks.
+    /// A certificate that another station lacks.
     pub requested_certificate: Option<Certificate>,
 }
 
@@ -186,18 +186,18 @@ impl<'a> HeaderInfo<'a> {
     }
 }
 
-/// Who signed.
+/// Signer of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signer {
     /// The holder of a certificate with that name.
     Digest(HashedId8),
     /// The holder of this certificate.
     Certificate(Box<Certificate>),
-    /// Nobody who could be known: for certificate requests.
+    /// No certificate: for certificate requests.
     Itself,
 }
 
-/// What is signed.
+/// Payload that is signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload<'a> {
     /// These octets.
@@ -213,7 +213,7 @@ pub struct SignedMessage<'a> {
     pub hash: HashAlgorithm,
     /// What.
     pub payload: Payload<'a>,
-    /// What is said of it.
+    /// Header of the message.
     pub header: HeaderInfo<'a>,
     /// By whom.
     pub signer: Signer,
@@ -223,7 +223,7 @@ pub struct SignedMessage<'a> {
     pub to_be_signed: &'a [u8],
 }
 
-/// What stands in an envelope.
+/// Content of an envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Envelope<'a> {
     /// Octets, in the open.
@@ -245,7 +245,7 @@ impl<'a> Envelope<'a> {
     /// Reads an envelope that fills the octets.
     ///
     /// # Errors
-    /// What is wrong with them, and where.
+    /// An error that names the field and the octet.
     pub fn parse(octets: &'a [u8]) -> Result<Envelope<'a>, Error> {
         Envelope::parse_front(octets).map(|(envelope, _)| envelope)
     }
@@ -263,7 +263,7 @@ impl<'a> Envelope<'a> {
         let envelope = match reader.tag(WHAT)? {
             0x80 => Envelope::Unsecured(reader.octets(0, usize::from(u16::MAX), WHAT)?),
             0x81 => Envelope::Signed(Box::new(SignedMessage::decode(&mut reader)?)),
-            // Nobody here can read it; its length is not known without reading it.
+            // The station cannot decrypt it, and its length is unknown without that.
             0x82 => return Ok((Envelope::Encrypted, octets.len())),
             0x83 | 0x84 => return Ok((Envelope::CertificateRequest, octets.len())),
             _ => return Err(reader.unknown(WHAT, "unsecured, signed or encrypted data")),
@@ -324,8 +324,7 @@ fn decode_payload<'a>(reader: &mut Reader<'a>) -> Result<Payload<'a>, Error> {
     Ok(payload)
 }
 
-/// What a signer signs: ToBeSignedData of a payload and its header; `requests` are the certificates that it
-/// lacks.
+/// Encodes ToBeSignedData of a payload and its header; `requests` are the certificates that the signer lacks.
 pub fn to_be_signed(payload: &[u8], header: &HeaderInfo<'_>, requests: &[HashedId3]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::with_capacity(payload.len() + 64));
     writer.raw(&[0x40, VERSION, 0x80]);

@@ -1,9 +1,9 @@
-//! What a certificate allows: applications and what its holder may say in them (IEEE 1609.2 6.4.27 to
-//! 6.4.34).
+//! Permissions of a certificate: applications, and the content that its holder may sign (IEEE 1609.2 6.4.27
+//! to 6.4.34).
 //!
-//! An application is a PSID (ETSI calls it ITS-AID), and within it there are service specific permissions,
-//! SSP. ETSI's are bitmaps: an octet with the version, then a bit for each thing that may be said (TS 103 097
-//! 7.2.1 and the messages' standards). An authority has ranges of them that it may give away.
+//! An application is a PSID (ETSI calls it ITS-AID). Within it there are service specific permissions, SSP.
+//! ETSI's are bitmaps: an octet with the version, then a bit for each kind of content (TS 103 097 7.2.1 and
+//! the messages' standards). An authority has ranges of SSP that it may issue.
 
 use std::fmt;
 
@@ -90,7 +90,7 @@ pub const MOST_APPLICATIONS: usize = 31;
 pub struct PsidSsp {
     /// The application.
     pub psid: Psid,
-    /// What may be said in it; without, what everybody may.
+    /// Permitted content; without it, only content that needs no permission.
     pub ssp: Option<Ssp>,
 }
 
@@ -224,8 +224,8 @@ impl SspRange {
 pub struct PsidSspRange {
     /// The application.
     pub psid: Psid,
-    /// Which SSP; absent, any. IEEE 1609.2-2022 (`Ieee1609Dot2BaseTypes`, PsidSspRange): "If sspRange is
-    /// omitted, the holder may issue or request certificates for any SSP for that PSID", and its note at
+    /// Range of SSP; absent, any. IEEE 1609.2-2022 (`Ieee1609Dot2BaseTypes`, PsidSspRange) says: "If sspRange
+    /// is omitted, the holder may issue or request certificates for any SSP for that PSID". Its note at
     /// SspRange prefers that to an explicit `all`. Drafts before the edition of 2016 had the default SSP
     /// only.
     pub range: Option<SspRange>,
@@ -242,11 +242,11 @@ impl PsidSspRange {
 pub enum SubjectPermissions {
     /// These applications.
     Explicit(Vec<PsidSspRange>),
-    /// Whatever its own issuer could: of a root, anything.
+    /// All permissions of its own issuer; for a root, any.
     All,
 }
 
-/// What an authority may give away, and to whom.
+/// Permissions that an authority may issue, and the length of the chain below it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PsidGroupPermissions {
     /// Which applications.

@@ -1,9 +1,9 @@
 //! A small public key infrastructure for tests and closed fleets: a root, authorities, and tickets.
 //!
-//! It issues what the profile has (TS 103 097 7.2.1 to 7.2.4) and nothing that a station asked for over the
-//! air: enrolment and authorization by TS 102 941 are a service of their own. [`issue`] signs whatever it is
-//! told to, so that tests can make certificates that no authority would; [`root`], [`authority`] and
-//! [`ticket`] make sound contents.
+//! It issues certificates of the profile (TS 103 097 7.2.1 to 7.2.4) and answers no requests over the air.
+//! Enrolment and authorization by TS 102 941 are another service. [`issue`] signs any content, so that tests
+//! can make certificates that an authority would not make; [`root`], [`authority`] and [`ticket`] make valid
+//! contents.
 
 use crate::certificate::{Certificate, Issuer, ToBeSignedCertificate};
 use crate::coer::Writer;
@@ -44,7 +44,8 @@ const OTHERS: [Psid; 11] = [
     Psid::RTCMEM,
 ];
 
-/// What a root lets authorities give away: all of [`applications`]; with one step for authorities in between.
+/// Permissions that a root lets authorities issue: all of [`applications`], with one step for authorities in
+/// between.
 fn issuing(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
     let any = |psid, octets: usize| PsidSspRange {
         psid,

@@ -1,31 +1,29 @@
-//! When a vehicle becomes another one (TS 102 731, TR 103 415): tickets have no name, but a ticket that is
-//! used for long is one.
+//! Change of pseudonym (TS 102 731, TR 103 415). Tickets have no name, but a ticket in long use identifies
+//! its vehicle.
 //!
-//! A change is worth something if nobody sees which station of before is which station of after: so it comes
-//! after a distance and a time that are drawn at random, and everything changes at once. [`Pseudonym`] says
-//! when, [`Identity`] what to: the name of the ticket makes the MID of the GN address, which is the
-//! link-layer address, and of which the facilities make their station ID. Whoever runs the station asks
-//! [`crate::Security::poll_identity`] on each position, and when there is another one does, between two
-//! messages:
+//! A change protects only if an observer cannot link the station before and after it. So it comes after a
+//! random distance and time, and everything changes at once. [`Pseudonym`] says when, [`Identity`] to what.
+//! The name of the ticket gives the MID of the GN address, which is the link-layer address. The facilities
+//! derive the station ID from it. The caller asks [`crate::Security::poll_identity`] at each position. If
+//! there is a new identity, it does this between two messages:
 //!
-//! 1. the router's `handle_address`: it forgets whom it knew, drops what waited under the old address, and
-//!    starts its sequence numbers at 0 (EN 302 636-4-1 10.2.1.4);
-//! 2. the station ID of the facilities, which forget the path history and go on with the sequence numbers of
-//!    events elsewhere (else these link the two). What others told (the LDM) stays: it says nothing of this
-//!    station;
+//! 1. the router's `handle_address`. The router clears its location table, drops packets that waited under
+//!    the old address, and starts its sequence numbers at 0 (EN 302 636-4-1 10.2.1.4);
+//! 2. the station ID of the facilities. They clear the path history and continue the sequence numbers of
+//!    events at another value, which would link the two otherwise. The LDM stays, because its content of
+//!    other stations does not identify this one;
 //! 3. the link's address, before anything goes out, and those of IPv6 that are made of it.
 //!
 //! Nothing of the change is on the air: the next packet is of a station that was not there before, with its
 //! certificate. A packet of the old one that comes back, sent on by others, is known by the ticket that
 //! signed it and dropped.
 //!
-//! While an event of this station is being told of (DENM), or somebody is in danger, it stays who it is
-//! ([`Pseudonym::lock`]), for at most as long as the config says: TR 103 415 has it so, since an event's
-//! originator is part of its name.
+//! The station keeps its pseudonym while it reports an event (DENM), or while a person is in danger
+//! ([`Pseudonym::lock`]). The config limits that time. TR 103 415 demands this, because the originator is
+//! part of an event's identifier.
 //!
-//! The defaults are those of the C2C-CC basic system profile as far as they are known here: a first change
-//! after 800 to 1,500 m, and then after 800 m and 2 to 6 minutes each. Left out: silent periods and mix
-//! zones.
+//! The defaults are the known ones of the C2C-CC basic system profile. The first change comes after 800 to
+//! 1,500 m, later ones after 800 m and 2 to 6 minutes each. Left out: silent periods and mix zones.
 
 use std::time::Duration;
 
@@ -59,7 +57,7 @@ impl Default for Strategy {
     }
 }
 
-/// Who a station is from now on.
+/// Identity of a station from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// The ticket that signs.

@@ -3,9 +3,9 @@
 //! Verification costs a thousand times what reading does, so that who floods a channel aims at it. Here only
 //! as many messages wait as the operator lets, and the queue decides who goes first and who goes.
 //!
-//! *Who a sender is* nobody knows before verification: a forger writes any link-layer address into a frame,
-//! and the name of any certificate into a message. So what a message claims is only compared with what was
-//! believed before ([`Sender`]):
+//! *The true sender* is unknown before verification: a forger writes any link-layer address into a frame, and
+//! the name of any certificate into a message. So the queue only compares a message's claims with messages
+//! that were verified before ([`Sender`]):
 //!
 //! | class | who | one of them is | share |
 //! |---|---|---|---|
@@ -13,20 +13,21 @@
 //! | relayed | the name of a known ticket, from elsewhere | one of 64 groups of addresses | 1/4 |
 //! | strangers | a ticket that would have to be verified as well | one of 64 groups of addresses | 1/4 |
 //!
-//! A ticket is one sender however many link-layer addresses its holder takes. A forger gets into the turn of
-//! a neighbour only by that neighbour's name and address together, and what he takes then is that
-//! neighbour's, not the others'. With names and addresses that he invents he is a stranger among strangers.
+//! A ticket is one sender, whatever link-layer addresses its holder uses. A forger gets into a neighbour's
+//! turn only with that neighbour's name and address together, and then takes only that neighbour's share.
+//! With invented names and addresses the forger is one of the unknown senders.
 //!
-//! *Who goes next.* The classes take turns by their shares, and in a class the senders do (start-time fair
-//! queueing: a sender's `next` says how often it was served, and the least goes first; who was away begins
-//! where the others are). What one does not need the others have. What warns of something here goes before
-//! what comes from far, before what says where somebody is: among the messages of one sender always, and
-//! before those of other senders of the class as if they had been served so often more
-//! ([`Rank::head_start`]). A sender that uses that all the time has used it up.
+//! *Order.* The classes take turns by their shares, and so do the senders of a class (start-time fair
+//! queueing). A sender's `next` says how often it was served, and the least goes first; a returning sender
+//! begins at the value of the others. Classes and senders use what others leave. A warning for this area goes
+//! before one from afar, and that before a position. This order always holds among the messages of one
+//! sender. Before those of other senders of the class it holds as if these had been served more often
+//! ([`Rank::head_start`]). A sender that always uses its head start has used it up.
 //!
-//! *What is given up* when the queue is full: of the class that is furthest above its share, of the sender
-//! with the most waiting, what is least, and of equals the oldest: a later CAM is worth more than an earlier
-//! one. So nobody loses a message to somebody who has more waiting.
+//! *Overflow.* If the queue is full, it drops a message of the class that is furthest above its share. There
+//! it takes the sender with the most waiting messages. Of these it drops the least important, and of equals
+//! the oldest, because a later CAM is worth more than an earlier one. So no sender loses a message to one
+//! with more waiting.
 //!
 //! Left out: telling forged messages of a neighbour's name and address from true ones, which takes the
 //! verification.
@@ -66,10 +67,10 @@ impl Rank {
 
 const LONGEST_HEAD_START: u64 = 16;
 
-/// Who sent a message, as far as that can be said before it was verified.
+/// Sender of a message, as far as it is known before verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
-    /// Who has this ticket, by the link-layer address that goes with it.
+    /// The holder of this ticket, with the link-layer address that belongs to the ticket.
     Neighbour(HashedId8),
     /// Says that it is of a ticket that is known, but comes from this address.
     Relayed(MacAddress),
@@ -95,8 +96,8 @@ impl Sender {
     }
 }
 
-/// Which of the 64 groups a link-layer address is in. Nothing is won by making it secret: who wants to be in
-/// somebody's group takes his address.
+/// Returns the group, of 64, of a link-layer address. A secret hash would not help: an attacker who wants a
+/// station's group uses its address.
 fn group(address: MacAddress) -> u64 {
     let [a, b, c, d, e, f] = address;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
@@ -114,7 +115,7 @@ pub struct Waiting<T> {
     pub message: T,
 }
 
-/// What a sender has waiting, in the order in which it came.
+/// Waiting messages of a sender, in order of arrival.
 #[derive(Debug)]
 struct Turn<T> {
     name: u64,
@@ -144,7 +145,7 @@ impl<T> Turn<T> {
 /// Senders that take turns.
 #[derive(Debug)]
 struct Class<T> {
-    /// What was used of the share, and where it began.
+    /// Used part of the share, and its start value.
     next: u64,
     /// Where senders begin that come now.
     clock: u64,
@@ -185,8 +186,7 @@ impl<T> Class<T> {
         Some(message)
     }
 
-    /// Who has nothing waiting is remembered until the others were served as often; and nobody if there are
-    /// too many.
+    /// Forgets idle senders that the others have caught up with, and all idle ones if there are too many.
     fn tidy(&mut self, most_turns: usize) {
         let (clock, many) = (self.clock, self.turns.len() > most_turns);
         self.turns.retain(|turn| !turn.waiting.is_empty() || (turn.next > clock && !many));
@@ -213,12 +213,12 @@ pub struct Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// With room for so many.
+    /// Creates a queue with room for `room` messages.
     pub const fn new(room: usize) -> Queue<T> {
         Queue { classes: [Class::new(), Class::new(), Class::new()], clock: 0, length: 0, room }
     }
 
-    /// Takes a message in. What has to go for it, or itself, comes back.
+    /// Adds a message. Returns the message that was dropped for it, which may be the same.
     pub fn push(&mut self, now: Time, sender: Sender, rank: Rank, message: T) -> Option<T> {
         let (clock, room) = (self.clock, self.room);
         let class = self.classes.get_mut(sender.class())?;
@@ -246,7 +246,7 @@ impl<T> Queue<T> {
         class.next += cost;
         self.length -= 1;
         if self.length == 0 {
-            // Nobody waits for anybody: it begins anew.
+            // No message waits, so all shares start anew.
             (self.classes, self.clock) = ([Class::new(), Class::new(), Class::new()], 0);
         }
         Some(message)

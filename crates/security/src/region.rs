@@ -1,12 +1,12 @@
 //! Where a certificate holds (IEEE 1609.2 6.4.17 to 6.4.23, TS 103 097 7.2.1).
 //!
-//! A place is in a region, or a region within that of an issuer. For countries that takes a map, which this
-//! crate has not: whoever runs a station says in which country it is ([`Countries`]). Without that nothing is
-//! in a country.
+//! Whether a place is in a region, or a region in that of an issuer. Countries need a map, which this crate
+//! does not have: the caller says in which country a place is ([`Countries`]). Without it no place is in a
+//! country.
 //!
-//! Whether a polygon is within another is asked of its corners and edges; of a circle and other shapes of
-//! points on its edge, twelve of them: an issuer that draws a tight line may find a region refused that
-//! touches it, and never one let in that has a corner outside.
+//! For a polygon the test uses its corners and edges; for a circle and other shapes twelve points on its
+//! edge. An issuer with a tight border may see a region refused that touches it. A region with a corner
+//! outside is never accepted.
 
 use carnet_geonet::geodesy::{LocalPlane, Position};
 
@@ -91,7 +91,7 @@ pub struct CountryPlace {
     pub subregion: Option<u16>,
 }
 
-/// Who knows in which country a place is.
+/// Says in which country a place is.
 pub trait Countries {
     /// The country of a place; `None` where it is not known.
     fn country_of(&self, place: Position) -> Option<CountryPlace>;
@@ -104,7 +104,7 @@ impl Countries for CountryPlace {
     }
 }
 
-/// Nobody knows.
+/// The country is unknown.
 impl Countries for () {
     fn country_of(&self, _place: Position) -> Option<CountryPlace> {
         None
@@ -211,13 +211,13 @@ impl GeographicRegion {
         }
     }
 
-    /// Whether all of it is in the region of an issuer (5.1.2.4). What cannot be told is not.
+    /// Whether the whole region is in the region of an issuer (5.1.2.4); false if that is unknown.
     pub fn is_within(&self, issuer: &GeographicRegion, countries: &dyn Countries) -> bool {
         match (self, issuer) {
             (GeographicRegion::Identified(mine), GeographicRegion::Identified(theirs)) => {
                 mine.iter().all(|region| theirs.iter().any(|other| region.is_within(other)))
             }
-            // Where a country ends nobody here knows.
+            // The border of a country is unknown.
             (GeographicRegion::Identified(_), _) => false,
             (
                 GeographicRegion::Circular { center, radius },

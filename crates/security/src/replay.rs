@@ -1,9 +1,9 @@
 //! Messages that were believed once, so that they are not believed again.
 //!
-//! A message is known by the hash of what was signed. It is kept for as long as it could still be taken for
-//! new; where there is no room for that, everything as old as what had to be forgotten counts as seen: a
-//! replay is never taken for a new message, rather a late one for a replay. Only messages whose signature was
-//! good get in here, so that nobody without a ticket can fill it.
+//! The hash of the signed octets identifies a message. The store keeps it as long as the message could pass
+//! as new. If the store is full, everything as old as the oldest forgotten hash counts as seen. So a replay
+//! never passes as new, but a late message may count as a replay. The store takes only messages with a valid
+//! signature, so a station without a ticket cannot fill it.
 //!
 //! Copies of a packet over several hops come for a while, from other forwarders, and the router wants to hear
 //! them. A copy that comes later than that is a replay: by then the router may have forgotten the packet.
@@ -24,12 +24,12 @@ pub struct Seen {
     known: BTreeMap<Fingerprint, Time>,
     order: VecDeque<(Time64, Fingerprint)>,
     room: usize,
-    /// What was made until then, and is not known, may have been forgotten.
+    /// Unknown messages that were generated until then may have been forgotten.
     forgotten_until: Time64,
 }
 
 impl Seen {
-    /// With room for so many.
+    /// Creates a store with room for `room` messages.
     pub const fn new(room: usize) -> Seen {
         Seen { known: BTreeMap::new(), order: VecDeque::new(), room, forgotten_until: Time64(0) }
     }
@@ -51,8 +51,8 @@ impl Seen {
             if first >= oldest && !full {
                 break;
             }
-            // What is too old is refused for its age anyway, as long as the clock goes on; it may be set
-            // back.
+            // Too old messages are refused for their age, as long as the clock runs forward; but the clock
+            // may be set back.
             self.forgotten_until = self.forgotten_until.max(first);
             self.order.pop_front();
             self.known.remove(&fingerprint);

@@ -1,16 +1,16 @@
 //! Certificates that are trusted: roots and authorities by the operator or by what they signed, tickets that
 //! were verified.
 //!
-//! A certificate is let in when its issuer is known and signed it, and when it holds no longer, no further
-//! and for no more than its issuer's (IEEE 1609.2 5.1.2.4, TS 103 097 clause 6). So of what is in here only
-//! the ticket's own validity has to be asked when it is used; its region, if it has none, is that of the
-//! issuers. What costs little is checked first, the signature last.
+//! The store accepts a certificate if its issuer is known and signed it. The certificate must not exceed its
+//! issuer's time, region and permissions (IEEE 1609.2 5.1.2.4, TS 103 097 clause 6). So the user of a stored
+//! ticket checks only the ticket's own validity. Without a region of its own the ticket has that of its
+//! issuers. The store makes cheap checks first, and verifies the signature last.
 //!
-//! Bounded: authorities that were learnt and tickets make room for newer ones, those that were used longest
-//! ago first. What the operator set stays.
+//! The store is bounded: learnt authorities and tickets make room for newer ones, the least recently used
+//! first. Certificates that the operator set stay.
 //!
-//! Left out: trust lists and revocation lists (TS 102 941), which change the roots and authorities: whoever
-//! reads them calls [`CertificateStore::add_root`] and [`CertificateStore::revoke`].
+//! Left out: trust lists and revocation lists (TS 102 941), which change the roots and authorities. Their
+//! reader calls [`CertificateStore::add_root`] and [`CertificateStore::revoke`].
 
 use carnet_base::SmallMap;
 use carnet_geonet::MacAddress;
@@ -97,7 +97,7 @@ pub struct CertificateStore {
 }
 
 impl CertificateStore {
-    /// Without any certificates, and with room for so many.
+    /// Creates an empty store with room for these numbers of certificates.
     pub const fn new(most_issuers: usize, most_tickets: usize) -> CertificateStore {
         CertificateStore {
             issuers: SmallMap::new(),
@@ -171,7 +171,8 @@ impl CertificateStore {
         self.tickets.insert(ticket.name, ticket);
     }
 
-    /// Trusts a certificate never more, whoever sends it, nor what it signed.
+    /// Revokes a certificate and those that it issued. The store does not accept them again, whichever
+    /// station sends them.
     pub fn revoke(&mut self, name: HashedId8) {
         self.revoked.insert(name, ());
         self.remove(name);
@@ -180,7 +181,7 @@ impl CertificateStore {
     /// Trusts a certificate no longer.
     pub fn remove(&mut self, name: HashedId8) -> bool {
         let issued_by = |trusted: &Trusted| matches!(trusted.certificate.issuer(), Issuer::Digest(_, issuer) if issuer == name);
-        // Nor what it signed.
+        // Remove the certificates that it issued, too.
         let below: Vec<_> =
             self.issuers.values().filter(|trusted| issued_by(trusted)).map(|trusted| trusted.name).collect();
         for issuer in below {
@@ -206,7 +207,8 @@ impl CertificateStore {
         }
     }
 
-    /// Who sent a message that is said to be of a known ticket, and came from this link-layer address.
+    /// Returns the sender of a message that claims to be of a known ticket and came from this link-layer
+    /// address.
     pub fn sender(&self, name: HashedId8, address: MacAddress) -> Sender {
         match self.tickets.get(&name) {
             Some(ticket) if ticket.came_from == Some(address) => Sender::Neighbour(name),
@@ -298,7 +300,7 @@ impl CertificateStore {
     }
 }
 
-/// What is asked of a certificate beside the signature.
+/// Checks a certificate against its issuer, except for the signature.
 fn check_chain(
     issuer: &Trusted,
     certificate: &Certificate,

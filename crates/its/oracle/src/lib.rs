@@ -1,4 +1,4 @@
-//! What test and benchmark of the two codecs share: messages.
+//! Messages that the test and the benchmark of the two codecs share.
 
 use carnet_its::cam::{
     BasicVehicleContainerLowFrequency, Cam, HighFrequencyContainer, LowFrequencyContainer,
@@ -8,7 +8,7 @@ use carnet_its::cdd::{
     PathHistory, PathPoint, ReferencePosition, StationId, StationType,
 };
 
-/// A car's CAM; with a low-frequency container of so many points, if any.
+/// A car's CAM; with a low-frequency container of `points` points, if any.
 pub fn cam(points: Option<usize>) -> Cam {
     let point = PathPoint {
         path_position: DeltaReferencePosition {

@@ -1,4 +1,4 @@
-//! What carnet writes, c-its-parser reads and writes again to the octet, and the other way round.
+//! c-its-parser reads carnet's output and writes the same octets again, and the other way round.
 
 use c_its_parser::standards::cam_1_4_1::cam_pdu_descriptions::CAM;
 use c_its_parser::standards::cpm_2_1_1::cpm_pdu_descriptions::CollectivePerceptionMessage as CPM;

@@ -14,7 +14,7 @@ pub struct Parameters {
     pub minimum_interval: Duration,
     /// `T_GenCamMax`.
     pub maximum_interval: Duration,
-    /// `N_GenCam`: after so many CAMs without a change of movement the interval is the longest again.
+    /// `N_GenCam`: number of CAMs without a change of movement after which the interval is the longest again.
     pub consecutive: u8,
     /// Change of heading that is reason for a CAM, 0.1 degree.
     pub heading: u16,
@@ -26,7 +26,7 @@ pub struct Parameters {
     pub low_frequency_interval: Duration,
     /// From one CAM of a roadside unit to the next.
     pub road_side_unit_interval: Duration,
-    /// What is known of the station is used for so long; not the standard's.
+    /// Longest age of the station's own data; not in the standard.
     pub maximum_age: Duration,
 }
 
@@ -46,7 +46,7 @@ impl Default for Parameters {
     }
 }
 
-/// What is compared with the last CAM.
+/// Values that the conditions compare with the last CAM.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Dynamics {
     pub position: Option<Position>,
@@ -59,7 +59,7 @@ pub(super) struct Dynamics {
 pub(super) enum Reason {
     /// Condition 1: the movement changed.
     Movement,
-    /// Condition 2: time has passed; or there was none before.
+    /// Condition 2: time has passed, or no CAM was sent before.
     Elapsed,
 }
 
@@ -92,8 +92,8 @@ impl Conditions {
         self.dcc = interval.clamp(minimum_interval, maximum_interval.max(minimum_interval));
     }
 
-    /// Whether the movement changed by more than a threshold. What is unavailable, now or then, has not
-    /// changed.
+    /// Whether the movement changed by more than a threshold. A value that is unavailable, now or then, has
+    /// not changed.
     fn moved(&self, last: &Dynamics, current: &Dynamics) -> bool {
         let turned = match (last.heading, current.heading) {
             (HeadingValue::UNAVAILABLE, _) | (_, HeadingValue::UNAVAILABLE) => false,
@@ -120,7 +120,7 @@ impl Conditions {
         Some(*at + wait)
     }
 
-    /// The same for a roadside unit.
+    /// Time at which the next CAM of a roadside unit is due.
     pub fn due_of_road_side_unit(&self) -> Option<Time> {
         let (at, _) = self.last.as_ref()?;
         Some(*at + self.parameters.road_side_unit_interval.max(self.dcc))
@@ -136,7 +136,7 @@ impl Conditions {
         (elapsed >= self.interval.max(self.dcc)).then_some(Reason::Elapsed)
     }
 
-    /// The same for a roadside unit.
+    /// Why a roadside unit sends a CAM now, if it does.
     pub fn hold_of_road_side_unit(&self, now: Time) -> Option<Reason> {
         self.due_of_road_side_unit().is_none_or(|due| due <= now).then_some(Reason::Elapsed)
     }

@@ -3,20 +3,17 @@
 //!
 //! A vehicle hands in what it knows whenever that changes. A CAM is sent when there is reason to (6.1.3):
 //!
-//! 1. `T_GenCam_DCC` after the last one, if since then the heading changed by more than 4 degrees, the
-//!    position by more than 4 m or the speed by more than 0.5 m/s; `T_GenCam` becomes the time that this
-//!    took.
+//! 1. `T_GenCam_DCC` after the last one, if a value has changed since then. The limits are 4 degrees of
+//!    heading, 4 m of position and 0.5 m/s of speed. `T_GenCam` becomes the time that this took;
 //! 2. `T_GenCam` after the last one, but not before `T_GenCam_DCC`. After `N_GenCam` CAMs in a row for this
 //!    reason `T_GenCam` is a second again.
 //!
-//! The standard has the conditions checked every `T_CheckCamGen`; here they are checked when something was
-//! handed in and when one of the two spans ends, which is never later. A roadside unit sends once in a second
-//! or more seldom.
+//! The standard checks the conditions every `T_CheckCamGen`. This service checks them when it gets new data
+//! and when one of the two intervals ends, which is never later. A roadside unit sends at most once a second.
 //!
-//! What is not obvious from the standard: without a position nothing is sent, and nothing from a position
-//! that is older than [`Parameters::maximum_age`], because a receiver cannot tell a vehicle that stands from
-//! one whose receiver has no fix. The container of the vehicle's role is sent even where nothing was handed
-//! in for it.
+//! Two rules are not obvious from the standard. The service sends nothing without a position, or with a
+//! position older than [`Parameters::maximum_age`]. A receiver could not tell a standing vehicle from one
+//! without a fix. It sends the container of the vehicle's role even if it has no data for it.
 //!
 //! Left out: the extension containers of release 2.
 
@@ -56,23 +53,23 @@ const TRAFFIC_CLASS: u8 = 2;
 /// The protocol version of today's CAM.
 const PROTOCOL_VERSION: ProtocolVersion = ProtocolVersion(2);
 
-/// What stands in a CAM beside the header.
+/// Content of a CAM after the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// Of a vehicle.
     Vehicle {
         /// Where it goes, and how.
         high_frequency: BasicVehicleContainerHighFrequency,
-        /// What changes slowly, with its role.
+        /// Slowly changing data, with the role.
         low_frequency: BasicVehicleContainerLowFrequency,
-        /// What vehicles with a role say; that of another role is not sent.
+        /// Data of vehicles with a role; the service does not send that of another role.
         special: Option<SpecialVehicleContainer>,
     },
     /// Of a roadside unit.
     RoadSideUnit(RsuContainerHighFrequency),
 }
 
-/// What a station knows of itself.
+/// Data of the station about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provided {
     /// Where it is.
@@ -96,7 +93,7 @@ pub struct CaService {
     low_frequency: Option<Time>,
     special: Option<Time>,
     ready: Option<Transmission>,
-    /// Why the last attempt failed, until somebody asks, and when what was provided may be tried again.
+    /// Why the last attempt failed, until the caller asks, and when the service may try again.
     refused: Option<ItsDrop>,
     again: Time,
 }
@@ -137,14 +134,14 @@ impl CaService {
         self.ready = None;
     }
 
-    /// What DCC asks for: no CAM sooner than this after the last one. Outside `T_GenCamMin` to `T_GenCamMax`
-    /// the nearest of these.
+    /// Sets the interval that DCC permits: no CAM sooner than this after the last one. The service limits it
+    /// to `T_GenCamMin` to `T_GenCamMax`.
     pub fn set_interval_of_dcc(&mut self, now: Now, interval: Duration) {
         self.conditions.set_interval_of_dcc(interval);
         self.check(now);
     }
 
-    /// What the station knows of itself now.
+    /// Takes new data of the station about itself.
     pub fn handle_provided(&mut self, now: Now, provided: Provided) {
         self.provided = Some((now.time, provided));
         self.again = now.time;
@@ -159,7 +156,7 @@ impl CaService {
             Content::RoadSideUnit(_) => self.conditions.due_of_road_side_unit()?,
         };
         let due = due.max(self.again);
-        // What will be too old by then is not worth waking up for.
+        // Data that is too old by then needs no timer.
         (due <= *received + self.parameters.maximum_age).then_some(due)
     }
 
@@ -186,7 +183,7 @@ impl CaService {
 
     /// Makes a CAM if the conditions hold.
     fn check(&mut self, now: Now) {
-        // What is too old is of no use any more, and would be due for ever.
+        // Drop data that is too old: it would be due for ever.
         let oldest = self.parameters.maximum_age;
         self.provided.take_if(|(received, _)| now.time.saturating_since(*received) > oldest);
         let may = self.active && now.time >= self.again;
@@ -261,7 +258,7 @@ impl CaService {
     }
 }
 
-/// What the conditions compare.
+/// Extracts the values that the conditions compare.
 fn dynamics(provided: &Provided) -> Dynamics {
     let (heading, speed) = match &provided.content {
         Content::Vehicle { high_frequency, .. } => {
@@ -306,7 +303,7 @@ pub fn receive(octets: &[u8]) -> Result<Cam, ItsDrop> {
     Ok(cam)
 }
 
-/// Versions 1 and 2 are read, each by its own encoding ([`crate::version1`]); of a later one nobody knows it.
+/// Accepts versions 1 and 2, each with its own encoding ([`crate::version1`]); later versions are unknown.
 pub(crate) fn check_header(header: &ItsPduHeader, expected: MessageId) -> Result<(), ItsDrop> {
     if header.message_id != expected {
         return Err(ItsDrop::WrongMessage);

@@ -1,9 +1,10 @@
 //! Where the vehicle came from: the path history of the low-frequency container (EN 302 637-2 B.23).
 //!
-//! A point is kept where the way since the point before has left the straight line between the two by more
-//! than [`ALLOWED`], the error that the concise path history of SAE J2945/1 allows (K_PHALLOWABLEERROR_M), or
-//! has gone on for [`STRAIGHT`]. So straight lines between the points stay near the way. The latest point
-//! comes first; each is given from the one before, the first from the vehicle.
+//! The recorder keeps a point if the path since the last kept point leaves the straight line between the two
+//! by more than [`ALLOWED`]. That is the error of the concise path history of SAE J2945/1
+//! (K_PHALLOWABLEERROR_M). It also keeps a point after [`STRAIGHT`]. So straight lines between the points
+//! stay near the path. The latest point comes first; each is relative to the one before, the first to the
+//! vehicle.
 
 use std::collections::VecDeque;
 
@@ -13,12 +14,12 @@ use carnet_geonet::geodesy::{LocalPlane, Position};
 use crate::cdd::{DeltaAltitude, DeltaLatitude, DeltaLongitude, DeltaReferencePosition};
 use crate::cdd::{PathDeltaTime, PathHistory, PathPoint};
 
-/// Release 2 allows so many points (release 1: 40).
+/// Number of points that release 2 permits (release 1: 40).
 const POINTS: usize = 23;
 /// Metres from point to point on a straight way.
 const STRAIGHT: f64 = 50.0;
-/// Metres that a line between two points may be from the way: 0.47, less what rounding to 0.1 microdegree and
-/// the arc between two positions add.
+/// Metres that a line between two points may be from the path: 0.47, less two errors. These are the rounding
+/// to 0.1 microdegree and the arc between two positions.
 const ALLOWED: f64 = 0.4;
 /// Positions that are remembered between two points: a vehicle that creeps has more, of which every other one
 /// is dropped.
@@ -36,7 +37,7 @@ pub struct PathRecorder {
 }
 
 impl PathRecorder {
-    /// Forgets the way: with a new pseudonym nobody shall see where it led.
+    /// Forgets the path: after a change of pseudonym no receiver shall see where the vehicle was.
     pub fn clear(&mut self) {
         *self = PathRecorder::default();
     }

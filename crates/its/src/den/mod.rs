@@ -1,24 +1,26 @@
 //! The Decentralized Environmental Notification basic service (EN 302 637-3 V1.3.1 clauses 6 and 8).
 //!
-//! An application triggers an event, updates it and ends it; the service sends it into its area, repeats it
-//! as asked, and remembers what others said. A station that keeps events alive (6.1.4) sends another's
-//! message again when nobody else has for a while, as long as it is within the event's area.
+//! An application triggers, updates and ends an event. The service sends it into its area, repeats it on
+//! request, and stores the events of other stations. A station that keeps events alive (6.1.4) repeats
+//! another station's message. It does so if no station has sent the message for a while and the station is
+//! within the event's area.
 //!
 //! `originating` is the half that sends, `receiving` the half that listens and forwards; this file joins
 //! them.
 //!
-//! What is not obvious from the standard:
+//! Rules that are not obvious from the standard:
 //!
 //! * *Bounds.* Both tables are bounded. A full table of received events gives up the one that would end
 //!   first; a full table of own events refuses.
-//! * *A time of reference in the future* would make everything outdated that its originator says later, so it
-//!   is believed for [`Parameters::clock_tolerance`] only: clocks without the leap seconds are on the road.
+//! * *A reference time in the future* would make all later messages of its originator outdated. So the
+//!   service accepts it only up to [`Parameters::clock_tolerance`]: some stations have clocks without the
+//!   leap seconds.
 //! * *Relevance area*: the standard leaves its shape to the applications. Here it is the circle of the
 //!   relevance distance around the event; without one, the area to which the network brought the message.
 //! * *A forwarded message* is what came, octet by octet, but for the station ID of its header: what a later
 //!   release added stays in it.
-//! * *Requests for data about an impact* (ImpactReductionContainer with `request`) are answered with an event
-//!   of this station's own if it has such data, once per event.
+//! * *Requests for data about an impact* (ImpactReductionContainer with `request`): The service answers with
+//!   an event of this station's own if it has such data, once per event.
 //!
 //! Left out: traffic class and relevance by direction of traffic, which are the applications' business.
 
@@ -46,7 +48,7 @@ use receiving::Receiving;
 
 /// The largest radius of a destination area that the network takes (itsGnMaxGeoAreaSize, 10 km²), metres.
 const LARGEST_RADIUS: u16 = 1_784;
-/// Where nobody says how far an event matters.
+/// Radius if the application gives none.
 const DEFAULT_RADIUS: u16 = 1_000;
 
 /// Bounds and tolerances.
@@ -73,7 +75,7 @@ impl Default for Parameters {
     }
 }
 
-/// What an application says of an event (AppDENM_trigger and AppDENM_update, 5.4.1).
+/// Content of an event from an application (AppDENM_trigger and AppDENM_update, 5.4.1).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EventRequest {
     /// When it was detected, or detected again; now if `None`.
@@ -86,16 +88,17 @@ pub struct EventRequest {
     pub repetition_duration: Option<Duration>,
     /// How often it is repeated; with no duration it is not. At least a millisecond.
     pub repetition_interval: Option<Duration>,
-    /// What receivers are told about the interval, for them to keep it alive; the standard wants that to be
+    /// Transmission interval in the message, by which receivers keep the event alive; by the standard it is
     /// the repetition interval.
     pub transmission_interval: Option<Duration>,
     /// How far it matters.
     pub relevance_distance: Option<RelevanceDistance>,
     /// To whom it matters.
     pub relevance_traffic_direction: Option<RelevanceTrafficDirection>,
-    /// What happens.
+    /// Cause of the event.
     pub situation: Option<SituationContainer>,
-    /// How one gets there. A message has at least one trace: if there is none, one without points is made.
+    /// Traces that lead to the event. A message has at least one trace, so without any the service adds one
+    /// without points.
     pub location: Option<LocationContainer>,
     /// More.
     pub alacarte: Option<AlacarteContainer>,
@@ -164,7 +167,8 @@ impl DenService {
         self.position = Some(position);
     }
 
-    /// How the vehicle is built, for those who ask before an impact; nobody is answered without.
+    /// Sets the construction data of the vehicle for answers to requests before an impact; without it the
+    /// service does not answer.
     pub fn set_impact_reduction(&mut self, data: Option<ImpactReductionContainer>) {
         self.impact_reduction = data;
     }
@@ -182,7 +186,8 @@ impl DenService {
     /// More about an event of this station (AppDENM_update, 8.2.1.3).
     ///
     /// # Errors
-    /// [`ItsDrop::UnknownEvent`] if it is none of this station's or over; and those of [`Self::trigger`].
+    /// [`ItsDrop::UnknownEvent`] if it is not an event of this station, or is over; and the errors of
+    /// [`Self::trigger`].
     pub fn update(&mut self, now: Now, action_id: ActionId, request: &EventRequest) -> Result<(), ItsDrop> {
         let header = self.header();
         self.originating.update(now, header, self.station_type, action_id, request)

@@ -109,7 +109,7 @@ impl Originating {
         request: &EventRequest,
     ) -> Result<(), ItsDrop> {
         let entry = self.events.get(&action_id).ok_or(ItsDrop::UnknownEvent)?;
-        // What is over is not brought back.
+        // An ended event does not start again.
         if entry.denm.management.termination.is_some() {
             return Err(ItsDrop::UnknownEvent);
         }
@@ -208,7 +208,7 @@ impl Originating {
             let left = entry.expires.saturating_since(now);
             self.ready.push_back(transmission(entry.area, entry.traffic_class, left, payload));
         }
-        // What was missed is not made up for.
+        // Missed repetitions are not repeated later.
         self.timers.set(Timer::Repetition(action), now + interval);
     }
 
@@ -299,7 +299,7 @@ fn end(management: ManagementContainer) -> DecentralizedEnvironmentalNotificatio
     }
 }
 
-/// What of a request holds for the end of an event.
+/// The part of a request that holds for the end of an event.
 fn end_of(management: &ManagementContainer, request: &EventRequest) -> EventRequest {
     EventRequest {
         event_position: management.event_position,

@@ -24,11 +24,11 @@ const STATION_ID: std::ops::Range<usize> = 2..6;
 enum Timer {
     /// `T_R_Validity`: the event is over.
     Validity(ActionId),
-    /// `T_Forwarding`: nobody has spoken of it for a while.
+    /// `T_Forwarding`: no station has sent the event for a while.
     Forwarding(ActionId),
 }
 
-/// What the latest message said of an event.
+/// Content of the latest message about an event.
 #[derive(Debug)]
 struct Entry {
     management: ManagementContainer,
@@ -41,7 +41,7 @@ struct Entry {
     expires: Time,
 }
 
-/// What a message brought.
+/// Change by a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct News {
     /// It is the first about its event.
@@ -85,7 +85,7 @@ impl Receiving {
         self.news.pop_front()
     }
 
-    /// What is known of an event that goes on, and where it was spread.
+    /// Returns the data and the area of an event that continues.
     pub fn negatable(&self, now: Now, action_id: ActionId) -> Option<(ManagementContainer, GeoArea)> {
         let entry = self.events.get(&action_id)?;
         (entry.expires > now.time && !is_over(entry.management.termination))
@@ -126,7 +126,7 @@ impl Receiving {
                 let newer = order
                     .then(management.detection_time.cmp(&known.detection_time))
                     .then(negation.cmp(&false));
-                // Somebody speaks of it: there is no need to, for now.
+                // Another station sends the event, so this one need not for now.
                 if order.is_ge() {
                     self.restart_forwarding(now.time, &known, parameters, rng);
                 }
@@ -181,8 +181,8 @@ impl Receiving {
         self.news.push_back(event);
     }
 
-    /// `T_Forwarding` begins anew (8.2.3): twice the interval at which the originator speaks, and something
-    /// random so that not everybody speaks at once. Without an interval nobody keeps the event alive.
+    /// Restarts `T_Forwarding` (8.2.3): twice the interval of the originator, and a random time so that not
+    /// all stations send at once. Without an interval no station keeps the event alive.
     fn restart_forwarding(
         &mut self,
         now: Time,
@@ -220,7 +220,7 @@ impl Receiving {
     ) {
         let Some(entry) = self.events.get(&action).filter(|entry| entry.expires > now) else { return };
         let management = entry.management;
-        // KAFW-BV-10: outside the relevance area it is forgotten, until somebody speaks of it again.
+        // KAFW-BV-10: outside the relevance area the station forgets the event until it receives it again.
         if !position.is_some_and(|position| is_inside(&entry.relevance, position)) {
             return;
         }

@@ -1,8 +1,8 @@
 //! The few fields of a CAM that the map needs, without decoding the rest.
 //!
-//! Up to the width of the vehicle everything in a CAM stands at a fixed bit, so that a handful of loads is
-//! enough; what comes behind is not looked at, and may be anything. Only an addition to the basic container
-//! would move the fields: no release has one, and a CAM that does is decoded in full.
+//! In a CAM all fields up to the width of the vehicle are at fixed bits, so a handful of loads is enough. The
+//! function ignores later octets, which may be anything. Only an addition to the basic container would move
+//! the fields: no release has one, and a CAM with one is decoded in full.
 
 use carnet_geonet::geodesy::Position;
 
@@ -15,12 +15,12 @@ use crate::cdd::{
 };
 use crate::uper::Reader;
 
-/// What the map takes from a CAM.
+/// Fields of a CAM that the map needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Glance {
-    /// Who sent it.
+    /// Sender.
     pub station_id: StationId,
-    /// What that is.
+    /// Type of the sender.
     pub station_type: StationType,
     /// When the station was there, modulo 65,536 ms.
     pub generation_delta_time: GenerationDeltaTime,

@@ -93,7 +93,7 @@ pub struct StationObject {
 pub struct EventObject {
     /// Which event.
     pub action_id: ActionId,
-    /// What happens; `None` where the message did not say.
+    /// Cause of the event; `None` if the message has none.
     pub event_type: Option<CauseCode>,
     /// How good that is known.
     pub information_quality: InformationQuality,
@@ -103,7 +103,7 @@ pub struct EventObject {
     pub confidence: SemiAxisLength,
     /// How far it matters.
     pub relevance_distance: Option<RelevanceDistance>,
-    /// What said so.
+    /// Type of the station that reported it.
     pub station_type: StationType,
     /// When it was detected.
     pub detection_time: TimestampIts,
@@ -138,7 +138,7 @@ impl StationTypes {
     }
 }
 
-/// What a subscriber wants to hear of.
+/// Objects that a subscriber wants.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Filter {
     /// Where; everywhere if `None`.
@@ -153,7 +153,7 @@ pub struct Filter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionId(pub u64);
 
-/// What changed for a subscriber since the last time.
+/// Changes for a subscriber since the last notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
     /// Whose.
@@ -169,7 +169,7 @@ struct Subscription {
     filter: Filter,
     interval: Duration,
     due: Time,
-    /// What was heard before this time is known to the subscriber.
+    /// The subscriber knows all objects that were received before this time.
     since: Option<Time>,
 }
 
@@ -184,7 +184,7 @@ pub struct LocalDynamicMap {
 }
 
 impl LocalDynamicMap {
-    /// An empty map. `seed` is secret, so that nobody can choose station IDs that make it slow.
+    /// Creates an empty map. `seed` is secret, so that an attacker cannot choose station IDs that collide.
     pub fn new(parameters: Parameters, seed: u64) -> LocalDynamicMap {
         LocalDynamicMap {
             stations: Stations::new(parameters.stations, seed),
@@ -215,7 +215,7 @@ impl LocalDynamicMap {
             received: now,
             expires: now + self.parameters.station_lifetime,
         };
-        // What is too old goes first, so that its time says nothing about this one's.
+        // Expired entries go first, so that their time does not count for the new CAM.
         self.stations.expire(now);
         let time = glance.generation_delta_time.0;
         let older = |known: &StationObject| {
@@ -277,7 +277,7 @@ impl LocalDynamicMap {
         (self.stations.len(), self.events.len())
     }
 
-    /// What is known of a station.
+    /// Returns the entry of a station.
     pub fn station(&self, station_id: StationId) -> Option<&StationObject> {
         self.stations.get(station_id.0)
     }
@@ -343,7 +343,7 @@ impl LocalDynamicMap {
         self.subscriptions.values().map(|subscription| subscription.due).min()
     }
 
-    /// The next notification that is due at `now`; to be called until there is none.
+    /// Returns the next notification that is due at `now`; call it until it returns `None`.
     pub fn poll_notification(&mut self, now: Time) -> Option<Notification> {
         self.stations.expire(now);
         self.expire_events(now);
@@ -353,7 +353,7 @@ impl LocalDynamicMap {
             let since = subscription.since.replace(now);
             subscription.due = now + subscription.interval;
             let Filter { area, station_types, events } = subscription.filter;
-            // What was heard at that very time may be said twice, but never not at all.
+            // An object that was received at that very time may be reported twice, but is never missed.
             let new = |received: Time| since.is_none_or(|since| received >= since);
             let mut stations = self.stations_in(now, area.as_ref(), station_types);
             stations.retain(|object| new(object.received));

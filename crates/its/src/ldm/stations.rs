@@ -1,8 +1,8 @@
 //! Stations by number, by place and by age, in bounded memory.
 //!
-//! Every station has a slot; lists through the slots keep those of a cell of the earth's surface, and all of
-//! them in the order in which they were heard. A station that is heard again in its cell costs one look-up
-//! and a few writes.
+//! Every station has a slot. Lists through the slots hold the stations of a cell of the earth's surface, and
+//! all stations in the order of their last CAM. Another CAM from the same cell costs one look-up and a few
+//! writes.
 
 use std::collections::HashMap;
 

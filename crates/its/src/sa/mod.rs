@@ -4,17 +4,17 @@
 //! * *Announcing*: one advertisement with all services, to everybody in range, as long as there are any. Its
 //!   content count changes with its content, so that others need not look at what they have. The message says
 //!   how often it comes.
-//! * *Learning*: by the GN address of the station that sent it, and advertisement: the station's number in
-//!   the message everybody can write. An advertisement takes the place of the one before; it is forgotten
-//!   when it did not come for [`Parameters::missed`] of its intervals, at least [`SHORTEST_HOLD`], or, if it
-//!   does not say how often it comes, for [`Parameters::hold`]. What it says is bounded: [`MOST_LEARNT`].
-//! * *A table that is full* forgets what was not heard for longest; of a station that has its
-//!   [`Parameters::of_one`], that is one of its own. So nobody who goes on speaking can be locked out by one
-//!   who is silent, nor many by one.
+//! * *Learning*: by the GN address of the sender, and advertisement, because any station can write any
+//!   station number into the message. An advertisement replaces the one before. The service forgets it if it
+//!   does not arrive for [`Parameters::missed`] of its intervals, at least [`SHORTEST_HOLD`]. Without an
+//!   interval the limit is [`Parameters::hold`]. Its content is bounded: [`MOST_LEARNT`].
+//! * *A full table* forgets the advertisement that was silent longest. For a station with
+//!   [`Parameters::of_one`] advertisements that is one of its own. So a silent station cannot lock out one
+//!   that still sends, and one station cannot lock out many.
 //!
-//! Left out: channels (everything is on the one that the station has), routers (they send Router
-//! Advertisements), answers by a Service Response Message, and where the advertiser is: the network says that
-//! of every packet.
+//! Left out: channels (the station has one for everything), routers (they send Router Advertisements) and
+//! answers by a Service Response Message. The advertiser's position is left out as well: the network has it
+//! for every packet.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -80,20 +80,20 @@ impl Default for Parameters {
 /// A service, of this station or of another.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Service {
-    /// What it is (ITS-AID).
+    /// Kind of service (ITS-AID).
     pub its_aid: ItsAid,
     /// IPv6 address, of a service that is reached by one.
     pub address: Option<Ipv6Addr>,
     /// Port, there or of BTP.
     pub port: Option<u16>,
-    /// What it says of itself, at most 31 octets.
+    /// Context of the service, at most 31 octets.
     pub context: Vec<u8>,
 }
 
-/// What another station advertises.
+/// Advertisement of another station.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertisement {
-    /// Who sent it.
+    /// Sender.
     pub source: GnAddress,
     /// The station, as it says.
     pub station_id: StationId,
@@ -101,7 +101,7 @@ pub struct Advertisement {
     pub sa_id: SaId,
     /// Which state of it.
     pub content_count: ContentCount,
-    /// Who that is, for people.
+    /// Name of the sender, for people.
     pub identifier: Option<String>,
     /// Its services.
     pub services: Vec<Service>,
@@ -111,7 +111,7 @@ pub struct Advertisement {
     pub expires: Time,
 }
 
-/// What changed.
+/// Change of the known advertisements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// An advertisement is new, or says something else.
@@ -120,7 +120,7 @@ pub enum Change {
     Gone(GnAddress, SaId),
 }
 
-/// What tells advertisements apart.
+/// Key of an advertisement.
 type Key = (GnAddress, SaId);
 
 /// The service.
@@ -131,7 +131,7 @@ pub struct SaService {
     identifier: Option<String>,
     services: Vec<Service>,
     content_count: u8,
-    /// When services are announced next; `None` while there are none.
+    /// Time of the next announcement; `None` without services.
     next: Option<Time>,
     ready: Option<Transmission>,
     refused: Option<ItsDrop>,
@@ -196,7 +196,7 @@ impl SaService {
         &self.services
     }
 
-    /// What others advertise.
+    /// Returns the advertisements of other stations.
     pub fn known(&self) -> impl Iterator<Item = &Advertisement> {
         self.known.values()
     }
@@ -287,7 +287,7 @@ impl SaService {
         self.refused.take()
     }
 
-    /// What changed; who does not ask misses the oldest.
+    /// Returns the next change; a caller that does not call it misses the oldest.
     pub fn poll_change(&mut self) -> Option<Change> {
         self.changes.pop_front()
     }
@@ -299,8 +299,8 @@ impl SaService {
         self.changes.push_back(change);
     }
 
-    /// Forgets what was not heard for longest until another advertisement with so many services fits. False
-    /// if it never does; then nothing is forgotten.
+    /// Forgets the advertisements that were silent longest until one with `services` services fits. Returns
+    /// false, and forgets nothing, if it never fits.
     fn make_room(&mut self, source: GnAddress, services: usize) -> bool {
         let Parameters { advertisements, of_one, services: most, .. } = self.parameters;
         if advertisements == 0 || of_one == 0 || services > most {

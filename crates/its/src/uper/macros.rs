@@ -87,8 +87,8 @@ macro_rules! enumerated {
     )*};
 }
 
-/// `ENUMERATED` with an extension marker: additions that are known stand in braces of their own, `Other` has
-/// the number of a later one among the additions, from 0.
+/// `ENUMERATED` with an extension marker: known additions are in braces of their own. `Other` has the number
+/// of a later one among the additions, from 0.
 macro_rules! extensible_enumerated {
     ($($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident),* $(,)? }
        $({ $($later:ident),* $(,)? })?)*) => {$(
@@ -301,7 +301,7 @@ macro_rules! sequences {
     };
 }
 
-/// What there is to do about a component, with a DEFAULT and without.
+/// Code for a component, with a DEFAULT and without.
 macro_rules! component {
     (default $type:ty) => {
         <$type>::default()
@@ -341,8 +341,8 @@ macro_rules! component {
     };
 }
 
-/// `SEQUENCE` with an extension marker: additions that are known stand in braces of their own, and each of
-/// them may be missing; those of later releases are skipped.
+/// `SEQUENCE` with an extension marker: known additions are in braces of their own, and each may be missing.
+/// The decoder skips those of later releases.
 macro_rules! extensible_sequences {
     ($($(#[$meta:meta])* $name:ident {
         $($field:ident: $type:ty $(= $default:expr)?),* $(,)?
@@ -602,7 +602,7 @@ pub(crate) fn decode_unconstrained(
     value
 }
 
-/// The same, in as few octets as it takes (X.691 13.2.4).
+/// Writes an unconstrained integer in as few octets as possible (X.691 13.2.4).
 pub(crate) fn encode_unconstrained(value: i64, writer: &mut Writer) {
     let magnitude = if value < 0 { !value } else { value } as u64;
     // One bit more, for the sign.
@@ -641,7 +641,7 @@ pub(crate) fn encode_count(
     writer.ranged(i64::try_from(count).unwrap_or(i64::MAX), size.0 as i64, size.1 as i64, what);
 }
 
-/// How many bits there are, if so many have room.
+/// Returns the number of bits if `count` fits into `room`.
 pub(crate) fn bit_count(reader: &mut Reader<'_>, what: &'static str, count: usize, room: u32) -> u8 {
     if count <= room as usize {
         return count as u8;

@@ -1,20 +1,19 @@
 //! Unaligned Packed Encoding Rules (X.691), as far as the ITS messages need them.
 //!
-//! A type says how it is written by implementing [`Uper`]; `macros` has what turns a notation close to the
-//! ASN.1 into types with that implementation, and `cargo xtask gen-asn1` writes ETSI's modules in that
-//! notation. Why a codec of our own: the messages use a small part of ASN.1, the program has to stay small,
-//! and a codec that knows its widths when it is compiled is several times as fast as a general one.
+//! A type implements [`Uper`] to say how it is written. `macros` turns a notation close to the ASN.1 into
+//! types with that implementation, and `cargo xtask gen-asn1` writes ETSI's modules in that notation. The
+//! codec is carnet's own because the messages use a small part of ASN.1 and the program has to stay small. A
+//! codec that knows its widths at compile time is also several times as fast as a general one.
 //!
-//! Extensions (X.691 clause 19.7 and following): what this release of a message does not know is skipped
-//! where it is an addition to a SEQUENCE, and kept as octets where it is an alternative of a CHOICE, or as
-//! its number where it is a value of an ENUMERATED. So a message of a later release is read, and a SEQUENCE
-//! loses its additions when it is written again.
+//! Extensions (X.691 clause 19.7 and following): the decoder skips an unknown addition to a SEQUENCE. It
+//! keeps an unknown alternative of a CHOICE as octets, and an unknown value of an ENUMERATED as its number.
+//! So it reads a message of a later release, and a SEQUENCE loses its additions when it is written again.
 //!
-//! Nothing here believes a length: a list grows with the elements that were read, never with the number that
-//! was announced, and every element costs at least a bit of the message.
+//! The decoder trusts no length: a list grows with the elements that were read, never with the announced
+//! number. Every element costs at least a bit of the message.
 //!
-//! Left out: what the messages do not use, among it REAL, OBJECT IDENTIFIER, SET, semi-constrained integers,
-//! fragmented lengths (from 16,384 on; refused) and the aligned variant.
+//! Left out: notations that the messages do not use, such as REAL, OBJECT IDENTIFIER, SET, semi-constrained
+//! integers and the aligned variant. Fragmented lengths (from 16,384 on) are refused.
 
 pub(crate) mod macros;
 mod reader;
@@ -47,7 +46,7 @@ pub enum Error {
         least: i64,
         /// The greatest value that it takes.
         most: i64,
-        /// What was found.
+        /// The value that was found.
         found: i64,
     },
     /// A length that is given in fragments.
@@ -76,10 +75,10 @@ pub trait Uper: Sized {
     /// Whether a SEQUENCE has a bit that says whether the component is there: OPTIONAL or DEFAULT.
     const OPTIONAL: bool = false;
 
-    /// Reads a value. What is wrong the reader remembers; then the value means nothing.
+    /// Reads a value. The reader stores an error; the value means nothing then.
     fn decode(reader: &mut Reader<'_>) -> Self;
 
-    /// Writes the value. If it is none of the type's, the writer remembers that.
+    /// Writes the value. The writer stores an error if the value is outside of the type.
     fn encode(&self, writer: &mut Writer);
 
     /// Reads a component of which the SEQUENCE's preamble said whether it is there.
@@ -196,14 +195,14 @@ pub fn decode<T: Uper>(octets: &[u8]) -> Result<T, Error> {
 /// Writes a whole message; bits that fill the last octet are zero.
 ///
 /// # Errors
-/// [`Error::OutOfRange`], [`Error::Character`] if a value is none of its type's.
+/// [`Error::OutOfRange`], [`Error::Character`] if a value is outside of its type.
 pub fn encode<T: Uper>(message: &T) -> Result<Vec<u8>, Error> {
     let mut octets = Vec::new();
     encode_into(message, &mut octets)?;
     Ok(octets)
 }
 
-/// Writes a whole message into `octets`, in place of what they were; after an error there are none.
+/// Writes a whole message into `octets`, in place of their content; after an error they are empty.
 ///
 /// # Errors
 /// As [`encode`].

@@ -1,7 +1,7 @@
 //! Bits out of octets.
 //!
-//! What is wrong is remembered, and from then on nothing is read but zeros: a decoder asks once, at its end,
-//! and not behind each of some hundred fields. That is half of the code, and faster.
+//! The reader stores the first error, and from then on reads only zeros. A decoder asks once, at its end, and
+//! not after each of some hundred fields. That takes half of the code, and is faster.
 
 use super::Error;
 
@@ -13,7 +13,7 @@ pub struct Reader<'a> {
     bit: usize,
     /// Behind the last one.
     end: usize,
-    /// What was wrong first.
+    /// First error.
     error: Option<Error>,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Reader<'a> {
         self.end - self.bit
     }
 
-    /// What was wrong first.
+    /// Returns the first error.
     pub const fn error(&self) -> Option<Error> {
         self.error
     }
@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
             Some(chunk) => u64::from_be_bytes(*chunk),
             None => last_word(rest),
         };
-        // No bits at all are two shifts, because one of 64 is none.
+        // Two shifts, so that a width of 0 works: a single shift by 64 is not defined.
         let value = (word << (self.bit % 8)) >> 1 >> (u64::BITS - 1 - width);
         self.bit += width as usize;
         value
@@ -126,8 +126,8 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.bits(8, what) as u8).collect()
     }
 
-    /// Reads an open type (X.691 11.2): a length, and in so many octets what `inside` reads; what is left of
-    /// them is skipped.
+    /// Reads an open type (X.691 11.2): a length, and what `inside` reads in this number of octets; the rest
+    /// of them is skipped.
     #[inline(never)]
     pub fn open_type(&mut self, what: &'static str, inside: &mut dyn FnMut(&mut Reader<'_>)) {
         let bits = self.length(what) * 8;
@@ -143,9 +143,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the additions to a SEQUENCE that has some (X.691 19.7 to 19.9): how many there may be, which of
-    /// them are there, and each of those as an open type. `known` is given the number of each, from 0; what
-    /// it does not read is skipped.
+    /// Reads the additions to a SEQUENCE that has some (X.691 19.7 to 19.9). A bitmap says which of them are
+    /// present, and each is an open type. `known` gets the number of each, from 0; octets that it does not
+    /// read are skipped.
     #[inline(never)]
     pub fn additions(&mut self, what: &'static str, known: &mut dyn FnMut(u32, &mut Reader<'_>)) {
         let count = u32::from(self.small_number(what)) + 1;

@@ -1,4 +1,4 @@
-//! Octets out of bits. What cannot be written is remembered, and asked for once at the end, as in the reader.
+//! Builds octets from bits. As in the reader, it stores the first error, and the caller asks once at the end.
 
 use super::Error;
 
@@ -10,7 +10,7 @@ pub struct Writer {
     pending: u64,
     /// How many; below 8 between calls.
     filled: u32,
-    /// What could not be written first.
+    /// First error.
     error: Option<Error>,
 }
 
@@ -97,7 +97,7 @@ impl Writer {
     /// The octets, the last one filled with zero bits.
     ///
     /// # Errors
-    /// What could not be written first.
+    /// The first error.
     pub fn finish(mut self) -> Result<Vec<u8>, Error> {
         if self.filled > 0 {
             self.bits(0, 8 - self.filled);

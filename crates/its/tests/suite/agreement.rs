@@ -1,9 +1,9 @@
 //! Tshark and carnet read every component of pycrate's CAMs and DENMs of protocol versions 1 and 2 alike.
 //!
-//! Both readings become a list of leaves in the message's order: a name and a value for each number, text,
-//! enumeration, string of bits or octets, the number of items of each list, and the alternative of each
-//! CHOICE. The tests compare the lists as a whole, so a component that only one of the two reads fails them
-//! as well.
+//! Both readings become a list of leaves in the message's order. A leaf is a name and the value of a number,
+//! text, enumeration or string of bits or octets. The length of a list and the alternative of a CHOICE are
+//! leaves as well. The tests compare whole lists, so a component that only one of the two reads fails them as
+//! well.
 //!
 //! The few components that pycrate's random messages leave out stand in messages that carnet writes. The
 //! tests do not compare:
@@ -22,14 +22,14 @@ use carnet_wire::btp::port;
 use crate::oracle_tshark::{capture, tshark};
 use crate::vectors::vectors;
 
-/// What carnet reads: a name, and its value.
+/// A value that carnet reads, with its name.
 #[derive(Debug)]
 struct Leaf {
     name: String,
     value: String,
 }
 
-/// What tshark reads: a name, and the forms in which tshark shows its value.
+/// A value that tshark reads: a name, and the forms in which tshark shows the value.
 #[derive(Debug)]
 struct Witness {
     name: String,
@@ -209,7 +209,7 @@ impl Field {
     }
 }
 
-/// What tshark reads in each of the messages, or nothing where it cannot be run.
+/// Returns the values that tshark reads in each message; `None` if tshark does not run.
 fn witnesses(file: &str, port: u16, messages: &[Vec<u8>]) -> Option<Vec<Vec<Witness>>> {
     let mut command = tshark()?;
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
@@ -373,7 +373,7 @@ fn tshark_and_carnet_agree_on_denms_of_version_1() {
     compare::<version1::denm::Denm>("agree-denm1.pcap", port::DENM, &denms_of_version_1(), 1000);
 }
 
-/// What the two versions count or name differently: `version1` has the rules.
+/// Names that the two versions count or spell differently: `version1` has the rules.
 const CONVERTED: [&str; 8] = [
     "protocolversion",
     "curvaturevalue",

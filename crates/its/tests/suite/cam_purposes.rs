@@ -378,7 +378,7 @@ fn tc_cam_msd_gfq_ti_03() {
 
 #[test]
 fn tc_cam_msd_gfq_bv_04() {
-    // Exactly 4 degrees are none too many; across North they count as well.
+    // A turn of exactly 4 degrees is not enough; turns across north count as well.
     for (heading, soon) in [(40, false), (41, true), (3560, false), (3559, true)] {
         let mut iut = Iut::new();
         iut.run(490);
@@ -491,7 +491,7 @@ fn nothing_is_sent_without_a_position() {
     assert_eq!(iut.service.poll_refused(), Some(ItsDrop::NoPosition));
     iut.position = reference(0.0, 0.0);
     assert_eq!(times(&iut.run(3010)), [3010]);
-    // From here on nobody hands in anything: after two seconds it is too old.
+    // From here on the service gets no data: after two seconds the last is too old.
     let mut sent = Vec::new();
     while let Some(due) = iut.service.poll_timeout() {
         iut.service.handle_timeout(now(due));

@@ -161,7 +161,7 @@ fn tc_den_kafw_ti_03() {
     assert_eq!(run(&mut station, 60_000), []);
 }
 
-/// What the forwarder sends.
+/// Returns the DENM that the forwarder sends.
 fn forwarded() -> Denm {
     run(&mut forwarder(), 2200).remove(0).1
 }
@@ -262,7 +262,7 @@ fn a_negation_is_as_old_as_what_it_negates() {
     assert_eq!(receive(&mut station, 1100, &negation), Ok(()));
     assert_eq!(delivered(&mut station).len(), 1);
     assert_eq!(receive(&mut station, 1200, &negation), Err(ItsDrop::Outdated));
-    // What is over needs no end.
+    // An event that is over needs no end.
     assert_eq!(station.terminate(at(1300), action(1), &event()), Err(ItsDrop::UnknownEvent));
 }
 

@@ -40,7 +40,7 @@ pub fn event() -> EventRequest {
     }
 }
 
-/// The same, repeated.
+/// A repeated event.
 pub fn repeated(interval: u64, duration: u64, validity: Option<u32>) -> EventRequest {
     EventRequest {
         repetition_interval: Some(ms(interval)),
@@ -106,7 +106,7 @@ pub fn receive(service: &mut DenService, time: u64, denm: &Denm) -> Result<(), I
     service.handle_message(at(time), &encode(denm).unwrap(), Some(circle(1000)))
 }
 
-/// What the application was handed.
+/// Events that the application got.
 pub fn delivered(service: &mut DenService) -> Vec<Denm> {
     std::iter::from_fn(|| service.poll_event())
         .filter_map(|event| match event {

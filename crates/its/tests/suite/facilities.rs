@@ -36,7 +36,7 @@ fn stations(count: u32) -> Vec<Facilities> {
         .collect()
 }
 
-/// What one sends, all others hear at once; counts what was sent.
+/// Delivers each station's messages to all others; returns the number of messages.
 fn exchange(stations: &mut [Facilities], time: u64) -> usize {
     let mut sent = 0;
     for sender in 0..stations.len() {
@@ -56,7 +56,7 @@ fn exchange(stations: &mut [Facilities], time: u64) -> usize {
             }
         }
     }
-    // What they heard, they are handed.
+    // Take the resulting events.
     for station in stations {
         while station.poll_output(at(time)).is_some() {}
     }

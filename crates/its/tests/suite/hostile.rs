@@ -16,7 +16,7 @@ use crate::messages::{VANETZA, full_cam, full_denm};
 use crate::support::{at, circle, hex};
 use crate::vectors::vectors;
 
-/// What can be decoded can be encoded, and means the same again.
+/// A message that decodes can be encoded, and means the same again.
 fn comes_back<T: Uper + PartialEq + std::fmt::Debug>(octets: &[u8]) -> bool {
     let Ok(message) = decode::<T>(octets) else { return false };
     let again = encode(&message).unwrap();

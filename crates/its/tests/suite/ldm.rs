@@ -134,7 +134,7 @@ fn areas_find_who_is_inside() {
     }
 }
 
-/// Whoever is heard in whatever order, the lists of the map stay whole.
+/// The lists of the map stay whole for any order of CAMs.
 #[test]
 fn memory_is_bounded_and_who_was_silent_for_longest_goes() {
     let parameters = Parameters { stations: 100, ..Parameters::default() };
@@ -197,7 +197,7 @@ fn subscribers_hear_of_what_changed_in_their_area() {
             (stations, notification.events.len())
         })
     };
-    // What is there is new.
+    // Every object is new at first.
     assert_eq!(heard(&mut map, 10), Some((vec![1], 0)));
     hear(&mut map, 20, 1, 1.0, 0.0);
     hear(&mut map, 30, 2, 20.0, 0.0);

@@ -332,7 +332,7 @@ fn the_default_validity_costs_nothing() {
     assert!(encode(&denm).unwrap().len() >= without + 2);
 }
 
-/// What glances see is what the whole message says, for every kind of container.
+/// A partial decoding gives the values of the whole message, for every kind of container.
 #[test]
 fn a_glance_sees_what_the_message_says() {
     let mut cam = full_cam();
@@ -365,7 +365,7 @@ fn a_glance_sees_what_the_message_says() {
 }
 
 /// Messages of release 2 as asn1tools 0.169 writes them by the modules of TS 103 900 V2.1.1 and TS 103 831
-/// V2.1.1: without any of its additions, and with extension containers, linked DENMs and linked IVIMs.
+/// V2.1.1. The first has no additions; the second has extension containers, linked DENMs and linked IVIMs.
 pub const RELEASE_2_CAM: [&str; 2] = [
     "0202010203041267405a581d7b0d914c1000c806470836db2c00384122b68402a08a40146361ff3080001dfff5800131ce00192f
      ff5c00138e7000cb7ff86000ec73800660",
@@ -380,8 +380,8 @@ pub const RELEASE_2_DENM: [&str; 2] = [
      000380041a00004015fff5800131ce00192fff5c00138e7000cb008390024800a00980086e",
 ];
 
-/// Release 2 has the ports and the protocolVersion of release 1, and its messages begin as those do: a
-/// station hears both, and what it says itself is a message of either.
+/// Release 2 has the ports and the protocolVersion of release 1, and its messages begin the same way. A
+/// station reads both, and its own messages are valid in both.
 #[test]
 fn messages_of_release_2_are_read_without_its_additions() {
     let [plain, extended] = RELEASE_2_CAM.map(hex);

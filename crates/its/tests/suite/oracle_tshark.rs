@@ -1,9 +1,9 @@
 //! Tshark as a witness: it reads in our messages what we meant, down to the last field, and finds none
 //! malformed.
 //!
-//! Where tshark 4.0.17 goes its own way: it takes the size of an UTF8String for a constraint that the
-//! encoding sees, which it is not (X.691 30.6; pycrate reads companyName as it is written here), so the DENM
-//! here has no such string.
+//! tshark 4.0.17 deviates in one place: it treats the size of an UTF8String as a constraint of the encoding.
+//! X.691 30.6 does not, and pycrate reads companyName as carnet writes it. So the DENM here has no such
+//! string.
 #![allow(clippy::disallowed_methods, reason = "a test may ask its environment which tools there are")]
 
 use std::path::Path;

@@ -134,8 +134,8 @@ fn octets_of_another_compiler() {
     }
 }
 
-/// By pycrate from ISO's module ITSee. IEEE 1609.3 counts the longitude from -179.9999999 degrees, which
-/// nobody notices.
+/// From pycrate by ISO's module ITSee. IEEE 1609.3 counts the longitude from -179.9999999 degrees, which
+/// makes no visible difference.
 #[test]
 fn an_advertiser_says_where_it_is() {
     for (number, octets, expected) in [
@@ -333,7 +333,7 @@ fn an_advertisement_that_does_not_say_how_often_it_comes_is_held() {
     assert_eq!(station.poll_timeout(), Some(at(5000).time));
 }
 
-/// The message of a station with so many services.
+/// The message of a station with `services` services.
 fn advertised(station: u32, sa_id: u8, services: usize) -> Vec<u8> {
     let mut message = saem(SamBody {
         change_count: ChangeCount { sa_id: SaId(sa_id), content_count: ContentCount(0) },
@@ -344,7 +344,7 @@ fn advertised(station: u32, sa_id: u8, services: usize) -> Vec<u8> {
     message.to_octets().expect("encodes")
 }
 
-/// Who advertises what.
+/// Advertisers, with the numbers of their advertisements.
 fn known(station: &SaService) -> Vec<(GnAddress, u8)> {
     station.known().map(|it| (it.source, it.sa_id.0)).collect()
 }
@@ -410,7 +410,7 @@ fn services_that_are_learnt_are_bounded() {
     station.handle_message(at(1), gn(3), &advertised(3, 0, 32)).expect("taken");
     station.handle_message(at(2), gn(4), &advertised(4, 0, 7)).expect("taken");
     assert_eq!(known(&station), [(gn(3), 0), (gn(4), 0)], "71 services are too many");
-    // More than there may ever be pushes nobody out.
+    // An advertisement above the limit displaces no other.
     let mut station = SaService::new(Parameters { services: 5, ..parameters }, StationId(1));
     station.handle_message(at(0), gn(2), &advertised(2, 0, 5)).expect("taken");
     assert_eq!(station.handle_message(at(1), gn(3), &advertised(3, 0, 6)), Err(ItsDrop::TableFull));
@@ -432,8 +432,8 @@ fn an_advertisement_is_known_for_a_second_however_often_it_comes() {
 #[test]
 fn the_port_of_en_302_890_1_is_understood() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
-    // By hand: version 3 and a list of services alone, counts 0 and 0, one service; its ITS-AID 36 in an
-    // octet, channel 0 in five bits, and of its options the second alone: 010, and then 4711 in 16 bits.
+    // By hand: version 3 and only a list of services, counts 0 and 0, one service. Its ITS-AID 36 is in an
+    // octet, channel 0 in five bits. Of its options only the second is there: 010, and then 4711 in 16 bits.
     let octets = hex(&format!("{HEADER}3400012402{:04x}", 4711));
     station.handle_message(at(0), gn(2), &octets).expect("new");
     let known = station.known().next().expect("known");

@@ -25,7 +25,7 @@ pub fn vectors(name: &str) -> impl Iterator<Item = (Vec<u8>, Vec<&str>)> {
     })
 }
 
-/// What pycrate writes is read with the same values, and written again to the octet, additions and all.
+/// carnet reads the values that pycrate writes, and writes the same octets again, with all additions.
 fn check<T: Uper + Debug>(name: &str) {
     let mut count = 0;
     for (octets, values) in vectors(name) {

@@ -1,15 +1,14 @@
 //! Canonical Octet Encoding Rules (X.696), as far as secured messages and certificates need them.
 //!
-//! Why by hand and not generated: a station reads one profile of a large module and has to read it before it
-//! knows whether anybody may be believed, so that what is read shall be little, bounded and easy to check. A
-//! general codec with the generated types of IEEE 1609.2 is several times as large as the program may grow,
-//! allocates for each list, and cannot hand out the octets of a part as they came, which is what a signature
-//! is about. The tests hold this codec against the general ones both ways.
+//! This codec is written by hand. A station reads one profile of a large module, before it knows whether it
+//! may trust the sender. So the code that reads shall be small, bounded and easy to check. A general codec
+//! with the generated types of IEEE 1609.2 is several times as large as the program may grow, and allocates
+//! for each list. It also cannot return the octets of a part as they arrived, over which signatures are
+//! computed. The tests compare this codec with general ones in both directions.
 //!
-//! Nothing here believes a length: what is announced is there, or reading ends; a list grows with the
-//! elements that were read, and there is a bound for each. Lengths, quantities and integers that could have
-//! been shorter are refused, as are values that are their type's default (X.696 14: the canonical rules), so
-//! that a value has one encoding.
+//! The parser trusts no length. It reads only octets that exist, and a list grows with the elements that were
+//! read, up to a bound. It refuses lengths, quantities and integers that could be shorter, and values that
+//! are the default of their type (X.696 14: the canonical rules). So a value has one encoding.
 //!
 //! Left out: what IEEE 1609.2 does not use, among it REAL, OBJECT IDENTIFIER, tags from 63 on, and numbers of
 //! more than 64 bits.
@@ -46,7 +45,7 @@ pub enum Error {
         least: u64,
         /// The greatest that is taken.
         most: u64,
-        /// What was found.
+        /// The value that was found.
         found: u64,
     },
     /// An encoding that could have been shorter, a default that is written out, or a bit that has to be zero.
@@ -57,14 +56,14 @@ pub enum Error {
         /// Where it stands.
         at: usize,
     },
-    /// What IEEE 1609.2 knows and the profile of TS 103 097 does not let in.
+    /// A value that IEEE 1609.2 defines and the profile of TS 103 097 does not permit.
     #[error("{what} at octet {at}: expected {expected}")]
     Profile {
         /// The type.
         what: &'static str,
         /// Where it stands.
         at: usize,
-        /// What the profile has in its place.
+        /// The value that the profile expects.
         expected: &'static str,
     },
     /// Octets behind the value.

@@ -25,7 +25,7 @@ impl<'a> Reader<'a> {
         self.octets.len() - self.at
     }
 
-    /// What was read from `start` on.
+    /// Returns the octets read since `start`.
     pub fn since(&self, start: usize) -> &'a [u8] {
         self.octets.get(start..self.at).unwrap_or_default()
     }
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// SEQUENCE OF: so many elements, each read by `element`.
+    /// Reads a SEQUENCE OF with a bounded number of elements, each by `element`.
     ///
     /// # Errors
     /// Those of the quantity and of the elements.
@@ -226,15 +226,16 @@ impl<'a> Reader<'a> {
     /// its number and its octets. Those that it does not know it ignores.
     ///
     /// # Errors
-    /// As for octet strings, [`Error::NotCanonical`] for a bitmap that says that there are none, and those of
-    /// `addition`.
+    /// The errors of octet strings and of `addition`, and [`Error::NotCanonical`] for a bitmap without a set
+    /// bit.
     pub fn additions(
         &mut self,
         what: &'static str,
         mut addition: impl FnMut(usize, Reader<'a>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let at = self.at;
-        // One octet says how many bits of the last one are unused; 32 additions are more than anybody has.
+        // One octet says how many bits of the last octet are unused. The limit of 32 additions is above that
+        // of any known type.
         let bitmap = self.octets(2, 5, what)?;
         let Some((&unused, bits)) = bitmap.split_first() else {
             return Err(Error::NotCanonical { what, at });

@@ -17,7 +17,7 @@ impl Writer {
         self.octets.len()
     }
 
-    /// Whether there are none.
+    /// Whether the writer has written no octets.
     pub const fn is_empty(&self) -> bool {
         self.octets.is_empty()
     }

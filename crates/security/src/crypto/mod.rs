@@ -1,14 +1,14 @@
-//! Who computes: hashes, verification and signatures behind traits.
+//! Cryptographic back ends: hashes, verification and signatures behind traits.
 //!
-//! [`Portable`] is pure Rust for any machine, [`Portable256`] the part of it that small programs take. With
-//! the feature `aws-lc-rs` there is `AwsLc` for servers and roadside units that hear a thousand vehicles; it
-//! needs a C compiler and knows no brainpool curves, which it leaves to the portable one. A [`SigningKey`]
-//! need not be in this machine's memory: a hardware security module implements the trait over PKCS#11
-//! (CKM_ECDSA on the hash of what it is handed) and keeps the key.
+//! [`Portable`] is pure Rust for any machine; [`Portable256`] is its part for small programs. The feature
+//! `aws-lc-rs` adds `AwsLc` for servers and roadside units that receive a thousand vehicles. It needs a C
+//! compiler, and leaves brainpool curves to the portable back end. A [`SigningKey`] need not be in this
+//! machine's memory. A hardware security module implements the trait over PKCS#11 (CKM_ECDSA on the hash of
+//! its input) and keeps the key.
 //!
-//! What is signed is the hash of two hashes (IEEE 1609.2 5.3.1.2.2): of the data, and of the signer's
-//! certificate, or of nothing where that is self-signed. [`signature_input`] makes it; back ends hash once
-//! more, with the hash of the curve.
+//! A signature covers the hash of two hashes (IEEE 1609.2 5.3.1.2.2). The first is of the data, the second of
+//! the signer's certificate, or of nothing if that is self-signed. [`signature_input`] concatenates them;
+//! back ends hash the result, with the hash of the curve.
 
 #[cfg(feature = "aws-lc-rs")]
 mod aws_lc;
@@ -53,7 +53,7 @@ pub trait SigningKey: Debug + Send {
     fn sign(&self, input: &[u8]) -> Result<Signature, SigningError>;
 }
 
-/// Who computes.
+/// Back end that computes hashes and signatures.
 pub trait Backend: Debug + Send {
     /// A hash: 32 or 48 octets.
     fn hash(&self, algorithm: HashAlgorithm, octets: &[u8]) -> Vec<u8>;
@@ -70,8 +70,8 @@ pub fn name_of(backend: &dyn Backend, certificate: &Certificate) -> HashedId8 {
     HashedId8::of_hash(&backend.hash(certificate.hash_algorithm(), certificate.octets()))
 }
 
-/// What is hashed once more and signed (5.3.1.2.2): the hash of the data and that of the signer's
-/// certificate, whose octets are empty for a signer without one.
+/// Returns the input of the signature's hash (5.3.1.2.2): the hash of the data and that of the signer's
+/// certificate. The octets of the certificate are empty for a signer without one.
 pub fn signature_input(
     backend: &dyn Backend,
     hash: HashAlgorithm,

@@ -19,8 +19,8 @@ use crate::keys::{Curve, HashAlgorithm, PublicKey, Signature};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Portable;
 
-/// The portable back end with the curves of 256 bits only, for a program that has to be small: those of
-/// tickets. What is signed on another one is refused (`bad_key`).
+/// The portable back end with the 256-bit curves of tickets only, for a program that has to be small. It
+/// refuses signatures on other curves (`bad_key`).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Portable256;
 

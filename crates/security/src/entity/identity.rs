@@ -1,4 +1,4 @@
-//! Who the station is: which of its tickets signs, and when that becomes another one.
+//! Identity of the station: which of its tickets signs, and when another one takes over.
 //!
 //! Without pseudonyms ([`crate::Config::pseudonyms`]) a ticket signs until it has run out, and then the next
 //! one does, under the same address. With them a ticket has its address: none takes over in silence. A
@@ -59,8 +59,8 @@ impl Security {
         }
     }
 
-    /// Whether a ticket is one of this station's that does not sign any more, or not yet: what it signed is
-    /// this station's own of before.
+    /// Whether this ticket of the station does not sign now. Messages with its signature are the station's
+    /// own, from before a change of pseudonym.
     pub(super) fn is_former(&self, name: HashedId8) -> bool {
         self.pseudonym.is_some() && self.current_ticket() != Some(name) && self.is_own_ticket(name)
     }

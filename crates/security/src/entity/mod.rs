@@ -13,18 +13,18 @@
 //! 1. A frame comes: [`Security::handle_frame`]. `Plain` goes to the router as it came; `Ready` as the packet
 //!    that it has; `Queued` waits; an error is a counted drop.
 //! 2. After each frame, and when [`Security::poll_timeout`] is due: [`Security::poll_verified`] until it
-//!    returns `None`. What it hands out goes to the router: sender and destination of the link as they were,
-//!    the packet with a plain Basic Header. It takes no more verifications than the config allows, so that
-//!    the loop ends and a flood costs what was granted.
-//! 3. What the router transmits goes through [`Security::secure`]: own packets are signed there, at the
-//!    moment at which they leave; those of others get their envelope back.
+//!    returns `None`. The caller hands each result to the router: sender and destination of the link
+//!    unchanged, the packet with a plain Basic Header. It verifies no more than the config allows, so the
+//!    loop ends and a flood costs a bounded amount of work.
+//! 3. Packets that the router transmits go through [`Security::secure`]. It signs own packets when they
+//!    leave, and puts those of other stations back into their envelope.
 //! 4. On positions: [`Security::handle_position`], and then [`Security::poll_identity`]: it says when the
 //!    station is another one from now on ([`crate::pseudonym`]). On another address:
 //!    [`Security::handle_address`].
 //!
-//! The router needs to know nothing of it: what it gets are packets. One thing is not as without: where it
-//! puts a newer position of the destination into a packet that it forwards (EN 302 636-4-1 C.3), the envelope
-//! keeps the old one, for nobody but the source can sign.
+//! The router sees only packets. One behaviour differs from a station without security. The router may put a
+//! newer position of the destination into a packet that it forwards (EN 302 636-4-1 C.3). The envelope keeps
+//! the old position, because only the source can sign.
 
 mod identity;
 mod receive;
@@ -147,7 +147,7 @@ pub trait CountriesDebug: Countries + std::fmt::Debug + Send {}
 impl<T: Countries + std::fmt::Debug + Send> CountriesDebug for T {}
 
 impl Security {
-    /// An entity that trusts nobody and has no ticket.
+    /// Creates an entity without trusted certificates and tickets.
     pub fn new(
         config: Config,
         backend: Box<dyn Backend>,
@@ -185,9 +185,9 @@ impl Security {
         self.store.add_root(self.backend.as_ref(), certificate)
     }
 
-    /// Trusts an authority below a root. One that begins later, or has run out, is good if it is good when it
-    /// begins, because the clock may be wrong now. What it has signed is believed while it holds: whoever
-    /// verifies looks at the date again.
+    /// Trusts an authority below a root. An authority that is not valid now is checked at the nearest date of
+    /// its validity, because the clock may be wrong now. Messages below it are accepted only while it is
+    /// valid: verification checks the date again.
     ///
     /// # Errors
     /// As [`CertificateStore::add_authority`].
@@ -201,7 +201,8 @@ impl Security {
         self.store.remove(name)
     }
 
-    /// Trusts a certificate never more, whoever sends it, nor what it signed.
+    /// Revokes a certificate and those that it issued. The station does not trust them again, whichever
+    /// station sends them.
     pub fn revoke(&mut self, name: HashedId8) {
         self.store.revoke(name);
     }
@@ -231,13 +232,13 @@ impl Security {
         &self.store
     }
 
-    /// What happened so far.
+    /// Counters since the start.
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How many milliseconds the own clock is ahead of those of all signed neighbours (negative: behind),
-    /// where none of their messages is in time; `None` where one is, or nobody is heard.
+    /// Milliseconds that the own clock is ahead of the clocks of all signed neighbours (negative: behind).
+    /// `None` if a message of one of them is in time, or no message arrives.
     pub fn clock_ahead(&self, now: Time) -> Option<i64> {
         self.clock.ahead(now)
     }

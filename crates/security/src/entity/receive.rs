@@ -1,4 +1,4 @@
-//! What comes in: what may be believed at once, what waits, and verification.
+//! Reception: packets that are accepted at once, packets that wait, and verification.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ pub struct Verified {
     pub packet: Vec<u8>,
     /// Which application it is of.
     pub psid: Psid,
-    /// Whose it is: the name of the ticket.
+    /// Name of the signer's ticket.
     pub signer: HashedId8,
 }
 
@@ -42,7 +42,7 @@ impl Verified {
     }
 }
 
-/// What became of a frame.
+/// Result of a received frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Handled {
     /// A packet in the open, which the router may have as it came.
@@ -110,7 +110,7 @@ impl Security {
         if self.config.policy == Policy::Off {
             return Ok(Handled::Plain);
         }
-        // What cannot be read at all is the router's to count.
+        // The router counts packets whose Basic Header does not parse.
         let basic = BasicHeader::parse(frame.packet).ok();
         if basic.is_none_or(|basic| basic.next_header != BasicNextHeader::Secured) {
             if self.config.policy == Policy::Strict {
@@ -180,7 +180,7 @@ impl Security {
         let single = is_single_hop(&inspected.packet);
         let seen = if single { &self.single_hop_seen } else { &self.seen };
         match seen.believed_at(&fingerprint(hash)) {
-            // Nobody repeats a single-hop packet: each is signed anew.
+            // A single-hop packet is never repeated, because each is signed anew. So a copy is a replay.
             Some(_) if single => Err(SecurityDrop::Replayed),
             Some(at) if now.saturating_since(at) > self.config.copies_for => Err(SecurityDrop::Replayed),
             Some(_) => Ok(true),
@@ -274,7 +274,7 @@ impl Security {
         }
     }
 
-    /// What the ticket allows: when, where, and what.
+    /// Checks what the ticket permits: time, place, and application.
     fn check(&mut self, now: Now, inspected: &Inspected<'_>, name: HashedId8) -> Result<(), SecurityDrop> {
         let psid = inspected.message.header.psid;
         let countries = self.countries.as_ref();
@@ -320,7 +320,7 @@ impl Security {
         }
     }
 
-    /// A certificate that somebody sent because somebody asked for it: an authority's.
+    /// Learns the certificate of an authority that another station sent on request.
     fn learn(&mut self, now: Now, certificate: &Certificate) {
         let name = name_of(self.backend.as_ref(), certificate);
         self.own.was_sent(name);
@@ -344,8 +344,8 @@ impl Security {
             self.own.introduce();
         }
         if self.parked.len() >= self.config.most_parked {
-            // Who has a quarter of the room makes room himself; anybody can say that some certificate is
-            // lacking.
+            // A source with a quarter of the room makes room from its own messages, because any station can
+            // claim that it lacks a certificate.
             let his = |parked: &Parked| parked.pending.source == pending.source;
             let crowd = self.parked.iter().filter(|parked| his(parked)).count();
             let own =
@@ -371,7 +371,7 @@ impl Security {
         }
     }
 
-    /// What waited for a certificate goes on.
+    /// Continues with messages that waited for a certificate.
     fn release(&mut self, now: Now, name: HashedId8) {
         self.own.found(name.short());
         let place = self.place();

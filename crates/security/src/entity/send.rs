@@ -1,10 +1,11 @@
-//! What goes out: own packets are signed by the profiles of TS 103 097 7.1, those of others get their
-//! envelope back.
+//! Transmission: signs own packets by the profiles of TS 103 097 7.1, and puts those of other stations back
+//! into their envelope.
 //!
-//! CAMs say by a digest who signed, and by the certificate once a second, as well as when somebody asks for
-//! it, and when a station appears that was not there before (7.1.1). They carry what this station lacks
-//! (inlineP2pcdRequest) and a certificate of an authority that others lack (requestedCertificate), unless
-//! another station was faster. DENMs and all other packets have the certificate and the place (7.1.2, 7.1.3).
+//! A CAM names its signer by a digest. It carries the certificate once a second, when another station
+//! requests it, and when a new station appears (7.1.1). CAMs also carry requests for certificates that this
+//! station lacks (inlineP2pcdRequest), and a certificate of an authority that others lack
+//! (requestedCertificate). The station omits the latter if another station has sent it first. DENMs and all
+//! other packets have the certificate and the place (7.1.2, 7.1.3).
 
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ impl OwnTicket {
     }
 }
 
-/// What a station knows of itself.
+/// State of the station's own identity.
 #[derive(Debug)]
 pub(crate) struct Own {
     pub mid: [u8; 6],
@@ -69,7 +70,7 @@ pub(crate) struct Own {
     /// The next CAM carries it.
     tell: bool,
     wanted: SmallMap<HashedId3, ()>,
-    /// An authority's certificate that somebody asked for.
+    /// Certificate of an authority that another station has requested.
     asked: Option<HashedId8>,
     rng: Rng,
 }
@@ -90,12 +91,12 @@ impl Own {
         }
     }
 
-    /// Somebody is there who does not know this station.
+    /// A station appeared that may not know this station's certificate: the next CAM carries it.
     pub const fn introduce(&mut self) {
         self.tell = true;
     }
 
-    /// Somebody asked for a certificate.
+    /// Notes a request of another station for a certificate.
     pub fn asked_for(&mut self, wanted: HashedId3, store: &CertificateStore) {
         let current = self.tickets.get(self.current);
         if current.is_some_and(|own| own.name().short() == wanted) {
@@ -105,7 +106,7 @@ impl Own {
         }
     }
 
-    /// Somebody sent a certificate: this station need not.
+    /// Another station has sent a certificate, so this station omits it.
     pub fn was_sent(&mut self, name: HashedId8) {
         if self.asked == Some(name) {
             self.asked = None;
@@ -131,7 +132,8 @@ impl Security {
     ///
     /// # Errors
     /// [`SecurityDrop::BadKey`] if the key is not the certificate's, [`SecurityDrop::CertificateExpired`] if
-    /// it has run out; else as for the tickets of others: one that nobody would believe is refused here.
+    /// it has expired. The other errors are those of received tickets, because other stations would reject
+    /// this ticket.
     pub fn add_own_ticket(&mut self, now: Now, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
         if ticket.key.public_key() != ticket.certificate.content().verification_key {
             return Err(SecurityDrop::BadKey);
@@ -167,7 +169,8 @@ impl Security {
         self.own.expired_until = ends.max().unwrap_or(Time64(0));
         self.own.expired = over;
         for ticket in revived {
-            // One that nobody would believe signs nothing. It could not be told when it was given.
+            // A ticket that other stations would reject signs nothing. It was not checked when it was added,
+            // because it was not valid then.
             let _ = self.verify_own_ticket(now, ticket);
         }
     }
@@ -178,9 +181,9 @@ impl Security {
         self.own.tickets.iter().filter(holds).map(|own| own.name()).collect()
     }
 
-    /// How long each of the own tickets holds, the one that signs on that date first. Its name is in what it
-    /// signs; those of the others are nobody's business before: together they would tell which station
-    /// becomes which.
+    /// Validity of each own ticket, that of the ticket that signs on this date first, with its name. The
+    /// names of the others stay secret until they sign: together they would link the pseudonyms of the
+    /// station.
     pub fn own_validities(&self, now: Now) -> (Option<HashedId8>, Vec<ValidityPeriod>) {
         let tickets = &self.own.tickets;
         let holds = |own: &&OwnTicket| own.validity().contains(now.date);
@@ -195,13 +198,13 @@ impl Security {
         self.own.tickets.get(self.own.current).map(|own| own.name())
     }
 
-    /// Signs with another ticket from now on; false if there is no such. Whoever calls it gives the router
-    /// and the facilities another address, so that nothing links the two.
+    /// Signs with another ticket from now on; false if the station has no such ticket. The caller gives the
+    /// router and the facilities another address, so that nothing links the two tickets.
     pub fn use_ticket(&mut self, name: HashedId8) -> bool {
         let found = self.own.tickets.iter().position(|own| own.name() == name);
         if let Some(found) = found {
             self.own.current = found;
-            // Nobody knows it yet; and what was asked of the old one is not asked of this.
+            // No station knows this ticket yet, and requests for the old one are void.
             (self.own.told, self.own.tell, self.own.asked) = (None, false, None);
         }
         found.is_some()
@@ -219,13 +222,13 @@ impl Security {
         self.own.tickets.iter().any(|own| own.name() == name)
     }
 
-    /// One of these, which nobody foresees.
+    /// Returns a random element; `None` without elements.
     pub(super) fn draw(&mut self, choice: &[HashedId8]) -> Option<HashedId8> {
         let number = if choice.is_empty() { 0 } else { self.own.rng.below(choice.len() as u64) as usize };
         choice.get(number).copied()
     }
 
-    /// Goes on with another ticket where the current one holds no longer, or not yet; false if there is none.
+    /// Signs with another ticket if the current one is not valid; false if no ticket is valid.
     pub fn keep_signing(&mut self, now: Now) -> bool {
         self.revive_tickets(now);
         let holds = |own: &OwnTicket| own.validity().contains(now.date);
@@ -307,9 +310,9 @@ impl Security {
     ///
     /// # Errors
     /// [`SecurityDrop::NoGenerationLocation`] before the first position, [`SecurityDrop::NoTicket`] if no
-    /// ticket holds here and now, [`SecurityDrop::NoPermission`] if it lacks the application,
-    /// [`SecurityDrop::NoServicePermission`] if its SSP do not cover what the message says. None of them is
-    /// counted.
+    /// ticket is valid here and now. [`SecurityDrop::NoPermission`] if the ticket lacks the application,
+    /// [`SecurityDrop::NoServicePermission`] if its SSP do not cover the content of the message. None of them
+    /// is counted.
     pub fn check_own(
         &mut self,
         now: Now,

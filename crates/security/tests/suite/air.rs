@@ -1,9 +1,9 @@
 //! Frames of other implementations.
 //!
-//! The first three are of stations on the road and stand as test vectors in the crate `geonetworking` 0.4.2
-//! (MIT): two CAMs of one roadside unit with a certificate and with its digest, and a DENM signed on a
-//! brainpool curve. The last is the first frame of `vanetza-socktap-security-dummy.pcap`: vanetza v26.02 with
-//! its default security, whose signer is `self` and whose signature is zero.
+//! The first three are of real stations, from the test vectors of the crate `geonetworking` 0.4.2 (MIT). They
+//! are two CAMs of one roadside unit with a certificate and with its digest, and a DENM signed on a brainpool
+//! curve. The last is the first frame of `vanetza-socktap-security-dummy.pcap`: vanetza v26.02 with its
+//! default security, whose signer is `self` and whose signature is zero.
 
 use carnet_security::crypto::{Backend, Portable, name_of};
 use carnet_security::ids::HashedId8;
@@ -111,7 +111,7 @@ fn a_denm_on_a_brainpool_curve_verifies() {
     assert!(message.header.generation_location.is_some());
 }
 
-/// What can be said of them without cryptography, at the time of each.
+/// The checks without cryptography accept each frame at its own time.
 #[test]
 fn they_pass_inspection_when_they_were_made() {
     for (frame, psid) in [(WITH_CERTIFICATE, Psid::CAM), (WITH_DIGEST, Psid::CAM), (BRAINPOOL, Psid::DENM)] {

@@ -1,10 +1,9 @@
-//! Whole captures of another implementation: two stations of vanetza v26.02's socktap over a veth, in the
-//! open and with its default security (`data/vanetza-socktap-security-none.pcap`, `-dummy.pcap`, taken on
-//! 2026-11-21). Each frame is decoded and judged at the time at which it was captured, under both policies.
+//! Whole captures of another implementation: two stations of vanetza v26.02's socktap over a veth, unsigned
+//! and with its default security (`data/vanetza-socktap-security-none.pcap`, `-dummy.pcap`, taken on
+//! 2026-11-21). The test decodes and judges each frame at the time of its capture, under both policies.
 //!
-//! Its default security is an envelope in which nobody signs (signer `self`, a signature of zeros). That is
-//! no ticket's, so it is refused where unsigned packets are accepted as well: who signs is judged, whatever
-//! the policy.
+//! Its default security is an envelope without a certificate (signer `self`, a signature of zeros). No ticket
+//! has signed it, so it is refused even if unsigned packets are accepted: every policy judges signed packets.
 
 use carnet_base::{Time, WallTime};
 use carnet_geonet::ReceivedFrame;

@@ -127,7 +127,7 @@ pub fn certificate() -> impl Strategy<Value = Certificate> {
         .prop_map(|(issuer, content, signature)| Certificate::new(issuer, content, signature))
 }
 
-/// What a message is made of.
+/// Parts of a message.
 #[derive(Debug, Clone)]
 pub struct Parts {
     pub payload: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The queue before verification: everybody gets a turn, whoever is loud.
+//! The queue before verification: every sender gets a turn, whatever the others send.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,7 +54,7 @@ fn what_warns_goes_first_and_what_is_least_goes() {
     // Full: of those with two messages the beacon is least. Then it is the oldest of two CAMs.
     assert_eq!(push(&mut queue, neighbour(3), Rank::SingleHop, "third's CAM"), Some("beacon"));
     assert_eq!(push(&mut queue, neighbour(1), Rank::SingleHop, "second CAM"), Some("CAM"));
-    // A sender with less than anybody else does not come in before them.
+    // A new message of the sender with the most waiting, of lower rank than all of its own, is dropped.
     assert_eq!(push(&mut queue, neighbour(1), Rank::Management, "late beacon"), Some("late beacon"));
     let all: Vec<_> = std::iter::from_fn(|| queue.pop().map(|waiting| waiting.message)).collect();
     assert_eq!(all, ["warning", "second CAM", "third's CAM", "other's CAM"]);
@@ -99,9 +99,9 @@ fn classes_have_their_shares() {
 }
 
 proptest! {
-    /// Whatever comes and goes: the room is kept, nothing is lost silently or doubled, a sender's messages go
-    /// by what they count and then by age, and what is given up is the least of the sender that has the most,
-    /// of the class that is furthest above its share.
+    /// For any arrivals: the queue keeps its limit, and loses or doubles nothing silently. A sender's
+    /// messages leave by rank and then by age. The dropped message is the least important of the sender with
+    /// the most, in the class furthest above its share.
     #[test]
     fn room_and_order(
         room in 1_usize..20,
@@ -153,8 +153,8 @@ proptest! {
         }
     }
 
-    /// Senders that always have something waiting are served equally often, but for the head start of what
-    /// they send; and who comes new waits for one message of each other, and what they have of a head start.
+    /// Senders that always have a message waiting are served equally often, except for the head start of
+    /// their ranks. A new sender waits for one message of each other, and for their head start.
     #[test]
     fn turns_are_fair(
         class in 0_usize..3,
@@ -214,14 +214,14 @@ fn group_of(number: u8) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
 }
 
-/// What the loud one says, and from which address.
+/// Messages of the flooding sender, and its addresses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Flood {
-    /// Names of the neighbours, from addresses that nobody has.
+    /// Names of the neighbours, from unused addresses.
     Names,
     /// Names of the neighbours, from one address.
     NamesFromOne,
-    /// Warnings for this area by certificates that are not true, from addresses that nobody has.
+    /// Warnings for this area by false certificates, from unused addresses.
     Warnings,
     /// The name and the address of one of the neighbours.
     Neighbour,
@@ -229,8 +229,8 @@ enum Flood {
     All,
 }
 
-/// Eight neighbours send ten CAMs a second, which takes 80 of the 200 verifications of a second; somebody
-/// sends 5,000 messages. None of the neighbours' CAMs is lost or late.
+/// Eight neighbours send ten CAMs a second, which takes 80 of the 200 verifications of a second. A flooding
+/// sender sends 5,000 messages a second. All CAMs of the neighbours are verified in time.
 fn neighbours_are_heard(flood: Flood) {
     const NEIGHBOURS: usize = 8;
     /// Milliseconds in which a CAM shall have been believed.
@@ -302,7 +302,7 @@ fn neighbours_are_heard(flood: Flood) {
     let counters = receiver.counters();
     assert!(counters.dropped(SecurityDrop::QueueOverflow) > 4_000);
     assert!(counters.verifications < 200 * 15 / 10 + 50, "{}", counters.verifications);
-    // The one whose name and address somebody else has is the only one that suffers.
+    // Only the neighbour whose name and address the forger uses suffers.
     let first = usize::from(matches!(flood, Flood::Neighbour | Flood::All));
     assert!(believed[first..].iter().all(|believed| *believed >= 13), "{believed:?}");
     assert!(latest <= SOON, "{latest} ms");

@@ -8,8 +8,8 @@ use crate::support::{Pki, at};
 
 #[test]
 fn it_verifies_what_carnet_signs_on_every_curve() {
-    // On brainpoolP384r1 that crate takes SHA-256 for the two hashes, where a signature over 384 bits has
-    // SHA-384 (IEEE 1609.2 5.3.1.2.2, as that crate itself has it on NIST P-384).
+    // On brainpoolP384r1 that crate uses SHA-256 for the two hashes. A signature over 384 bits has SHA-384
+    // (IEEE 1609.2 5.3.1.2.2), as in that crate on NIST P-384.
     for curve in [Curve::NistP256, Curve::BrainpoolP256r1, Curve::NistP384] {
         let mut pki = Pki::new(curve);
         let mut car = pki.car();

@@ -1,6 +1,6 @@
-//! The general codec of rasn with its types of IEEE 1609.2-2022 as a witness, both ways: what carnet writes
-//! it reads and writes again to the same octets; what is read of other implementations means the same to
-//! both.
+//! The general codec of rasn with its types of IEEE 1609.2-2022 checks this codec in both directions. It
+//! reads carnet's output and writes the same octets again. Messages of other implementations have the same
+//! meaning for both.
 
 use carnet_security::message::{Envelope, Signer};
 use proptest::prelude::*;
@@ -29,8 +29,8 @@ proptest! {
         }
     }
 
-    /// What the general codec does not read, neither does this one; and what it would write otherwise is not
-    /// canonical.
+    /// This codec refuses what the general codec refuses, and also input that the general codec would encode
+    /// differently, because it is not canonical.
     #[test]
     fn no_more_is_read(certificate in certificate(), bit in any::<prop::sample::Index>()) {
         let mut octets = certificate.octets().to_vec();

@@ -32,8 +32,8 @@ fn nothing_that_was_seen_is_new() {
             );
         }
     }
-    // What is too old to be believed takes no room, and does not make others suspect; nor is it new when the
-    // clock is set back.
+    // A message that is too old to be accepted takes no room, and does not make others count as seen. It does
+    // not count as new after the clock was set back.
     let mut seen = Seen::new(10);
     for number in 0..1_000_u64 {
         let oldest = number.saturating_sub(5);
@@ -167,7 +167,7 @@ fn what_an_authority_may_give_away() {
     assert!(!permits_applications(std::slice::from_ref(&authorities), &application));
     assert!(permits_issuing(std::slice::from_ref(&authorities), std::slice::from_ref(&tickets)));
     assert!(!permits_issuing(std::slice::from_ref(&tickets), std::slice::from_ref(&tickets)));
-    // Nobody gives away more than he has.
+    // An issuer cannot issue more than its own permissions.
     let narrow = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0xf0, 0]), 2);
     let wide = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0, 0]), 1);
     assert!(!permits_issuing(&[narrow], &[wide]));

@@ -1,6 +1,6 @@
-//! Test purposes of TS 103 096 about what a station receives; ids are those of the 2015 suite. What they
-//! change in the header fields of the old encoding is changed in the fields that stand in their place;
-//! docs/security.md has the table, with those that have no such place.
+//! Test purposes of TS 103 096 for reception, with the ids of the 2015 suite. Where a purpose changes a
+//! header field of the old encoding, the test changes the field that replaced it. The table in
+//! docs/security.md lists those without such a field.
 
 use carnet_security::certificate::{Certificate, ToBeSignedCertificate};
 use carnet_security::config::{Config, Policy};
@@ -75,7 +75,7 @@ fn scene() -> (carnet_security::Security, Station, Ticket) {
     (pki.receiver(strict()), pki.car(), pki.ticket())
 }
 
-/// What becomes of a CAM that was changed.
+/// Result of a CAM after a change.
 fn cam(change: impl FnOnce(&mut Odd<'_>)) -> Result<usize, SecurityDrop> {
     let (mut receiver, station, ticket) = scene();
     let mut odd = Odd::cam(&station, at(0), &ticket);
@@ -83,7 +83,7 @@ fn cam(change: impl FnOnce(&mut Odd<'_>)) -> Result<usize, SecurityDrop> {
     receive(&mut receiver, at(0), &odd.octets()).map(|all| all.len())
 }
 
-/// What becomes of a DENM that was changed.
+/// Result of a DENM after a change.
 fn denm(change: impl FnOnce(&mut Odd<'_>)) -> Result<usize, SecurityDrop> {
     let (mut receiver, mut station, ticket) = scene();
     let mut odd = Odd::denm(&mut station, at(0), &ticket);
@@ -91,7 +91,7 @@ fn denm(change: impl FnOnce(&mut Odd<'_>)) -> Result<usize, SecurityDrop> {
     receive(&mut receiver, at(0), &odd.octets()).map(|all| all.len())
 }
 
-/// What becomes of a CAM whose octets were changed after it was signed; offsets are from the envelope on.
+/// Result of a CAM whose octets are changed after it was signed; offsets start at the envelope.
 fn octets(change: impl FnOnce(&mut Vec<u8>)) -> Result<usize, SecurityDrop> {
     let (mut receiver, station, ticket) = scene();
     let odd = Odd::cam(&station, at(0), &ticket);
@@ -255,7 +255,7 @@ fn tc_sec_itss_rcv_cam_09_06_bo() {
 #[test]
 fn tc_sec_itss_rcv_cam_10_01_bo_and_10_02_bo() {
     assert_eq!(octets(|envelope| envelope.truncate(envelope.len() - 66)), Err(SecurityDrop::Malformed));
-    // What follows the one signature is no part of the message: a link may leave anything behind a frame.
+    // Octets after the one signature are not part of the message: a link may leave any octets after a frame.
     assert_eq!(octets(|envelope| envelope.extend_from_within(envelope.len() - 66..)), Ok(1));
 }
 
@@ -464,7 +464,7 @@ fn without_an_application_nothing_is_said_in_it() {
     assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::NoPermission));
 }
 
-/// What a link leaves behind a frame is no part of the packet, and is not passed on.
+/// Octets that a link leaves after a frame are not part of the packet, and are not forwarded.
 #[test]
 fn octets_behind_the_envelope_change_nothing() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -480,7 +480,7 @@ fn octets_behind_the_envelope_change_nothing() {
     }
 }
 
-/// Who accepts what is unsigned still refuses what is signed wrongly.
+/// A station that accepts unsigned packets still refuses packets with a wrong signature.
 #[test]
 fn policies() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -525,7 +525,7 @@ fn a_forwarder_passes_on_what_the_source_signed() {
     let verifications = receiver.counters().verifications;
     assert!(matches!(receiver.handle_frame(at(25), frame(&denm)), Ok(Handled::Ready(_))));
     assert_eq!((receiver.counters().verifications, receiver.counters().copies), (verifications, 1));
-    // What nobody signed is not passed on.
+    // An unsigned packet is not forwarded.
     let stranger = source.plain_denm(at(30), circle(500), &ordinary_denm(91));
     assert_eq!(forwarder.security.secure(at(30), &stranger), Err(SecurityDrop::EnvelopeForgotten));
 }

@@ -1,6 +1,6 @@
-//! Test purposes of TS 103 096 about what a station sends; ids are those of the 2015 suite, whose envelopes
-//! had another encoding: what they ask of header fields is asked of the fields of TS 103 097 V1.3.1 in their
-//! place. The table with those that do not apply is in docs/security.md.
+//! Test purposes of TS 103 096 for transmission, with the ids of the 2015 suite. Its envelopes had another
+//! encoding. So the tests check the fields of TS 103 097 V1.3.1 that replaced its header fields.
+//! docs/security.md has the table with those that do not apply.
 
 use carnet_base::Time;
 use carnet_security::certificate::{Certificate, Issuer, Role};
@@ -105,7 +105,7 @@ fn tc_sec_itss_snd_cam_04_01() {
     assert!(cams[1..].iter().all(|cam| signed(cam).signer == Signer::Digest(HashedId8::of_hash(&hash))));
 }
 
-/// The certificate when there was none for a second.
+/// The CAM carries the certificate if none was sent for a second.
 #[test]
 fn tc_sec_itss_snd_cam_05_01() {
     let mut car = Pki::new(Curve::NistP256).car();
@@ -215,7 +215,7 @@ fn tc_sec_itss_snd_cam_09_01() {
     assert!(signed(&car.cam(at(300))).header.requested_certificate.is_none());
 }
 
-/// Whoever hears another station answer need not.
+/// A station that receives another station's answer does not answer.
 #[test]
 fn an_answer_that_somebody_else_gave_is_not_given_again() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -369,7 +369,7 @@ fn tc_sec_itss_snd_denm_05_01_to_05_05() {
     }
 }
 
-/// Nobody signs outside of the region of his certificate.
+/// A station signs nothing outside of the region of its certificate.
 #[test]
 fn outside_of_its_region_a_station_is_silent() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -504,7 +504,8 @@ fn tc_sec_snd_cert_02_01_09_01_and_09_02() {
     }
 }
 
-/// What an authority whose region is this one may issue: refused is what is larger, or not well formed.
+/// Result of a certificate with region `below` from an authority with region `region`: refused if the former
+/// is larger or malformed.
 fn issues(region: GeographicRegion, below: GeographicRegion) -> Result<(), SecurityDrop> {
     let mut pki = Pki::with_authority(Curve::NistP256, |mut content| {
         content.region = Some(region);
@@ -569,7 +570,7 @@ fn tc_sec_snd_cert_06_03_and_06_04() {
     let sub = |subregions| region(&[CountryAndSubregions(250, vec![(1, subregions)])]);
     assert_eq!(issues(sub(vec![3, 4]), sub(vec![3])), Ok(()));
     assert_eq!(issues(sub(vec![3]), sub(vec![3, 4])), REFUSED);
-    // Where a country ends nobody here knows.
+    // The border of a country is unknown.
     assert_eq!(issues(rectangle(500.0), region(&[CountryOnly(250)])), REFUSED);
     assert!(both.contains(HOME, &CountryPlace { country: 276, region: None, subregion: None }));
     assert!(!both.contains(HOME, &()));

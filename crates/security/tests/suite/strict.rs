@@ -1,4 +1,4 @@
-//! Strict mode against messages that nobody may believe, and against floods.
+//! Strict mode against messages that no station may accept, and against floods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn kinds(each: u64) -> (Security, Vec<Kind>) {
         moments(4, each).map(|now| (now, stranger.denm(now))).collect(),
     );
 
-    // Forged: the ticket of somebody else, and a key of one's own.
+    // Forged: the ticket of another station, with the forger's own key.
     let victim = pki.ticket();
     let thief = key(Curve::NistP256, 0x55);
     let station = pki.car();
@@ -198,7 +198,7 @@ fn none_is_believed(each: u64) {
                 assert!(all.is_empty(), "{}: believed", kind.name);
             }
         }
-        // What waits for a certificate dies when it has not come.
+        // A message is dropped if its certificate does not arrive.
         let (last, _) = kind.frames.last().unwrap();
         assert!(receiver.poll_verified(Now { time: last.time + Duration::from_secs(2), ..*last }).is_none());
         let died = drops(&receiver).into_iter().zip(counts).map(|(after, before)| after - before);

@@ -38,7 +38,7 @@ pub fn place(east: f64, north: f64) -> Position {
     LocalPlane::new(HOME).position_at(east, north)
 }
 
-/// From `before` the beginning on, for so many hours.
+/// Validity that begins `before` the start of the test, for `hours`.
 pub fn validity(before: Duration, hours: u16) -> ValidityPeriod {
     let start = at(0).date.saturating_sub(before).seconds();
     ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: hours } }
@@ -235,7 +235,7 @@ pub fn frame(packet: &[u8]) -> ReceivedFrame<'_> {
     ReceivedFrame { source: [2, 0, 0, 0, 0, 9], destination: BROADCAST, packet }
 }
 
-/// What a station makes of a frame, when it may verify at once.
+/// Result of a frame if the station may verify at once.
 pub fn receive(security: &mut Security, now: Now, packet: &[u8]) -> Result<Vec<Verified>, SecurityDrop> {
     let before = drops(security);
     match security.handle_frame(now, frame(packet))? {
