@@ -14,8 +14,8 @@
 //! A binding is untested or it is not (`Binding::care_of_tested`). Addresses that its node has left within
 //! [`TESTED_LIFETIME`] are not tested again, nor are those of nodes without `care_of_test`.
 //!
-//! The requests are no longer than the Binding Update that caused them. Each accepted one causes [`PROBES`]
-//! at most, with pauses that grow. A node's limit is [`PROBE_BURST`] at once and one in [`PROBE_INTERVAL`].
+//! The requests are no longer than the Binding Update that caused them. Each care-of address in one causes
+//! [`PROBES`] at most, with pauses that grow. A node's limit is [`PROBE_BURST`] at once and one in [`PROBE_INTERVAL`].
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -30,7 +30,7 @@ use crate::{Event, Output};
 
 /// Octets of the inner packet of a test: IPv6 header, header of the Echo Request, token.
 pub const CARE_OF_TEST_LEN: usize = HEADER_LEN + 8 + 8;
-/// Echo Requests for each Binding Update that is accepted.
+/// Echo Requests to each care-of address of a Binding Update that is accepted.
 const PROBES: u8 = 16;
 /// The pause after the first of them; it doubles with each, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);

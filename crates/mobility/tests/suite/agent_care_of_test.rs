@@ -273,3 +273,45 @@ fn signed_update_with_address_of_third_party_is_acknowledged_and_not_believed() 
     agent.accept(&from("2001:db8:bad::1", 2).signed());
     assert!(!is_tested(&agent));
 }
+
+#[test]
+fn one_update_with_sixteen_bindings_causes_sixteen_probes_for_each_within_the_limit_of_its_node() {
+    let mut agent = Agent::new(tested_config());
+    let mut update = Update::explicit(1).overwriting().lifetime(150);
+    for bid in 1..=16 {
+        update = update.bid(bid, &format!("2001:db8:bad::{bid:x}"));
+    }
+    agent.accept(&update);
+    assert_eq!(probes(&mut agent).len(), 16);
+    let mut to = std::collections::BTreeMap::new();
+    for second in 1..=500 {
+        agent.wait(1.0);
+        for (place, _) in probes(&mut agent) {
+            *to.entry(place).or_insert(1) += 1;
+        }
+        let sent: u32 = to.values().sum();
+        assert!(sent <= 48 + 2 * (second + 1), "{sent} probes in {second} s");
+    }
+    assert!(to.len() == 16 && to.values().all(|count| *count == 16), "{to:?}");
+}
+
+#[test]
+fn answers_of_addresses_that_were_left_untested_count_for_no_other() {
+    let mut agent = Agent::new(tested_config());
+    let reply = |agent: &mut Agent| {
+        let (_, probe) = probes(agent).pop().expect("a probe");
+        icmpv6::echo_reply(&probe).expect("a reply")
+    };
+    agent.accept(&from(CARE_OF, 1));
+    let first = reply(&mut agent);
+    agent.accept(&from(OTHER_CARE_OF, 2));
+    let second = reply(&mut agent);
+    agent.accept(&from(CARE_OF, 3));
+    let third = reply(&mut agent);
+    for late in [&first, &second] {
+        assert!(!agent.machine.handle_care_of_answer(late));
+        assert!(agent.drain().is_empty() && !is_tested(&agent));
+    }
+    assert!(agent.machine.handle_care_of_answer(&third));
+    assert!(agent.drain().is_empty() && is_tested(&agent));
+}
