@@ -74,7 +74,7 @@ impl MobileRouter {
             return Err(MobilityDrop::Timestamp);
         }
         if !status.is_rejection() {
-            self.timestamp_acknowledged(update.at, update.timestamp, timestamp);
+            self.timestamp_acknowledged(update.at, update.timestamp, timestamp, !update.removal);
         }
         // RFC 6275 10.3.1: before the first registration the home agent does duplicate address detection.
         let known =
@@ -124,10 +124,19 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// An acknowledgement bears the timestamp of its Binding Update again or, of a Binding Update without
-    /// one, the home agent's time.
-    pub(super) fn timestamp_acknowledged(&mut self, sent_at: Time, sent: Option<u64>, told: Option<u64>) {
+    /// An acknowledgement bears the timestamp of its Binding Update again. That of a registration without
+    /// one bears the home agent's time; that of a de-registration bears none, which says nothing.
+    pub(super) fn timestamp_acknowledged(
+        &mut self,
+        sent_at: Time,
+        sent: Option<u64>,
+        told: Option<u64>,
+        registers: bool,
+    ) {
         if sent.is_none() {
+            if !registers {
+                return;
+            }
             return self
                 .orders
                 .notices

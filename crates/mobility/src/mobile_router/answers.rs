@@ -113,7 +113,8 @@ impl MobileRouter {
             self.list.exchange = Some(Exchange { single: false, ..exchange.clone() });
         }
         if !status.is_rejection() {
-            self.timestamp_acknowledged(sent.at, sent.timestamp, timestamp);
+            let registers = exchange.purpose == Purpose::Register;
+            self.timestamp_acknowledged(sent.at, sent.timestamp, timestamp, registers);
         }
         if exchange.purpose == Purpose::Deregister {
             self.deregistered(now, wall, status);

@@ -21,6 +21,7 @@ use carnet_wire::nd::{
 use crate::agent::{Agent, WALL_START, authenticated, config, end};
 use crate::craft::*;
 use crate::pair::{Pair, Setup};
+use crate::road::Road;
 
 const OTHER: &str = "2001:db8:1::2";
 
@@ -331,6 +332,26 @@ fn router_refuses_revocation_that_an_attacker_has_withheld() {
         assert_eq!(pair.router_receives(0, &present), Ok(()), "after {seconds} s");
         assert!(!pair.is_registered(0));
     }
+}
+
+/// The acknowledgement of a removal bears no time of the home agent.
+#[test]
+fn router_refuses_withheld_revocation_after_the_removal_of_another_binding() {
+    let indication = |road: &mut Road| {
+        let wall = WALL_START + road.now.saturating_since(Time::ZERO);
+        road.agent.handle_revocation(road.now, wall, addr(HOME), &[]).expect("bound");
+        sent(&mut road.agent).pop().expect("an indication")
+    };
+    let withheld = indication(&mut Road::registered());
+    let mut road = Road::registered();
+    road.run(1000.0);
+    road.detach("sat");
+    road.run_while(5.0, "sat is removed", |road| road.bound_bids().contains(&3));
+    road.run(0.5);
+    road.forget();
+    road.router_receives(None, &withheld);
+    assert_eq!(road.drops, [MobilityDrop::Timestamp]);
+    assert_eq!(road.bound_bids(), [1, 2]);
 }
 
 /// RFC 4285 6 has no other way out of a clock that was ahead than one that is near again.
