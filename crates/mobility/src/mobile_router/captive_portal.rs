@@ -85,7 +85,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct PortalProbes {
     /// URL of the portal that the last probe has met.
     pub(super) found: Option<String>,
-    /// When the next one is due, and the pause after it.
+    /// When the next one is due, and the pause after it; `None` before the first in this network.
     next: Option<(Time, Duration)>,
 }
 
@@ -144,6 +144,10 @@ impl MobileRouter {
             return;
         }
         let probes = &mut self.uplinks[index].portal_probes;
+        // The result of a probe that began in the network before says nothing of this one.
+        if probes.next.is_none() {
+            return;
+        }
         match probe {
             PortalProbe::Redirected(url) if is_uri(url) => {
                 let is_new = probes.found.as_ref() != Some(url);

@@ -153,3 +153,47 @@ fn portal_is_forgotten_with_its_network_and_rubbish_is_none() {
     probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
     assert_eq!(portal_of(&road, "wifi"), None);
 }
+
+#[test]
+fn late_result_of_a_probe_says_nothing_of_the_network_that_came_meanwhile() {
+    let mut road = registered(probing());
+    road.black_hole("wifi", true);
+    road.run_while(25.0, "a probe", |road| road.probes.is_empty());
+    road.detach("wifi");
+    road.attach("wifi", Some("2001:db8:f1::20"), None);
+    probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
+    assert_eq!(portal_of(&road, "wifi"), None);
+    assert_eq!(told(&road), []);
+    // The next network is probed in its turn.
+    road.forget();
+    road.run_while(25.0, "a probe", |road| road.probes.is_empty());
+    probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
+    assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
+}
+
+#[test]
+fn portal_that_says_now_this_and_now_that_takes_no_packet_from_the_uplink_that_works() {
+    for config in [probing(), without_identifiers()] {
+        let mut road = Road::new(config);
+        road.attach("wifi", Some("2001:db8:f1::10"), None);
+        road.attach("cell", Some("2001:db8:f2::10"), None);
+        road.run(5.0);
+        road.black_hole("wifi", true);
+        road.run_while(30.0, "carried over cell", |road| road.transmits().first() != Some(&"cell"));
+        road.forget();
+        let (mut seen, mut passes) = (0, false);
+        let end = road.now + Duration::from_secs(1800);
+        while road.now < end {
+            road.run(0.1);
+            assert!(road.is_carried() && road.transmits().first() == Some(&"cell"), "{}", road.describe());
+            while seen < road.probes.len() {
+                seen += 1;
+                passes = !passes;
+                let probe = if passes { PortalProbe::Redirected(PORTAL.into()) } else { PortalProbe::Passed };
+                probed(&mut road, "wifi", &probe);
+            }
+        }
+        assert!(seen > 50);
+        assert!(told(&road).len() <= 5 + 1800 / 60, "{}", told(&road).len());
+    }
+}
