@@ -67,7 +67,8 @@ struct FailedCandidate {
 }
 
 impl FailedCandidates {
-    pub fn add(&mut self, now: Time, address: IpAddr, router: Option<IpAddr>) {
+    /// Notes that one has failed; true for the first time since the home agent answered over it.
+    pub fn add(&mut self, now: Time, address: IpAddr, router: Option<IpAddr>) -> bool {
         let same = |entry: &FailedCandidate| (entry.address, entry.router) == (address, router);
         let before = self.0.iter().position(same).map(|position| self.0.remove(position));
         let times = before.map_or(0, |before| before.times.saturating_add(1));
@@ -76,6 +77,7 @@ impl FailedCandidates {
             self.0.remove(0);
         }
         self.0.push(FailedCandidate { address, router, at: now, until: now + last_for, times });
+        before.is_none()
     }
 
     pub fn remove(&mut self, address: IpAddr, router: Option<IpAddr>) {

@@ -756,8 +756,8 @@ impl MobileRouter {
     /// and routers are asked for. True when there is one that has not failed.
     pub(super) fn candidate_failed(&mut self, now: Time, index: usize, address: IpAddr) -> bool {
         let another = self.uplinks[index].candidate_failed(now, address, &self.config);
-        if address.is_ipv6() {
-            self.uplinks[index].seek();
+        let is_waiting = self.timers.get(Timer::Solicit(index)).is_some();
+        if address.is_ipv6() && !(is_waiting && self.uplinks[index].has_solicited()) {
             self.solicit(now, index);
         }
         self.watch_candidates(now, index);

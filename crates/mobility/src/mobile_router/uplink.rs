@@ -382,7 +382,10 @@ impl Uplink {
         address: IpAddr,
         config: &MobileRouterConfig,
     ) -> bool {
-        self.failed.add(now, address, self.next_hop(address));
+        let is_first = self.failed.add(now, address, self.next_hop(address));
+        if address.is_ipv6() {
+            self.seek(is_first);
+        }
         self.attach(config);
         let mut family = self.care_of_addresses().into_iter().filter(|it| it.is_ipv6() == address.is_ipv6());
         family.any(|other| !self.has_failed(other))
@@ -632,10 +635,13 @@ impl Uplink {
         }
     }
 
-    /// Routers are asked for until one is heard: a path has gone silent.
-    pub(super) fn seek(&mut self) {
+    /// Routers are asked for until one is heard: a path has gone silent. The pauses begin anew only if the
+    /// home agent has answered over that path since they began.
+    fn seek(&mut self, is_first: bool) {
         self.seeking = true;
-        self.solicitations = 0;
+        if is_first {
+            self.solicitations = 0;
+        }
     }
 
     /// Sets when the router that advertises the home prefix is asked next, and asks no router of a home link
@@ -702,6 +708,11 @@ impl Uplink {
         icmpv6::set_checksum(&mut message, source, destination);
         let interface = interface.name.clone();
         Some(LinkMessage { interface, source, destination, hop_limit: ND_HOP_LIMIT, peer, message })
+    }
+
+    /// Whether routers have been asked for since the pauses began.
+    pub(super) fn has_solicited(&self) -> bool {
+        self.solicitations > 0
     }
 
     /// A Router Solicitation and when the next is due, while no router has been heard.

@@ -20,6 +20,7 @@ use carnet_mobility::{
     Authentication, Event, HomeAgent, MobileRouter, MobilityDrop, MobilityMessage, Output,
 };
 use carnet_wire::extension::Extensions;
+use carnet_wire::icmpv6::types::ROUTER_SOLICITATION;
 use carnet_wire::ipv6::Header;
 use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
 
@@ -180,6 +181,8 @@ pub struct Road {
     pub drops: Vec<MobilityDrop>,
     /// Requests of the URL that tells of captive portals: when, over which uplink, and from which addresses.
     pub probes: Vec<(Time, String, Vec<IpAddr>)>,
+    /// Router Solicitations: when, and over which uplink.
+    pub solicitations: Vec<(Time, String)>,
     /// Tunnelled packets by uplink, which the station counts.
     pub traffic: BTreeMap<usize, PathTraffic>,
     sent_at: VecDeque<Time>,
@@ -233,6 +236,7 @@ impl Road {
             agent_events: Vec::new(),
             drops: Vec::new(),
             probes: Vec::new(),
+            solicitations: Vec::new(),
             traffic: BTreeMap::new(),
             sent_at: VecDeque::new(),
             inputs: (Time::ZERO, 0),
@@ -384,6 +388,9 @@ impl Road {
                 Output::Encapsulated { local, remote, packet } => self.up(Some((local, remote)), packet),
                 Output::Event(event) => self.events.push((now, event)),
                 Output::ProbePortal { uplink, sources } => self.probes.push((now, uplink, sources)),
+                Output::Link(message) if message.message.first() == Some(&ROUTER_SOLICITATION) => {
+                    self.solicitations.push((now, message.interface));
+                }
                 _ => {}
             }
         }
@@ -625,6 +632,7 @@ impl Road {
         self.agent_events.clear();
         self.drops.clear();
         self.probes.clear();
+        self.solicitations.clear();
     }
 
     // Looking.

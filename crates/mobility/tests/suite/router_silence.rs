@@ -1,7 +1,7 @@
 //! What a mobile router says of uplinks over which nothing comes back.
 
 use carnet_mobility::Event;
-use carnet_mobility::mobile_router::{Attachment, Response, State};
+use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, Response, State, UplinkConfig};
 
 use crate::craft::*;
 use crate::pair::{Conditions, Pair};
@@ -116,4 +116,35 @@ fn refused_uplink_says_why() {
     road.agent_down = false;
     road.run(40.0);
     assert_eq!(road.router.response(0), Response::Answers);
+}
+
+/// RFC 4861 6.3.7, RFC 7559: each Binding Update that is not answered leaves the pauses between Router
+/// Solicitations as they are. They begin anew when a path falls silent that had answers.
+#[test]
+fn silent_home_agent_has_routers_solicited_ever_more_seldom() {
+    let without_identifiers =
+        road::config().uplinks.into_iter().map(|uplink| UplinkConfig { bid: None, ..uplink });
+    let without_identifiers = MobileRouterConfig { uplinks: without_identifiers.collect(), ..road::config() };
+    for config in [road::config(), without_identifiers] {
+        let mut road = Road::new(config);
+        road.agent_down = true;
+        road.attach("wifi", Some("2001:db8:f1::10"), Some(std::net::Ipv4Addr::new(10, 0, 0, 2)));
+        road.attach("cell", Some("2001:db8:f2::10"), None);
+        road.run(600.0);
+        road.forget();
+        road.run(3600.0);
+        for name in ["wifi", "cell"] {
+            let over = road.solicitations.iter().filter(|(_, uplink)| uplink == name).count();
+            assert!((50..=60).contains(&over), "{over} over {name} in an hour");
+        }
+        road.agent_down = false;
+        road.run_while(120.0, "carried", |road| !road.is_carried());
+        road.run(300.0);
+        let carrying = road.transmits()[0].to_owned();
+        road.forget();
+        road.black_hole(&carrying, true);
+        road.run(60.0);
+        let over = road.solicitations.iter().filter(|(_, uplink)| *uplink == carrying).count();
+        assert!(over >= 5, "{over} over {carrying}: {:?}", road.solicitations);
+    }
 }
