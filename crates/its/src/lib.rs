@@ -1,8 +1,8 @@
 //! The facilities of an ITS station (ETSI EN 302 665) as state machines without I/O.
 //!
 //! Facilities above the network layer: messages about a vehicle's position (CAM) and about events on the road
-//! (DENM), the services that send and receive them, and the Local Dynamic Map (LDM). A service takes the time
-//! and an input. It returns events and [`Transmission`]s, which become requests to the GeoNetworking router.
+//! (DENM), their services, and the Local Dynamic Map (LDM). A service takes the time and an input. It returns
+//! events and [`Transmission`]s, which become requests to the GeoNetworking router.
 //!
 //! * [`uper`], [`cdd`], [`cam`], [`denm`], [`sam`]: the messages as types, and their encoding.
 //! * [`ca`]: when a CAM is sent and what stands in it (EN 302 637-2).

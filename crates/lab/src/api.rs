@@ -13,7 +13,7 @@ use serde_json::Value;
 /// An answer takes no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a station answers that does not do what it is asked.
+/// A station's answer that refuses a request.
 #[derive(Debug)]
 pub struct Refused {
     /// The HTTP status.
@@ -73,7 +73,7 @@ pub fn get(socket: &Path, path: &str) -> anyhow::Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("{path} is no JSON: {text}"))
 }
 
-/// `POST` of JSON: the JSON of the answer, `null` where there is none.
+/// Sends a `POST` of JSON and returns the JSON of the answer, `null` without one.
 pub fn post(socket: &Path, path: &str, body: &Value) -> anyhow::Result<Value> {
     let mut reader = exchange(socket, "POST", path, &body.to_string())?;
     let mut text = String::new();
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
-    /// What a server that answers like this is asked, and what comes of it.
+    /// Runs `ask` against a server with this answer; returns the request and the result.
     fn answered<T>(answer: &'static str, ask: impl FnOnce(&Path) -> T) -> (String, T) {
         let name = format!("carnet-lab-api-{}-{}", std::process::id(), answer.len());
         let socket = std::env::temp_dir().join(name);

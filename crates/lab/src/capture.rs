@@ -87,7 +87,7 @@ impl Captures {
                 ("geonetworking", "gnw"),
                 ("malformed", "_ws.malformed"),
             ] {
-                // It takes its time over each file: only what somebody wants to know.
+                // Reading a file takes long, so read only files that an expectation needs.
                 let name = format!("capture.{node}.{name}");
                 if !is_asked(scenario, &name) {
                     continue;
@@ -107,8 +107,8 @@ impl Captures {
         Ok(counts)
     }
 
-    /// `capture.NODE.INTERFACE.PING.outer`, the median of the octets around the requests that came by there,
-    /// and `capture.PING.home_agents`, the number of home agents that half of the requests or more came by.
+    /// `capture.NODE.INTERFACE.PING.outer` is the median of the octets around the requests that passed there.
+    /// `capture.PING.home_agents` is the number of home agents that at least half of the requests passed.
     fn around_pings(
         &self,
         scenario: &Scenario,

@@ -29,8 +29,8 @@ pub fn realtime() -> u64 {
     read(ClockId::CLOCK_REALTIME)
 }
 
-/// What has to be added to the wall clock to get the monotonic one, in nanoseconds. It changes whenever the
-/// wall clock is set.
+/// Returns the difference from the wall clock to the monotonic one, in nanoseconds. It changes when the wall
+/// clock is set.
 pub fn wall_to_monotonic() -> i64 {
     monotonic() as i64 - realtime() as i64
 }

@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use crate::tools;
 
-/// What is tested.
+/// Implementation under test.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub enum Target {
     /// RFC 6275, 3963, 5648, 6089, 5555 and 4285: the home agent's side.
@@ -23,14 +23,14 @@ pub enum Target {
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What is tested.
+    /// Implementation under test.
     #[arg(long, value_enum)]
     target: Target,
     /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
     #[arg(long, value_name = "PATH")]
     carnet: Option<PathBuf>,
-    /// What the suite takes besides: ids of cases, --list, --out DIR, --parameters FILE for a home agent that
-    /// is not carnet (conformance/nemo/README.md).
+    /// Further arguments of the suite: ids of cases, --list, --out DIR, --parameters FILE for a home agent
+    /// that is not carnet (conformance/nemo/README.md).
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }

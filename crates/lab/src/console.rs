@@ -1,4 +1,4 @@
-//! What the lab says on the terminal while it works and at the end.
+//! Output of the lab on the terminal, during its work and at the end.
 
 use std::io::Write;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub fn no_bar() {
     }
 }
 
-/// What is begun.
+/// Prints the step that begins.
 pub fn heading(text: &str) {
     no_bar();
     println!("{text}");

@@ -43,7 +43,7 @@ pub struct Judged {
     pub why: Option<String>,
 }
 
-/// What can be judged in a run.
+/// Data of a run for the expectations.
 #[derive(Debug, Clone, Copy)]
 pub struct Judging<'a> {
     /// Whether pcaps were made and read, or why not.

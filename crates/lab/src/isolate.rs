@@ -1,10 +1,10 @@
 //! A world of its own for the testbed.
 //!
-//! The lab starts itself once more under `unshare`, in new mount, network and process namespaces, and,
-//! where it is not root, in a user namespace in which it is. There it mounts a `/run` and a `/proc` of its
+//! The lab starts itself once more under `unshare`, in new mount, network and process namespaces. If it is
+//! not root, it also takes a user namespace in which it is. There it mounts a `/run` and a `/proc` of its
 //! own, so that `ip netns add` and every socket and process stay inside. The inner lab is process 1 of its
-//! process namespace: when it ends, by whatever cause, the kernel ends every program in the testbed, and
-//! with the last of them go the namespaces and all they hold. Nothing is left on the host.
+//! process namespace. When it ends, by any cause, the kernel ends every program in the testbed. With the last
+//! of them the namespaces and their content go. Nothing is left on the host.
 //!
 //! The outer lab holds a pipe to the inner one's standard input. When the outer lab goes, even by `kill -9`,
 //! the pipe closes and the inner lab stops. It is a socket, by which the inner lab asks for what only the
@@ -35,7 +35,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The mode that fits whoever runs the lab.
+    /// Returns the mode that fits the user of the lab.
     pub fn of_caller() -> Self {
         if nix::unistd::geteuid().is_root() { Self::Root } else { Self::User }
     }
@@ -89,7 +89,7 @@ pub fn patience() -> u64 {
     std::env::var(PATIENCE).ok().and_then(|times| times.parse().ok()).unwrap_or(1).clamp(1, MOST_PATIENCE)
 }
 
-/// The most of it; whoever is still late then has no verdict.
+/// Largest patience; a lab that is still late then gives no verdict.
 pub const MOST_PATIENCE: u64 = 9;
 
 /// Waits for the signals that end a program, in a thread of its own, and then calls `then`. Only the outer
@@ -132,7 +132,7 @@ pub fn enter(mode: Mode) -> anyhow::Result<ExitCode> {
     let status = child.wait().context("cannot wait for the inner lab")?;
     let _ = server.join();
     if status.code() == Some(AGAIN.into()) {
-        // What it starts is not to inherit that they are blocked.
+        // Unblock the signals, so that started programs do not inherit the block.
         ending().thread_unblock().context("cannot unblock signals")?;
         let mut lab = Command::new(std::env::current_exe()?);
         lab.args(std::env::args_os().skip(1)).env(PATIENCE, (patience() * 3).to_string());
@@ -158,7 +158,7 @@ fn probe_user_namespace() -> anyhow::Result<()> {
     );
 }
 
-/// What the inner lab does first: its own `/proc` and `/run`, and a watch on the outer lab.
+/// First steps of the inner lab: its own `/proc` and `/run`, and a watch on the outer lab.
 pub fn settle() -> anyhow::Result<()> {
     std::thread::spawn(|| {
         std::io::stdin().lines().map_while(Result::ok).for_each(quota::heard);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-/// What a reader needs to know to compare numbers.
+/// Machine data that a reader needs to compare numbers.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// CPU model.
@@ -20,24 +20,23 @@ pub struct Machine {
     pub memory_mib: u64,
     /// Kernel release.
     pub kernel: String,
-    /// What the kernel does, and leaves undone, about faults of the processor: one way of calling functions
-    /// instead of another makes each packet cost up to four times as much. Files of before have nothing of
-    /// it.
+    /// Mitigations of processor faults that the kernel uses or not. One way of calling functions makes each
+    /// packet cost up to four times as much as another. Files of earlier versions have none.
     #[serde(default)]
     pub mitigations: Vec<String>,
     /// Distribution.
     pub system: String,
-    /// What `carnet --version` says.
+    /// Output of `carnet --version`.
     pub carnet: String,
     /// Commit of the repository around the scenarios, where there is one.
     pub commit: Option<String>,
 }
 
-/// What QEMU calls the processors that it does not lend but makes (TCG, its translator).
+/// QEMU's name for processors that it emulates (TCG, its translator).
 const EMULATOR: &str = "QEMU TCG";
 
 impl Machine {
-    /// The processor, and that it is none where that is so.
+    /// Returns the processor, and whether it is emulated.
     pub fn processor(&self) -> String {
         format!("{}{}, {} cores", self.cpu, if self.emulated { " (emulated)" } else { "" }, self.cores)
     }
@@ -47,7 +46,7 @@ impl Machine {
         if self.mitigations.is_empty() { "unknown".into() } else { self.mitigations.join("; ") }
     }
 
-    /// What is to be said before a time or a rate is believed, if anything.
+    /// Returns a warning to read before times and rates, if any.
     pub fn warning(&self) -> Option<String> {
         self.emulated.then(|| "an emulated machine: times and rates are the emulator's".to_owned())
     }
@@ -88,8 +87,8 @@ pub fn describe(carnet: &Path, scenarios: &Path) -> Machine {
     }
 }
 
-/// What the files of this folder say of the faults that this processor has, by name: each has one line, of
-/// which the parts after the first semicolon are details.
+/// Returns the faults of this processor by the files of this folder: each has one line, whose parts after the
+/// first semicolon are details.
 fn mitigations(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut all: Vec<String> = files

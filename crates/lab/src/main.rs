@@ -1,8 +1,8 @@
 //! carnet-lab: a testbed of network namespaces that runs the real programs and measures them.
 //!
-//! `carnet-lab run SCENARIO` builds the network that a scenario describes, apart from the host and with or
-//! without root; runs `carnet` in its nodes; drives real traffic through it while things happen; checks
-//! what the scenario expects; and leaves a report.
+//! `carnet-lab run SCENARIO` builds the network of a scenario, apart from the host and with or without root,
+//! and runs `carnet` in its nodes. It sends real traffic while events happen, checks the scenario's
+//! expectations, and leaves a report.
 #![forbid(unsafe_code)]
 
 mod api;
@@ -129,7 +129,7 @@ enum Command {
     /// A sender to a multicast group, or a listener.
     #[command(hide = true)]
     Multicast(traffic::multicast::MulticastArgs),
-    /// Somebody who records frames and sends them again.
+    /// An attacker that records frames and sends them again.
     #[command(hide = true)]
     Replay(traffic::replay::ReplayArgs),
 }
@@ -168,7 +168,7 @@ struct RunArgs {
     /// The data path of stations whose config names none, as `dataplane.path` (docs/config.md).
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
-    /// What the radios of the nodes are.
+    /// Kind of the nodes' radios.
     #[arg(long, value_enum, default_value_t)]
     radio: radio::Kind,
     /// Do not judge times: the machine is emulated, or busy.

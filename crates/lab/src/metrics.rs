@@ -4,8 +4,8 @@
 //! dotted and begin with the name of the traffic, of the node, or with `capture`; `scenarios/README.md`
 //! lists them.
 //!
-//! What nothing was sent for, or nothing arrived for, has no metric that could pass for a good one: no loss
-//! of nothing, no duplicate of nothing. An expectation then fails as "not measured".
+//! A metric without packets does not exist, so that it cannot pass for a good one: nothing sent has no loss
+//! and no duplicates. An expectation then fails as "not measured".
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -177,8 +177,8 @@ fn of_uplinks(m: &mut BTreeMap<String, f64>, node: &str, events: &[&&Event]) {
     }
 }
 
-/// Adds how many requests of each ping were lost on average when traffic moved to an uplink: those sent
-/// within half a second before and after.
+/// Adds the average number of lost requests of each ping when traffic moved to an uplink: those sent within
+/// half a second before and after.
 pub fn of_handovers(all: &mut Metrics, seen: &Seen, events: &[Event], run: &Range<u64>) {
     let m = all.entry(RUN.into()).or_default();
     let mut moves: BTreeMap<&str, Vec<u64>> = BTreeMap::new();

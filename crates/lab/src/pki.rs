@@ -6,10 +6,10 @@
 //!   DIR/tickets/NAME.cert NAME.key   tickets; NAME is the HashedId8
 //! ```
 //!
-//! A `.cert` is the certificate's octets (TS 103 097), a `.key` is a line with the curve and the private
-//! scalar in hexadecimal digits, and has the rights 0600. A station is given the two certificates and some
-//! tickets with their keys; the other two keys stay where they are. Running it again with `--tickets` adds
-//! tickets. `--list` tells what is there.
+//! A `.cert` is the certificate's octets (TS 103 097). A `.key` is a line with the curve and the private
+//! scalar in hexadecimal digits, with mode 0600. A station gets the two certificates and some tickets with
+//! their keys; the other two keys stay where they are. Another run with `--tickets` adds tickets. `--list`
+//! lists them.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -116,7 +116,7 @@ fn new_key(path: &Path, curve: CurveName) -> anyhow::Result<Box<dyn SigningKey>>
     loop {
         source.read_exact(&mut random).context("/dev/urandom")?;
         let private = random.get(..curve.octets()).and_then(|scalar| PrivateKey::new(curve, scalar));
-        // The few scalars that are none of the curve.
+        // A few scalars are invalid for the curve.
         let Some((private, key)) = private.and_then(|key| Some((key.clone(), key.ready(&Portable)?))) else {
             continue;
         };
@@ -200,7 +200,7 @@ pub fn make(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is in the folder, and whether a station would take it.
+/// Lists the content of the folder, and whether a station would accept it.
 fn list(folder: &Path) -> anyhow::Result<String> {
     use std::fmt::Write as _;
     let now = now()?;
@@ -369,7 +369,7 @@ mod tests {
         fs::set_permissions(&keys[0], fs::Permissions::from_mode(0o640)).unwrap();
         assert!(list(&folder).is_err());
         fs::set_permissions(&keys[0], fs::Permissions::from_mode(0o600)).unwrap();
-        // Somebody else's key is not this ticket's.
+        // Another ticket's key does not fit.
         fs::copy(&keys[1], &keys[0]).unwrap();
         assert!(list(&folder).is_err());
         fs::remove_dir_all(&folder).unwrap();

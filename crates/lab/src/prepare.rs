@@ -1,9 +1,10 @@
 //! The files that stations get: their configs, filled in, and the traces of their ways.
 //!
-//! A config may have `{node}` in it, the name of the node; `{n}`, its number in a series; `{trace}`, the file
-//! with its way; `{signals}`, the folder with a file for each interface on an emulated link, in which its
-//! signal is; and what [`Trust`] fills in. What stands between the lines `# each NAME{n}` and `# end` comes
-//! once for each node of that series, with its number. Configs without any of these are used where they are.
+//! The lab replaces these words in a config: `{node}` by the name of the node, `{n}` by its number in a
+//! series, `{trace}` by the file with its track. `{signals}` becomes the folder with a signal file for each
+//! interface on an emulated link, and [`Trust`] adds its own. Lines between `# each NAME{n}` and `# end` are
+//! repeated for each node of that series, with its number. Configs without any of these are used where they
+//! are.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
 //! Programs in nodes.
 //!
-//! A program is started in a node's network namespace by `nsenter`, in a process group of its own, so that
-//! Ctrl-C at the terminal reaches the lab alone. Its output goes to a log file per program, whose last
-//! lines are shown when it ends before its time.
+//! The lab starts a program in a node's network namespace by `nsenter`. The program has a process group of
+//! its own, so that Ctrl-C at the terminal reaches only the lab. Its output goes to a log file per program.
+//! The lab shows the last lines if the program ends too early.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -55,7 +55,7 @@ fn shown(command: &Command) -> String {
 /// A program that runs beside the lab until it is ended.
 #[derive(Debug)]
 pub struct Daemon {
-    /// What it is, for example `carnet in mr`.
+    /// Name of the program, for example `carnet in mr`.
     pub what: String,
     /// Where its output goes.
     pub log: PathBuf,

@@ -11,10 +11,9 @@
 //! end GROUP
 //! ```
 //!
-//! A quota would be the plain way, but from Linux 6.18 on threads of the kernel are exempt from quotas: only
-//! what returns to user space is held up. So the group has a weight, and on its core something runs that
-//! always wants to ([`Rival`]). What a thread that often sleeps gets of the core is not quite its share; so
-//! the time that it had is told as well.
+//! A quota would be simpler, but from Linux 6.18 on kernel threads are exempt from quotas, which stop only
+//! returns to user space. So the group has a weight, and on its core a rival always wants to run ([`Rival`]).
+//! A thread that often sleeps does not get exactly its share; so the result has its time as well.
 //!
 //! Each is answered with `done` and a number (of threads that are held, of nanoseconds), or with what is
 //! wrong. When the inner lab is gone the outer one removes what is left.
@@ -35,7 +34,7 @@ use nix::unistd::Pid;
 
 use crate::clock::{self, MILLISECOND, SECOND};
 
-/// What groups are called.
+/// Prefix of the groups' names.
 const PREFIX: &str = "carnet-lab-";
 
 /// Where control groups of the processor are.
@@ -154,7 +153,7 @@ impl Quota {
     /// A group whose members have this share of a core together.
     pub fn begin(world: &str, share: f64, core: usize) -> anyhow::Result<Quota> {
         let hierarchy = Hierarchy::find()?;
-        // The same for nobody else on the machine.
+        // A name that no other program on the machine uses.
         let name = format!("{PREFIX}{}-{world}", clock::realtime());
         ask(&format!("begin {name} {share}"))?;
         Ok(Quota {
@@ -192,7 +191,7 @@ impl Drop for Quota {
     }
 }
 
-/// What the outer lab has answered.
+/// Answers of the outer lab.
 static ANSWERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn answers() -> std::sync::MutexGuard<'static, Vec<String>> {
@@ -220,7 +219,7 @@ fn ask(request: &str) -> anyhow::Result<usize> {
     }
 }
 
-/// What the outer lab does for the inner one until that is gone.
+/// Serves the inner lab's requests in the outer lab until the inner one is gone.
 pub fn serve(stream: UnixStream) {
     let mut groups = Groups::new();
     let Ok(mut answers) = stream.try_clone() else { return };

@@ -1,11 +1,10 @@
 //! The radio medium in real time: frames between the interfaces of the nodes and the model.
 //!
-//! The radio interface of a node is one end of a veth pair ([`veth`]), or, where the kernel has it, a radio
-//! of mac80211_hwsim with the whole 802.11 stack of the kernel ([`hwsim`]). A thread holds the model
-//! ([`crate::medium`]), feeds it these frames and wakes when it has something to do. When the machine is
-//! late, the model still decides everything at the time at which it was to happen; only the delivery is late.
-//! A radio is whoever its interface says: where a station gives that another link-layer address, the radio
-//! has it, too ([`addresses`]).
+//! The radio interface of a node is one end of a veth pair ([`veth`]). If the kernel has mac80211_hwsim, it
+//! may be a radio of that, with the whole 802.11 stack ([`hwsim`]). A thread holds the model
+//! ([`crate::medium`]), gives it these frames and wakes when it has something to do. If the machine is late,
+//! the model still decides everything at its time; only the delivery is late. A radio has the address of its
+//! interface: if a station changes that, the radio changes, too ([`addresses`]).
 //!
 //! Bounds: the queue of each radio, the batch of frames taken at once, the buffer of the socket; what does
 //! not fit is counted.
@@ -33,7 +32,7 @@ use crate::scenario::Scenario;
 use crate::traffic::geonet::{self, Mark};
 use addresses::Addresses;
 
-/// What the radios of the nodes are.
+/// Kind of the nodes' radios.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// Ethernet with the model in between.
@@ -43,7 +42,7 @@ pub enum Kind {
     Hwsim,
 }
 
-/// The namespace of the medium's ends. A name with an at sign is none that a node has.
+/// Namespace of the medium's ends. No node has a name with an at sign.
 pub const NAMESPACE: &str = "@medium";
 /// Frames taken from the socket before the model runs.
 const BATCH: usize = 256;
@@ -65,7 +64,7 @@ pub struct OnAir {
     pub senders: BTreeSet<usize>,
 }
 
-/// What can be asked of a running medium.
+/// State of a running medium that other threads read.
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
@@ -113,7 +112,7 @@ pub fn nodes(scenario: &Scenario) -> Vec<String> {
     scenario.tracks.keys().cloned().collect()
 }
 
-/// The link-layer address that a radio has before its station gives it another, by its number:
+/// Returns the link-layer address that a radio has before its station changes it, by its number. It is
 /// 02:00:01:00:00:01 for the first node with a radio, in the order of their names.
 pub fn mac(number: usize) -> Mac {
     let [high, low] = (number as u16 + 1).to_be_bytes();

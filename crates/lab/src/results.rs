@@ -50,23 +50,23 @@ pub struct Results {
     pub expectations: Vec<Judged>,
     /// The numbers at the head of the report.
     pub headline: Vec<HeadlineValue>,
-    /// What was done, when.
+    /// Executed actions, with their time.
     pub actions: Vec<ActionDone>,
-    /// What the stations told.
+    /// Events of the stations.
     pub events: Vec<EventSeen>,
     /// Which uplink carried the traffic of a mobile router, from when to when.
     pub active: Vec<Active>,
-    /// What was measured against time.
+    /// Values against time.
     pub series: Series,
     /// The testbed.
     pub topology: Topology,
     /// Where the radios are.
     #[serde(default)]
     pub map: Option<Map>,
-    /// What the reader ought to know of the run, such as packets that a station refused to send.
+    /// Warnings for the reader, such as packets that a station refused to send.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// What became of each flow over the whole run.
+    /// Result of each flow over the whole run.
     #[serde(default)]
     pub flows: Vec<FlowLine>,
     /// Why the run has no verdict, if it has none.
@@ -79,7 +79,7 @@ pub struct Results {
 pub struct FlowLine {
     /// Name of the traffic.
     pub name: String,
-    /// What it is: `ping`, `probe` and so on.
+    /// Kind: `ping`, `probe` and so on.
     pub kind: String,
     /// Figures: what, value, unit.
     pub figures: Vec<(String, Option<f64>, String)>,
@@ -88,13 +88,13 @@ pub struct FlowLine {
 /// A number at the head of the report.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HeadlineValue {
-    /// What it is.
+    /// Label.
     pub label: String,
     /// Its value.
     pub value: Option<f64>,
     /// Its unit.
     pub unit: String,
-    /// What others have measured.
+    /// Values of other sources.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub beside: String,
 }
@@ -126,7 +126,7 @@ pub struct EventSeen {
 pub struct Active {
     /// Node of the mobile router.
     pub node: String,
-    /// Interface; `null` when there was none.
+    /// Interface; `null` without one.
     pub uplink: Option<String>,
     /// From when.
     pub from_s: f64,
@@ -138,7 +138,7 @@ pub struct Active {
 /// did.
 pub type Delivered = (f64, f64, Option<f64>, Option<f64>);
 
-/// What was measured against time.
+/// Values against time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Series {
     /// Round-trip times: time of the request, milliseconds or `null` if it was lost.
@@ -149,8 +149,8 @@ pub struct Series {
     pub lost: Vec<Line<f64>>,
     /// Throughput: time, Mbit/s from client to server, Mbit/s back.
     pub throughput: Vec<Line<(f64, f64, f64)>>,
-    /// Broadcasts: time, per cent of those inside the circle that got it, median and highest milliseconds
-    /// until they did; `null` where nobody did.
+    /// Broadcasts: time, per cent of the nodes inside the circle that got it, median and highest milliseconds
+    /// until they did; `null` if none did.
     #[serde(default)]
     pub broadcasts: Vec<Line<Delivered>>,
     /// Load of the radio channel: time, mean and highest share of the time in which a radio finds it busy,
@@ -184,7 +184,7 @@ pub struct Topology {
 pub struct TopologyNode {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Role.
     pub role: String,
     /// Column.
     pub x: f64,
@@ -201,7 +201,7 @@ pub struct TopologyNode {
 pub struct TopologyLink {
     /// Node and interface of each end.
     pub ends: Vec<(String, String)>,
-    /// What it is.
+    /// Label.
     pub label: String,
     /// True if a bridge joins the ends.
     pub shared: bool,
@@ -225,7 +225,7 @@ pub struct Map {
 pub struct MapNode {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Role.
     pub role: String,
     /// Its way while the timetable ran.
     pub way: Vec<(f64, f64)>,
@@ -345,7 +345,7 @@ pub fn series(seen: &Seen, begin: u64, end: u64) -> Series {
             let share = 100.0 * f.received as f64 / f.inside.max(1) as f64;
             (seconds(f.at, begin), share, percentile(&delays, 50.0), percentile(&delays, 100.0))
         };
-        // A packet for nobody is not drawn, unless it was not even sent.
+        // A packet without receivers is not drawn, unless the station refused to send it.
         let judged = b.floods.iter().filter(|f| inside(f.at) && (f.inside > 0 || f.refused));
         let points = judged.map(point).collect();
         all.broadcasts.push(Line { name: b.name.clone(), label: b.label.clone(), points });

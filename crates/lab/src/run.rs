@@ -1,7 +1,8 @@
 //! One run of a scenario, from the first namespace to the report.
 //!
-//! Build the nodes; start radvd and carnet; wait until every station is registered and every
-//! autoconfigured address is there; start the traffic; carry out the timetable; stop everything; judge.
+//! Builds the nodes and starts radvd and carnet. Waits until every station is registered and every
+//! autoconfigured address is there, and starts the traffic. Then it executes the timetable, stops everything,
+//! and judges.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,7 +36,7 @@ use crate::topology;
 use crate::traffic::{self, Flows, Seen};
 use crate::trust::Trust;
 
-/// What to run and how.
+/// Scenario to run, and its settings.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Name of the scenario.
@@ -48,7 +49,7 @@ pub struct Plan {
     pub out: PathBuf,
     /// Shortened timetable.
     pub quick: bool,
-    /// What every time in the timetable is multiplied with, if it is not for the scenario to say.
+    /// Factor for every time in the timetable, in place of the scenario's.
     pub factor: Option<f64>,
     /// Nodes in each series, if not as many as the scenario says.
     pub size: Option<u32>,
@@ -60,7 +61,7 @@ pub struct Plan {
     pub verbose: bool,
     /// The data path of stations whose config names none.
     pub path: Option<String>,
-    /// What radios are.
+    /// Kind of the radios.
     pub radio: Kind,
     /// The machine is slow: times do not count.
     pub slow: bool,
@@ -71,8 +72,8 @@ pub struct Plan {
 /// With more mobile routers than this, they are not asked one by one what their uplinks do.
 const FEW: usize = 20;
 
-/// A lab that is late by so many milliseconds once has lost time that the programs in the testbed have not:
-/// what they and the traffic did then is not what the scenario describes.
+/// Milliseconds of delay after which the lab has lost time that the testbed has not: the run then differs
+/// from the scenario.
 const LOST_MS: f64 = 500.0;
 
 /// How long a station takes to start, generously, where there are many.
@@ -133,7 +134,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<bool> {
     Ok(results.passed)
 }
 
-/// What the timetable left.
+/// Data that the timetable left.
 struct Measured {
     begin: u64,
     end: u64,
@@ -234,8 +235,8 @@ impl Testbed {
             has_radio(&self.scenario, name, settings.radio.as_deref())?;
             configs.push((settings.mobile_router, name.clone(), config));
         }
-        // Mobile routers come to home agents that are there: where many programs start at once, they would
-        // take one that is slow for one that is gone.
+        // Start mobile routers after the home agents: if many programs start at once, they would take a slow
+        // one for a missing one.
         configs.sort_by_key(|(mobile_router, ..)| *mobile_router);
         for (mobile_router, name, config) in configs {
             if mobile_router && self.stations.iter().all(|station| !station.mobile_router) {
@@ -499,9 +500,9 @@ impl Testbed {
         routers.filter(move |_| few)
     }
 
-    /// At the end of a section: how many networks of vehicles near are reached straight; which uplink the
-    /// station calls active, and, to check its word, which share of the packets of all uplinks the kernel
-    /// counted on each since the end of the section before.
+    /// Notes states at the end of a section: the number of vehicles' networks with a direct route, and the
+    /// active uplink. To check the latter it also notes each uplink's share of the packets that the kernel
+    /// counted since the last section.
     fn note_states(
         &self,
         last: Option<&(String, String, u64)>,
@@ -669,7 +670,7 @@ impl Testbed {
 /// fe80::/10.
 const LINK_LOCAL: Prefix = Prefix { address: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), length: 10 };
 
-/// What stands before and after the first `{ll:NODE}` of a route, and the node.
+/// Returns the text before and after the first `{ll:NODE}` of a route, and the node.
 fn named_address(route: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = route.split_once("{ll:")?;
     let (node, after) = rest.split_once('}')?;

@@ -1,8 +1,8 @@
-//! What is sampled while the timetable runs: the counters of the medium and of emulated links, the stations'
+//! Samples while the timetable runs: counters of the medium and of emulated links, and the stations'
 //! processor time and memory.
 //!
-//! These counters are looked at where a section begins or ends; those of the medium also once a second for
-//! the curve of the channel's load.
+//! The lab reads these counters where a section begins or ends. It reads those of the medium also once a
+//! second for the curve of the channel's load.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const ETHERNET: u64 = 14;
 /// Octets of the outer header of a tunnel of IPv6 in IPv6.
 const TUNNEL: u64 = 40;
 
-/// What was sampled.
+/// Samples of a run.
 #[derive(Debug, Default)]
 pub struct Samples {
     /// At the begin of the timetable, at each action, at the end: the counters of each radio.
@@ -137,8 +137,8 @@ impl Samples {
         m.insert("stations.memory_mib.max".into(), memory.iter().copied().fold(0.0, f64::max));
     }
 
-    /// What became of the frames on emulated links in section `n`, which is so many nanoseconds long and of
-    /// which the first is the whole run.
+    /// Adds metrics of emulated links in section `n`, which is `span` nanoseconds long. Section 0 is the
+    /// whole run.
     fn of_links(&self, m: &mut BTreeMap<String, f64>, n: usize, span: u64) {
         let pair = match n {
             0 => (self.links.first(), self.links.last()),

@@ -45,27 +45,27 @@ pub struct Scenario {
     /// Links between interfaces of nodes.
     #[serde(default)]
     pub links: Vec<Link>,
-    /// What chance on emulated links and random events come from.
+    /// Seed of all randomness on emulated links and of random events.
     #[serde(default = "one")]
     pub seed: u64,
     /// The radio medium.
     #[serde(default)]
     pub medium: Option<Medium>,
-    /// What flows while the timetable runs.
+    /// Traffic while the timetable runs.
     #[serde(default)]
     pub traffic: Traffic,
     /// How long the measurement takes.
     pub timetable: Timetable,
-    /// What happens meanwhile, in order of time.
+    /// Actions, in order of time.
     #[serde(default)]
     pub actions: Vec<Action>,
-    /// What happens at random besides.
+    /// Random events.
     #[serde(default)]
     pub random: Option<Spanned<Random>>,
     /// Metrics made of other metrics.
     #[serde(default)]
     pub derived: Vec<Derived>,
-    /// What must hold at the end.
+    /// Expectations at the end.
     #[serde(default)]
     pub expect: Vec<Expect>,
     /// The numbers at the head of the report.
@@ -87,10 +87,10 @@ pub struct Scenario {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// What it is, for the topology picture.
+    /// Role, for the topology picture.
     #[serde(default)]
     pub role: String,
-    /// Makes a series of so many nodes of this one; `{n}` in its name and values is the number of each.
+    /// Makes a series of this many nodes of this one; `{n}` in its name and values is the number of each.
     #[serde(default)]
     pub count: Option<Spanned<u32>>,
     /// Number of the first node of a series.
@@ -117,7 +117,7 @@ pub struct Node {
     /// Static routes, as for `ip route add`.
     #[serde(default)]
     pub routes: Vec<String>,
-    /// The same, put in when the stations are there: through interfaces that carnet makes.
+    /// Routes that are added when the stations run: through interfaces that carnet makes.
     #[serde(default)]
     pub station_routes: Vec<String>,
     /// Rules of nftables, as for `nft -f`.
@@ -129,10 +129,10 @@ pub struct Node {
     /// The PKI that issues this station's ticket; the lab makes one of that name (`carnet-lab pki`).
     #[serde(default)]
     pub pki: Option<Spanned<String>>,
-    /// Its ticket is among those that nobody shall believe any more.
+    /// Its ticket is revoked.
     #[serde(default)]
     pub revoked: bool,
-    /// Somebody whom no station shall believe; it is not among those of whom metrics tell.
+    /// An attacker that no station shall believe; metrics do not count it.
     #[serde(default)]
     pub outsider: bool,
     /// The number of bindings that this station must hold, all of them registered, before the run starts.
@@ -168,10 +168,10 @@ pub struct Link {
     /// Ends of a bridge that do not hear each other, only the other ends.
     #[serde(default)]
     pub isolated: Vec<Spanned<End>>,
-    /// What the link is, for the topology picture.
+    /// Label of the link, for the topology picture.
     #[serde(default)]
     pub label: String,
-    /// What it does to frames, if it is no mere wire.
+    /// Properties of the link, if it is emulated.
     #[serde(default)]
     pub emulation: Option<Spanned<Emulation>>,
 }
@@ -182,7 +182,7 @@ pub struct Link {
 pub struct Timetable {
     /// Whole length.
     pub duration: Duration,
-    /// What every time in the timetable is multiplied with in a quick run.
+    /// Factor of every time in the timetable in a quick run.
     #[serde(default = "half")]
     pub quick: f64,
 }
@@ -201,7 +201,7 @@ fn one() -> u64 {
 pub struct Action {
     /// Short name; expectations refer to it.
     pub name: Spanned<String>,
-    /// What happens, in plain words.
+    /// Description, in plain words.
     pub label: String,
     /// When, from the start of the timetable.
     pub at: Duration,
@@ -284,7 +284,7 @@ pub struct Handover {
 pub struct Order {
     /// The node it runs in.
     pub station: Spanned<String>,
-    /// What stands behind `carnet`.
+    /// Arguments of `carnet`.
     pub command: Vec<String>,
 }
 
@@ -307,18 +307,18 @@ pub struct Derived {
     pub name: String,
     /// The first one.
     pub of: String,
-    /// What is added.
+    /// Metric to add.
     #[serde(default)]
     pub plus: Option<String>,
-    /// What is taken away.
+    /// Metric to subtract.
     #[serde(default)]
     pub minus: Option<String>,
-    /// What it is divided by.
+    /// Metric to divide by.
     #[serde(default)]
     pub over: Option<String>,
 }
 
-/// What must hold: a metric and bounds for it.
+/// Expectation: a metric and its bounds.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
@@ -365,7 +365,7 @@ pub struct Expect {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Headline {
-    /// What it is.
+    /// Label.
     pub label: String,
     /// Metric name.
     pub metric: String,
@@ -375,12 +375,12 @@ pub struct Headline {
     /// `ms`, `us`, `packets`, `bytes`, `yes` (for 1 and 0), or nothing.
     #[serde(default)]
     pub unit: String,
-    /// What others have measured, and who.
+    /// Value of another source, with its name.
     #[serde(default)]
     pub beside: String,
 }
 
-/// What is wrong with a scenario, and where.
+/// A fault of a scenario, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The file.
@@ -389,7 +389,7 @@ pub struct Fault {
     pub line: usize,
     /// Column, from 1.
     pub column: usize,
-    /// What is wrong, what was expected.
+    /// Description of the fault, with the expected value.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a bad scenario is told.
+//! Messages about a bad scenario.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -35,14 +35,14 @@ pub struct Station {
     pub mobile_router: bool,
     /// The interface of IPv6 over GeoNetworking that it makes.
     pub geonet_ipv6: Option<String>,
-    /// Nobody shall believe it.
+    /// No other station shall believe it.
     pub outsider: bool,
     /// Its process.
     pub process: u32,
     watch: Option<Child>,
 }
 
-/// What the lab has to know of a station's config.
+/// Settings of a station that the lab needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Its socket.
@@ -161,7 +161,7 @@ impl Station {
         Some((ticks / 100.0, kib))
     }
 
-    /// What `carnet show WHAT --json` tells.
+    /// Returns the output of `carnet show WHAT --json`.
     pub fn show(&self, what: &str) -> anyhow::Result<Value> {
         let text = output(&mut self.command(&["show", what, "--json"]))?;
         serde_json::from_str(&text)

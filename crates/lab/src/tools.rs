@@ -61,8 +61,8 @@ pub fn carnet(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The folder with the scenarios: the one given, else `$CARNET_SCENARIOS`, else `scenarios` in the working
-/// folder or above it, else beside the executable or above it.
+/// Returns the folder with the scenarios: the given one, else `$CARNET_SCENARIOS`. Else it is `scenarios` in
+/// the working folder or above it, else beside the executable or above it.
 pub fn scenarios(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(folder) =
         given.map(Path::to_path_buf).or(std::env::var_os("CARNET_SCENARIOS").map(Into::into))

@@ -1,12 +1,12 @@
 //! Nodes and links out of network namespaces, veth pairs and bridges.
 //!
 //! Interfaces get hardware addresses counted from `02:00:00:00:01:01`, so that autoconfigured addresses are
-//! the same in every run. A link of two ends is a veth pair, or two where it is emulated, with what joins
-//! them between ([`crate::emulation::runner`]); a shared link is a bridge, with multicast snooping off, in
-//! the lab's own namespace. A radio interface is a veth pair, too; its other end is in the namespace of the
-//! medium ([`crate::radio`]). The kernel speaks IPv6 on a radio interface only where the scenario gives it an
-//! address there: a channel has no room for what nobody asked for. Radios of mac80211_hwsim stand in for the
-//! veth pairs where they are asked for ([`crate::radio::hwsim`]).
+//! the same in every run. A link of two ends is a veth pair. An emulated link is two pairs, which
+//! [`crate::emulation::runner`] joins. A shared link is a bridge, with multicast snooping off, in the lab's
+//! own namespace. A radio interface is a veth pair, too; its other end is in the namespace of the medium
+//! ([`crate::radio`]). The kernel uses IPv6 on a radio interface only if the scenario gives it an address
+//! there, because other packets would fill the channel. Radios of mac80211_hwsim replace the veth pairs on
+//! request ([`crate::radio::hwsim`]).
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -69,8 +69,8 @@ pub fn build(scenario: &Scenario, radios: radio::Kind) -> anyhow::Result<Option<
     Ok(hwsim)
 }
 
-/// The ports of emulated links up; and their ends such that each frame is one that could be on a wire: not
-/// longer than the MTU, and with its checksum.
+/// Sets the ports of emulated links up. Their ends send only frames that could be on a wire: not longer than
+/// the MTU, and with their checksum.
 fn build_emulated(scenario: &Scenario, emulated: &[usize]) -> anyhow::Result<()> {
     let mut ports = String::new();
     for link in emulated {
@@ -243,7 +243,7 @@ pub fn batch(node: Option<&str>, commands: &str) -> anyhow::Result<()> {
     batch_of("-6", node, commands)
 }
 
-/// The same for a family, `-4` or `-6`.
+/// Runs a batch of `ip` for a family, `-4` or `-6`.
 pub fn batch_of(family: &str, node: Option<&str>, commands: &str) -> anyhow::Result<()> {
     let mut command = match node {
         Some(node) => in_node(node, tools::path("ip")),

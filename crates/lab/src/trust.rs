@@ -1,9 +1,9 @@
 //! The certificates of a scenario's stations: each `pki` that a node names is made anew (`carnet-lab pki`),
 //! with a ticket for each of its nodes. They are on the testbed's own `/run` and gone with it.
 //!
-//! In a config `{pki}` is the folder of the node's PKI with `root.cert` and `aa.cert`, `{tickets}` the folder
-//! with its ticket, and `{revoked}` the names of the tickets of nodes that are `revoked`, quoted, with commas
-//! between.
+//! In a config `{pki}` is the folder of the node's PKI with `root.cert` and `aa.cert`, and `{tickets}` the
+//! folder with its ticket. `{revoked}` has the names of the tickets of nodes that are `revoked`, quoted,
+//! separated by commas.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use anyhow::Context;
 use crate::pki;
 use crate::scenario::Scenario;
 
-/// Who has a ticket, and whose is revoked.
+/// Tickets of the nodes, and revoked ones.
 #[derive(Debug, Default)]
 pub struct Trust {
     /// By node: the folder of its PKI, and that of its ticket.

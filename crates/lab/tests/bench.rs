@@ -65,7 +65,7 @@ fn every_path_passes_packets_without_loss() {
         let of = |key: &str| list(key).into_iter().filter(|one| one["path"] == **path).collect::<Vec<_>>();
         assert!(of("rtt").len() == 1 && positive(&of("rtt")[0]["median_us"]), "{path}: {told}");
         assert_eq!((of("tcp").len(), of("cpu").len()), (8, 2), "{path}: {told}");
-        // Hosts that do not know of the tunnel: seg6 does not tell them, and nobody clamps for it.
+        // seg6 does not inform hosts without knowledge of the tunnel, and no router clamps for it.
         let transfers =
             of("tcp").into_iter().filter(|one| path != "seg6" || one["hosts"] == "hosts with MTU 1460");
         for one in transfers {

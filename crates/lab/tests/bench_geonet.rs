@@ -1,5 +1,5 @@
-//! The GeoNetworking router of the real program, measured by `carnet-lab bench-geonet`: it loses nothing that
-//! it has the time for, answers pings at once, and keeps the times of contention-based forwarding.
+//! Measures the GeoNetworking router of the real program by `carnet-lab bench-geonet`. It loses no packet
+//! that it has time for, answers pings at once, and keeps the times of contention-based forwarding.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn numbers<'a>(results: &'a Value, part: &str) -> Vec<&'a Value> {
     results[part].as_array().into_iter().flatten().collect()
 }
 
-/// What is wrong with the results; times are those of a machine that may have much else to do.
+/// Returns the faults of the results; the times are those of a machine that may be busy.
 fn faults(results: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let mut check = |holds: bool, what: String| {
@@ -58,7 +58,7 @@ fn the_geonetworking_router_is_as_fast_and_as_exact_as_it_is_said_to_be() {
     }
     let out = folder(test).join("results.json");
     let mut told = Vec::new();
-    // A machine that is busy with something else may be late once. What is really broken is broken each time.
+    // A busy machine may be late once. A real fault shows each time.
     let held = (1..=3).any(|_| {
         let run = command(As::Root, Path::new(LAB))
             .args(["bench-geonet", "--quick", "--out"])

@@ -1,4 +1,4 @@
-//! What the lab says to a user who asks for what is not there. Needs no rights.
+//! Messages of the lab to a user who asks for missing things. They need no rights.
 
 mod common;
 

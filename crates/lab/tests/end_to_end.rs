@@ -1,5 +1,5 @@
-//! Whole runs. They take minutes and measure time. Most of them wait most of the time, so a few run beside
-//! each other; what did not hold so tries again alone, and what uses the whole machine is always alone.
+//! Whole runs. They take minutes and measure time. Most of them mostly wait, so a few run beside each other.
+//! A run that fails then is repeated alone, and runs that use the whole machine are always alone.
 //!
 //! `two-uplinks` needs the carnet program beside the lab; the small scenarios here use a stand-in.
 
@@ -43,9 +43,8 @@ enum First {
     Alone,
 }
 
-/// Runs a scenario until all its expectations hold, at most three times, after the first alone: they bound
-/// times, and a machine that is busy with something else may be late once. What is really broken is broken
-/// each time.
+/// Runs a scenario until all its expectations hold, at most three times, and alone after the first.
+/// Expectations bound times, and a busy machine may be late once. A real fault shows each time.
 fn holds(test: &str, scenario: &str, who: As) {
     holds_over(test, scenario, who, &["--path", "auto"]);
 }
@@ -245,7 +244,7 @@ fn a_crossing_without_root() {
     holds("a_crossing_without_root", "crossing", As::Nobody);
 }
 
-/// Who gets an event, and that nothing of four attackers is believed.
+/// Receivers of an event, and four attackers that no station believes.
 #[test]
 fn a_crossing_with_signatures() {
     holds("a_crossing_with_signatures", "crossing-signed", As::Root);
@@ -256,9 +255,9 @@ fn a_hundred_vehicles() {
     holds_first(First::Alone, "a_hundred_vehicles", "highway-100", As::Root, &["--path", "auto"]);
 }
 
-/// Emulated links do what they are told: nodes without carnet, one probe over a wire, one over a link of 20
-/// ms, and TCP over a link of 120 Mbit/s; then a degraded link, a black hole, a lost carrier, a NAT that
-/// forgets. Delays are judged against the wire in the same run.
+/// Emulated links have the configured properties. Nodes without carnet send one probe over a wire, one over a
+/// link of 20 ms, and TCP over a link of 120 Mbit/s. Then come a degraded link, a black hole, a lost carrier,
+/// and a NAT that forgets. The test compares delays with the wire in the same run.
 const LINKS: &str = r#"
 title = "links"
 [nodes.a]
@@ -491,7 +490,7 @@ after = "cut"
 equals = 0
 "#;
 
-/// What a run of [`CUT`] prints and its results; it must not pass.
+/// Returns the output of a run of [`CUT`] and its results; the run must not pass.
 fn cut(name: &str, target: &str, action: &str) -> (String, serde_json::Value) {
     let place = small(name, "exit 3\n", "");
     let text = CUT.replace("TARGET", target).replace("ACTION", action);
@@ -597,8 +596,8 @@ fn radio_without_the_address_of_its_station_fails_the_scenario() {
     assert!(!held && told.contains("FAIL  end to end: every request is answered"), "{told}");
 }
 
-/// A vehicle that departs when the export begins has a place while the stations settle; one that comes later
-/// loses what it was to send before, and the reason is told.
+/// A vehicle that departs when the export begins has a place while the stations settle. A later one loses its
+/// earlier packets, and the report gives the reason.
 const EXPORT: &str = r#"
 title = "export"
 [medium]

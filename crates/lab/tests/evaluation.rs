@@ -1,5 +1,5 @@
-//! The evaluation works, for carnet and for commands: every kind of experiment is made and shown. What comes
-//! out is not judged here.
+//! The evaluation works, for carnet and for commands: every kind of experiment runs and is shown. This test
+//! does not judge the values.
 
 mod common;
 
@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use common::{As, LAB, folder, obstacle, repository, said, skipped};
 use serde_json::Value;
 
-/// What measures has the machine for itself, as far as this file goes: beside another evaluation no packet
-/// may pass in time.
+/// A test that measures has the machine for itself among the tests of this file: beside another evaluation no
+/// packet may pass in time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -51,7 +51,7 @@ const PAPERS: [&str; 4] = ["nemo-basic-support", "nemo-low-end", "nemo-wimax", "
 /// Widths of a telephone and of a desk.
 const WIDTHS: [u32; 2] = [390, 1440];
 
-/// What a browser made of each page, in a frame as wide as a screen: what is written is read back as JSON.
+/// Reads from a browser, as JSON, how it drew each page in a frame as wide as a screen.
 const PROBE: &str = r#"<script>
 const light = text => {
   const [r, g, b] = text.match(/[\d.]+/g).slice(0, 3).map(v => v / 255).map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
@@ -104,9 +104,8 @@ fn browser(test: &str) -> Option<&'static Path> {
     found
 }
 
-/// Opens all pages in a browser without a window, narrow and wide, light and dark: nothing is wider than the
-/// window, every picture is there and has something in it, nothing written in it is cut off, and all can be
-/// read.
+/// Opens all pages in a browser without a window, narrow and wide, light and dark. Nothing is wider than the
+/// window, every picture is there and not empty, and all text is whole and readable.
 fn look_right(out: &Path) {
     let Some(browser) = browser("the pages of an evaluation in a browser") else { return };
     let mut probe = String::from("<!doctype html><meta charset=\"utf-8\"><pre id=\"seen\"></pre>");

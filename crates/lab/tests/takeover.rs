@@ -55,7 +55,7 @@ fn whatever_happens_no_binding_is_lost_and_no_two_acknowledge() {
     let run = Command::new(LAB).arg("bench-table").args([&bench, &page]).arg("--with").arg(&bench).output();
     assert!(run.expect("the lab starts").status.success());
     let text = std::fs::read_to_string(&page).expect("bench.md");
-    // What another run has measured stands in the place of the same.
+    // Results of another run replace the same ones here.
     assert_eq!(text.matches("| tun 50 ").count(), 2, "{text}");
     std::fs::remove_dir_all(out).expect("remove");
 }

@@ -1,9 +1,10 @@
 //! A home agent that strangers flood: whether its routers still register, and what traffic loses meanwhile.
 //!
-//! The routers are a `fleet`, and renew one after the other while a flood of one kind goes on, on another
-//! core than the home agent where there is one. Beside that a steady stream passes the home agent to one of
-//! the routers. The same without a flood comes first. A router that has no answer asks again after a second
-//! (RFC 6275 12, INITIAL_BINDACK_TIMEOUT), so that a lost Binding Update shows as one who waited longer.
+//! The routers are a `fleet`. They renew one after the other during a flood of one kind, which runs on
+//! another core than the home agent if there is one. At the same time a steady stream passes the home agent
+//! to one of the routers. The benchmark first measures this without a flood. A router without an answer sends
+//! again after a second (RFC 6275 12, INITIAL_BINDACK_TIMEOUT), so a lost Binding Update shows as a longer
+//! wait.
 //!
 //! Everything enters by the interface to the routers, with source addresses of as many networks as there are
 //! frames. Left out: frames that break off in a header, of which `make fuzz` has millions; attacks from the
@@ -33,7 +34,7 @@ use crate::console;
 
 /// Different frames of a kind, sent again and again.
 const FRAMES: u32 = 4096;
-/// What the stream has of what passes without loss.
+/// Rate of the stream, as a share of the rate that passes without loss.
 const SHARE: f64 = 0.3;
 /// Octets of the stream's packets.
 const SIZE: usize = 500;
@@ -43,7 +44,7 @@ const LIFETIME: u16 = 600;
 const IN_TIME: u64 = SECOND;
 /// The sender sleeps this long between batches.
 const TICK: u64 = 200_000;
-/// What it is late with beyond this is not made up for.
+/// Packets that the sender makes up for at most when it is late.
 const DEBT: u64 = 4096;
 const E0: Place = Place { node: "mr", interface: "e0" };
 const C0: Place = Place { node: "cn", interface: "c0" };
@@ -55,12 +56,12 @@ const DISCOVERY_REQUEST: u8 = 144;
 /// The home agents' anycast address of the home prefix (RFC 2526).
 const HOME_AGENTS: &str = "2001:db8:1:0:fdff:ffff:ffff:fffe";
 
-/// What the flood is made of.
+/// Kind of the flood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Binding Updates of the routers with a MAC that is wrong.
     Forged,
-    /// Binding Updates of routers that nobody knows.
+    /// Binding Updates of unknown routers.
     Unknown,
     /// Binding Updates that the routers have sent earlier.
     Recorded,
@@ -147,7 +148,7 @@ fn first_fragment(whole: &[u8], number: u32) -> Vec<u8> {
     [&frame[..], &header, payload].concat()
 }
 
-/// Sends so many of these a second until it is to stop; how many left, and in how many nanoseconds.
+/// Sends frames at `rate` a second until `stop`; returns how many left, and in how many nanoseconds.
 fn send(sender: &mut Sender, frames: &[Frame], rate: f64, stop: &AtomicBool) -> anyhow::Result<(u64, u64)> {
     let start = monotonic();
     let (mut sent, mut skipped, mut at) = (0_u64, 0_u64, 0_usize);

@@ -1,14 +1,14 @@
-//! A home agent with many bindings: packets to and from one of them, and to and from all of them at random,
-//! beside the same agent with one binding. Beside it a plain router with as many routes, because a part of
-//! the cost is the kernel's own: tables that fit into no cache.
+//! A home agent with many bindings. The benchmark measures packets to and from one of them, and to and from
+//! all of them at random, beside an agent with one binding. A plain router with as many routes runs beside
+//! it, because the kernel's own tables fit into no cache either.
 //!
 //! The bindings come from a state file, as after a restart; how long the start takes is noted. Each binding
 //! has a prefix, a home address and a care-of address of its own; all care-of addresses are behind one
 //! neighbour.
 //!
-//! Because each packet goes elsewhere they are sent one by one, also those to one binding. Before the rounds
-//! every binding gets some packets in its turn: what the first packets of a binding cost is a matter of
-//! seconds after the start, and the rounds, of a fraction of a second each, would see little else.
+//! Each packet goes to another binding, so packets are sent one by one, also those to one binding. Before the
+//! rounds every binding gets some packets. The first packets of a binding cost more for some seconds after
+//! the start. Rounds of a fraction of a second would measure little else.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
@@ -54,7 +54,7 @@ fn home_address(number: u32) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 1, (number >> 16) as u16, number as u16)
 }
 
-/// The config of an agent with so many routers; state in `folder`.
+/// Returns the config of an agent with `bindings` routers; its state is in `folder`.
 fn config(name: &str, path: Path, bindings: u32, folder: &std::path::Path) -> String {
     let mut text = station_config(name, path).replacen(
         "[dataplane]",
@@ -77,7 +77,7 @@ fn config(name: &str, path: Path, bindings: u32, folder: &std::path::Path) -> St
     text
 }
 
-/// What the agent is to find in its state file.
+/// Returns the state file for the agent.
 fn state(bindings: u32) -> String {
     let expires = clock::realtime() + LIFETIME * SECOND;
     let one = |number: u32| {
@@ -89,7 +89,7 @@ fn state(bindings: u32) -> String {
     json!({"home_agent": (0..bindings).map(one).collect::<Vec<_>>()}).to_string()
 }
 
-/// Builds a world in which a plain router has so many routes instead.
+/// Builds a world in which a plain router has `routes` routes instead.
 fn build_plain(routes: u32) -> anyhow::Result<World> {
     let name = format!("{}-{routes}", Path::Plain.name());
     let world = World { name, stations: Vec::new(), daemons: Vec::new() };
@@ -104,7 +104,7 @@ fn build_plain(routes: u32) -> anyhow::Result<World> {
     Ok(world)
 }
 
-/// Builds a world whose agent has so many bindings.
+/// Builds a world whose agent has `bindings` bindings.
 fn build(path: Path, bindings: u32, programs: &Programs) -> anyhow::Result<(World, StartFigure)> {
     let name = format!("{}-{bindings}", path.name());
     let mut world = World { name: name.clone(), stations: Vec::new(), daemons: Vec::new() };
@@ -175,7 +175,7 @@ impl Dice {
     }
 }
 
-/// What is sent.
+/// Packets to send.
 #[derive(Debug, Clone, Copy)]
 struct What {
     words: &'static str,
@@ -298,7 +298,7 @@ pub fn measure(
 ) -> anyhow::Result<Vec<BindingsFigure>> {
     let mut figures = Vec::new();
     let paths: Vec<Path> = bed.paths().filter(|path| path.is_carnet()).collect();
-    // What many routes cost the kernel by itself.
+    // The cost of many routes for the kernel alone.
     let mut worlds = Vec::new();
     for routes in effort.bindings.iter().copied() {
         worlds.push((routes, build_plain(routes)?));
@@ -332,7 +332,7 @@ pub fn measure(
         for (_, mut world) in worlds {
             for daemon in &mut world.daemons {
                 daemon.signal(Signal::SIGTERM);
-                // To remove 100,000 routes takes its time, and nobody needs them removed here.
+                // The removal of 100,000 routes takes long and has no use here.
                 daemon.wait(2 * SECOND);
             }
         }

@@ -87,12 +87,12 @@ fn parse_busy(text: &str) -> Option<f64> {
     Some(user + nice + system + irq + softirq)
 }
 
-/// What others on the machine have of the processor while something is measured.
+/// Processor time of other programs on the machine during a measurement.
 #[derive(Debug)]
 pub struct Watch {
     begin: u64,
-    /// Seconds of user and system time on all cores, those that a hypervisor gave to somebody else, and those
-    /// of this process and the processes that it has started and seen end.
+    /// Seconds of user and system time: on all cores, given to other guests by a hypervisor, and of this
+    /// process with its ended children.
     before: [f64; 3],
 }
 
@@ -102,8 +102,9 @@ impl Watch {
         Ok(Watch { begin: monotonic(), before: spent()? })
     }
 
-    /// What share of all cores others had since then, and a hypervisor; to be asked when what was started has
-    /// ended. The kernel's handling of interrupts, which is where packets are forwarded, belongs to nobody.
+    /// Returns the shares of all cores that other programs, and a hypervisor's other guests, had since then.
+    /// Call it when all started programs have ended. The kernel's handling of interrupts, in which packets
+    /// are forwarded, counts for no program.
     pub fn shares(&self) -> anyhow::Result<[f64; 2]> {
         let [all, stolen, own] = spent()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;

@@ -1,4 +1,4 @@
-//! What the benchmark found, as `bench.json` has it.
+//! Results of the benchmark, as in `bench.json`.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct Bench {
     pub time: String,
     /// Load averages of the machine before.
     pub load_before: [f64; 3],
-    /// What share of all cores others had while it ran, and a hypervisor's other guests.
+    /// Shares of all cores that other programs, and a hypervisor's other guests, had during the run.
     #[serde(default)]
     pub others: [f64; 2],
     /// Why the figures are not to be relied on: the machine was busy. Empty where it was not.
@@ -65,9 +65,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Puts what another run has measured in the place of the same here: all ways of what is compared with
-    /// each other in one run, and way by way what stands for itself. Not where what is here was measured
-    /// later.
+    /// Replaces results by those of another run. Paths that were compared in one run are replaced together,
+    /// other results path by path. Results that were measured later stay.
     pub fn take(&mut self, mut other: Bench) {
         self.leave_out_what_is_older(&mut other);
         let mut taken = Vec::new();
@@ -157,8 +156,8 @@ fn leave_out<T>(others: &mut Vec<T>, here: &[T], is_older: bool, same: impl Fn(&
     others.retain(|other| !is_older || !here.iter().any(|figure| same(figure, other)));
 }
 
-/// Puts figures in the place of those of the same path; whether all that there is now are these. `None`:
-/// there are none.
+/// Replaces figures by those of the same path; true if all figures are new ones afterwards. `None` without
+/// new figures.
 fn put<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> Option<bool> {
     if others.is_empty() {
         return None;
@@ -174,7 +173,7 @@ fn put<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> Optio
 pub struct PathFigure {
     /// Which.
     pub path: Path,
-    /// What it is.
+    /// Description of the path.
     pub about: String,
     /// Why it is not measured, if so.
     pub missing: Option<String>,
@@ -253,8 +252,8 @@ pub fn median(sorted: &[f64]) -> f64 {
 const BUSY_LOAD: f64 = 0.5;
 const BUSY_SHARE: f64 = 0.03;
 
-/// Why figures are not to be relied on, in words: the load before on so many cores, and the shares of all
-/// cores that other programs had, and a hypervisor's other guests.
+/// Returns the reasons why figures are not reliable, in words. `load` is the load before the run on `cores`
+/// cores. `others` has the shares of all cores that other programs and a hypervisor's other guests had.
 pub fn disturbances(cores: usize, load: f64, others: [f64; 2]) -> Vec<String> {
     let mut found = Vec::new();
     if load > BUSY_LOAD * cores.max(1) as f64 {
@@ -274,9 +273,9 @@ impl Bench {
         disturbances(self.machine.cores, self.load_before[0], self.others)
     }
 
-    /// What a figure of packets costs the routers alone, in nanoseconds for a packet: without what source and
-    /// sink, which share the core, cost by themselves at that size. Nothing where that was not measured, or
-    /// where it is all there is.
+    /// Returns the cost of the routers alone, in nanoseconds for a packet. It subtracts the cost of source
+    /// and sink at that size, which share the core. `None` if that was not measured, or if the figure is that
+    /// cost.
     pub fn net_ns(&self, figure: &PacketFigure) -> Option<f64> {
         let alone = self.packets.iter().find(|one| one.is_alone() && one.size == figure.size)?;
         (!figure.is_alone() && alone.ns > 0.0 && figure.ns > alone.ns).then_some(figure.ns - alone.ns)
@@ -459,11 +458,11 @@ pub struct RegistrationsFigure {
     pub agent_s: f64,
     /// The longest that a router waited, in milliseconds.
     pub longest_ms: f64,
-    /// Memory of the home agent before, after the storm, and after the refreshes, in MiB.
+    /// Memory of the home agent before the storm, in MiB.
     pub memory_before_mib: f64,
-    /// See above.
+    /// Memory of the home agent after the storm, in MiB.
     pub memory_mib: f64,
-    /// See above.
+    /// Memory of the home agent after the refreshes, in MiB.
     pub memory_refreshed_mib: f64,
     /// Octets more for each binding.
     pub octets_each: f64,
@@ -499,7 +498,7 @@ pub struct RefreshFigure {
 pub struct AttackFigure {
     /// The way.
     pub path: Path,
-    /// What it is flooded with.
+    /// Kind of the flood.
     pub kind: String,
     /// Frames of that in a second that really left.
     pub frames: f64,
@@ -611,14 +610,14 @@ pub struct FaultsFigure {
     pub longest_ms: f64,
 }
 
-/// What is aimed at, and how it fares.
+/// A target, and whether it is met.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Target {
     /// What.
     pub what: String,
-    /// What is aimed at.
+    /// Target, in words.
     pub aim: String,
-    /// What was measured, in words.
+    /// Measured value, in words.
     pub found: String,
     /// `None` when it was not measured.
     pub met: Option<bool>,
@@ -707,7 +706,7 @@ mod tests {
         assert_eq!(told(&bench), ["attacks: first", "attacks: second"]);
         bench.take(run("third", &[Path::Tun, Path::Bpf]));
         assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
-        // What is older takes no place, but for a way that is not here yet.
+        // Older results replace nothing, except for a path without results.
         bench.take(run("second", &[Path::Tun]));
         assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
         bench.take(run("second", &[Path::Tun, Path::Xdp]));

@@ -1,9 +1,10 @@
-//! Very many mobile routers, as one sender with real octets: their Binding Updates leave by a packet socket,
-//! and every acknowledgement that comes is checked (who, where, MAC, checksum, status, number).
+//! Very many mobile routers, simulated by one sender with real octets. Their Binding Updates leave by a
+//! packet socket. The sender checks every acknowledgement (addresses, MAC, checksum, status, sequence
+//! number).
 //!
 //! Each router has a home address, a care-of address and a prefix of its own; all care-of addresses are
-//! behind one neighbour of the home agent. Who has no answer after [`PATIENCE`] asks again with the next
-//! number, as RFC 6275 11.8 has it.
+//! behind one neighbour of the home agent. A router without an answer after [`PATIENCE`] sends again with the
+//! next number (RFC 6275 11.8).
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -76,12 +77,12 @@ struct Router {
     since: u64,
 }
 
-/// What became of a round in which routers registered.
+/// Result of a round in which routers registered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Round {
-    /// Who had an acknowledgement.
+    /// Routers with an acknowledgement.
     pub acknowledged: u64,
-    /// Who had none after all attempts.
+    /// Routers without one after all attempts.
     pub lost: u64,
     /// Answers that were not as they have to be.
     pub wrong: u64,
@@ -91,7 +92,7 @@ pub struct Round {
     pub elapsed: u64,
     /// The longest that a router waited, in nanoseconds.
     pub longest: u64,
-    /// Who waited longer than an answer may take.
+    /// Routers that waited longer than an answer may take.
     pub late: u64,
 }
 
@@ -106,7 +107,8 @@ pub struct Fleet {
     /// How long an answer may take, in nanoseconds: then a router asks again.
     pub patience: u64,
     routers: Vec<Router>,
-    /// Who waits for an answer since when, oldest first; those who no longer wait are still in it.
+    /// Routers that wait for an answer, with the start time, oldest first; those with an answer are still in
+    /// it.
     waiting: VecDeque<(u64, u32, u16)>,
     /// How many wait.
     open: usize,
@@ -115,7 +117,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// So many routers that ask for a lifetime of so many seconds, at this place of a world.
+    /// Creates `number` routers at this place of a world that request a lifetime of `lifetime` seconds.
     pub fn new(world: &World, place: Place, number: u32, lifetime: u16) -> anyhow::Result<Fleet> {
         let node = world.node(place.node);
         let socket = inside(&node, || {
@@ -168,7 +170,7 @@ impl Fleet {
         self.routers.iter().enumerate().map(|(at, router)| (identity(at as u32), router.acknowledged))
     }
 
-    /// What was wrong with the first wrong answer.
+    /// Reason why the first wrong answer was wrong.
     pub fn complaint(&self) -> Option<&str> {
         self.complaint.as_deref()
     }
@@ -192,8 +194,8 @@ impl Fleet {
         (router.sent, router.frame) = (sequence, frame);
     }
 
-    /// Lets each of the routers, which [`Self::prepare`] has prepared, register once: at most `window` wait
-    /// for an answer at a time, and with a `rate` no more than so many begin in a second.
+    /// Lets each of the routers, which [`Self::prepare`] has prepared, register once. At most `window` wait
+    /// for an answer at a time, and with a `rate` at most that many begin in a second.
     pub fn register(&mut self, window: usize, rate: Option<f64>) -> anyhow::Result<Round> {
         let mut round = Round::default();
         let start = monotonic();
@@ -217,7 +219,7 @@ impl Fleet {
             let taken = self.send(now, &batch)?;
             next += taken.min(fresh) as u32;
             for number in batch.iter().skip(taken.max(fresh)) {
-                // Whoever asks again, and found no room, is due at once.
+                // Routers whose repetition found no room are due at once.
                 let router = &self.routers[*number as usize];
                 self.waiting.push_front((now.saturating_sub(self.patience), *number, router.sent));
             }
@@ -321,7 +323,7 @@ impl Fleet {
         Ok(messages.map(|message| message.bytes).collect())
     }
 
-    /// Looks at what came; whether it was an acknowledgement for which somebody waited.
+    /// Checks a received frame; true if it is an acknowledgement for a waiting router.
     fn answer(&mut self, frame: &[u8], round: &mut Round) -> bool {
         let judged = acknowledgement(frame, self.agent, &self.signer).and_then(|found| {
             // Where there are strangers, they have answers too.

@@ -1,9 +1,9 @@
 //! Packets per second, in a closed loop.
 //!
-//! The sender keeps at most [`WINDOW`] packets under way: it looks at the sink's count, and yields the core
-//! while there is no room. So what is measured is what passes without loss, and a path with a program in user
-//! space gets the core when it has something to do, although sender, routers and sink share it. Nothing waits
-//! for a packet that is lost: after [`PATIENCE`] without any arrival those under way are written off.
+//! The sender keeps at most [`WINDOW`] packets under way: it reads the sink's count, and yields the core
+//! while there is no room. So the result is the rate without loss. A path with a program in user space gets
+//! the core when it has work, although sender, routers and sink share it. Lost packets block nothing: after
+//! [`PATIENCE`] without any arrival the sender counts the packets under way as lost.
 
 use super::packet::Frame;
 use super::sender::{BATCH, Sender};
@@ -15,7 +15,7 @@ pub const WINDOW: u64 = 256;
 /// How long to wait for packets under way.
 const PATIENCE: u64 = 100 * MILLISECOND;
 
-/// What passed.
+/// Packets that passed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Flood {
     /// Packets that the interface took.

@@ -1,8 +1,8 @@
-//! What a handover costs while packets flow: lost, duplicated, reordered.
+//! Cost of a handover while packets flow: lost, duplicated, reordered.
 //!
-//! Both uplinks are alive, and the operator orders the mobile router from one to the other and back, again
-//! and again, while numbered packets pass at 70 % of what the path carries. The orders are given from another
-//! core where there is one. The same without handovers says what the path does by itself.
+//! Both uplinks work. The operator moves the mobile router between them again and again, while numbered
+//! packets pass at 70 % of the path's rate. The commands come from another core if there is one. A run
+//! without handovers gives the loss of the path itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,7 +34,7 @@ const TICK: u64 = 200_000;
 /// Between one handover and the next.
 const PAUSE: u64 = 200 * MILLISECOND;
 
-/// What a steady stream met.
+/// Result of a steady stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stream {
     pub sent: u64,
@@ -59,7 +59,7 @@ pub(super) fn stream(
         let now = monotonic();
         let due = ((now - start) as f64 * rate / 1e9) as u64;
         let mut debt = due.saturating_sub(sent + skipped);
-        // What the sender itself is late with is not made up for in one go.
+        // The sender does not make up for more than a window when it is late.
         if debt > WINDOW {
             skipped += debt - WINDOW;
             debt = WINDOW;

@@ -52,7 +52,7 @@ use cores::{Cores, Watch};
 use figures::Bench;
 use path::Path;
 
-/// What `bench` takes.
+/// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Where bench.json and logs go.
@@ -220,7 +220,7 @@ impl Args {
                 refreshes: 1,
                 attacked: 100,
                 attack: 300 * MILLISECOND,
-                // What a build for tests bears as well.
+                // A rate that a debug build handles as well.
                 attack_rate: 2000.0,
                 carried: 50,
                 kills: 1,
@@ -396,8 +396,8 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The page of a `bench.json` for documentation, with what runs with `--only` have measured instead; and all
-/// of it as another `bench.json`, with which others go on.
+/// Returns the page of a `bench.json` for the documentation, with the results of runs with `--only` in place
+/// of its own. Also returns all of it as another `bench.json`.
 pub fn page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<(String, String)> {
     let read = |file: &std::path::Path| -> anyhow::Result<Bench> {
         let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;

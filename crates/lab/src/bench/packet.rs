@@ -3,9 +3,9 @@
 //! The payload begins with a number and its complement. So the checksum, in which the two cancel each other,
 //! is the same for every number, and a packet is numbered by writing eight octets.
 //!
-//! Then come two octets with which the checksum is the sum of the pseudo-header. That is what stands in the
-//! field where the kernel leaves the sum to an interface: so the packet is right whether or not somebody does
-//! that sum, and nobody has to, as behind a network card.
+//! Then come two octets that make the checksum the sum of the pseudo-header. The kernel puts that sum into
+//! the field when it leaves the checksum to an interface. So the packet is right whether or not an interface
+//! completes the sum, and no program needs to, as behind a network card.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
@@ -73,7 +73,7 @@ impl Frame {
         frame
     }
 
-    /// A frame that somebody else has made, of which only the octets are used.
+    /// Wraps the octets of a frame from another source; only the octets are used.
     pub fn of(octets: Vec<u8>) -> Frame {
         Frame { octets, inner: LINK }
     }
@@ -88,7 +88,7 @@ impl Frame {
         [&self.octets[..LINK], &self.octets[self.inner..self.inner + IPV6 + UDP]].concat()
     }
 
-    /// What follows the headers.
+    /// Returns the payload after the headers.
     pub fn payload(&self) -> &[u8] {
         &self.octets[self.inner + IPV6 + UDP..]
     }
@@ -135,13 +135,13 @@ fn sum(start: u32, octets: &[u8]) -> u16 {
     sum as u16
 }
 
-/// The sum of the pseudo-header (RFC 8200 8.1) of so many octets of UDP behind this IPv6 header.
+/// Returns the sum of the pseudo-header (RFC 8200 8.1) for `length` octets of UDP after this IPv6 header.
 pub fn pseudo_sum(header: &[u8], length: usize) -> u16 {
     sum(u32::from(PROTOCOL_UDP) + length as u32, &header[8..IPV6])
 }
 
-/// An address in the `/64` that bears this number, such that all of them have the same sum: the number stands
-/// in the last 32 bits of the prefix, and its complement in the interface identifier.
+/// Returns an address in the `/64` of this number. All of these addresses have the same sum. The number is in
+/// the last 32 bits of the prefix, and its complement in the interface identifier.
 pub fn balanced(prefix: u32, number: u32) -> [u8; 16] {
     let mut address = [0; 16];
     address[0..4].copy_from_slice(&prefix.to_be_bytes());

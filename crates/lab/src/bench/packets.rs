@@ -28,8 +28,8 @@ pub enum Part {
     Router,
     /// Only the home agent has the tunnel.
     Agent,
-    /// None: the packets are taken out where they would come into the first router. What source and sink cost
-    /// by themselves.
+    /// No router: the packets are taken out before the first router. This measures the cost of source and
+    /// sink.
     None,
 }
 
@@ -126,7 +126,7 @@ fn one(
         });
     }
     for round in 0..effort.rounds {
-        // Nobody is always the first.
+        // No lane is always the first.
         for turn in 0..lanes.len() {
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];

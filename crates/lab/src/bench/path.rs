@@ -39,7 +39,7 @@ impl Path {
         }
     }
 
-    /// What it is, for people.
+    /// Returns a description for people.
     pub fn about(self) -> &'static str {
         match self {
             Path::Plain => "Linux forwards, no tunnel",

@@ -1,11 +1,10 @@
 //! A home agent to which very many mobile routers register: a storm, as after a power cut, and the refreshes
 //! that follow.
 //!
-//! The routers are one sender (`fleet`) on another core than the home agent where there is one. The home
-//! agent is the real program, alone in its namespace, with authentication (RFC 4285) and with its state on
-//! the disk, so that no acknowledgement leaves before the disk has what it tells of. What it takes of the
-//! processor comes from `/proc`, and is its own alone. At the end it is killed, and started again: every
-//! binding that was acknowledged has to be there.
+//! The routers are one sender (`fleet`) on another core than the home agent if there is one. The home agent
+//! is the real program, alone in its namespace, with authentication (RFC 4285) and its state on the disk. So
+//! no acknowledgement leaves before the disk has its content. The home agent's processor time comes from
+//! `/proc`. At the end the benchmark kills and restarts it: every acknowledged binding has to be there.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -28,7 +27,7 @@ use crate::{console, topology};
 
 /// Seconds that routers ask for: none may end while the home agent is being started again.
 const LIFETIME: u16 = 600;
-/// After so many seconds they renew nevertheless: with a lifetime of a minute a quarter before its end, as
+/// Seconds after which routers renew in any case: a quarter before the end of a lifetime of a minute, as
 /// carnet's do.
 const REFRESH: f64 = 45.0;
 /// So many do in a second, however many are measured: as many as 100,000 would.
@@ -41,7 +40,7 @@ const WINDOW: usize = 2048;
 const PATIENCE: u64 = 300;
 const E0: Place = Place { node: "mr", interface: "e0" };
 
-/// The config of a home agent of so many routers; its state in `folder`, or nowhere.
+/// Returns the config of a home agent with `routers` routers; its state is in `folder`, if any.
 pub fn config(name: &str, path: Path, routers: u32, folder: Option<&std::path::Path>) -> String {
     let mut text = station_config(name, path);
     if let Some(folder) = folder {
@@ -80,7 +79,8 @@ pub fn ready(station: &Station, daemon: &mut Daemon) -> anyhow::Result<f64> {
     Ok((monotonic() - start) as f64 / 1e9)
 }
 
-/// The two halves of a world with a home agent that knows so many routers, none of them registered.
+/// Builds the two halves of a world with a home agent that has `routers` routers in its config, none of them
+/// registered.
 pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyhow::Result<(World, f64)> {
     let mut world = World { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
     world.links()?;
@@ -88,8 +88,8 @@ pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyho
         Some(&world.node("ha")),
         "route add 2001:dbb::/32 via 2001:db8:f0::2\nroute add 2001:dbc::/32 via 2001:db8:f0::2\n",
     )?;
-    // Answers are heard on the link. What the kernel there would say of each, in the home agent's time, is
-    // left out.
+    // The sender receives answers on the link. The blackholes keep the kernel there from sending errors,
+    // which would take the home agent's time.
     topology::batch(
         Some(&world.node("mr")),
         "route add blackhole 2001:dbb::/32\nroute add blackhole 2001:dbc::/32\n",

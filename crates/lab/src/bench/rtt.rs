@@ -1,8 +1,7 @@
 //! Round-trip times of a UDP echo between the host in the mobile network and the correspondent.
 //!
-//! One echo through each path after the other, many times over; all on one core, so that what is compared is
-//! work and not the waking of idle cores. The difference to plain forwarding is taken between neighbours in
-//! time.
+//! One echo through each path after the other, many times. All run on one core, so the comparison measures
+//! work and not the waking of idle cores. Differences to plain forwarding are between neighbours in time.
 
 use std::net::{Ipv6Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};

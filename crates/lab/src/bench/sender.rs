@@ -3,11 +3,10 @@
 //! * One by one: each packet is a message, put on the interface without a queue in between. For packets of
 //!   which each goes elsewhere.
 //! * In bursts: [`SEGMENTS`] packets are one message, a super packet of UDP (`PACKET_VNET_HDR`, `UDP_L4` of
-//!   virtio's network header) that the kernel cuts before it comes to the interface, which is told not to
-//!   take super packets. The interface is handed a list of single packets, as a network card hands up those
-//!   that came together, and with their checksums in place (see `packet`). So source and sink take a smaller
-//!   part of the time, and receivers do for several packets at once what they do so behind a card. An outer
-//!   header is put around before the cut (`bpf/source.bpf.c`).
+//!   virtio's network header). The kernel cuts it before the interface, which accepts no super packets. The
+//!   interface gets a list of single packets, as from a network card, with their checksums in place (see
+//!   `packet`). So source and sink take a smaller part of the time, and receivers handle several packets at
+//!   once as behind a card. The outer header is added before the cut (`bpf/source.bpf.c`).
 //!
 //! That what arrives are the single packets, octet by octet, is shown by [`prove`] before anything is
 //! measured.
@@ -70,7 +69,7 @@ pub struct Sender {
     bursts: Option<Bursts>,
 }
 
-/// What a sender of bursts has.
+/// State of a sender of bursts.
 struct Bursts {
     /// The header of virtio and those of a super packet, for each number of packets from one on.
     fronts: Vec<Vec<u8>>,
@@ -166,7 +165,7 @@ impl Bursts {
     }
 }
 
-/// What stands before the payloads of a super packet of so many packets.
+/// Returns the headers of a super packet of `count` packets.
 fn front(frame: &Frame, count: usize) -> Vec<u8> {
     let (mut headers, payload) = (frame.headers(), frame.payload());
     let length = UDP + count * payload.len();
@@ -185,8 +184,8 @@ fn front(frame: &Frame, count: usize) -> Vec<u8> {
     front
 }
 
-/// Makes room before what leaves by an interface, and puts an outer header around it if there is one, for as
-/// long as what is returned lives.
+/// Makes room at the front of packets that leave by an interface, and adds an outer header if there is one.
+/// Both end when the returned value is dropped.
 fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
     let mut ebpf = Ebpf::load(&carnet_bpf::SOURCE.unpack()).context("cannot load the source's programs")?;
     if let Some(header) = outer {
@@ -270,7 +269,7 @@ pub(super) fn open(interface: &str, protocol: Option<Protocol>) -> anyhow::Resul
 pub fn prove(world: &World, place: Place, there: Place, frame: &Frame) -> anyhow::Result<()> {
     let mut sender = Sender::in_bursts(world, place, frame)?;
     let node = world.node(there.node);
-    // What comes on all protocols: the packets of the benchmark and perhaps others.
+    // Packets of all protocols: those of the benchmark and perhaps others.
     let every = Protocol::from(i32::from((libc::ETH_P_ALL as u16).to_be()));
     let mut socket = inside(&node, || open(there.interface, Some(every)))
         .with_context(|| format!("cannot listen at {} of {node}", there.interface))?;

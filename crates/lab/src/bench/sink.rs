@@ -9,7 +9,7 @@ use aya::programs::xdp::XdpMode;
 
 use super::world::{Place, World, inside};
 
-/// What a numbered sink saw.
+/// Counts of a sink of numbered packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Numbers {
     /// Packets that had come before.
@@ -75,7 +75,7 @@ impl Sink {
         Ok(octets as f64 / packets.max(1) as f64)
     }
 
-    /// What the numbers told.
+    /// Returns the counts by number.
     pub fn numbers(&self) -> anyhow::Result<Numbers> {
         let map = self.ebpf.map("NUMBERED").ok_or_else(|| anyhow!("the sink has no map NUMBERED"))?;
         let value: [u64; 4] = Array::try_from(map)?.get(&0, 0)?;

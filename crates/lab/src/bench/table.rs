@@ -150,7 +150,7 @@ fn packets(text: &mut String, bench: &Bench) {
     text.push('\n');
 }
 
-/// What both routers cost by themselves.
+/// Writes the cost of both routers alone.
 fn net(text: &mut String, bench: &Bench, paths: &[Path]) {
     let all: Vec<_> = bench.packets.iter().filter(|figure| figure.arrangement.starts_with("both")).collect();
     if all.iter().all(|figure| bench.net_ns(figure).is_none()) {

@@ -1,4 +1,4 @@
-//! What is aimed at, and how the figures compare. Nothing fails because of it: that depends on the machine.
+//! Targets, and how the figures compare. They fail no run, because they depend on the machine.
 
 use super::figures::{
     AttackFigure, Bench, FaultsFigure, PacketFigure, RegistrationsFigure, TakeoverFigure, Target,

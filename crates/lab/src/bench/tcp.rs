@@ -1,11 +1,11 @@
 //! TCP between the hosts: one stream and several, both directions, and what becomes of hosts that know
 //! nothing of the tunnel.
 //!
-//! The hosts' MTU is first what fits the tunnel, for plain forwarding too; then 1500, so that the path MTU
-//! has to be discovered or the segments clamped; then 1500 with a filter at the hosts that drops Packet Too
-//! Big. All cores may be used. One transfer says little, because much depends on which core does what; so
-//! there are many short ones, the paths by turns, and what counts is the median of the ratios of neighbours,
-//! told with how sure it is.
+//! The hosts' MTU is first what fits the tunnel, for plain forwarding too. Then it is 1500, so the hosts
+//! discover the path MTU or a router clamps the segments. Last it is 1500 with a filter at the hosts that
+//! drops Packet Too Big. All cores may be used. One transfer says little, because much depends on the
+//! distribution of work to cores. So there are many short ones, with the paths by turns. The result is the
+//! median of the ratios of neighbours, with its uncertainty.
 
 use std::process::{Command, Stdio};
 
@@ -21,14 +21,14 @@ use crate::console;
 use crate::process::{in_node, output};
 use crate::tools;
 
-/// What the hosts know of the tunnel.
+/// Knowledge of the hosts about the tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hosts {
     /// Their MTU fits into it.
     Fitting,
     /// Their MTU does not.
     Large,
-    /// Nor do they hear of it.
+    /// Large MTU, and a filter that drops Packet Too Big.
     Deaf,
 }
 
@@ -56,7 +56,7 @@ impl Hosts {
         for (role, interface) in HOSTS {
             let node = world.node(role);
             output(in_node(&node, tools::path("ip")).args(["link", "set", interface, "mtu", self.mtu()]))?;
-            // What was learnt before.
+            // Forget path MTUs of earlier transfers.
             output(in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv6/route/flush"]))?;
             let mut rules = String::from("table inet filtered\ndelete table inet filtered\n");
             if self == Hosts::Deaf {

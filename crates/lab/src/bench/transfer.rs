@@ -12,11 +12,11 @@ use crate::tools;
 
 /// How long a transfer may take beyond its time: the longer it is, the longer it may be about its end.
 const GRACE: u64 = 2 * SECOND;
-/// What iperf3 may take until it listens: 10 ms, but seconds in a machine that is emulated or has much else
-/// to do. It is not part of what is measured.
+/// Time that iperf3 may take until it listens: 10 ms, but seconds in an emulated or busy machine. It is not
+/// part of the measurement.
 const STARTING: u64 = 30 * SECOND;
 
-/// What to transfer.
+/// Transfer to make.
 #[derive(Debug, Clone, Copy)]
 pub struct Task {
     /// Streams.
@@ -25,11 +25,11 @@ pub struct Task {
     pub down: bool,
     /// Seconds, or a moment where it is 0.
     pub seconds: u64,
-    /// Bits per second, as fast as it can where there is none.
+    /// Bits per second; as fast as possible without it.
     pub rate: Option<u64>,
 }
 
-/// What came of it.
+/// Result of the transfer.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Outcome {
     /// Octets that arrived.

@@ -1,9 +1,9 @@
-//! Binding Updates as octets, and what comes back: written down once more here, by the RFCs, so that the home
-//! agent is not checked with its own code.
+//! Encodes Binding Updates and decodes the answers, separately from carnet's code, so that the home agent is
+//! not tested with its own code.
 //!
-//! A frame holds IPv6, Destination Options with the home address (RFC 6275 6.3), and a Binding Update with
-//! one Mobile Network Prefix (RFC 3963 4.3) and the MN-HA authentication option (RFC 4285 5). Everything has
-//! a fixed place.
+//! A frame holds IPv6, Destination Options with the home address (RFC 6275 6.3), and a Binding Update. The
+//! Binding Update has one Mobile Network Prefix (RFC 3963 4.3) and the MN-HA authentication option (RFC 4285
+//! 5). Each part has a fixed place.
 
 use std::net::Ipv6Addr;
 
@@ -21,7 +21,7 @@ const HEADER: usize = 56;
 const AT: usize = LINK + IPV6 + HOME;
 /// Octets of an update.
 pub const UPDATE: usize = AT + HEADER;
-/// What of it the MAC covers: up to the end of the SPI.
+/// Octets of the message that the MAC covers: up to the end of the SPI.
 const COVERED: usize = 40;
 const MAC: usize = 12;
 const PROTOCOL_MOBILITY: u8 = 135;
@@ -129,7 +129,7 @@ pub fn update(
     frame
 }
 
-/// What an acknowledgement says.
+/// Content of an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acknowledgement {
     /// To whom, by its routing header.

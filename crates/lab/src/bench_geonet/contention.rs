@@ -1,9 +1,9 @@
 //! How exactly a station keeps the times of contention-based forwarding (EN 302 636-4-1 V1.4.1 annex F.3).
 //!
-//! A tester sends GeoBroadcast packets from stations at several distances from the forwarder; each is sent on
-//! after a time that shrinks with the distance. The kernel stamps every frame, both ways, on the tester's
-//! interface: the difference of the stamps is the time of contention together with all that the forwarder and
-//! the kernel need besides.
+//! A tester sends GeoBroadcast packets from stations at several distances from the forwarder. The forwarder
+//! repeats each after a time that shrinks with the distance. The kernel stamps every frame in both directions
+//! on the tester's interface. The difference of the stamps is the time of contention, with all other delay of
+//! forwarder and kernel.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,19 +36,19 @@ const PAUSE: u64 = 5 * MILLISECOND;
 pub struct Delays {
     /// Metres.
     pub distance: u32,
-    /// What the formula says, milliseconds.
+    /// Time by the formula, in milliseconds.
     pub formula_ms: f64,
     /// Measured, milliseconds.
     pub median_ms: f64,
-    /// Measured, milliseconds: nine of ten are between these.
+    /// Measured 5th percentile, in milliseconds.
     pub p5_ms: f64,
-    /// See above.
+    /// Measured 95th percentile, in milliseconds.
     pub p95_ms: f64,
     /// Measured less formula, milliseconds.
     pub error_ms: f64,
-    /// Packets that were sent, and that came back.
+    /// Packets that were sent.
     pub sent: usize,
-    /// See above.
+    /// Packets that came back.
     pub returned: usize,
 }
 

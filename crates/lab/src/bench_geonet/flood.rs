@@ -1,13 +1,13 @@
 //! How many packets per second one carnet forwards.
 //!
-//! Two nodes and a veth pair: a tester that sends packets, each to be sent on to another station, and counts
-//! what comes back; and the forwarder, which has one core for itself, including what the kernel does for it
-//! when it sends. Beside carnet a relay is measured that does the least that any forwarder through a packet
-//! socket does: batches in, other addresses and one hop less, batches out. The two take turns.
+//! Two nodes and a veth pair. The tester sends packets for another station and counts those that come back.
+//! The forwarder has one core for itself, including the kernel's work for it. Beside carnet the benchmark
+//! measures a minimal relay, which does the least that a forwarder through a packet socket does. It receives
+//! batches, changes addresses and hop limit, and sends batches. The two take turns.
 //!
-//! A trial offers packets at a pace for some time. The *throughput* is what comes back per second while more
-//! is offered than can be handled; the *loss-free rate* is the highest of a row of ever lower paces at which
-//! everything comes back.
+//! A trial offers packets at a rate for some time. The *throughput* is the number that comes back per second
+//! under overload. The *loss-free rate* is the highest of a row of falling rates at which every packet comes
+//! back.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -29,8 +29,8 @@ pub const INTERFACE: &str = "radio";
 const FORWARDER_MAC: Mac = [2, 0, 0, 0, 0xf0, 1];
 pub const HOME: Place = Place { latitude: 488_375_000, longitude: 21_008_000 };
 const NEIGHBOURS: u8 = 10;
-/// Sources that take turns, where there are many: with packets of this size none of them reaches
-/// `itsGnMaxPacketDataRate` below a million packets per second in all.
+/// Number of sources that take turns, in cases with many. With packets of this size none of them reaches
+/// `itsGnMaxPacketDataRate` below a million packets per second in total.
 const SOURCES: usize = 32 * BATCH;
 const PAYLOAD: usize = 64;
 /// Paces below the throughput that are tried for loss.
@@ -39,7 +39,7 @@ const STEPS: [f64; 7] = [0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5];
 /// The sequence number of the next trial: none that the forwarder has seen lately.
 static NEXT_SEQUENCE: AtomicU16 = AtomicU16::new(0);
 
-/// What is sent, and through what.
+/// Kind of packets, and the forwarder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Case {
@@ -69,7 +69,7 @@ impl Case {
     }
 }
 
-/// What a trial counted.
+/// Counts of a trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Trial {
     /// Packets per second that were to be offered; `None` for as many as can be.
@@ -95,7 +95,7 @@ pub struct Round {
     pub loss_free: Option<Trial>,
     /// The paces with loss.
     pub lossy: Vec<Trial>,
-    /// What carnet's counters say of packets that died, by reason.
+    /// carnet's counters of dropped packets, by reason.
     pub drops: std::collections::BTreeMap<String, u64>,
 }
 
@@ -137,7 +137,7 @@ pub fn measure(case: Case, program: &Path, time: u64) -> anyhow::Result<Round> {
     Ok(round)
 }
 
-/// What stands between the tester's two hands.
+/// The forwarder under test.
 enum Forwarder {
     Carnet(Carnet),
     Relay { stop: Arc<AtomicBool>, thread: std::thread::JoinHandle<anyhow::Result<()>>, schedule: String },
@@ -225,7 +225,7 @@ fn one_source(case: Case) -> bool {
 fn packets(case: Case) -> Vec<Vec<u8>> {
     let timestamp = frame::timestamp(clock::realtime());
     let far = Speaker { mac: mac(3, 1), place: HOME.north(5000.0), timestamp };
-    // BTP-B to a port that nobody has.
+    // BTP-B to a port without a service.
     let payload = [0xfe; PAYLOAD];
     (0..SOURCES)
         .map(|number| {
@@ -252,7 +252,7 @@ fn trial(case: Case, pace: Option<u64>, time: u64, schedule: &str) -> anyhow::Re
         // Each source numbers its own packets: one source each of them, many sources each row of all of them.
         let step = u16::from(one_source(case));
         let mut sequence = NEXT_SEQUENCE.load(Ordering::Relaxed);
-        // Whatever comes back counts, so that nothing else may come.
+        // Every returned frame counts, so wait until no other frame arrives.
         std::thread::sleep(Duration::from_millis(50));
         let before = node::received(INTERFACE)?;
         let ran_before = ran(&schedule)?;
@@ -286,7 +286,7 @@ fn trial(case: Case, pace: Option<u64>, time: u64, schedule: &str) -> anyhow::Re
         let took = clock::monotonic() - start;
         let ran_after = ran(&schedule)?;
         let mut back = 0;
-        // What is still on its way has until nothing more comes.
+        // Packets under way have time until no more arrive.
         loop {
             std::thread::sleep(Duration::from_millis(50));
             let now = node::received(INTERFACE)? - before;

@@ -1,5 +1,5 @@
-//! GeoNetworking frames as the bench's tester sends them (EN 302 636-4-1 V1.4.1 clause 9), put together
-//! octet by octet: they owe nothing to carnet's own encoder.
+//! GeoNetworking frames of the bench's tester (EN 302 636-4-1 V1.4.1 clause 9), built octet by octet without
+//! carnet's own encoder.
 
 /// Destination, source, EtherType.
 pub const ETHERNET: usize = 14;
@@ -32,7 +32,7 @@ impl Place {
         (f64::from(self.latitude) / 1e7, f64::from(self.longitude) / 1e7)
     }
 
-    /// The place so many metres to the north, along the meridian of WGS 84.
+    /// Returns the place `metres` to the north, along the meridian of WGS 84.
     pub fn north(self, metres: f64) -> Place {
         let (a, e2) = (6_378_137.0, 6.694_379_990_141_316e-3);
         let middle = self.degrees().0 + metres / 111_200.0 / 2.0;

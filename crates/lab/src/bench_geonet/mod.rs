@@ -1,9 +1,9 @@
 //! `carnet-lab bench-geonet`: how fast the GeoNetworking router of the real program is.
 //!
-//! What is measured: packets per second that one forwarder sends on ([`flood`]), the round trip of a ping
-//! ([`ping`]), and how well the times of contention-based forwarding are kept ([`contention`]). Every
-//! measurement is repeated in rounds, in each of which all cases take turns, and the medians are told
-//! together with all values; the machine and its load are in the results.
+//! It measures packets per second of one forwarder ([`flood`]) and the round trip of a ping ([`ping`]). It
+//! also measures the accuracy of the times of contention-based forwarding ([`contention`]). Every measurement
+//! is repeated in rounds in which all cases take turns. The results have the medians with all values, and the
+//! machine with its load.
 
 mod contention;
 mod flood;

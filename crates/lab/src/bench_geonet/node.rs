@@ -107,7 +107,7 @@ impl Carnet {
         command
     }
 
-    /// What a command prints.
+    /// Returns the JSON that a command prints.
     pub fn ask(&self, words: &[&str]) -> anyhow::Result<Value> {
         let text = output(&mut self.command(words))?;
         serde_json::from_str(&text).with_context(|| format!("carnet {words:?} printed no JSON: {text}"))
@@ -118,7 +118,7 @@ impl Carnet {
         self.ask(&["show", "counters"])
     }
 
-    /// Waits until it knows so many neighbours.
+    /// Waits until the station has `count` neighbours.
     pub fn wait_for_neighbours(&mut self, count: usize) -> anyhow::Result<()> {
         let mut command = self.command(&["show", "neighbours"]);
         wait_for("the neighbours", 20, &mut self.daemon, || {

@@ -1,8 +1,8 @@
-//! What a ping over GeoNetworking costs, over one hop and over two.
+//! Cost of a ping over GeoNetworking, over one hop and over two.
 //!
-//! Three stations in a line; the middle one has a bridge whose two ports do not hear each other, so that the
-//! outer stations need it. Beside `carnet gnping` the kernel's own IPv6 forwarding is measured with `ping`
-//! over the same way; the two take turns.
+//! Three stations in a line. The middle one has a bridge with two isolated ports, so the outer stations need
+//! it. Beside `carnet gnping` the benchmark measures the kernel's own IPv6 forwarding with `ping` over the
+//! same path; the two take turns.
 
 use std::path::Path;
 
@@ -28,15 +28,15 @@ const INTERFACES: [&str; 3] = ["radio", "br0", "radio"];
 /// Round-trip times.
 #[derive(Debug, Clone, Serialize)]
 pub struct Times {
-    /// What was measured.
+    /// Description of the measurement.
     pub what: &'static str,
     /// Microseconds.
     pub median_us: f64,
     /// Microseconds; one of twenty is above this.
     pub p95_us: f64,
-    /// Requests, and answers.
+    /// Requests.
     pub sent: usize,
-    /// See above.
+    /// Answered requests.
     pub answered: usize,
 }
 

@@ -1,5 +1,5 @@
-//! What is around the packets of a ping in a capture: how many octets stand before the innermost IPv6 header,
-//! and whether the packets came by at all.
+//! Headers around the packets of a ping in a capture. They give the number of octets before the innermost
+//! IPv6 header, and whether the packets passed at all.
 //!
 //! Read are the files that tcpdump and dumpcap write (pcap, Ethernet), and of each packet the headers only.
 //! Tunnels are IPv6 in IPv6, with extension headers between; what is in fragments, in IPv4 or in UDP is left

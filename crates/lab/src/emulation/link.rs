@@ -3,7 +3,7 @@
 use super::trace::{Change, Trace};
 use super::way::{Counters, Properties, Way};
 
-/// What a link does, both ways, and how strong its signal is.
+/// Properties of a link in both directions, and its signal strength.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Nature {
     /// From the first end to the second, and back.
@@ -27,7 +27,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link that does this. What a trace says at 0 s holds already before it begins.
+    /// Creates a link with these properties. Values of a trace at 0 s hold before it begins.
     pub fn new(seed: u64, nature: Nature, trace: Trace) -> Self {
         let [there, back] = nature.ways.clone();
         let ways = [Way::new(seed, there), Way::new(seed ^ 0x5555_5555_5555_5555, back)];
@@ -44,7 +44,7 @@ impl Link {
         self.begin = Some((at, factor));
     }
 
-    /// What it does now.
+    /// Present properties of the link.
     pub fn nature(&self) -> &Nature {
         &self.nature
     }
@@ -110,7 +110,7 @@ impl Link {
         Some(signal)
     }
 
-    /// What became of the frames of each end.
+    /// Counters of the frames of each end.
     pub fn counters(&self) -> [Counters; 2] {
         [self.ways[0].counters(), self.ways[1].counters()]
     }

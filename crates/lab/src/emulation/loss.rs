@@ -1,8 +1,8 @@
 //! Which frame is lost: each by itself, or in bursts.
 //!
-//! Bursts are the model of Gilbert and Elliott (E. O. Elliott, "Estimates of error rates for codes on
-//! burst-noise channels", 1963): the link is in a good or a bad state, and passes from one to the other at
-//! random between two frames; each state has its own probability of loss.
+//! Bursts use the model of Gilbert and Elliott (E. O. Elliott, "Estimates of error rates for codes on
+//! burst-noise channels", 1963). The link is in a good or a bad state, and changes between them at random
+//! between two frames. Each state has its own probability of loss.
 
 use crate::medium::chance::{Matter, unit};
 

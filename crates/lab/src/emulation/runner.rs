@@ -1,11 +1,11 @@
 //! Emulated links in real time: frames between the interfaces of two nodes and the model.
 //!
-//! Each end of an emulated link is one end of a veth pair; the other ends of all of them, the *ports*, are in
-//! a namespace of their own. There a single packet socket takes frames in batches, with the time at which the
-//! kernel took each, and hands them out in batches when the model says so; what it sends it does not get
-//! again. A thread holds the links, sleeps until the next of them has something to do, and tells signals to
-//! another one, which writes them to the files that stations read ([`signals`]). When the machine is late,
-//! the model still decides everything at its time; only the delivery is late, and how late is counted.
+//! Each end of an emulated link is one end of a veth pair. The other ends, the *ports*, are in a namespace of
+//! their own. There a single packet socket receives frames in batches with the kernel's timestamps. It sends
+//! them in batches when the model says so, and does not receive its own frames. A thread holds the links, and
+//! sleeps until the next one has something to do. It passes signals to another thread, which writes them to
+//! the files that stations read ([`signals`]). If the machine is late, the model still decides everything at
+//! its time. Only the delivery is late, and the module counts by how much.
 //!
 //! An end loses its carrier when its port is set down.
 //!
@@ -41,7 +41,7 @@ use crate::isolate;
 use crate::scenario::{End, Scenario};
 use crate::tools;
 
-/// The namespace of the ports. A name with an at sign is none that a node has.
+/// Namespace of the ports. No node has a name with an at sign.
 pub const NAMESPACE: &str = "@links";
 /// Frames in one system call.
 const BATCH: usize = 64;
@@ -92,7 +92,7 @@ impl Lateness {
         self.max = self.max.max(late);
     }
 
-    /// What so many per cent of the frames stay below, in microseconds.
+    /// Returns the delay that `percent` of the frames stay below, in microseconds.
     pub fn percentile(&self, percent: f64) -> Option<f64> {
         let rank = (percent / 100.0 * self.count as f64).ceil().max(1.0) as u64;
         let mut sum = 0;
@@ -202,7 +202,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// What became of the frames that each end sent.
+    /// Counters of the frames that each end sent.
     pub fn counters(&self) -> Vec<(&End, Counters)> {
         let counters: Vec<[Counters; 2]> = lock(&self.shared.links).iter().map(Link::counters).collect();
         let pairs = self.links.iter().zip(counters);
@@ -259,7 +259,7 @@ fn writer(links: &[(usize, [End; 2], Nature)]) -> anyhow::Result<mpsc::Sender<(u
     let (sender, receiver) = mpsc::channel::<(usize, f64)>();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for (link, dbm) in receiver {
-            // One write each, so that nobody reads half a line.
+            // One write each, so that no reader gets half a line.
             let line = format!("{dbm}\n");
             for file in files.get_mut(link).into_iter().flatten() {
                 let _ = file.write_all(line.as_bytes());
@@ -350,7 +350,7 @@ impl Io {
 
     /// Takes what the nodes have sent.
     fn receive(&self, buffers: &mut [Vec<u8>], links: &mut [Link]) -> anyhow::Result<()> {
-        // What the kernel's wall clock shows, on the monotonic one.
+        // Difference from the kernel's wall clock to the monotonic one.
         let shift = clock::wall_to_monotonic();
         // No more than a few batches: frames that are due shall not wait for new ones.
         for _ in 0..4 {
@@ -433,7 +433,7 @@ impl Io {
     }
 }
 
-/// What is no reason to end: the port is down or gone, or cannot take more, or the frame is too long for it.
+/// Accepts errors that are no reason to end: the port is down, gone or full, or the frame is too long for it.
 fn refused(error: Errno) -> anyhow::Result<()> {
     match error {
         Errno::ENETDOWN

@@ -1,10 +1,10 @@
-//! What a link does over time, from a file.
+//! Changes of a link over time, from a file.
 //!
-//! The first line names the columns, `time` first and then any of `delay`, `jitter`, `rate`, `loss` and
-//! `signal`; each other line has a time in seconds, not before that of the line above, and a value or `-` (as
-//! it was) for each column. Values hold until the next line. Times and rates are written as in a scenario
-//! (`47ms`, `20mbit`), loss is a probability, signal is in dBm. A last line `TIME repeat` starts it over.
-//! Text behind `#` is for people.
+//! The first line names the columns: `time`, then any of `delay`, `jitter`, `rate`, `loss` and `signal`. Each
+//! other line has a time in seconds, not before that of the line above, and a value or `-` (unchanged) for
+//! each column. Values hold until the next line. Times and rates are written as in a scenario (`47ms`,
+//! `20mbit`), loss is a probability, signal is in dBm. A last line `TIME repeat` starts it over. Text after
+//! `#` is a comment.
 
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -48,12 +48,12 @@ pub struct Trace {
     repeat: Option<u64>,
 }
 
-/// What is wrong with a trace, and in which line.
+/// A mistake in a trace, with its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Description of the mistake.
     pub message: String,
 }
 

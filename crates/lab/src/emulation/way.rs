@@ -1,10 +1,10 @@
 //! One direction of a link.
 //!
-//! A frame waits in a queue of so many octets until those before it are sent, takes its length divided by the
-//! rate at the bottleneck, may be lost there, and arrives after the delay, and up to the jitter later. A
-//! queue that is large against the rate makes what is called bufferbloat; a full one drops the newest frame.
-//! Unless reordering is allowed, no frame overtakes another. Everything may change at any time, also for
-//! frames that are waiting, but not for those on their way.
+//! A frame waits in a bounded queue until those before it are sent. It takes its length divided by the rate
+//! at the bottleneck, may be lost there, and arrives after the delay and a jitter. A queue that is large
+//! against the rate causes bufferbloat; a full one drops the newest frame. Unless reordering is allowed, no
+//! frame overtakes another. Everything may change at any time, for waiting frames too, but not for those
+//! already sent.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -15,7 +15,7 @@ use crate::medium::chance::{Matter, unit};
 /// Room of a queue unless something else is said, octets: 170 frames of 1500.
 pub const QUEUE: usize = 256_000;
 
-/// What a way does to frames.
+/// Properties of one direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Properties {
     /// From the end of sending to the arrival, nanoseconds.
@@ -48,7 +48,7 @@ impl Default for Properties {
     }
 }
 
-/// What became of the frames of a way.
+/// Counters of the frames of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames that were sent into it.
@@ -112,7 +112,7 @@ pub struct Way {
     waiting: VecDeque<Vec<u8>>,
     /// Octets of these.
     octets: usize,
-    /// What is left of the first one, in bits times 1e9 (so that dividing by the rate gives nanoseconds), and
+    /// Rest of the first frame, in bits times 1e9 (so that a division by the rate gives nanoseconds), and
     /// since when.
     left: (u64, u64),
     flying: BinaryHeap<Reverse<Flying>>,
@@ -140,7 +140,7 @@ impl Way {
         }
     }
 
-    /// What became of the frames so far.
+    /// Counters of the frames so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }

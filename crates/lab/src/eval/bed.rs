@@ -28,7 +28,7 @@ pub const SUBJECT: &str = "subject";
 /// The mobile router's own view in a handover.
 pub const ROUTER: &str = "router";
 
-/// What stands for a subject that is not carnet.
+/// Name of a subject that is not carnet.
 pub const COMMANDS: &str = "the given commands";
 
 /// The correspondent's address in IPv4.
@@ -49,7 +49,7 @@ pub struct Ends {
     pub address: String,
 }
 
-/// Who is measured.
+/// Implementation under test.
 #[derive(Debug, Clone)]
 pub enum Contender {
     /// carnet, over one of these paths: the first that can be had.
@@ -63,9 +63,9 @@ pub enum Contender {
 pub struct Routers {
     /// Plain routing.
     pub plain: World,
-    /// What is measured.
+    /// World of the subject.
     pub subject: World,
-    /// What it is.
+    /// Description of the subject.
     pub about: Subject,
     link: Option<String>,
 }
@@ -245,7 +245,7 @@ fn begin(world: &mut World, mr: &str, ha: &str, programs: &Programs) -> anyhow::
     }
 }
 
-/// What a command is told of the network (docs/evaluation.md).
+/// Returns the environment of a command that describes the network (docs/evaluation.md).
 fn environment(role: &str) -> Vec<(&'static str, String)> {
     let own = match role {
         "mr" => [("EVAL_UPLINKS", "e0 e1"), ("EVAL_LAN", "i0")],
@@ -284,7 +284,7 @@ fn ipv4(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The folder of the scenario whose testbed has two vehicles with so many hops between them.
+/// Returns the folder of the scenario whose testbed has two vehicles with `hops` hops between them.
 pub fn air(scenarios: &File, hops: usize) -> std::path::PathBuf {
     scenarios.join(if hops == 1 { "v2v-one-hop" } else { "v2v-two-hops" })
 }

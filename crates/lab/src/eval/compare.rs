@@ -1,14 +1,14 @@
-//! What became slower between two runs, and how sure that is.
+//! Finds which figures became slower between two runs, and with what certainty.
 //!
-//! A machine is not equally fast on two days. Plain routing was measured in the same run and by turns with
-//! what is compared, so each repetition is divided by that of plain routing beside it, and these ratios are
-//! compared; where either run has no plain routing beside a point, the values are. Each curve is one
-//! question, asked of all of its points at once by the rank sum test of Wilcoxon stratified by point (van
-//! Elteren), with its exact distribution: all ways in which the values of a point could have fallen to the
-//! two runs are equally probable. No distribution of the values is assumed, and points may lie apart by
-//! whatever. A curve whose few repetitions could not show any change leaves the family (Tarone); of the
-//! others the probabilities are corrected by Holm's method. Which way a curve went is the sign of the
-//! statistic, so a share of losses that was 0 can rise.
+//! A machine is not equally fast on two days. Plain routing was measured in the same run by turns, so each
+//! repetition is divided by that of plain routing beside it. The comparison uses these ratios; if either run
+//! has no plain routing beside a point, it uses the values. Each curve is one question about all of its
+//! points at once. The test is the rank sum test of Wilcoxon stratified by point (van Elteren), with its
+//! exact distribution. All ways in which the values of a point could have fallen to the two runs are equally
+//! probable. The test assumes no distribution of the values, and points may differ by any amount. A curve
+//! whose few repetitions could not show a change leaves the family (Tarone). Holm's method corrects the
+//! probabilities of the others. The sign of the statistic gives the direction of a change, so a share of
+//! losses that was 0 can rise.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -29,7 +29,7 @@ const MANY: usize = 60;
 /// Values that an exact distribution may have; above, the normal distribution takes its place.
 const WIDEST: usize = 200_000;
 
-/// What became of a curve.
+/// Change of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// Worse.
@@ -50,7 +50,7 @@ struct Compared {
     ratio: Option<f64>,
     /// Means over the points of the medians, where there is no ratio.
     means: [f64; 2],
-    /// What was found of its values.
+    /// Result of the test of its values.
     test: Test,
     /// Probability that chance alone makes as much, corrected.
     chance: Option<f64>,
@@ -64,7 +64,7 @@ struct Compared {
 pub struct Verdict {
     compared: Vec<Compared>,
     notes: Vec<String>,
-    /// What the old run has and the new one could not measure.
+    /// Names that the old run has and the new one could not measure.
     lost: Vec<String>,
 }
 
@@ -115,9 +115,9 @@ fn more_is_better(sample: &Sample) -> bool {
     !matches!(sample.unit.as_str(), "ms") && sample.quantity != "loss" && !sample.quantity.contains("lost")
 }
 
-/// The values of a point in both runs: repetitions of the subject, each divided by that of plain routing
-/// beside it if both runs have one, else as they are. A repetition in which plain routing passed nothing says
-/// nothing.
+/// Returns the values of a point in both runs. They are repetitions of the subject, each divided by that of
+/// plain routing beside it if both runs have one, else unchanged. A repetition in which plain routing passed
+/// nothing is left out.
 fn stratum(
     old: (&Results, &Sample),
     new: (&Results, &Sample),
@@ -140,7 +140,7 @@ fn stratum(
             return (raw(old.1), raw(new.1));
         }
     };
-    // Without a failure that says which repetition is missing, nobody knows which stand beside each other.
+    // If no failure names the missing repetition, the pairs are unknown.
     let whole = |run: &Results, sample: &Sample| {
         sample.values.rounds.len() + run.failures.iter().filter(|one| one.of(sample)).count()
     };
@@ -153,7 +153,7 @@ fn stratum(
         notes.push(format!("{}: not as many repetitions of plain routing: values compared", point(new.1)));
         return (raw(old.1), raw(new.1));
     }
-    // What is 0 for plain routing as a rule, as losses are, cannot be divided by it.
+    // Quantities that are usually 0 for plain routing, such as losses, cannot be divided by it.
     let nothing = before.iter().chain(&after).all(|(_, value)| *value == 0.0);
     if nothing || old.1.quantity == "loss" {
         return (raw(old.1), raw(new.1));
@@ -188,8 +188,9 @@ fn point(sample: &Sample) -> String {
 /// Paper, experiment, quantity.
 type Name<'a> = (&'a str, &'a str, &'a str);
 
-/// The curves of a run that are questions of their own. Of one transfer, megabits are packets times their
-/// size, and what was delivered is what was received of what was offered: these would ask the same again.
+/// Returns the curves of a run that are questions of their own. Of one transfer, megabits are packets times
+/// their size, and the delivered share follows from received and offered packets: these would repeat a
+/// question.
 fn questions(run: &Results) -> Vec<Name<'_>> {
     let mut names: Vec<Name<'_>> = Vec::new();
     for sample in run.samples.iter().filter(|one| one.series == SUBJECT) {
@@ -210,9 +211,8 @@ fn questions(run: &Results) -> Vec<Name<'_>> {
 /// Compares two runs.
 ///
 /// # Errors
-/// When one is of an emulated machine and the other is not: not even the ratios to plain routing are of one
-/// kind then, for an emulator makes some instructions many times slower and others hardly. When they have
-/// nothing in common.
+/// If only one run is of an emulated machine. An emulator makes some instructions many times slower and
+/// others hardly, so even ratios to plain routing differ in kind. Also if the runs have nothing in common.
 pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
     let kind = |run: &Results| if run.machine.emulated { "an emulated" } else { "a real" };
     ensure!(
@@ -350,10 +350,10 @@ fn median(values: &[f64]) -> f64 {
     crate::bench::figures::median(&sorted)
 }
 
-/// Decides what may be claimed. First Tarone: of the curves only those are asked that could have shown
-/// something at the limit which so many questions leave. Then Holm: the smallest probability times the number
-/// of questions, the next times one less, and none below the one before. What is left above the limit, or is
-/// small, is no difference.
+/// Decides which claims are allowed. First Tarone: only curves count that could have shown something at the
+/// limit for this number of questions. Then Holm: the smallest probability times the number of questions, the
+/// next times one less, and none below the one before. A probability above the limit, or a small change, is
+/// no difference.
 fn correct(compared: &mut [Compared]) {
     let able = |many: usize| {
         let limit = CHANCE / many as f64;
@@ -381,16 +381,16 @@ fn correct(compared: &mut [Compared]) {
     }
 }
 
-/// What van Elteren's test finds in values of pairs of old and new ones.
+/// Result of van Elteren's test for the values of pairs of old and new ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Test {
     /// The statistic, less what is expected of equal runs: above 0 where the new values are higher.
     direction: f64,
     /// The probability that equal runs differ as much, either way.
     chance: f64,
-    /// The lowest that this probability could be with so many values and these ties.
+    /// Lowest possible probability with this number of values and these ties.
     least: f64,
-    /// Whether all values of each point are equal, and so many that they could have told otherwise.
+    /// Whether all values of each point are equal, and enough to have shown a difference.
     alike: bool,
 }
 
@@ -408,7 +408,7 @@ fn ranks(old: &[f64], new: &[f64]) -> (Vec<i64>, Vec<bool>) {
     (ranks, all.iter().map(|one| one.1).collect())
 }
 
-/// Probabilities of the doubled rank sum of so many of these ranks, less its mean.
+/// Returns the probabilities of the doubled rank sum of `chosen` of these ranks, less its mean.
 fn distribution(ranks: &[i64], chosen: usize) -> BTreeMap<i64, f64> {
     // By how many have been chosen: ways to each sum.
     let mut ways: Vec<BTreeMap<i64, f64>> = vec![BTreeMap::new(); chosen + 1];
@@ -427,8 +427,8 @@ fn distribution(ranks: &[i64], chosen: usize) -> BTreeMap<i64, f64> {
     ways.into_iter().map(|(sum, many)| (sum - mean, many / all)).collect()
 }
 
-/// Van Elteren's test, two-sided, with ties: exact, but for so many values that the normal distribution is as
-/// good.
+/// Van Elteren's test, two-sided, with ties. It is exact, except for numbers of values at which the normal
+/// distribution is as good.
 fn test(strata: &[(Vec<f64>, Vec<f64>)]) -> Test {
     let ranked: Vec<_> = strata.iter().map(|(old, new)| ranks(old, new)).collect();
     // Points weigh 1 / (N + 1). In whole numbers, so that equal sums are equal: by the least common multiple.

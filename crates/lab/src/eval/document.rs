@@ -31,7 +31,7 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// Where in the paper theirs is.
     pub place: String,
-    /// Why there is none of ours.
+    /// Reason for a missing figure of ours.
     pub why: Option<String>,
     /// Which way it is good.
     pub better: Better,
@@ -95,8 +95,8 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or("")
 }
 
-/// What was measured for a figure of which the paper gives no number: both series and their ratio, or between
-/// what the ratios of their points are.
+/// Describes the measured curves of a figure without numbers in the paper. It gives both series with their
+/// ratio, or the range of the ratios of their points.
 fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String> {
     let experiment = figure.experiment.as_deref()?;
     let curves = results.curves(&paper.name, experiment, figure.quantity.as_deref());
@@ -141,7 +141,7 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
     let mut all = Vec::new();
     for figure in &paper.figures {
         for row in rows(paper, figure, results) {
-            // What was broken off shows what it has, and that.
+            // An interrupted experiment shows its values, and that it was interrupted.
             let broken = figure.experiment.as_ref().and_then(|id| results.why_not(&paper.name, id));
             let (here, ratio) = match (&row.why, broken) {
                 (Some(why), _) => (why.clone(), ratio(None)),
@@ -180,7 +180,7 @@ const OURS: usize = 60;
 /// How many into a line of their own.
 const LINE: usize = 76;
 
-/// What stands above our numbers.
+/// Returns the heading of our numbers.
 pub fn here(results: &Results) -> &'static str {
     if results.machine.emulated { "here, emulated" } else { "here" }
 }
@@ -296,7 +296,7 @@ mod tests {
         let told = |results: &Results| measured(paper, figure, results).expect("is there");
         assert_eq!(told(&results), "0.978 of plain (0.978 to 1), the median of 3 points");
         assert_eq!(told(&holes), "0.989 of plain (0.978 to 1), the median of 2 points; no value at 1 more");
-        // What was broken off says so beside its numbers.
+        // An interrupted experiment says so beside its numbers.
         let mut broken = results.clone();
         broken.left_out.push(crate::eval::results::LeftOut {
             paper: "nemo-basic-support".into(),

@@ -1,10 +1,10 @@
 //! How long nothing comes when the mobile router is plugged from one foreign link into the other.
 //!
 //! As with the paper's switch, one link loses its carrier in the moment in which the other gets it. The host
-//! on board and the mobile router, by its address in the mobile network, ping the correspondent all the
-//! while; the longest gap between two echoes that were answered is the latency. After a move the lab waits
-//! until both are answered again, and lets the subject settle: a slow one has its figure, and no move begins
-//! before the one before has ended.
+//! on board and the mobile router, by its address in the mobile network, ping the correspondent meanwhile.
+//! The longest gap between two answered echoes is the latency. After a move the lab waits until both get
+//! answers again, and lets the subject settle. So a slow subject has its figure, and no move begins before
+//! the last has ended.
 
 use anyhow::Context;
 use nix::sys::signal::Signal;
@@ -26,20 +26,20 @@ const BEFORE: u64 = SECOND;
 pub const LIMIT: u64 = 30 * SECOND;
 /// How long it has afterwards before the next move: what it does late belongs to this one.
 const AFTER: u64 = 2 * SECOND;
-/// After so many moves in a row without an answer no more are made.
+/// Number of moves in a row without an answer after which the lab stops.
 const IN_VAIN: usize = 2;
 
 /// The longest gaps of a move in milliseconds: the host's and the router's. `None` where nothing was answered
 /// afterwards.
 pub type Gaps = [Option<f64>; 2];
 
-/// Makes so many moves, to and fro; fewer where the subject is not there any more.
+/// Makes `count` moves to and fro; fewer if the subject no longer answers.
 pub fn moves(routers: &mut Routers, count: usize) -> anyhow::Result<Vec<Gaps>> {
     if count == 0 {
         return Ok(Vec::new());
     }
     let agent = routers.subject.node("ha");
-    // What is down keeps its addresses, as behind a switch.
+    // An interface that is down keeps its addresses, as behind a switch.
     let keep =
         "for one in all default f0 f1; do echo 1 > /proc/sys/net/ipv6/conf/$one/keep_addr_on_down; done";
     crate::process::output(in_node(&agent, "sh").args(["-ec", keep]))?;
@@ -97,7 +97,7 @@ fn sent(answer: &ping::Answer) -> f64 {
 }
 
 /// Waits until each ping has an answer to a request that was sent after `since` (nanoseconds since 1970), at
-/// most [`LIMIT`]; false if one has none.
+/// most [`LIMIT`]. Returns false if one has none.
 fn until_answered(pings: &[Daemon], since: u64) -> anyhow::Result<bool> {
     let until = clock::monotonic() + LIMIT;
     loop {
@@ -134,7 +134,7 @@ mod tests {
         let at = |number: u64, at_ms: u64| (number, at_ms * MILLISECOND, 1.0);
         let moved = 1000 * MILLISECOND;
         let mut answers: Vec<ping::Answer> = (1..=100).map(|n| at(n, 10 * n)).collect();
-        // Whatever came late was sent before.
+        // A late answer belongs to a request before the move.
         assert_eq!(longest(&answers, moved), None);
         answers.extend((106..=250).map(|n| at(n, 10 * n)));
         assert_eq!(longest(&answers, moved), Some(50.0));

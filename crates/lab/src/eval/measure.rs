@@ -1,4 +1,4 @@
-//! What is measured between two hosts: by the programs that the papers used, iperf3, ping and mgen.
+//! Measurements between two hosts, by the programs of the papers: iperf3, ping and mgen.
 
 use std::net::UdpSocket;
 
@@ -12,7 +12,7 @@ use crate::clock::{self, MILLISECOND, SECOND};
 use crate::process::{in_node, output};
 use crate::tools;
 
-/// What a measurement found: a quantity, its unit, the value.
+/// Result of a measurement: a quantity, its unit, the value.
 pub type Found = (&'static str, &'static str, f64);
 
 /// Why a measurement came to no value: what the program said. Nothing but this one is lost by it.
@@ -81,7 +81,7 @@ pub fn mgen(ends: &Ends, size: u32, mbit: f64, seconds: u64) -> anyhow::Result<V
     let after = counts()?;
     let [sent, arrived] = [0, 1].map(|at| (after[at] - before[at]) as f64);
     ensure!(sent > 0.0, "mgen sent nothing");
-    // What the hosts themselves have to say arrives, too.
+    // Packets of the hosts themselves arrive, too.
     let arrived = arrived.min(sent);
     Ok(vec![("packets", "packets/s", arrived / seconds as f64), ("delivered", "%", 100.0 * arrived / sent)])
 }
@@ -130,7 +130,7 @@ fn transferred(told: Result<Value, String>) -> anyhow::Result<Vec<Found>> {
 /// Echoes with `size` octets of data, the next as soon as one has come; their average and what was lost.
 pub fn rtt(ends: &Ends, size: u32, echoes: u32) -> anyhow::Result<Vec<Found>> {
     let size = size.to_string();
-    // What may not fit is tried first, so that both hosts know the path MTU. These are not counted.
+    // First send packets that may not fit, so that both hosts know the path MTU. These do not count.
     let mut first = in_node(&ends.host, tools::path("ping"));
     let _ =
         first.args(["-n", "-q", "-c", "3", "-i", "0.01", "-W", "0.1", "-s", &size, &ends.address]).output();

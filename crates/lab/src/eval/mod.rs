@@ -1,5 +1,5 @@
-//! `carnet-lab eval`: what papers about mobile routers measured, measured here, beside plain routing and
-//! beside their numbers; for carnet, or for whatever two commands make of the routers.
+//! `carnet-lab eval`: repeats the measurements of papers about mobile routers, beside plain routing and
+//! beside the papers' numbers. It measures carnet, or routers that two commands set up.
 //!
 //! * `paper` has the papers: data in `eval/papers`, in which the experiments are.
 //! * `bed` builds the networks, `measure`, `handover` and `packets` measure in them, `runner` goes through
@@ -7,8 +7,8 @@
 //! * `results` is what comes out, `numbers` and `trace` are what is made of it, `report` and `document` show
 //!   it, `compare` holds it against another run.
 //!
-//! Speeds of a machine drift; so plain routing and what is measured take turns, point by point and repetition
-//! by repetition, and nobody is always the first. Every repetition is kept.
+//! The speed of a machine drifts. So plain routing and the subject take turns, point by point and repetition
+//! by repetition, and neither is always the first. Every repetition is kept.
 
 mod bed;
 mod compare;
@@ -38,7 +38,7 @@ use bed::Contender;
 use paper::{Effort, Paper};
 use results::{Results, SCHEMA_VERSION};
 
-/// What `eval` takes.
+/// Arguments of `eval`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The papers: nemo-basic-support, nemo-low-end, nemo-wimax, cargeo6, or all (default).
@@ -79,7 +79,7 @@ pub struct Args {
     render: Option<PathBuf>,
 }
 
-/// What to measure and how.
+/// Measurements to make, and their settings.
 #[derive(Debug)]
 pub struct Plan {
     papers: Vec<Paper>,
@@ -91,7 +91,7 @@ pub struct Plan {
     mode: Mode,
 }
 
-/// What needs no network.
+/// Handles commands that need no network.
 pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     if let [old, new] = &args.compare[..] {
         // As with diff: 1 is a difference, 2 that there is nothing to say.
@@ -164,7 +164,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
         console::step(&format!("the figures will not be good: {why}"));
     }
     let programs = Programs { carnet: plan.carnet.clone(), logs: plan.out.join("logs") };
-    // A former run's is none of this one.
+    // Remove the file of a former run.
     let until_then = partial(plan);
     if until_then.exists() {
         std::fs::remove_file(&until_then)

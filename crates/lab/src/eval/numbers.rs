@@ -18,7 +18,7 @@ pub struct Number {
     pub range: Option<(f64, f64)>,
 }
 
-/// A range for people, in brackets; nothing where there is none, or no difference.
+/// Formats a range for people, in brackets; empty without a range or a difference.
 pub fn spread(range: Option<(f64, f64)>) -> String {
     let shown = range.map(|(low, high)| (number(low), number(high)));
     shown.filter(|(low, high)| low != high).map_or(String::new(), |(low, high)| format!("({low} to {high})"))
@@ -32,7 +32,7 @@ struct Place {
     value: f64,
 }
 
-/// What a sample has: a repetition of it, or its median.
+/// Value of a sample: a repetition, or its median.
 type Taken<'a> = &'a dyn Fn(&Sample) -> Option<f64>;
 
 /// Where a number is got from.

@@ -1,13 +1,13 @@
-//! Packets a second that pass without loss, by turns through plain routers and what is measured: as the
-//! benchmark does it ([`crate::bench::flood`]), with all of a core or with a share of it for the mobile
+//! Packets a second that pass without loss, by turns through plain routers and the subject. The method is
+//! that of the benchmark ([`crate::bench::flood`]), with all of a core or with a share of it for the mobile
 //! router.
 //!
-//! The kernel forwards in whatever is running when a packet comes, so a limit for a process would limit
-//! nothing. For the share the interfaces of the mobile router, and of the next node, are polled by kernel
-//! threads of their own (threaded NAPI), and those of the mobile router, with its program, are put into a
-//! control group on a core that something else wants all the time (`crate::quota`). Source, home agent and
-//! sink have the other cores. What passes is counted against the time that the group really had: packets for
-//! each second of it, times the share.
+//! The kernel forwards in the context of any program that runs when a packet arrives, so a limit for a
+//! process would limit nothing. For the share, kernel threads of their own poll the interfaces of the mobile
+//! router and of the next node (threaded NAPI). Those of the mobile router, with its program, are in a
+//! control group on a core that a rival always wants (`crate::quota`). Source, home agent and sink have the
+//! other cores. The result counts packets for each second of the time that the group really had, times the
+//! share.
 
 use anyhow::{Context, ensure};
 
@@ -56,7 +56,7 @@ pub fn measure(
         cores.avoid()?;
         rounds(routers, sizes, repeat, milliseconds, Some((&group, share)), &mut told)
     });
-    // Whatever failed, and wherever: what comes next is to find the networks as they were.
+    // After any failure the next measurement finds the networks unchanged.
     let mut undone = vec![pin(&programs, &cores, false)];
     undone.extend([&routers.plain, &routers.subject].map(|world| polling(world, false)));
     first(result, undone)
@@ -126,8 +126,8 @@ fn lane(series: &'static str, world: &World, arrangement: &Arrangement, size: us
     })
 }
 
-/// The interfaces that are polled by threads of their own, each with its peer: those of the mobile router,
-/// and the next node's, whose work the mobile router's threads would do otherwise.
+/// Interfaces that threads of their own poll, each with its peer. They are those of the mobile router, and
+/// the next node's, whose work the mobile router's threads would do otherwise.
 const POLLED: [[(&str, &str); 2]; 3] =
     [[("mr", "i0"), ("mnn", "m0")], [("mr", "e0"), ("ha", "f0")], [("ha", "f0"), ("mr", "e0")]];
 

@@ -37,21 +37,21 @@ pub struct Paper {
     pub name: String,
     /// Title.
     pub title: String,
-    /// Who wrote it.
+    /// Authors.
     pub authors: String,
     /// When.
     pub year: u32,
     /// With what they measured.
     pub setting: String,
-    /// What is measured here.
+    /// Experiments that the lab repeats.
     #[serde(rename = "experiment")]
     pub experiments: Vec<Experiment>,
-    /// What the paper shows.
+    /// Figures of the paper.
     #[serde(rename = "figure")]
     pub figures: Vec<Figure>,
 }
 
-/// What an experiment measures.
+/// Kind of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -88,7 +88,7 @@ pub enum Place {
     TwoHops,
 }
 
-/// What of the two that can be varied is the figure's axis; the other makes a curve each.
+/// Axis of the figure; the other of the two variables has one curve for each value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Across {
@@ -105,7 +105,7 @@ pub enum Across {
 pub struct Experiment {
     /// Name within the paper.
     pub id: String,
-    /// What it measures.
+    /// Kind of the measurement.
     pub kind: Kind,
     /// Where.
     #[serde(default, rename = "bed")]
@@ -158,7 +158,7 @@ pub struct Experiment {
     /// Folder of the scenario.
     #[serde(default)]
     pub scenario: Option<String>,
-    /// What its timetable is multiplied with; 0 leaves it out.
+    /// Factor of its timetable; 0 leaves it out.
     #[serde(default)]
     pub factor: f64,
 }
@@ -171,7 +171,7 @@ fn yes() -> bool {
     true
 }
 
-/// What the paper shows in one place.
+/// A figure of the paper.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
@@ -179,7 +179,7 @@ pub struct Figure {
     pub id: String,
     /// Heading.
     pub title: String,
-    /// What it shows, in our words.
+    /// Description of the figure, in our words.
     pub shows: String,
     /// The experiment that is drawn.
     #[serde(default)]
@@ -205,7 +205,7 @@ pub struct Figure {
     /// Why nothing is measured for it.
     #[serde(default)]
     pub not_measured: Option<String>,
-    /// What cannot be compared, and why.
+    /// Differences that prevent a comparison, with their reason.
     #[serde(default)]
     pub differs: Vec<String>,
     /// The numbers that the paper gives.
@@ -244,7 +244,7 @@ pub struct Value {
     /// How ours is got.
     #[serde(default)]
     pub ours: Option<Selector>,
-    /// Why there is none of ours.
+    /// Reason for a missing figure of ours.
     #[serde(default)]
     pub incomparable: Option<String>,
     /// Whether it stands in the figure's picture against time.
@@ -270,13 +270,13 @@ pub enum Of {
     Deviation,
 }
 
-/// What becomes of a number at the end.
+/// Conversion of a number at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum As {
     /// A ratio in per cent.
     Percent,
-    /// What is missing to 1, in per cent.
+    /// Difference to 1, in per cent.
     Decay,
 }
 
@@ -315,7 +315,7 @@ pub struct Selector {
     /// Multiplied with.
     #[serde(default)]
     pub times: Option<f64>,
-    /// What becomes of it.
+    /// Conversion of the number.
     #[serde(default, rename = "as")]
     pub shape: Option<As>,
 }

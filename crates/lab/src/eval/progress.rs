@@ -20,7 +20,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of so many seconds.
+    /// Creates a progress of `total` seconds.
     pub fn new(total: f64) -> Progress {
         let bar = std::io::stderr().is_terminal();
         Progress { total, done: 0.0, begin: monotonic(), drawn: 0, bar, label: String::new() }
@@ -36,7 +36,7 @@ impl Progress {
         }
     }
 
-    /// A part of so many seconds is done.
+    /// Adds a part of `seconds` that is done.
     pub fn advance(&mut self, seconds: f64) {
         self.done += seconds;
         if self.bar && monotonic() - self.drawn > SECOND / 10 {
@@ -63,7 +63,7 @@ impl Progress {
 /// The bar, how much is done, how long it will take yet, what is measured.
 fn line(percent: f64, elapsed: f64, total: f64, label: &str) -> String {
     let full = ((percent / 100.0) * CELLS as f64) as usize;
-    // What the beginning says of the speed is more than was expected, but not at once.
+    // The measured speed counts more than the expected one, but not at once.
     let expected = total * (1.0 - percent / 100.0);
     let by_now = if percent > 5.0 { elapsed * (100.0 - percent) / percent } else { expected };
     let left = by_now.round() as u64;

@@ -1,6 +1,6 @@
-//! One page for each paper: what it shows, our figure in the same axes with its numbers in it, both numbers
-//! and their ratio, and what cannot be compared. One file, nothing from elsewhere; light or dark, wide or
-//! narrow.
+//! One page for each paper. It has the paper's figure, our figure in the same axes with the paper's numbers,
+//! both numbers with their ratio, and the differences. It is one file that loads nothing, for light and dark,
+//! wide and narrow windows.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -22,7 +22,7 @@ const WIDTHS: [f64; 2] = [1020.0, 400.0];
 /// How long a browser may take for a page.
 const PRINTING: u64 = 30 * SECOND;
 
-/// What a curve is called.
+/// Returns the name of a curve.
 pub fn series(name: &str, results: &Results) -> String {
     match name {
         PLAIN => "plain routing".into(),
@@ -353,7 +353,7 @@ mod tests {
             assert!(page.contains(word), "the page lacks {word}");
         }
         assert!(page.contains(">here</th>") && !page.contains("emulated"), "nothing is emulated");
-        // What an emulator did is told above everything and in every table.
+        // The page says above everything and in every table that an emulator was used.
         results.machine.emulated = true;
         let emulated = html(paper, &results);
         let (above, below) = emulated.split_once("<h2>").expect("has headings");

@@ -1,8 +1,7 @@
-//! What an evaluation found (`eval.json`).
+//! Results of an evaluation (`eval.json`).
 //!
-//! A sample is one point of one curve with all of its repetitions: nothing is averaged away. What the
-//! reports, the documentation and comparisons show is computed from samples (`numbers`), so each can be made
-//! again from the file.
+//! A sample is one point of one curve with all of its repetitions, without averages. Reports, documentation
+//! and comparisons are computed from samples (`numbers`), so each can be made again from the file.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,17 +28,17 @@ pub struct Results {
     pub duration_s: f64,
     /// Load averages before.
     pub load_before: [f64; 3],
-    /// What share of all cores others had while it ran, and a hypervisor's other guests.
+    /// Shares of all cores that other programs, and a hypervisor's other guests, had during the run.
     pub others: [f64; 2],
     /// Why figures are not to be relied on; empty where nothing disturbed.
     pub disturbed: Vec<String>,
-    /// What was measured beside plain routing.
+    /// Subject that was measured beside plain routing.
     pub subject: Subject,
     /// The papers.
     pub papers: Vec<String>,
-    /// What was found.
+    /// Measured samples.
     pub samples: Vec<Sample>,
-    /// What was not measured, and why.
+    /// Experiments that were left out, with the reason.
     pub left_out: Vec<LeftOut>,
     /// Measurements that came to no value. Files of earlier versions have none of these.
     #[serde(default)]
@@ -47,12 +46,12 @@ pub struct Results {
     /// With what the experiments were made.
     #[serde(default)]
     pub experiments: Vec<Made>,
-    /// What was seen against time. Files of earlier versions have none.
+    /// Values against time. Files of earlier versions have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traces: Vec<Trace>,
 }
 
-/// What was measured beside plain routing.
+/// Subject that was measured beside plain routing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Subject {
     /// Its name.
@@ -76,7 +75,7 @@ pub struct Sample {
     pub with: Option<String>,
     /// Place on the axis.
     pub x: Option<f64>,
-    /// What was measured: `mbit`, `delivered`, `ms`, `loss`, `octets`, `packets`, or the metric of a
+    /// Measured quantity: `mbit`, `delivered`, `ms`, `loss`, `octets`, `packets`, or the metric of a
     /// scenario.
     pub quantity: String,
     /// Its unit.
@@ -96,7 +95,8 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// A measurement that came to no value. It is none of 0: a program may have failed, and not what it measured.
+/// A measurement without a value. It does not count as 0: a program of the measurement may have failed, and
+/// not the subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// Paper.
@@ -168,14 +168,15 @@ impl Results {
         }
     }
 
-    /// The repetitions of a sample with their numbers: those that failed are none of its values.
+    /// Returns the repetitions of a sample with their numbers; failed ones are not among its values.
     pub fn numbered(&self, sample: &Sample) -> Vec<(usize, f64)> {
         let failed = |round: &usize| self.failures.iter().any(|one| one.round == *round && one.of(sample));
         (0..).filter(|round| !failed(round)).zip(sample.values.rounds.iter().copied()).collect()
     }
 
-    /// What all points of an experiment have in common; `None` where the file does not tell. How many points
-    /// and repetitions there are does not count, nor does what has a curve of its own for each value.
+    /// Returns the parameters that all points of an experiment have in common; `None` if the file does not
+    /// have them. The number of points and repetitions does not count, nor does a parameter with a curve for
+    /// each value.
     pub fn parameters(
         &self,
         paper: &str,
@@ -221,7 +222,7 @@ impl Results {
         Some(&left.why)
     }
 
-    /// What is to be said of the run before its figures are believed.
+    /// Returns warnings about the run that its reader needs first.
     pub fn warnings(&self) -> Vec<String> {
         let mut told = match self.effort {
             Effort::Full => Vec::new(),

@@ -22,9 +22,9 @@ use crate::isolate::{Interrupted, Mode, stopping};
 use crate::process::Daemon;
 use crate::{clock, metrics, radio, run};
 
-/// What starting iperf3 and waiting for its end takes besides, seconds.
+/// Time to start iperf3 and to wait for its end, in seconds.
 const START: f64 = 0.4;
-/// What an echo is expected to take, seconds.
+/// Expected time of an echo, in seconds.
 const ECHO: f64 = 1e-4;
 
 /// A point to measure.
@@ -112,9 +112,9 @@ impl Experiment {
     }
 }
 
-/// The experiments of all papers in the order in which they are made. Handovers come last of all: an
-/// interface that went down has lost the routes that a command gave it once, and whatever came after would
-/// measure a dead network.
+/// Returns the experiments of all papers in the order of execution. Handovers are last. An interface that
+/// went down has lost the routes that a command gave it once, so later measurements would find a dead
+/// network.
 fn order(papers: &[Paper]) -> Vec<(&Paper, &Experiment)> {
     let all = papers.iter().flat_map(|paper| paper.experiments.iter().map(move |one| (paper, one)));
     let (last, mut first): (Vec<_>, Vec<_>) = all.partition(|(_, one)| one.kind == Kind::Handover);
@@ -267,7 +267,7 @@ impl Runner<'_> {
         let mut testbed = match run::Testbed::up(&plan, &mut metrics::Metrics::new()) {
             Ok((testbed, _)) => testbed,
             Err(error) if error.is::<Interrupted>() => return Err(error),
-            // What the others have found by now is not thrown away.
+            // Keep the results of the others so far.
             Err(error) => {
                 for (paper, experiment) in experiments.iter().copied() {
                     self.leave_out(paper, experiment, &format!("{}: {error:#}", plan.name));
@@ -305,7 +305,7 @@ impl Runner<'_> {
         for round in 0..experiment.repeat {
             for (number, point) in points.iter().enumerate() {
                 for turn in 0..ends.len() {
-                    // Also with one repetition, nobody is the first at all points.
+                    // Even with one repetition, no subject is the first at all points.
                     let one = &ends[(turn + round + number) % ends.len()];
                     let key = Sample {
                         with: point.with.clone(),
@@ -419,7 +419,7 @@ impl Runner<'_> {
         command.arg("--carnet").arg(&self.plan.carnet).arg("--scenarios").arg(&self.plan.scenarios);
         command.stdin(Stdio::null());
         let log = self.plan.out.join("logs").join(format!("{name}.log"));
-        // A former run's is none of this one.
+        // Remove the file of a former run.
         let file = out.join("results.json");
         match std::fs::remove_file(&file) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -569,7 +569,7 @@ mod tests {
         record(&mut results, &key, Kind::Tcp, 1, Ok(vec![("mbit", "Mbit/s", 3.0)])).expect("is kept");
         assert_eq!(results.numbered(&results.samples[0]), [(1, 3.0)]);
         some(&results, &key).expect("there is a value");
-        // Lost echoes are a value, their round trip is none.
+        // Lost echoes have a loss as value, and no round trip.
         let key = sample("rtt", SUBJECT, None, "", "");
         record(&mut results, &key, Kind::Rtt, 0, Ok(vec![("loss", "%", 100.0)])).expect("is kept");
         record(&mut results, &key, Kind::Rtt, 1, Ok(vec![("ms", "ms", 2.0), ("loss", "%", 0.0)]))

@@ -1,5 +1,5 @@
-//! A ping against time with the moments in which the uplink changed, as a scenario saw it; and its pictures:
-//! the whole of it, and all moves to the same uplink laid over each other.
+//! A ping against time with the moments of a scenario in which the uplink changed. Its pictures show the
+//! whole of it, and all moves to the same uplink laid over each other.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub struct Trace {
     pub paper: String,
     /// Experiment.
     pub experiment: String,
-    /// What pinged, in words.
+    /// Sender of the ping, in words.
     pub label: String,
     /// When each request was sent, seconds from the begin of the timetable.
     pub at_s: Vec<f64>,
@@ -38,7 +38,7 @@ pub struct Trace {
 pub struct Move {
     /// When.
     pub at_s: f64,
-    /// What kind of link it is.
+    /// Kind of the link.
     pub to: String,
 }
 
@@ -114,7 +114,7 @@ impl Trace {
     }
 }
 
-/// What the link of an uplink is called in the scenario, up to the comma; else the uplink's name.
+/// Returns the name of an uplink's link in the scenario, up to the comma; else the uplink's name.
 fn medium(topology: &Topology, node: &str, uplink: &str) -> String {
     let end = (node.to_owned(), uplink.to_owned());
     let link = topology.links.iter().find(|link| link.ends.contains(&end));

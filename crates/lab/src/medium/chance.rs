@@ -1,9 +1,9 @@
 //! Chance out of a seed.
 //!
-//! A draw is a hash of the seed and of what it is about (which radio, which frame, which try), not the next
-//! number of a stream: what happens on one link does not change the draws of another.
+//! A draw is a hash of the seed and of its subject (radio, frame, try), not the next number of a stream. So
+//! events on one link do not change the draws of another.
 
-/// What a draw is about, so that two decisions about one frame are independent.
+/// Subject of a draw, so that two decisions about one frame are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Matter {
     /// Slots of a back-off.
@@ -16,7 +16,7 @@ pub enum Matter {
     Jitter,
     /// Whether a burst of loss begins or ends.
     Burst,
-    /// What happens to a link, and when.
+    /// An event of a link, and its time.
     Event,
 }
 

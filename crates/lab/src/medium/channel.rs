@@ -1,12 +1,12 @@
 //! The channel: access to the medium, what overlaps, what arrives.
 //!
-//! Access is CSMA/CA as IEEE 802.11 has it (10.3, DCF): a radio that has a frame waits until it has heard
-//! nobody for DIFS, and where the medium was busy also for a random number of slots, which stands still while
-//! the medium is busy. Two radios collide when they do not hear each other, when they draw the same slot, or
-//! when one begins before it can have noticed the other. A radio hears nothing while it sends. Frames that
-//! overlap at a receiver spoil each other, unless one is stronger than the sum of the others by the capture
-//! margin; then it is received, also where it came second. A frame to one station is acknowledged, and sent
-//! again with a longer back-off up to seven tries; a frame to all is sent once.
+//! Access is CSMA/CA by IEEE 802.11 (10.3, DCF). A radio with a frame waits until the medium is idle for
+//! DIFS. After a busy medium it also waits a random number of slots, which stands still while the medium is
+//! busy. Two radios collide if they do not hear each other, draw the same slot, or begin before they can
+//! notice each other. A radio hears nothing while it sends. Overlapping frames spoil each other at a
+//! receiver. A frame that is stronger than the sum of the others by the capture margin is received, even if
+//! it came second. A frame to one station is acknowledged, and sent again with a longer back-off up to seven
+//! tries; a frame to all is sent once.
 //!
 //! Where a node is, is taken at the beginning of each frame. The propagation takes no time.
 
@@ -25,12 +25,12 @@ pub type Mac = [u8; 6];
 /// A frame as the interface of a node has it, with its Ethernet header.
 pub type Frame = Arc<[u8]>;
 
-/// What a channel is like.
+/// Parameters of a channel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     /// Seed of all chance but the shadowing.
     pub seed: u64,
-    /// Who hears whom.
+    /// Propagation between radios.
     pub propagation: Propagation,
     /// By how many dB a frame must be stronger than all others together to survive them; `None`: never.
     pub capture: Option<f64>,
@@ -42,7 +42,7 @@ pub struct Parameters {
     pub queue: usize,
 }
 
-/// What comes out of the channel.
+/// Output of the channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// A frame went on the air.
@@ -95,7 +95,7 @@ enum Event {
 struct Transmission {
     radio: usize,
     what: What,
-    /// Who notices it.
+    /// Radios that notice it.
     hearers: Vec<usize>,
 }
 
@@ -143,7 +143,7 @@ struct Radio {
     /// When the medium became what it is, busy or idle.
     since: u64,
     sending: bool,
-    /// Nothing of it reaches anybody, nor anything it, as behind a wall. It does not notice.
+    /// No frame reaches the radio or leaves it, as behind a wall. The radio does not notice.
     walled: bool,
     /// Waits for an acknowledgement.
     waiting: bool,
@@ -251,7 +251,7 @@ impl Channel {
         self.now = self.now.max(now);
     }
 
-    /// What has come of it.
+    /// Returns the next output.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -278,7 +278,7 @@ impl Channel {
         r.backoff = Some((bits % u64::from(r.window + 1)) as u32);
     }
 
-    /// Takes the next frame from the queue, if there is none in hand.
+    /// Takes the next frame from the queue if the radio has none in hand.
     fn next_frame(&mut self, radio: usize) {
         let now = self.now;
         let r = &mut self.radios[radio];
@@ -329,8 +329,8 @@ impl Channel {
         }
     }
 
-    /// From now on nothing of a radio reaches anybody, nor anything it; or it does again. What is on the air
-    /// arrives.
+    /// Puts a radio behind a wall, so that no frame reaches or leaves it, or removes the wall. Frames on the
+    /// air arrive.
     pub fn set_walled(&mut self, radio: usize, walled: bool) {
         if let Some(radio) = self.radios.get_mut(radio) {
             radio.walled = walled;

@@ -129,7 +129,7 @@ fn hidden_stations_collide_in_the_middle() {
     c.enqueue(SECOND + 500_000, 2, frame(BROADCAST, 1000, 2));
     assert_eq!(received(&all(&mut c)), []);
     assert_eq!(c.counters()[1].collided, 2);
-    // Whoever senses as far as that waits.
+    // A radio that senses that far waits.
     let mut senses = parameters();
     senses.propagation.sense_range = 700.0;
     let mut c = channel(senses, &[0.0, 300.0, 600.0]);
@@ -345,7 +345,8 @@ impl World {
         Channel::new(p, 0, self.places.iter().enumerate().map(radio).collect())
     }
 
-    /// What comes of it; the channel is called every `step` nanoseconds, or exactly when it wants to be.
+    /// Runs the channel and returns its outputs; calls it every `step` nanoseconds, or exactly when it is
+    /// due.
     fn run(&self, step: Option<u64>) -> (Vec<Output>, Vec<Counters>) {
         let mut c = self.channel();
         let mut outputs = Vec::new();
@@ -409,7 +410,8 @@ proptest! {
             let Output::Received { at, radio, frame } = output else { continue };
             let offer = offer(frame);
             let (_, from, to, _) = world.offers[offer];
-            // Not by the sender, by nobody twice, by no other than the one it is for.
+            // The sender does not receive the frame, no radio receives it twice, and only the destination
+            // receives a unicast frame.
             prop_assert_ne!(*radio, from);
             prop_assert!(seen.insert((offer, *radio)));
             prop_assert!(to.is_none_or(|to| to == *radio));
@@ -427,14 +429,14 @@ proptest! {
                 f64::hypot(ax - bx, ay - by)
             };
             prop_assert!(distance(from, *radio) <= 400.0 + 1e-6);
-            // Without capture nobody in earshot was sending at the same time.
+            // Without capture no radio in range was sending at the same time.
             for (start, end, sender, other) in &on_air {
                 let overlaps = *other != offer && *start < *at && *end > begin;
                 let heard = distance(*sender, *radio) <= world.sense - 1e-6;
                 prop_assert!(world.capture.is_some() || !overlaps || !heard);
             }
         }
-        // Nobody begins while it notices another one.
+        // No radio begins while it notices another one.
         for (start, end, sender, _) in on_air.iter().filter(|_| world.shadowing == 0.0) {
             let near = |other: usize| {
                 let ((ax, ay), (bx, by)) = (world.places[*sender], world.places[other]);

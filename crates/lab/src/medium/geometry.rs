@@ -1,9 +1,8 @@
 //! The map: metres to the east and north of an origin, and where that is on the globe.
 //!
-//! The projection is linear (equidistant cylindrical, with the radii of curvature of WGS 84 at the origin):
-//! what moves in a straight line at constant speed on the map does so in degrees, and stations that
-//! interpolate in degrees are where the medium has them. Within 20 km of the origin distances are right to
-//! 0.3 %.
+//! The projection is linear (equidistant cylindrical, with the radii of curvature of WGS 84 at the origin). A
+//! straight line at constant speed on the map is one in degrees as well. So stations that interpolate in
+//! degrees are where the medium has them. Within 20 km of the origin distances are right to 0.3 %.
 
 /// Semi-major axis of WGS 84, metres.
 const A: f64 = 6_378_137.0;
@@ -74,7 +73,7 @@ impl Origin {
 /// Fails for degrees that are on no globe, in words.
 ///
 /// # Errors
-/// What was found, and what was expected.
+/// An error with the value and the expected range.
 pub fn check_degrees((latitude, longitude): (f64, f64)) -> Result<(), String> {
     if (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude) {
         return Ok(());

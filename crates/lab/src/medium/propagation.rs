@@ -1,10 +1,10 @@
 //! How strong a frame arrives, in dB above what a receiver needs.
 //!
 //! The path loss is log-distance: with the exponent n, a frame arrives at the distance d with 10 n
-//! log10(range / d) dB to spare, so that `range` is where it is just good enough. Shadowing by what stands in
-//! the way adds a normally distributed number of dB, which is a property of the link and of the places of its
-//! ends, the same in both directions, and changes when an end has moved by the decorrelation distance
-//! (Gudmundson 1991, in steps). Without shadowing this is the unit disc.
+//! log10(range / d) dB to spare. So a frame at `range` is just good enough. Shadowing by obstacles adds a
+//! normally distributed number of dB. It is a property of the link and of the places of its ends, the same in
+//! both directions. It changes when an end has moved by the decorrelation distance (Gudmundson 1991, in
+//! steps). Without shadowing this is the unit disc.
 
 use super::chance::{Matter, normal};
 use super::geometry::Point;
@@ -30,7 +30,7 @@ pub struct Propagation {
 }
 
 impl Propagation {
-    /// What a frame from one radio to another has to spare, dB.
+    /// Returns the margin of a frame from one radio to another, in dB.
     pub fn margin(&self, from: (usize, Point), to: (usize, Point)) -> f64 {
         let distance = from.1.distance(to.1).max(NEAREST);
         let loss = 10.0 * self.exponent * (self.range / distance).log10();

@@ -1,4 +1,4 @@
-//! What a medium counts, for each radio.
+//! Counters of a medium, for each radio.
 
 use std::ops::Sub;
 
@@ -17,9 +17,9 @@ pub struct Counters {
     pub received: u64,
     /// Frames in reach and for this node that were spoiled by others.
     pub collided: u64,
-    /// The same, but they came while this radio was sending.
+    /// Frames that this radio missed because it was sending.
     pub half_duplex: u64,
-    /// The same, but they were lost by chance.
+    /// Frames that this radio lost by chance.
     pub lost: u64,
     /// Nanoseconds on the air, with acknowledgements.
     pub airtime: u64,

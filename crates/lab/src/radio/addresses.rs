@@ -1,5 +1,5 @@
-//! The link-layer addresses of the radio interfaces, which the kernel of each node reports when a station
-//! sets another one: a configured address, an anonymous one, or the next pseudonym.
+//! Link-layer addresses of the radio interfaces. The kernel of each node reports when a station sets another
+//! one: a configured address, an anonymous one, or the next pseudonym.
 //!
 //! One thread listens to `RTNLGRP_LINK` of all nodes (`rtnetlink(7)`) and hands each address on.
 
@@ -43,8 +43,8 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// Listens in these nodes, each with the name of its radio interface; calls `set` with the number of a
-    /// radio and its address, first for the address that each has by now.
+    /// Follows the addresses in these nodes, each with the name of its radio interface. Calls `set` with the
+    /// number of a radio and its address, first for the present address.
     pub(super) fn follow(
         radios: Vec<(String, String)>,
         set: impl Fn(usize, Mac) + Send + 'static,
@@ -185,7 +185,7 @@ mod tests {
         let second = new_link(&[attribute(ADDRESS, &two), attribute(NAME, b"lan\0")]);
         let all = [first.clone(), second].concat();
         assert_eq!(links(&all), BTreeMap::from([("radio", one), ("lan", two)]));
-        // An address of another length is none of a radio; what is cut off is ignored.
+        // An address of another length does not belong to a radio; truncated attributes are ignored.
         assert!(links(&new_link(&[attribute(NAME, b"tun0\0"), attribute(ADDRESS, &[0; 16])])).is_empty());
         for end in 0..first.len() {
             assert!(links(&first[..end]).is_empty());

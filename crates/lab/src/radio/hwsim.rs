@@ -2,10 +2,10 @@
 //!
 //! The lab makes one radio for each node ([`Hwsim::build`]), with the address that its veth pair would have,
 //! and moves it into the node's namespace. There `iw` makes an interface of type OCB (outside the context of
-//! a BSS, as ITS-G5 has it) and joins the control channel, 5.9 GHz and 10 MHz wide. What the radios send
-//! comes to this process, which is registered as their medium. The model decides who hears it, and whether a
-//! frame to one station was acknowledged; the sender's stack is told that, as by a driver. The radios go when
-//! the socket closes.
+//! a BSS, as in ITS-G5). The interface joins the control channel, 5.9 GHz and 10 MHz wide. This process is
+//! registered as the medium of the radios, so it gets their frames. The model decides which radio receives a
+//! frame, and whether a unicast frame was acknowledged. It reports that to the sender's stack like a driver.
+//! The radios go when the socket closes.
 //!
 //! The module must be loaded (`modprobe mac80211_hwsim radios=0`). `carnet` sees an interface like any other
 //! of 802.11, with transmission status and all.
@@ -40,10 +40,10 @@ const CHANNEL: [&str; 2] = ["5900", "10MHZ"];
 const REGULATORY_DOMAIN: u32 = 0;
 /// Messages of the kernel, at most.
 const LONGEST: usize = 16 << 10;
-/// A signal in dBm that nobody doubts; the model has decided already.
+/// A strong signal in dBm, because the model has decided already.
 const SIGNAL: i32 = -50;
 
-/// What is kept of a frame until the model is done with it.
+/// State of a frame until the model is done with it.
 #[derive(Debug)]
 struct Pending {
     /// Kept so that nothing else gets its place in memory, which is its key.
@@ -184,7 +184,7 @@ impl Hwsim {
     }
 }
 
-/// What the kernel said of a request: 0, a negative error number, or the number of what was made.
+/// The kernel's answer to a request: 0, a negative error number, or the number of the new object.
 #[derive(Debug)]
 struct Status(i32);
 

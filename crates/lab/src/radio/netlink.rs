@@ -1,9 +1,9 @@
 //! Messages of generic netlink to and from mac80211_hwsim, as octets: `include/uapi/linux/genetlink.h` and
 //! `mac80211_hwsim.h` of the kernel, in the byte order of the machine.
 //!
-//! And the 802.11 frames in them (IEEE 802.11-2020 9.2 and 9.3.2.1) as Ethernet frames, which is how the
-//! model of the medium knows frames. Left out: everything encrypted, aggregated or with four addresses, which
-//! nobody sends outside the context of a BSS.
+//! It also converts the 802.11 frames in them (IEEE 802.11-2020 9.2 and 9.3.2.1) to Ethernet frames, which
+//! the model of the medium uses. Left out: encrypted and aggregated frames and those with four addresses,
+//! which stations outside the context of a BSS do not send.
 
 /// `NLMSG_ERROR`.
 pub const ERROR: u16 = 2;

@@ -65,7 +65,7 @@ impl Carrier for Veth {
     fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64> {
         let mut buffer = [0_u8; LONGEST];
         let mut control = nix::cmsg_space!(TimeSpec);
-        // What the kernel's wall clock shows, on the monotonic one.
+        // Difference from the kernel's wall clock to the monotonic one.
         let shift = clock::wall_to_monotonic();
         for _ in 0..BATCH {
             let mut iov = [IoSliceMut::new(&mut buffer)];

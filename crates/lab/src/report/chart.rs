@@ -1,5 +1,4 @@
-//! Curves over an axis, or bars where there is no axis, with numbers of somebody else marked in the same
-//! axes.
+//! Curves over an axis, or bars without an axis, with numbers of other sources marked in the same axes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,18 +12,18 @@ pub type Point = (f64, f64, f64, f64);
 /// One curve.
 #[derive(Debug, Clone)]
 pub struct Curve {
-    /// What it is, for the legend.
+    /// Label for the legend.
     pub label: String,
-    /// What is only there to compare with.
+    /// Whether it is only a comparison.
     pub dashed: bool,
     /// Points in order.
     pub points: Vec<Point>,
 }
 
-/// A number of somebody else.
+/// A number of another source.
 #[derive(Debug, Clone)]
 pub struct Mark {
-    /// What it is.
+    /// Label.
     pub label: String,
     /// Where on the axis; everywhere if `None`.
     pub x: Option<f64>,
@@ -35,7 +34,7 @@ pub struct Mark {
 /// A moment in which something was done.
 #[derive(Debug, Clone)]
 pub struct Moment {
-    /// What it was, for the legend: the same for all of a kind.
+    /// Label for the legend: the same for all of a kind.
     pub label: String,
     /// Which kind, from 0: all pictures have the same colour for it.
     pub kind: usize,
@@ -46,7 +45,7 @@ pub struct Moment {
 /// A picture.
 #[derive(Debug, Clone, Default)]
 pub struct Chart {
-    /// What it shows, for those who cannot see it.
+    /// Description for readers who cannot see it.
     pub title: String,
     /// The horizontal axis; bars instead of curves if `None`.
     pub x: Option<String>,
@@ -54,9 +53,9 @@ pub struct Chart {
     pub y: String,
     /// A logarithmic vertical axis, whatever the values.
     pub log: bool,
-    /// What was measured.
+    /// Measured curves.
     pub curves: Vec<Curve>,
-    /// What others say.
+    /// Numbers of other sources.
     pub marks: Vec<Mark>,
     /// Moments on the axis.
     pub moments: Vec<Moment>,
@@ -498,7 +497,7 @@ mod tests {
         assert_eq!(svg.matches("a &lt;move&gt;</text>").count(), 1, "{svg}");
         assert!(svg.contains("lost (3)</text>"), "{svg}");
         assert_eq!((svg.matches("v280").count(), svg.matches("v-11").count()), (2, 3), "{svg}");
-        // What the paper states stands where it does not hide the curve, which is high on the right.
+        // The paper's number is placed where it does not hide the curve, which is high on the right.
         for (y, side) in [(91.9, "start"), (92.8, "end")] {
             let marks = vec![Mark { label: "router".into(), x: None, y }];
             let svg = draw(&Chart { marks, ..chart(Some("offered")) }, 400.0);

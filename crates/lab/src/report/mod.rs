@@ -16,7 +16,7 @@ use crate::results::Results;
 
 /// Colours, and what pictures need.
 pub const FIGURE_STYLE: &str = include_str!("figure.css");
-/// What pages need besides.
+/// Style sheet of the pages.
 pub const STYLE: &str = include_str!("style.css");
 
 /// Text made safe for HTML.
@@ -240,7 +240,7 @@ fn expectations(out: &mut String, r: &Results) {
     put!(out, "</tbody></table></div>\n");
 }
 
-/// What the stations told, event by event.
+/// Writes the events of the stations.
 fn events(out: &mut String, r: &Results) {
     if r.events.is_empty() {
         return;

@@ -11,7 +11,7 @@ use super::{emulation, radio};
 /// The device of tunnels that the program makes.
 const TUNNEL_DEVICE: &str = "carnet0";
 
-/// What is wrong, and the place in the text.
+/// A description of the fault, and the place in the text.
 pub(super) type Wrong = (Range<usize>, String);
 
 /// Every name must refer to something.

@@ -13,7 +13,7 @@ use crate::emulation::loss;
 use crate::emulation::trace::Trace;
 use crate::emulation::way::Properties;
 
-/// What a link does to frames; what is not said is as it was, or as on a wire.
+/// Properties of a link; an absent one is unchanged, or that of a wire.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Emulation {
@@ -41,7 +41,7 @@ pub struct Emulation {
     /// Signal in dBm.
     #[serde(default)]
     pub signal: Option<f64>,
-    /// What is different on the way from the second end to the first.
+    /// Differences in the direction from the second end to the first.
     #[serde(default)]
     pub back: Option<Box<Emulation>>,
     /// File with changes over time.
@@ -72,12 +72,12 @@ fn certain() -> f64 {
 pub struct Degrade {
     /// An end of the link.
     pub link: Spanned<End>,
-    /// What it does from now on; what is not said stays.
+    /// Properties from now on; absent ones are unchanged.
     pub to: Spanned<Emulation>,
 }
 
 impl Emulation {
-    /// What a link is at the begin.
+    /// Returns the initial properties of the link.
     pub fn nature(&self) -> Nature {
         self.applied(&Nature::default())
     }
@@ -104,7 +104,7 @@ impl Emulation {
         way.loss.burst = burst.or(way.loss.burst);
     }
 
-    /// What is wrong with it. Only that of a link may have a trace, and only that of both ways a signal.
+    /// Returns its fault, if any. Only a link may have a trace, and only both directions together a signal.
     fn fault(&self, trace: bool, back: bool) -> Option<String> {
         let probability = |name: &str, value: Option<f64>| {
             let value = value.filter(|v| !(0.0..=1.0).contains(v))?;

@@ -12,10 +12,10 @@ use crate::metrics::RUN;
 
 /// Percentiles of a distribution.
 const PERCENTILES: [&str; 4] = ["p50", "p90", "p99", "max"];
-/// What a one-way flow has.
+/// Metrics of a one-way flow.
 const FLOW: [&str; 7] =
     ["sent", "lost", "delivered_percent", "duplicated", "reordered", "reordered_by_ms", "outage_ms"];
-/// What a packet to many has.
+/// Metrics of a broadcast.
 const BROADCAST: [&str; 13] = [
     "sent",
     "unsent",
@@ -31,10 +31,10 @@ const BROADCAST: [&str; 13] = [
     "senders.mean",
     "strangers",
 ];
-/// What a transfer has.
+/// Metrics of a transfer.
 const TCP: [&str; 8] =
     ["mbit_up", "mbit_down", "bytes", "bytes_up", "bytes_down", "retransmits", "stall_s", "unbroken"];
-/// What a node has.
+/// Metrics of a node.
 const NODE: [&str; 10] = [
     "handovers",
     "refreshes",
@@ -63,7 +63,7 @@ pub(super) fn wrong(scenario: &Scenario) -> Option<(&str, String)> {
     expected.chain(shown).chain(derived).find_map(|name| Some((name, mistake(scenario, name)?)))
 }
 
-/// What is wrong with a name, if anything is.
+/// Returns the mistake in a name, if any.
 fn mistake(scenario: &Scenario, name: &str) -> Option<String> {
     let metric = match name.split_once('/') {
         Some((section, metric)) => {
@@ -106,9 +106,9 @@ fn mistake(scenario: &Scenario, name: &str) -> Option<String> {
 struct Owner {
     /// With what their names begin.
     name: String,
-    /// What it is, for people.
+    /// Object, for people.
     what: String,
-    /// What follows the name; `*` stands for any word.
+    /// Words after the name; `*` stands for any word.
     all: Vec<String>,
 }
 

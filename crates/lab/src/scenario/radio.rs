@@ -51,7 +51,7 @@ pub struct Medium {
     /// Frames that wait in a radio, at most.
     #[serde(default = "queue")]
     pub queue: Spanned<usize>,
-    /// From the start of the stations to the begin of the timetable, at least. Until then nobody moves.
+    /// Least time from the start of the stations to the begin of the timetable. Until then no node moves.
     #[serde(default = "settle")]
     pub settle: Duration,
 }
@@ -141,7 +141,7 @@ pub struct Fcd {
 }
 
 impl Medium {
-    /// What the channel is like.
+    /// Returns the parameters of the channel.
     pub fn parameters(&self) -> Parameters {
         let range = self.range.0;
         Parameters {

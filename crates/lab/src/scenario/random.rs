@@ -1,8 +1,8 @@
 //! Events at random: a series of actions out of a seed.
 //!
-//! Each event takes a link away, or gives it back as the scenario has it. The moments are spread over the
-//! time like the probes of RFC 2330 11.1.3 (one at a random moment of each slot), so that no two come at once
-//! and none is forgotten.
+//! Each event takes a link away, or returns it to the scenario's state. Events are spread over the time like
+//! the probes of RFC 2330 11.1.3 (one at a random moment of each slot). So no two happen at once and no slot
+//! is without one.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -26,12 +26,12 @@ pub struct Random {
     pub to: Duration,
     /// An end of each emulated link that they may happen to; carrier is lost at this end.
     pub links: Vec<Spanned<End>>,
-    /// What may happen.
+    /// Kinds of possible events.
     pub kinds: Vec<Kind>,
     /// So many links are left alone at any time.
     #[serde(default = "one")]
     pub alive: usize,
-    /// What `degrade` does.
+    /// Properties under `degrade`.
     #[serde(default)]
     pub degrade: Emulation,
 }
@@ -40,7 +40,7 @@ fn one() -> usize {
     1
 }
 
-/// What happens to a link.
+/// Kind of event of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

@@ -1,8 +1,8 @@
 //! Series of nodes: many of one kind, and the links and probes that each of them has.
 //!
 //! `[nodes."mr{n}"]` with a `count` is that many nodes; `{n}` is the number of each. A link with such an end
-//! is one link for each number, or, with a bridge, one link that has all of them; a probe with such an end is
-//! one probe for each, and their sum is told under the name that has `{n}` in it.
+//! is one link for each number, or, with a bridge, one link that has all of them. A probe with such an end is
+//! one probe for each, and their sum has the name with `{n}`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use super::{End, Link, Node, Probe, Scenario};
 /// Nodes of a series, at most.
 const MOST: u32 = 1000;
 
-/// What stands for the number of a node.
+/// Placeholder of a node's number.
 const NUMBER: &str = "{n}";
 
 fn fill(text: &str, number: u32) -> String {

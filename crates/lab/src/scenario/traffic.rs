@@ -1,4 +1,4 @@
-//! What flows in a scenario.
+//! Traffic of a scenario.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::{Duration, Metres};
 
-/// What flows while the timetable runs.
+/// Traffic while the timetable runs.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Traffic {
@@ -26,10 +26,10 @@ pub struct Traffic {
     /// GeoBroadcasts into a circle, and who gets them.
     #[serde(default)]
     pub gnbroadcast: Vec<GnBroadcast>,
-    /// What a host on board sends to an IPv6 multicast group, and which hosts in a circle get it.
+    /// Packets of a host on board to an IPv6 multicast group, and the hosts in a circle that get them.
     #[serde(default)]
     pub multicast: Vec<Multicast>,
-    /// Frames of a radio medium that somebody records and sends again.
+    /// Frames of a radio medium that an attacker records and sends again.
     #[serde(default)]
     pub replay: Vec<Replay>,
 }
@@ -40,7 +40,7 @@ pub struct Traffic {
 pub struct Ping {
     /// Prefix of its metrics.
     pub name: String,
-    /// What it is, for the legend.
+    /// Label for the legend.
     #[serde(default)]
     pub label: String,
     /// Node that pings.
@@ -63,15 +63,15 @@ pub struct Ping {
 pub struct Tcp {
     /// Prefix of its metrics.
     pub name: String,
-    /// What it is, for the legend.
+    /// Label for the legend.
     #[serde(default)]
     pub label: String,
     /// Node that opens the connection.
     pub client: Spanned<String>,
     /// Node that listens.
     pub server: Spanned<String>,
-    /// Rate limit of each connection and direction in iperf3's notation, for example `20M` (bit/s); `0` is
-    /// none.
+    /// Rate limit of each connection and direction in iperf3's notation, for example `20M` (bit/s); `0` means
+    /// unlimited.
     pub rate: String,
     /// Connections at once.
     #[serde(default = "single")]
@@ -148,7 +148,7 @@ fn probe_size() -> Spanned<u16> {
 pub struct GnPing {
     /// Prefix of its metrics.
     pub name: String,
-    /// What it is, for the legend.
+    /// Label for the legend.
     #[serde(default)]
     pub label: String,
     /// Node that pings.
@@ -168,7 +168,7 @@ pub struct GnPing {
 pub struct GnBroadcast {
     /// Prefix of its metrics.
     pub name: String,
-    /// What it is, for the legend.
+    /// Label for the legend.
     #[serde(default)]
     pub label: String,
     /// Node that sends.
@@ -194,7 +194,7 @@ pub struct GnBroadcast {
 pub struct Multicast {
     /// Prefix of its metrics.
     pub name: String,
-    /// What it is, for the legend.
+    /// Label for the legend.
     #[serde(default)]
     pub label: String,
     /// Host that sends.
@@ -214,7 +214,7 @@ pub struct Multicast {
     pub interval: Spanned<Duration>,
 }
 
-/// Somebody who records what a radio hears and sends it again, as it is.
+/// An attacker that records the frames of a radio and sends them again unchanged.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replay {
@@ -224,7 +224,7 @@ pub struct Replay {
     pub from: Spanned<String>,
     /// How long after it was heard each frame is sent, once for each of these.
     pub after: Vec<Duration>,
-    /// Every so many-th frame is; each one, unless given.
+    /// Only every n-th frame; every one by default.
     #[serde(default = "single")]
     pub every: u32,
 }

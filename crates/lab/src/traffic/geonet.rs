@@ -1,10 +1,10 @@
 //! Traffic over GeoNetworking: pings, and broadcasts into a circle.
 //!
-//! A broadcast carries a mark, by which the lab knows it again: on the air, where the medium counts how often
-//! it was sent, and at every station, where `gnrecv` tells what was delivered. Who ought to get it is decided
-//! by where the nodes are: a node is *inside* when it is in the circle by 5 m or more when the packet is
-//! sent, a second before (a station learns its position once a second) and a second later, and *outside* when
-//! it is out of it by as much at these times. The others do not count.
+//! A broadcast carries a mark, by which the lab recognises it. The medium counts on the air how often it was
+//! sent, and `gnrecv` reports it at every station. The places of the nodes decide which of them shall get it.
+//! A node is *inside* if it is in the circle by 5 m or more at three times. These are when the packet is
+//! sent, a second before (a station learns its position once a second) and a second later. It is *outside* if
+//! it is out of the circle by as much at these times. The others do not count.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -37,7 +37,7 @@ const EDGE: f64 = 5.0;
 const POSITION: u64 = SECOND;
 /// How long a broadcast may take.
 pub(super) const FLOOD: u64 = SECOND;
-/// What a station takes to tell of an answer that did not come in time.
+/// Time that a station takes to report an answer that did not come in time.
 const MARGIN: u64 = 200 * MILLISECOND;
 /// How a station says that it has not sent a packet; the reason follows.
 const NOT_SENT: &str = "the packet was not sent: ";
@@ -70,7 +70,7 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map_while(|n| digit(2 * n)).collect()
 }
 
-/// How long events go on that nobody ends, seconds: so many are spoken of at once.
+/// Duration in seconds of events that no station ends: this many exist at once.
 const VALIDITY: u64 = 10;
 
 /// A broadcast that was sent.
@@ -94,7 +94,7 @@ pub(super) struct Delivery {
     pub(super) at: u64,
 }
 
-/// What a program printed as JSON, each line with the time at which it was read.
+/// JSON that a program printed, each line with the time at which it was read.
 type Lines = Arc<Mutex<Vec<(u64, Value)>>>;
 
 /// Running traffic over GeoNetworking.
@@ -106,18 +106,17 @@ pub struct GeoFlows {
     /// Events that are on the map of a node.
     events: Arc<Mutex<Vec<Delivery>>>,
     maps: Option<Arc<Mutex<Maps>>>,
-    /// What stations did not send and why, and how often.
+    /// Packets that stations refused to send, with reason and count.
     refusals: Refusals,
     /// Why a broadcast could not be sent.
     failure: Arc<Mutex<Option<String>>>,
     stop: Arc<AtomicBool>,
 }
 
-/// What was not sent and why, and how often.
+/// Refusals by reason, with their count.
 type Refusals = Arc<Mutex<BTreeMap<String, u64>>>;
 
-/// Who is on the maps of the stations: what they have told of themselves or of events, each time that
-/// somebody looked.
+/// Objects on the maps of the stations, summed over all readings: nodes with their events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Maps {
     /// Of stations, and their events.
@@ -126,7 +125,7 @@ pub struct Maps {
     pub outsiders: u64,
 }
 
-/// What was seen of a broadcast.
+/// Observed results of a broadcast.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Broadcasts {
     /// Prefix of its metrics.
@@ -139,7 +138,7 @@ pub struct Broadcasts {
     pub floods: Vec<Flood>,
 }
 
-/// What became of one broadcast.
+/// Result of one broadcast packet.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Flood {
     /// When it was sent, monotonic.
@@ -169,7 +168,7 @@ pub struct Flood {
 /// A request of a ping: time of sending, round-trip time in milliseconds and hops of each answer.
 pub type Request = (u64, Vec<(f64, u64)>);
 
-/// What was seen of a ping over GeoNetworking.
+/// Observed results of a ping over GeoNetworking.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GnPings {
     /// Prefix of its metrics.
@@ -274,13 +273,13 @@ struct Pinging {
     ping: GnPing,
     program: PathBuf,
     arguments: Vec<String>,
-    /// What it says beside its answers.
+    /// Messages of the program beside its answers.
     log: PathBuf,
     child: Option<Child>,
     started: u64,
     /// When it is to begin again, if it does not run.
     due: u64,
-    /// What it printed, each time that it ran.
+    /// Output of each of its runs.
     events: Vec<Lines>,
     /// When requests were to go that the station did not take.
     unsent: Vec<u64>,
@@ -342,7 +341,7 @@ impl Pinging {
         }
     }
 
-    /// What was seen.
+    /// Returns the requests and answers.
     fn requests(&self) -> Vec<Request> {
         let mut all: Vec<Request> = self.unsent.iter().map(|at| (*at, Vec::new())).collect();
         for events in &self.events {
@@ -550,19 +549,19 @@ impl GeoFlows {
         }
     }
 
-    /// What was not sent by now, and why.
+    /// Returns the refusals so far, with their reasons.
     pub fn refusals(&self) -> Vec<String> {
         let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         refusals.iter().map(|(told, count)| format!("{told} ({count} times)")).collect()
     }
 
-    /// Who was on the maps by now.
+    /// Returns the objects on the maps so far.
     pub fn maps(&self) -> Option<Maps> {
         Some(*self.maps.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends it some time after `end`, the end of the timetable, when no request of a ping still waits for its
-    /// answer, and tells what was seen. `on_air` is what the medium has counted.
+    /// Ends the traffic some time after `end`, the end of the timetable, when no request of a ping waits for
+    /// its answer. Returns the results. `on_air` has the medium's counts.
     pub fn finish(
         mut self,
         scenario: &Scenario,
@@ -587,7 +586,7 @@ impl GeoFlows {
         for (broadcast, thread) in std::mem::take(&mut self.senders) {
             let name = broadcast.name.clone();
             let sent = thread.join().map_err(|_| anyhow!("the sender of broadcast {name} panicked"))?;
-            // Neither the sender nor those who are no stations.
+            // The sender and outsiders do not count.
             let apart = |name: &String| {
                 name == broadcast.from.get_ref() || scenario.nodes.get(name).is_some_and(|node| node.outsider)
             };
@@ -716,7 +715,7 @@ pub fn broadcast_metrics(m: &mut BTreeMap<String, f64>, seen: &Broadcasts, windo
         m.insert(format!("{name}.duplicated"), sum(|f| f.duplicated));
         m.insert(format!("{name}.outside"), outside);
     }
-    // A packet for nobody is neither complete nor not, unless it was not even sent.
+    // A packet without receivers is neither complete nor incomplete, unless the station refused to send it.
     let judged: Vec<&&Flood> = floods.iter().filter(|f| f.inside > 0 || f.refused).collect();
     if !judged.is_empty() {
         let complete = judged.iter().filter(|f| !f.refused && f.received == f.inside).count();
@@ -748,8 +747,8 @@ mod tests {
         assert!(from_hex("0g").is_empty());
     }
 
-    /// Nodes at 0 (the sender), 100, 198, 300 m; one that leaves the circle of 200 m just now, one that is
-    /// nowhere, one that has just left.
+    /// Nodes at 0 (the sender), 100, 198, 300 m. One more leaves the circle of 200 m just now, one has no
+    /// place, and one has just left.
     #[test]
     fn who_ought_to_get_a_broadcast() {
         let at = |x: f64| Point { x, y: 0.0 };

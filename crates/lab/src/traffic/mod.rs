@@ -1,8 +1,8 @@
-//! What flows through a testbed while its timetable runs, and what was seen of it.
+//! Traffic through a testbed while its timetable runs, and its results.
 //!
-//! All traffic is real: `ping`, `iperf3`, `carnet gnping`, packets by `gnsend`, and the lab's own probe.
-//! Everything starts a little before the timetable, so that neighbours are resolved and TCP is up to speed
-//! when it begins, and ends a little after it.
+//! All traffic is real: `ping`, `iperf3`, `carnet gnping`, packets by `gnsend`, and the lab's own probe. It
+//! starts a little before the timetable and ends a little after it. So neighbours are resolved and TCP is at
+//! full speed when the timetable begins.
 
 pub mod geonet;
 pub mod multicast;
@@ -58,11 +58,11 @@ pub struct SeenProbe {
     pub series: Option<String>,
     /// The two nodes.
     pub nodes: [String; 2],
-    /// What went from the first to the second, and back.
+    /// Flows from the first end to the second, and back.
     pub flows: [Flow; 2],
 }
 
-/// What was seen.
+/// Observed results.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Probes.
@@ -79,9 +79,9 @@ pub struct Seen {
     pub strangers: Vec<(String, Vec<u64>)>,
     /// Frames that were sent again: name, how many were heard and how many sent.
     pub replays: Vec<(String, replay::Outcome)>,
-    /// Who is on the maps of the stations, where there are outsiders.
+    /// Objects on the maps of the stations, if the scenario has outsiders.
     pub maps: Option<geonet::Maps>,
-    /// What stations refused to send, and why.
+    /// Packets that stations refused to send, with their reasons.
     pub refusals: Vec<String>,
     /// The longest time, in nanoseconds, by which a packet of a probe left too late.
     pub probes_late: u64,
@@ -94,7 +94,7 @@ impl Seen {
     }
 }
 
-/// What traffic runs between, and where its logs go.
+/// Ends of the traffic, and the folder of its logs.
 #[derive(Debug, Clone, Copy)]
 pub struct Ends<'a> {
     /// The address of each node for traffic.

@@ -1,9 +1,9 @@
 //! Traffic to an IPv6 multicast group: a host on board of a vehicle sends, hosts on board of others listen.
 //!
-//! All of it is the sockets of the kernel: a listener joins the group and its kernel reports that by MLD, the
-//! sender's packets leave by the interface where its kernel has the route for groups. A *stranger* has not
-//! joined; it looks at everything that comes over its wire. Who ought to get a packet is judged as for
-//! GeoNetworking's own broadcasts, by where the vehicles are.
+//! The lab uses the sockets of the kernel. A listener joins the group and its kernel reports that by MLD; the
+//! sender's packets leave by the interface of its kernel's route for groups. A *stranger* has not joined, and
+//! watches everything on its wire. As for GeoNetworking's own broadcasts, the places of the vehicles decide
+//! which of them shall get a packet.
 
 use std::io::ErrorKind;
 use std::net::{Ipv6Addr, SocketAddrV6};
@@ -25,12 +25,12 @@ use crate::scenario::{Multicast, Scenario};
 const PORT: u16 = 7900;
 /// Hops that a packet may go.
 const HOPS: u32 = 16;
-/// What of a frame is before the UDP payload: IPv6 and UDP.
+/// Octets of a frame before the UDP payload: IPv6 and UDP.
 const HEADERS: usize = 48;
 /// EtherType of IPv6.
 const IPV6: u16 = 0x86dd;
 
-/// What a sender or listener does; also its command line.
+/// Settings of a sender or listener; also its command line.
 #[derive(Debug, Clone, clap::Args)]
 pub struct MulticastArgs {
     /// The group.
@@ -39,7 +39,7 @@ pub struct MulticastArgs {
     /// UDP port.
     #[arg(long)]
     pub port: u16,
-    /// What to do.
+    /// Role of this process.
     #[arg(long, value_enum)]
     pub role: Role,
     /// Nanoseconds from one packet to the next.
@@ -56,7 +56,7 @@ pub struct MulticastArgs {
     pub output: PathBuf,
 }
 
-/// Who somebody is to a group.
+/// Role towards a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Role {
     /// Sends.
@@ -189,7 +189,7 @@ impl Running {
             .try_for_each(|(_, daemon, _)| daemon.check_unless_done())
     }
 
-    /// What was seen: by members; and when something came over the wire of a stranger.
+    /// Returns the results: receptions by members, and the times at which a stranger's wire had a packet.
     pub fn finish(&mut self, scenario: &Scenario) -> anyhow::Result<(Broadcasts, Vec<u64>)> {
         let limit = 10 * SECOND;
         self.sender.wait(limit);

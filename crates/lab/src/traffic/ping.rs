@@ -1,8 +1,7 @@
-//! What `ping -D -O` prints, read.
+//! Parses the output of `ping -D -O`.
 //!
-//! With `-O` ping names every request that has no answer when it sends the next one, so that a request counts
-//! by its time of sending from the first to the last, whether or not anything is answered before it or after
-//! it.
+//! With `-O` ping names every unanswered request when it sends the next one. So a request counts by its time
+//! of sending from the first to the last, whether or not others around it have an answer.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
 //! The lab's own one-way probe.
 //!
-//! One process in each of two nodes sends UDP packets at a fixed pace and takes the other's. A packet
-//! carries its sequence number and the monotonic time of sending; both ends run on the same kernel, hence
-//! on the same clock, and the one-way delay is exact. The sender sleeps until absolute times, so that it
-//! keeps pace without drift and without burning a core; when it was held up it catches up at once. Each
-//! packet leaves at a random moment of its own slot (at 1000 packets a second, of its own millisecond): a
-//! stream in step with the other traffic, or with a timer of the kernel, would always meet it at the same
-//! moment, and would be no fair sample (RFC 2330 11.1).
+//! One process in each of two nodes sends UDP packets at a fixed rate and receives the other's. A packet
+//! carries its sequence number and the monotonic time of sending. Both ends run on the same kernel and thus
+//! on the same clock, so the one-way delay is exact. The sender sleeps until absolute times, which keeps the
+//! rate without drift and without using a whole core. After a delay it catches up at once. Each packet leaves
+//! at a random moment of its own slot (at 1000 packets a second, of its own millisecond). A stream in step
+//! with other traffic or a timer of the kernel would always meet it at the same moment. It would be no fair
+//! sample (RFC 2330 11.1).
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const LENGTH: usize = 24;
 /// How long after the last packet the receiver waits for stragglers.
 const LINGER: u64 = SECOND;
 
-/// What one end of a probe does; also its command line.
+/// Settings of one end of a probe; also its command line.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ProbeArgs {
     /// Address of the other end.
@@ -56,7 +56,7 @@ pub struct ProbeArgs {
     pub output: PathBuf,
 }
 
-/// What one end of a probe has to tell.
+/// Results of one end of a probe.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// Time of sending by sequence number.
@@ -103,8 +103,8 @@ pub fn run(args: &ProbeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// When a packet is to be sent, in nanoseconds from the start: within its slot, by a mixing function of its
-/// number (SplitMix64), the same in every run.
+/// Returns the time at which a packet is sent, in nanoseconds from the start. It is within the packet's slot,
+/// by a mixing function of its number (SplitMix64), the same in every run.
 fn moment(seq: u64, rate: u32) -> u64 {
     let slot = SECOND / u64::from(rate.max(1));
     let mut z = (seq + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -135,7 +135,7 @@ fn send(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
         clock::sleep_until(args.start + moment(seq, args.rate));
         let now = clock::monotonic();
         sent.push(now);
-        // What the kernel does not take never arrives, and is counted as lost there.
+        // A packet that the kernel refuses never arrives, and counts as lost there.
         if let Some(head) = packet.first_chunk_mut() {
             *head = encode(seq, now);
         }

@@ -1,5 +1,5 @@
-//! Somebody who records frames of GeoNetworking and sends them again, as they are: the attack for which one
-//! needs neither a certificate nor a key.
+//! An attacker that records GeoNetworking frames and sends them again unchanged: this attack needs neither a
+//! certificate nor a key.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const LONGEST: usize = 2048;
 /// Frames that wait to be sent, at most.
 const ROOM: usize = 4096;
 
-/// What it does; also its command line.
+/// Settings of the attacker; also its command line.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ReplayArgs {
     /// The interface.
@@ -27,7 +27,7 @@ pub struct ReplayArgs {
     /// Nanoseconds after which a frame is sent again; several times for several.
     #[arg(long)]
     pub after: Vec<u64>,
-    /// Every so many-th frame.
+    /// Send only every n-th frame.
     #[arg(long, default_value_t = 1)]
     pub every: u32,
     /// Monotonic time of the end, in nanoseconds.
@@ -38,7 +38,7 @@ pub struct ReplayArgs {
     pub output: PathBuf,
 }
 
-/// What it did.
+/// Counts of the attacker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Frames that it heard.
@@ -49,7 +49,7 @@ pub struct Outcome {
 
 /// Records and sends until the end.
 pub fn run(args: &ReplayArgs) -> anyhow::Result<()> {
-    // What this node sends itself does not come back to such a socket.
+    // Frames that this node sends do not return to such a socket.
     let link = Link::open(&args.interface, Some(GEONETWORKING))?;
     link.wait_at_most(Duration::from_millis(5))?;
     link.stamp()?;
@@ -117,7 +117,7 @@ impl Running {
         self.daemon.check_unless_done()
     }
 
-    /// What it did, after the end.
+    /// Returns the counts after the end.
     pub fn finish(&mut self) -> anyhow::Result<Outcome> {
         self.daemon.wait(10 * SECOND);
         let text = std::fs::read(&self.output)

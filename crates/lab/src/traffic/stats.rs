@@ -16,7 +16,7 @@ pub struct Flow {
     pub received: Vec<(u64, u64)>,
 }
 
-/// What a window of a flow shows.
+/// Statistics of a flow in a window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct FlowStats {
     /// Packets sent.
@@ -27,13 +27,12 @@ pub struct FlowStats {
     pub duplicated: u64,
     /// Packets that arrived after one that was sent later (RFC 4737 3: singleton reordering).
     pub reordered: u64,
-    /// The largest time between the sending of a packet and that of a later one that arrived before it, in
-    /// nanoseconds: where paths differ, no less than one expects of the difference of their delays (RFC 4737
-    /// 4.3, late time).
+    /// Longest time between the sending of a packet and that of a later one that arrived before it, in
+    /// nanoseconds. If paths differ, it is at least the difference of their delays (RFC 4737 4.3, late time).
     pub reordered_by: u64,
-    /// The longest time in which nothing arrived, in nanoseconds; it begins no earlier than the first time
-    /// of sending and ends no later than the last. A single packet that comes late is no outage: it shows
-    /// among the delays and as reordered.
+    /// Longest time without an arrival, in nanoseconds. It begins no earlier than the first time of sending
+    /// and ends no later than the last. A single late packet is no outage: it shows among the delays and as
+    /// reordered.
     pub outage: u64,
     /// One-way delays of the first arrivals, in nanoseconds, ascending.
     #[serde(skip)]

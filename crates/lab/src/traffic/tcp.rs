@@ -16,7 +16,7 @@ use crate::tools;
 /// A transfer that runs, or will.
 #[derive(Debug)]
 pub struct Transfer {
-    /// What the scenario says of it.
+    /// Settings of the scenario.
     pub tcp: Tcp,
     port: u16,
     server: Ipv6Addr,
@@ -88,7 +88,7 @@ impl Transfer {
     }
 }
 
-/// What iperf3 told.
+/// Results of iperf3.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Told {
     /// Bytes that the server received.
@@ -103,7 +103,7 @@ pub struct Told {
     pub direction: Direction,
     /// How long it was to last, in seconds.
     pub planned: f64,
-    /// What ended it before its time.
+    /// Reason for an early end.
     pub error: Option<String>,
 }
 
@@ -174,8 +174,8 @@ impl Told {
         self.error.is_none() && up && down
     }
 
-    /// Mean rates up and down, in Mbit/s, over the intervals that are wholly in a window, and over the time
-    /// in it that an early end left without data. It started at `started`.
+    /// Returns the mean rates up and down, in Mbit/s. They cover the intervals that are wholly in a window,
+    /// and the time in it without data after an early end. The transfer started at `started`.
     pub fn rates(&self, started: u64, window: &Range<u64>) -> Option<(f64, f64)> {
         let at = |seconds: f64| started + (seconds * SECOND as f64) as u64;
         let inside = |i: &&(f64, f64, f64, f64)| at(i.0) >= window.start && at(i.1) <= window.end;

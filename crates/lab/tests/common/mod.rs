@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: the programs, the two ways to run the lab, skipping aloud.
+//! Common parts of the end-to-end tests: the programs, the two ways to run the lab, skips with a message.
 
 // Each test program uses a part of this.
 #![allow(dead_code)]
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 /// The lab, built for the test.
 pub const LAB: &str = env!("CARGO_BIN_EXE_carnet-lab");
 
-/// Who runs the lab.
+/// User of the lab.
 #[derive(Clone, Copy, PartialEq)]
 pub enum As {
     /// Root.
@@ -23,7 +23,7 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
 }
 
-/// A folder for the test's files that anybody may write.
+/// Creates a folder for the test's files that every user may write.
 pub fn folder(name: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let folder = std::env::temp_dir().join(format!("carnet-lab-{name}-{}", std::process::id()));
@@ -80,7 +80,7 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"";
     command
 }
 
-/// What a program printed, for a failed assertion.
+/// Returns the output of a program, for a failed assertion.
 pub fn said(out: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }

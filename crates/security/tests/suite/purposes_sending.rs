@@ -1,5 +1,5 @@
 //! Test purposes of TS 103 096 for transmission, with the ids of the 2015 suite. Its envelopes had another
-//! encoding. So the tests check the fields of TS 103 097 V1.3.1 that replaced its header fields.
+//! encoding, so the tests check the fields that replaced its header fields (TS 103 097 V1.3.1).
 //! docs/security.md has the table with those that do not apply.
 
 use carnet_base::Time;

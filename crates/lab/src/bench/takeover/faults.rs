@@ -1,12 +1,12 @@
 //! A random series of faults of machines, processes, links and the store, out of a seed.
 //!
-//! In each fault half of the routers go on to register, at another care-of address each time; the others keep
-//! silent from the moment before it until all has been looked at, so that nothing which was lost is made good
-//! by a later registration. When traffic flows again, each seat has to be one member's, which has each
-//! binding that was acknowledged: by its list, and by where packets go.
+//! In each fault half of the routers continue to register, at another care-of address each time. The others
+//! stay silent from the moment before the fault until all checks are done, so that no later registration
+//! hides a loss. When traffic flows again, each seat has one leader. The leader has each acknowledged
+//! binding, by its list and by the packets that it forwards.
 //!
-//! What is seen on the wire all the time is in [`super::routers`]: whether two members acknowledge for a seat
-//! at a time, and who forwards.
+//! [`super::routers`] watches the wire all the time: whether two members acknowledge for a seat at once, and
+//! which member forwards.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ use crate::console;
 const RATE: f64 = 150.0;
 /// How long it may take until all is well again.
 const PATIENCE: u64 = 30 * SECOND;
-/// After so many faults that leave something broken there is no use in more.
+/// Number of faults with damage after which the run stops.
 const ENOUGH: u64 = 5;
 
 /// Random numbers (SplitMix64), the same in each run with a seed.
@@ -97,7 +97,7 @@ enum Fault {
 
 impl Fault {
     fn draw(chance: &mut Chance, machines: &Machines, all: &Routers) -> Fault {
-        // Who has a seat, more often than not.
+        // Mostly the leader of a seat.
         let seat = chance.below(machines.seats);
         let owner = all.flows(seat).next().map_or(0, |flow| flow.member);
         let member = if chance.below(4) > 0 { owner } else { chance.below(machines.members.len()) };
@@ -124,7 +124,7 @@ impl Fault {
         }
     }
 
-    /// What it is, without to whom.
+    /// Returns the kind of the fault, without its target.
     fn kind(&self) -> String {
         match self {
             Fault::Kill(_, which) => format!("kill -9 of {}", which.words()),
@@ -237,7 +237,7 @@ fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
     let mut wrong = Vec::new();
     loop {
         let within = 4 * all.period;
-        // Whoever gets a seat back gets it meanwhile.
+        // A seat that moves back does so in this time.
         if !all.until(until, |all| all.flow(within))? {
             wrong.push(format!("{} of {} flows pass", all.flowing(within), 2 * all.len()));
             return Ok(wrong);
@@ -322,7 +322,7 @@ pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Resu
                 );
             }
         }
-        // What waits has its answer before the next.
+        // All waiting routers get their answer before the next fault.
         all.silent = [false; 2];
         all.settle(10)?;
     }

@@ -1,5 +1,5 @@
-//! Several machines that are home agents together (docs/fleet.md): what traffic feels when one of them dies,
-//! and whether ever something is lost, or two have one seat, whatever happens to them.
+//! Several machines that together are home agents (docs/fleet.md). The benchmark measures the outage when one
+//! of them dies. It also checks for all faults that nothing is lost, and that no seat has two leaders.
 //!
 //! * [`world`] are the machines, with the real programs and etcd, on the disk.
 //! * [`routers`] are the mobile routers, with traffic to and from the network of each.
@@ -66,8 +66,8 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
     for round in 0..effort.kills {
         let machine = round % MACHINES.len();
         let on = machines.on(machine);
-        // On a machine that is too busy a member may have been taken for dead, and its seat is on its way
-        // back: what it would lose by a death then says nothing.
+        // On a very busy machine the store may have declared a member dead, and its seat is on its way back.
+        // The loss by a death would mean nothing then.
         let at_home: Vec<Vec<usize>> =
             (0..machines.seats).map(|seat| machines.on(seat % MACHINES.len())).collect();
         let settled = all.until(monotonic() + 30 * SECOND, |all| {

@@ -1,9 +1,9 @@
 //! The mobile routers, and hosts that speak with hosts in their networks: one sender with real octets.
 //!
-//! Each router has a flow in each direction, through the tunnel to its home agent and out of it. Whatever is
-//! sent, is sent to all members of the seat at once, as no network would do it: so it is seen who forwards
-//! and who acknowledges, all the time, and how long a routing protocol takes is not a part of it. What comes
-//! is known by the link it comes by.
+//! Each router has a flow in each direction, through the tunnel to its home agent and out of it. The sender
+//! sends each packet to all members of the seat at once, which no network would do. So the benchmark always
+//! sees which member forwards and acknowledges, and the delay of a routing protocol plays no part. The
+//! incoming link identifies the member.
 //!
 //! A router that moves is at another care-of address with each Binding Update, and which is told by its
 //! number.
@@ -61,7 +61,7 @@ pub struct Flow {
     pub silence: u64,
     /// By which member the last one came.
     pub member: usize,
-    /// Who forwarded which number.
+    /// Member that forwarded each number.
     seen: [(u32, usize); REMEMBERED],
 }
 
@@ -82,7 +82,7 @@ struct Router {
     at: u16,
 }
 
-/// Who acknowledges for a seat.
+/// Member that acknowledges for a seat.
 #[derive(Debug, Clone, Copy, Default)]
 struct Voice {
     member: Option<usize>,
@@ -90,7 +90,7 @@ struct Voice {
     since: u64,
 }
 
-/// What was seen on the wire.
+/// Packets seen on the wire.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
     /// Acknowledgements.
@@ -255,7 +255,7 @@ impl Routers {
         }
     }
 
-    /// Who has asked and has no answer.
+    /// Returns the number of routers that wait for an answer.
     pub fn waiting(&self) -> usize {
         self.routers.iter().filter(|router| router.waits.is_some()).count()
     }
@@ -270,7 +270,7 @@ impl Routers {
         }
     }
 
-    /// Lets so much time pass.
+    /// Lets `time` pass.
     pub fn pass(&mut self, time: u64) -> anyhow::Result<()> {
         let until = monotonic() + time;
         self.until(until, |_| false).map(drop)
@@ -305,7 +305,7 @@ impl Routers {
     fn traffic(&mut self, now: u64) -> anyhow::Result<()> {
         let count = self.routers.len() as u64;
         let due = (u128::from(now - self.started) * u128::from(count) / u128::from(self.period)) as u64;
-        // What this is late with is not made up for beyond one round.
+        // A late sender makes up for one round at most.
         self.turn = self.turn.max(due.saturating_sub(count));
         while self.turn < due {
             let turns: Vec<u64> = (self.turn..due.min(self.turn + BATCH as u64)).collect();
@@ -451,7 +451,7 @@ impl Routers {
         let number_at =
             |at: usize| frame.get(at..at + 4).map(|it| u32::from_be_bytes(it.try_into().unwrap_or_default()));
         let protocol = frame.get(LINK + 6).copied();
-        // What a member has no use for, its kernel may send back as it came.
+        // A kernel may send a packet back unchanged if its member does not use it.
         let (inner, address) = match (hosts, protocol) {
             (false, Some(PROTOCOL_IPV6)) => (LINK + IPV6, LINK + IPV6 + 24),
             (true, Some(PROTOCOL_UDP)) => (LINK, LINK + 8),

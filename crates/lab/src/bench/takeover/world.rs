@@ -7,10 +7,10 @@
 //!   bruno-0  ...                                        ...   /
 //! ```
 //!
-//! A machine has a network namespace for each seat, as it would have containers, with `carnet-fleet` in it.
-//! The other ends of the links to routers and hosts are all in one node, where [`super::routers`] plays both;
-//! those to the store are in a bridge. Every seat has another machine at the head of its list, so all have
-//! load while all live.
+//! A machine has a network namespace for each seat, like a container, with `carnet-fleet` in it. The other
+//! ends of the links to routers and hosts are all in one node, where [`super::routers`] plays both. Those to
+//! the store are in a bridge. Every seat has another machine at the head of its list, so all have load while
+//! all live.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -159,7 +159,7 @@ pub fn etcd() -> Option<PathBuf> {
 }
 
 impl Machines {
-    /// Starts all of it, and waits until each seat has somebody.
+    /// Starts all programs, and waits until each seat has a leader.
     pub fn start(
         path: Path,
         seats: usize,
@@ -213,7 +213,7 @@ impl Machines {
         }
         topology::batch(None, &commands)?;
         for node in nodes.iter().chain(&stores).map(String::as_str).chain([NET, CORE]) {
-            // Who plays routers and hosts speaks for itself.
+            // The lab plays routers and hosts in this node, so its kernel has no IPv6.
             let silent = u8::from(node == NET);
             output(in_node(node, "sh").args([
                 "-ec",
@@ -394,7 +394,7 @@ impl Machines {
         Ok(())
     }
 
-    /// Takes a link of a member away, or gives it back: with its carrier, or so that nobody notices.
+    /// Takes a link of a member down, or up: with its carrier, or without a sign to the member.
     pub fn link(&self, member: usize, kind: char, up: bool, noticed: bool) -> anyhow::Result<()> {
         let end = self.members[member].end(kind);
         let (node, command) = match (kind, noticed, up) {
@@ -413,7 +413,7 @@ impl Machines {
         members.filter_map(|(at, member)| Some((at, member.bindings(&self.programs.carnet)?))).collect()
     }
 
-    /// What a member says of its tunnels and counters, into a file beside the logs.
+    /// Writes a member's tunnels and counters into a file beside the logs.
     pub fn note(&self, member: usize, name: &str) {
         let member = &self.members[member];
         let ask = |what| {
@@ -429,7 +429,7 @@ impl Machines {
         let _ = fs::write(self.folder.join(format!("{name}.{}.json", member.name())), text);
     }
 
-    /// Who has a seat, if it is one.
+    /// Returns the leader of a seat, if it has exactly one.
     pub fn owner(&self, seat: usize) -> Option<usize> {
         match &self.working(seat)[..] {
             [(member, _)] => Some(*member),

@@ -6,10 +6,11 @@
 //! </timestep>
 //! ```
 //!
-//! A vehicle is there from its first to its last time step; one of the first time step of all stands at its
+//! A vehicle exists from its first to its last time step. A vehicle of the very first time step stands at its
 //! place before that, so that its station has a position from the start. With `--fcd-output.geo` x is the
-//! longitude and y the latitude. Read are the tags `timestep`, `vehicle` and `person`; speed and angle follow
-//! from the places. This is no XML reader: it takes what SUMO writes, tags with attributes in double quotes.
+//! longitude and y the latitude. The parser reads the tags `timestep`, `vehicle` and `person`; speed and
+//! angle follow from the places. It is no XML reader: it accepts SUMO's output, tags with attributes in
+//! double quotes.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ use crate::medium::geometry::{Origin, Point, check_degrees};
 /// Reads a file: the tracks by id of the vehicle. With `geo`, the coordinates are degrees.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// The mistake, with its line.
 pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>, Mistake> {
     let mut points: BTreeMap<String, Vec<(f64, Point)>> = BTreeMap::new();
     let (mut time, mut begin) = (None, None);

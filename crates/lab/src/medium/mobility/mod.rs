@@ -1,8 +1,8 @@
 //! Where nodes are at what time.
 //!
-//! A [`Track`] is a list of places with their seconds; between two of them a node goes straight at constant
+//! A [`Track`] is a list of places with their seconds; between two of them a node moves straight at constant
 //! speed. Tracks come from the scenario itself, from ns-2 movement files ([`ns2`]) or from SUMO's floating
-//! car data ([`fcd`]). The lab writes each track as a trace for the station, in degrees, so that medium and
+//! car data ([`fcd`]). The lab writes each track as a trace for the station, in degrees. So medium and
 //! station have the same place at the same time.
 
 pub mod fcd;
@@ -15,12 +15,12 @@ use super::geometry::{Origin, Point, check_degrees};
 /// How long a station stays where its track ends, seconds.
 const STAY: f64 = 1e6;
 
-/// What is wrong with a file of movements.
+/// A mistake in a file of movements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong, what was expected.
+    /// Description of the mistake, with the expected value.
     pub message: String,
 }
 
@@ -47,7 +47,7 @@ impl Track {
         (ordered && !points.is_empty()).then_some(Track { points, arrives: false, leaves: false })
     }
 
-    /// The same, for a node that is only there from the first to the last point.
+    /// Creates a track of a node that exists only from the first to the last point.
     pub fn visiting(points: Vec<(f64, Point)>) -> Option<Track> {
         Some(Track { arrives: true, leaves: true, ..Track::moving(points)? })
     }
@@ -57,7 +57,7 @@ impl Track {
         Some(Track { leaves: true, ..Track::moving(points)? })
     }
 
-    /// The same track so many seconds earlier.
+    /// Returns the track shifted to `seconds` earlier.
     pub fn earlier(mut self, seconds: f64) -> Track {
         for (at, _) in &mut self.points {
             *at -= seconds;
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(Track::moving(vec![]), None);
     }
 
-    /// What other programs wrote, changed anywhere: it is taken, or refused with its line.
+    /// A file of another program with any change is accepted, or refused with its line.
     #[test]
     fn mutated_movement_files_are_taken_or_refused_with_their_line() {
         const FCD: &str = "<fcd-export>\n<timestep time=\"0.00\">\n<vehicle id=\"a\" x=\"10.00\" y=\"-1.60\"/>\n</timestep>\n\

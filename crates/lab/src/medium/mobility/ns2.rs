@@ -6,9 +6,9 @@
 //! $ns_ at 2.5 "$node_(0) setdest 300.0 50.0 13.9"
 //! ```
 //!
-//! From the time of a `setdest` on, the node goes straight to the place at the speed in metres per second; a
-//! later one begins where the node is then. Z, other commands (`$god_`, `create-god`) and comments are passed
-//! over.
+//! From the time of a `setdest` on, the node moves straight to the place at the speed in metres per second. A
+//! later one begins at the node's place then. The parser ignores Z, other commands (`$god_`, `create-god`)
+//! and comments.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ struct Node {
 /// Reads a file: the tracks by number of the node.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// The mistake, with its line.
 pub fn parse(text: &str) -> Result<BTreeMap<u32, Track>, Mistake> {
     let mut nodes: BTreeMap<u32, Node> = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
