@@ -1,7 +1,7 @@
 //! An alarm that is as exact as the kernel's timers.
 //!
-//! A runtime's own timers count milliseconds and round up, which is too coarse where the farthest receiver of
-//! a broadcast is to repeat it after one millisecond (EN 302 636-4-1 annex F.3). This is a `timerfd` on the
+//! A runtime's own timers count milliseconds and round up. That is too coarse for the farthest receiver of a
+//! broadcast, which repeats it after one millisecond (EN 302 636-4-1 annex F.3). This is a `timerfd` on the
 //! clock of [`crate::clock::now`], watched by the runtime.
 //!
 //! A deadline that moves to a later time costs no system call: the alarm goes off early once, and is set anew

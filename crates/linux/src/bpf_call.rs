@@ -29,7 +29,7 @@ pub(crate) const NEW: u64 = 1;
 /// Times that a program is handed to the kernel: it says EAGAIN where a signal came while it looked at it.
 const ATTEMPTS: u32 = 10;
 
-/// What is in a map: octets, all of which are written.
+/// Content of a map: octets, all of which are written.
 ///
 /// # Safety
 /// Every pattern of bits is a value, and there are no octets between the fields.
@@ -96,13 +96,13 @@ fn address<T: ?Sized>(of: *const T) -> u64 {
 
 /// A descriptor that the system call has answered.
 fn owned(fd: libc::c_int) -> OwnedFd {
-    // SAFETY: the kernel has just made it for this process (close-on-exec, as all that it makes here), and
-    // nobody else knows it.
+    // SAFETY: the kernel has just made it for this process (close-on-exec, as all that it makes here), and no
+    // other code knows it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 impl<K: Plain, V: Plain> Map<K, V> {
-    /// Makes a map of this kind, with room for so many.
+    /// Makes a map of this kind, with room for `max_entries`.
     pub(crate) fn create(kind: u32, max_entries: u32) -> io::Result<Map<K, V>> {
         let mut attributes = MapCreate {
             kind,
@@ -124,7 +124,7 @@ impl<K: Plain, V: Plain> Map<K, V> {
         MapElement { map: self.fd.as_raw_fd() as u32, padding: 0, key: address(key), value, flags }
     }
 
-    /// What is there under a key.
+    /// Returns the value of a key.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         let mut value = MaybeUninit::<V>::uninit();
         let mut attributes = self.element(key, address(value.as_mut_ptr()), 0);
@@ -208,7 +208,7 @@ pub(crate) mod tests {
         duration: u32,
     }
 
-    /// What a program answers to a frame.
+    /// Returns the program's verdict on a frame.
     pub(crate) fn run(program: &OwnedFd, frame: &[u8]) -> u32 {
         let mut attributes = TestRun {
             program: program.as_raw_fd() as u32,

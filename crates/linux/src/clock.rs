@@ -1,7 +1,7 @@
 //! The clocks and the entropy that the protocol crates must be handed.
 //!
-//! Timers run on `CLOCK_BOOTTIME`, which goes on while the machine sleeps: a binding whose lifetime passed
-//! during a suspend has expired, whatever the machine noticed of it.
+//! Timers run on `CLOCK_BOOTTIME`, which continues while the machine sleeps. So a binding whose lifetime
+//! ended during a suspend has expired.
 
 use std::io;
 

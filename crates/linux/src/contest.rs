@@ -13,7 +13,7 @@ const LONGEST_PAUSE: u32 = 64;
 /// Seconds without another change after which the earlier ones no longer count.
 const CALM: u32 = 120;
 
-/// What has become of one setting.
+/// State of the contest for one setting.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Contest {
     /// Changes by another program, the last [`CALM`] seconds or less apart.
@@ -22,18 +22,18 @@ pub(crate) struct Contest {
     wait: u32,
     /// Seconds since the last correction.
     calm: u32,
-    /// What the other program has made of it, in words.
+    /// Value that the other program has set, in words.
     found: String,
 }
 
-/// What a second has brought.
+/// Outcome of a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Second {
     /// Nothing.
     Nothing,
     /// The pause is over: it is to be put right now.
     Due,
-    /// Nobody has changed it for so long that the contest is over.
+    /// No program has changed the setting for so long that the contest is over.
     Over,
 }
 
@@ -74,7 +74,7 @@ impl Contest {
         if self.calm >= CALM { Second::Over } else { Second::Nothing }
     }
 
-    /// What stands in the station's way now, in words.
+    /// Returns the station's present obstacle, in words.
     pub(crate) fn obstacle(&self) -> Option<String> {
         match (self.wait, self.changes) {
             (0, 0..=AT_ONCE) => None,

@@ -1,4 +1,4 @@
-//! What the platform has done, in numbers.
+//! Counters of the platform.
 
 /// Counts since [`crate::Platform::open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -8,7 +8,7 @@ pub struct Counters {
     pub writes: u64,
     /// Netlink requests that only asked.
     pub reads: u64,
-    /// Entries that the kernel or somebody else had dropped and that were put back.
+    /// Entries that the kernel or another program had removed and that carnet put back.
     pub restored: u64,
     /// Times that netlink events were lost (`ENOBUFS`) and everything was read again.
     pub overruns: u64,

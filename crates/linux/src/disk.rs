@@ -1,8 +1,7 @@
-//! Files as far as those need them who have to know what a crash leaves of them: the state of a station, and
-//! what there is to put back ([`crate::Platform`]).
+//! Files for code that must know what a crash leaves of them: the state of a station, and the list of changes
+//! to revert ([`crate::Platform`]).
 //!
-//! In the program they are the kernel's ([`Files`]); where faults are made up, those of a disk that loses
-//! what it was not told to keep.
+//! In the program they are the kernel's ([`Files`]). Tests with faults use a disk that loses unsynced writes.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -12,7 +11,7 @@ use std::path::Path;
 
 /// Where files are, by name.
 pub trait Disk: Debug + Send {
-    /// Opens a file to read and write it; `None` where there is none of this name.
+    /// Opens a file to read and write it; `None` if there is no file of this name.
     ///
     /// # Errors
     /// The kernel's answer.
@@ -27,7 +26,7 @@ pub trait Disk: Debug + Send {
     /// # Errors
     /// The kernel's answer.
     fn has_name(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool>;
-    /// What is in a file; `None` where there is none of this name.
+    /// Reads a file; `None` if there is no file of this name.
     ///
     /// # Errors
     /// The kernel's answer.
@@ -37,7 +36,7 @@ pub trait Disk: Debug + Send {
     /// # Errors
     /// The kernel's answer.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file; no error when there is none.
+    /// Removes a file; a missing file is no error.
     ///
     /// # Errors
     /// The kernel's answer.
@@ -81,12 +80,12 @@ pub trait DiskFile: Debug + Send {
     /// # Errors
     /// The kernel's answer.
     fn sync_data(&self) -> io::Result<()>;
-    /// The same, and all that is known of the file.
+    /// Writes the file's data and all its metadata to the disk.
     ///
     /// # Errors
     /// The kernel's answer.
     fn sync_all(&self) -> io::Result<()>;
-    /// Keeps others out; whether nobody is in.
+    /// Locks the file; false if another process holds the lock.
     ///
     /// # Errors
     /// The kernel's answer.

@@ -1,8 +1,8 @@
 //! Whether neighbours answer: ICMPv6 Echo (RFC 4443 4.1, 4.2), which every node answers.
 //!
-//! A reply counts that comes from one of them and has the random data of this socket, in answer to one of its
-//! latest requests: who does not see the requests cannot say that somebody lives. Needs `CAP_NET_RAW`. The
-//! kernel makes and checks the checksums of such a socket.
+//! A reply has to come from one of them, with the random data of this socket, in answer to one of its latest
+//! requests. So an attacker who does not see the requests cannot answer for a neighbour. Needs `CAP_NET_RAW`.
+//! The kernel makes and checks the checksums of such a socket.
 //!
 //! Neighbour Discovery alone would not do: its state is renewed only when there are packets, and these are as
 //! good as any.
@@ -26,10 +26,10 @@ use crate::readable::watch;
 const DATA: usize = 16;
 /// Type, code, checksum, identifier and sequence number.
 const HEADER: usize = 8;
-/// A reply counts to one of so many requests.
+/// Number of requests to which a reply counts.
 const LATEST: u16 = 8;
 
-/// Somebody who is asked.
+/// A neighbour that gets requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
     /// Its address.
@@ -69,7 +69,7 @@ impl Echoes {
         })
     }
 
-    /// Sends a request to each. What cannot be sent is not answered.
+    /// Sends a request to each. A request that the kernel refuses has no answer.
     pub fn ask(&mut self) {
         self.sequence = self.sequence.wrapping_add(1);
         let mut request = [0; HEADER + DATA];
@@ -98,7 +98,7 @@ impl Echoes {
         let mut message = [0; HEADER + DATA + 1];
         loop {
             let read = self.socket.async_io(Interest::READABLE, |socket| {
-                // What is longer is cut off, and too long nevertheless.
+                // A longer message is truncated, and still too long.
                 let (length, from) = recvfrom::<SockaddrIn6>(socket.as_raw_fd(), &mut message)?;
                 Ok((length, from.map(|from| from.ip())))
             });
@@ -109,7 +109,7 @@ impl Echoes {
                     }
                 }
                 Ok((_, None)) => {}
-                // What ICMPv6 says of a request that did not arrive.
+                // An ICMPv6 error about a request.
                 Err(error) if is_of_a_request(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -142,7 +142,7 @@ fn is_of_a_request(error: &io::Error) -> bool {
     )
 }
 
-/// A filter that lets replies with this identifier pass, so that nobody else's packets wake anybody.
+/// Returns a filter that accepts replies with this identifier, so that other packets do not wake the program.
 fn replies_to(identifier: [u8; 2]) -> [SockFilter; 6] {
     const LOAD_OCTET: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
     const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;

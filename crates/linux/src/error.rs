@@ -1,4 +1,4 @@
-//! What can go wrong between carnet and the kernel.
+//! Errors between carnet and the kernel.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use carnet_station::forwarding::desired::TUNNEL_DEVICE;
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why the platform could not do something. Its text says what was tried, on what, and what the kernel said;
-/// the kernel's answer is therefore no `source`, which would be told a second time where a chain is told.
+/// Error of the platform. Its text has the operation, its object, and the kernel's answer. The answer is no
+/// `source`, because a chain of errors would print it twice.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A capability is missing.
@@ -49,8 +49,8 @@ pub enum Error {
         /// Name of the device.
         device: String,
     },
-    /// Somebody else has deleted the tunnel device, or moved it to another network namespace. Nothing brings
-    /// it back but a new start.
+    /// Another program has deleted the tunnel device, or moved it to another network namespace. Only a
+    /// restart brings it back.
     #[error("somebody has deleted the tunnel device {device}: carnet must be started anew")]
     TunnelGone {
         /// Name of the device.
@@ -59,17 +59,17 @@ pub enum Error {
     /// The caller gave something that cannot be.
     #[error("{what}: expected {expected}, got {got}")]
     Invalid {
-        /// What was given.
+        /// Name of the argument.
         what: String,
-        /// What would have been right.
+        /// Expected value.
         expected: String,
-        /// What it was.
+        /// Found value.
         got: String,
     },
     /// The kernel refused.
     #[error("cannot {operation}: {answer}{detail}")]
     Kernel {
-        /// What was tried, and on what object.
+        /// Operation and its object.
         operation: String,
         /// The kernel's own explanation with a leading `: `, or nothing.
         detail: String,
@@ -82,7 +82,7 @@ pub enum Error {
          none (`ip -6 route show table {table}`)"
     )]
     RouteTaken {
-        /// What was tried, and on what object.
+        /// Operation and its object.
         operation: String,
         /// The other route's origin (`proto` in `ip route`).
         protocol: u8,
@@ -92,9 +92,9 @@ pub enum Error {
     /// The kernel answered something that does not make sense.
     #[error("cannot {operation}: unexpected netlink answer: {detail}")]
     Protocol {
-        /// What was tried, and on what object.
+        /// Operation and its object.
         operation: String,
-        /// What came.
+        /// Received content.
         detail: String,
     },
 }

@@ -1,8 +1,8 @@
 //! IPv6 in Ethernet frames with their virtio header, in and out: of a TAP device, or of an interface by a
 //! packet socket.
 //!
-//! With the header bursts are read in one piece and cut here, and checksums that the sender left to its card
-//! are finished here: on a veth, say, they come unfinished.
+//! With the header the device reads bursts in one piece and cuts them here. It also completes checksums that
+//! the sender left to its card: on a veth, for example, they arrive unfinished.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -42,7 +42,7 @@ pub struct FrameCounters {
     pub sent: u64,
     /// Frames that the kernel did not take.
     pub write_errors: u64,
-    /// What came and was no frame.
+    /// Received data that was no frame.
     pub malformed: u64,
 }
 
@@ -67,7 +67,7 @@ impl FrameCounters {
 pub(crate) struct FrameDevice {
     file: AsyncFd<OwnedFd>,
     has_header: bool,
-    /// What was read last.
+    /// Data of the last read.
     buffer: Box<[u8]>,
     /// Octets of [`Self::buffer`] that are a burst, and what of it is still to be handed out.
     burst: Option<(usize, Segments)>,
@@ -140,7 +140,7 @@ impl FrameDevice {
     /// The next frame, its checksum finished; nothing for something that makes no sense.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when there is none.
+    /// [`io::ErrorKind::WouldBlock`] if there is no frame.
     fn try_receive(&mut self) -> io::Result<Option<Frame<'_>>> {
         if self.burst.is_none() {
             let FrameDevice { file, buffer, .. } = self;
@@ -191,8 +191,8 @@ impl FrameDevice {
     }
 }
 
-/// Passes frames to groups of IPv6 that came from outside (RFC 2464 7); what goes to others
-/// (`PACKET_OTHERHOST`, 3) is heard where somebody has made the interface promiscuous, and no group.
+/// Returns a filter that accepts frames to IPv6 groups from outside (RFC 2464 7). Frames to other stations
+/// (`PACKET_OTHERHOST`, 3) arrive if a program has made the interface promiscuous, and are no group's.
 fn filter() -> [SockFilter; 6] {
     [
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
@@ -229,7 +229,7 @@ fn frame(octets: &[u8]) -> Option<Frame<'_>> {
     Some(Frame { destination, source, ether_type, payload: octets.get(ETHERNET..)? })
 }
 
-/// What was read.
+/// Result of a read.
 #[derive(Debug)]
 enum Taken {
     Frame,

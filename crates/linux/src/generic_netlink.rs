@@ -1,5 +1,5 @@
-//! Generic netlink, as far as it takes to ask a family a question and to hear what it tells: messages,
-//! attributes, the number of a family.
+//! Generic netlink: messages, attributes and the number of a family, enough for requests to a family and for
+//! its events.
 //!
 //! See `linux/netlink.h` and `linux/genetlink.h`. Everything is in the order of octets of this machine.
 
@@ -150,7 +150,7 @@ impl Questions {
         self.ask(&request(family, DUMP, command, attributes))
     }
 
-    /// What answers to a command about one object, until the kernel acknowledges it.
+    /// Sends a command about one object and returns the answers until the kernel acknowledges it.
     pub(crate) fn put(&mut self, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<Message>> {
         self.ask(&request(family, ACKNOWLEDGE, command, attributes))
     }
@@ -181,7 +181,7 @@ impl Questions {
     }
 }
 
-/// What a multicast group tells.
+/// Events of a multicast group.
 #[derive(Debug, Default)]
 pub(crate) struct Events(Option<AsyncFd<Socket>>);
 

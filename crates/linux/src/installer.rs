@@ -1,34 +1,33 @@
 //! Makes the kernel have what is wanted, and keeps it so.
 //!
-//! For every entry the installer remembers what is wanted and what it has put into the kernel. A change that
-//! asks for what is there already costs no system call. An entry that cannot be installed yet, because its
-//! interface is missing or down, or because the kernel refused it, waits and is tried again whenever
-//! interfaces, addresses or routes have changed, and after a refusal by the clock as well
-//! ([`crate::keeper`]). What the kernel drops (the routes and addresses of an interface that goes down) or an
-//! operator deletes is noticed and put back.
+//! For every entry the installer stores the desired value and the installed one. A change to an installed
+//! entry costs no system call. An entry waits if its interface is missing or down, or if the kernel refused
+//! it. The installer tries it again whenever interfaces, addresses or routes have changed, and after a
+//! refusal by the clock as well ([`crate::keeper`]). It notices entries that the kernel drops (the routes and
+//! addresses of an interface that goes down) or an operator deletes, and puts them back.
 //!
-//! **Doubt.** A request may have been carried out though it failed, for what was lost may be the answer. So
-//! an entry that could not be installed is taken out like one that was, and one that could not be taken out
-//! is remembered until it is. What bears carnet's mark is known by it; others' things are left alone.
+//! **Doubt.** A failed request may have been executed, because the answer may have been lost. So the
+//! installer removes an entry that it could not install like an installed one, and remembers one that it
+//! could not remove. It recognises its entries by carnet's mark, and leaves others alone.
 //!
 //! **The local rule.** The kernel asks its `local` table first, by a rule of priority 0, and no rule can come
-//! before that. To capture packets to a care-of address, the rule is moved down to [`priority::LOCAL`]: the
-//! new one is added before the old one is deleted, and the other way round at the end, so that the machine
-//! never loses its own addresses. Another program that puts it back to priority 0 hides the captured packets
-//! from carnet.
+//! before that. To capture packets to a care-of address, the installer moves the rule down to
+//! [`priority::LOCAL`]. It adds the new rule before it deletes the old one, and the other way round at the
+//! end. So the machine never loses its own addresses. Another program that moves the rule back to priority 0
+//! hides the captured packets from carnet.
 //!
-//! **Other programs.** The kernel tells when a setting is changed or the local rule is back at priority 0.
-//! Both are put right, after pauses that grow if that happens again and again ([`crate::contest`]), and
-//! [`Installer::obstacles`] names what is not as the station needs it.
+//! **Other programs.** The kernel reports when a setting is changed or the local rule is back at priority 0.
+//! The installer repairs both, after pauses that grow with each repetition ([`crate::contest`]).
+//! [`Installer::obstacles`] names what differs from the station's needs.
 //!
 //! A captured packet is routed into the tunnel device and not delivered to the machine. In a firewall it
-//! therefore passes the FORWARD hook, from the uplink to the tunnel device, and never INPUT: where forwarding
-//! is closed, protocols 41, 135 and 44 from the home agent must be let through there.
+//! therefore passes the FORWARD hook, from the uplink to the tunnel device, and never INPUT. A firewall that
+//! forbids forwarding must accept protocols 41, 135 and 44 from the home agent there.
 //!
 //! **Router Advertisements.** A machine that begins to forward forgets its advertised default routes and
-//! hears no more advertisements, except where `accept_ra` is 2. Interfaces that had 1 therefore get 2 before
-//! `all.forwarding` is turned on, those that come later when they are seen, and all get 1 again when
-//! forwarding ends. `default` stays as it is.
+//! ignores further advertisements, unless `accept_ra` is 2. So interfaces with 1 get 2 before
+//! `all.forwarding` is turned on, and later ones when they appear. All get 1 again when forwarding ends.
+//! `default` stays as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -65,16 +64,16 @@ fn local_rule(priority: u32) -> Rule {
     Rule { priority, input_interface: None, from: None, to: None, protocol: None, table: TABLE_LOCAL }
 }
 
-/// What became of an entry that is wanted.
+/// State of a desired entry.
 #[derive(Debug, Default)]
 struct Wanted {
-    /// What of its key carnet has put into the kernel; another entry while a change waits.
+    /// Installed entry of this key; another one while a change waits.
     installed: Option<Arc<Entry>>,
     /// Index of the interface where it was installed.
     index: u32,
     /// It may be there or not, as [`Self::installed`] or as it is wanted.
     doubtful: bool,
-    /// Somebody else's address does the job.
+    /// An address of another program does the job.
     foreign: bool,
     /// It was there once and got lost.
     lost: bool,
@@ -88,9 +87,9 @@ impl Wanted {
 
 /// How an installation went.
 enum Put {
-    /// It is there, on the interface of this index (0 where there is none).
+    /// It is installed, on the interface of this index (0 without one).
     Done(u32),
-    /// Somebody else had it there already.
+    /// Another program had installed it already.
     Foreign(u32),
     /// A setting that is others' business.
     LeftAlone(u32),
@@ -115,14 +114,14 @@ enum LocalRule {
 const FAREWELLS: usize = 4;
 /// Obstacles that are named at most.
 const OBSTACLES: usize = 16;
-/// What an operator reads where another program has put the local rule back.
+/// Message to the operator if another program has moved the local rule back.
 const EARLY_LOCAL_RULE: &str = "the rule for the `local` table is back at priority 0, so that packets for carnet's tunnels do not reach it";
 
 /// Attempts by the clock after which an operator is told of a refusal that mostly passes by itself: some five
 /// seconds.
 const PATIENCE: u32 = 3;
 
-/// What was said of an entry that cannot be had.
+/// Last message about an entry that cannot be installed.
 #[derive(Debug, Default)]
 struct Complaint {
     text: String,
@@ -132,7 +131,7 @@ struct Complaint {
     told: bool,
 }
 
-/// What another program can take from the station.
+/// Entry that another program can take from the station.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Contested {
     /// A setting.
@@ -141,7 +140,7 @@ enum Contested {
     LocalRule,
 }
 
-/// What is wanted, what is there, and the means to make them equal.
+/// Desired and installed entries, and the means to make them equal.
 #[derive(Debug)]
 pub(crate) struct Installer {
     pub(crate) requests: Requests,
@@ -149,10 +148,10 @@ pub(crate) struct Installer {
     undo: UndoFile,
     wanted: HashMap<Keyed, Wanted>,
     waiting: BTreeSet<Keyed>,
-    /// What was said last of an entry that cannot be had, so that it is said once. Not in [`Wanted`]: of
-    /// these there are very many.
+    /// Last message about each entry that cannot be installed, so that it is logged once. Not in [`Wanted`],
+    /// of which there are very many.
     complaints: BTreeMap<Keyed, Complaint>,
-    /// What is no longer wanted and could not be taken out: index of its interface.
+    /// Entries that are no longer desired and could not be removed, with the index of their interface.
     stale: BTreeMap<Keyed, u32>,
     /// Something was refused since the last attempt at all that waits.
     troubled: bool,
@@ -166,15 +165,15 @@ pub(crate) struct Installer {
     pub(crate) known: Option<Known>,
     /// Routes, rules or addresses were changed since the last commit.
     routing: bool,
-    /// What of that the fast path wants to know.
+    /// Part of that for the fast path.
     heard: Heard,
     /// It was more than routes into the tunnel device.
     broad: bool,
     /// Entries put back.
     pub(crate) restored: u64,
-    /// What another program has changed lately.
+    /// Entries that another program has changed lately.
     contests: BTreeMap<Contested, Contest>,
-    /// What an operator should read of that, and has not been told yet.
+    /// Messages about that for the operator, not delivered yet.
     notices: Vec<String>,
 }
 
@@ -235,8 +234,8 @@ impl Installer {
         self.undo.delete()
     }
 
-    /// Whether an address is carnet's: by its mark, for one that was written down may have been replaced by
-    /// somebody else's since; where there are no marks, if it was written down.
+    /// Whether an address is carnet's: by its mark, because another program may have replaced a recorded one
+    /// since. Without marks, by the record.
     fn is_own(&self, recorded: &[AddedAddress], interface: &str, known: &AddressInfo) -> bool {
         let AddressInfo { index, address, .. } = known;
         let is_it = |it: &AddedAddress| {
@@ -369,7 +368,7 @@ impl Installer {
                     (wanted.index, wanted.doubtful) = (*index, false);
                     wanted.foreign = true;
                 }
-                // What was there before is not wanted any more, and its successor cannot replace it yet.
+                // The former entry is no longer desired, and its successor cannot replace it yet.
                 Ok(Put::Later) => {
                     stale = wanted.installed.take();
                     wanted.doubtful = false;
@@ -639,7 +638,7 @@ impl Installer {
             }
         }
         datagrams.merge(!fast_path.takes_datagrams());
-        // What the kernel's own devices must not take.
+        // Packets that the kernel's own devices must not take.
         (self.routing, self.broad) = (true, true);
         Some(loaded)
     }
@@ -747,7 +746,7 @@ impl Installer {
         }
         self.local_rule = LocalRule::Moving;
         self.requests.add_rule(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)?;
-        // Where somebody has moved the rule already, there is none of this priority, whoever made it.
+        // If another program has moved the rule already, no program has one of this priority.
         for info in self.requests.rules()? {
             if info.plain && info.rule == local_rule(0) {
                 self.requests.delete_rule(&info.rule, info.protocol)?;
@@ -785,7 +784,7 @@ impl Installer {
                 match entry {
                     Entry::Setting(s) => settings::is_common(&s.interface) || same(&s.interface),
                     Entry::Socket(Socket { interface: Some(interface), .. }) => same(interface),
-                    // Somebody else's in the place of carnet's is not carnet's.
+                    // An entry of another program in the place of carnet's is not carnet's.
                     Entry::Address(a) => {
                         let known = addresses.get(&(index, a.address));
                         same(&a.interface)
@@ -871,12 +870,12 @@ impl Installer {
         !self.contests.is_empty()
     }
 
-    /// What an operator should read, once.
+    /// Returns messages for the operator, once.
     pub(crate) fn notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }
 
-    /// What on this machine is not as the station needs it, in words.
+    /// Returns what differs on this machine from the station's needs, in words.
     pub(crate) fn obstacles(&self) -> Vec<String> {
         let contests = self.contests.values().filter_map(Contest::obstacle);
         let is_obstacle = |key: &Keyed, it: &Complaint| it.told && self.waiting.contains(key);
@@ -934,8 +933,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Tries again what waits, as far as the interface is there, and what could not be taken out; because of
-    /// an event or, with `by_clock`, because time has passed.
+    /// Tries waiting entries again whose interface exists, and entries that could not be removed. The cause
+    /// is an event or, with `by_clock`, the time.
     pub(crate) fn retry(&mut self, links: &BTreeMap<String, LinkInfo>, by_clock: bool) {
         self.troubled = false;
         if let Err(error) = self.take_out_stale() {
@@ -1035,9 +1034,9 @@ impl Installer {
         result
     }
 
-    /// Removes what is left, last things first, and goes on after an error; returns the first one. Settings
-    /// wait for those that were made after them, unless this is the last attempt: an interface that begins to
-    /// forward before it accepts no advertisements any more would forget its routers.
+    /// Removes all remaining entries, the last first, and continues after an error; returns the first error.
+    /// Settings wait for entries that were made after them, unless this is the last attempt. An interface
+    /// that begins to forward before it ignores advertisements would forget its routers.
     fn take_out_all(&mut self, is_last: bool) -> Result<()> {
         let mut result = Ok(());
         let mut keep_first = |new: Result<()>| {
@@ -1084,8 +1083,8 @@ impl Complaint {
     }
 }
 
-/// Whether an error mostly passes by itself: a manager that takes IPv6 off an interface for a moment while it
-/// sets it up anew (EACCES), a gateway whose address is not there yet, a kernel that is short of something.
+/// Whether an error mostly passes by itself. A manager may remove IPv6 from an interface while it configures
+/// it anew (EACCES). A gateway's address may not be there yet, or the kernel may be short of memory.
 fn is_passing(error: &Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -1,9 +1,9 @@
 //! Keeps the kernel as it is wanted, whatever happens to it meanwhile: looks when there is news, and tries
 //! again what has failed.
 //!
-//! What waits for an interface is tried when interfaces change. What the kernel has refused, perhaps because
-//! it had no memory, may never be followed by an event: it is tried again by the clock as well, after one
-//! second first and then after twice as long each time.
+//! Entries that wait for an interface are tried when interfaces change. After a refusal of the kernel,
+//! perhaps for lack of memory, no event may follow. So these are tried by the clock as well, after one second
+//! first and then after twice as long each time.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -17,7 +17,7 @@ use crate::platform::PlatformEvent;
 /// Seconds between two attempts at what was refused, at the most.
 const LONGEST_PAUSE: u32 = 32;
 
-/// What is wanted, what there is, and what was heard.
+/// Desired entries, installed entries, and events.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     pub(crate) installer: Installer,
@@ -87,8 +87,9 @@ impl Keeper {
         self.news.dirty.settings = true;
     }
 
-    /// A Router Advertisement has come. Where the router's default route had expired, the kernel lets it
-    /// count again without a word: it is asked at once and with the next second, and no more often than that.
+    /// Notes a Router Advertisement. If the router's default route had expired, the kernel renews it without
+    /// an event. The keeper then asks the kernel at once and with the next second, and no more often than
+    /// that.
     pub(crate) fn hear_router(&mut self, interface: &str, router: Ipv6Addr) {
         if !self.heard && self.observer.has_expired(interface, router) {
             self.heard = true;

@@ -1,8 +1,8 @@
-//! Files with keys in them: nobody but their owner may read them.
+//! Files with keys: only their owner may read them.
 //!
-//! A key that others can read is no key. So one is written with the rights 0600 into a file that was not
-//! there before, and one that is read is refused if its rights, its owner or its kind are otherwise: the
-//! check is made on the open file, so that it cannot be another one by the time it is read.
+//! A key that others can read is no key. So the module writes a key with mode 0600 into a new file. It
+//! refuses to read a file with other rights, another owner or of another kind. It checks the open file, so
+//! that the file cannot be replaced before it is read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -25,9 +25,9 @@ pub fn write(path: &Path, octets: &[u8]) -> io::Result<()> {
 /// Reads a key.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] for a file that others may read or write, or that belongs to somebody
-/// else than this user or root; [`io::ErrorKind::InvalidData`] for what is no file or too long; else what the
-/// system says. A symbolic link is not followed.
+/// [`io::ErrorKind::PermissionDenied`] for a file that others may read or write, or that belongs to another
+/// user than this one or root. [`io::ErrorKind::InvalidData`] if it is no file or too long; else the system's
+/// error. A symbolic link is not followed.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_up_to(path, MOST)
 }

@@ -1,10 +1,9 @@
 //! Every system call that carnet makes.
 //!
-//! The protocol crates decide, this one does. [`Platform`] carries out the [`Change`]s of the desired
-//! forwarding state (routes, rules, addresses, interface settings), tells what the kernel knows of the
-//! interfaces, hears and sends ICMPv6 on links, owns the TUN device through which every packet of the slow
-//! path comes and goes, and runs the fast path that takes most packets past it. Whatever it changes it can
-//! put back, after a crash too.
+//! The protocol crates decide, this one acts. [`Platform`] executes the [`Change`]s of the desired forwarding
+//! state (routes, rules, addresses, interface settings) and reports the kernel's interfaces. It receives and
+//! sends ICMPv6 on links, and owns the TUN device of the slow path. It runs the fast path, which takes most
+//! packets past that device. It can revert all its changes, after a crash too.
 //!
 //! It needs `CAP_NET_ADMIN` and `CAP_NET_RAW` in the user namespace that owns its network namespace, so it
 //! also runs without root in a user namespace. It needs a tokio runtime of one thread.

@@ -1,14 +1,14 @@
 //! ICMPv6 heard and sent on links, below the kernel's own IPv6.
 //!
-//! A home agent answers Neighbor Solicitations for addresses that the kernel does not know, and a mobile
-//! router hears errors about packets whose source is behind a tunnel: neither reaches an ICMPv6 socket.
-//! One packet socket per watched link hears them, with a filter in the kernel that lets nothing else
-//! through; one further socket sends on any link.
+//! A home agent answers Neighbor Solicitations for addresses that the kernel does not know. A mobile router
+//! needs errors about packets whose source is behind a tunnel. An ICMPv6 socket receives none of these. One
+//! packet socket per watched link receives them, with a filter in the kernel that accepts nothing else; one
+//! further socket sends on any link.
 //!
 //! Where in the kernel the packet sockets listen is a matter of cost ([`Place`]), not of what they hear.
 //!
 //! Left out: ICMPv6 in fragments or behind extension headers, which Neighbor Discovery forbids (RFC 6980) and
-//! errors do not come in, but for answers behind a type 2 routing header: to mobile prefix discovery (RFC
+//! errors do not have. Exceptions are answers behind a type 2 routing header: to mobile prefix discovery (RFC
 //! 6275 6.8) and to echoes (RFC 6275 9.3.2).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -38,12 +38,11 @@ const BATCH: usize = 64;
 /// Where packets are shown to the sockets, which turn nearly all of them down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Before anything else looks at a packet. When the kernel's own IPv6 takes it, nobody else holds it any
-    /// more.
+    /// Before the kernel's own IPv6. A packet that it takes has no other holder.
     First,
-    /// Beside the kernel's own IPv6. Each packet of either is a copy of the other's, and its headers are
-    /// copied once more before they are changed, which costs a forwarded packet some 200 ns; but what a
-    /// program at the ingress takes never comes here.
+    /// Beside the kernel's own IPv6. Each packet of either is a copy of the other's, and the kernel copies
+    /// its headers once more before it changes them. That costs a forwarded packet some 200 ns; but a packet
+    /// that a program at the ingress takes never comes here.
     BesideIpv6,
 }
 
@@ -143,8 +142,8 @@ impl LinkSockets {
         }
     }
 
-    /// Takes in what has arrived and asks to be woken by more: by what comes, or at once where a full batch
-    /// was read, after which the socket has not been asked to wake anybody.
+    /// Reads arrived packets and registers a wake-up for more. After a full batch it wakes at once, because
+    /// the socket is not registered then.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -255,10 +254,10 @@ fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMe
     })
 }
 
-/// Passes ICMPv6 errors (types 1 to 4), Neighbor Discovery without Redirect (133 to 136) and answers to home
-/// agent discovery (145) that came in for this machine, and answers to echoes (129) and to mobile prefix
-/// discovery (147) behind a type 2 routing header, which the kernel does not know or drops. In a `SOCK_DGRAM`
-/// packet socket the packet begins with the IPv6 header.
+/// Returns a filter that accepts incoming ICMPv6 of these types: errors (1 to 4), Neighbor Discovery without
+/// Redirect (133 to 136) and answers to home agent discovery (145). Behind a type 2 routing header it accepts
+/// answers to echoes (129) and to mobile prefix discovery (147). The kernel does not know that header, or
+/// drops it. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
 fn filter() -> [SockFilter; 26] {
     const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
     const ANY_OF: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
@@ -277,7 +276,7 @@ fn filter() -> [SockFilter; 26] {
         // Of a VLAN on this link, which is another link.
         SockFilter::new(ANY_OF, 18, 0, 0xfff),
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
-        // PACKET_OTHERHOST (3), as on an interface that somebody has made promiscuous, PACKET_OUTGOING (4).
+        // PACKET_OTHERHOST (3), as on an interface that a program has made promiscuous, PACKET_OUTGOING (4).
         SockFilter::new(AT_LEAST, 16, 0, 3),
         SockFilter::new(LOAD_BYTE, 0, 0, 6),
         SockFilter::new(EQUAL, 7, 0, u32::from(ICMPV6)),

@@ -9,16 +9,17 @@ pub fn give_back_memory() {
     }
 }
 
-/// Hands the pages of files back that are mapped but not written to: code, constants, names. The start needs
-/// many that nothing needs afterwards (a config is read, and programs are loaded, once), and whatever is
-/// touched brings its neighbours along. What is needed again comes from the page cache, or from the file.
+/// Returns the pages of mapped files to the kernel that were not written to: code, constants, names. The
+/// start needs many that nothing needs afterwards (a config is read, and programs are loaded, once), and each
+/// touched page brings its neighbours along. Pages that are needed again come from the page cache, or from
+/// the file.
 pub fn give_back_code() {
     // Not every kernel can tell what has been written to.
     let maps = ["/proc/self/smaps", "/proc/self/maps"].map(std::fs::read_to_string);
     let maps = maps.into_iter().flatten().next().unwrap_or_default();
     for (begin, end) in unwritten(&maps) {
-        // SAFETY: these are private mappings of files that nobody may write to and none of whose pages has
-        // been, so that the kernel fills the pages as before when they are touched again.
+        // SAFETY: these are private mappings of files that the process may not write to and none of whose
+        // pages was written. So the kernel fills the pages as before when they are touched again.
         unsafe {
             libc::madvise(begin as *mut libc::c_void, end - begin, libc::MADV_DONTNEED);
         }
@@ -43,8 +44,7 @@ fn unwritten(maps: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// The place of a mapping and what may be done there, of the line that begins one; no mode if it is not of a
-/// file.
+/// Returns the range and mode of a mapping from its first line; no mode if it is not of a file.
 fn mapping(line: &str) -> Option<((usize, usize), &str)> {
     let mut words = line.split_whitespace();
     let (begin, end) = words.next()?.split_once('-')?;

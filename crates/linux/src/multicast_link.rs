@@ -1,11 +1,11 @@
 //! Multicast of the mobile network, for the proxy that joins it to GeoNetworking.
 //!
-//! On each interface of the mobile network a packet socket hears and sends the frames to IPv6 groups: reports
-//! and queries of MLD, and what is sent to groups. The proxy forwards by itself and not by the kernel's
-//! multicast routing: on the other side is IPv6 over GeoNetworking, which every packet reaches through this
-//! program in any case, so that the kernel would carry each of them once more; it works on kernels without
-//! `CONFIG_IPV6_MROUTE`; and a multicast routing daemon beside it, of which the kernel allows only one for a
-//! table, is not in the way.
+//! On each interface of the mobile network a packet socket receives and sends the frames to IPv6 groups:
+//! reports and queries of MLD, and other packets to groups. The proxy forwards itself and not by the kernel's
+//! multicast routing, for three reasons. IPv6 over GeoNetworking is on the other side. Every packet passes
+//! this program for it in any case, so the kernel would carry each once more. The proxy works on kernels
+//! without `CONFIG_IPV6_MROUTE`. And it does not exclude a multicast routing daemon, of which the kernel
+//! allows only one for a table.
 //!
 //! Upstream the kernel is the listener: [`MulticastLinks::subscribe`] joins groups on the virtual interface,
 //! with sources (RFC 3678), and the kernel's own MLD reports it there and answers queries.
@@ -32,7 +32,7 @@ pub type MacAddress = [u8; 6];
 /// `MCAST_EXCLUDE` and `MCAST_INCLUDE` (RFC 3678 5.1).
 const EXCLUDE: u32 = 0;
 const INCLUDE: u32 = 1;
-/// Sources of one group; the kernel takes as many unless somebody has changed `net.ipv6.mld_max_msf`.
+/// Sources of one group; the kernel takes the same number unless `net.ipv6.mld_max_msf` was changed.
 const SOURCES: usize = 64;
 
 /// A packet to a group that came from the mobile network.
@@ -46,7 +46,7 @@ pub struct LanPacket<'a> {
     pub packet: &'a [u8],
 }
 
-/// What [`MulticastLinks::readable`] waits for.
+/// Events of [`MulticastLinks::readable`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MulticastEvent {
     /// There may be frames for [`MulticastLinks::try_receive`].
@@ -70,7 +70,7 @@ struct Lan {
     addresses: Option<Vec<(Ipv6Addr, u8)>>,
 }
 
-/// What is listened to of a group.
+/// Sources of a group to which the proxy listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Subscription {
     exclude: bool,
@@ -133,14 +133,14 @@ impl MulticastLinks {
         }
     }
 
-    /// Sends an IPv6 packet in a frame. What the kernel does not take is counted.
+    /// Sends an IPv6 packet in a frame. A frame that the kernel refuses is counted.
     pub fn write(&mut self, interface: &str, destination: MacAddress, packet: &[u8]) {
         let port = self.lans.iter().find(|lan| lan.name == interface).and_then(|lan| lan.port.as_ref());
         self.counters.written(port.map(|(_, source, device)| device.write(destination, *source, packet)));
     }
 
-    /// Listens on the upstream interface to all sources of a group but these, or to these alone; to nothing
-    /// of it without any. What the kernel refuses is said in the log, and the group is not listened to there.
+    /// Listens on the upstream interface to all sources of a group but these, or to these only; without any,
+    /// to none. A refusal of the kernel is logged, and the proxy does not listen to the group there.
     pub fn subscribe(&mut self, group: Ipv6Addr, exclude: bool, sources: Vec<Ipv6Addr>) {
         if !exclude && sources.is_empty() {
             self.joined.remove(&group);
@@ -152,7 +152,7 @@ impl MulticastLinks {
         self.joined.insert(group, (subscription, socket));
     }
 
-    /// What has been done, in numbers.
+    /// Returns the counters.
     pub fn counters(&self) -> FrameCounters {
         self.counters
     }

@@ -1,7 +1,7 @@
-//! What the station is told of the interfaces.
+//! State of the interfaces for the station.
 //!
-//! The observer asks for links, addresses and default routes when they have changed, composes each
-//! interface's whole state, and tells it when it differs from what was told before.
+//! The observer reads links, addresses and default routes when they have changed, and composes each
+//! interface's whole state. It reports a state that differs from the last reported one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -232,8 +232,8 @@ fn is_unexpired(route: &RouteInfo) -> bool {
     route.expires.is_none_or(|left| left > 0)
 }
 
-/// The default routes among the routes of a table, in the order in which the kernel takes them for an address
-/// that all of them cover: the longest source prefix first, the lowest metric, and among equals the highest
+/// Returns the default routes among the routes of a table, for an address that all of them cover, in the
+/// kernel's order. That is the longest source prefix first, the lowest metric, and among equals the highest
 /// preference (RFC 4191 3.2). The kernel uses no route that has expired, although it lists it until it is
 /// collected.
 fn default_routes(lookup: &TableLookup, routes: &[RouteInfo]) -> Vec<DefaultRoute> {

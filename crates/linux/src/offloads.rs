@@ -1,9 +1,9 @@
 //! Whether the kernel puts packets of one flow together as they come in (generic receive offload).
 //!
-//! What it has put together it routes once, and the TUN device hands it over in one piece
-//! ([`crate::TunnelReader`]): where every packet of a tunnel takes that way, most of the work is saved. TCP
-//! is put together by almost every interface (`rx-gro`), UDP that is only forwarded when it is told to
-//! (`rx-udp-gro-forwarding`, Linux 5.12). These are the features that `ethtool -k` shows, by generic netlink
+//! The kernel routes a merged burst once, and the TUN device delivers it in one piece
+//! ([`crate::TunnelReader`]). That saves most of the work if every packet of a tunnel takes that way. Almost
+//! every interface merges TCP (`rx-gro`), and merges forwarded UDP on request (`rx-udp-gro-forwarding`, Linux
+//! 5.12). `ethtool -k` shows these features; the module sets them by generic netlink
 //! (`linux/ethtool_netlink.h`, Linux 5.6).
 //!
 //! Left out: ports of a bridge, to which packets come before the bridge has them.
@@ -71,7 +71,7 @@ fn text(name: &str) -> Vec<u8> {
     [name.as_bytes(), &[0]].concat()
 }
 
-/// The kernel has no such interface, or nobody to ask.
+/// The kernel has no such interface, or no such family.
 fn is_missing(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound
         || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP))
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(members(&answer, CHANGEABLE).collect::<Vec<_>>(), FEATURES.map(str::as_bytes));
         assert_eq!(members(&answer, ACTIVE).collect::<Vec<_>>(), [b"rx-gro"]);
         assert_eq!(members(&answer, WANTED).count(), 0);
-        // Whatever it is.
+        // Any truncated answer.
         for end in 0..answer.len() {
             let _ = members(&answer[..end], ACTIVE).count();
         }

@@ -15,8 +15,8 @@ pub(crate) const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 /// Where the kernel says to whom a frame is (`PACKET_HOST` and so on).
 pub(crate) const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 
-/// A socket that hears the frames of this EtherType on the interface with this index that pass the filter.
-/// What this machine sends the kernel shows only to sockets of all EtherTypes.
+/// Opens a socket for the frames of this EtherType on the interface with this index that pass the filter. The
+/// kernel shows own frames only to sockets of all EtherTypes.
 pub(crate) fn open(index: u32, ether_type: u16, filter: &[SockFilter]) -> io::Result<Socket> {
     // Protocol 0: it hears nothing before it is bound, by when the filter is there.
     let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;

@@ -1,8 +1,8 @@
 //! The platform as the program sees it.
 //!
-//! Two threads of work meet here, on one thread of execution. Changes go in through [`Platform::apply`] and
-//! are in place when it returns. News comes out of [`Platform::next_event`]; while it looks for news it also
-//! puts back what the kernel has dropped, so it must be awaited all the time, if only in a `select!`.
+//! Two directions meet here, on one thread. Changes go in through [`Platform::apply`] and are in place when
+//! it returns. Events come out of [`Platform::next_event`]. It also puts back entries that the kernel has
+//! dropped, so await it all the time, if only in a `select!`.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -35,8 +35,8 @@ use crate::tunnel::TunnelIo;
 use crate::undo::UndoFile;
 use crate::{interface_counters, privileges, settings};
 
-/// The front of the kernel's random boot identifier; zero where it cannot be read, and then counters that
-/// have begun anew are known only by being lower.
+/// Returns the front of the kernel's random boot identifier; zero if it cannot be read. Restarted counters
+/// are then recognised only by lower values.
 fn boot() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).take(16).collect();
@@ -44,31 +44,30 @@ fn boot() -> u64 {
 }
 
 /// Packets that may wait in each queue of the tunnel device until carnet reads them, some five milliseconds'
-/// worth: a TCP window of the kernel's default limit (`tcp_rmem`, 6 MB), so that one connection's burst does
-/// not overrun it.
+/// worth. That is a TCP window of the kernel's default limit (`tcp_rmem`, 6 MB), so that one connection's
+/// burst does not overrun it.
 pub(crate) const QUEUE: u32 = 4000;
 
-/// How often the fast path is asked what it has used, and the kernel is told which neighbours a fast path
-/// uses: more often than it would ask for one by itself (`base_reachable_time`).
+/// Interval at which carnet asks the fast path for its used neighbours, and reports these to the kernel. It
+/// is shorter than the kernel's own interval (`base_reachable_time`).
 pub(crate) const KEEPING: Duration = Duration::from_secs(10);
 
-/// How often the fast path is asked where packets go, where somebody wants to know.
+/// Interval at which carnet asks the fast path for the paths of packets, if a caller needs them.
 const SEEKING: Duration = Duration::from_secs(1);
 
 /// Where programs with more room cannot be loaded.
 const NO_ROOM: &str =
     "the fast path has no room for all bindings of the new config, some of which take the slow path";
 
-/// What [`Platform::open`] needs to know.
+/// Config of [`Platform::open`].
 #[derive(Debug, Clone)]
 pub struct PlatformConfig {
     /// MTU of the tunnel device in octets, at least 1280.
     pub device_mtu: u32,
     /// The links on which ICMPv6 is heard. They need not exist yet.
     pub watched: Vec<WatchedInterface>,
-    /// Other ends of tunnels whose control messages the tunnel device keeps apart from those of strangers.
-    /// Where there are any to come it has room for 1024 at least; where there are none, one queue for
-    /// everything.
+    /// Number of other tunnel ends whose control messages the tunnel device queues apart from those of
+    /// unauthenticated sources. With any it has room for at least 1024; without, one queue for everything.
     pub senders: usize,
     /// Whether messages come and go under IPsec.
     pub ipsec: bool,
@@ -113,8 +112,8 @@ pub enum PlatformEvent {
     /// Another program on this machine has changed what the station needs: what an operator should read of
     /// that.
     Notice(String),
-    /// An ICMPv6 message heard on a watched link: an error (types 1 to 4), Neighbor Discovery (133 to 136) or
-    /// the answer to home agent discovery (145).
+    /// An ICMPv6 message received on a watched link. Types are errors (1 to 4), Neighbor Discovery (133
+    /// to 136) and the answer to home agent discovery (145).
     Icmpv6(LinkMessage),
 }
 
@@ -276,8 +275,8 @@ impl Platform {
         self.commit();
     }
 
-    /// Whether a packet that came out of the tunnel device is for the kernel to hear, too: it is to be
-    /// written back as it is.
+    /// Whether the kernel needs a packet that came out of the tunnel device, too: the caller then writes it
+    /// back unchanged.
     pub fn concerns_kernel(&mut self, packet: &[u8]) -> bool {
         let concerns = self.keeper.installer.fast_path.concerns(packet);
         if concerns {
@@ -292,7 +291,7 @@ impl Platform {
         self.keeper.commit();
     }
 
-    /// What the fast path has done, by tunnel.
+    /// Returns the fast path's traffic, by tunnel.
     pub fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         self.keeper.installer.fast_path.tunnel_traffic()
     }
@@ -304,7 +303,7 @@ impl Platform {
         }
     }
 
-    /// What the fast path has done.
+    /// Returns the fast path's counters.
     pub fn fast_path_counters(&self) -> FastPathCounters {
         self.keeper.installer.fast_path.counters()
     }
@@ -347,14 +346,14 @@ impl Platform {
         self.keeper.doubt_settings();
     }
 
-    /// What on this machine is not as the station needs it, in words: a setting that another program changes,
-    /// an entry that the kernel refuses.
+    /// Returns what differs on this machine from the station's needs, in words: a setting that another
+    /// program changes, an entry that the kernel refuses.
     pub fn obstacles(&self) -> Vec<String> {
         self.keeper.installer.obstacles()
     }
 
-    /// How often in a row [`Self::next_event`] has failed: not since the last event, of which there may be
-    /// none for days, but since everything was looked at.
+    /// Returns how often in a row [`Self::next_event`] has failed. It counts since the last complete reading,
+    /// because there may be no event for days.
     pub fn failures(&self) -> u32 {
         self.failures
     }
@@ -440,8 +439,7 @@ impl Platform {
         }
     }
 
-    /// What the counters of an interface show, all octets since it was made; `None` where there is no such
-    /// interface.
+    /// Returns the counters of an interface, all octets since it was made; `None` if it does not exist.
     pub fn octets(&self, interface: &str) -> Result<Option<Octets>> {
         let counted = interface_counters::octets(interface)?;
         // The kernel gives no index twice.
@@ -468,7 +466,7 @@ impl Platform {
         self.keeper.installer.datagrams.clone()
     }
 
-    /// What has been done, in numbers.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         let Platform { keeper: Keeper { installer, news, .. }, link_sockets, .. } = self;
         Counters {

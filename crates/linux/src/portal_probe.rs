@@ -25,7 +25,7 @@ const MOST: usize = 4096;
 /// Octets of the longest URL that is told; RFC 8910's option has no more.
 const LONGEST: usize = 255;
 
-/// What to request.
+/// Request to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeTarget {
     /// The server.
@@ -74,7 +74,7 @@ impl ProbeTarget {
         Ok(answer)
     }
 
-    /// What an answer says.
+    /// Judges an answer.
     fn judge(&self, answer: &[u8]) -> PortalProbe {
         let mut lines = answer.split(|octet| *octet == b'\n').map(|line| line.trim_ascii_end());
         match lines.next().and_then(status) {

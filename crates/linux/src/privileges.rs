@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 /// Name and number of what is needed (`capabilities(7)`): to change the network, and for packet sockets.
 const NEEDED: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13)];
 
-/// What loading BPF programs needs besides; `CAP_SYS_ADMIN` does for both.
+/// Further capabilities to load BPF programs; `CAP_SYS_ADMIN` replaces both.
 const FOR_PROGRAMS: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_PERFMON", 38)];
 const SYS_ADMIN: u32 = 21;
 
@@ -22,7 +22,7 @@ fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// The same for BPF programs.
+/// Returns the missing capabilities to load BPF programs.
 fn missing_for_programs(status: &str) -> Option<Vec<&'static str>> {
     let effective = effective(status)?;
     if effective >> SYS_ADMIN & 1 == 1 {

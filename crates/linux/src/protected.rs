@@ -1,10 +1,10 @@
 //! Mobility Header messages that the kernel's IPsec protects (RFC 4877): a raw socket.
 //!
 //! It sends from any address, this machine's or not, and with a flow label that ESP in transport mode leaves
-//! alone. What it receives has come under ESP: a policy of its own says so to the kernel
-//! (`IPV6_XFRM_POLICY`), whatever the policies of the machine are, and the kernel compares addresses with
-//! those that the security association is for. Who may have one for which addresses is for whoever makes
-//! them: an IKE daemon.
+//! alone. Received messages have come under ESP: a policy of the socket's own demands that of the kernel
+//! (`IPV6_XFRM_POLICY`), whatever the policies of the machine are. The kernel compares addresses with those
+//! of the security association. The IKE daemon, which makes the associations, decides who may have one for
+//! which addresses.
 //!
 //! Left out: AH, and a policy for what is sent: who has sent it sees whether it was protected.
 
@@ -37,7 +37,7 @@ const LABEL: u32 = 0x000f_ffff;
 /// A message that came under ESP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedMessage {
-    /// Who sent it.
+    /// Sender.
     pub source: Ipv6Addr,
     /// To which address.
     pub destination: Ipv6Addr,
@@ -87,7 +87,7 @@ impl Protected {
             match receive(file.get_ref()) {
                 Ok(message) => return message,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // Ready no more: the next one wakes whoever waits.
+                    // It is no longer ready: the next message wakes the waiting task.
                     let mut cx = Context::from_waker(Waker::noop());
                     if let Poll::Ready(Ok(mut guard)) = file.poll_read_ready(&mut cx) {
                         guard.clear_ready();
@@ -118,9 +118,8 @@ impl Protected {
     }
 }
 
-/// Has the kernel load what understands policies, which it does when somebody wants to speak to that. To be
-/// called before the process gives up the right to; where it does not help, opening the socket says what is
-/// missing.
+/// Makes the kernel load its module for policies, which it does when a program opens such a socket. Call it
+/// before the process gives up the right to; if it fails, opening the socket says what is missing.
 pub fn prepare() {
     drop(netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_XFRM));
 }
@@ -193,8 +192,8 @@ fn send(
     let info = libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: source.octets() }, ipi6_ifindex: 0 };
     let mut control = Control([0; 128]);
     let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
-    // SAFETY: all zeros is a valid `msghdr`. Every pointer put into it is to something that lives until
-    // `sendmsg` is back, with the length beside it; the kernel writes to none of them. The control message
+    // SAFETY: all zeros is a valid `msghdr`. Every pointer put into it points to a value that lives until
+    // `sendmsg` is back, with the length beside it. The kernel writes to none of them. The control message
     // fits into `control`.
     let sent = unsafe {
         let mut header: libc::msghdr = MaybeUninit::zeroed().assume_init();

@@ -19,7 +19,7 @@ pub(crate) fn watch<T: Owner>(owner: T) -> io::Result<AsyncFd<T>> {
     watch_for(owner, Interest::READABLE)
 }
 
-/// The same, and what the kernel calls urgent (`EPOLLPRI`) counts as something to read.
+/// Watches a socket for input, and also for events that the kernel calls urgent (`EPOLLPRI`).
 pub(crate) fn watch_urgent<T: Owner>(owner: T) -> io::Result<AsyncFd<T>> {
     watch_for(owner, Interest::READABLE | Interest::PRIORITY)
 }

@@ -1,13 +1,14 @@
 //! The switches under `/proc/sys/net/ipv6/conf`, one of IPv4's, and features of interfaces
 //! ([`crate::offloads`]).
 //!
-//! That tree shows the network namespace of the thread that opens a file. A value is written only when it
-//! is not what is wanted, and put back only when it still is what carnet wrote: a change that somebody else
-//! made since is theirs.
+//! That tree shows the network namespace of the thread that opens a file. The value is written only if it
+//! differs from the desired one, and restored only if it is still carnet's. A later change of another program
+//! stays.
 //!
-//! Some switches of `all` carry over to every interface (`forwarding`, `disable_ipv6`, ...), there and back.
-//! What the interfaces had is therefore kept with the value of `all`; what somebody has set one of them to
-//! since is theirs, and one that came later gets what `default` had. They are told by name alone.
+//! Some switches of `all` carry over to every interface (`forwarding`, `disable_ipv6`, ...), in both
+//! directions. So carnet keeps the interfaces' former values with the value of `all`. A later value of
+//! another program stays, and a later interface gets the former value of `default`. Interfaces are identified
+//! by name only.
 //!
 //! `rp_filter` (RFC 3704) is IPv4's. Where it is strict (1, or `all` is), the kernel drops what comes in by
 //! any interface but the one that it would answer by. Only then it is written; what is loose or off stays as
@@ -168,7 +169,7 @@ pub(crate) fn recorded(record: &Record, name: &str) -> Vec<String> {
     record.settings.iter().filter(|s| s.name == name).map(|s| s.interface.clone()).collect()
 }
 
-/// What a switch would be without carnet: an interface that came later has of carnet's `all` what it has.
+/// Returns the value of a switch without carnet: a later interface has its value from carnet's `all`.
 fn without_ours(record: &Record, setting: &Setting, current: String) -> String {
     let is_all = |s: &&ChangedSetting| s.interface == "all" && s.name == setting.name && s.ours == current;
     let all = record.settings.iter().find(is_all).filter(|_| setting.interface != "all");
@@ -220,7 +221,7 @@ impl Switches {
         Ok(current.as_deref() == Some(value))
     }
 
-    /// What another program has set a switch to since it was set, in words; `None` where it is as it was set,
+    /// Returns the value that another program has set since carnet did, in words; `None` if it is unchanged,
     /// as far as that is known.
     pub(crate) fn found_instead(&self, setting: &Setting) -> Option<String> {
         let Setting { interface, name, value } = setting;
@@ -239,7 +240,7 @@ impl Switches {
         Some(format!("{} is {current}, {needed} is needed", described(interface, name)))
     }
 
-    /// Whether this will make a router of a machine that is none.
+    /// Whether this will turn a host into a router.
     pub(crate) fn begins_forwarding(&self, setting: &Setting) -> Result<bool> {
         let (interface, name) = (setting.interface.as_str(), setting.name.as_str());
         Ok((interface, name) == ("all", FORWARDING)
@@ -344,7 +345,7 @@ impl Switches {
         undo.save()
     }
 
-    /// Writes the original value, unless somebody else has changed the setting since.
+    /// Writes the original value, unless another program has changed the setting since.
     fn put_back(&mut self, at: usize, undo: &mut UndoFile) -> Result<()> {
         let ChangedSetting { interface, name, original, ours, mut others, returns, .. } =
             undo.record.settings[at].clone();
@@ -375,7 +376,7 @@ impl Switches {
                 }
                 if interface == "all" {
                     for own in undo.record.settings.iter_mut().filter(|s| s.name == name) {
-                        // What it was under carnet's `all` is not what it was.
+                        // A value under carnet's `all` is not the original one.
                         if let Some(original) = others.get(&own.interface) {
                             own.original = original.clone();
                         }
@@ -389,9 +390,9 @@ impl Switches {
         Ok(())
     }
 
-    /// What interfaces without a setting of carnet's are to get when `all` carries over to them: what
-    /// somebody has set them to since carnet did, or else what they had before, or where they came later what
-    /// new ones got then.
+    /// Returns the values for interfaces without a setting of carnet's when `all` carries over to them. A
+    /// value that another program has set since carnet did comes first, then the interface's former value. A
+    /// later interface gets the value that new ones had.
     fn originals(&self, record: &Record, all: &ChangedSetting) -> io::Result<BTreeMap<String, String>> {
         let mut originals = all.others.clone();
         let own = recorded(record, &all.name);
@@ -437,7 +438,7 @@ pub(crate) fn ipv6_exists() -> bool {
     fs::metadata("/proc/sys/net").is_err() || fs::metadata(ROOT).is_ok()
 }
 
-/// What the kernel takes from Router Advertisements on one of carnet's own interfaces, also on a router.
+/// Parts of Router Advertisements that the kernel uses on one of carnet's own interfaces, also on a router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advertisements {
     /// Nothing.
@@ -475,8 +476,8 @@ pub(crate) fn disable_ipv6(interface: &str) -> Result<()> {
         .map_err(|error| Error::kernel(format!("disable IPv6 on {interface}"), error))
 }
 
-/// Lets the kernel say where IPv4 packets would go that come from this interface, of which none ever come:
-/// that is how the fast path asks for the way of what it puts into IPv4.
+/// Lets the kernel answer route look-ups for IPv4 packets from this interface, although none come. By these
+/// the fast path finds the path of packets that it puts into IPv4.
 pub(crate) fn forward_ipv4_from(interface: &str) -> io::Result<()> {
     fs::write(format!("{IPV4_ROOT}/{interface}/{FORWARDING}"), "1")
 }

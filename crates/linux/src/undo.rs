@@ -1,10 +1,9 @@
-//! What to put back after a crash, in a file.
+//! File of changes to revert after a crash.
 //!
-//! Routes and rules bear carnet's mark, and the tunnel device dies with the process; but a changed setting
-//! does not know what it was before, and not every kernel keeps the mark of an address. Both are therefore
-//! written down before, respectively right after, they are changed. The file belongs to one boot and one
-//! network namespace: it is ignored anywhere else, and so is every line of it that no longer fits what is
-//! there.
+//! Routes and rules bear carnet's mark, and the tunnel device dies with the process. But a changed setting
+//! has no record of its former value, and not every kernel keeps the mark of an address. So carnet writes
+//! settings down before it changes them, and addresses directly after. The file belongs to one boot and one
+//! network namespace: carnet ignores it anywhere else, and each line that no longer fits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -67,9 +66,9 @@ pub(crate) struct ChangedSetting {
     /// Index of the interface, 0 for `all`: a later interface of the same name has settings of its own.
     pub(crate) index: u32,
     pub(crate) name: String,
-    /// What it was.
+    /// Former value.
     pub(crate) original: String,
-    /// What it was set to.
+    /// carnet's value.
     pub(crate) ours: String,
     /// For `all`: what it was on every interface, since some switches carry over to them.
     pub(crate) others: BTreeMap<String, String>,
@@ -92,9 +91,9 @@ pub(crate) struct AddedAddress {
 pub(crate) struct ChangedLinkAddress {
     pub(crate) interface: String,
     pub(crate) index: u32,
-    /// What it was.
+    /// Former address.
     pub(crate) original: [u8; 6],
-    /// What it was set to.
+    /// carnet's address.
     pub(crate) ours: [u8; 6],
 }
 
@@ -121,7 +120,7 @@ pub(crate) struct UndoFile {
     place: Place,
     /// The record is not in the file as it is.
     unsaved: bool,
-    /// What is in it.
+    /// Content of the file.
     pub(crate) record: Record,
 }
 

@@ -1,22 +1,21 @@
 //! Virtual Ethernet interfaces for IPv6 over GeoNetworking.
 //!
 //! Each is a TAP device with the link-layer address that the station has on the air, and the IPv6 link-local
-//! address that is made of it (EN 302 636-6-1 wants the interface identifier of the MID, whatever the
-//! machine's default is; so the kernel makes none of its own). Both follow the station's address, which may
-//! be a new pseudonym: never do frames with the new one tell of the old link-local address. Other addresses
-//! of the interface stay, and neighbours that know them are told at once where they are now (`ndisc_notify`),
-//! so that packets go on. The devices are not persistent: they go with the process, and everything on them
+//! address that follows from it. (EN 302 636-6-1 demands the interface identifier of the MID, whatever the
+//! machine's default is; so the kernel makes none of its own.) Both follow the station's address, which may
+//! be a new pseudonym: no frame with the new one has the old link-local address. Other addresses of the
+//! interface stay, and neighbours that know them get the new link-layer address at once (`ndisc_notify`), so
+//! that packets continue. The devices are not persistent: they go with the process, and everything on them
 //! with them.
 //!
-//! Frames come with a virtio header where the kernel knows it, as in [`crate::TunnelReader`]: bursts are read
-//! in one piece and cut into packets here. What goes to the host is written frame by frame.
+//! Frames come with a virtio header if the kernel supports it, as in [`crate::TunnelReader`]: bursts are read
+//! in one piece and cut into packets here. Frames to the host are written one by one.
 //!
-//! No other interface may have the name already. A device that somebody deletes is made anew.
+//! No other interface may have the name already. A device that another program deletes is made anew.
 //!
-//! Who listens to Router Advertisements: nobody on the interfaces of the configuration but by the operator's
-//! own `accept_ra`, set after the start; one that is an uplink does. A link that was learnt from such an
-//! advertisement does as well, for its addresses alone: whoever reaches this station by GeoBroadcast could
-//! else be its default router.
+//! Router Advertisements: interfaces of the configuration ignore them, unless the operator sets `accept_ra`
+//! after the start. An uplink uses them. A link that was learnt from such an advertisement uses them only for
+//! its addresses. Otherwise any station that reaches this one by GeoBroadcast could be its default router.
 
 use std::future::poll_fn;
 use std::io;
@@ -35,7 +34,7 @@ pub type MacAddress = [u8; 6];
 /// Frames that may wait in the kernel, as in the tunnel device.
 const QUEUE: u32 = 4000;
 
-/// What an interface shall be.
+/// Settings of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualLinkConfig {
     /// The caller's number for it.
@@ -48,7 +47,7 @@ pub struct VirtualLinkConfig {
     pub link_local: Ipv6Addr,
     /// Its MTU, at least 1280.
     pub mtu: u32,
-    /// What the kernel takes from Router Advertisements, also on a router.
+    /// Parts of Router Advertisements that the kernel uses, also on a router.
     pub advertisements: Advertisements,
 }
 
@@ -63,11 +62,11 @@ pub struct HostFrame<'a> {
     pub source: MacAddress,
     /// EtherType.
     pub ether_type: u16,
-    /// What stands behind it.
+    /// Payload after the EtherType.
     pub payload: &'a [u8],
 }
 
-/// What [`VirtualLinks::readable`] waits for.
+/// Events of [`VirtualLinks::readable`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VirtualLinkEvent {
     /// There may be frames for [`VirtualLinks::try_receive`].
@@ -76,7 +75,7 @@ pub enum VirtualLinkEvent {
     Addresses {
         /// The number of the interface.
         link: u32,
-        /// Its addresses, save those that may turn out to be somebody else's.
+        /// Its addresses, except for those that may belong to another node.
         addresses: Vec<(Ipv6Addr, u8)>,
     },
 }
@@ -179,7 +178,7 @@ impl VirtualLinks {
         }
     }
 
-    /// Gives the host an IPv6 packet in a frame. What the kernel does not take is counted.
+    /// Gives the host an IPv6 packet in a frame. A frame that the kernel refuses is counted.
     pub fn write(&mut self, link: u32, destination: MacAddress, source: MacAddress, packet: &[u8]) {
         let known = self.links.iter().find(|known| known.config.id == link);
         self.counters.written(known.map(|link| link.device.write(destination, source, packet)));
@@ -196,7 +195,7 @@ impl VirtualLinks {
         self.requests.reads
     }
 
-    /// What has been done, in numbers.
+    /// Returns the counters.
     pub fn counters(&self) -> FrameCounters {
         self.counters
     }

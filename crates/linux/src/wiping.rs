@@ -1,10 +1,9 @@
 //! Wiping what secrets were in.
 //!
-//! A key has a type that wipes it when it is dropped (`carnet_base::Key`), but on its way there its digits
-//! and octets are in what knows nothing of that: in the text of the config and what a TOML parser keeps of
-//! it, in vectors that grow and leave their octets where they were, on the stack. So whatever reads secrets
-//! does it [`with_secrets`]: until it is done everything that is freed in the heap is wiped, whoever frees
-//! it, and then the stack below.
+//! A key has a type that wipes it when it is dropped (`carnet_base::Key`). But on its way there its digits
+//! and octets are in other memory: the text of the config, the TOML parser, the stack, and vectors that grow
+//! and leave their octets behind. So code that reads secrets runs in [`with_secrets`]. Until it is done all
+//! freed heap memory is wiped, whichever thread frees it, and then the stack below.
 //!
 //! That takes the program to have [`WipingAllocator`] as its allocator. At other times that is the system's,
 //! less one look at a flag, for packets and messages are no secrets and there are very many.
@@ -27,11 +26,11 @@ pub struct WipingAllocator;
 /// Wipes memory that is about to be freed.
 ///
 /// # Safety
-/// It is `size` octets that can be written to, and nobody will read any more.
+/// It is `size` octets that can be written to, and no code reads them any more.
 unsafe fn wipe(memory: *mut u8, size: usize) {
     // SAFETY: as the caller has promised.
     unsafe { memory.write_bytes(0, size) };
-    // Or it would not be done: nobody reads it any more.
+    // Without this the compiler would remove the write: no code reads it any more.
     black_box(memory);
 }
 
@@ -39,8 +38,8 @@ fn is_reading() -> bool {
     READING.load(Ordering::Relaxed) > 0
 }
 
-// SAFETY: everything is the system's, whose promises hold for the same arguments; what is done beside it
-// touches only memory that the caller has given up, or has just been given.
+// SAFETY: everything is the system's, whose promises hold for the same arguments. The added code touches only
+// memory that the caller has given up, or has just been given.
 unsafe impl GlobalAlloc for WipingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller has promised.
@@ -66,9 +65,9 @@ unsafe impl GlobalAlloc for WipingAllocator {
             // SAFETY: as the caller has promised.
             return unsafe { System.realloc(memory, layout, size) };
         }
-        // The system would leave what it moves where it was, and what is cut off. SAFETY: the caller has
-        // promised that the size is a good one with this alignment; both places are as large as what is
-        // copied, and apart; the old one is given up when there is a new one.
+        // The system would leave moved octets where they were, and truncated ones. SAFETY: the caller has
+        // promised that the size is a good one with this alignment. Both places are as large as the copied
+        // part, and apart; the old one is given up when there is a new one.
         unsafe {
             let new = System.alloc(Layout::from_size_align_unchecked(size, layout.align()));
             if !new.is_null() {
@@ -80,8 +79,8 @@ unsafe impl GlobalAlloc for WipingAllocator {
     }
 }
 
-/// Does what reads secrets, and wipes what it leaves behind. What it returns had better be small, or have its
-/// secrets in the heap: a move leaves them where they were.
+/// Runs code that reads secrets, and wipes the memory that it leaves behind. Its result should be small, or
+/// have its secrets in the heap: a move leaves them where they were.
 pub fn with_secrets<T>(reads: impl FnOnce() -> T) -> T {
     READING.fetch_add(1, Ordering::Relaxed);
     let done = apart(reads);
@@ -118,8 +117,8 @@ fn wipe_stack() {
 mod tests {
     use super::*;
 
-    /// What is freed is looked at as the system's allocator has it: it writes addresses at the beginning, and
-    /// no more.
+    /// The test reads freed memory as the system's allocator has it: the allocator writes addresses at the
+    /// beginning, and no more.
     #[test]
     fn what_is_freed_while_secrets_are_read_is_wiped() {
         let layout = Layout::from_size_align(4096, 16).expect("a layout");

@@ -48,7 +48,7 @@ fn a_router_keeps_what_its_links_advertise() {
         advertise(&peer);
         events_until(&mut platform, |_| learnt()).await;
 
-        // One that comes later, and one that somebody else turns back.
+        // One interface appears later, and another program changes one back.
         ip("link add late type veth peer name later");
         events_until(&mut platform, |_| sysctl("late/accept_ra") == "2").await;
         set_sysctl("transit/accept_ra", "1");

@@ -24,9 +24,9 @@ fn two_links() {
     }
 }
 
-/// The kernel joins the solicited-node group of an address only when a worker of its gets at the lock of all
-/// interfaces: whoever asks for the address meanwhile would ask again a second later only. Here others want
-/// that lock.
+/// The kernel joins the solicited-node group of an address only when its worker gets the lock of all
+/// interfaces. A node that solicits the address before that would do so again a second later only. Here
+/// others want that lock.
 #[test]
 fn neighbours_find_an_address_as_soon_as_it_is_there() {
     in_namespace(|scratch| async move {
@@ -140,7 +140,7 @@ fn closing_and_dropping_put_everything_back() {
             } else {
                 drop(platform);
             }
-            // Although somebody still holds the device's descriptor.
+            // Although another process still holds the device's descriptor.
             assert_eq!(whole_state(), before);
             assert!(!scratch.undo_file().exists());
             assert!(tunnel.try_write(&[0x60; 40]).is_err());
@@ -188,7 +188,7 @@ fn a_refresh_writes_nothing() {
             platform.apply(&set(entry.clone())).unwrap();
         }
         assert_eq!(platform.counters(), before);
-        // Nor do carnet's own changes come back as news that leads to questions or repairs.
+        // carnet's own changes also cause no events that lead to requests or repairs.
         platform.apply(&set(route(TABLE_TUNNEL, "::/0", 1024, "unreachable"))).unwrap();
         events_for(&mut platform, Duration::from_millis(200)).await;
         let after = platform.counters();

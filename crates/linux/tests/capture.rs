@@ -1,8 +1,9 @@
 //! Packets that the kernel's own IPv6 input would refuse arrive in the tunnel device as they are.
 //!
-//! The peer sends what a home agent or a mobile router sends: a Binding Update with a Home Address option, a
-//! Binding Acknowledgement with a type 2 routing header, tunnelled packets, whole and in fragments. Without
-//! carnet's rules the kernel answers them with ICMPv6 errors, which the first test makes sure of.
+//! The peer sends the messages of a home agent or a mobile router. They are a Binding Update with a Home
+//! Address option, a Binding Acknowledgement with a type 2 routing header, and tunnelled packets, whole and
+//! in fragments. Without carnet's rules the kernel answers them with ICMPv6 errors, which the first test
+//! verifies.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -119,7 +120,7 @@ fn without_carnet_the_kernel_refuses_them() {
     });
 }
 
-/// What comes out is what went in, but for the hop limit that the kernel's forwarding takes one from.
+/// The packets come out unchanged, except for the hop limit that the kernel's forwarding decrements.
 fn assert_intact(sent: &[(&str, Vec<u8>)], received: &[Vec<u8>]) {
     let mut received = received.iter();
     for (name, packet) in sent {

@@ -42,7 +42,7 @@ fn linked() -> Peer {
     peer
 }
 
-/// Reads so many packets.
+/// Reads `count` packets.
 async fn read(io: &Datagrams, count: usize) -> Vec<(Received, Vec<u8>)> {
     let mut reader = DatagramReader::new(io.clone());
     let mut buffer = vec![0; 65_535];
@@ -187,7 +187,7 @@ fn what_icmp_says_of_too_large_packets_is_told() {
             };
             assert_eq!(told, TooBig { local: end(local), remote: end(remote), mtu: 1300 });
             assert_eq!(writer.errors(), 0, "the error of one packet costs no other");
-            // What may be cut passes all the same.
+            // A packet that may be fragmented still passes.
             tokio::time::sleep(Duration::from_millis(50)).await;
             assert!(reader.try_read(&mut [0; 2000]).is_err());
             writer.write(end(local), end(remote), true, &packet(100, 0, 1));
@@ -296,7 +296,7 @@ fn many_complaints_cost_no_packet() {
             let (length, _) = there.recv_from(&mut buffer).unwrap();
             assert_eq!(buffer[..length], packet(300, 0, mark));
         }
-        // What comes is read all the same.
+        // Received packets are still read.
         there.send_to(&packet(200, 0, 9), "192.0.2.1:4191").unwrap();
         assert_eq!(read(&io, 1).await[0].0.length, 200);
     });

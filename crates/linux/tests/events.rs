@@ -1,4 +1,4 @@
-//! What is told of interfaces, and what is put back after the kernel or an operator took it away.
+//! Events about interfaces, and entries that are put back after the kernel or an operator removed them.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -153,7 +153,7 @@ fn default_routers_come_in_order_and_without_carnets_own() {
             latest(seen, "v0").is_some_and(|i| gateways(i) == addresses(&["fe80::4", "fe80::3", "fe80::1"]))
         })
         .await;
-        // A route that concerns nobody leads to no question.
+        // A route without use to carnet leads to no request.
         events_for(&mut platform, Duration::from_millis(100)).await;
         let reads = platform.counters().reads;
         ip("-6 route add 2001:db8:77::/48 via fe80::8 dev v0");
@@ -204,7 +204,7 @@ fn default_routes_are_those_that_the_kernel_would_use() {
                 && latest(seen, "i0").is_some_and(|i| gateways(i) == addresses(&["fe80::4"]))
         })
         .await;
-        // The kernel lists a route for some time after it has expired, and tells nobody.
+        // The kernel lists a route for some time after it has expired, and sends no event.
         ip("-6 route add default via fe80::7 dev i0 metric 40 expires 1");
         let first = |seen: &[PlatformEvent]| latest(seen, "i0").and_then(|i| gateways(i).first().copied());
         events_until(&mut platform, |seen| first(seen) == addresses(&["fe80::7"]).first().copied()).await;
@@ -489,7 +489,7 @@ fn what_an_operator_deletes_comes_back() {
             })
             .await;
             if deletion == "-6 rule flush" {
-                // It takes the main rule with it, which is none of carnet's business.
+                // It removes the main rule as well, which is not carnet's.
                 ip("-6 rule add pref 32766 lookup main proto kernel");
             }
         }
@@ -516,7 +516,7 @@ fn lost_events_lead_to_a_full_look() {
         let file = scratch.path().join("batch");
         std::fs::write(&file, batch).unwrap();
         ip(&format!("-6 -batch {}", file.display()));
-        // What follows is lost with certainty: the buffer is full.
+        // Later events are certainly lost: the buffer is full.
         ip("-6 route del default table 13510");
         ip("link add late type veth peer name later");
         let events =

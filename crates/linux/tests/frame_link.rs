@@ -118,7 +118,7 @@ fn only_frames_of_the_ether_type_for_this_station_arrive() {
         let peer = joined();
         let mut link = open("v0");
         assert_eq!((link.state(), link.address(), link.mtu()), (LinkState::Up, HERE, 1500));
-        // Even when somebody looks at everything: tcpdump and its like make the interface do that.
+        // Even if a program watches everything: tcpdump, for example, makes the interface do that.
         ip("link set v0 promisc on");
         peer.run(|| {
             inject(
@@ -179,7 +179,7 @@ fn own_frames_are_not_heard_and_the_other_side_hears_them_once() {
     });
 }
 
-/// Receives until there are so many frames, then until nothing has come for a while.
+/// Receives until there are `count` frames, then until none has come for a while.
 async fn receive_count(link: &mut FrameLink, count: usize) -> Vec<Frame> {
     let mut frames = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -189,7 +189,7 @@ async fn receive_count(link: &mut FrameLink, count: usize) -> Vec<Frame> {
     frames
 }
 
-/// What goes over the wire is what an independent program calls GeoNetworking over Ethernet.
+/// An independent program recognises the frames on the wire as GeoNetworking over Ethernet.
 #[test]
 fn tcpdump_sees_plain_ethernet() {
     if let Err(error) = Command::new("tcpdump").arg("--version").output() {
@@ -271,7 +271,7 @@ fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
     });
 }
 
-/// What is not read in time is lost, but not without a word.
+/// Frames that are not read in time are lost, but counted.
 #[test]
 fn every_frame_is_received_or_counted_as_overrun() {
     in_namespace(|_| async {
@@ -296,7 +296,7 @@ fn every_frame_is_received_or_counted_as_overrun() {
         let received = receive(&mut link).await.len() as u64;
         let overruns = link.counters().dropped(FrameDrop::Overrun);
         assert!(received > 1000 && overruns > 1000, "{received} received, {overruns} overruns");
-        // The queue of the virtual interface itself may lose a few, of which nobody tells the socket.
+        // The queue of the virtual interface itself may lose a few, which no counter of the socket shows.
         assert!(
             received + overruns <= sent && received + overruns > sent * 9 / 10,
             "{received} + {overruns}"
@@ -354,7 +354,7 @@ fn what_is_queued_when_the_interface_goes_is_counted() {
             link.send(BROADCAST, b"waits").unwrap();
         }
         ip("link del v0");
-        // Before anybody has looked.
+        // Before the link has noticed.
         link.flush();
         until(&mut link, LinkState::Missing).await;
         assert_eq!((link.counters().sent, link.counters().dropped(FrameDrop::Down)), (0, 10));
@@ -435,7 +435,7 @@ fn a_group_is_joined_again_when_its_interface_returns() {
                     link.flush();
                     (receive(&mut link).await, link.address())
                 });
-                // Nobody hears itself.
+                // A station does not receive its own frames.
                 assert_eq!(answer, []);
                 assert_eq!(receive(&mut link).await, [(sender, BROADCAST, b"hello".to_vec())]);
                 link.send(BROADCAST, b"hello").unwrap();

@@ -55,7 +55,7 @@ fn sentence(text: &str) -> String {
     format!("${text}*{:02X}\r\n", text.bytes().fold(0, |sum, octet| sum ^ octet))
 }
 
-/// What a receiver says in one cycle, at a time in UTC that is `ahead` seconds off this machine's.
+/// Returns a receiver's reports of one cycle, at a time in UTC that is `ahead` seconds off this machine's.
 fn cycle(fix: bool, ahead: i64) -> String {
     let unix = (clock::wall().as_unix_nanos() / 10_000_000) as i64 + ahead * 100;
     let date =

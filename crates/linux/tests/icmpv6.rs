@@ -220,8 +220,8 @@ fn only_the_kinds_asked_for_are_heard_and_never_ones_own() {
     });
 }
 
-/// RFC 6275 9.3.2: a home agent answers as a correspondent node does, behind a type 2 routing header; of
-/// these only answers to echoes and to mobile prefix discovery concern a router.
+/// RFC 6275 9.3.2: a home agent answers like a correspondent node, behind a type 2 routing header. Of these a
+/// router needs only answers to echoes and to mobile prefix discovery.
 #[test]
 fn answers_behind_a_type_2_routing_header_are_heard() {
     in_namespace(|scratch| async move {
@@ -267,7 +267,7 @@ fn a_burst_of_malformed_packets_does_not_make_deaf() {
         };
         events_until(&mut platform, settled).await;
         events_for(&mut platform, Duration::from_millis(300)).await;
-        // Nobody listens meanwhile: all of it waits in the socket, and nothing else will wake the station.
+        // No task reads meanwhile: all of it waits in the socket, and nothing else will wake the station.
         let receiver = mac("h0");
         for _ in 0..130 {
             send_frame(&peer, receiver, 1, &[135]);
@@ -385,17 +385,18 @@ fn a_link_without_addresses_needs_none() {
             (7, message.source, &message.message[4..])
         );
 
-        // A tunnel interface has not even room for them. With nobody at its other end it only counts.
+        // A tunnel interface has no room for link-layer addresses. Without a reader at its other end it only
+        // counts.
         ip("tuntap add mode tun name t0");
         ip("link set t0 up");
         let sent = |platform: &mut Platform| {
             platform.send_icmpv6(&LinkMessage { interface: "t0".into(), ..message.clone() })
         };
         events_until(&mut platform, |seen| latest(seen, "t0").is_some()).await;
-        // A TUN device that nobody reads is up but does not run: the kernel says so itself.
+        // A TUN device without a reader is up but does not run: the kernel says so itself.
         let error = sent(&mut platform).err().and_then(|e| e.raw_os_error());
         assert!(matches!(error, None | Some(libc::ENETDOWN)), "{error:?}");
-        // One that somebody reads is carnet's own.
+        // A device with a reader is carnet's own.
         let tunnel = platform.tunnel();
         let mut reader = carnet_linux::TunnelReader::new(tunnel.clone());
         let mut buffer = PacketBuffer::new();

@@ -1,4 +1,4 @@
-//! What a binding of a home agent takes of this process's memory, counted octet by octet.
+//! Memory of this process for a binding of a home agent, counted octet by octet.
 //!
 //! The allocator of this test counts what is in use. Tables grow by doubling: the number of bindings fills
 //! them as far as 100,000 bindings fill theirs.
@@ -28,7 +28,8 @@ struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-/// What the GNU C library takes for a piece of this size (malloc(3): eight octets more, in steps of sixteen).
+/// Returns the size that the GNU C library takes for a piece of this size (malloc(3): eight octets more, in
+/// steps of sixteen).
 fn taken(size: usize) -> usize {
     (size + 8).next_multiple_of(16).max(32)
 }
@@ -55,7 +56,7 @@ static ALLOCATOR: Counting = Counting;
 const BINDINGS: usize = 3125;
 
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
-/// Long enough for the search for path MTUs to give up on all paths: nobody answers here.
+/// Long enough for the search for path MTUs to give up on all paths: no node answers here.
 const SETTLED: Time = Time::from_secs(600);
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 

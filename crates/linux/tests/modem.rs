@@ -1,6 +1,6 @@
-//! Signals of cellular modems over a real bus. There is no modem here, and ModemManager has none to show
-//! without: a service stands in for it, made with another implementation of D-Bus, with the objects and types
-//! of ModemManager's own API reference (1.20).
+//! Signals of cellular modems over a real bus. There is no modem here, and ModemManager shows none without.
+//! So a service replaces it, made with another implementation of D-Bus, with the objects and types of
+//! ModemManager's own API reference (1.20).
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;

@@ -36,7 +36,7 @@ async fn receive(links: &mut MulticastLinks, enough: impl Fn(&[Vec<u8>]) -> bool
     packets
 }
 
-/// Looks at the kernel's news until there are none for a moment.
+/// Processes the kernel's events until none arrives for a moment.
 async fn settle(links: &mut MulticastLinks) {
     while tokio::time::timeout(Duration::from_millis(200), links.readable()).await.is_ok() {
         links.try_receive(|_| {});
@@ -91,7 +91,7 @@ fn what_a_host_sends_to_a_group_comes_with_its_checksum_and_its_reports_as_well(
         let (header, message) = Header::parse_packet(data).unwrap();
         assert_eq!(message[8..], *b"hello");
         assert_eq!(checksum::upper_layer(header.source, header.destination, protocol::UDP, message), 0);
-        // What goes out is no news.
+        // Sent frames are no events.
         links.write("lan0", [0x33, 0x33, 0, 0, 0, 0x42], data);
         let counters = links.counters();
         assert_eq!((counters.sent, counters.write_errors, counters.malformed), (1, 0, 0));

@@ -50,7 +50,7 @@ fn a_neighbour_that_answers_is_heard_and_nobody_else() {
             address: address.parse().unwrap(),
             interface: interface.map(str::to_owned),
         };
-        // Neither one that is not there, nor one that is asked by an interface which is not.
+        // A missing neighbour does not answer, and neither does one that is asked over a missing interface.
         let silent = [neighbour("2001:db8::3", None), neighbour("fe80::2", Some("r9"))];
         for (asked, answers) in [
             (vec![neighbour("2001:db8::2", None)], true),

@@ -1,5 +1,5 @@
-//! Control messages of one sender come in the order in which he sent them, while the station gets to know him
-//! and while it forgets him; the tunnel device has them in other queues then.
+//! Control messages of one sender arrive in the order in which it sent them, also while the station gets to
+//! know it and while it forgets it. The tunnel device has them in other queues then.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -89,7 +89,7 @@ fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() 
                 queues.reverse();
             }
             let _ = tokio::time::timeout(Duration::from_millis(25), io.readable(None)).await;
-            // What has come into a queue is known when the kernel has been asked.
+            // A request to the kernel shows the packets that have come into a queue.
             tokio::task::yield_now().await;
             for queue in queues {
                 let mut left = if is_crowd { 7 } else { u32::MAX };

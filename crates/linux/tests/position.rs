@@ -115,7 +115,7 @@ fn what_is_not_a_fix_is_none() {
         assert_ne!(line, TPV);
         assert_eq!(fix_of(&line), None, "{line}");
     }
-    // What is absurd beside the position is left out.
+    // Absurd values beside the position are left out.
     let line =
         TPV.replace(r#""speed":9.980"#, r#""speed":-3"#).replace(r#""track":90.0000"#, r#""track":1e9"#);
     let fix = fix_of(&line).unwrap();
@@ -149,7 +149,7 @@ proptest! {
         reports(&octets);
     }
 
-    /// Whatever happens to a good session, what comes out is sound, and the next good line is understood.
+    /// After any mutation of a good session the output is sound, and the next good line is understood.
     #[test]
     fn mutations_are_survived(
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..8),
@@ -353,13 +353,13 @@ fn a_new_leap_second_is_told_and_an_old_state_is_not_believed() {
 #[test]
 fn a_clock_that_stays_wrong_is_told_once() {
     let mut driven = Driven::new();
-    // What a receiver takes to tell is no wrong clock.
+    // The delay of a receiver's report is no wrong clock.
     driven.difference = 1500;
     assert!((0..5).all(|_| driven.clock(TPV).is_none()));
     driven.difference = -5000;
     let told: Vec<_> = (0..10).filter_map(|_| driven.clock(TPV)).collect();
     assert_eq!(told, [ClockDifference { milliseconds: -5000, precise: false, wrong: true }]);
-    // Somebody sets it, to something else that is wrong.
+    // A program sets the clock to another wrong time.
     driven.difference = 60_000;
     assert_eq!(
         (0..10).filter_map(|_| driven.clock(TPV)).map(|d| d.milliseconds).collect::<Vec<_>>(),
@@ -576,7 +576,7 @@ fn without_a_fix_nothing_is_sure_and_nobody_goes_on_for_ever() {
     assert_eq!((later.speed, later.track, later.time), (None, None, wall(NOON + 100_000)));
     reckoner.handle_fix(Fix { received: Time::from_secs(108), ..fix.clone() });
     assert_eq!(reckoner.position(Time::from_secs(108)).unwrap().confidence, Some(17.1));
-    // Who stays is as sure as ever.
+    // The confidence of a standing station does not change.
     let mut stays = Reckoner::new(true);
     stays.handle_fix(Fix { speed: Some(0.0), ..fix });
     assert_eq!(stays.position(Time::from_secs(60)).unwrap().confidence, Some(17.1));
@@ -654,7 +654,7 @@ fn a_receiver_whose_time_goes_back_is_believed_again_once_it_goes_on() {
     listening.goes_on(120, 10);
     listening.goes_on(0, 20);
     assert!(listening.fixes > 20 && listening.lost.len() == 1, "{} {:?}", listening.fixes, listening.lost);
-    // An old report among new ones is none.
+    // An old report among new ones is no new fix.
     let before = listening.fixes;
     listening.goes_on(20, 2);
     listening.goes_on(3, 1);

@@ -74,7 +74,7 @@ fn child_command(prefix: &[&str], role: &str) -> Command {
     command
 }
 
-/// What the child printed after `result: `, or all that it printed.
+/// Returns the child's output after `result: `, or all of it.
 fn result_of(mut command: Command) -> String {
     let output = command.output().unwrap();
     let text =
@@ -143,7 +143,7 @@ fn leftovers_are_cleaned_without_an_undo_file_too() {
             ip("link del carnet0");
             if !keep_undo_file {
                 std::fs::remove_file(scratch.undo_file()).unwrap();
-                // Nobody knows any more what they were.
+                // Their former values are unknown now.
                 set_sysctl("all/forwarding", "0");
                 for interface in ["v0", "v1", "i0", "i1"] {
                     set_sysctl(&format!("{interface}/accept_ra"), "1");
@@ -284,7 +284,7 @@ fn missing_privileges_are_named() {
         let unshare = ["unshare", "-Urn"].map(str::to_owned);
         let answer = answer_of(forbid, &[words.as_slice(), &unshare].concat());
         assert!(answer.starts_with("no permission to open /dev/net/tun: it must be"), "{answer}");
-        // Root of a user namespace, but in a network namespace of somebody else's.
+        // Root of a user namespace, but in another user's network namespace.
         let allow = "mount -t tmpfs none /dev/net && mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
         let unshare = ["unshare", "-Ur"].map(str::to_owned);
         let answer = answer_of(allow, &[words.as_slice(), &unshare].concat());

@@ -1,4 +1,4 @@
-//! Signals out of files, as whoever measures them writes them.
+//! Signals from files, as measuring programs write them.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -29,7 +29,7 @@ impl Drop for Folder {
     }
 }
 
-/// What comes within a time that is far longer than it needs.
+/// Returns the next event, within a time that is far longer than it needs.
 async fn next(signals: &mut Signals) -> (String, i32) {
     match timeout(Duration::from_secs(10), signals.next()).await.expect("comes") {
         Signal::Strength { interface, dbm } => (interface, dbm),
@@ -40,7 +40,7 @@ async fn next(signals: &mut Signals) -> (String, i32) {
 #[tokio::test]
 async fn a_file_that_grows_or_is_replaced_is_followed() {
     let folder = Folder::new("grows");
-    // Neither the folder nor a file is there at the start.
+    // At the start there is no folder and no file.
     let mut signals = Signals::open(vec![folder.source("wlan0"), folder.source("wwan0")]);
     assert!(timeout(Duration::from_millis(50), signals.next()).await.is_err());
     fs::create_dir_all(&folder.0).expect("a folder");

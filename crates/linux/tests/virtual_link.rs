@@ -75,7 +75,7 @@ fn an_interface_is_as_it_was_wanted_and_goes_at_the_end() {
         assert_eq!(addresses(&mut links).await, [(address(LINK_LOCAL), 64)]);
         let shown = ip("-6 addr show dev gn0");
         assert!(!shown.contains("tentative") && shown.matches("inet6").count() == 1, "{shown}");
-        // An address of the operator is told, and one that may be somebody else's is not.
+        // The station gets an address of the operator, but not one that may belong to another node.
         ip("-6 addr add 2001:db8::1/64 dev gn0 nodad");
         assert_eq!(addresses(&mut links).await, [(address("2001:db8::1"), 64), (address(LINK_LOCAL), 64)]);
 
@@ -192,7 +192,7 @@ fn advertise(links: &mut VirtualLinks) {
     links.write(7, [0x33, 0x33, 0, 0, 0, 1], [2, 0, 0, 0, 0, 0xb], &packet);
 }
 
-/// What the kernel has made of an advertisement: an address, a default route.
+/// Returns what the kernel has made of an advertisement: an address, a default route.
 async fn made(links: &mut VirtualLinks, advertisements: Advertisements) -> (bool, bool) {
     links.set(VirtualLinkConfig { advertisements, ..config() }).unwrap();
     advertise(links);
@@ -219,7 +219,7 @@ fn whoever_reaches_a_learnt_link_is_no_default_router() {
         let mut links = VirtualLinks::open().unwrap();
         assert_eq!(made(&mut links, Advertisements::Ignored).await, (false, false));
         assert_eq!(made(&mut links, Advertisements::Addresses).await, (true, false));
-        // An interface that becomes an uplink, and is none any more.
+        // An interface becomes an uplink, and then none.
         assert_eq!(made(&mut links, Advertisements::All).await, (true, true));
         links.set(config()).unwrap();
         assert_eq!((sysctl("gn0/accept_ra"), sysctl("gn0/accept_ra_defrtr")), ("0".into(), "0".into()));

@@ -1,4 +1,4 @@
-//! What ICMP says about packets of protocol 41: raw sockets are not told by their error queue.
+//! ICMP errors about packets of protocol 41: raw sockets do not get them in their error queue.
 //!
 //! A raw ICMP socket at the same address hears Destination Unreachable messages alone (`ICMP_FILTER`). Only
 //! "fragmentation needed and DF set" about one of our packets counts (RFC 1191 4); nothing of it is proved.

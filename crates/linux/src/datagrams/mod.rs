@@ -1,19 +1,18 @@
 //! IPv6 inside IPv4 and UDP (RFC 5555): the sockets that carry it.
 //!
 //! Each end of such a tunnel is a socket: UDP, or raw of protocol 41. At a mobile router it is bound to its
-//! uplink's address and device, so that what is sent by one uplink leaves there whatever the main table
-//! prefers: the kernel then only looks at routes by that device, of which each uplink has a default one. At a
-//! home agent it is bound to an address alone. Which sockets there are is part of the desired forwarding
-//! state.
+//! uplink's address and device. So its packets leave by this uplink, whatever the main table prefers. The
+//! kernel then uses only routes by that device, and each uplink has a default route. At a home agent it is
+//! bound to an address only. The desired forwarding state contains the sockets.
 //!
-//! Octets in, octets out: what is inside, and whether anybody may send it, the station judges. Of the outer
-//! header the octet with DSCP and ECN passes in both directions (RFC 6040 4.1: it is copied), and the other
-//! end. DF is set, the kernel's own idea of the path's MTU is not asked for (`IP_PMTUDISC_PROBE`), and what
-//! ICMP says of it is told to the station. Only a packet that may be cut leaves without DF.
+//! This module moves octets in and out; the station checks the inner packet and its sender. Of the outer
+//! header the module passes the octet with DSCP and ECN in both directions (RFC 6040 4.1). It also passes the
+//! address of the other end. It sets DF and ignores the kernel's own path MTU (`IP_PMTUDISC_PROBE`), and
+//! reports ICMP's to the station. Only a packet that may be fragmented leaves without DF.
 //!
 //! **Many packets per system call.** Packets of one size to one end leave as one UDP burst (`UDP_SEGMENT`),
-//! which the kernel or the card cuts, and come as one (`UDP_GRO`) where no fast path stands before the
-//! sockets: that wants them one by one.
+//! which the kernel or the card cuts. They arrive as one (`UDP_GRO`) unless a fast path stands before the
+//! sockets, which needs them one by one.
 //!
 //! All of this works in a user namespace, with the rights that the TUN device needs anyhow. Left out: IPv6
 //! inside UDP inside IPv6 needs no more than its addresses and is carried too, but nothing asks for it yet.
@@ -53,7 +52,7 @@ struct Sockets {
     unsent: u64,
 }
 
-/// Somebody on the way said that outer packets are too large.
+/// A router on the path reported that outer packets are too large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooBig {
     /// Our end.
@@ -66,7 +65,7 @@ pub struct TooBig {
 
 impl Datagrams {
     fn lock(&self) -> MutexGuard<'_, Sockets> {
-        // A list is whole whoever has panicked.
+        // A list is whole even after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -40,7 +40,7 @@ pub struct DatagramReader {
     io: Datagrams,
     burst: Vec<u8>,
     control: Vec<u8>,
-    /// What is left of the burst.
+    /// Rest of the burst.
     rest: Option<Rest>,
     /// A super packet in it that is being cut.
     cut: Option<Cut>,

@@ -27,9 +27,9 @@ const ERRORS_MAX: usize = 64;
 pub(super) struct Socket {
     pub(super) wanted: desired::Socket,
     pub(super) file: AsyncFd<socket2::Socket>,
-    /// What comes begins with an IPv4 header.
+    /// Received packets begin with an IPv4 header.
     pub(super) is_raw: bool,
-    /// What ICMP says of a raw socket's packets.
+    /// Receives ICMP errors about a raw socket's packets.
     pub(super) icmp: Option<Icmp>,
 }
 
@@ -92,7 +92,7 @@ impl Socket {
         if self.is_raw { Endpoint::Ipv4(*address.ip()) } else { Endpoint::Udp(address) }
     }
 
-    /// What its error queue says about too large packets; the rest is thrown away.
+    /// Returns the errors about too large packets from its error queue, and drops the others.
     pub(super) fn errors(&self) -> Vec<TooBig> {
         let mut complaints = Vec::new();
         let mut control = nix::cmsg_space!([u8; 256]);

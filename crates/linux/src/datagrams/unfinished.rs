@@ -1,11 +1,11 @@
-//! What another machine's fast path left to the card: checksums of TCP and UDP inside, and the cutting of
-//! super packets.
+//! Finishes packets that another machine's fast path left to the card: inner checksums of TCP and UDP, and
+//! the cutting of super packets.
 //!
-//! On the way over a wire that is done. Over a virtual link from one station to another on the same machine
-//! nobody does it, and a socket does not tell. But an open checksum can be seen: in its place is the sum of
-//! the pseudo-header. Where that is so by chance the checksum comes out as it was. A packet of TCP with an
-//! open checksum that is longer than any wire is used to is a super packet; nobody knows how it was to be
-//! cut, so it is cut to what every link takes.
+//! A card does that before the wire. Over a virtual link between two stations of the same machine it is not
+//! done, and a socket does not report it. But an open checksum is visible: in its place is the sum of the
+//! pseudo-header. If a finished checksum equals that by chance, finishing it again gives the same value. A
+//! packet of TCP with an open checksum that is longer than any wire carries is a super packet. Its segment
+//! size is unknown, so it is cut to what every link carries.
 
 use carnet_wire::ipv6::{HEADER_LEN, MIN_MTU};
 
@@ -16,7 +16,7 @@ use crate::tunnel::virtio::{Burst, Header, Transport, Unfinished};
 /// Ethernet's.
 const LARGE: usize = 1500;
 
-/// What a packet is.
+/// Kind of a packet.
 #[derive(Debug)]
 pub(super) enum Found {
     /// One that is whole, now at least.
@@ -37,7 +37,7 @@ pub(super) fn look(packet: &mut [u8]) -> Found {
     Found::Packet
 }
 
-/// What is to be done, as the tunnel device would say it.
+/// Returns the missing work, in the form of the tunnel device.
 fn unfinished(packet: &[u8]) -> Option<Header> {
     let [first, _, _, _, high, low, next_header, ..] = packet.first_chunk::<HEADER_LEN>()?;
     let transport = [Transport::Tcp, Transport::Udp].into_iter().find(|t| t.protocol() == *next_header)?;

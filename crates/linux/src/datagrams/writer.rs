@@ -25,7 +25,7 @@ struct To {
     traffic_class: u8,
 }
 
-/// Sends packets by the sockets. What was written is on its way after [`DatagramWriter::flush`].
+/// Sends packets by the sockets. [`DatagramWriter::flush`] sends the written packets.
 #[derive(Debug)]
 pub struct DatagramWriter {
     io: Datagrams,

@@ -1,8 +1,8 @@
 //! A tc program on an interface.
 //!
-//! Where the kernel knows BPF links for tc (since 6.6) the program goes with this process, whatever the
-//! reason. Before, it hangs in a `clsact` qdisc, with the priority [`PRIORITY`]; it is taken out at the end,
-//! and what a crash left there at the next start.
+//! If the kernel supports BPF links for tc (since 6.6), the program goes with this process, whatever the
+//! reason. Before, it is in a `clsact` qdisc, with the priority [`PRIORITY`]. carnet removes it at the end,
+//! and after a crash at the next start.
 
 use aya::programs::SchedClassifier;
 use aya::programs::links::LinkOrder;
@@ -35,7 +35,7 @@ impl Hook {
         let options = if has_tcx() {
             TcAttachOptions::TcxOrder(LinkOrder::default())
         } else {
-            // Somebody else's clsact will do.
+            // A clsact of another program serves as well.
             if tc::qdisc_add_clsact(name).is_ok() {
                 qdisc = Some(index);
             }

@@ -1,8 +1,8 @@
 //! Programs that a thread loads while the station serves by what it has.
 //!
-//! The thread has the rights of the one that starts it ([`crate::sandbox`]), so it is started while that one
-//! may still load programs, and it ends when they are loaded. Interfaces, maps and sockets are left to the
-//! station's own thread.
+//! The thread has the rights of the one that starts it ([`crate::sandbox`]). So it starts while that one may
+//! still load programs, and ends when they are loaded. Interfaces, maps and sockets stay with the station's
+//! own thread.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use crate::netlink::Requests;
 pub(super) struct Loading {
     /// The way for which they are.
     pub(super) path: Path,
-    /// What the station wants now, perhaps more than when it began.
+    /// The station's present config, which may need more than the one at the begin.
     pub(super) config: FastPathConfig,
     /// The ways to try if these programs cannot be had.
     pub(super) others: Vec<Path>,
@@ -35,7 +35,7 @@ impl Loading {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When there is none to be had.
+    /// If the kernel does not list its interfaces, or the machine cannot start a thread.
     pub(super) fn begin(
         kind: Kind,
         config: &FastPathConfig,

@@ -1,6 +1,6 @@
 //! Ways around the slow path.
 //!
-//! Whatever the slow path does (the TUN device and `carnet_station::forwarding`), a fast path may do sooner,
+//! A fast path may do the work of the slow path (the TUN device and `carnet_station::forwarding`) sooner,
 //! with the same result:
 //!
 //! * `programs`: BPF programs at the ingress of the interfaces, on socket buffers (tc, [`Path::Bpf`]) or
@@ -9,13 +9,13 @@
 //! * `kernel`: tunnel devices of the kernel's own ip6_tunnel module ([`Path::Kernel`]).
 //! * `geonet`: BPF programs for IPv6 over GeoNetworking, beside all of these and independent of them.
 //!
-//! The first know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute what a binding sends among
-//! several of them (`rules`); the kernel's devices one tunnel in IPv6 for all of that. `selection` keeps from
-//! them what they cannot do; that is left to the slow path.
+//! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute a binding's packets among
+//! several of them (`rules`). The kernel's devices know one tunnel in IPv6 for all of that. `selection`
+//! withholds from them what they cannot do, which stays with the slow path.
 //!
-//! What a fast path needs to know is in the tunnels of the desired forwarding state; `table` turns these into
-//! what the programs' maps hold. A change is told by [`FastPath::set`] and [`FastPath::remove`] and takes
-//! effect, all at once for a binding, with [`FastPath::commit`].
+//! The tunnels of the desired forwarding state have everything that a fast path needs; `table` turns these
+//! into the content of the programs' maps. [`FastPath::set`] and [`FastPath::remove`] announce a change. It
+//! takes effect with [`FastPath::commit`], all at once for a binding.
 //!
 //! The kernel takes a quarter of a second to verify the programs, and half a minute on a slow processor. A
 //! thread loads them (`loading`) while the TUN device serves, and [`FastPath::poll_loading`] takes them into
@@ -79,7 +79,7 @@ impl Path {
     }
 }
 
-/// What the interfaces are to the station.
+/// Roles of the interfaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ports {
     /// Links of the mobile network: packets from there go into the tunnel.
@@ -101,7 +101,7 @@ impl Ports {
     }
 }
 
-/// What [`crate::Platform::accelerate`] needs to know.
+/// Config of [`crate::Platform::accelerate`].
 #[derive(Debug, Clone)]
 pub struct FastPathConfig {
     /// The ways to try, the first that the kernel allows is taken. The TUN device is always there, whether or
@@ -111,11 +111,11 @@ pub struct FastPathConfig {
     pub flow_label_key: u64,
     /// How many bindings and prefixes there may be.
     pub bindings: usize,
-    /// What the interfaces are.
+    /// Roles of the interfaces.
     pub ports: Ports,
 }
 
-/// What a fast path has done with the packets of one tunnel.
+/// Packets of one tunnel that a fast path has forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TunnelTraffic {
     /// Inner packets sent.
@@ -150,7 +150,7 @@ impl TunnelTraffic {
 /// Two ends of a tunnel: the local one and the remote one.
 pub type TunnelEnds = (Endpoint, Endpoint);
 
-/// What the fast path has done since its start, by name; see `enum outcome` in `bpf/tunnel.h`.
+/// Counters of the fast path since its start, by name; see `enum outcome` in `bpf/tunnel.h`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FastPathCounters {
     /// Inner packets sent and received, in all.
@@ -220,7 +220,7 @@ pub(crate) struct FastPath {
     loading: Option<Loading>,
 }
 
-/// What has become of programs that a thread has loaded.
+/// Result of a thread that loads programs.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Loaded {
     /// The path is decided, and these cannot be had.
@@ -296,8 +296,8 @@ impl FastPath {
         Some(obstacles)
     }
 
-    /// What has become of the programs that a thread loads, once; asks to be woken while it loads. Programs
-    /// that are taken into use want to be told of all tunnels, and of the interfaces.
+    /// Returns the result of the loading thread, once; registers a wake-up while it loads. New programs need
+    /// all tunnels and the interfaces from the caller.
     pub(crate) fn poll_loading(
         &mut self,
         cx: &mut Context<'_>,
@@ -436,7 +436,7 @@ impl FastPath {
         let InUse::Programs(programs, _) = &mut self.kind else { return };
         let mut indices =
             self.sockets.iter().filter(|(known, _)| known.local == local).map(|(_, index)| *index);
-        // By which of several nobody can tell.
+        // With several sockets the right one is unknown.
         let index = indices.next().filter(|_| indices.next().is_none());
         programs.table.set_socket(local, index);
     }
@@ -481,9 +481,9 @@ impl FastPath {
         result
     }
 
-    /// Routes, rules or addresses are others now. With `narrow` it is only neighbours, or carnet's own routes
-    /// into the tunnel device: with such a route more packets go there, and without it its binding is gone.
-    /// As [`Self::commit`] it may end the fast path.
+    /// Forgets cached next hops because routes, rules or addresses have changed. With `narrow` only
+    /// neighbours changed, or carnet's own routes into the tunnel device. With such a route more packets go
+    /// there, and without it its binding is gone. As [`Self::commit`] it may end the fast path.
     pub(crate) fn forget(
         &mut self,
         requests: &mut Requests,
@@ -633,7 +633,7 @@ impl FastPath {
         }
     }
 
-    /// What it has done, by tunnel.
+    /// Returns its traffic, by tunnel.
     pub(crate) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         match &self.kind {
             InUse::None => HashMap::new(),
@@ -642,8 +642,8 @@ impl FastPath {
         }
     }
 
-    /// Makes room where there is not enough for the bindings of this config: a thread loads the programs
-    /// anew, and those in use go on meanwhile.
+    /// Makes room if there is not enough for the bindings of this config. A thread loads the programs anew,
+    /// and those in use continue meanwhile.
     pub(crate) fn grow(
         &mut self,
         config: &FastPathConfig,
@@ -662,7 +662,7 @@ impl FastPath {
         Ok(())
     }
 
-    /// What it has done.
+    /// Returns its counters.
     pub(crate) fn counters(&self) -> FastPathCounters {
         match &self.kind {
             InUse::None => FastPathCounters::default(),

@@ -1,8 +1,8 @@
-//! What the programs may take for granted of the kernel's routing, so that they need not ask it for each
+//! Assumptions that the programs may make about the kernel's routing, so that they need not ask it for each
 //! packet (`bpf/ways.h`).
 //!
-//! They are told that something got in the way before what they remember is void, and that it is gone after
-//! that: what they remember meanwhile is void, too.
+//! The programs learn of an obstacle before their caches are invalidated, and of its end after that; entries
+//! that they cache meanwhile are invalid, too.
 
 use crate::netlink::{Heard, Requests, rules_are_plain};
 
@@ -11,15 +11,15 @@ use super::programs::Programs;
 /// `POLICY`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Policy {
-    /// What arrives is routed by interface and destination alone.
+    /// The kernel routes arriving packets by interface and destination only.
     pub(super) arriving: bool,
-    /// What leaves the tunnel device is.
+    /// The kernel routes packets from the tunnel device by interface and destination only.
     pub(super) leaving: bool,
     /// All destinations of routes that are longer than 64 bits are known.
     pub(super) networks: bool,
 }
 
-/// What is known of routes and rules.
+/// Knowledge of routes and rules.
 #[derive(Debug, Default)]
 pub(super) struct Routing {
     /// Of all routes, since the last look at all of them.
@@ -63,7 +63,7 @@ impl Routing {
     pub(super) fn learn(&mut self, programs: &mut Programs, requests: &mut Requests) -> Result<(), String> {
         match sure(requests, Requests::hear_all_routes) {
             Some(heard) => {
-                // What has gone may come back while this is being read.
+                // An obstacle that has gone may return during this reading.
                 let crowded = std::mem::take(&mut self.heard.crowded);
                 let full = self.heard.full;
                 self.heard = heard;

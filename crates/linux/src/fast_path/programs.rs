@@ -54,7 +54,7 @@ struct NeighbourKey {
 // SAFETY: as above.
 unsafe impl Pod for NeighbourKey {}
 
-/// Room for at least so many bindings.
+/// Least number of bindings with room.
 const SLOTS_MIN: u32 = 64;
 /// Prefixes of a binding, the home address among them, on the average.
 const PREFIXES: u32 = 4;
@@ -119,29 +119,29 @@ struct Attached {
 pub(crate) struct Programs {
     kind: Kind,
     ebpf: Ebpf,
-    /// What they have counted by tunnel.
+    /// Counts by tunnel.
     traffic: traffic::TrafficMemory,
     tunnel_device: u32,
     pub(super) table: Table,
     /// Number of times that what the programs remember was made void, and how often not because of neighbours
     /// only.
     generation: u32,
-    /// Likewise of bindings: the last number that a slot got.
+    /// Last version number that a slot of a binding got.
     version: u32,
     routes: u32,
-    /// What the programs know of the kernel's routing.
+    /// Assumptions of the programs about the kernel's routing.
     policy: Policy,
     /// Halves of addresses in `CROWDED`.
     crowded: BTreeSet<u64>,
-    /// Room for so many bindings.
+    /// Number of bindings with room.
     slots: u32,
     /// And ways of theirs, on each processor.
     ways: u32,
     /// Counters of a slot: one for each path, or one.
     counters: u32,
-    /// Whose traffic each of them has counted, and what it had counted before.
+    /// Tunnel whose traffic each counter counts, and its count at the start.
     counting: HashMap<u32, (TunnelEnds, TunnelTraffic)>,
-    /// What was counted in those that now count another tunnel's.
+    /// Counts of counters that were reused for another tunnel.
     counted: HashMap<TunnelEnds, TunnelTraffic>,
     /// Whether they note where packets go.
     seeks: bool,
@@ -218,8 +218,8 @@ impl Programs {
                 .map_max_entries("PREFIXES", prefixes);
             loader.load(&object.unpack()).map_err(|error| told(&error))
         })?;
-        // Those that interfaces will want, so that nobody waits for the kernel's verifier then, and one in
-        // any case: a kernel that refuses is known before anything is built on it.
+        // Load the programs that interfaces will need, so that no packet waits for the kernel's verifier
+        // later. Load at least one, to notice a kernel that refuses them.
         for name in expected(kind, &config.ports, tunnel_device, links) {
             load(&mut ebpf, kind, name)?;
         }
@@ -341,14 +341,15 @@ impl Programs {
         self.map_mut::<Array<_, u32>>(name)?.set(0, number, 0).map_err(|error| told(&error))
     }
 
-    /// What is remembered of a binding, and of those whose slots share its version, is void.
+    /// Invalidates cached lookups of this binding and of all bindings that share its version.
     fn renew(&mut self, slot: u32) -> Result<(), String> {
         self.version = self.version.wrapping_add(1).max(1);
         let (index, version) = (slot % versions(self.slots), self.version);
         self.map_mut::<Array<_, u32>>("VERSIONS")?.set(index, version, 0).map_err(|error| told(&error))
     }
 
-    /// What routes and rules look at. To be followed by [`Self::forget`] where that is more than it was.
+    /// Sets which packet fields routes and rules use. Call [`Self::forget`] after it if they use more than
+    /// before.
     pub(super) fn set_policy(&mut self, policy: Policy) -> Result<(), String> {
         self.policy = policy;
         // One that was full before stays incomplete.
@@ -383,7 +384,7 @@ impl Programs {
                 open!(Array<&mut MapData, LengthsValue>, "LENGTHS").set(end, value, 0)
             }
             Operation::SetBinding(value) => {
-                // What is remembered of the binding ends with the second write, and all at once.
+                // The second write invalidates the cached lookups of the binding, all at once.
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS")
                     .insert(value.slot, value, 0)
                     .map_err(|error| told(&error))?;
@@ -417,7 +418,8 @@ impl Programs {
                 }
             }
             Operation::RemoveBinding(slot) => {
-                // In this order too: else somebody could remember it under the new version.
+                // This order is needed, too: otherwise a program could cache the binding under the new
+                // version.
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS")
                     .remove(&slot)
                     .map_err(|error| told(&error))?;
@@ -549,7 +551,7 @@ impl Programs {
             let _ = ports.remove(index);
             self.exits.remove(&index);
         }
-        // What is remembered knows where packets may leave.
+        // Cached lookups contain the interfaces that packets may leave by.
         self.forget()
     }
 
@@ -558,8 +560,8 @@ impl Programs {
         map.ok_or_else(|| format!("there is no map {name}"))
     }
 
-    /// In the drivers where all of them can, else before the kernel's own receiving: a driver's frames cannot
-    /// be redirected to an interface whose driver knows no XDP.
+    /// Attaches the program in the drivers if all of them support it, else before the kernel's own receiving.
+    /// A driver's frames cannot be redirected to an interface whose driver has no XDP.
     fn attach_xdp(&mut self, index: u32, program: &'static str) -> Result<XdpLinkId, String> {
         let mode = self.mode;
         let result = find::<Xdp>(&mut self.ebpf, program)?.attach_to_if_index(index, mode);
@@ -578,7 +580,7 @@ impl Programs {
 
     fn detach(&mut self, index: u32) {
         let Some(attached) = self.attached.remove(&index) else { return };
-        // What the program remembers of the interface followed from the task that it had.
+        // Cached lookups of the interface depend on its former role.
         let _ = self.forget();
         // The interface may be gone, and with it what was attached.
         match attached.link {
@@ -644,7 +646,7 @@ impl Drop for Programs {
     }
 }
 
-/// Room for so many bindings.
+/// Returns the number of bindings with room.
 fn slots(config: &FastPathConfig) -> u32 {
     u32::try_from(config.bindings).unwrap_or(u32::MAX / 8).max(SLOTS_MIN).next_power_of_two()
 }
@@ -707,8 +709,8 @@ fn expected(kind: Kind, ports: &Ports, tunnel_device: u32, links: &[LinkInfo]) -
     present.chain(possible.flatten()).chain([any]).collect()
 }
 
-/// Does something in a thread of its own, whose small free pieces of memory end with it: else they are kept
-/// for the next who wants such pieces, and hold the pages that they lie in.
+/// Does work in a thread of its own, whose free small pieces of memory end with it. Otherwise the allocator
+/// keeps them for later use, and they hold the pages that they are in.
 pub(super) fn aside<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     std::thread::scope(|scope| scope.spawn(work).join())
         .unwrap_or_else(|_| Err("the loader has failed".into()))

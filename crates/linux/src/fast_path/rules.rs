@@ -62,8 +62,8 @@ pub(crate) fn rules(distributor: &Distributor) -> Vec<Rule> {
     rules.collect()
 }
 
-/// The rules as the programs read them, where `paths` are those that are sent to, in the order of the
-/// binding, and `exists` tells of the other tunnels. `None` where the programs cannot do it.
+/// Returns the rules in the format of the programs. `paths` are the binding's sending paths in order, and
+/// `exists` says which other tunnels there are. `None` if the programs cannot do it.
 pub(crate) fn value(
     rules: &[Rule],
     paths: &[TunnelEnds],
@@ -75,7 +75,7 @@ pub(crate) fn value(
         match &rule.selector {
             None => {}
             Some(TrafficSelector::Ipv6(selector)) => of.select(selector),
-            // What comes into the tunnels is IPv6.
+            // Packets into the tunnels are IPv6.
             Some(TrafficSelector::Ipv4(_)) => continue,
         }
         for (ends, known_by, weight) in &rule.members {

@@ -1,10 +1,9 @@
-//! What a fast path is not told of, and what it has to know of bindings beside their tunnels.
+//! Tunnels that a fast path does not get, and data of bindings that it needs beside their tunnels.
 //!
 //! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute packets among those of a
-//! binding. Tunnel devices of the kernel know one tunnel in IPv6 for all packets of a binding. What a binding
-//! sends otherwise is left to the slow path as long as it does. What comes out of its tunnels a fast path may
-//! take all the same, where it looks at each packet: one that is a copy of several has an extension header,
-//! and such packets are left alone anyhow.
+//! binding. Tunnel devices of the kernel know one tunnel in IPv6 for all packets of a binding. Other ways to
+//! send stay with the slow path. A fast path that inspects each packet may still receive from such tunnels.
+//! One of several copies has an extension header, and the programs leave such packets alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +13,7 @@ use carnet_station::forwarding::distribution::Distributor;
 
 use super::{Binding, TunnelEnds};
 
-/// What there is to know of a binding.
+/// Data of a binding.
 #[derive(Debug, Default)]
 struct Known {
     /// Tunnels that the fast path cannot do, into which packets are sent.

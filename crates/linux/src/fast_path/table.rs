@@ -1,16 +1,16 @@
-//! What the maps of the fast path shall hold, as it follows from the tunnels.
+//! Desired content of the fast path's maps, computed from the tunnels.
 //!
 //! The programs (`bpf/tunnel.h`) know *bindings*: all tunnels of one home address at one end. A binding has a
-//! slot, prefixes lead to the slot, and the slot's value says where packets are sent to and taken from. A
-//! handover is one new value in one slot. Rules that distribute packets among several tunnels are written
-//! beside it under a number of their own, which the value then names. This module computes the [`Operation`]s
-//! that bring the maps from one commit to the next, in an order in which a packet in between is never
-//! forwarded wrongly, at worst left to the slow path; it touches no map itself.
+//! slot, prefixes lead to the slot, and the slot's value has the paths for sending and receiving. A handover
+//! is one new value in one slot. Rules that distribute packets among several tunnels are written under a
+//! number of their own, which the value names. This module computes the [`Operation`]s that bring the maps
+//! from one commit to the next. Their order never forwards a packet in between wrongly; at worst the slow
+//! path gets it. The module itself touches no map.
 //!
-//! The maps are bounded, and so is what one binding may take of them: a router that registers very many
-//! prefixes, or prefixes of many different lengths, takes no room from the others. A binding for which there
-//! is no room is left to the slow path with all that it has, and so are those of which a prefix has one of
-//! its prefixes inside: with only the shorter one known, a packet would go to the wrong binding.
+//! The maps are bounded, and so is the part of one binding. A router that registers very many prefixes, or
+//! prefixes of many different lengths, takes no room from the others. A binding without room stays with the
+//! slow path entirely. So do bindings of which a prefix contains one of its prefixes. With only the shorter
+//! one known, a packet would go to the wrong binding.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -37,17 +37,17 @@ pub(crate) enum Operation {
     SetBinding(BindingValue),
     /// `PREFIXES`: the slot of a prefix.
     SetPrefix(PrefixKey, u32),
-    /// A prefix is nobody's any more.
+    /// A prefix has no owner any more.
     RemovePrefix(PrefixKey),
     /// A slot is empty.
     RemoveBinding(u32),
     /// `RULES`: those of this number ([`Table::rules`]).
     SetRules(u32),
-    /// Nobody names them any more.
+    /// No binding names these rules any more.
     RemoveRules(u32),
-    /// What the programs remember of prefixes is wrong.
+    /// Cached lookups of prefixes are invalid.
     Forget,
-    /// The same, but ways are right: those of bindings that are gone end with them.
+    /// Cached flows are invalid, but cached next hops are valid: those of removed bindings end with them.
     ForgetFlows,
 }
 
@@ -73,7 +73,7 @@ type Name = (u32, Ipv6Addr);
 #[derive(Debug, Default)]
 struct Binding {
     tunnels: SmallMap<TunnelEnds, Arc<Tunnel>>,
-    /// What it sends is the slow path's.
+    /// The slow path sends its packets.
     held: bool,
     /// How it is distributed among the tunnels, if it is.
     rules: Option<Vec<Rule>>,
@@ -85,8 +85,7 @@ struct Binding {
     prefixes: Box<[PrefixKey]>,
 }
 
-/// What there is to know of a [`BindingValue`] in the maps, without the paths that it does not have: most
-/// have one.
+/// Data of a [`BindingValue`] in the maps, without its unused paths: most bindings have one path.
 #[derive(Debug, Default)]
 struct Installed {
     paths: Box<[(PathValue, u32)]>,
@@ -137,7 +136,7 @@ impl Binding {
         value.transmit = u32::try_from(sending.len()).unwrap_or(0);
         let others = self.tunnels.keys().copied().filter(|ends| !sending.contains(ends));
         let usable = sending.iter().copied().chain(others).filter_map(|ends| Some((ends, interface(&ends)?)));
-        // What does not fit is accepted by the slow path.
+        // The slow path accepts paths without room.
         for ((path, mtu), (ends, interface)) in value.paths.iter_mut().zip(&mut value.mtu).zip(usable) {
             *path = PathValue::new(ends, interface);
             let sends = value.accepted < value.transmit;
@@ -148,7 +147,7 @@ impl Binding {
     }
 }
 
-/// What becomes different in the maps.
+/// Changes of the maps.
 #[derive(Debug, Default)]
 struct Changes {
     /// Of bindings that had none.
@@ -156,7 +155,7 @@ struct Changes {
     values: Vec<BindingValue>,
     gained: BTreeMap<PrefixKey, u32>,
     lost: BTreeSet<PrefixKey>,
-    /// Slots that nobody has any more.
+    /// Slots that have no binding any more.
     emptied: Vec<u32>,
     /// Rules that come and go.
     rules: Vec<u32>,
@@ -196,11 +195,11 @@ pub(crate) struct Table {
     tunnels: HashMap<TunnelEnds, usize>,
     dirty: BTreeSet<Name>,
     owners: HashMap<PrefixKey, u32>,
-    /// Slots that were in use once and are free, the longest first: a packet that is on its way through a
-    /// program shall not meet another binding in the slot that it was led to.
+    /// Free slots that were in use, the longest free first. A packet on its way through a program must not
+    /// meet another binding in its slot.
     free: VecDeque<u32>,
     next_slot: u32,
-    /// Whose each slot is.
+    /// Owner of each slot.
     names: Vec<Option<Name>>,
     last_rules: u32,
     slots: u32,
@@ -215,7 +214,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// An empty table for so many bindings and prefixes.
+    /// Creates an empty table for `slots` bindings and `prefixes` prefixes.
     pub(crate) fn new(slots: u32, prefixes: u32) -> Table {
         Table {
             bindings: HashMap::new(),
@@ -302,8 +301,8 @@ impl Table {
         }
     }
 
-    /// The socket of tunnels inside IPv4 is bound to the interface of this index, or with 0 to none; without
-    /// an index, packets from and to there are the slow path's.
+    /// Sets the interface index to which the socket of tunnels inside IPv4 is bound, 0 for none. Without an
+    /// index the slow path handles packets from and to there.
     pub(crate) fn set_socket(&mut self, local: Endpoint, index: Option<u32>) {
         let before = match index {
             Some(index) => self.sockets.insert(local, index),
@@ -362,7 +361,7 @@ impl Table {
         })
     }
 
-    /// What is to be written so that the maps are as the tunnels are now.
+    /// Returns the writes that bring the maps to the present tunnels.
     pub(crate) fn commit(&mut self) -> Vec<Operation> {
         let mut names = std::mem::take(&mut self.dirty);
         let mut operations = Vec::new();
@@ -372,7 +371,7 @@ impl Table {
         loop {
             let (round, evicted, disturbed) = self.round(std::mem::take(&mut names));
             moved |= disturbed;
-            // What went makes room, and a prefix that came may be one that another binding was to bring.
+            // Removed entries make room, and a new prefix may belong to another binding's pending ones.
             let idle = round.is_empty() && !std::mem::take(&mut first);
             operations.extend(round);
             let around = self.around();
@@ -390,13 +389,13 @@ impl Table {
                 names.iter().for_each(|name| self.take_in(*name));
             }
         }
-        // As long as there is somebody around what has no room yet, or any more, its packets could go there.
+        // While a binding around it has no room, its packets could go to the wrong slot.
         for end in (0..2).filter(|end| closed[*end as usize]) {
             operations.retain(|operation| !matches!(operation, Operation::SetLengths(of, _) if *of == end));
             operations.insert(0, Operation::SetLengths(end, LengthsValue::default()));
             operations.push(Operation::SetLengths(end, self.published[end as usize]));
         }
-        // Somebody who lives has lost addresses to somebody else.
+        // A live binding has lost addresses to another.
         moved |= closed != [false; 2] || operations.iter().any(|operation| self.is_inside_another(operation));
         let of_bindings = |operation: &Operation| {
             use Operation::{RemoveRules, SetBinding, SetRules};
@@ -452,12 +451,11 @@ impl Table {
 
     /// Brings these bindings up to date.
     ///
-    /// Between any two writes an address leads where it led before or where it leads afterwards, or nowhere.
-    /// Bindings that come and go get that by the order alone: new ones are there before prefixes lead to
-    /// them, a prefix comes before the shorter one that it is part of, and goes after that; others change in
-    /// between. Where prefixes pass from one binding to another no order is right, and the end is closed
-    /// meanwhile. (What is remembered of packets holds all the time, so that only new flows see the closed
-    /// end.)
+    /// Between any two writes an address leads where it led before, where it leads afterwards, or nowhere.
+    /// For bindings that come and go the order ensures that. New ones are there before prefixes lead to them.
+    /// A prefix comes before the shorter one that contains it, and goes after that; others change in between.
+    /// If prefixes pass from one binding to another, no order is right, and the end is closed meanwhile.
+    /// (Cached lookups stay valid all the time, so only new flows see the closed end.)
     ///
     /// Returned is also, by end, whether bindings have been left to the slow path, and whether prefixes have
     /// passed from one that lives to another.
@@ -470,7 +468,7 @@ impl Table {
         for end in 0..2 {
             let (before, after) = (self.published[end], self.lengths_value(end));
             self.published[end] = after;
-            // A length that nobody has finds nothing, but one that is missing hides a prefix.
+            // A length without a prefix finds nothing, but a missing one hides a prefix.
             let closed = before.count == 0 || after.count == 0 || changes.disturbed[end];
             let meanwhile = if closed { LengthsValue::default() } else { before.union(&after) };
             if meanwhile != before {
@@ -594,7 +592,7 @@ impl Table {
         if known.is_some_and(|known| set_of(lengths.iter().chain(known.keys())).len() > LENGTHS_MAX) {
             return Err(Obstacle::Lengths);
         }
-        // What is lost makes room only when it is gone.
+        // A lost prefix makes room only when it is gone.
         let occupied = self.owners.len() + changes.lost.len();
         // One that another binding has now is there already.
         let added = wanted.iter().filter(|prefix| !self.owners.contains_key(prefix)).count();

@@ -1,9 +1,9 @@
 //! The link-layer address of the interface, where it follows the station's.
 //!
-//! The MID of a GN address is the link-layer address (EN 302 636-4-1 6.3), and an interface hears frames to
-//! its own address only. A station with another address than its interface's therefore gives it to the
-//! interface, as V2X stations do with a new pseudonym. What the interface had before is written down first,
-//! and put back at the end, or by the next run after a crash; unless somebody else has changed it since.
+//! The MID of a GN address is the link-layer address (EN 302 636-4-1 6.3), and an interface receives only
+//! frames to its own address. So a station gives its interface its own address if the two differ, as V2X
+//! stations do with a new pseudonym. The undo file first gets the interface's former address. The station
+//! restores that at the end, or at the next start after a crash, unless another program has changed it since.
 
 use std::path::Path;
 

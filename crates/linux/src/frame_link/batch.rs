@@ -40,9 +40,9 @@ impl ReceiveBatch {
         &mut self.octets[..self.slot]
     }
 
-    /// Receives what is there without waiting, and hands over each message, the sender's address where
-    /// `named` asks for it, and whether the message was cut off. Returns how many; fewer than [`BATCH`]:
-    /// there are no more.
+    /// Receives the available messages without waiting. Hands over each with the sender's address, if
+    /// `named`, and whether it was truncated. Returns the number; fewer than [`BATCH`] means that there are
+    /// no more.
     pub(super) fn receive(
         &mut self,
         socket: &Socket,
@@ -66,8 +66,8 @@ impl ReceiveBatch {
             header.msg_hdr.msg_name = (&raw mut *name).cast();
             header.msg_hdr.msg_namelen = name.size_of();
         }
-        // SAFETY: every header points to one vector and at most one name of its own, every vector to a slot
-        // of its own with its length; all are live and writable for the whole call.
+        // SAFETY: every header points to one vector and at most one name of its own. Every vector points to a
+        // slot of its own with its length. All are live and writable for the whole call.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -110,7 +110,8 @@ pub(super) fn send(socket: &Socket, messages: &[(&[u8], Option<&SockAddr>)]) -> 
         }
     }
     // SAFETY: the first `count` headers each point to one vector of their own, that to a live message with
-    // its length, and at most to one live address with its length; the kernel writes none but `msg_len`.
+    // its length. They point to at most one live address with its length; the kernel writes none but
+    // `msg_len`.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 
 /// A medium for frames.
 ///
-/// As text: the name of an interface, or `udp:ADDRESS[,PEER...]`. With `ADDRESS` a multicast group
-/// (`udp:[ff02::4:8947%wlan0]:8947`, `udp:239.255.89.47%eth0:8947`), frames go to the group; else `ADDRESS`
+/// As text: the name of an interface, or `udp:ADDRESS[,PEER...]`. With a multicast group as `ADDRESS`
+/// (`udp:[ff02::4:8947%wlan0]:8947`, `udp:239.255.89.47%eth0:8947`), frames go to the group. Else `ADDRESS`
 /// is this machine's own (`udp:[::]:8947,[2001:db8::2]:8947`) and frames go to each of the peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrameLinkConfig {
@@ -27,8 +27,8 @@ pub struct UdpConfig {
     /// The interface on which a multicast group is joined, by name; it need not exist yet. Without one the
     /// kernel chooses, by its routes.
     pub interface: Option<String>,
-    /// Who is sent every frame, and whose datagrams are taken, whatever port they come from. Empty for a
-    /// multicast group.
+    /// Peers that get every frame, and whose datagrams are accepted from any port. Empty for a multicast
+    /// group.
     pub peers: Vec<SocketAddr>,
     /// The station's own MAC address; drawn at random, locally administered, if `None`.
     pub address: Option<MacAddress>,

@@ -1,4 +1,4 @@
-//! What a link has done, in numbers.
+//! Counters of a link.
 
 use carnet_base::DropReason;
 
@@ -33,7 +33,7 @@ pub struct FrameCounters {
     pub sent: u64,
     /// Frames to one station that were acknowledged, where the driver tells.
     pub acknowledged: u64,
-    /// Frames to one station of which the driver said that nobody acknowledged them.
+    /// Frames to one station that the driver reported as not acknowledged.
     pub unacknowledged: u64,
     dropped: [u64; FrameDrop::ALL.len()],
 }

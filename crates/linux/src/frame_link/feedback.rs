@@ -1,9 +1,9 @@
-//! Frames that come back from the driver, with the answer whether somebody acknowledged them.
+//! Frames that come back from the driver, with the report whether they were acknowledged.
 //!
 //! A socket with `SO_WIFI_STATUS` gets each unicast frame back on its error queue when mac80211 is done with
-//! it, with a control message `SCM_WIFI_STATUS`: 1 if it was acknowledged. Other drivers and other kinds of
+//! it. A control message `SCM_WIFI_STATUS` is 1 if it was acknowledged. Other drivers and other kinds of
 //! interface never put anything there. A driver that does not know reports every frame as not acknowledged,
-//! so that no such report is believed before the first acknowledgement.
+//! so such reports count only after the first acknowledgement.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -23,9 +23,9 @@ pub(super) struct Status<'a> {
     pub acknowledged: bool,
 }
 
-/// Asks for reports. What the kernel does not know of, it will not report.
+/// Requests reports. A kernel that does not support them sends none.
 pub(super) fn ask(socket: &Socket) {
-    // A report is to wake whoever waits for frames (EPOLLPRI).
+    // A report wakes the task that waits for frames (EPOLLPRI).
     for option in [libc::SO_WIFI_STATUS, libc::SO_SELECT_ERR_QUEUE] {
         let on: libc::c_int = 1;
         // SAFETY: `on` is a live `c_int`, and the length is its own.

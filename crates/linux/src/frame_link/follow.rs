@@ -1,7 +1,7 @@
 //! An interface, followed by its name.
 //!
-//! The kernel's events only say that some interface changed; what the one of this name is now is then asked
-//! for, as the platform's observer does.
+//! The kernel's events only say that some interface changed. The link then asks for the present state of its
+//! own interface by name, like the platform's observer.
 
 use std::task::Context;
 
@@ -32,7 +32,7 @@ impl Follow {
         Ok(self.due)
     }
 
-    /// The interface as it is now; `None` where there is none.
+    /// Returns the present interface; `None` if it does not exist.
     pub(super) fn look(&mut self) -> Result<Option<LinkInfo>> {
         self.due = true;
         let link = self.requests.link(&self.name)?;

@@ -3,13 +3,13 @@
 //! A [`FrameLink`] carries frames of EtherType 0x8947 (EN 302 636-4-1 annex F) over one of two media:
 //!
 //! * **an interface** that looks like Ethernet: 802.11p outside the context of a BSS, ad hoc Wi-Fi, a wire, a
-//!   TAP device. A packet socket is bound to the EtherType, so that the kernel hands over nothing else and
-//!   never what this machine sent itself; a filter lets frames to other stations fall that a promiscuous
-//!   interface hears. The interface is followed by its name: it may come late, vanish and return.
-//! * **UDP**, for radios behind an IP modem and for tests: a datagram is the destination's MAC address, the
-//!   source's MAC address (six octets each) and then what stands behind the EtherType on Ethernet. It goes to
-//!   a multicast group or to every one of a list of peers, as a radio is heard by all; who gets a frame for
-//!   another station drops it.
+//!   TAP device. A packet socket is bound to the EtherType, so the kernel delivers no other frames and no own
+//!   ones. A filter drops frames to other stations that a promiscuous interface receives. The link follows
+//!   the interface by its name: it may appear late, vanish and return.
+//! * **UDP**, for radios behind an IP modem and for tests. A datagram is the destination's MAC address, the
+//!   source's MAC address (six octets each) and then what follows the EtherType on Ethernet. It goes to a
+//!   multicast group or to every peer of a list, because every station receives a radio's frames. A receiver
+//!   drops a frame for another station.
 //!
 //! Both receive and send in batches of up to [`BATCH`] frames per system call. Frames that are to be sent
 //! wait until [`FrameLink::flush`]; what the kernel does not take then waits for the next turn, up to a
@@ -91,7 +91,7 @@ pub enum LinkState {
     Missing,
 }
 
-/// What [`FrameLink::readable`] waits for.
+/// Events of [`FrameLink::readable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkEvent {
@@ -116,7 +116,7 @@ pub struct FrameLink {
     counters: FrameCounters,
     /// Why the interface cannot be used, as last said.
     complaint: Option<String>,
-    /// What to put back of the link-layer address.
+    /// Link-layer address to restore.
     undo: Option<UndoFile>,
     /// Whether the driver reports what became of frames, as far as is known.
     reports: Reports,
@@ -125,7 +125,7 @@ pub struct FrameLink {
 /// Whether there may be reports of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reports {
-    /// There have been none: they are looked for after so many batches of frames.
+    /// No report has arrived yet: the link looks for them after this number of batches of frames.
     Unheard(u32),
     /// Something woke the socket, and it was no frame.
     Suspected,
@@ -133,7 +133,7 @@ enum Reports {
     Heard,
 }
 
-/// What the frames are put into.
+/// Medium of the frames.
 #[derive(Debug)]
 enum Medium {
     Packet,
@@ -182,9 +182,9 @@ impl FrameLink {
 
     /// Waits until there may be frames, or the link has changed. Safe to cancel.
     ///
-    /// While frames wait because the kernel takes none, it also tries to send them: it must be awaited all
-    /// the time, if only in a `select!`. After [`LinkEvent::Frames`] call [`FrameLink::take_unacknowledged`],
-    /// then [`FrameLink::try_receive`], or it returns the same at once.
+    /// While frames wait because the kernel takes none, it also tries to send them. So await it all the time,
+    /// if only in a `select!`. After [`LinkEvent::Frames`] call [`FrameLink::take_unacknowledged`], then
+    /// [`FrameLink::try_receive`], or it returns the same at once.
     pub async fn readable(&mut self) -> Result<LinkEvent> {
         loop {
             if self.queue.is_empty() {
@@ -218,8 +218,8 @@ impl FrameLink {
         }
     }
 
-    /// Hands each unicast frame of this station to `take` that was not acknowledged, as far as is known: its
-    /// destination, and what stands behind the EtherType. Returns how many.
+    /// Hands each unicast frame of this station that was reported as not acknowledged to `take`: its
+    /// destination, and what follows the EtherType. Returns their number.
     pub fn take_unacknowledged(&mut self, mut take: impl FnMut(MacAddress, &[u8])) -> Result<usize> {
         let FrameLink { medium: Medium::Packet, socket: Some(socket), counters, reports, .. } = self else {
             return Ok(0);
@@ -252,8 +252,8 @@ impl FrameLink {
     }
 
     /// Receives up to [`BATCH`] frames without waiting, and hands each to `take`: source, destination (this
-    /// station's address or a group's), and what stands behind the EtherType. Ethernet pads short frames, so
-    /// that there may be octets behind the packet. Returns how many it handed over.
+    /// station's address or a group's), and what follows the EtherType. Ethernet pads short frames, so octets
+    /// may follow the packet. Returns the number of frames.
     pub fn try_receive(&mut self, mut take: impl FnMut(MacAddress, MacAddress, &[u8])) -> Result<usize> {
         let FrameLink { medium, socket, batch, counters, address, reports, .. } = self;
         let Some(socket) = socket else { return Ok(0) };
@@ -298,12 +298,12 @@ impl FrameLink {
 
     /// Queues a frame; [`FrameLink::flush`] sends it. Flushes by itself when a batch is full.
     ///
-    /// What is refused here is counted as well, so that a caller need not look.
+    /// A refused frame is counted as well, so a caller may ignore the error.
     pub fn send(&mut self, destination: MacAddress, payload: &[u8]) -> std::result::Result<(), FrameDrop> {
         self.send_as(destination, None, payload)
     }
 
-    /// The same for a frame of a DCC profile, 0 to 3, by which the radio sorts frames (EDCA).
+    /// Sends a frame of a DCC profile, 0 to 3, by which the radio sorts frames (EDCA).
     pub fn send_as(
         &mut self,
         destination: MacAddress,
@@ -333,7 +333,7 @@ impl FrameLink {
         Ok(())
     }
 
-    /// Hands the queued frames to the kernel. What it does not take stays queued.
+    /// Hands the queued frames to the kernel. Frames that it does not take stay queued.
     pub fn flush(&mut self) {
         let peers = match &self.medium {
             Medium::Packet => &[][..],
@@ -384,7 +384,7 @@ impl FrameLink {
         kernel.saturating_add(self.queue.octets())
     }
 
-    /// What has been done, in numbers.
+    /// Returns the counters.
     pub fn counters(&mut self) -> FrameCounters {
         self.count_overruns();
         self.counters

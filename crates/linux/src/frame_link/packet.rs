@@ -16,9 +16,9 @@ pub(super) fn open(index: u32) -> io::Result<Socket> {
     packet_socket::open(index, ETHER_TYPE, &filter())
 }
 
-/// Passes frames to this machine, to groups and to all. What goes to others (`PACKET_OTHERHOST`, 3) is heard
-/// where somebody has made the interface promiscuous; what this machine sends (4) the kernel shows only to
-/// sockets of all EtherTypes, so the second line of defence is free.
+/// Returns a filter that accepts frames to this machine, to groups and broadcasts. Frames to other stations
+/// (`PACKET_OTHERHOST`, 3) arrive if a program has made the interface promiscuous. The kernel shows own
+/// frames (4) only to sockets of all EtherTypes, so the second check costs nothing.
 fn filter() -> [SockFilter; 4] {
     [
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
@@ -28,8 +28,8 @@ fn filter() -> [SockFilter; 4] {
     ]
 }
 
-/// SO_PRIORITY of a DCC profile. EN 302 663: DP0 goes as AC_VO, DP1 as AC_VI, DP2 as AC_BE, DP3 as AC_BK;
-/// from 256 on mac80211 reads a user priority of IEEE 802.1D, of which 7, 5, 3 and 1 are in these.
+/// Returns SO_PRIORITY of a DCC profile. EN 302 663: DP0 goes as AC_VO, DP1 as AC_VI, DP2 as AC_BE, DP3 as
+/// AC_BK. From 256 on mac80211 reads a user priority of IEEE 802.1D, of which 7, 5, 3 and 1 are in these.
 pub(super) const fn priority(profile: u8) -> u16 {
     match profile {
         0 => 256 + 7,
@@ -50,8 +50,9 @@ pub(super) fn parse(frame: &[u8]) -> Result<(MacAddress, MacAddress, &[u8]), Fra
     Ok(([s0, s1, s2, s3, s4, s5], [d0, d1, d2, d3, d4, d5], payload))
 }
 
-/// Octets of frames that the kernel has taken and the interface has not sent yet, with what it needs for each
-/// frame itself (`SIOCOUTQ`); 0 where it does not say, or the driver lets go of frames before they are sent.
+/// Octets of frames that the kernel has taken and the interface has not sent yet, with the kernel's overhead
+/// for each frame (`SIOCOUTQ`). It is 0 if the kernel does not say, or the driver releases frames before they
+/// are sent.
 pub(super) fn unsent(socket: &Socket) -> u32 {
     let mut octets: libc::c_int = 0;
     // SAFETY: the kernel writes one integer to where the pointer leads.

@@ -66,7 +66,7 @@ impl SendQueue {
         self.octets.clear();
         self.ends.clear();
         self.priorities.clear();
-        // What comes next may go to another socket.
+        // The next frames may go to another socket.
         self.set = None;
         (self.done, self.peers_done, self.any, self.blocked) = (0, 0, false, false);
     }
@@ -108,7 +108,7 @@ impl SendQueue {
                 },
             }
         }
-        // What is left begins at the front again.
+        // The rest moves to the front again.
         let gone = self.start(self.done);
         self.octets.drain(..gone);
         self.ends.drain(..self.done);
@@ -200,7 +200,7 @@ mod tests {
         let priority =
             |socket: &Socket| nix::sys::socket::getsockopt(socket, sockopt::Priority).expect("SO_PRIORITY");
         let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
-        // Up to 6 nobody needs a right.
+        // Priorities up to 6 need no right.
         let priorities: Vec<u16> = (0..200u16).map(|number| number / 7 % 4 * 2).collect();
         for (number, priority) in (0..200u8).zip(&priorities) {
             queue.push(*priority, &[&[number; 50]]);
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(priority(&here), i32::from(priorities[199]));
     }
 
-    /// A peer that cannot be reached keeps nobody else from being sent to.
+    /// An unreachable peer does not keep other peers from getting frames.
     #[test]
     fn each_frame_goes_to_each_peer_and_a_refusal_costs_only_that_message() {
         let receivers: Vec<UdpSocket> =

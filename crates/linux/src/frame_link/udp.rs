@@ -1,8 +1,8 @@
 //! Frames in UDP datagrams.
 //!
-//! Octets 0 to 5 are the destination's MAC address, 6 to 11 the source's, and from 12 on comes what stands
-//! behind the EtherType on Ethernet. There is no version and no checksum of its own: whoever needs to tell
-//! this from something else takes another port.
+//! Octets 0 to 5 are the destination's MAC address, 6 to 11 the source's, and from 12 on comes what follows
+//! the EtherType on Ethernet. There is no version and no checksum: use another port to separate this from
+//! other protocols.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -87,7 +87,7 @@ pub(super) fn parse<'a>(
     Ok((source, destination, packet))
 }
 
-/// A locally administered address that nobody else is likely to have.
+/// Returns a random, locally administered address.
 pub(super) fn random_address() -> Result<MacAddress> {
     let [a, b, c, d, e, f] = random().map_err(|e| Error::kernel("draw a MAC address", e))?;
     Ok([a & 0xfc | 0x02, b, c, d, e, f])

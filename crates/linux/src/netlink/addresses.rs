@@ -31,7 +31,7 @@ const LOCAL_TABLE: u32 = 255;
 pub(crate) struct AddressInfo {
     pub(crate) index: u32,
     pub(crate) address: Address,
-    /// Who has made it (`IFA_PROTO`); 0 where nobody says.
+    /// Origin of the address (`IFA_PROTO`); 0 if unknown.
     pub(crate) protocol: u8,
 }
 
@@ -71,8 +71,7 @@ impl AddressInfo {
                 deprecated: flags.contains(AddressFlags::Deprecated),
                 // IFA_F_TEMPORARY has the number of IPv4's IFA_F_SECONDARY.
                 temporary: flags.contains(AddressFlags::Secondary),
-                // What the kernel has made of an advertisement has a lifetime, and this origin since Linux
-                // 5.18.
+                // An address from an advertisement has a lifetime, and this origin since Linux 5.18.
                 permanent: flags.contains(AddressFlags::Permanent) && protocol != KERNEL_ADVERTISED,
             },
         })
@@ -103,9 +102,9 @@ impl Requests {
         Ok(addresses.collect())
     }
 
-    /// Adds an address without duplicate address detection and waits until it is in use: the kernel makes it
-    /// its own a moment after it has accepted the request, and what is sent to it in between would be routed
-    /// away. Its neighbours find it at once, too. `EEXIST` when the interface has it already.
+    /// Adds an address without duplicate address detection and waits until it is in use. The kernel makes it
+    /// its own a moment after it has accepted the request, and would route packets to it away until then.
+    /// Neighbours find the address at once, too. `EEXIST` if the interface has it already.
     pub(crate) fn add_address(
         &mut self,
         index: u32,
@@ -116,8 +115,8 @@ impl Requests {
         self.put_address(index, interface, message(index, address, prefix_length))
     }
 
-    /// As [`Self::add_address`], for an address of 128 bits that the kernel does not choose as a source by
-    /// itself (RFC 6724 5, rule 3: it is deprecated).
+    /// As [`Self::add_address`], for an address of 128 bits that the kernel does not select as a source (RFC
+    /// 6724 5, rule 3: it is deprecated).
     pub(crate) fn add_deprecated_address(
         &mut self,
         index: u32,
@@ -154,9 +153,9 @@ impl Requests {
         Ok(())
     }
 
-    /// Whether what is sent to an address arrives. The address itself looks right before that (without
-    /// duplicate address detection it is never tentative); a work queue of the kernel puts it into the table
-    /// of local addresses.
+    /// Whether packets to an address arrive. The address itself looks right before that (without duplicate
+    /// address detection it is never tentative). A work queue of the kernel puts it into the table of local
+    /// addresses.
     fn is_in_use(&mut self, index: u32, address: Ipv6Addr) -> Result<bool> {
         let own = Ipv6Net::from(address);
         let local = self.routes(Some(LOCAL_TABLE), None)?;

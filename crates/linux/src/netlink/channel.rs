@@ -10,7 +10,7 @@ use nix::sys::utsname::uname;
 
 use super::solicited::SolicitedGroups;
 
-/// Somebody who takes requests and answers them.
+/// Kernel, or a simulated one, that answers requests.
 pub(crate) trait Channel {
     /// Its port: what it did is told to others with it.
     fn port(&self) -> u32;

@@ -1,4 +1,4 @@
-//! A socket that hears that something has changed, and does not care what: whoever hears it looks.
+//! A socket that receives events of changes, without their content: the receiver reads the present state.
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -20,9 +20,9 @@ pub(crate) const IPV6_ADDRESSES: u32 = 9;
 
 /// Something that looks when the kernel has news, and reads frames between.
 pub(crate) trait Watcher {
-    /// What it tells of what it has seen.
+    /// Type of its events.
     type Event;
-    /// What it says when there may be frames.
+    /// Event that says that there may be frames.
     const FRAMES: Self::Event;
 
     /// Where it hears of news, and whether there are some at which it has not looked.
@@ -32,7 +32,7 @@ pub(crate) trait Watcher {
     /// The devices of the frames.
     fn devices(&self) -> impl Iterator<Item = &FrameDevice>;
 
-    /// The next event; asks to be woken where there is none.
+    /// Returns the next event, or registers a wake-up.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Event>> {
         let (events, dirty) = self.news();
         *dirty |= events.poll(cx)?;
@@ -50,7 +50,7 @@ pub(crate) trait Watcher {
     }
 }
 
-/// Those addresses of an interface that are not perhaps somebody else's, in order, with their prefix lengths.
+/// Returns the addresses of an interface that are confirmed as its own, in order, with their prefix lengths.
 pub(crate) fn usable(known: &[AddressInfo], index: Option<u32>) -> Vec<(Ipv6Addr, u8)> {
     let own = known.iter().filter(|known| Some(known.index) == index).map(|known| &known.address);
     let usable = own.filter(|address| !address.tentative && !address.duplicate);

@@ -1,7 +1,7 @@
 //! tc filters at the ingress of an interface, and the `clsact` qdisc in which they hang.
 //!
-//! carnet's filters are those of one priority: that is how a start finds what a crash left where the kernel
-//! knows no BPF links for tc (before Linux 6.6).
+//! carnet's filters have one priority. By it a start finds the leftovers of a crash on kernels without BPF
+//! links for tc (before Linux 6.6).
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcHandle, TcMessage};
@@ -23,7 +23,7 @@ fn message(index: u32, parent: u32) -> TcMessage {
 }
 
 impl Requests {
-    /// Removes the filters of a priority at an interface's ingress. False when there were none.
+    /// Removes the filters of a priority at an interface's ingress. Returns false if it found no filter.
     pub(crate) fn delete_ingress_filters(&mut self, index: u32, priority: u16) -> Result<bool> {
         let mut message = message(index, INGRESS);
         // The priority, and any protocol.

@@ -1,7 +1,7 @@
-//! What is to be known of IPv4: addresses and default routes. carnet changes neither.
+//! IPv4 addresses and default routes. carnet changes neither.
 //!
-//! Left out: addresses of the link alone (169.254/16, RFC 3927) and of the machine (scope `host`), over which
-//! nobody is reached; next hops of IPv6 (RFC 8950), which count as a route without gateway.
+//! Left out: link-local addresses (169.254/16, RFC 3927) and those of the machine (scope `host`), which are
+//! not reachable from outside. Next hops of IPv6 (RFC 8950) count as a route without gateway.
 
 use std::net::{IpAddr, Ipv4Addr};
 

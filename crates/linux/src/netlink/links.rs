@@ -34,7 +34,7 @@ pub(crate) struct LinkInfo {
     pub(crate) is_ip6_tunnel: bool,
 }
 
-/// What an ip6_tunnel device shall be: IPv6 in IPv6 between two addresses.
+/// Settings of an ip6_tunnel device: IPv6 in IPv6 between two addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ip6Tunnel<'a> {
     pub(crate) name: &'a str,
@@ -79,7 +79,7 @@ impl LinkInfo {
     }
 }
 
-/// What comes with every question: no statistics, which cost the kernel more than all the rest.
+/// Returns the base of every request: without statistics, which cost the kernel more than all the rest.
 fn question() -> LinkMessage {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
@@ -98,7 +98,7 @@ impl Requests {
         Ok(links.collect())
     }
 
-    /// The interface of this name; `None` where there is none.
+    /// Returns the interface of this name; `None` if it does not exist.
     pub(crate) fn link(&mut self, name: &str) -> Result<Option<LinkInfo>> {
         let mut message = question();
         message.attributes.push(LinkAttribute::IfName(name.to_owned()));
@@ -112,12 +112,12 @@ impl Requests {
         }
     }
 
-    /// Makes the tunnel device, which is down, such that the kernel itself sends nothing into it: without
+    /// Configures the tunnel device, which is down, so that the kernel itself sends nothing into it. Without
     /// link-local address there are no Router Solicitations, without multicast no listener reports.
     ///
-    /// On a machine that forwards, a new device has joined the groups of all routers at birth and would
-    /// report that, or that it has left them. An MTU below IPv6's minimum makes the kernel forget the IPv6
-    /// side of the device; it begins anew, without multicast, when the MTU is right.
+    /// On a machine that forwards, a new device has joined the groups of all routers at birth. It would
+    /// report that, or that it has left them. An MTU below IPv6's minimum makes the kernel drop the IPv6 side
+    /// of the device. It begins anew, without multicast, when the MTU is right.
     pub(crate) fn configure_tunnel(&mut self, index: u32, mtu: u32, queue: u32) -> Result<()> {
         let too_small = vec![LinkAttribute::Mtu(IPV6_MINIMUM_MTU - 1)];
         let size = vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(queue)];
@@ -215,8 +215,8 @@ impl Requests {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || "bring the tunnel device up".to_owned())
     }
 
-    /// Gives a virtual Ethernet device, which is down, its MTU, its queue and its link-layer address, and
-    /// sees to it that the kernel makes no link-local address of its own.
+    /// Gives a virtual Ethernet device, which is down, its MTU, its queue and its link-layer address. It also
+    /// stops the kernel from making a link-local address of its own.
     pub(crate) fn configure_virtual(
         &mut self,
         link: &LinkInfo,

@@ -1,9 +1,9 @@
 //! Which routing tables the kernel asks for a packet of this machine's own, and for which source addresses.
 //!
-//! The tables that rules name are asked in the order of the rules, as for a packet without mark, to anywhere,
-//! of any protocol. Left out: carnet's own rules, by which carnet would find its own tables; rules that look
-//! at what such a packet has not (a mark, ports, users, a destination), and those that suppress default
-//! routes; `goto`.
+//! The tables that rules name are asked in the order of the rules, as for a packet without mark, to any
+//! destination, of any protocol. Left out: carnet's own rules, which lead to its own tables. Left out as well
+//! are rules about things that such a packet lacks (a mark, ports, users, a destination), rules that suppress
+//! default routes, and `goto`.
 
 use ipnet::IpNet;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
@@ -62,7 +62,7 @@ fn lookup(message: &RuleMessage) -> Option<(u32, TableLookup)> {
     (holds && found.table != u32::from(libc::RT_TABLE_LOCAL)).then_some((priority, found))
 }
 
-/// What rules ask for, in their order; the main table where there are none to be had.
+/// Returns the lookups of rules, in their order; without rules, the main table.
 fn lookups<'a>(rules: impl Iterator<Item = &'a RuleMessage>) -> Vec<TableLookup> {
     let mut found: Vec<(u32, TableLookup)> = rules.filter_map(lookup).collect();
     carnet_base::sort_by_key(&mut found, |(priority, _)| *priority);
@@ -87,7 +87,7 @@ impl Requests {
     }
 }
 
-/// The part of two prefixes that is in both; `Err` where there is none.
+/// Returns the intersection of two prefixes; `Err` if it is empty.
 pub(crate) fn intersection(
     one: Option<IpNet>,
     other: Option<IpNet>,

@@ -1,9 +1,9 @@
 //! Messages of rtnetlink as octets, as far as carnet sends them and looks at them.
 //!
 //! The packet crates can read and write everything that any of the kernel's modules can say of an interface,
-//! a queue or a filter, which would be a twelfth of the program. Here a message that concerns nobody is none;
-//! of an interface those attributes are read that [`LinkInfo`](super::LinkInfo) is made of; of a neighbour
-//! its address and state; of a filter is known only that there is one.
+//! a queue or a filter. That would be a twelfth of the program. This module skips messages that carnet does
+//! not need. Of an interface it reads the attributes of [`LinkInfo`](super::LinkInfo), of a neighbour its
+//! address and state, of a filter only its presence.
 
 use netlink_packet_core::{
     DecodeError, Emitable, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable, NlasIterator, Parseable,
@@ -68,7 +68,7 @@ impl NetlinkSerializable for Message {
     }
 }
 
-/// What follows the header of a message that carnet sends.
+/// Returns the body of a message that carnet sends.
 fn body(message: &RouteNetlinkMessage) -> Option<&dyn Emitable> {
     use RouteNetlinkMessage::*;
     Some(match message {
@@ -186,7 +186,7 @@ mod tests {
         })
     }
 
-    /// What the packet crate writes is read as it would be read there, as far as it is looked at.
+    /// This module reads the packet crate's output as the crate does, for all parts that it reads.
     #[test]
     fn an_interface_is_read_as_it_was_written() {
         let mut message = LinkMessage::default();

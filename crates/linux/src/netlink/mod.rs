@@ -1,10 +1,10 @@
 //! rtnetlink, in one place.
 //!
-//! [`Requests`] is a blocking socket for requests, each answered before the call returns: the kernel serves
-//! them synchronously, so that nothing is gained by waiting asynchronously, and a forwarding change is in
-//! place when `apply` returns. [`Monitor`] is a second, non-blocking socket that hears what changes.
-//! The submodules know one object each and translate between the kernel's messages and plain structures;
-//! the packet crates appear nowhere else, since their interface changes every few months.
+//! [`Requests`] is a blocking socket for requests, each answered before the call returns. The kernel serves
+//! them synchronously, so asynchronous waiting would gain nothing, and a forwarding change is in place when
+//! `apply` returns. [`Monitor`] is a second, non-blocking socket that receives events. The submodules know
+//! one object each and translate between the kernel's messages and plain structures. The packet crates appear
+//! nowhere else, because their interface changes every few months.
 //!
 //! Dumps are filtered by the kernel where it can (`NETLINK_GET_STRICT_CHK`, Linux 4.20) and here in any case.
 
@@ -243,7 +243,7 @@ fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The kernel's own words about an error (`NLMSGERR_ATTR_MSG`), with a leading colon, or nothing.
 ///
-/// What follows the error code is the request's header, its payload cut off (`NETLINK_CAP_ACK`), and then
+/// The error code is followed by the request's header, without its payload (`NETLINK_CAP_ACK`), and then by
 /// the attributes.
 fn explanation(octets: &[u8]) -> String {
     const NLMSGERR_ATTR_MSG: u16 = 1;

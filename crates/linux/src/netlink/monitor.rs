@@ -1,10 +1,10 @@
-//! What the kernel tells of changes.
+//! Netlink events.
 //!
-//! Events only say *that* something changed; what it is now is then asked for. A state put together from
-//! single events would show moments that no longer are, and would be wrong for good once an event is lost;
-//! an answer to a question is the truth. So that the questions stay rare, events that concern nobody, and
-//! those about carnet's own routes and rules that carnet itself caused, are dropped: the latter already in
-//! the kernel, by a filter on the sender, or ten thousand bindings would overrun the socket.
+//! Events only say *that* something changed; the observer then asks for the present state. A state that is
+//! built from single events would show past moments, and would stay wrong after a lost event. To keep
+//! requests rare, the monitor drops events without use, and those about carnet's own routes and rules that
+//! carnet itself caused. The kernel drops the latter by a filter on the sender; otherwise ten thousand
+//! bindings would overrun the socket.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -36,7 +36,7 @@ const GROUPS: [u32; 10] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25];
 /// and `rp_filter` among them), or has gone with its interface.
 const NETCONF: [u16; 2] = [80, 81];
 
-/// What must be asked for again.
+/// State that must be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Dirty {
     /// Interfaces.
@@ -73,16 +73,16 @@ impl Dirty {
     }
 }
 
-/// What was heard and not looked at yet.
+/// Received events that were not processed yet.
 #[derive(Debug)]
 pub(crate) struct News {
-    /// What has changed since it was last taken.
+    /// Changes since the last call.
     pub(crate) dirty: Dirty,
     /// Something of routing is not what it was, whosever it is.
     pub(crate) routing: bool,
     /// Something other than neighbours.
     pub(crate) routes: bool,
-    /// What the changes say of routes and rules.
+    /// Content of the changes of routes and rules.
     pub(crate) heard: Heard,
     /// Default routers: those whose state as neighbours counts, by interface.
     pub(crate) gateways: BTreeSet<(u32, IpAddr)>,
@@ -114,7 +114,7 @@ impl News {
         let (mut rest, mut missed) = (octets, false);
         while let Some((this, next)) = split(rest) {
             rest = next;
-            // What it is now is read where it is: the message is not looked into.
+            // The present value is read from its file, so the message is skipped.
             if kind(this).is_some_and(|kind| NETCONF.contains(&kind)) {
                 (self.dirty.settings, self.routes) = (true, true);
                 continue;

@@ -36,17 +36,17 @@ pub(super) fn subject(message: &NeighbourMessage) -> Option<(u32, IpAddr)> {
 }
 
 impl Requests {
-    /// A packet was sent to a neighbour past the kernel, which then sees to it that the neighbour is still
-    /// there (RFC 4861 7.3.3), as after a packet of its own.
+    /// Tells the kernel that a packet was sent to a neighbour past it. The kernel then verifies that the
+    /// neighbour is still there (RFC 4861 7.3.3), as after a packet of its own.
     pub(crate) fn use_neighbour(&mut self, index: u32, address: IpAddr) -> Result<()> {
         let mut message = question(index, address);
         message.header.flags = NeighbourFlags::Use;
-        // It changes nothing that anybody wants.
+        // The flag changes no stored value.
         self.get(RouteNetlinkMessage::NewNeighbour(message), || format!("use neighbour {address}"))
             .map(|_| ())
     }
 
-    /// What the kernel knows of a neighbour; nothing before Linux 5.0, which can only list them all.
+    /// Returns the kernel's state of a neighbour; unknown before Linux 5.0, which can only list them all.
     pub(crate) fn neighbour(&mut self, index: u32, address: IpAddr) -> Result<io::NeighbourState> {
         let message = RouteNetlinkMessage::GetNeighbour(question(index, address));
         let answers = match self.get(message, || format!("look up neighbour {address}")) {

@@ -1,10 +1,8 @@
-//! What the kernel's IPv6 routing looks at, other than the interface that a packet comes from and its
-//! destination.
+//! Packet fields that the kernel's IPv6 routing uses, other than the incoming interface and the destination.
 //!
-//! A fast path may remember where packets of a whole network go only if nothing in rules and routes tells
-//! them apart. This module reads that from the same messages that tell of changes, so that a table of very
-//! many routes is not asked for each time; it is asked for at the start, and when something that stood in the
-//! way has gone.
+//! A fast path may cache the next hop of a whole network only if no rule or route distinguishes its packets.
+//! This module reads that from the events, so that a table of very many routes is not read each time. It
+//! reads the table at the start, and when an obstacle has gone.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +18,7 @@ use crate::error::Result;
 /// Most first halves of addresses that are noted (`CROWDED` in `bpf/ways.h`).
 pub(crate) const CROWDED_MAX: usize = 65536;
 
-/// What routes and rules look at, as far as heard.
+/// Packet fields that routes and rules use, by the events so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Heard {
     /// The first halves of addresses inside which a route is longer than 64 bits.
@@ -113,7 +111,7 @@ pub(crate) fn rules_are_plain(rules: &[RuleInfo]) -> (bool, bool) {
         }
         match rule.input_interface.as_deref() {
             Some(TUNNEL_DEVICE) => leaving = false,
-            // What this machine sends itself.
+            // Packets of this machine itself.
             Some("lo") => {}
             Some(_) => arriving = false,
             None => (arriving, leaving) = (false, false),
@@ -158,7 +156,7 @@ mod tests {
             heard.hear(&RouteNetlinkMessage::NewRoute(route(destination, &[])));
         }
         assert_eq!(heard, Heard { crowded: [0x2001_0db8_0001_0002].into(), ..Heard::default() });
-        // Caches of other routes are none themselves.
+        // Caches of other routes are no obstacle themselves.
         let mut cloned = route("2001:db8:9::1/128", &[]);
         cloned.header.flags = RouteFlags::Cloned;
         heard.hear(&RouteNetlinkMessage::NewRoute(cloned));

@@ -1,8 +1,8 @@
 //! IPv6 routes.
 //!
 //! carnet knows a route by table, destination and metric. `NLM_F_CREATE | NLM_F_REPLACE` exchanges the one
-//! route of that key under the kernel's lock: there is no moment without a route, and no second next hop
-//! appears beside the first, as it would without `NLM_F_REPLACE`.
+//! route of that key under the kernel's lock: there is no moment without a route. Without `NLM_F_REPLACE` a
+//! second next hop would appear beside the first.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -179,8 +179,8 @@ impl Requests {
         Ok(routes.filter(wanted).collect())
     }
 
-    /// Installs a route. `replace` when one of carnet's own holds the key; otherwise one that is already
-    /// there is carnet's leftover and replaced, or somebody else's and an error.
+    /// Installs a route, with `replace` if one of carnet's own holds the key. Otherwise a route that is
+    /// already there is carnet's leftover and replaced, or another program's and an error.
     ///
     /// `index` is the interface's; the loopback interface stands in for an unreachable route by itself.
     pub(crate) fn set_route(&mut self, route: &Route, index: Option<u32>, replace: bool) -> Result<()> {

@@ -12,7 +12,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use super::Requests;
 use crate::error::Result;
 
-/// What a rule does with a packet that it matches.
+/// Action of a rule on a packet that it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Action {
     /// Looks up its table.
@@ -33,13 +33,14 @@ pub(crate) enum Action {
 pub(crate) struct RuleInfo {
     /// As far as [`Rule`] can tell.
     pub(crate) rule: Rule,
-    /// What it does.
+    /// Action.
     pub(crate) action: Action,
     /// Its origin (`proto` in `ip rule`).
     pub(crate) protocol: u8,
     /// It looks a table up, and [`RuleInfo::rule`] says all there is about it.
     pub(crate) plain: bool,
-    /// The same for those who must be sure: nothing in the kernel's answer was unknown, nor is it inverted.
+    /// Whether the rule is plain with certainty: the kernel's answer had no unknown part, and it is not
+    /// inverted.
     pub(crate) bare: bool,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The kernel joins the group of a new address in a worker, some milliseconds after it has acknowledged the
 //! address. A Neighbor Solicitation in between is lost, and the next one comes after `RetransTimer`, a whole
-//! second: a router that comes home would lose all that the home agent has for it. So a socket joins first,
-//! and the kernel's own membership follows.
+//! second. A router that comes home would lose all packets from the home agent meanwhile. So a socket joins
+//! first, and the kernel's own membership follows.
 
 use std::net::Ipv6Addr;
 

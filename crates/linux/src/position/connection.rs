@@ -1,8 +1,9 @@
 //! The connection to gpsd, which is made again whenever it breaks.
 //!
 //! After a failure it waits a quarter of a second, then twice as long each time, up to ten seconds. A gpsd
-//! that says nothing for [`SILENCE`], which is normal without a receiver, is asked for its version; if that
-//! is not answered in as long, its machine has gone without a word, and the connection is given up.
+//! may be silent for [`SILENCE`], which is normal without a receiver. The connection then asks for its
+//! version. If the answer takes as long again, the machine has gone without closing the connection, and
+//! carnet gives it up.
 
 use std::fmt;
 use std::future::Future;
@@ -84,7 +85,7 @@ impl Connection {
         self.tracker.leap_seconds()
     }
 
-    /// What gpsd has sent, in numbers.
+    /// Returns the counters of gpsd's reports.
     pub fn counters(&self) -> ReaderCounters {
         self.reader.counters()
     }

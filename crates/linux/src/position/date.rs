@@ -37,8 +37,8 @@ pub(super) fn parse(text: &str) -> Option<WallTime> {
     Some(WallTime::from_unix_nanos(seconds * 1_000_000_000 + nanos))
 }
 
-/// Days from 1970-01-01 to a day of the Gregorian calendar, by years that begin with March, so that the day
-/// that comes and goes is the last one.
+/// Returns the days from 1970-01-01 to a day of the Gregorian calendar. It counts years from March, so that
+/// the leap day is the last day.
 fn days(year: u64, month: u64, day: u64) -> u64 {
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let of_years = year * 365 + year / 4 - year / 100 + year / 400;

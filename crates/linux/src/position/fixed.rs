@@ -1,7 +1,7 @@
 //! A station that does not move: a roadside unit, or a test.
 //!
-//! Somebody has measured where it stands, so its position is taken as good to a metre; speed is 0. The time
-//! is the system clock's.
+//! The operator has measured the position, so it counts as good to a metre; speed is 0. The time is the
+//! system clock's.
 
 use std::time::Duration;
 

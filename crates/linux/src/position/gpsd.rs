@@ -1,13 +1,12 @@
-//! What gpsd says: its JSON protocol (`gpsd_json(5)`), as far as it is of interest, without I/O.
+//! gpsd's JSON protocol (`gpsd_json(5)`), for the parts that carnet needs, without I/O.
 //!
-//! gpsd sends objects in lines, each with a `class`. [`Reader`] cuts a stream into lines, however it is
-//! chopped up, and parses them; unknown classes and fields are ignored, since every release adds some. A line
-//! that is no such object is counted and skipped, and so is one that does not end: memory stays bounded,
-//! whoever is at the other end.
+//! gpsd sends objects in lines, each with a `class`. [`Reader`] cuts a stream into lines, whatever pieces
+//! arrive, and parses them. It ignores unknown classes and fields, because every release adds some. It counts
+//! and skips a line that is no such object, and one that does not end: memory stays bounded for any peer.
 //!
-//! gpsd gives its error estimates (`eph`, `epx`, `epy`) without promising what they are; where it works them
-//! out itself, it aims at 95 %, and that is what they are taken for here. Without `eph`, the diagonal of
-//! `epx` and `epy` is the radius, which errs on the safe side.
+//! gpsd gives its error estimates (`eph`, `epx`, `epy`) without a definition. Where gpsd computes them
+//! itself, it aims at 95 %, and carnet takes them as that. Without `eph`, the diagonal of `epx` and `epy` is
+//! the radius, which errs on the safe side.
 
 use carnet_base::{Time, WallTime};
 use serde::Deserialize;
@@ -66,7 +65,7 @@ pub enum Report {
     /// gpsd did not understand, or has trouble.
     #[serde(rename = "ERROR")]
     Error {
-        /// What it says.
+        /// Text of the error.
         #[serde(default)]
         message: String,
     },
@@ -114,7 +113,7 @@ impl Offset {
     }
 }
 
-/// Time, position and velocity. What the receiver does not know is missing.
+/// Time, position and velocity. Values that the receiver does not know are missing.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(default)]
 pub struct Tpv {
@@ -148,7 +147,7 @@ pub struct Tpv {
 }
 
 impl Tpv {
-    /// What kind of fix the receiver claims.
+    /// Returns the kind of fix that the receiver claims.
     pub fn fix_mode(&self) -> FixMode {
         match self.mode {
             0 | 1 => FixMode::None,
@@ -157,7 +156,7 @@ impl Tpv {
         }
     }
 
-    /// The fix that arrived at `received`; `None` if there is none, if it is incomplete, or not on this
+    /// Returns the fix that arrived at `received`; `None` without a fix, or if it is incomplete or not on the
     /// globe.
     pub fn fix(&self, received: Time) -> Option<Fix> {
         self.read_fix(received).ok()
@@ -166,7 +165,7 @@ impl Tpv {
     /// The fix that arrived at `received`.
     ///
     /// # Errors
-    /// Why there is none, in words for the operator.
+    /// The reason for a missing fix, in words for the operator.
     pub fn read_fix(&self, received: Time) -> Result<Fix, String> {
         let mode = self.fix_mode();
         if mode == FixMode::None {
@@ -174,7 +173,7 @@ impl Tpv {
         }
         let time = self.wall_time().filter(|time| time.as_unix_nanos() >= EARLIEST);
         let time = time.ok_or_else(|| match &self.time {
-            // What gpsd says goes into a log: escaped, and not at any length.
+            // gpsd's text goes into a log: escaped, and of bounded length.
             Some(text) => {
                 format!("time {:?}, expected a date from 2004 on", text.chars().take(40).collect::<String>())
             }
@@ -212,7 +211,7 @@ impl Tpv {
     }
 }
 
-/// What a reader has met, in numbers.
+/// Counters of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReaderCounters {
     /// Lines that were understood, of unknown class too.
@@ -276,7 +275,7 @@ impl Reader {
         self.skipping = false;
     }
 
-    /// What has been met since the reader was made.
+    /// Returns the counters since the start of the reader.
     pub fn counters(&self) -> ReaderCounters {
         self.counters
     }

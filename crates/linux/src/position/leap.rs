@@ -1,14 +1,14 @@
 //! Leap seconds, which stand between UTC and the time of position vectors.
 //!
-//! A position vector counts milliseconds of TAI since 2004-01-01T00:00:00 UTC (EN 302 636-4-1 9.5.2),
-//! receivers and system clocks tell UTC: the difference is the number of leap seconds since 2004, five by
-//! now. It is taken from whoever knows, in this order:
+//! A position vector counts milliseconds of TAI since 2004-01-01T00:00:00 UTC (EN 302 636-4-1 9.5.2), but
+//! receivers and system clocks give UTC. The difference is the number of leap seconds since 2004, five by
+//! now. carnet takes it from these sources, in this order:
 //!
-//! 1. gpsd, whose reports carry GPS time minus UTC (`leapseconds`, 13 on 2004-01-01), if it is not fewer than
-//!    the configured number: a receiver after a cold start tells what was right when it was built, until it
-//!    has heard the almanac (up to 12.5 minutes).
+//! 1. gpsd, whose reports carry GPS time minus UTC (`leapseconds`, 13 on 2004-01-01), if it is not below the
+//!    configured number. A receiver after a cold start reports the value of its firmware until it has
+//!    received the almanac (up to 12.5 minutes).
 //! 2. the kernel, whose TAI offset (32 on 2004-01-01) an NTP or PTP daemon may have set, under the same
-//!    condition. Kernels that nobody told say 0.
+//!    condition. Kernels without such a daemon say 0.
 //! 3. the configured number, by default [`Timestamp::LEAP_SECONDS`].
 //!
 //! Should UTC ever lose a second, the configured number must be made smaller by hand.
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(since_2004(6, 37), 6);
         assert_eq!(since_2004(6, 38), 6);
         assert_eq!(since_2004(6, 39), 7);
-        // UTC has lost a second, and somebody has said so.
+        // UTC has lost a second, and a source says so.
         assert_eq!(since_2004(4, 36), 4);
     }
 

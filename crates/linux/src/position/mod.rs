@@ -11,9 +11,9 @@
 //! [`reckoning`] carries a fix on to the present and decides whether it is accurate enough for PAI;
 //! [`leap`] knows the leap seconds that stand between UTC and the time of position vectors.
 //!
-//! All angles are degrees, of latitude and longitude on WGS 84, of courses clockwise from true North; speeds
-//! are metres per second; confidences are the radius in metres of the circle that holds the true position
-//! with 95 % probability.
+//! All angles are degrees: latitude and longitude on WGS 84, courses clockwise from true North. Speeds are
+//! metres per second. Confidences are the radius in metres of the circle that holds the true position with 95
+//! % probability.
 
 pub mod fixed;
 pub mod gpsd;
@@ -37,7 +37,7 @@ pub use connection::Connection;
 use crate::clock;
 use crate::error::Result;
 
-/// What a receiver could work out.
+/// Kind of fix of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FixMode {
     /// No position.
@@ -71,7 +71,7 @@ pub struct Fix {
     pub climb: Option<f64>,
     /// Two or three dimensions.
     pub mode: FixMode,
-    /// Radius in metres of the circle that holds the position with 95 % probability; `None` if nobody knows.
+    /// Radius in metres of the circle that holds the position with 95 % probability; `None` if unknown.
     pub confidence: Option<f64>,
 }
 
@@ -82,8 +82,9 @@ impl Fix {
         Timestamp::from_unix_milliseconds(milliseconds, leap_seconds)
     }
 
-    /// The fix as the position vector of the station with this address. What a receiver left out is 0; a
-    /// position whose confidence is unknown is not accurate. `pai_interval` is `itsGnPaiInterval` in metres.
+    /// Returns the fix as the position vector of the station with this address. Values that the receiver left
+    /// out are 0; a position with unknown confidence is not accurate. `pai_interval` is `itsGnPaiInterval` in
+    /// metres.
     pub fn position_vector(
         &self,
         address: GnAddress,
@@ -135,7 +136,7 @@ pub struct ClockDifference {
     pub wrong: bool,
 }
 
-/// What a source tells.
+/// Event of a source.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PositionEvent {
     /// A position.
@@ -159,7 +160,7 @@ pub enum PositionEvent {
     LeapSeconds(i64),
 }
 
-/// What can be set about any source.
+/// Settings of any source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PositionOptions {
     /// A source with a schedule of its own (a trace, a place) tells a position once in so long.

@@ -1,15 +1,13 @@
 //! From a fix to the present: dead reckoning, its uncertainty, and the position accuracy indicator.
 //!
-//! Between two fixes a station is taken to go straight on at constant speed. How wrong that may be grows with
-//! time: road vehicles brake and turn with up to [`ACCELERATION`] along or across, so that after `t` seconds
-//! the true position is within half of that times `t` squared of the reckoned one. The confidence circle
-//! grows by as much. A fix of 5 m is thus no longer accurate, in the sense of PAI, after some 4 seconds,
-//! whatever else happened, which is how a station without GNSS reception stops to claim that it knows where
-//! it is.
+//! Between two fixes a station is assumed to go straight on at constant speed. The possible error grows with
+//! time. Road vehicles brake and turn with up to [`ACCELERATION`] along or across. So after `t` seconds the
+//! true position is within half of that times `t` squared of the reckoned one. The confidence circle grows by
+//! as much. A fix of 5 m is thus no longer accurate, in the sense of PAI, after some 4 seconds. By this a
+//! station without GNSS reception stops to claim an accurate position.
 //!
-//! A [`Reckoner`] keeps the last fix and tells where the station is at any moment: what EN 302 636-4-1 10.2.2
-//! calls the update of the local position vector, and what makes the position in a packet that of the time of
-//! sending.
+//! A [`Reckoner`] keeps the last fix and computes the position at any moment. EN 302 636-4-1 10.2.2 calls
+//! this the update of the local position vector. So the position in a packet is that of the time of sending.
 
 use std::time::Duration;
 
@@ -34,7 +32,7 @@ const SEMI_MAJOR: f64 = 6_378_137.0;
 const ECCENTRICITY_SQUARED: f64 = 6.694_379_990_141_316e-3;
 
 /// Whether a position is accurate (PAI = 1): the radius of 95 % confidence is less than half of
-/// `pai_interval` (EN 302 636-4-1 9.5.2). An unknown confidence is none.
+/// `pai_interval` (EN 302 636-4-1 9.5.2). An unknown confidence is not accurate.
 pub fn is_accurate(confidence: Option<f64>, pai_interval: f64) -> bool {
     confidence.is_some_and(|radius| (0.0..pai_interval / 2.0).contains(&radius))
 }
@@ -44,11 +42,11 @@ pub fn confidence_after(confidence: f64, elapsed: Duration) -> f64 {
     confidence + 0.5 * ACCELERATION * elapsed.as_secs_f64().powi(2)
 }
 
-/// Where a station is that went from `latitude`, `longitude` (degrees) with `speed` (metres per second,
-/// backwards negative) towards `track` (degrees clockwise from North) for so long.
+/// Returns the position after `elapsed` from `latitude`, `longitude` (degrees), with `speed` (metres per
+/// second, backwards negative) towards `track` (degrees clockwise from North).
 ///
-/// On the ellipsoid, along a line of constant course: 1 mm from the geodesic after 80 m, and 15 cm after a
-/// kilometre, at 60 degrees of latitude. Goes across the antimeridian, not across a pole, where it stays.
+/// The path is on the ellipsoid, along a line of constant course. At 60 degrees of latitude it is 1 mm from
+/// the geodesic after 80 m, and 15 cm after a kilometre. It crosses the antimeridian, but stops at a pole.
 pub fn reckon(latitude: f64, longitude: f64, speed: f64, track: f64, elapsed: Duration) -> (f64, f64) {
     let distance = speed * elapsed.as_secs_f64();
     let (sin_track, cos_track) = track.to_radians().sin_cos();

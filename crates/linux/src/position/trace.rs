@@ -1,8 +1,9 @@
 //! A journey from a file.
 //!
-//! One line per moment: `seconds latitude longitude [speed heading]`, separated by blanks; seconds (with
-//! fraction) in ascending order, degrees, metres per second, degrees clockwise from North. In place of the
-//! position `lost` says that there is no fix from then until the next line. What follows a `#` is a comment.
+//! One line per moment: `seconds latitude longitude [speed heading]`, separated by blanks. The values are
+//! seconds (with fraction) in ascending order, degrees, metres per second, degrees clockwise from North. In
+//! place of the position `lost` says that there is no fix from then until the next line. Text after a `#` is
+//! a comment.
 //!
 //! ```text
 //! # seconds latitude longitude speed heading
@@ -12,11 +13,11 @@
 //! 20   48.8375 2.1050
 //! ```
 //!
-//! Seconds count from the moment in which the source is opened; or, if the first are 1,000,000,000 or more,
-//! they are the system clock's (UNIX time), with which several stations travel in step. Between two lines the
-//! position is interpolated, the short way round the globe; so is a speed or heading that both lines have,
-//! and one that is missing is that of the way between the lines. Before the first line there is no fix, and
-//! after the last one the trace has ended.
+//! Seconds count from the moment in which the source is opened. If the first are 1,000,000,000 or more, they
+//! are the system clock's (UNIX time), so that several stations move in step. Between two lines the position
+//! is interpolated, the short way round the globe; so is a speed or heading that both lines have. A missing
+//! one is that of the line between the two positions. Before the first line there is no fix, and after the
+//! last one the trace has ended.
 
 use std::path::Path;
 use std::time::Duration;
@@ -54,7 +55,7 @@ pub struct Trace {
     points: Vec<Point>,
 }
 
-/// What a trace says about a moment.
+/// State of a trace at a moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Moment {
     /// It has not begun, or says that there is no fix.

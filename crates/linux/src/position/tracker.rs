@@ -2,20 +2,20 @@
 //!
 //! The tracker is handed reports, connections and the time, and hands back [`PositionEvent`]s:
 //!
-//! * **One receiver at a time.** With several at one gpsd, reports of others are ignored as long as the one
-//!   that gave the last fix still gives any; positions would jump between two antennas otherwise.
+//! * **One receiver at a time.** With several at one gpsd, the tracker uses the one that gave the last fix as
+//!   long as it reports. It ignores the others. Otherwise positions would jump between two antennas.
 //! * **Silence.** A fix that is older than `stale_after` is lost, whatever gpsd says about the receiver.
-//! * **A receiver that repeats itself.** A report whose time is that of an earlier one is no new fix: after
-//!   `stale_after` the fix is lost, and the receiver is named, not the clock. Where a receiver's time goes
-//!   back for good (a week that rolled over, a recording that begins again), it is believed again once the
-//!   fix is lost and its time goes on.
-//! * **What cannot be a fix** (no time, a place that is not on this globe) is as if the receiver were silent;
-//!   what is wrong with it is told.
+//! * **A receiver that repeats itself.** A report with the time of an earlier one is no new fix. After
+//!   `stale_after` the fix is lost, and the event blames the receiver, not the clock. A receiver's time may
+//!   go back for good (a week that rolled over, a recording that begins again). It counts again once the fix
+//!   is lost and its time advances.
+//! * **Invalid fixes** (no time, a place that is not on the globe) count as silence of the receiver, and an
+//!   event says what is wrong.
 //! * **The clock.** Every fix carries the receiver's time, which is compared with the system's. That
-//!   difference contains the time that the receiver took to tell, so it is judged generously; a pulse per
-//!   second (`PPS`, else `TOFF`) from a gpsd on this machine is better and is preferred. Bursts of old
-//!   reports, as after the process was stopped, are no wrong clock: it must be seen wrong for [`SETTLE`]
-//!   before it is told.
+//!   difference contains the delay of the report, so the limit is generous. A pulse per second (`PPS`, else
+//!   `TOFF`) from a gpsd on this machine is better and is preferred. Bursts of old reports, as after the
+//!   process was stopped, do not prove a wrong clock. The clock must be wrong for [`SETTLE`] before an event
+//!   reports it.
 //! * **Leap seconds**: see [`super::leap`].
 
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ pub struct Tracker {
     /// The receiver's time in the last fix, and in the last report that could be one.
     fix_time: Option<WallTime>,
     report_time: Option<WallTime>,
-    /// What was wrong with the last report since the last fix, and when that was.
+    /// Fault of the last report since the last fix, and its time.
     fault: Option<(Time, LostReason)>,
     /// When the receiver counts as silent.
     deadline: Option<Time>,
@@ -134,7 +134,7 @@ impl Tracker {
         self.deadline
     }
 
-    /// What there is to tell; `None` once everything is told.
+    /// Returns the next event; `None` without one.
     pub fn poll_event(&mut self) -> Option<PositionEvent> {
         self.events.pop_front()
     }

@@ -14,7 +14,7 @@ pub struct Need {
     pub name: &'static str,
     /// Its number.
     pub number: u32,
-    /// What would not work without.
+    /// Work that needs the capability.
     pub why: &'static str,
 }
 
@@ -95,7 +95,7 @@ impl Sets {
     }
 }
 
-/// What the plan needs, of what the process has.
+/// Returns the needs of the plan, among those that the process has.
 pub(super) fn needs(plan: &Plan, others_files: bool) -> Vec<&'static Need> {
     let has = |need: usize| Sets::get().is_ok_and(|sets| sets.has(NEEDS[need].number));
     let low = |ports: &[u16]| ports.iter().any(|port| *port < 1024);
@@ -116,13 +116,13 @@ pub(super) fn needs(plan: &Plan, others_files: bool) -> Vec<&'static Need> {
 /// Gives up all others, and those that a program would get that is executed; says which are left.
 pub(super) fn keep(needs: &[&'static Need]) -> io::Result<Vec<&'static str>> {
     if Sets::get()?.has(SETPCAP) {
-        // What may be had by executing something: nothing. It is no limit to what is there already.
+        // Executing a program shall give no capability. This does not limit present ones.
         for number in 0..=MOST {
             // One that this kernel does not know is not there either.
             let _ = control(libc::PR_CAPBSET_DROP, number.into());
         }
     }
-    // Before Linux 4.3 there are none.
+    // Linux before 4.3 has no ambient set.
     let _ = control(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong);
     reduce(needs)
 }
@@ -150,7 +150,7 @@ pub(super) fn keep_without_programs() -> io::Result<Vec<&'static str>> {
     let loads =
         |need: &Need| [BPF, PERFMON, SYS_ADMIN].iter().any(|known| NEEDS[*known].number == need.number);
     let before = Sets::get()?;
-    // Where they are refused in any case there are none.
+    // Without the right to make maps in any case, no map exists.
     let there_are_none = seccomp::maps_are_refused();
     let mut without = before;
     for need in NEEDS.iter().filter(|need| loads(need)) {
@@ -183,7 +183,7 @@ pub(super) fn of_others(plan: &Plan) -> Option<PathBuf> {
     closed.map(|(path, _)| path.clone())
 }
 
-/// Whether owner and mode keep the process from it. What is not there is not closed.
+/// Whether owner and mode keep the process from it. A missing file is not closed.
 fn is_closed(path: &[u8], mode: libc::c_int) -> bool {
     let Ok(path) = CString::new(path) else { return false };
     // SAFETY: the path ends with a zero octet and lives until the call has returned.

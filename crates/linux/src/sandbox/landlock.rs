@@ -1,8 +1,8 @@
 //! Landlock (`landlock(7)`): of the files, TCP ports, signals and abstract sockets those that the plan names.
 //!
-//! Rules hang on what is there now. Folders rather than files are named, because files are replaced; and what
-//! is named of `/proc` is kept open, because the kernel makes its entries anew when it needs memory, and a
-//! rule would be about the entry of before.
+//! Rules belong to present files. They name folders rather than files, because files are replaced. Entries of
+//! `/proc` stay open: the kernel makes them anew when it needs memory, and a rule would be about the former
+//! entry.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -28,9 +28,9 @@ const MAKE_SOCK: u64 = 1 << 9;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEV: u64 = 1 << 15;
-/// What the first version knows.
+/// Rights of the first version.
 const FIRST: u64 = (1 << 13) - 1;
-/// What a rule about something that is no folder may be about.
+/// Rights that a rule about a file may have.
 const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 const BIND_TCP: u64 = 1;
 const CONNECT_TCP: u64 = 1 << 1;
@@ -57,7 +57,7 @@ const READABLE: [&str; 9] = [
     "/dev/urandom",
 ];
 
-/// What looking up the name of a host reads (`getaddrinfo(3)`), among it libraries.
+/// Files that the look-up of a host's name reads (`getaddrinfo(3)`), libraries among them.
 const FOR_NAMES: [&str; 12] = [
     "/etc/hosts",
     "/etc/host.conf",
@@ -118,7 +118,7 @@ pub fn version() -> u32 {
     result.ok().and_then(|abi| u32::try_from(abi).ok()).unwrap_or(0)
 }
 
-/// What an error means to an operator.
+/// Explains an error to an operator.
 pub(super) fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EOPNOTSUPP) => {
@@ -140,12 +140,12 @@ impl Ruleset {
         let scoped = if abstract_one { SCOPE_SIGNALS } else { SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS };
         let attr = RulesetAttr { files, net: since(4, BIND_TCP | CONNECT_TCP), scoped: since(6, scoped) };
         // SAFETY: the kernel reads a structure of the length that it is told, which lives until the call has
-        // returned. What it does not know of it is zero, which it accepts.
+        // returned. Fields that it does not know are zero, which it accepts.
         let fd = checked(unsafe {
             libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attr, size_of::<RulesetAttr>(), 0_u32)
         })?;
         let fd = i32::try_from(fd).map_err(io::Error::other)?;
-        // SAFETY: the kernel has just made it, and nobody else knows of it.
+        // SAFETY: the kernel has just made it, and no other code knows of it.
         let ruleset = unsafe { OwnedFd::from_raw_fd(fd) };
         let mut rules = Ruleset { ruleset, abi, files, pinned: Vec::new() };
 

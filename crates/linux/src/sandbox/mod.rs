@@ -1,10 +1,9 @@
-//! What the process can still do when somebody else has taken it over: little more than what its config makes
-//! it do.
+//! Limits of the process after an attacker has taken it over: it can do little more than its config needs.
 //!
-//! [`enter`] is called once, before there are threads (each has rights of its own, and gets them from the one
-//! that starts it), with a [`Plan`] of what this station needs. It holds until the process ends and cannot be
-//! widened: a config that is read again and needs more is refused. Four layers, each of which the kernel may
-//! lack:
+//! [`enter`] is called once, with a [`Plan`] of the station's needs. It is called before there are threads:
+//! each has rights of its own, and gets them from the one that starts it. It holds until the process ends and
+//! cannot be widened: the station refuses to reload a config that needs more. There are four layers, each of
+//! which the kernel may lack:
 //!
 //! * [`capabilities`]: of root's rights those that are needed ([`capabilities::NEEDS`]), and none to gain
 //!   others (`no_new_privs`);
@@ -13,12 +12,12 @@
 //! * memory that others cannot read: no core file with keys in it, no debugger of the same user
 //!   (`PR_SET_DUMPABLE`).
 //!
-//! It is written for this program rather than taken from a crate: its OpenWrt build has no room for three of
-//! them, and what is needed of each is a page.
+//! It is written for this program rather than taken from a crate. The OpenWrt build has no room for three
+//! crates, and the needed part of each is a page.
 //!
-//! Left out: namespaces of its own (the unit does that where there is systemd), a user of its own (the same),
-//! and UDP, netlink and packets, which are what the program is for. Who has taken over a station that loads
-//! BPF programs can load others, and these may read the kernel's memory: `dataplane.path = "tun"` is without.
+//! Left out: namespaces and a user of its own (the unit sets both under systemd), and UDP, netlink and
+//! packets, which the program is for. An attacker in a station that loads BPF programs can load others, and
+//! these may read the kernel's memory. `dataplane.path = "tun"` avoids that.
 
 pub mod capabilities;
 pub mod landlock;
@@ -28,7 +27,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a station needs of the machine.
+/// Needs of a station.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Routes, rules, addresses, TUN and TAP devices.
@@ -56,7 +55,7 @@ pub struct Plan {
     pub datagrams: Vec<u16>,
 }
 
-/// What holds.
+/// Limits in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
     /// The capabilities that are left.
@@ -67,13 +66,13 @@ pub struct Held {
     pub landlock: Option<u32>,
     /// Whether system calls are filtered.
     pub seccomp: bool,
-    /// What does not hold, and why.
+    /// Limits that are not in force, with the reason.
     pub lacking: Vec<String>,
-    /// What an operator wants to know of what was kept.
+    /// Remarks for the operator about rights that were kept.
     pub remarks: Vec<String>,
 }
 
-/// Gives up whatever the plan does not need. What cannot be had is in [`Held::lacking`].
+/// Gives up everything that the plan does not need. [`Held::lacking`] has the limits that failed.
 ///
 /// It is the calling thread that is restricted, and those that it starts.
 pub fn enter(plan: &Plan) -> Held {
@@ -136,8 +135,8 @@ impl Held {
     }
 }
 
-/// For a thread that reads and writes files and does nothing else: gives up all capabilities but the one to
-/// use files of others, if [`enter`] was called. (It shares its memory with the others; this is for mistakes,
+/// For a thread that only reads and writes files: gives up all capabilities but the one to use files of other
+/// users. Does nothing before [`enter`]. (The thread shares its memory with the others; this is for mistakes,
 /// not against intruders.)
 pub fn with_files_alone() {
     if ENTERED.load(Ordering::Relaxed) {

@@ -8,14 +8,14 @@
 //! | newer than the list; `clone3`, whose flags a filter cannot see | ENOSYS, as an older kernel would say, so that a libc takes the older call |
 //! | any other | EPERM, and a line in the kernel's audit log |
 //!
-//! A libc that begins to use a call that was there all the time gets EPERM until the list has it: the log
-//! names the call's number. `station.sandbox = "off"` helps until then.
+//! A libc that begins to use another existing call gets EPERM until the list has it: the log names the call's
+//! number. `station.sandbox = "off"` helps until then.
 //!
-//! The kernel (since 5.11) works out beforehand what the answer is where no argument matters, so that what
-//! the data path calls costs next to nothing; older ones go through the list, on which these calls are first.
+//! The kernel (since 5.11) computes the answer beforehand if no argument matters, so the calls of the data
+//! path cost next to nothing. Older ones go through the list, on which these calls are first.
 //!
-//! Lists are there for x86_64, aarch64 and riscv64. A 32-bit architecture has calls of its own for whatever
-//! has times or lengths in it, which nobody has gone through here yet.
+//! There are lists for x86_64, aarch64 and riscv64. A 32-bit architecture has calls of its own for times and
+//! lengths, for which no list exists yet.
 
 use std::io;
 
@@ -28,7 +28,7 @@ pub(super) fn restrict(_: &super::Plan) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// There was none.
+/// This architecture has no list.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 pub(super) fn restrict_to_maps() -> io::Result<()> {
     Ok(())
@@ -40,14 +40,14 @@ pub(super) fn maps_are_refused() -> bool {
     // No descriptor is that high; all else is zero.
     let mut attr = [0_u64; 16];
     attr[0] = u64::from(u32::MAX >> 1);
-    // SAFETY: the kernel reads so many octets, which live until the call has returned.
+    // SAFETY: the kernel reads this number of octets, which live until the call has returned.
     let result = super::checked(unsafe {
         libc::syscall(libc::SYS_bpf, MAP_LOOKUP_ELEM, attr.as_mut_ptr(), size_of_val(&attr))
     });
     result.is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
 }
 
-/// What an error means to an operator.
+/// Explains an error to an operator.
 pub(super) fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         None => format!("system calls are not filtered: carnet has no list for {}", std::env::consts::ARCH),
@@ -74,7 +74,7 @@ mod filter {
     /// The last call that these lists were made with (Linux 6.18: `file_setattr`).
     const LAST: u32 = 469;
 
-    /// Whatever the arguments. First what packets cost.
+    /// Calls that are allowed with any arguments. Those of the data path are first.
     #[rustfmt::skip]
     const ALLOWED: &[libc::c_long] = &[
         libc::SYS_read, libc::SYS_write, libc::SYS_epoll_pwait, libc::SYS_sendmmsg, libc::SYS_recvmmsg, libc::SYS_sendmsg,
@@ -190,7 +190,7 @@ mod filter {
             vec![Test(1, Half::Low, 0x0000_ffc0, 0x54c0)],
             vec![is(1, libc::FIONBIO as u32)],
             vec![is(1, libc::FIONREAD as u32)],
-            // What of a socket's is not sent yet.
+            // Octets of a socket that are not sent yet.
             vec![is(1, libc::TIOCOUTQ as u32)],
             vec![is(1, libc::FIOCLEX as u32)],
             vec![is(1, libc::TCGETS as u32)],
@@ -298,7 +298,7 @@ mod filter {
         }
     }
 
-    /// What a way takes: three instructions for each test, and the answer.
+    /// Returns the length of a path: three instructions for each test, and the answer.
     fn length(way: &[Test]) -> usize {
         way.len() * 3 + 1
     }
@@ -312,7 +312,7 @@ mod filter {
         for (call, ways) in by_arguments(plan) {
             one_of(&mut program, call, &ways);
         }
-        // What is newer the other filter answers.
+        // The other filter answers newer calls.
         put(&mut program, IF_GREATER, LAST, 0, 1);
         answer(&mut program, ALLOW);
         each(&mut program, &[libc::SYS_clone3], ALLOW);
@@ -347,7 +347,8 @@ mod filter {
         program
     }
 
-    /// What an older kernel would not know either. By itself, because it is nothing to write into a log.
+    /// Refuses newer calls as unknown, like an older kernel. It is a filter of its own, because such calls
+    /// need no log entry.
     pub(super) fn older_kernel() -> Program {
         let mut program = begin();
         put(&mut program, IF_GREATER, LAST, 0, 1);
@@ -361,7 +362,7 @@ mod filter {
     pub(in super::super) fn restrict(plan: &Plan) -> io::Result<()> {
         install(&older_kernel(), 0)?;
         let list = list(plan);
-        // A kernel before 4.14 tells nobody what was refused.
+        // A kernel before 4.14 logs no refusals.
         install(&list, libc::SECCOMP_FILTER_FLAG_LOG).or_else(|_| install(&list, 0))
     }
 

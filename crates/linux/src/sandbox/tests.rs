@@ -1,6 +1,6 @@
-//! What is forbidden is tried, in a process of its own each time: without any layer, where it has to succeed,
-//! under each layer alone, and under all of them. So it is seen who refuses it, and that it is the sandbox
-//! that does.
+//! The tests try each forbidden action in a process of its own. They try it without any layer, where it has
+//! to succeed, under each layer alone, and under all of them. So they see which layer refuses it, and that
+//! the sandbox does.
 
 #![allow(clippy::unwrap_used, reason = "a test says no more by expect")]
 
@@ -22,7 +22,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 use super::*;
 
-/// What happened to somebody who tried.
+/// Result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Done,
@@ -36,9 +36,9 @@ const LAYERS: [&str; 3] = ["capabilities", "landlock", "seccomp"];
 const NO: End = Refused(Errno::EPERM);
 const CLOSED: End = Refused(Errno::EACCES);
 
-/// What is tried, and what becomes of it under each of the [`LAYERS`].
+/// Attempts, with their result under each of the [`LAYERS`].
 const ATTEMPTS: [(&str, [End; 3]); 28] = [
-    // What the station may do.
+    // Permitted actions of the station.
     ("read-named", [Done, Done, Done]),
     ("replace-own", [Done, Done, Done]),
     ("connect-named", [Done, Done, Done]),
@@ -79,7 +79,7 @@ fn since(attempt: &str) -> u32 {
     }
 }
 
-/// A folder, two listeners and an abstract socket, of somebody who is not in a sandbox.
+/// A folder, two listeners and an abstract socket of a process outside of a sandbox.
 struct Outside {
     folder: PathBuf,
     named: TcpListener,
@@ -154,7 +154,7 @@ fn what_is_forbidden_is_refused_by_whom_it_should() {
         }
         match outside.attempt(attempt, "nothing") {
             Done => {}
-            // Nobody loads modules, or asks for programs, where there are none.
+            // Kernels without modules or programs refuse these attempts anyway.
             Refused(Errno::ENOSYS) => continue,
             end => panic!("{attempt} without a sandbox: {end:?}"),
         }
@@ -184,7 +184,7 @@ fn calls_that_no_list_knows_are_as_on_an_older_kernel() {
     }
 }
 
-/// Who may load BPF programs may not any more once it is settled that there are none; nor may its other
+/// A station that may load BPF programs gives up that right once it knows that it loads none; so do its other
 /// threads.
 #[test]
 fn what_is_settled_is_given_up() {
@@ -248,7 +248,7 @@ fn everything() -> Plan {
     Plan { network: true, packets: true, programs: true, ..Plan::default() }
 }
 
-/// What the process that tries is told: what, under which layer, with which ports and folder.
+/// Task of the trying process: action, layer, ports and folder.
 const TASK: &str = "CARNET_SANDBOX_TASK";
 
 /// No test of its own: the process that tries.
@@ -267,7 +267,7 @@ fn one_attempt() {
         connects: vec![named],
         ..Plan::default()
     };
-    // A mount namespace in which nothing is seen outside; its descriptor is for whoever enters one.
+    // A mount namespace without effect outside; its descriptor is for the attempt to enter one.
     if nix::unistd::geteuid().is_root() {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let nothing = None::<&str>;
@@ -372,7 +372,7 @@ fn attempt_of(
         "set-hostname" => {
             let file = "/proc/sys/kernel/hostname";
             let mut name = [0_u8; 65];
-            // SAFETY: the kernel writes at most so many octets.
+            // SAFETY: the kernel writes at most this number of octets.
             checked(unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) }.into())?;
             let length = name.iter().position(|octet| *octet == 0).unwrap_or(64);
             // The same name again.
@@ -428,7 +428,7 @@ fn attempt_of(
             let mut attr = [0_u64; 16];
             let attr = attr.as_mut_ptr() as libc::c_long;
             match call(libc::SYS_bpf, [PROG_GET_NEXT_ID, attr, 128, 0, 0, 0]) {
-                // There are none.
+                // There are no programs.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
                 result => result.map(drop),
             }
@@ -449,7 +449,7 @@ fn make_map() -> io::Result<()> {
     const MAP_CREATE: libc::c_long = 0;
     let mut attr = [0_u32; 32];
     attr[..4].copy_from_slice(&[2, 4, 4, 1]);
-    // SAFETY: the kernel reads so many octets, which live until the call has returned.
+    // SAFETY: the kernel reads this number of octets, which live until the call has returned.
     let result = unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attr.as_mut_ptr(), size_of_val(&attr)) };
     checked(result).map(drop)
 }

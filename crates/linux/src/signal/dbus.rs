@@ -1,8 +1,8 @@
 //! As much of D-Bus as asking a service needs: a connection to a bus, method calls and their answers.
 //!
-//! After the D-Bus Specification 0.43. Messages are ours in little endian; answers are read in either.
-//! Everything that comes is checked against its length and nested no deeper than [`MAX_DEPTH`]; a bus that
-//! says more than [`MAX_MESSAGE`] or [`MAX_VALUES`] at a time, or what is no D-Bus, is left.
+//! It follows the D-Bus Specification 0.43. Requests are little endian; answers may have either order. Every
+//! message is checked against its length and nested no deeper than [`MAX_DEPTH`]. If a bus sends more than
+//! [`MAX_MESSAGE`] or [`MAX_VALUES`] at a time, or no D-Bus, the connection ends.
 //!
 //! Left out: signals and calls to us, which are passed over; file descriptors; addresses other than
 //! `unix:path=`.
@@ -29,7 +29,7 @@ const FIXED: usize = 16;
 const METHOD_CALL: u8 = 1;
 const METHOD_RETURN: u8 = 2;
 const ERROR: u8 = 3;
-/// Nobody shall be started to answer.
+/// The bus shall start no service for an answer.
 const NO_AUTO_START: u8 = 2;
 
 /// Why there is no answer.
@@ -56,7 +56,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// A value of any type. What is in a variant stands there itself.
+/// A value of any type. The value of a variant stands directly.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     /// `b`
@@ -303,7 +303,7 @@ impl Message {
     }
 }
 
-/// What is left of a signature.
+/// Rest of a signature.
 #[derive(Debug, Clone, Copy)]
 struct Signature<'a>(&'a [u8]);
 

@@ -1,9 +1,9 @@
 //! Signals out of plain files: the last line is the signal, in dBm.
 //!
-//! A program may append a line for each value, or replace the file. Its folder is watched (inotify), so that
-//! either is noticed at once, also where the file is not there yet; and it is looked at from time to time all
-//! the same, for file systems that tell nothing and folders that come later. A file that nobody has written
-//! to since tells nothing new.
+//! A program may append a line for each value, or replace the file. The folder is watched (inotify), so that
+//! both are noticed at once, even if the file does not exist yet. The file is also read from time to time,
+//! for file systems without events and folders that appear later. A file without a write since gives no new
+//! value.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -22,10 +22,10 @@ use crate::readable::watch;
 /// So much of the end of a file is looked at, octets.
 const TAIL: u64 = 256;
 
-/// What says that a file in a folder has changed.
+/// Events that report a changed file in a folder.
 const EVENTS: u32 = libc::IN_MODIFY | libc::IN_CLOSE_WRITE | libc::IN_CREATE | libc::IN_MOVED_TO;
 
-/// What changes when a file is written to: the file itself, its length, and when it was (seconds,
+/// Data that changes when a file is written to: the file itself, its length, and the time (seconds,
 /// nanoseconds).
 type Stamp = (u64, u64, i64, i64);
 
@@ -35,9 +35,9 @@ struct Source {
     interface: String,
     path: PathBuf,
     watched: bool,
-    /// What was read last.
+    /// Last value.
     known: Option<(Stamp, i32)>,
-    /// What was wrong with it the last time: that is said once.
+    /// Last fault of the file, which is logged once.
     complaint: Option<String>,
 }
 
@@ -134,7 +134,7 @@ fn inotify() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
+    // SAFETY: the kernel has just given us this descriptor, and no other code has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

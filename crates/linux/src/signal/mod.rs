@@ -1,13 +1,13 @@
 //! How strong the signal of each uplink is, in dBm.
 //!
-//! An uplink with a file ([`SignalSource::file`]) has its signal from there, whoever writes it (`file`). For
-//! any other, the kernel is asked if it is a Wi-Fi interface (`wireless`), and ModemManager whether it is a
-//! cellular modem's (`modem`, by `dbus`), which also tells whether that roams. Changes are told at once, and
-//! what is measured again without a change every two seconds: whoever waits for it knows that somebody still
-//! measures. Nothing of this has to be there: an uplink without signal has none.
+//! An uplink with a file ([`SignalSource::file`]) has its signal from there, whichever program writes it
+//! (`file`). For any other, carnet asks the kernel whether it is a Wi-Fi interface (`wireless`). It asks
+//! ModemManager whether it is a cellular modem's (`modem`, by `dbus`), which also reports roaming. Changes
+//! are reported at once, and unchanged measurements every two seconds, so the receiver knows that the source
+//! still measures. Each part is optional: an uplink may have no signal.
 //!
-//! Left out: thresholds that the driver watches (`NL80211_CMD_SET_CQM`), because an interface has only one
-//! set of them and `wpa_supplicant` uses it for roaming; its events are listened to.
+//! Left out: thresholds that the driver watches (`NL80211_CMD_SET_CQM`). An interface has only one set of
+//! them, and `wpa_supplicant` uses it for roaming; carnet uses its events.
 
 mod dbus;
 mod file;
@@ -26,10 +26,10 @@ use file::Files;
 use modem::Modems;
 use wireless::Wireless;
 
-/// How often is asked what nobody tells by itself.
+/// Interval of requests to sources without events.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// What has not changed is told again after this, when it was measured again.
+/// Time after which an unchanged value is reported again, if it was measured again.
 const RENEWAL: Duration = Duration::from_secs(2);
 
 /// Whether a modem roams counts so long without ModemManager: its restart neither makes a modem that roams
@@ -52,7 +52,7 @@ pub struct SignalSource {
     pub file: Option<PathBuf>,
 }
 
-/// What is known of the radio of an interface now.
+/// State of the radio of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signal {
     /// How strong its signal is.
@@ -79,7 +79,7 @@ pub struct Signals {
     with_file: Vec<String>,
     wireless: Wireless,
     modems: Modems,
-    /// What was told last, and when.
+    /// Last reported values, with their time.
     told: BTreeMap<String, (i32, Instant)>,
     /// Which modems roam, as was told last, and when that was confirmed.
     roaming: BTreeMap<String, (Option<bool>, Instant)>,
@@ -95,7 +95,7 @@ impl Signals {
         Signals::with_bus(sources, Path::new(SYSTEM_BUS))
     }
 
-    /// The same, with the socket of the system bus elsewhere.
+    /// Creates the reader of signals, with another path to the socket of the system bus.
     pub fn with_bus(sources: Vec<SignalSource>, bus: &Path) -> Signals {
         let (files, others): (Vec<_>, Vec<_>) = sources.iter().cloned().partition(|s| s.file.is_some());
         let files: Vec<_> = files.into_iter().filter_map(|s| Some((s.interface, s.file?))).collect();
@@ -158,7 +158,7 @@ impl Signals {
                 Signal::Strength { interface, dbm } => found.push((interface, dbm)),
                 Signal::Roaming { interface, roaming } => {
                     let before = self.roaming.insert(interface.clone(), (roaming, Instant::now()));
-                    // One of which nobody has known anything is no news.
+                    // A first unknown value is no event.
                     if before.and_then(|(known, _)| known) != roaming {
                         self.news.push_back(Signal::Roaming { interface, roaming });
                     }
@@ -178,7 +178,7 @@ impl Signals {
         if self.news.is_empty() { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    /// What ModemManager has not confirmed for long is not known any more.
+    /// Clears roaming states that ModemManager has not confirmed for long.
     fn expire_roaming(&mut self) {
         let now = Instant::now();
         for (interface, (roaming, at)) in &mut self.roaming {

@@ -1,13 +1,13 @@
 //! Signals of cellular modems, from ModemManager over D-Bus.
 //!
-//! ModemManager tells all about all modems in one answer (`GetManagedObjects` of
-//! `org.freedesktop.DBus.ObjectManager`), so that is asked every [`INTERVAL`], and a modem that does not
-//! measure is told to (`Modem.Signal.Setup`). The modem of an uplink is the one with a port of that name;
-//! where the data has an interface of its own (a multiplexed one), the one with a bearer on it.
+//! ModemManager returns all data of all modems in one answer (`GetManagedObjects` of
+//! `org.freedesktop.DBus.ObjectManager`). This module requests that every [`INTERVAL`], and tells a modem
+//! that does not measure to do so (`Modem.Signal.Setup`). The modem of an uplink is the one with a port of
+//! that name. If the data has an interface of its own (a multiplexed one), it is the one with a bearer on it.
 //!
-//! The signal is what the radio in use is judged by: RSRP of LTE, which also is the anchor of 5G beside it,
-//! else of 5G, RSCP of UMTS, else RSSI. A modem without these has its `SignalQuality` in percent, turned into
-//! the RSSI of which ModemManager makes percents: -113 dBm for 0, -51 dBm for 100.
+//! The signal is the usual measure of the radio in use: RSRP of LTE, which also is the anchor of 5G beside
+//! it, else of 5G, RSCP of UMTS, else RSSI. A modem without these has its `SignalQuality` in percent, which
+//! carnet converts back to ModemManager's RSSI: -113 dBm for 0, -51 dBm for 100.
 //!
 //! `Modem3gpp.RegistrationState` tells whether the modem roams. (A CDMA modem's states are not looked at.)
 //!
@@ -77,7 +77,7 @@ impl Modems {
         Modems { news: Some(news), task: Some(task) }
     }
 
-    /// What comes by this channel.
+    /// Creates a reader of this channel.
     #[cfg(test)]
     pub(super) fn of(news: mpsc::Receiver<Signal>) -> Modems {
         Modems { news: Some(news), task: None }
@@ -266,8 +266,8 @@ fn roaming(state: f64) -> Option<bool> {
     if ROAMING.contains(&state) { Some(true) } else { HOME.contains(&state).then_some(false) }
 }
 
-/// What is measured. A modem that knows nothing of a radio leaves it out, or says the least number that there
-/// is.
+/// Returns the measured value. A modem without data of a radio leaves it out, or gives the least possible
+/// number.
 fn measured(signal: &Value) -> Option<i32> {
     MEASURES.iter().find_map(|(radio, measure)| plausible(signal.get(radio)?.get(measure)?.number()?))
 }

@@ -1,8 +1,8 @@
 //! Signals of Wi-Fi interfaces, from the kernel (nl80211).
 //!
-//! The kernel keeps for each station that an interface is associated with, which for a client is the access
-//! point alone, the signal of the last frame and a moving average (`NL80211_STA_INFO_SIGNAL_AVG`, dBm). That
-//! is asked for at intervals, and at once when the driver says that something has happened to the connection
+//! For each station that an interface is associated with (for a client only the access point) the kernel has
+//! two signals. They are that of the last frame and a moving average (`NL80211_STA_INFO_SIGNAL_AVG`, dBm).
+//! This module requests them at intervals, and at once when the driver reports a change of the connection
 //! (group `mlme`).
 
 use std::task::Context;
@@ -22,8 +22,7 @@ const STA_INFO: u16 = 21;
 /// `enum nl80211_sta_info`
 const SIGNAL: u16 = 7;
 const SIGNAL_AVG: u16 = 13;
-/// An interface that is none of Wi-Fi is asked about again, and a missing family looked for, after so many
-/// rounds.
+/// Rounds after which carnet asks again about an interface without Wi-Fi, and looks for a missing family.
 const PAUSE: u32 = 60;
 
 /// An interface that may be one of Wi-Fi.
@@ -137,7 +136,7 @@ mod tests {
     fn no_station_and_no_signal_are_none() {
         assert_eq!(strongest(&[]), None);
         assert_eq!(strongest(&[station(&[])]), None);
-        // What drivers that do not know say.
+        // Value of drivers that do not know.
         assert_eq!(strongest(&[station(&[(SIGNAL, 0)])]), None);
         let mut other = station(&[(SIGNAL, -70)]);
         other.command = GET_STATION;

@@ -26,7 +26,7 @@ use super::kernel::{Action, Answer, KnownRoute, KnownRule, Link, Maker, News, Ow
 use crate::netlink::Channel;
 use crate::settings::Tree;
 
-/// What a kernel may say to any request.
+/// Errors that a kernel may return for any request.
 const REFUSALS: [i32; 5] = [libc::ENOBUFS, libc::ENOMEM, libc::EINVAL, libc::EBUSY, libc::EAGAIN];
 /// carnet's port, and everybody else's.
 const PORT: u32 = 77;
@@ -74,7 +74,7 @@ impl Channel for SimulatedChannel {
         let NetlinkPayload::InnerMessage(message) = parsed.expect("a request of rtnetlink").payload else {
             panic!("a request that is none");
         };
-        // Somebody is a moment faster.
+        // Another program is a moment faster.
         if fails && (kind == 1 || kind == 6 && state.rng.chance(0.5)) {
             forestall(&mut state, &message, flags);
         }
@@ -155,7 +155,7 @@ pub(super) fn event(news: News, by: Maker) -> Vec<u8> {
     emit(NetlinkPayload::InnerMessage(message), 0, 0, port)
 }
 
-/// `RTM_NEWNETCONF`, without the attributes that nobody looks at.
+/// `RTM_NEWNETCONF`, without attributes that carnet does not read.
 fn setting_message() -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     (header.message_type, header.length) = (80, NETLINK_HEADER);

@@ -72,7 +72,7 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
 fn is_there(state: &State, entry: &Entry) -> bool {
     match entry {
         Entry::Setting(setting) => match state.switch(&setting.interface, &setting.name) {
-            // Somebody else's business.
+            // A setting of another program.
             Some(is) if setting.name == "accept_ra" && is == "0" => true,
             Some(is) => is == setting.value,
             None => true,

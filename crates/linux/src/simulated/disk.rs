@@ -1,9 +1,8 @@
 //! A disk that keeps what it was told to keep, and of the rest what it likes.
 //!
-//! What was written since the last sync is lost in a power cut from some point on: some first part of these
-//! writes is there, and of the next some first octets. The same is true of the names in the directory. A sync
-//! that fails has perhaps kept some of it, and the next one will not try again what that one has lost, as
-//! Linux does it.
+//! A power cut loses the writes since the last sync from some point on. Some first part of these writes is
+//! there, and some first octets of the next. The same holds for the names in the directory. A failed sync may
+//! have kept some of them, and the next one does not try the lost ones again, as on Linux.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +21,7 @@ enum Write {
 }
 
 impl Write {
-    /// Carries it out, of octets so many at the most.
+    /// Applies it, at most the given number of octets.
     fn apply(&self, content: &mut Vec<u8>, at_most: usize) {
         match self {
             Write::Length(length) => content.resize(*length as usize, 0),
@@ -43,7 +42,7 @@ struct Inode {
     /// As everybody sees it, and as it is on the disk.
     seen: Vec<u8>,
     kept: Vec<u8>,
-    /// What is between.
+    /// Writes since the last sync.
     between: Vec<Write>,
     locked: bool,
 }
@@ -85,7 +84,7 @@ struct State {
     rng: Rng,
     full: bool,
     trouble: f64,
-    /// Whoever wrote is gone.
+    /// The writing process is gone.
     dead: bool,
 }
 
@@ -160,7 +159,7 @@ impl SimulatedDisk {
         self.state().inodes.values_mut().for_each(|inode| inode.locked = false);
     }
 
-    /// What would be found on it if power went now: a disk of its own, which works.
+    /// Returns the disk after a power cut at this moment: a disk of its own, which works.
     pub fn after_power_cut(&self) -> SimulatedDisk {
         let mut state = self.state();
         let rng = state.rng.fork();
@@ -264,7 +263,7 @@ impl Disk for SimulatedDisk {
         between
             .extract_if(.., |naming| naming.directory() == Some(path))
             .for_each(|naming| naming.apply(kept));
-        // What is to be named yet, in another directory, is there.
+        // A file that is not named yet, in another directory, exists.
         let coming =
             |inode: &u64| between.iter().any(|it| matches!(it, Naming::Is(_, named) if named == inode));
         let named = |inode: &u64| kept.values().chain(seen.values()).any(|named| named == inode);

@@ -1,8 +1,8 @@
-//! What a kernel knows of its networking, and what it does by itself: routes and addresses that go with their
-//! interface, switches that carry over, default routers that a machine forgets when it begins to forward.
+//! Networking state of a kernel, and its own actions. Routes and addresses go with their interface, switches
+//! carry over, and a machine forgets default routers when it begins to forward.
 //!
-//! Whose an object is, is remembered: what carnet's socket has made is to go with it, what others have made
-//! is to stay. Whatever breaks that is noted as a fault of carnet's.
+//! The kernel stores the owner of each object. Objects of carnet's socket must go with it, those of other
+//! programs must stay. It notes each violation as a fault of carnet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv6Addr;
@@ -22,7 +22,7 @@ const QUEUE: usize = 64;
 /// Interfaces, and their switches, that concern all.
 const COMMON: [&str; 2] = ["all", "default"];
 
-/// Who has made something.
+/// Owner of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Maker {
     /// The kernel, operators, others.
@@ -49,7 +49,7 @@ pub(super) struct OwnAddress {
     pub(super) maker: Maker,
 }
 
-/// What a route does.
+/// Action of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Unreachable,
@@ -117,17 +117,17 @@ pub(super) struct State {
     pub(super) rules: Vec<KnownRule>,
     /// Interfaces without IPv6 at the moment, by index.
     pub(super) without_ipv6: BTreeSet<u32>,
-    /// Interfaces of which nobody knows any more whether they forwarded.
+    /// Interfaces whose former forwarding state is unknown.
     forgiven: BTreeSet<String>,
-    /// What switches are, and what they would be without carnet.
+    /// Values of switches, and their values without carnet.
     switches: BTreeMap<(String, String), (String, String)>,
     next_index: u32,
-    /// What carnet's listener has not read; `None`: nobody listens.
+    /// Events that carnet's socket has not read; `None` without such a socket.
     pub(super) news: Option<VecDeque<(News, Maker)>>,
     pub(super) overrun: bool,
     /// So many of the next events are lost.
     pub(super) losing: u32,
-    /// What carnet has done to what is not its own.
+    /// Changes of carnet to objects of other programs.
     pub(super) misdeeds: Vec<String>,
     pub(super) rng: Rng,
     /// How likely it is that a request fails, and a switch.
@@ -478,7 +478,7 @@ impl State {
         }
     }
 
-    /// The process has died, or closed its files: the tunnel device goes, and nobody listens.
+    /// The process has died, or closed its files: the tunnel device goes, and no socket receives events.
     pub(super) fn abandon(&mut self) {
         self.news = None;
         self.overrun = false;
@@ -487,7 +487,7 @@ impl State {
         }
     }
 
-    /// What is left of carnet's, or missing of others', when it does not run.
+    /// Returns carnet's leftovers, and missing objects of other programs, while it does not run.
     pub(super) fn leftovers(&self) -> Vec<String> {
         let mut left = self.misdeeds.clone();
         let of = |maker: Maker| maker == Maker::Station;

@@ -1,9 +1,9 @@
-//! A machine that is none: what [`Platform`](crate::Platform) makes of a kernel, over a kernel and a disk
-//! that fail when they are told to. For tests; in no program.
+//! A simulated machine: the part of the kernel that [`Platform`](crate::Platform) uses, and a disk, which
+//! fail on request. For tests; in no program.
 //!
-//! Everything of carnet's is the real thing, down to the octets of netlink: requests, the installer, the
-//! observer, the record of what there is to put back. Left out: tunnel device and sockets (packets are asked
-//! for their way, see [`Kernel::way`]), the fast paths, IPv4.
+//! All of carnet's code is the real one, down to the octets of netlink: requests, the installer, the
+//! observer, the record of changes to revert. Left out: tunnel device and sockets (a packet's path comes from
+//! [`Kernel::way`]), the fast paths, IPv4.
 
 mod channel;
 mod differences;
@@ -48,8 +48,8 @@ impl Kernel {
         self.0.borrow_mut().trouble = trouble;
     }
 
-    /// After so many steps the process is as good as dead: the kernel takes no request any more, and the disk
-    /// nothing.
+    /// Number of steps after which the process is as good as dead: the kernel and the disk accept no request
+    /// any more.
     pub fn set_fuse(&self, fuse: Option<(u32, SimulatedDisk)>) {
         let mut state = self.0.borrow_mut();
         if let (None, Some((_, disk))) = (&fuse, &state.fuse) {
@@ -106,7 +106,7 @@ impl Kernel {
         self.0.borrow_mut().advertise(interface, router, address);
     }
 
-    /// An operator sets a switch. One that is in that position already leaves no trace: nobody can tell.
+    /// Sets a switch as an operator. A switch that has this value already shows no trace of it.
     pub fn set_switch(&self, interface: &str, name: &str, value: &str) {
         let mut state = self.0.borrow_mut();
         if state.switch(interface, name).as_deref() != Some(value) {
@@ -196,12 +196,12 @@ impl Kernel {
         state.boot = boot;
     }
 
-    /// What carnet has broken that is others'.
+    /// Returns carnet's changes to objects of other programs.
     pub fn misdeeds(&self) -> Vec<String> {
         self.0.borrow().misdeeds.clone()
     }
 
-    /// What is there of carnet's, and what is not as it was; to be asked while it does not run.
+    /// Returns carnet's leftovers and changed objects; call it while carnet does not run.
     pub fn leftovers(&self) -> Vec<String> {
         self.0.borrow().leftovers()
     }
@@ -220,7 +220,7 @@ impl Kernel {
     }
 }
 
-/// What a process has of the platform.
+/// State of a process in the platform.
 #[derive(Debug)]
 pub struct Machine {
     kernel: Kernel,

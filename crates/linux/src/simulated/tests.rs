@@ -1,4 +1,4 @@
-//! What the installer does when the kernel refuses, or does what it was asked and nobody hears of it.
+//! The installer under refusals of the kernel, and under executed requests whose answer is lost.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ fn what_the_kernel_refuses_is_tried_again_without_any_event() {
 #[test]
 fn a_kernel_that_goes_on_refusing_is_asked_every_half_minute() {
     let (kernel, _, mut machine) = machine(2);
-    // Somebody else has the place.
+    // Another program has the place.
     let entry = &entries()[4];
     kernel.add_route(TABLE_TUNNEL, net("2001:db8:c::/64"), 7, "w0");
     let refused = machine.apply(&Change::Set(entry.clone())).expect_err("taken");
@@ -160,7 +160,7 @@ fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
     assert!(notices(&mut machine)[0].contains("net.ipv6.conf.w0.forwarding is 1, 0 is needed"));
     assert_eq!(machine.differences(), Vec::<String>::new());
     machine.close().expect("closes");
-    // What it was before carnet. Under carnet's `all` nobody can tell an operator's 1 from what carries over.
+    // The original value. Under carnet's `all` an operator's 1 looks like one that carried over.
     assert_eq!(kernel.leftovers(), ["w0.forwarding is 0, was 1"]);
 }
 
@@ -192,7 +192,7 @@ fn strict_reverse_path_filter_of_all_is_made_loose_on_the_uplink() {
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// Whoever changes a setting again and again is not fought at every event, and never given in to.
+/// The station does not fight every change of another program, and never gives in.
 #[test]
 fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() {
     let (kernel, _, mut machine) = machine(10);
@@ -226,8 +226,8 @@ fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() 
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// A manager that sets an interface up anew takes IPv6 off it for a moment. Nobody has to read of that,
-/// unless it lasts.
+/// A manager that configures an interface anew removes IPv6 from it for a moment. The operator needs no
+/// message unless it lasts.
 #[test]
 fn refusal_that_passes_is_not_told_and_one_that_lasts_is() {
     let (kernel, _, mut machine) = machine(13);
@@ -317,8 +317,8 @@ fn what_is_in_doubt_is_neither_missing_nor_left_behind() {
     }
 }
 
-/// An operator takes carnet's address away and puts the same there: it is the operator's, whoever is killed
-/// when.
+/// An operator removes carnet's address and adds the same: it then is the operator's, whichever process is
+/// killed, and when.
 #[test]
 fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
     let address = &entries()[3];
@@ -416,7 +416,7 @@ fn what_an_operator_sets_meanwhile_is_left_to_him() {
     }
 }
 
-/// What was not put back to the end, and then was wanted again, is as it was set.
+/// A setting that was partly restored, and then was desired again, is set.
 #[test]
 fn what_an_operator_turns_off_stays_off_though_it_was_half_put_back() {
     let mut failures = 0;
@@ -466,7 +466,7 @@ fn without_marks_an_address_is_known_by_what_was_written_down() {
     }
 }
 
-/// What is on the disk after a power cut is some first part of what was written since the last sync.
+/// After a power cut the disk has some first part of the writes since the last sync.
 #[test]
 fn a_simulated_disk_keeps_what_it_was_told_to_keep() {
     use crate::disk::Disk;

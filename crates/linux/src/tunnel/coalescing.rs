@@ -1,14 +1,13 @@
 //! Packets into bursts: what generic receive offload does for packets that come from a network card.
 //!
-//! Packets of one TCP or UDP flow that leave the tunnel one behind the other are put together, so that the
-//! kernel routes them once and a TCP receiver hears of them once. Together belong packets with the same
-//! headers but for length, checksum, and a TCP sequence number that goes on where the last one ended; all
-//! have the payload size of the first but the last, which may be shorter. Cutting the burst gives back
-//! exactly what went in: that is why a checksum is verified before it is replaced by one that the kernel is
-//! to compute, and why PSH ends a burst.
+//! Packets of one TCP or UDP flow that leave the tunnel in a row are merged. So the kernel routes them once
+//! and a TCP receiver gets them at once. Mergeable packets have the same headers except for length, checksum,
+//! and a TCP sequence number that continues the last one's. All have the payload size of the first, except
+//! for the last, which may be shorter. Cutting the burst gives back the same packets. So a checksum is
+//! verified before one replaces it that the kernel computes, and PSH ends a burst.
 //!
-//! Packets of one flow keep their order, and a packet of which the flow cannot be told overtakes nothing (but
-//! what is itself tunnelled goes elsewhere and need not wait). Nothing is held longer than until
+//! Packets of one flow keep their order, and a packet whose flow is unknown overtakes nothing. (But a
+//! tunnelled packet goes elsewhere and need not wait.) No packet is held longer than until
 //! [`Coalescer::flush`], at the end of a batch.
 //!
 //! Left out: extension headers, IPv4, and TCP segments with any flag but ACK and PSH; they pass as they are.
@@ -39,7 +38,7 @@ pub(crate) struct Kinds {
     pub udp: bool,
 }
 
-/// What is to be written next.
+/// Receiver of merged frames.
 pub(crate) trait Sink {
     /// Takes a virtio header and a packet in one piece.
     fn frame(&mut self, header: &Header, frame: &[u8]);
@@ -54,7 +53,7 @@ pub(crate) struct Coalescer {
     spare: Vec<Vec<u8>>,
 }
 
-/// What matters of a packet that may become part of a burst.
+/// Fields of a packet that may become part of a burst.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     transport: Transport,
@@ -104,7 +103,7 @@ impl Coalescer {
                 && let Some(held) = self.held.get_mut(at)
                 && held.may_append(candidate, packet)
             {
-                // Of one that stands alone the checksum is nobody's business.
+                // The checksum of a single packet need not be checked.
                 if held.packets > 1 || is_intact(held.packet(), transport) {
                     if !is_intact(packet, transport) {
                         self.emit(at, sink);
@@ -258,7 +257,7 @@ impl Held {
     }
 }
 
-/// The sum of the pseudo-header of so many octets of TCP or UDP (RFC 8200 8.1).
+/// Returns the sum of the pseudo-header for `length` octets of TCP or UDP (RFC 8200 8.1).
 pub(crate) fn pseudo_header(packet: &[u8], transport: Transport, length: usize) -> u16 {
     let addresses = checksum::sum(packet.get(8..HEADER_LEN).unwrap_or_default());
     checksum::add(addresses, checksum::protocol_and_length(transport.protocol(), length))

@@ -1,9 +1,8 @@
 //! The queues of control messages, and when the station hears of what is in them.
 //!
-//! They are watched by an epoll of their own, which the runtime watches. The runtime is told of each packet
-//! that comes into a queue that it watches itself, whoever waits for it or not; so those that are let gather
-//! would wake the process one by one all the same. At a home agent with 100,000 routers that was two of three
-//! times that it was woken.
+//! An epoll of their own watches them, and the runtime watches that. The runtime is woken by each packet of a
+//! queue that it watches itself, even if no task waits for it. So control messages that shall gather would
+//! wake the process one by one. At a home agent with 100,000 routers these were two of three wake-ups.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -84,14 +83,14 @@ impl Queues {
         }
     }
 
-    /// Whether reading would be in vain as far as is known. Asks nobody.
+    /// Whether reading would be in vain, as far as is known. It makes no system call.
     pub(super) fn is_quiet(&self) -> bool {
         self.listens.load(Ordering::Relaxed) && self.news.try_io(Interest::READABLE, |_| Ok(())).is_err()
     }
 
     /// Everything may have been read: [`Self::is_quiet`] from now on, if so.
     pub(super) fn was_read(&self) {
-        // What fails here does so when they are waited for, too.
+        // An error here appears again when a task waits for them.
         let _ = self.news.try_io(Interest::READABLE, News::look);
     }
 

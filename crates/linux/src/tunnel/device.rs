@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 
 const CLONE_DEVICE: &str = "/dev/net/tun";
 
-/// What comes out of a device and goes into it.
+/// Kind of packets of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Packets.
@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Tap,
 }
 
-/// What the kernel's driver can do.
+/// Abilities of the kernel's driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Abilities {
     /// Each packet has a virtio header before it.

@@ -3,30 +3,30 @@
 //! The device is not persistent: it disappears with the process, whatever the reason, and with it every
 //! route into it. Creating it is also the lock that keeps a second station out of a network namespace.
 //!
-//! A system call and a way through the kernel's routing for each packet is what the slow path costs; the
-//! station's own share is small. So the device has a virtio header (`IFF_VNET_HDR`) where the kernel knows
-//! it: a burst of TCP or UDP that the kernel has in one piece is read in one piece and cut here
-//! ([`TunnelReader`], [`segmentation`]), and packets of one flow that come out of a tunnel are written in one
-//! piece ([`TunnelWriter`], [`coalescing`]). Without it packets come and go one by one. What goes *into* a
-//! tunnel is always written packet by packet: virtio has no burst of IPv6 in IPv6.
+//! The slow path costs a system call and a pass through the kernel's routing for each packet; the station's
+//! own share is small. So the device has a virtio header (`IFF_VNET_HDR`) if the kernel supports it. A burst
+//! of TCP or UDP that the kernel has in one piece is read in one piece and cut here ([`TunnelReader`],
+//! [`segmentation`]). Packets of one flow that come out of a tunnel are written in one piece
+//! ([`TunnelWriter`], [`coalescing`]). Without it packets come and go one by one. Packets *into* a tunnel are
+//! always written one by one: virtio has no burst of IPv6 in IPv6.
 //!
-//! One queue at a mobile router: what its home agent sends through the tunnel comes right behind the
-//! acknowledgement that makes the tunnel, and is not to be read before it.
+//! One queue at a mobile router: Tunnelled packets of its home agent follow directly after the
+//! acknowledgement that makes the tunnel, and must not be read before it.
 //!
-//! Three queues (`IFF_MULTI_QUEUE`) at a home agent, where a router's data wait for its acknowledgement, so
-//! that who asks for more than the station can work off does not crowd out what it forwards, nor strangers
-//! the ones it knows: packets of tunnels and for them are in the first, control messages (Mobility Header,
-//! Destination Options, fragments, ICMPv6 without echoes) from where tunnels end in the second, all others in
-//! the third ([`steering`], also for why messages of one source stay in order). A registration from a new
-//! care-of address therefore waits among the strangers', its renewals do not. All are read by the same
-//! thread, since one thread owns the station, a bounded number out of each in its turn (`run/packets.rs` of
-//! the program). What is written goes through the first.
+//! Three queues (`IFF_MULTI_QUEUE`) at a home agent, where a router's data wait for its acknowledgement. So a
+//! flood of requests does not crowd out forwarded packets, nor unauthenticated sources the known ones.
+//! Packets of tunnels and for them are in the first queue. Control messages (Mobility Header, Destination
+//! Options, fragments, ICMPv6 without echoes) from known tunnel ends are in the second, all others in the
+//! third. [`steering`] also says why messages of one source stay in order. A registration from a new care-of
+//! address therefore waits in the third queue, its renewals do not. One thread owns the station and reads all
+//! queues, a bounded number out of each in its turn (`run/packets.rs` of the program). Written packets go
+//! through the first.
 //!
 //! Without a program the kernel would hash each packet in either direction to choose among queues. Measured
 //! on Linux 6.18 (64 flows, one core): 50 ns more for each packet routed into the device and for each
-//! written, of some 700 ns. With one it asks the program for what is routed into the device, and nobody for
-//! what is written. Where it allows none (before Linux 5.1, or without the right to load BPF programs) there
-//! is one queue.
+//! written, of some 700 ns. With a program it asks that for packets routed into the device, and does not hash
+//! written ones. If it allows no program, there is one queue. That holds before Linux 5.1, or without the
+//! right to load BPF programs.
 
 pub(crate) mod coalescing;
 mod control;
@@ -63,8 +63,8 @@ pub use writer::TunnelWriter;
 /// A device that is deleted shows an error and nothing to read.
 const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
 
-/// The tunnel device. Cheap to clone; valid until the platform is closed or somebody else deletes the device,
-/// after which everything fails with [`Error::TunnelGone`] as its reason.
+/// The tunnel device. Cheap to clone; valid until the platform is closed or another program deletes the
+/// device, after which everything fails with [`Error::TunnelGone`].
 #[derive(Debug, Clone)]
 pub struct TunnelIo(Arc<Device>);
 
@@ -89,7 +89,7 @@ struct Control {
 /// The queues of the device, by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
-    /// What is forwarded; everything where the device has one queue.
+    /// Forwarded packets; everything if the device has one queue.
     Forwarded = 0,
     /// Control messages of known senders.
     Known = 1,
@@ -172,7 +172,7 @@ impl TunnelIo {
         nix::unistd::write(self.0.file.get_ref(), frame).map_err(explain)
     }
 
-    /// Creates the device, down, and says whom to tell which senders are known, where it is to know so many.
+    /// Creates the device, down. With `senders` above 0 it also returns the receiver of known senders.
     pub(crate) fn create(senders: usize) -> Result<(TunnelIo, Option<Known>)> {
         let unwatched = |error| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), error);
         let (file, control, Abilities { has_header, kinds }) = match create_steered(senders) {

@@ -1,7 +1,7 @@
 //! Reading: one IPv6 packet at a time, whatever the kernel has put together.
 //!
-//! A single packet is read to where it is wanted, with its virtio header before it. A burst is cut out of a
-//! buffer of its own; the first is copied into it, and as long as one follows another they are read into it.
+//! A single packet is read directly into its buffer, with its virtio header before it. A burst is cut out of
+//! a buffer of its own. The first is copied into it, and further ones in a row are read into it.
 
 use std::io;
 
@@ -51,7 +51,7 @@ impl TunnelReader {
     /// header.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when there is none.
+    /// [`io::ErrorKind::WouldBlock`] if there is no packet.
     pub fn try_read(&mut self, packet: &mut PacketBuffer) -> io::Result<()> {
         let mut result = Err(io::ErrorKind::WouldBlock.into());
         for queue in [Queue::Forwarded, Queue::Known, Queue::Strangers] {
@@ -63,11 +63,10 @@ impl TunnelReader {
         result
     }
 
-    /// The same with the next packet of one queue. What is left of a burst comes first, whichever queue it
-    /// was in.
+    /// Reads the next packet of one queue. The rest of a burst comes first, whichever queue it was in.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] when there is none.
+    /// [`io::ErrorKind::WouldBlock`] if there is no packet.
     pub fn try_read_from(&mut self, queue: Queue, packet: &mut PacketBuffer) -> io::Result<()> {
         if !self.io.0.has_header {
             let length = read(&self.io, &mut self.progress, queue, packet.space())?;
@@ -125,8 +124,8 @@ impl TunnelReader {
         }
     }
 
-    /// To be called now and then, when everything that has been read is handled: by this senders who have
-    /// become known get into their queue, and out of it.
+    /// Moves senders that have become known into their queue, and former ones out of it. Call it now and
+    /// then, when all read packets are handled.
     pub fn handled(&mut self) {
         let Some(control) = &self.io.0.control else { return };
         control.queues.was_read();
@@ -156,7 +155,7 @@ fn read(
     Ok(length)
 }
 
-/// What was read.
+/// Result of a read.
 pub(super) enum Taken<'a> {
     Packet(&'a [u8]),
     Burst(Segments),

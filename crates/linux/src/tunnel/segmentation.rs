@@ -1,9 +1,9 @@
 //! Bursts into packets: what a network card does that has TSO and USO.
 //!
-//! The kernel hands over TCP and UDP payload of one flow as one packet that is larger than any path takes,
-//! with the size to cut it to. Each segment gets the headers of the whole, with its own lengths, TCP sequence
-//! number and checksum; FIN and PSH are for the last one, CWR for the first (RFC 3168 6.1.2). The station
-//! behind never sees a burst, so that its path MTU is judged by what really goes out.
+//! The kernel delivers TCP and UDP payload of one flow as one packet that is larger than any path takes. With
+//! it comes the size to cut it to. Each segment gets the headers of the whole, with its own lengths, TCP
+//! sequence number and checksum. FIN and PSH go to the last one, CWR to the first (RFC 3168 6.1.2). The
+//! station never sees a burst, so it judges the path MTU by the real packets.
 //!
 //! Nothing in the header is believed that would lead out of the packet. Left out: IPv4, fragments, bursts
 //! inside tunnels, which the device does not ask for.
@@ -68,15 +68,15 @@ impl Segments {
         self.at >= packet.len()
     }
 
-    /// Puts the next segment into `buffer` and returns its length; nothing after the last one. What does not
-    /// fit is cut off, as by a read.
+    /// Puts the next segment into `buffer` and returns its length; `None` after the last one. A segment that
+    /// does not fit is truncated, as by a read.
     pub(crate) fn next(&mut self, packet: &[u8], buffer: &mut [u8]) -> Option<usize> {
         let payload = packet.get(self.at..).filter(|rest| !rest.is_empty())?;
         let payload = payload.get(..self.size).unwrap_or(payload);
         let headers = packet.get(..self.headers)?;
         let length = self.headers + payload.len();
         let Some(segment) = buffer.get_mut(..length) else {
-            // Nobody can use it, but the next one may fit.
+            // This segment is useless, but the next one may fit.
             self.at += payload.len();
             return Some(0);
         };

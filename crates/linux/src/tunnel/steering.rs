@@ -1,37 +1,34 @@
 //! The program that chooses among the three queues of the TUN device (`bpf/steering.bpf.c`), and what it
 //! knows.
 //!
-//! What is forwarded is in the first, control messages of known senders in the second, those of everybody
-//! else in the third. Known are the other ends of the tunnels that there are, at a home agent the care-of
-//! addresses of its bindings. What the program knows belongs to descriptors of this process and to the
-//! device, and goes with these. A tunnel inside IPv4 comes by a socket, not by the device, and is not among
-//! them.
+//! The first queue has forwarded packets, the second control messages of known senders, the third those of
+//! all others. Known senders are the other ends of present tunnels, at a home agent the care-of addresses of
+//! its bindings. The program's data belong to descriptors of this process and to the device, and go with
+//! these. A tunnel inside IPv4 arrives by a socket, not by the device, and is not among them.
 //!
 //! # Order
 //!
-//! Messages of one source are handled in the order in which they came, also while it becomes known or ceases
-//! to be: a Binding Update that another one overtakes is refused (RFC 6275 9.5.1, status 135). In one queue
-//! they are in order. A source changes its queue only where nothing of it is left in the one that it leaves,
-//! of which the program makes sure:
+//! Messages of one source are handled in the order in which they arrived, also while it becomes known or
+//! ceases to be. The home agent refuses a Binding Update that another one overtakes (RFC 6275 9.5.1, status
+//! 135). In one queue they are in order. A source changes its queue only when the old one has none of its
+//! packets, which the program ensures:
 //!
 //! * it notes when it has last put something of the source into its queue, and
 //! * it is told the time before which all that was put into that queue has been read ([`Progress`]). Only
 //!   when the first is earlier does the next message, and do all after it, go elsewhere.
 //!
-//! That time is one at which the reader looked at the clock, [`ON_THE_WAY`] later saw the queue empty or
-//! began to take as many packets out of it as it holds, and has handled them. What the program had chosen the
-//! queue for before was in it by then, for [`ON_THE_WAY`] is far longer than a processor that takes no
-//! interrupts spends between the program and the queue. The packets of one source come to the program one
-//! after the other, as to any network device.
+//! The reader notes a time. [`ON_THE_WAY`] later it sees the queue empty or begins to read as many packets as
+//! it holds, and handles them. Packets for which the program chose the queue before that time are in it by
+//! then. [`ON_THE_WAY`] is far longer than a processor without interrupts spends between the program and the
+//! queue. The packets of one source come to the program one after the other, as to any network device.
 //!
-//! So a source that keeps sending remains where it is: whoever floods while he becomes known stays among
-//! strangers, and a router moves to the known ones with the first message after a pause, of half a second and
-//! of as long as it takes to read what a queue holds. The reader looks when it has read something; where
-//! nothing comes, no pause is noticed, and nothing keeps strangers' messages from being read at once. A flood
-//! makes it look.
+//! So a source that keeps sending remains where it is: a flooding source that becomes known stays in the
+//! third queue. A router moves to the second queue with the first message after a pause. The pause is half a
+//! second and as long as it takes to read a full queue. The reader checks when it has read something. Without
+//! packets it notices no pause, and then nothing delays the third queue. A flood makes it check.
 //!
-//! Left out: what comes from a router's own address, but was recorded and is sent again by somebody else, is
-//! in the router's queue; only its authentication tells. It takes nothing from what is forwarded.
+//! Left out: a recorded message that an attacker sends again from a router's own address is in the router's
+//! queue; only its authentication tells. It takes nothing from forwarded packets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -73,8 +70,8 @@ pub(crate) struct Steering {
 }
 
 impl Steering {
-    /// Loads the program, with room for so many senders that are known. Others remain strangers, whose
-    /// control messages wait in the third queue, no more.
+    /// Loads the program, with room for `senders` known senders. Further ones stay unknown: their control
+    /// messages wait in the third queue.
     ///
     /// # Errors
     /// Why the kernel does not want it, in one line.
@@ -99,7 +96,7 @@ impl Steering {
         &self.program
     }
 
-    /// What was put into a queue before this time has been read and handled.
+    /// Packets that were put into a queue before this time have been read and handled.
     pub(super) fn has_read(&self, queue: Queue, before: u64) {
         let _ = self.read.put(&(queue as u32), &before, ANY);
     }
@@ -131,7 +128,7 @@ impl Known {
         let is_there = |error: &io::Error| error.raw_os_error() == Some(libc::EEXIST);
         let result = match known.put(&key, &1, NEW) {
             Ok(()) => {
-                // What has come so far is among strangers. A place that it has not left yet is the right one.
+                // Earlier packets are in the third queue. A place that it has not left yet is the right one.
                 let place = Place { last: now(), queue: Queue::Strangers as u32, unused: 0 };
                 places
                     .put(&key, &place, NEW)
@@ -196,7 +193,7 @@ impl Known {
 pub(super) struct Progress {
     /// A time at which the reader looked.
     mark: u64,
-    /// What was chosen for the queue before it has come in, and so many packets have been read since.
+    /// Packets for the queue before that time have arrived, and this number has been read since.
     since: Option<u32>,
 }
 

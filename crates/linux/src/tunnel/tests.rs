@@ -140,7 +140,7 @@ impl Sink for Collected {
 
 const BOTH: Kinds = Kinds { tcp: true, udp: true };
 
-/// What comes out of a coalescer.
+/// Returns the output of a coalescer.
 fn coalesce(packets: &[Vec<u8>]) -> Collected {
     let (mut coalescer, mut out) = (Coalescer::new(BOTH), Collected::default());
     for packet in packets {
@@ -457,7 +457,7 @@ fn traffic() -> impl Strategy<Value = Vec<Vec<u8>>> {
     })
 }
 
-/// What tells flows apart; packets that are damaged in it count as of a flow of their own.
+/// Returns the key of a flow; packets with a damaged key count as a flow of their own.
 fn flow(packet: &[u8]) -> Vec<u8> {
     [packet.get(6..7), packet.get(8..44)].into_iter().flatten().flatten().copied().collect()
 }
@@ -497,7 +497,7 @@ proptest! {
     ) {
         let mut frame = front.to_vec();
         if small {
-            // What is likely to be taken.
+            // Values that are likely to be accepted.
             let kind = if front[1] % 2 == 0 { Transport::Tcp } else { Transport::Udp };
             let start = 40 + u16::from(front[0] % 8) * 4;
             let header = Header {

@@ -9,14 +9,14 @@ use super::coalescing::{Coalescer, Kinds, Sink};
 use super::segmentation::Segments;
 use super::virtio::{self, Header, Transport};
 
-/// Writes packets to the tunnel device. What was written is on its way after [`TunnelWriter::flush`].
+/// Writes packets to the tunnel device. [`TunnelWriter::flush`] sends the written packets.
 #[derive(Debug)]
 pub struct TunnelWriter {
     coalescer: Coalescer,
     output: Output<TunnelIo>,
 }
 
-/// What takes packets and bursts; a TUN device.
+/// Receiver of packets and bursts: a TUN device.
 pub(super) trait Device {
     /// Takes a packet.
     fn packet(&self, packet: &[u8]) -> io::Result<usize>;

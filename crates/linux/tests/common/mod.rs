@@ -120,8 +120,8 @@ impl Peer {
         Peer { thread: is_ready.recv().unwrap(), jobs }
     }
 
-    /// A pair of virtual Ethernet interfaces, `here` in this namespace and `there` in the peer's, both up and
-    /// past the moment in which the kernel still throws away what is sent.
+    /// Makes a pair of virtual Ethernet interfaces, `here` in this namespace and `there` in the peer's, both
+    /// up. It waits until the kernel no longer drops sent packets.
     pub fn link(&self, here: &str, there: &str) {
         ip(&format!("link add {here} type veth peer name {there} netns {}", self.thread));
         ip(&format!("link set {here} up"));
@@ -186,7 +186,7 @@ pub fn wait_until_up(interface: &str) {
     }
 }
 
-/// What `ip -j` says.
+/// Returns the output of `ip -j`.
 pub fn ip_json(arguments: &str) -> Vec<Value> {
     let text = run(&format!("ip -d -j {arguments}"));
     if text.trim().is_empty() { Vec::new() } else { serde_json::from_str(&text).unwrap() }
@@ -325,7 +325,7 @@ pub fn rule(priority: u32, from: Option<&str>, to: Option<&str>, table: u32) -> 
     }))
 }
 
-/// What a mobile router wants, about one of each kind, on uplink `uplink` and LAN `lan`.
+/// Returns a mobile router's entries, about one of each kind, on uplink `uplink` and LAN `lan`.
 pub fn mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
     vec![
         setting(uplink, "accept_ra", "2"),

@@ -109,7 +109,7 @@ pub(super) struct SourceValue {
 // SAFETY: all of these are `repr(C)` of integers and octets, without padding, and any octets are a valid
 // value.
 unsafe impl Pod for StateValue {}
-// SAFETY: as above; the 4 octets at its end are there in C as well, and nobody reads them.
+// SAFETY: as above; the 4 octets at its end are there in C as well, and no code reads them.
 unsafe impl Pod for WayValue {}
 // SAFETY: as above.
 unsafe impl Pod for OnwardValue {}
@@ -210,7 +210,7 @@ impl Shared {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nobody else has it any more.
+        // SAFETY: it was mapped with this length, and no other code has it any more.
         unsafe { libc::munmap(self.places.cast_mut().cast(), self.length) };
     }
 }

@@ -1,9 +1,9 @@
 //! The fast path of IPv6 over GeoNetworking: `bpf/geonet.bpf.c`.
 //!
-//! It is placed on the radio and on the virtual interface, by number: both may go and come. What it may do
-//! the router tells ([`GeonetPath::apply`]), and what it did it tells the router ([`GeonetPath::report`]). It
-//! does nothing once the router has been silent for [`SILENCE`], so that what holds for the moment only, like
-//! the position, is never older than that.
+//! The programs are attached to the radio and to the virtual interface, by number: both may come and go. The
+//! router says what they may do ([`GeonetPath::apply`]), and they report what they did
+//! ([`GeonetPath::report`]). They do nothing once the router has been silent for [`SILENCE`], so data like
+//! the position is never older than that.
 //!
 //! A pair of virtual Ethernet devices stands behind the virtual interface, see `pair`. They bear the device
 //! group `GROUP`, by which a start finds what a crash has left ([`remove_leftovers`]).
@@ -85,7 +85,7 @@ pub fn remove_leftovers() -> Result<()> {
     Ok(())
 }
 
-/// What the programs have done, by name.
+/// Counters of the programs, by name.
 pub type GeonetPathCounters = [(&'static str, u64); 5];
 
 /// The loaded programs.
@@ -101,10 +101,10 @@ pub struct GeonetPath {
     delivers: bool,
     ways: Slots,
     onwards: Slots,
-    /// What was last read of each source: packets, octets, packets that came directly.
+    /// Last read counters of each source: packets, octets, packets that came directly.
     sources: BTreeMap<[u8; 6], [u32; 3]>,
     addresses: BTreeSet<Ipv6Addr>,
-    /// What [`COUNTS`] were at the last report.
+    /// Values of [`COUNTS`] at the last report.
     reported: [u64; COUNTS.len()],
 }
 
@@ -342,7 +342,7 @@ impl GeonetPath {
         }
     }
 
-    /// Whether packets for the host may go to it unheard by anybody else.
+    /// Sets whether packets for the host may go to it without any other receiver.
     pub fn set_delivers(&mut self, delivers: bool) {
         if std::mem::replace(&mut self.delivers, delivers) != delivers {
             self.silence();
@@ -375,8 +375,7 @@ impl GeonetPath {
             }
         };
         if done.is_none() {
-            // What the programs do not know they leave to the slow path; what they should forget ends with
-            // the state.
+            // The programs leave unknown packets to the slow path; entries to forget end with the state.
             self.silence();
         }
     }
@@ -440,7 +439,7 @@ impl GeonetPath {
         self.ebpf.map_mut(name).and_then(|map| BpfHashMap::try_from(map).ok())
     }
 
-    /// What the programs have done since the last report.
+    /// Returns the programs' work since the last report.
     pub fn report(&mut self) -> Report {
         let counts = self.counts();
         let before = std::mem::replace(&mut self.reported, counts);
@@ -489,7 +488,7 @@ impl GeonetPath {
         })
     }
 
-    /// What the programs have done so far.
+    /// Returns the programs' counters since the start.
     pub fn counters(&self) -> GeonetPathCounters {
         let counts = self.counts();
         std::array::from_fn(|at| (COUNTS[at], counts[at]))

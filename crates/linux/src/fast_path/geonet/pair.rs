@@ -1,9 +1,9 @@
 //! A pair of virtual Ethernet devices through which packets become complete.
 //!
 //! The kernel hands super packets (GSO) and packets without a checksum to an interface that says it can
-//! finish them. What leaves over GeoNetworking has to be finished before headers are put around it. So the
-//! near device says that it can do nothing: the kernel cuts and sums up what is sent there, and out of the
-//! far device come plain packets.
+//! finish them. Packets over GeoNetworking have to be finished before headers are put around them. So the
+//! near device has no such features: the kernel cuts its packets and completes their checksums, and the far
+//! device delivers plain packets.
 
 use std::os::fd::AsRawFd;
 
@@ -22,7 +22,7 @@ const FAR: &str = "-i";
 /// `ETHTOOL_STXCSUM` of linux/ethtool.h, which no crate has.
 const SET_TRANSMIT_CHECKSUM: u32 = 0x17;
 
-/// What the names of the devices behind an interface begin with.
+/// Returns the prefix of the names of the devices behind an interface.
 fn stem(interface: &str) -> &str {
     let end = NAME_LENGTH - NEAR.len();
     interface

@@ -1,6 +1,5 @@
-//! The programs run in the kernel on one frame at a time (`BPF_PROG_TEST_RUN`), with the slow path as the
-//! oracle: a [`Station`] beside them, which tells them what they may do, and does the same with a copy of the
-//! frame.
+//! The programs run in the kernel on one frame at a time (`BPF_PROG_TEST_RUN`). The slow path is the oracle:
+//! a [`Station`] beside them says what they may do, and processes a copy of the frame.
 
 #![allow(clippy::unwrap_used)]
 
@@ -200,7 +199,7 @@ impl Bench {
         bench
     }
 
-    /// What the station does with an input; the fast path's part of it is done.
+    /// Runs an input through the station, with the fast path's part of it.
     fn tell(&mut self, input: Input) -> Vec<Output> {
         self.station.handle_input(self.now, WALL, input).unwrap();
         self.outputs()
@@ -257,7 +256,8 @@ impl Bench {
         (result.return_value as i32, out)
     }
 
-    /// What the fast path sends for a frame of the host: `None` where that is left to the slow path.
+    /// Returns the frame that the fast path sends for a frame of the host; `None` if it leaves that to the
+    /// slow path.
     fn sent_fast(&mut self, frame: &[u8]) -> Option<Vec<u8>> {
         let (verdict, out) = self.run("out", frame);
         assert_eq!(out, frame);
@@ -267,11 +267,11 @@ impl Bench {
         assert_eq!(verdict, REDIRECT, "{frame:02x?}");
         let (verdict, out) = self.run("wrap", frame);
         assert_eq!(verdict, REDIRECT, "{frame:02x?}");
-        // What cannot be sent after all goes back as it came.
+        // A frame that cannot be sent after all is restored.
         (out != frame).then_some(out)
     }
 
-    /// What the slow path sends.
+    /// Returns the frames that the slow path sends.
     fn sent_slowly(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         let (ethernet, payload) = frame.split_at(14);
         let frame = VirtualFrame {
@@ -289,7 +289,7 @@ impl Bench {
         frames.collect()
     }
 
-    /// What the slow path makes of a frame of the radio: what the host gets, and what goes on.
+    /// Returns the slow path's results for a frame of the radio: frames for the host, and forwarded ones.
     fn heard_slowly(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         let frame = Frame {
             destination: frame[..6].try_into().unwrap(),
@@ -481,10 +481,10 @@ fn nothing_is_done_that_the_router_does_not_stand_behind() {
         assert_eq!(bench.sent_fast(&frame), None);
         bench.refresh();
         assert!(bench.sent_fast(&frame).is_some());
-        // What has passed the first program when the way ends goes back, as it came.
+        // A frame that has passed the first program when the path ends is restored.
         let (verdict, _) = bench.run("out", &frame);
         assert_eq!(verdict, REDIRECT);
-        // Nobody acknowledges: the neighbour is none.
+        // Without an acknowledgement the neighbour is removed.
         let lost = Frame {
             source: OWN,
             profile: None,
@@ -521,7 +521,7 @@ fn packets_for_the_host_are_delivered_as_the_router_would() {
             assert_eq!(bench.run("in", &frame).0, DROP);
             assert_eq!(bench.run("in", &[&BROADCAST, &frame[6..]].concat()).0, DROP);
         }
-        // What the slow path got is the slow path's, copies as well.
+        // A packet that the slow path got stays with it, and so do its copies.
         let btp = heard(NEAR, &guc(NEAR, OWN, 54, CommonNextHeader::BtpB, b"payload"));
         assert_eq!((bench.run("in", &btp).0, bench.run("in", &btp).0), (PASS, PASS));
         let packet = udp(host(2), host(1), 10);
@@ -579,8 +579,7 @@ fn packets_of_others_are_sent_on_as_the_router_would() {
                 assert_eq!(vec![out], bench.heard_slowly(&frame), "{next_header:?}");
             }
         }
-        // The last hop, a place that nobody has asked for, and one that is better known than the router knows
-        // it.
+        // The last hop, a place that was not requested, and one that is newer than the router's.
         let mut last = heard(WEST, &guc(WEST, FAR, 80, CommonNextHeader::Ipv6, &[5; 80]));
         last[14 + 3] = 1;
         assert_eq!(bench.run("in", &last).0, PASS);

@@ -1,37 +1,37 @@
 //! Tunnel devices of the kernel's ip6_tunnel module: the kernel itself encapsulates and decapsulates.
 //!
-//! Each pair of tunnel ends has a device `cn0`, `cn1` and so on; routes lead packets into it that would go
-//! into the TUN device otherwise, and rules lead to it what comes from the other end (`plan`). All else stays
-//! with the TUN device and carnet: Mobility Headers, packets of senders that have no binding (they get a
-//! Binding Error), and everything as long as there is no binding. A handover is one replaced route; the old
-//! device receives until its tunnel is removed.
+//! Each pair of tunnel ends has a device `cn0`, `cn1` and so on. Routes lead packets into it that would go
+//! into the TUN device otherwise, and rules lead packets from the other end to it (`plan`). The TUN device
+//! and carnet keep all others: Mobility Headers, packets of senders without a binding (they get a Binding
+//! Error), and everything as long as there is no binding. A handover is one replaced route; the old device
+//! receives until its tunnel is removed.
 //!
 //! A device takes packets only for an address that the machine owns. The home agent's address, which
-//! otherwise is routed and not assigned, is therefore assigned to the TUN device, deprecated so that nobody
-//! chooses it as a source, and rules in front of the `local` table lead all but the bindings' tunnelled
-//! packets to carnet as before.
+//! otherwise is routed and not assigned, is therefore assigned to the TUN device. It is deprecated, so that
+//! it is not selected as a source. Rules in front of the `local` table lead all packets to carnet as before,
+//! except the bindings' tunnelled packets.
 //!
 //! **ICMPv6 errors about outer packets** are the kernel's business on this path (RFC 2473 8): it lowers the
-//! path's MTU and tells the inner source. At a care-of address it hears them anyhow. What comes to the home
-//! agent's address comes to carnet; [`Kernel::concerns`] recognises errors about a device's packets, which
-//! are then written back and, by a rule of their own, reach the kernel.
+//! path's MTU and informs the inner source. It receives those to a care-of address directly. Those to the
+//! home agent's address come to carnet. [`Kernel::concerns`] recognises errors about a device's packets;
+//! carnet writes them back and, by a rule of their own, they reach the kernel.
 //!
-//! **Narrow paths.** The kernel does not cut outer packets, so inner ones of up to 1280 octets, which must
-//! always pass (RFC 2473 7.1 (b)), would be lost where the path carries less than 1320. A tunnel whose MTU is
-//! below 1280 has no device but the slow path; so has, for [`NARROW_FOR`], one about which a Packet Too Big
-//! says so. One that says less than 1280 is a lie (RFC 8201 4).
+//! **Narrow paths.** The kernel does not fragment outer packets. Inner packets of up to 1280 octets must
+//! always pass (RFC 2473 7.1 (b)), but would be lost if the path carries less than 1320. So a tunnel whose
+//! MTU is below 1280 has no device but the slow path. After a Packet Too Big that says so, a tunnel uses the
+//! slow path for [`NARROW_FOR`]. A message with less than 1280 is false (RFC 8201 4).
 //!
 //! **Answers to path MTU probes** come out of a device, addressed to the end itself. At the home agent they
-//! reach carnet as all that is for its address; a mobile router has a rule for ICMPv6 from the home agent to
-//! the home address, and carnet writes back what is no answer.
+//! reach carnet like all packets for its address. A mobile router has a rule for ICMPv6 from the home agent
+//! to the home address; carnet writes back packets that are no answers.
 //!
-//! **What differs from the other paths**: the outer flow label is the kernel's hash of the inner flow (RFC
-//! 6438), not carnet's, so that a Packet Too Big is believed without it; a congestion mark of the inner
-//! packet is ECT(0) outside (RFC 3168 9.1.1; RFC 6040 copies it), the way out of the tunnel is RFC 6040's;
-//! TCP's segment size is not clamped; packets do not count as use of a path, so that its MTU is probed at a
-//! registration or handover and then no more; packets that fail the check of the inner source are dropped by
-//! a rule and not counted. Every packet passes the rules of all devices, one after the other: this is for
-//! some hundred bindings, and those beyond [`DEVICES_MAX`] take the slow path.
+//! **Differences to the other paths.** The outer flow label is the kernel's hash of the inner flow (RFC
+//! 6438), not carnet's, so a Packet Too Big is accepted without it. A congestion mark of the inner packet is
+//! ECT(0) outside (RFC 3168 9.1.1; RFC 6040 copies it); decapsulation follows RFC 6040. TCP's segment size is
+//! not clamped. Packets do not count as use of a path, so its MTU is probed only at a registration or
+//! handover. A rule drops packets that fail the check of the inner source, without a count. Every packet
+//! passes the rules of all devices one after the other. So this path is for some hundred bindings, and those
+//! beyond [`DEVICES_MAX`] take the slow path.
 //!
 //! Devices bear the device group [`GROUP`]; together with their kind that is how they are found after a
 //! crash.
@@ -62,7 +62,7 @@ pub(crate) const GROUP: u32 = 13_500;
 const DEVICES_MAX: usize = 256;
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5).
 const HOP_LIMIT: u8 = 64;
-/// Ends that nobody has (RFC 6666): to see whether the kernel knows tunnel devices.
+/// Unused tunnel ends (RFC 6666), to test whether the kernel supports tunnel devices.
 const NOBODY: Ends = (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 2));
 
 /// A path that carries less has no room for an inner packet of 1280 octets.
@@ -83,7 +83,7 @@ pub(crate) struct Kernel {
     tunnel_device: u32,
     tunnels: Tunnels,
     pub(super) ports: Ports,
-    /// What leads into the TUN device.
+    /// Destinations that lead into the TUN device.
     slow: BTreeSet<(u32, Ipv6Net)>,
     names: BTreeMap<Ends, String>,
     indices: BTreeMap<Ends, u32>,
@@ -94,13 +94,13 @@ pub(crate) struct Kernel {
     installed: BTreeMap<Key, Value>,
     dirty: bool,
     crowded: bool,
-    /// What devices have done that are no longer there.
+    /// Counts of devices that are gone.
     past: FastPathCounts,
     /// Settings that were written.
     pub(super) setting_writes: u64,
 }
 
-/// What a device has done.
+/// Counts of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct FastPathCounts {
     traffic: TunnelTraffic,
@@ -193,8 +193,8 @@ impl Kernel {
     /// `None`: the same as before.
     ///
     /// # Errors
-    /// What the kernel refused; this path must be given up then. A refusal that concerns one device only is
-    /// no error: its tunnel stays with the slow path.
+    /// A refusal of the kernel that ends this path. A refusal that concerns one device only is no error: its
+    /// tunnel stays with the slow path.
     pub(super) fn commit(
         &mut self,
         requests: &mut Requests,
@@ -366,7 +366,8 @@ impl Kernel {
         self.take_out_all_but(requests, &BTreeMap::new())
     }
 
-    /// Notices what somebody has taken away, so that the next commit puts it back. The number of such things.
+    /// Notes entries that another program has removed, so that the next commit puts them back. Returns their
+    /// number.
     pub(crate) fn note_lost(
         &mut self,
         requests: &mut Requests,
@@ -454,7 +455,7 @@ impl Kernel {
         self.installed.contains_key(&Key::Device(ends))
     }
 
-    /// What the devices have done.
+    /// Returns the traffic of the devices.
     pub(super) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         let text = statistics();
         let devices = self.installed.iter().filter_map(|(key, value)| match key {
@@ -477,8 +478,8 @@ impl Kernel {
     }
 }
 
-/// What a Packet Too Big says of a path that has no room for an inner packet of 1280 octets. No path of IPv6
-/// carries less than 1280: such a message is discarded (RFC 8201 4).
+/// Returns the MTU in a Packet Too Big of a path that does not carry an inner packet of 1280 octets. No path
+/// of IPv6 carries less than 1280: such a message is discarded (RFC 8201 4).
 fn narrow_mtu(message: &[u8]) -> Option<u32> {
     let [PACKET_TOO_BIG, _, _, _, a, b, c, d, ..] = *message else { return None };
     Some(u32::from_be_bytes([a, b, c, d])).filter(|mtu| (IPV6_MINIMUM_MTU..NARROW).contains(mtu))
@@ -531,7 +532,8 @@ fn statistics() -> String {
     fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default()
 }
 
-/// What a device has done: `NAME: octets packets errs drop ...` received (8 columns), then the same sent.
+/// Returns the counts of a device: `NAME: octets packets errs drop ...` received (8 columns), then the same
+/// sent.
 fn counts(statistics: &str, device: &str) -> FastPathCounts {
     let line = statistics.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
     let numbers: Vec<u64> = line

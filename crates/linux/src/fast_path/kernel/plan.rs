@@ -1,4 +1,4 @@
-//! What the kernel shall have so that its ip6_tunnel devices do the work, as it follows from the tunnels.
+//! Entries that the kernel needs so that its ip6_tunnel devices do the work, computed from the tunnels.
 //!
 //! Nothing here touches the kernel: [`plan`] says what there shall be, and [`super::Kernel`] makes it so. The
 //! order of [`Key`]s is the order of installation; removal goes the other way round.
@@ -16,9 +16,9 @@
 //! | 97 | mobile router: from the remote to the local end, protocol 41 | 13502: nowhere but from an uplink |
 //! | 98 | home agent: to the agent | 13503: `default dev carnet0` |
 //!
-//! The protocol that a rule sees is the one behind extension headers, in fragments the one that the Fragment
-//! header names (the kernel dissects packets for such rules). So Mobility Headers are never taken for
-//! tunnelled packets, whatever option or routing header is in front of them.
+//! The protocol that a rule sees is the one after extension headers. In fragments it is the one that the
+//! Fragment header names (the kernel dissects packets for such rules). So a rule never mistakes Mobility
+//! Headers for tunnelled packets, whatever option or routing header precedes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -83,7 +83,7 @@ pub(crate) enum Key {
     Route(u32, Ipv6Net),
 }
 
-/// What can be another while the key is the same.
+/// Part of an entry that can change while the key is the same.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Value {
     /// Of a device.
@@ -98,8 +98,8 @@ pub(crate) struct Tunnels {
     tunnels: BTreeMap<(Ends, Ipv6Addr), Tunnel>,
     /// Which one was told last to transmit, by home address.
     latest: BTreeMap<(bool, Ipv6Addr), Ends>,
-    /// Whose tunnels have no device: a device would hand every copy of a packet on, and sends all through one
-    /// tunnel.
+    /// Home addresses whose tunnels have no device: a device would forward every copy of a packet, and sends
+    /// all through one tunnel.
     held: BTreeSet<(bool, Ipv6Addr)>,
 }
 
@@ -171,8 +171,8 @@ fn host(address: Ipv6Addr) -> Option<Ipv6Net> {
     Some(Ipv6Net::from(address))
 }
 
-/// All that there shall be. `devices` names the device of each pair of ends that shall have one, `slow` is
-/// what leads into [`TUNNEL_DEVICE`] by table and destination, and `uplinks` are the mobile router's.
+/// Returns all desired entries. `devices` names the device of each pair of ends that shall have one. `slow`
+/// is what leads into [`TUNNEL_DEVICE`] by table and destination, and `uplinks` are the mobile router's.
 pub(crate) fn plan(
     tunnels: &Tunnels,
     devices: &BTreeMap<Ends, String>,

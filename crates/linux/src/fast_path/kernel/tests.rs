@@ -1,4 +1,4 @@
-//! What is computed for a set of tunnels, without a kernel.
+//! Computation of entries for a set of tunnels, without a kernel.
 
 use carnet_station::forwarding::desired::{Rule, TABLE_MAIN, TABLE_TUNNEL, TunnelEnd};
 
@@ -130,7 +130,7 @@ fn a_handover_replaces_routes_and_the_old_device_goes_on_receiving() {
     let gone: Vec<&String> = before.iter().filter(|line| !after.contains(line)).collect();
     assert_eq!(gone, ["2001:db8:a::/64 dev cn0 table 254"]);
     assert!(after.contains(&"2001:db8:a::/64 dev cn1 table 254".to_owned()));
-    // What is left is what a registration from there would have made.
+    // The remaining entries are those of a registration from there.
     tunnels.remove(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
     let mut fresh = Tunnels::default();
     fresh.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f2::10", true));
@@ -236,7 +236,7 @@ fn errors_about_outer_packets_are_recognised_and_nothing_else_is() {
     for kind in [0, 5, 128, 129, 135] {
         assert_eq!(ends_of(&error(kind, AGENT, &quoted)), None);
     }
-    // About a Binding Acknowledgement; about somebody else's packet; cut off anywhere.
+    // About a Binding Acknowledgement; about a foreign packet; truncated anywhere.
     assert_eq!(ends_of(&error(2, AGENT, &outer(43, AGENT, "2001:db8:f1::10"))), None);
     assert_eq!(ends_of(&error(2, AGENT, &outer(41, HOME, "2001:db8:f1::10"))), None);
     let whole = error(2, AGENT, &quoted);

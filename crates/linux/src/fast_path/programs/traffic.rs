@@ -1,4 +1,4 @@
-//! What the programs have counted: packets and octets by tunnel, and what they left alone.
+//! Counters of the programs: packets and octets by tunnel, and packets that they left alone.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::fast_path::{FastPathCounters, TunnelEnds, TunnelTraffic};
 /// `struct traffic`.
 type TrafficValue = [AtomicU64; 4];
 
-/// `TRAFFIC` in this process's memory: the same pages that the programs count in, so that a look at many
+/// `TRAFFIC` in this process's memory: the same pages that the programs count in, so that reading many
 /// counters needs no system call for each.
 #[derive(Debug)]
 pub(super) struct TrafficMemory {
@@ -25,11 +25,11 @@ pub(super) struct TrafficMemory {
     processors: usize,
 }
 
-// SAFETY: it is memory of its own, which nobody here writes.
+// SAFETY: it is memory of its own, which no code here writes.
 unsafe impl Send for TrafficMemory {}
 
 impl TrafficMemory {
-    /// The map of loaded programs that has so many counters for each processor.
+    /// Maps the counters of loaded programs: `counters` for each processor.
     ///
     /// # Errors
     /// Why the kernel does not show it.
@@ -64,8 +64,8 @@ impl TrafficMemory {
 
     /// A counter on all processors.
     fn sum(&self, counter: u32) -> TunnelTraffic {
-        // SAFETY: so many of them are mapped until this is dropped; programs write them as wholes of eight
-        // octets, like somebody else's atomic writes.
+        // SAFETY: this number of them is mapped until this is dropped; programs write them as wholes of eight
+        // octets, like atomic writes of another thread.
         let values =
             unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.counters * self.processors) };
         let own = values.iter().skip(counter as usize).step_by(self.counters.max(1));
@@ -82,7 +82,7 @@ impl TrafficMemory {
 
 impl Drop for TrafficMemory {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nobody has a reference into it any more.
+        // SAFETY: it was mapped with this length, and no code has a reference into it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.octets()) };
     }
 }
@@ -155,7 +155,7 @@ impl Programs {
         }
     }
 
-    /// What was done for each tunnel.
+    /// Returns the traffic of each tunnel.
     pub(in crate::fast_path) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         let mut traffic = self.counted.clone();
         for (counter, (ends, since)) in &self.counting {
@@ -188,7 +188,7 @@ impl Programs {
 mod tests {
     use super::OUTCOMES;
 
-    /// What is left to the slow path is explained to people, reason by reason.
+    /// The page of counters explains each reason to leave a packet to the slow path.
     #[test]
     fn the_page_of_counters_has_every_outcome() {
         let page = include_str!("../../../../../docs/counters.md");

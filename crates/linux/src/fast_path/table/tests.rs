@@ -1,9 +1,9 @@
-//! Random tunnels come and go; a model of the maps takes the operations one by one, and is asked after each
-//! write what a program would find.
+//! Random tunnels come and go. A model of the maps applies the operations one by one, and after each write
+//! the test looks up what a program would find.
 //!
-//! Whatever it finds must have been right before the commit or be right after it; nothing at all is right,
-//! too, since that leads to the slow path. The same holds for a program that remembers flows or ways. After
-//! the commit only the right thing is right, unless the table says that it has no room.
+//! The result must have been right before the commit or be right after it. No result is right, too, because
+//! it leads to the slow path. The same holds for a program with cached flows or next hops. After the commit
+//! only the new result is right, unless the table says that it has no room.
 
 #![allow(clippy::unwrap_used)]
 
@@ -79,7 +79,7 @@ impl Maps {
     }
 }
 
-/// What a program remembers of flows, or of ways.
+/// Flows or next hops that a program caches.
 #[derive(Debug)]
 struct Flows {
     known: HashMap<(u32, Ipv6Addr), Known>,
@@ -129,7 +129,7 @@ impl From<BindingValue> for Found {
     }
 }
 
-/// What is wanted: tunnels by end and home address.
+/// Desired tunnels by end and home address.
 #[derive(Debug, Default, Clone)]
 struct Wanted(BTreeMap<Name, BTreeMap<TunnelEnds, Tunnel>>);
 
@@ -171,7 +171,7 @@ impl Wanted {
             // Which of several is for the test of their order.
             Some((ends, mtu)) => tunnels.get(&ends).is_some_and(|t| t.transmit && t.mtu == mtu),
         };
-        // What does not fit is the slow path's.
+        // The slow path gets paths without room.
         sends
             && found.accepts.len() == tunnels.len().min(PATHS)
             && found.accepts.iter().all(|ends| tunnels.contains_key(ends))
@@ -344,7 +344,7 @@ fn tunnel(end: TunnelEnd, node: u8, way: u8, inner: Vec<Ipv6Net>, transmit: bool
     Tunnel { end, home_address: home(node), bid: None, local, remote, inner, transmit, mtu }
 }
 
-/// What a station may do next.
+/// Next action of a station.
 #[derive(Debug, Clone)]
 enum Step {
     Set { end: bool, node: u8, way: u8, prefixes: u8, transmit: bool, mtu: u32 },
@@ -389,7 +389,7 @@ proptest! {
                         .filter(|(index, _)| prefixes & (1 << index) != 0)
                         .map(|(_, prefix)| prefix.parse().unwrap())
                         .collect();
-                    // A prefix is one home address's only, and all its tunnels carry the same ones: another
+                    // A prefix belongs to one home address, and all its tunnels carry the same ones. Another
                     // that has it loses it, before or after this one gets it.
                     let wanted = tunnel(end_of(end), node, way, inner.clone(), transmit, mtu);
                     let before = trial.wanted.clone();
@@ -465,7 +465,8 @@ fn the_tunnel_that_was_told_last_transmits() {
         trial.commit();
         let value = trial.maps.lookup(0, home(1)).unwrap();
         assert_eq!(value.paths[0].ends().0, way(second, true).local);
-        // When that one goes, the other is back; when no one transmits, nothing is sent but all is heard.
+        // When that one goes, the other is back. If no tunnel transmits, the binding sends nothing but
+        // receives from all.
         trial.remove(&way(second, true));
         trial.commit();
         let value = trial.maps.lookup(0, home(1)).unwrap();
@@ -515,7 +516,7 @@ fn a_binding_of_too_much_is_left_to_the_slow_path_alone() {
             ["a binding with more than 64 prefixes, or prefixes of more than 8 different lengths"]
         );
     }
-    // A new one is as well off as if there were none such.
+    // A new one has the same rights as without it.
     trial.set(&agent(4, vec![prefix("2001:db8:c::/60")]));
     trial.commit();
     assert!(trial.finds(1, 4));
@@ -561,7 +562,8 @@ fn around_a_binding_that_is_left_to_the_slow_path_nothing_leads_elsewhere() {
     assert!((1..4).all(|node| trial.finds(1, node)) && trial.obstacles().is_empty());
 }
 
-/// What goes makes room only at the end: until then a newcomer's packets must not go to who is around it.
+/// A removed binding makes room only at the end: until then a newcomer's packets must not go to the binding
+/// around it.
 #[test]
 fn a_newcomer_that_has_to_wait_for_room_is_nobody_elses() {
     let mut trial = Trial::new(3, 9);
@@ -620,7 +622,7 @@ fn ends_of_every_kind_come_out_as_they_went_in() {
     }
 }
 
-/// What is inside IPv4 needs its socket; without it the slow path is asked, which has none either.
+/// A tunnel inside IPv4 needs its socket; without it packets go to the slow path, which has no socket either.
 #[test]
 fn a_tunnel_inside_ipv4_follows_its_socket() {
     let mut trial = Trial::new(64, 256);
@@ -652,8 +654,7 @@ fn a_tunnel_inside_ipv4_follows_its_socket() {
     assert_eq!(value(&mut trial.table).transmit, 0);
 }
 
-/// Old rules and the old value, or new ones and the new value: whoever reads them in between finds one or the
-/// other.
+/// A reader sees either the old rules with the old value, or the new rules with the new value.
 #[test]
 fn rules_change_with_the_binding_that_names_them() {
     use carnet_station::forwarding::desired::{Distribution, DistributionRule, FlowAction, Member};

@@ -102,7 +102,7 @@ fn what_is_no_message_is_refused() {
 }
 
 proptest! {
-    /// Whatever comes, there is a message or an error.
+    /// Any input gives a message or an error.
     #[test]
     fn nothing_panics(signature in "[ybnqiuxtdsogvah(){}]{0,24}", body in prop::collection::vec(any::<u8>(), 0..200)) {
         let octets = answer(&signature, &body);

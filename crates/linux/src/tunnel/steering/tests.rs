@@ -80,7 +80,7 @@ fn a_sender_changes_its_queue_when_nothing_of_it_is_left_in_the_other() {
     assert_eq!(all(&steering, ROUTER, &DATA), [FORWARDED; 6]);
     known.add(&router, true);
     assert_eq!(all(&steering, ROUTER, &CONTROL), [STRANGERS; 6]);
-    // What came before it was known has been read, and that of another queue.
+    // Packets from before it was known, and those of another queue, have been read.
     steering.has_read(Queue::Strangers, before);
     steering.has_read(Queue::Known, now());
     assert_eq!(asks(), STRANGERS);
@@ -146,7 +146,7 @@ fn who_has_left_is_forgotten_when_all_of_him_is_read() {
 #[test]
 fn only_the_first_header_counts_and_echoes_are_no_questions() {
     let Some((steering, _known)) = loaded(0) else { return };
-    // Whoever reads it says what is wrong with it.
+    // The station finds what is wrong with it.
     let whole = packet(STRANGER, 135);
     for length in 40..whole.len() {
         assert_eq!(queue(&steering, &whole[..length]), STRANGERS, "{length}");
@@ -183,12 +183,12 @@ fn more_than_there_is_room_for_remain_strangers() {
     assert_eq!(queues(&steering), [STRANGERS; 2010]);
 }
 
-/// What somebody does to a queue, each a little later than the one before.
+/// Actions on a queue, each a little later than the one before.
 #[derive(Debug, Clone)]
 enum Step {
-    /// The program chooses the queue for a packet that gets into it so much later.
+    /// The program chooses the queue for a packet that arrives in it later.
     Chosen(u64),
-    /// So many packets are read and handled, if there are so many, and the reader looks.
+    /// Reads and handles this number of packets, if there are as many, and the reader checks.
     Read(usize),
     /// Time passes.
     Pass(u64),

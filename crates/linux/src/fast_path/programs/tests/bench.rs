@@ -79,7 +79,7 @@ pub(super) const AGENT: &str = "
     -4 route add default via 198.51.100.1 dev ha0
     -4 neigh add 198.51.100.1 lladdr 02:00:00:00:04:00 dev ha0";
 
-/// What a program did with a packet.
+/// Action of a program on a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Did {
     /// Sent it on like this.
@@ -97,8 +97,9 @@ fn set(switch: &str, value: &str) {
     std::fs::write(format!("/proc/sys/net/ipv6/conf/{switch}"), value).unwrap();
 }
 
-/// Runs `body` for each kind of program at each end of a tunnel, each time in a network namespace of its own;
-/// at the home agent's once more with the ways that it remembers. Without the right to do so it says that.
+/// Runs `body` for each kind of program at each end of a tunnel, each time in a network namespace of its own.
+/// At the home agent's end it runs once more with cached next hops. Without the right to do so it prints
+/// that.
 pub(super) fn on_every_bench(body: impl Fn(&mut Bench) + Copy + Send + 'static) {
     for kind in [Kind::Tc, Kind::Xdp] {
         for (end, remembers) in
@@ -148,7 +149,7 @@ pub(super) struct Bench {
     indices: BTreeMap<String, u32>,
     pub(super) links: BTreeMap<String, LinkInfo>,
     counted: BTreeMap<&'static str, u64>,
-    /// What is known of routing, where ways are remembered.
+    /// State of routing, if next hops are cached.
     pub(super) routing: Option<Routing>,
     pub(super) requests: Requests,
 }
@@ -237,7 +238,7 @@ impl Bench {
     /// Routes or rules are others now.
     pub(super) fn forget(&mut self) {
         let Some(routing) = &mut self.routing else { return self.programs.forget().unwrap() };
-        // What the changes told is found by looking at everything.
+        // Read everything, in place of the events.
         let mut heard = self.requests.hear_all_routes().unwrap();
         heard.rules = true;
         heard.unforked = true;
@@ -394,7 +395,7 @@ impl Bench {
         Did::Sent(out)
     }
 
-    /// What was counted since the last time.
+    /// Returns the reason that was counted since the last call.
     fn reason(&mut self) -> &'static str {
         let mut found = Vec::new();
         for (name, number) in self.programs.counters().left {
@@ -406,7 +407,8 @@ impl Bench {
         found.first().copied().unwrap_or("")
     }
 
-    /// What the slow path and the kernel around it send on; nothing when it is dropped, kept or answered.
+    /// Returns the packet that the slow path and the kernel around it forward; `None` if it is dropped, kept
+    /// or answered.
     pub(super) fn oracle(&mut self, packet: &[u8], tunnelled: bool) -> Option<Vec<u8>> {
         let (header, payload) = Header::parse_packet(packet).ok()?;
         let special = |a: Ipv6Addr| {
@@ -452,7 +454,7 @@ impl Bench {
         let expected = self.oracle(packet, tunnelled);
         let expected = expected.unwrap_or_else(|| panic!("the slow path does not send on {packet:x?}"));
         let ethertype = if expected[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
-        // What the kernel has still to write for tc is the neighbour's, and the protocol with it.
+        // For tc the kernel still writes the neighbour's address and the protocol.
         assert!(
             (self.kind == Kind::Tc || sent[12..14] == ethertype) && sent[14..] == expected,
             "in       {packet:02x?}\nsent     {:02x?}\nexpected {expected:02x?}",
@@ -460,7 +462,7 @@ impl Bench {
         );
     }
 
-    /// What the slow path sends on of an inner packet that came in IPv4.
+    /// Returns the packet that the slow path forwards of an inner packet that came in IPv4.
     pub(super) fn oracle_of_ipv4(
         &mut self,
         ends: (Endpoint, Endpoint),

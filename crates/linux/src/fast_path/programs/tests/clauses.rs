@@ -155,7 +155,7 @@ fn hop_limits() {
             assert_eq!((sent(&entered)[14 + 7], sent(&entered)[14 + 47]), (64, hops - 1));
             assert_eq!(sent(&arrived)[14 + 7], hops - 1);
         }
-        // What is left of the outer one is nobody's business.
+        // The hop limit of the outer packet does not matter.
         let packet = with_hop_limit(tunnelled(bench, &udp(far, near, 50)), 1);
         sent(&bench.arrives(&packet));
     });
@@ -203,7 +203,7 @@ fn reverse_tunnel_checks() {
                 assert_eq!(bench.arrives(&within(from, to, &spoofed)), Did::Left(""));
             }
             TunnelEnd::MobileRouter => {
-                // Somebody else's destination, and a source on board.
+                // A foreign destination, and a source on board.
                 let elsewhere = udp(far, "2001:db8:b::10", 50);
                 assert_eq!(bench.arrives(&within(from, to, &elsewhere)), Did::Left(""));
                 let spoofed = udp("2001:db8:a::77", near, 50);
@@ -388,7 +388,7 @@ fn lengths_that_lie() {
             let did = bench.arrives(&with_length(outer.clone(), 44, length));
             assert_eq!(did, Did::Left("malformed"), "{length}");
         }
-        // What follows the inner packet within the outer one.
+        // Octets after the inner packet within the outer one.
         let inner = [&udp(far, near, 50)[..], &[0xee; 7]].concat();
         let packet = tunnelled(bench, &inner);
         assert_eq!(bench.arrives(&packet), Did::Left("malformed"));
@@ -421,7 +421,7 @@ fn other_frames_are_left_alone() {
     });
 }
 
-/// An interface hears them while somebody captures on it; the kernel drops them.
+/// An interface receives them while a program captures on it; the kernel drops them.
 #[test]
 fn frames_for_another_station_are_left_alone() {
     on_every_bench(|bench| {
@@ -436,7 +436,7 @@ fn frames_for_another_station_are_left_alone() {
     });
 }
 
-/// Whatever a frame lacks, the rest is not read.
+/// If a frame is too short, the program reads nothing after its end.
 #[test]
 fn frames_cut_at_every_length() {
     on_every_bench(|bench| {
@@ -478,8 +478,8 @@ fn packets_of_our_own_do_not_enter_again() {
     });
 }
 
-/// What is remembered of packets that came in a tunnel holds for the interface that they came in on: another
-/// one may have another task.
+/// Cached lookups of tunnelled packets are valid only for the interface on which these arrived: another one
+/// may have another role.
 #[test]
 fn on_an_interface_with_another_task_nothing_remembered_counts() {
     on_every_bench(|bench| {
@@ -500,8 +500,8 @@ fn packets_without_an_ethernet_header() {
         if bench.kind == Kind::Xdp {
             return;
         }
-        // A test of the kernel's takes octets 12 and 13 for the protocol and leaves out octets 0 to 13 when
-        // the outer header goes: here they are those of addresses, the same inside and outside.
+        // A test of the kernel's reads octets 12 and 13 as the protocol and leaves out octets 0 to 13 when
+        // the outer header goes. Here they are those of addresses, the same inside and outside.
         const FAR: &str = "2001:db8:86dd::1";
         const HERE: &str = "2001:db8:86dd:a::10";
         let (entrance, exit) = match bench.end {

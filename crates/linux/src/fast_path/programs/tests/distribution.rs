@@ -1,4 +1,5 @@
-//! What a binding sends is distributed among its tunnels: the same one for each packet as by the slow path.
+//! The programs distribute a binding's packets among its tunnels: each packet takes the same one as by the
+//! slow path.
 
 use carnet_base::{Endpoint, Rng};
 use carnet_station::forwarding::desired::{
@@ -190,7 +191,7 @@ fn copies_and_fragments_are_left_alone() {
         let fragment = [&[6, 0, 0, 1, 0, 0, 0, 9][..], &udp_payload(30)].concat();
         let fragment = packet(protocol::FRAGMENT, source, destination, &fragment);
         assert_eq!(bench.enters(&fragment), Did::Left("policy"));
-        // What comes by any of them is taken.
+        // Packets from each of them are accepted.
         let back = tcp(destination, source, 0x10);
         for (way, tunnel) in tunnels.iter().enumerate() {
             let did = match tunnel.local {

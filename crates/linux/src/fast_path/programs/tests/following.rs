@@ -123,7 +123,7 @@ fn a_changed_route_is_followed() {
         ip(&format!("-6 route replace default via {gateway} dev {interface} table 77"));
         assert_eq!(bench.enters(&packet), Did::Left("route"));
         ip("-6 rule del pref 50");
-        // What was refused is not remembered.
+        // A refused lookup is not cached.
         assert!(is_sent(&bench.enters(&packet)));
         ip(&format!("-6 rule add {rule}"));
         let start = Instant::now();

@@ -1,9 +1,9 @@
 //! The programs run in the kernel on one packet at a time (`BPF_PROG_TEST_RUN`): packet in, packet out,
 //! verdict.
 //!
-//! The oracle is the slow path: [`Forwarder`], and what the kernel does before and behind it. Whatever a
-//! program hands on must be what the slow path would have sent, octet by octet; what it leaves alone must be
-//! as it came. Each [`Bench`] is a network namespace, since programs ask the kernel's routing.
+//! The oracle is the slow path: [`Forwarder`], and the kernel's work before and after it. A packet that a
+//! program forwards must be the slow path's, octet by octet; a packet that it leaves alone must be unchanged.
+//! Each [`Bench`] is a network namespace, because programs ask the kernel's routing.
 
 #![allow(clippy::unwrap_used)]
 

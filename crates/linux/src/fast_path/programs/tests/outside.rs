@@ -166,7 +166,7 @@ fn udp_from(source: &str, destination: &str) -> Vec<u8> {
     udp(source, destination, 50)
 }
 
-/// What is for the kernel to check, to put together, or to read.
+/// Headers that the kernel has to check, reassemble, or read.
 #[test]
 fn odd_headers_are_left_alone() {
     in_both(|bench, tunnel| {
@@ -200,7 +200,7 @@ fn odd_headers_are_left_alone() {
             left(&|p| p[26] = 1, true, "checksum", "a checksum that nobody has verified");
             left(&|p| p[20..24].fill(9), true, "", "other ports");
         }
-        // In the packet's own header that bit is nobody's business: a middlebox may clear DF.
+        // In the packet's own header that bit does not matter: a middlebox may clear DF.
         let mut packet = packet.clone();
         packet[6] &= !0x40;
         packet[4] = 7;
@@ -277,7 +277,7 @@ fn a_handover_between_the_kinds() {
         sent(&bench.arrives(&within(from, to, &back)));
         bench.remove(tunnel);
         assert_eq!(bench.arrives_in_ipv4(uplink(bench), ends, 0, &back), Did::Left("outer_source"));
-        // And back; without its socket it is nobody's.
+        // And back; without its socket it belongs to no binding.
         bench.set(tunnel.clone());
         assert_eq!(sent(&bench.enters(&packet))[0], 0x45);
         bench.programs.table.set_socket(tunnel.local, None);
@@ -313,7 +313,7 @@ fn two_uplinks_with_one_address() {
     });
 }
 
-/// XDP has nobody to find the way by one uplink, unless the kernel forwards there.
+/// XDP finds no route by one uplink unless the kernel forwards there.
 #[test]
 fn xdp_of_a_mobile_router_wants_forwarding() {
     in_both(|bench, _| {

@@ -27,7 +27,7 @@ pub(super) fn packet(next_header: u8, source: &str, destination: &str, payload: 
     [&header.emit()[..], payload].concat()
 }
 
-/// UDP of so many octets in all.
+/// Returns UDP of `length` octets in total.
 pub(super) fn udp_payload(length: usize) -> Vec<u8> {
     let mut octets: Vec<u8> = (0..length).map(|at| (at * 7) as u8).collect();
     octets[..4].copy_from_slice(&[0x30, 0x39, 0x10, 0x92]);

@@ -1,4 +1,4 @@
-//! What a home agent remembers of its bindings holds for every packet that it is used for, and ends in time.
+//! Cached lookups of a home agent's bindings are right for every packet that uses them, and end in time.
 
 use super::bench::{Bench, Did, ip, on_every_bench};
 use super::following::{is_sent, stay};
@@ -48,7 +48,7 @@ fn a_way_is_that_of_all_flows_and_hosts() {
         let home = super::bench::HOME_ADDRESS;
         assert!(is_sent_to(bench, home) && is_remembered(bench, home));
         assert_eq!(bench.enters(&fresh("2001:db8:1::77")), Did::Left(""));
-        // What comes from there is checked by it: the right care-of address, and no other.
+        // Packets from there need the right care-of address.
         let (from, to) = bench.arriving(0);
         for source in [INSIDE, OTHER, home] {
             for _ in 0..2 {
@@ -112,7 +112,7 @@ fn somebody_elses_rule_ends_ways() {
     });
 }
 
-/// The same for packets that leave the tunnel: their sources may differ.
+/// A rule about inner sources holds for packets that leave the tunnel: their sources may differ.
 #[test]
 fn a_rule_about_sources_inside_holds() {
     on_every_bench(|bench| {
