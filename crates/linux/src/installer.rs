@@ -28,6 +28,7 @@
 //! ignores further advertisements, unless `accept_ra` is 2. So interfaces with 1 get 2 before
 //! `all.forwarding` is turned on, and later ones when they appear. All get 1 again when forwarding ends.
 //! `default` stays as it is.
+//! [`crate::advertised`] limits what they may give to a home agent on its home link.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -43,11 +44,13 @@ use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 use crate::ROUTE_PROTOCOL;
+use crate::advertised::{Conditional, is_conditional, objection};
 use crate::contest::{Contest, Second};
 use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
 use crate::fast_path::{self, FastPath, FastPathConfig, Loaded, Path};
 use crate::netlink::{AddressInfo, Dirty, Heard, LinkInfo, Requests, RouteInfo, effective_metric};
+use crate::observer::Observer;
 use crate::offloads;
 use crate::platform::KEEPING;
 use crate::settings::{self, Set, Switches};
@@ -175,6 +178,8 @@ pub(crate) struct Installer {
     contests: BTreeMap<Contested, Contest>,
     /// Messages about that for the operator, not delivered yet.
     notices: Vec<String>,
+    /// The wanted switches that are written only under a condition.
+    conditional: Vec<Conditional>,
 }
 
 impl Installer {
@@ -210,6 +215,7 @@ impl Installer {
             restored: 0,
             contests: BTreeMap::new(),
             notices: Vec::new(),
+            conditional: Vec::new(),
         };
         installer.clean_addresses_and_settings()?;
         Ok(installer)
@@ -433,6 +439,9 @@ impl Installer {
                     false => self.index_of(&setting.interface, false)?,
                 };
                 let Some(index) = index else { return Ok(Put::Later) };
+                if is_conditional(setting) && !self.is_permitted(setting, index) {
+                    return Ok(Put::Later);
+                }
                 Ok(match self.switches.set(setting, index, &mut self.undo) {
                     Ok(Set::Done) => Put::Done(index),
                     Ok(Set::LeftAlone) => Put::LeftAlone(index),
@@ -666,8 +675,45 @@ impl Installer {
         result
     }
 
+    /// Whether the condition of a switch holds, or has held on this interface; notes that it is wanted.
+    fn is_permitted(&mut self, setting: &Setting, index: u32) -> bool {
+        match self.conditional.iter().find(|it| it.setting == *setting) {
+            Some(known) => known.allowed == Some(index),
+            None => {
+                self.conditional.push(Conditional { setting: setting.clone(), allowed: None });
+                false
+            }
+        }
+    }
+
+    /// Looks whether switches under a condition may be written, and warns where they may not.
+    pub(crate) fn permit(&mut self, observer: &Observer) {
+        for Conditional { setting, allowed } in &mut self.conditional {
+            let Some(link) = observer.links.get(&setting.interface) else { continue };
+            if *allowed == Some(link.index) {
+                continue;
+            }
+            let key = Keyed(Arc::new(Entry::Setting(Box::new(setting.clone()))));
+            let Setting { interface, name, .. } = &*setting;
+            let is_open = self.switches.takes_advertisements(interface)
+                && !self.switches.is(interface, name, "0").unwrap_or_default();
+            match objection(setting, observer.origins(link.index)) {
+                None => *allowed = Some(link.index),
+                Some(text) if is_open => {
+                    if self.complaints.entry(key).or_default().says(&text, true) {
+                        tracing::warn!("{text}");
+                    }
+                }
+                Some(_) => {
+                    self.complaints.remove(&key);
+                }
+            }
+        }
+    }
+
     fn take_out_setting(&mut self, setting: &Setting) -> Result<()> {
         let Setting { interface, name, .. } = setting;
+        self.conditional.retain(|it| it.setting != *setting);
         self.restore_setting(interface, name)?;
         if name == settings::ACCEPT_RA && settings::forwards(&self.undo.record) {
             // No longer for its own sake, but like every other interface.

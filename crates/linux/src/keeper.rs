@@ -75,6 +75,7 @@ impl Keeper {
         }
         follow(installer, observer);
         events.extend(observer.news());
+        installer.permit(observer);
         let result = installer.reconcile(dirty, &observer.links, &observer.addresses);
         events.extend(installer.notices().into_iter().map(PlatformEvent::Notice));
         result?;

@@ -13,6 +13,7 @@ use carnet_station::io::{Interface, Ipv4Router, Ipv6Router, NeighbourState};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::ROUTE_PROTOCOL;
+use crate::advertised::Origins;
 use crate::error::Result;
 use crate::fast_path::is_ours;
 use crate::netlink::{
@@ -20,6 +21,9 @@ use crate::netlink::{
     intersection,
 };
 use crate::platform::PlatformEvent;
+
+/// `RTPROT_RA`: the origin of routes by Router Advertisements, of the kernel and of network managers.
+const ADVERTISED: u8 = 9;
 
 /// Whether there is an interface of this name now.
 pub fn interface_exists(name: &str) -> bool {
@@ -97,6 +101,22 @@ impl Observer {
     pub(crate) fn gateways(&self) -> BTreeSet<(u32, IpAddr)> {
         let named = self.routes.iter().filter(|route| !route.gateway.is_unspecified());
         named.map(|route| (route.index, route.gateway)).collect()
+    }
+
+    /// Where the default routes come from, and the addresses of an interface.
+    pub(crate) fn origins(&self, index: u32) -> Origins {
+        let is_advertised = |route: &&DefaultRoute| route.index == index && route.is_advertised;
+        let advertised = self.routes.iter().filter(is_advertised).count();
+        let known = self.routes.iter().filter(|route| route.gateway.is_ipv6()).count();
+        let here = self.addresses.iter().filter(|known| known.index == index && !known.is_ours());
+        let global = here.map(|known| &known.address).filter(|it| !it.address.is_unicast_link_local());
+        Origins {
+            advertised_route: advertised > 0,
+            other_route: known > advertised,
+            leased_address: global.clone().any(|it| !it.permanent),
+            // The kernel makes a route into the link for its prefix.
+            lasting_address: global.clone().any(|it| it.permanent && it.prefix_length < 128),
+        }
     }
 
     /// Whether a default route has expired since they were asked for.
@@ -188,6 +208,8 @@ struct DefaultRoute {
     gateway: IpAddr,
     source: Option<IpNet>,
     preferred_source: Option<IpAddr>,
+    /// Whether a Router Advertisement has brought it.
+    is_advertised: bool,
 }
 
 fn add<T: PartialEq>(list: &mut Vec<T>, item: T) {
@@ -251,6 +273,7 @@ fn default_routes(lookup: &TableLookup, routes: &[RouteInfo]) -> Vec<DefaultRout
             gateway: hop.gateway.unwrap_or(Ipv6Addr::UNSPECIFIED).into(),
             source,
             preferred_source: route.preferred_source.map(IpAddr::V6),
+            is_advertised: route.protocol == ADVERTISED,
         }));
     }
     found
@@ -263,6 +286,7 @@ fn ipv4_default_routes(lookup: &TableLookup, routes: &[Ipv4DefaultRoute]) -> Vec
         gateway: route.gateway.into(),
         source: lookup.source,
         preferred_source: route.preferred_source.map(IpAddr::V4),
+        is_advertised: false,
     };
     routes.iter().map(route).collect()
 }

@@ -13,11 +13,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use carnet_base::Endpoint;
-use carnet_station::forwarding::desired::{Change, TUNNEL_DEVICE};
+use carnet_station::forwarding::desired::{Change, Entry, TUNNEL_DEVICE};
 use carnet_station::io::{Interface, LinkMessage, Octets};
 use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use tokio::time::{Interval, interval};
 
+use crate::advertised::is_conditional;
 use crate::counters::Counters;
 use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
@@ -319,6 +320,12 @@ impl Platform {
     /// interface is there. After an error it stays wanted, too, and is tried again when interfaces change,
     /// and after a while.
     pub fn apply(&mut self, change: &Change) -> Result<()> {
+        if let Change::Set(entry) = change
+            && matches!(&**entry, Entry::Setting(setting) if is_conditional(setting))
+        {
+            // The next look decides.
+            self.keeper.news.dirty.routers = true;
+        }
         self.keeper.installer.apply(change)
     }
 

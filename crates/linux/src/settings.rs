@@ -221,6 +221,12 @@ impl Switches {
         Ok(current.as_deref() == Some(value))
     }
 
+    /// Whether the kernel takes Router Advertisements on an interface.
+    pub(crate) fn takes_advertisements(&self, interface: &str) -> bool {
+        let is = |name, value| self.is(interface, name, value).unwrap_or_default();
+        is(ACCEPT_RA, "2") || is(ACCEPT_RA, "1") && is(FORWARDING, "0")
+    }
+
     /// Returns the value that another program has set since carnet did, in words; `None` if it is unchanged,
     /// as far as that is known.
     pub(crate) fn found_instead(&self, setting: &Setting) -> Option<String> {

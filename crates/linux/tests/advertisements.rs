@@ -4,8 +4,9 @@
 mod common;
 use common::*;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use carnet_linux::{Platform, PlatformEvent};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 /// Lets `p0` in the peer's namespace announce itself as default router for ten minutes.
@@ -22,6 +23,104 @@ fn advertise(peer: &Peer) {
 
 fn learnt() -> bool {
     ip("-6 route show default").contains("proto ra")
+}
+
+/// Settings that a home agent wants to be 0 on its home link `h0`.
+const STOPPED: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
+
+fn stopped() -> [String; 2] {
+    STOPPED.map(|name| sysctl(&format!("h0/{name}")))
+}
+
+/// A home agent on the home link `h0`, whose other end is the peer's `p0`.
+fn home_agent(scratch: &Scratch, peer: &Peer) -> Platform {
+    peer.link("h0", "p0");
+    peer.run(|| {
+        ip("-6 addr flush dev p0");
+        ip("-6 addr add fe80::aa/64 dev p0 nodad");
+        wait_until_own("p0", "fe80::aa");
+    });
+    let mut platform = scratch.open_watching("h0", true);
+    platform.apply(&set(setting("all", "forwarding", "1"))).unwrap();
+    for name in STOPPED {
+        platform.apply(&set(setting("h0", name, "0"))).unwrap();
+    }
+    platform
+}
+
+/// Lets the peer advertise until the platform has heard it once more.
+async fn heard(platform: &mut Platform, peer: &Peer) {
+    let is_advertisement = |event: &PlatformEvent| matches!(event, PlatformEvent::Icmpv6(heard) if heard.message.first() == Some(&134));
+    events_until(platform, |seen| {
+        advertise(peer);
+        seen.iter().any(is_advertisement)
+    })
+    .await;
+}
+
+/// Waits until an operator is told of each of these.
+async fn obstacles(platform: &mut Platform, texts: &[&str]) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let is_told = |platform: &Platform, text: &&str| platform.obstacles().iter().any(|it| it.contains(text));
+    while !texts.iter().all(|text| is_told(platform, text)) {
+        assert!(Instant::now() < deadline, "{:?}", platform.obstacles());
+        events_for(platform, Duration::from_millis(20)).await;
+    }
+}
+
+/// Any host on the home link could lead the home agent's packets to itself.
+#[test]
+fn home_link_gives_nothing_by_advertisement_to_a_machine_that_has_it_from_elsewhere() {
+    in_namespace(|scratch| async move {
+        let peer = Peer::new();
+        let mut platform = home_agent(&scratch, &peer);
+        obstacles(
+            &mut platform,
+            &["this machine has no other default route", "it has no address of its own"],
+        )
+        .await;
+        assert_eq!(stopped(), ["1", "1"], "it may be the only way out");
+
+        ip("link add up0 type veth peer name up1");
+        ip("link set up1 up");
+        ip("link set up0 up");
+        wait_until_up("up0");
+        ip("-6 route add default via fe80::1 dev up0");
+        add_address("h0", "2001:db8:1::ff/64");
+        events_until(&mut platform, |_| stopped() == ["0", "0"]).await;
+        assert_eq!(platform.obstacles(), [""; 0]);
+        // The home agent still receives advertisements for its list (RFC 6275 8.4).
+        heard(&mut platform, &peer).await;
+        assert!(!learnt(), "{}", ip("-6 route show"));
+        ip("-6 route del default dev up0");
+        heard(&mut platform, &peer).await;
+        assert!(!learnt() && stopped() == ["0", "0"], "{}", ip("-6 route show"));
+        platform.close().unwrap();
+        assert_eq!(stopped(), ["1", "1"]);
+    });
+}
+
+#[test]
+fn home_link_that_has_given_a_default_route_keeps_it() {
+    in_namespace(|scratch| async move {
+        let peer = Peer::new();
+        let mut platform = home_agent(&scratch, &peer);
+        events_until(&mut platform, |_| {
+            advertise(&peer);
+            learnt()
+        })
+        .await;
+        ip("link add up0 type veth peer name up1");
+        ip("link set up1 up");
+        ip("link set up0 up");
+        wait_until_up("up0");
+        ip("-6 route add default via fe80::1 dev up0 metric 2048");
+        let why = "one of them gave this machine a default route";
+        obstacles(&mut platform, &[why]).await;
+        assert_eq!(stopped()[0], "1");
+        platform.close().unwrap();
+        assert!(learnt());
+    });
 }
 
 #[test]

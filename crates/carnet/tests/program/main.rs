@@ -23,6 +23,7 @@ mod fleet;
 mod geonet;
 mod geonet_ipv6;
 mod geonet_multicast;
+mod home_link;
 mod home_network;
 mod identifiers;
 mod ipsec;

@@ -32,6 +32,9 @@ pub(crate) const METRIC: u32 = 1024;
 pub(crate) const METRIC_RELAYED: u32 = 2048;
 /// Metric of "unreachable" routes that catch what nothing better matches.
 const METRIC_LAST: u32 = 0x7fff_ffff;
+/// Settings that let the kernel take default routes and prefixes from Router Advertisements. The platform turns
+/// them off only where the machine does not need them.
+const ADVERTISED: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
 /// The path's MTU until Packet Too Big says otherwise: that of Ethernet.
 const PATH_MTU: u32 = 1500;
 
@@ -74,14 +77,17 @@ fn all_but(prefix: Ipv6Net, addresses: &[Ipv6Addr]) -> Vec<Ipv6Net> {
 /// What holds whether or not anybody is registered.
 pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     let config = agent.config();
+    let setting = |interface: &str, name: &str, value: &str| {
+        let (interface, name, value) = (interface.to_owned(), name.to_owned(), value.to_owned());
+        Entry::Setting(Box::new(Setting { interface, name, value }))
+    };
     let mut entries = vec![
-        Entry::Setting(Box::new(Setting {
-            interface: "all".into(),
-            name: "forwarding".into(),
-            value: "1".into(),
-        })),
+        setting("all", "forwarding", "1"),
         route(TABLE_MAIN, host(config.address), METRIC, into_tunnel_device()),
     ];
+    // RFC 4861 11.1: any host on the home link could otherwise get all packets that leave here.
+    let stopped = config.home_link.iter().flat_map(|link| ADVERTISED.map(|name| setting(link, name, "0")));
+    entries.extend(stopped);
     if config.nodes.iter().any(|node| node.authentication == Authentication::Ipsec) {
         entries.extend(protected_entries(config.address));
     }

@@ -1,0 +1,116 @@
+//! A host on the home link announces itself as a router, to the home agent's machine.
+
+use std::fs;
+use std::process::{Child, Stdio};
+
+use crate::hosts::{Host, possible, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::Testbed;
+
+/// Settings that let the kernel take default routes, addresses and routes into the link from Router
+/// Advertisements.
+const STOPPED: [&str; 2] = ["home0/accept_ra_defrtr", "home0/accept_ra_pinfo"];
+/// A network that the advertisements place on the home link, where it is not.
+const ELSEWHERE: &str = "2001:db8:bad::/64";
+
+/// radvd on the home link; ends with this value.
+struct Advertiser {
+    radvd: Child,
+    _host: Host,
+}
+
+impl Advertiser {
+    /// It announces itself as default router, and a network as on the link.
+    fn on(bed: &Testbed, host: Host, interface: &str) -> Advertiser {
+        let path = |ending: &str| bed.scratch.path(&format!("radvd.{ending}")).display().to_string();
+        let config = format!(
+            "interface {interface} {{ AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; \
+             AdvDefaultLifetime 600; AdvDefaultPreference high; \
+             prefix {ELSEWHERE} {{ AdvOnLink on; AdvAutonomous off; }}; }};\n"
+        );
+        fs::write(path("conf"), config).expect("a config");
+        let words =
+            ["radvd", "-n", "-m", "stderr", "-C", &path("conf"), "-p", &path("pid")].map(str::to_owned);
+        let radvd = host.spawn(&words, |command| {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        });
+        Advertiser { radvd, _host: host }
+    }
+}
+
+impl Drop for Advertiser {
+    fn drop(&mut self) {
+        let _ = self.radvd.kill();
+        let _ = self.radvd.wait();
+    }
+}
+
+fn with_home_link(bed: &Testbed) -> String {
+    bed.agent_config().replace("[home_agent]\n", "[home_agent]\nhome_link = 'home0'\n")
+}
+
+fn switches(agent: &Host) -> [String; 2] {
+    STOPPED.map(|name| agent.get(name))
+}
+
+/// How many Router Advertisements the kernel has taken in on the home link.
+fn advertisements(agent: &Host) -> u64 {
+    let counts = agent.run(|| fs::read_to_string("/proc/thread-self/net/dev_snmp6/home0").expect("counters"));
+    let line = counts.lines().find(|line| line.starts_with("Icmp6InRouterAdvertisements"));
+    let count = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    count.expect("a count")
+}
+
+/// The routes that the kernel has made of advertisements.
+fn learnt(agent: &Host) -> [bool; 2] {
+    let routes = agent.ip("-6 route show dev home0");
+    [routes.contains("default via"), routes.contains(ELSEWHERE)]
+}
+
+#[test]
+fn home_agent_with_another_way_out_takes_no_route_by_an_advertisement_on_its_home_link() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let elsewhere = Host::new();
+    bed.agent.link("home0", &elsewhere, "n1");
+    bed.agent.ip("-6 addr add 2001:db8:1::ff/64 dev home0");
+    elsewhere.settle();
+    bed.agent.settle();
+    let mut agent = Station::start(&bed.agent, &with_home_link(&bed));
+    wait_until("nothing is taken any more", seconds(10), || switches(&bed.agent) == ["0", "0"]);
+    assert_eq!(agent.show("status")["obstacles"].to_string(), "[]");
+    let count = advertisements(&bed.agent);
+    let advertiser = Advertiser::on(&bed, elsewhere, "n1");
+    wait_until("advertisements come", seconds(30), || advertisements(&bed.agent) >= count + 2);
+    assert_eq!(learnt(&bed.agent), [false, false], "{}", bed.agent.ip("-6 route show"));
+    agent.terminate();
+    let switches = [switches(&bed.agent), STOPPED.map(|_| "1".to_owned())];
+    assert_eq!(switches[0], switches[1], "after the end");
+    drop(advertiser);
+}
+
+/// A rented server's only way out is often its home link, by an advertisement.
+#[test]
+fn home_agent_whose_way_out_is_its_home_link_keeps_it_and_warns() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    bed.agent.ip("-6 route del default");
+    let elsewhere = Host::new();
+    bed.agent.link("home0", &elsewhere, "n1");
+    elsewhere.settle();
+    bed.agent.settle();
+    let _advertiser = Advertiser::on(&bed, elsewhere, "n1");
+    wait_until("a way out", seconds(30), || learnt(&bed.agent) == [true, true]);
+    let agent = Station::start(&bed.agent, &with_home_link(&bed));
+    let warning = "one of them gave this machine a default route";
+    let obstacles = || agent.show("status")["obstacles"].to_string();
+    wait_until("status warns", seconds(10), || obstacles().contains(warning));
+    assert!(agent.log().contains(warning), "{}", agent.log());
+    let count = advertisements(&bed.agent);
+    wait_until("advertisements come", seconds(30), || advertisements(&bed.agent) >= count + 2);
+    assert_eq!((switches(&bed.agent), learnt(&bed.agent)), (["1", "1"].map(str::to_owned), [true, true]));
+}

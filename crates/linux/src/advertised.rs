@@ -1,0 +1,95 @@
+//! Keeps Router Advertisements on a home link from routing the packets of a home agent's machine.
+//!
+//! Every host on a link can send Router Advertisements. One of them gives the machine a default route. A Prefix
+//! Information option with the L flag (RFC 4861 4.6.2) gives it a route into the link, to 2000::/3 for example.
+//! Such a host receives all packets that the home agent sends. The station therefore wants [`DEFAULT_ROUTER`]
+//! and [`PREFIXES`] of its home link to be 0.
+//!
+//! The home link of a rented server is often its only way out, by an advertisement. So carnet writes a switch
+//! only where the machine does not live on what it stops. The machine has another default route, or a lasting
+//! address on the home link, and no advertisement there gave it one. Until then log and obstacles warn.
+//! A written switch stays 0 to the end: a default route that vanishes for a moment does not open the door.
+//!
+//! The home agent reads other home agents' advertisements (RFC 6275 8.4) from a raw socket. The switches do not
+//! concern it.
+
+use carnet_station::forwarding::desired::Setting;
+
+/// Whether the kernel makes default routes of advertisements.
+pub(crate) const DEFAULT_ROUTER: &str = "accept_ra_defrtr";
+/// Whether it makes addresses and routes into the link of them.
+pub(crate) const PREFIXES: &str = "accept_ra_pinfo";
+
+/// Where the default routes of a machine, and the addresses of one interface, come from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Origins {
+    /// A default route by an advertisement on the interface.
+    pub(crate) advertised_route: bool,
+    /// Another IPv6 default route.
+    pub(crate) other_route: bool,
+    /// An address of the interface that has a lifetime: by an advertisement or DHCPv6.
+    pub(crate) leased_address: bool,
+    /// An address of the interface without lifetime, with a prefix.
+    pub(crate) lasting_address: bool,
+}
+
+/// A switch of a home link, which is written only under the condition of the head of this module.
+#[derive(Debug)]
+pub(crate) struct Conditional {
+    pub(crate) setting: Setting,
+    /// Index of the interface on which it may be written.
+    pub(crate) allowed: Option<u32>,
+}
+
+/// Whether a setting is such a switch.
+pub(crate) fn is_conditional(setting: &Setting) -> bool {
+    matches!(&*setting.name, DEFAULT_ROUTER | PREFIXES) && setting.value.trim() == "0"
+}
+
+/// Why a switch has to stay as it is, for the operator; `None` if it may be written.
+pub(crate) fn objection(setting: &Setting, origins: Origins) -> Option<String> {
+    let Setting { interface, name, .. } = setting;
+    let why = match &**name {
+        DEFAULT_ROUTER if origins.advertised_route => "one of them gave this machine a default route",
+        DEFAULT_ROUTER if !origins.other_route => "this machine has no other default route",
+        PREFIXES if origins.leased_address => "one of its addresses comes from there",
+        PREFIXES if !origins.lasting_address => "it has no address of its own",
+        _ => return None,
+    };
+    let danger = match &**name {
+        PREFIXES => "routes into that link",
+        _ => "its default route",
+    };
+    Some(format!(
+        "any host on the home link {interface} can give this machine {danger} by Router Advertisements: \
+         net.ipv6.conf.{interface}.{name} is 1 and stays so, because {why}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switch_waits_until_the_machine_needs_no_advertisement() {
+        let objects = |name: &str, origins| {
+            let setting = Setting { interface: "h0".into(), name: name.into(), value: "0".into() };
+            assert!(is_conditional(&setting));
+            objection(&setting, origins).is_some()
+        };
+        let (none, all) = (
+            Origins::default(),
+            Origins {
+                advertised_route: true,
+                other_route: true,
+                leased_address: true,
+                lasting_address: true,
+            },
+        );
+        for name in [DEFAULT_ROUTER, PREFIXES] {
+            assert!(objects(name, none) && objects(name, all), "{name}");
+        }
+        assert!(!objects(DEFAULT_ROUTER, Origins { advertised_route: false, ..all }));
+        assert!(!objects(PREFIXES, Origins { leased_address: false, ..all }));
+    }
+}
