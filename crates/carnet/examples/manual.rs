@@ -17,7 +17,7 @@ mod cli;
 #[allow(dead_code, reason = "the program uses the rest")]
 mod fleet;
 
-// What the command line takes its words from.
+// The command line takes its words from this module.
 #[path = "../src/facilities/words.rs"]
 #[allow(dead_code, reason = "the program uses the rest")]
 mod words;

@@ -1,4 +1,4 @@
-//! What the station shows, as the API's types and as words.
+//! The station's state in the API's types and in words.
 
 use std::time::Duration;
 

@@ -22,7 +22,7 @@ pub use support::SupportBundle;
 #[derive(Debug, Parser)]
 #[command(name = "carnet", version, after_help = HELP, disable_help_subcommand = true)]
 pub struct Cli {
-    /// What to do.
+    /// Command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -81,7 +81,7 @@ Examples:
         /// The config file; docs/config.md describes it.
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// What to log: a level, or targets with levels (default: RUST_LOG, else info).
+        /// Log filter: a level, or targets with levels (default: RUST_LOG, else info).
         #[arg(long, value_name = "FILTER")]
         log: Option<String>,
         /// Keep the state with who listens at this socket instead of in station.state_dir (carnet-fleet says
@@ -91,8 +91,8 @@ Examples:
     },
     /// Look for mistakes in a config file.
     ///
-    /// Exits 0 when there are none; else 2, with every mistake on its own line: FILE:LINE:COL: what is
-    /// wrong, what was expected. What is legal but unwise is a warning.
+    /// Exits 0 without mistakes; else 2, with every mistake on its own line: FILE:LINE:COL: what is wrong,
+    /// what was expected. A config that works but is unwise gives a warning.
     #[command(after_help = "\
 Examples:
   carnet check /etc/carnet/bus-42.toml
@@ -104,7 +104,7 @@ Examples:
     },
     /// Write what strongSwan needs for `auth = "ipsec"`, as a file for swanctl.
     ///
-    /// It goes to standard output; nothing is changed. The same for both ends, each from its own config.
+    /// Writes to standard output and changes nothing. Run it at both ends, each with its own config.
     #[command(after_help = "\
 Examples:
   carnet ipsec --config bus-42.toml --gateway 2001:db8:ff::2 >/etc/swanctl/conf.d/carnet.conf
@@ -153,7 +153,7 @@ Examples:
   carnet show neighbours
   carnet show counters --socket /run/carnet/bus-42.sock")]
     Show {
-        /// What to show.
+        /// Table to show.
         what: Table,
         /// The output.
         #[command(flatten)]
@@ -283,7 +283,7 @@ Examples:
   carnet denm cancel 305419896:1                 an event of this station is over
   carnet denm negate 2712847316:7                another station's is")]
     Denm(DenmCommand),
-    /// Put into one archive what somebody needs who is to find out what is wrong, without secrets.
+    /// Put into one archive, without secrets, what a maintainer needs to find a fault.
     #[command(after_help = "\
 Version, machine, config, all that the running station shows, routes, rules and links of its
 network namespace, BPF programs and the last lines of its log. Keys and tokens are left out;
@@ -337,7 +337,7 @@ pub struct ConfigFile {
     /// The config file; docs/config.md describes it.
     #[arg(value_name = "FILE", required_unless_present = "named")]
     config: Option<PathBuf>,
-    /// The same, as for the other commands.
+    /// The config file, as for the other commands.
     #[arg(long = "config", value_name = "FILE", conflicts_with = "config")]
     named: Option<PathBuf>,
 }
@@ -366,7 +366,7 @@ pub struct Station {
     pub socket: Option<PathBuf>,
 }
 
-/// What `carnet show` can show.
+/// Tables of `carnet show`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Table {
     /// A mobile router's own with its home agent, a home agent's of its mobile routers.
@@ -387,13 +387,13 @@ pub enum Table {
     Locations,
     /// Areas: of the config, set by `carnet area`, learnt (GeoNetworking).
     Areas,
-    /// What is on the road: stations and events that others have told of (Local Dynamic Map).
+    /// Stations and events on the road, by their messages (Local Dynamic Map).
     Ldm,
     /// Congestion control: how busy the channel is, and what waits (GeoNetworking).
     Dcc,
     /// Services that are announced, by this station and by others (GeoNetworking).
     Services,
-    /// Multicast groups that somebody in the mobile network listens to (GeoNetworking).
+    /// Multicast groups with listeners in the mobile network (GeoNetworking).
     Groups,
     /// Signed packets: tickets, what waits, what was believed and what not (GeoNetworking).
     Security,

@@ -98,7 +98,7 @@ fn write(directory: &Path, station: &str, seconds: u64, text: &str) -> io::Resul
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// The lines about a panic. What stands in its message cannot begin a line of the log.
+/// Returns the lines about a panic. Its message cannot begin a line of the log.
 fn describe(panic: &PanicHookInfo<'_>, backtrace: Option<&Backtrace>) -> String {
     let mut text = Bounded(String::new());
     let thread = std::thread::current();

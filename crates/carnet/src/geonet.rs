@@ -61,7 +61,7 @@ const CHECK_CAM_GENERATION: Duration = Duration::from_millis(100);
 /// Four metres in four seconds: CAMs are sent every second anyway.
 const SLOWEST: f64 = 1.0;
 
-/// What [`Geonet::next_event`] waits for.
+/// Events of [`Geonet::next_event`].
 #[derive(Debug)]
 pub enum GeonetEvent {
     /// The link has something to say.
@@ -85,16 +85,16 @@ pub enum GeonetEvent {
 /// Everything of a GeoNetworking router that is not the router itself.
 #[derive(Debug)]
 pub struct Geonet {
-    /// Without it there is none.
+    /// Part of the program for GeoNetworking.
     _part: parts::Geonet,
     link: FrameLink,
     /// Those of IPv6.
     pub interfaces: Interfaces,
     /// Those of the mobile network whose multicast goes over GeoNetworking.
     pub multicast: Lans,
-    /// What a frame of the link carries, as last told.
+    /// Payload of a frame of the link, as last reported.
     link_mtu: Option<u32>,
-    /// What waits to be sent, as last told.
+    /// Waiting octets, as last reported.
     backlog: u32,
     positions: PositionSource,
     config: config::Geonet,
@@ -104,7 +104,7 @@ pub struct Geonet {
     seen: Mac,
     /// The state of the link that was last told.
     said: Option<LinkState>,
-    /// Changes of the interface's address: nobody shall fight over it.
+    /// Limit of changes of the interface's address, so that two programs do not fight over it.
     changes: RateLimiter,
     received: broadcast::Sender<GnReceived>,
     pings: Pings,
@@ -121,8 +121,8 @@ pub struct Geonet {
 }
 
 impl Geonet {
-    /// One that may be there. (Asked where its type is known, unlike `Option::as_ref`: it tells the compiler
-    /// that without the part there is none.)
+    /// Returns GeoNetworking if it runs. (It is called where its type is known, unlike `Option::as_ref`, so
+    /// the compiler sees that without the part it is `None`.)
     #[allow(clippy::match_as_ref)]
     pub fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
         match geonet {
@@ -131,7 +131,7 @@ impl Geonet {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns GeoNetworking for changes, if it runs.
     #[allow(clippy::match_as_ref)]
     pub fn of_mut(geonet: &mut Option<Geonet>) -> Option<&mut Geonet> {
         match geonet {
@@ -265,7 +265,7 @@ impl Geonet {
         Ok(())
     }
 
-    /// Frames of this station that the link says nobody has acknowledged.
+    /// Returns frames of this station that the link reports as not acknowledged.
     pub fn unacknowledged(&mut self) -> Result<Vec<Frame>> {
         let (mut frames, source) = (Vec::new(), self.link.address());
         self.link.take_unacknowledged(|destination, packet| {
@@ -274,9 +274,9 @@ impl Geonet {
         Ok(frames)
     }
 
-    /// Queues a frame. What cannot go is counted.
+    /// Queues a frame. A frame that cannot be sent is counted.
     pub fn send(&mut self, now: Time, frame: &Frame) {
-        // The first frame of another address does not leave with the one before: nobody shall see both
+        // The first frame of another address does not leave with the former one: no receiver shall see both
         // together.
         if self.address.is_some_and(|address| address.mid() != frame.source) {
             self.address_is(now, settings::geonet::address(&self.config, frame.source));
@@ -311,7 +311,7 @@ impl Geonet {
         None
     }
 
-    /// What a frame of the link carries, if that is known and has not been told.
+    /// Returns the payload of a frame of the link, if it is known and was not reported yet.
     pub fn new_mtu(&mut self) -> Option<u32> {
         let mtu = Some(self.link.mtu()).filter(|mtu| *mtu > 0);
         if mtu.is_none() || mtu == self.link_mtu {
@@ -321,7 +321,7 @@ impl Geonet {
         mtu
     }
 
-    /// What the positioning tells, as the router wants it; and what the operator ought to know.
+    /// Converts an event of the positioning for the router, with a message for the operator.
     pub fn position(&mut self, now: Time, event: PositionEvent) -> (Option<Position>, Option<String>) {
         let (position, news) = match event {
             PositionEvent::Fix(fix) => {
@@ -362,8 +362,8 @@ impl Geonet {
         (now.saturating_since(told) >= self.freshness()).then(|| self.tell(now)).flatten()
     }
 
-    /// What waits to be sent, octets, where that matters and is another number than before: in the link, and
-    /// for the gate of congestion control.
+    /// Returns the waiting octets in the link and at the gate of congestion control, if marking needs them
+    /// and they have changed.
     pub fn new_backlog(&mut self, station: &Station) -> Option<u32> {
         self.config.ipv6.as_ref()?.congestion_mark?;
         let gate = station.congestion().map_or(0, Gate::backlog);
@@ -415,7 +415,7 @@ impl Geonet {
         let echo = (delivered.next_header == echo::NEXT_HEADER).then(|| Echo::parse(&delivered.payload));
         match echo.flatten() {
             Some(echo) if echo.is_reply => self.pings.answer(now, &delivered, echo),
-            // Without a listener there is nobody to tell.
+            // Without a listener the payload is dropped.
             _ => drop(self.received.send(received(delivered))),
         }
     }
@@ -466,7 +466,7 @@ impl Geonet {
         self.pings.abandon(identifier);
     }
 
-    /// What the router waits for, in words.
+    /// Returns the interface that the router waits for, in words.
     pub fn awaited(&self) -> String {
         format!("the interface {}", self.config.interface.name().unwrap_or("of the link"))
     }
@@ -521,7 +521,7 @@ impl Geonet {
 /// [`Geonet::next_event`], or nothing for ever.
 pub async fn next_event(geonet: &mut Option<Geonet>) -> Result<GeonetEvent> {
     match geonet {
-        // What waits is made whether it is ever asked or not.
+        // The future is made whether it is polled or not.
         #[cfg(feature = "geonet")]
         Some(geonet) => geonet.next_event().await,
         _ => pending().await,
@@ -544,7 +544,7 @@ fn state_word(state: LinkState) -> &'static str {
     }
 }
 
-/// A link-layer address that is nobody's: locally administered, no group.
+/// Returns a random link-layer address: locally administered, no group.
 fn random_mac(seed: u64) -> Mac {
     let [_, first, rest @ ..] = seed.to_be_bytes();
     let [a, b, c, d, e, _] = rest;

@@ -1,15 +1,15 @@
 //! The HTTP/JSON API of a running station, over a UNIX socket and, where configured, a TCP port.
 //!
-//! The server knows nothing of the station. It passes each question to the run loop as a [`Request`] and
-//! waits for the answer; events come over a broadcast channel, whose sender never waits: a reader that
-//! falls behind loses the oldest events and is told how many. Paths and bodies are listed in
-//! [`carnet_api::model`].
+//! The server knows nothing of the station. It passes each request to the run loop as a [`Request`] and waits
+//! for the answer. Events come over a broadcast channel, whose sender never waits: a reader that falls behind
+//! loses the oldest events and gets their number. [`carnet_api::model`] lists paths and bodies.
 //!
-//! Who may talk to the station is decided by the file mode of the socket, 0660; over TCP by tokens ([`tcp`]).
+//! The file mode of the socket, 0660, decides which users may talk to the station; over TCP tokens do
+//! ([`tcp`]).
 //!
-//! What depends on the types of questions and answers is kept short here: a path is a plain function
-//! ([`Handler`]), its body and answer are octets before axum sees them, a stream is boxed. Otherwise the
-//! whole server would be in the program once for each path.
+//! Code that depends on the types of requests and answers is short. A path is a plain function ([`Handler`]),
+//! its body and answer are octets before axum sees them, a stream is boxed. Otherwise the program would
+//! contain the whole server once for each path.
 
 mod facilities;
 mod geonet;
@@ -77,7 +77,7 @@ pub struct Server {
 /// Whether the file of `station.http_tokens` can be used.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in the file.
 pub fn check_tokens(path: &Path) -> anyhow::Result<()> {
     tcp::Gate::new(Some(path)).map(drop)
 }
@@ -154,7 +154,7 @@ impl Server {
                 let _ = task.await;
             }
         };
-        // What is still under way is cut off by the drop.
+        // The drop ends requests under way.
         let _ = tokio::time::timeout(END_WITHIN, all).await;
     }
 }
@@ -193,8 +193,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Whether there is a socket that nobody listens on: what a killed station left. To be asked also before
-/// anything is set up, because a station beside its socket keeps more files of that name.
+/// Whether there is a socket without a listener, which a killed station left. Also call it before anything is
+/// set up, because a station keeps more files of that name beside its socket.
 ///
 /// # Errors
 /// When another station has the place.
@@ -230,7 +230,7 @@ fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
     Ok((listener, socket))
 }
 
-/// What the handlers share.
+/// Shared state of the handlers.
 #[derive(Clone)]
 struct App {
     requests: mpsc::Sender<Request>,
@@ -238,7 +238,7 @@ struct App {
     stopped: watch::Receiver<bool>,
 }
 
-/// What is on the way to whoever asked.
+/// Answer under way to a client.
 type Answering = Pin<Box<dyn Future<Output = Result<Response, Refusal>> + Send>>;
 
 /// Answers on a path.
@@ -342,7 +342,7 @@ impl App {
         Box::pin(async move { self.done(request).await })
     }
 
-    /// The same, with the wish that the body of a request is.
+    /// Passes the body of a request to the run loop as a wish.
     fn tell<T: DeserializeOwned + Send + 'static>(
         self,
         body: HttpRequest,
@@ -427,8 +427,8 @@ async fn read<T: DeserializeOwned>(request: HttpRequest) -> Result<T, Refusal> {
     })
 }
 
-/// JSON in which numbers that are whole are written as integers: JSON has one kind of number (RFC 8259 6), so
-/// that 24.0 and 2.4e1 are 24. `None` where there are none.
+/// Returns JSON with whole numbers as integers: JSON has one kind of number (RFC 8259 6), so that 24.0 and
+/// 2.4e1 are 24. `None` without such numbers.
 fn with_whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
     /// The greatest whole number up to which a double has every one.
     const EXACT: f64 = 9_007_199_254_740_992.0;

@@ -1,17 +1,16 @@
 //! `carnet ipsec`: what strongSwan needs to know for `auth = "ipsec"` (RFC 4877), as a file for swanctl.
 //!
-//! Messages are protected in transport mode between home address and home agent, negotiated by IKEv2 from
-//! whatever address the node has to one of the home agent's machine (`--gateway`): strongSwan calls that
-//! `transport_proxy`. Security associations do not depend on the care-of address, so that a Binding Update
-//! from a new one goes under those that there are. When the address is gone by which IKE has spoken, it
-//! begins anew from another. Not by MOBIKE (RFC 4555): with that strongSwan (5.9.8) puts the new address in
-//! the place of the home address. With `--data` all that passes the tunnel is encrypted as well: ESP in
-//! tunnel mode between the home address and the gateway, inside of carnet's tunnel. Its ends do not move, so
-//! that uplinks and policies are as before (RFC 4877 7.2.4 has it from the care-of address instead, where
-//! each movement changes the security association).
+//! Messages are protected in transport mode between home address and home agent. IKEv2 negotiates from any
+//! address of the node to one of the home agent's machine (`--gateway`): strongSwan calls that
+//! `transport_proxy`. Security associations do not depend on the care-of address, so a Binding Update from a
+//! new one uses the present ones. If the address that IKE uses is gone, IKE begins anew from another. It does
+//! not use MOBIKE (RFC 4555): with that strongSwan (5.9.8) replaces the home address by the new address. With
+//! `--data` all packets of the tunnel are encrypted as well: ESP in tunnel mode between the home address and
+//! the gateway, inside carnet's tunnel. Its ends do not move, so uplinks and policies work as before. (RFC
+//! 4877 7.2.4 uses the care-of address instead, where each movement changes the security association.)
 //!
-//! Who one is, is told by addresses (RFC 4877 7.3: ID_IPV6_ADDR): the home address, and the home agent's.
-//! Secrets and certificates are left to the operator, and so is everything else of strongSwan.
+//! Addresses identify the ends (RFC 4877 7.3: ID_IPV6_ADDR): the home address, and the home agent's. The
+//! operator configures secrets and certificates, and everything else of strongSwan.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;

@@ -1,10 +1,10 @@
 //! The log: to stderr, in colours only on a terminal, and without the time where the journal adds its own.
 //!
-//! What others send (gpsd, ModemManager, mobile nodes, stations, etcd) ends up in log lines. So a line
-//! is *one* line: what could begin another, or speak to a terminal, is escaped; it has at most [`LONGEST`]
-//! characters; and each place in the program that logs has at most [`BURST`] lines at once and one a second
-//! after that. The next line says how many were left out. What the mobility protocols have authenticated has
-//! more room ([`Floods`]).
+//! Text of other systems (gpsd, ModemManager, mobile nodes, stations, etcd) gets into log lines. So a line is
+//! *one* line: characters that could begin another, or control a terminal, are escaped. It has at most
+//! [`LONGEST`] characters. Each place in the program that logs has at most [`BURST`] lines at once and one a
+//! second after that. The next line gives the number of missing ones. Events that the mobility protocols have
+//! authenticated have more room ([`Floods`]).
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -101,7 +101,7 @@ fn escape(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A text as one line of at most so many characters.
+/// Returns a text as one line of at most `most` characters.
 pub fn line(text: &str, most: usize) -> String {
     cut(&escape(text, |character| character == '\t'), most).into_owned()
 }
@@ -159,8 +159,8 @@ impl<F> Floods<F> {
     }
 
     fn limiter(metadata: &Metadata<'_>) -> RateLimiter {
-        // Events of the station, such as bindings: strangers cause none of them at this level, and a home
-        // agent with very many routers has very many.
+        // Events of the station, such as bindings. Unauthenticated sources cause none of them at this level,
+        // and a home agent with very many routers has very many.
         if metadata.target() == "carnet::run" && *metadata.level() == Level::INFO {
             return RateLimiter::new(BURST * 200, INTERVAL / 100);
         }
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// What the log writes while something is done.
+    /// Returns the log's output during `what`.
     fn logged(what: impl FnOnce()) -> String {
         let written = Written::default();
         let out = written.clone();
@@ -243,7 +243,7 @@ mod tests {
         assert!(parse("carnet=loud").is_err());
     }
 
-    /// What gpsd says, for example.
+    /// Text of gpsd, for example.
     #[test]
     fn text_of_others_cannot_forge_a_line() {
         let forged = "error\r\n2026-11-26T00:00:00Z  INFO carnet::run: binding created\u{1b}[2J\u{9b}2J\u{2028}\u{202e}";

@@ -178,7 +178,8 @@ fn width() -> Option<usize> {
     Some(width.0.into())
 }
 
-/// Prints a text. What others have sent is in many of them: it does not speak to the terminal.
+/// Prints a text. Many texts contain data of other systems, so control characters are escaped for the
+/// terminal.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(log::escaped(text).as_bytes())?;

@@ -1,8 +1,7 @@
-//! What the HTTP server asks of the run loop.
+//! Requests of the HTTP server to the run loop.
 //!
-//! The server holds no state of the station: it sends a [`Request`] over a bounded channel and waits for
-//! the answer in the one-shot channel that is part of it. A run loop that drops the answer is one that is
-//! about to stop.
+//! The server holds no state of the station. It sends a [`Request`] over a bounded channel and waits for the
+//! answer in the one-shot channel that is part of it. A run loop that drops the answer is about to stop.
 
 use carnet_api::model::{
     AnnouncedService, Area, AreaRequest, Binding, ChannelRequest, Counters, Dcc, DenmRequest, Drain,
@@ -15,7 +14,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 use crate::facilities::{Filter, Subscription};
 
-/// What was asked for, or why there is none, in plain words.
+/// Result of a request, or the reason for an error, in plain words.
 pub type Answer<T> = Result<T, String>;
 
 /// A question or a wish, with the way back for the answer.
@@ -48,21 +47,21 @@ pub enum Request {
     EndDrain(oneshot::Sender<Answer<()>>),
     /// `POST /v1/revoke`
     Revoke {
-        /// Whose bindings.
+        /// Bindings to revoke.
         revoke: RevokeRequest,
         /// Begun, or why not, in plain words.
         reply: oneshot::Sender<Answer<()>>,
     },
     /// `POST /v1/handover`
     Handover {
-        /// What is wished for.
+        /// Handover to make.
         handover: HandoverRequest,
         /// Done, or why not, in plain words.
         reply: oneshot::Sender<Answer<()>>,
     },
     /// `POST /v1/signal`
     Signal {
-        /// What was measured.
+        /// Measured value.
         signal: SignalRequest,
         /// Done, or why not, in plain words.
         reply: oneshot::Sender<Answer<()>>,
@@ -118,33 +117,33 @@ pub enum Request {
     GnPing {
         /// Whom to ask, how often, and how long to wait.
         ping: GnPingRequest,
-        /// What comes of it, at once, or why nothing can. The stream ends when the sender is dropped; when
-        /// the receiver is gone, nobody waits any more, and no further request has to be sent.
+        /// Result at once, or the reason for an error. The stream ends when the sender is dropped. If the
+        /// receiver is gone, no task waits any more, and no further request is sent.
         reply: oneshot::Sender<Answer<mpsc::Receiver<GnPingEvent>>>,
     },
     /// `GET /v1/vehicle`
     Vehicle(oneshot::Sender<Answer<Vehicle>>),
     /// `PUT /v1/vehicle`
     SetVehicle {
-        /// What is known of it.
+        /// Report about the vehicle.
         vehicle: Box<Vehicle>,
         /// Done, or why not.
         reply: oneshot::Sender<Answer<()>>,
     },
     /// `POST /v1/denm` and what follows it
     Denm {
-        /// What is wanted of the event.
+        /// Action on the event.
         wish: DenmWish,
-        /// What is said of it, as a message.
+        /// Content of the event, as a message.
         message: Vec<u8>,
         /// And the rest.
         denm: Box<DenmRequest>,
-        /// What a new event is called, or why nothing was said.
+        /// Identifier of a new event, or the reason for an error.
         reply: oneshot::Sender<Answer<Option<Triggered>>>,
     },
     /// `GET /v1/ldm`
     Ldm {
-        /// What of it.
+        /// Filter of the map.
         filter: Filter,
         /// That.
         reply: oneshot::Sender<Answer<Ldm>>,
@@ -155,7 +154,7 @@ pub enum Request {
     Messages {
         /// Which of them.
         filter: Filter,
-        /// What comes from now on.
+        /// Messages from now on.
         reply: oneshot::Sender<Answer<Subscription>>,
     },
     /// `GET /v1/gnrecv`

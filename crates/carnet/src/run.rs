@@ -1,7 +1,7 @@
 //! The event loop: the station in the middle, the kernel on one side, operators on the other.
 //!
-//! One task owns everything. It waits for whatever comes first (a packet, news from the kernel, a timer, a
-//! request, a signal), hands it to the station and carries out the outputs in their order, so that a route is
+//! One task owns everything. It waits for the next input (a packet, an event of the kernel, a timer, a
+//! request, a signal) and hands it to the station. It executes the outputs in their order, so that a route is
 //! in place before the packet that needs it leaves.
 
 mod facilities;
@@ -48,16 +48,16 @@ use packets::Gathering;
 
 /// How long a stopping station waits for the home agent to acknowledge the de-registration.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How often a station that has little to do gives back what it does not need: code that a request, a reload
-/// or a registration has touched, with what lies around it.
+/// Interval at which a mostly idle station returns memory that it does not need. That is code that a request,
+/// a reload or a registration has touched, with its neighbours.
 const REST: Duration = Duration::from_secs(10);
 /// It has little to do if packets woke it fewer times than this in between.
 const LITTLE: u32 = 100;
 /// So many failures of the kernel's side in a row are waited out, so long each, before the station gives up.
 pub const MAX_FAILURES: u32 = 20;
 const RECOVERY: Duration = Duration::from_millis(100);
-/// So many refused Binding Updates are logged at once, and one per [`REFUSAL_INTERVAL`] after that: anybody
-/// can send them. The counters count them all.
+/// Number of refused Binding Updates that are logged at once; after that one per [`REFUSAL_INTERVAL`],
+/// because any host can send them. The counters count them all.
 const REFUSALS: u32 = 10;
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
 /// Between two looks at the settings of this machine because something failed.
@@ -70,7 +70,7 @@ const EVENTS: usize = 1024;
 /// Reads a config, and leaves nothing of its keys but what is in it.
 ///
 /// # Errors
-/// What is wrong in the file.
+/// The mistakes in the file.
 pub fn load(path: &Path) -> Result<Box<Config>, ConfigErrors> {
     with_secrets(|| Config::load(path).map(Box::new))
 }
@@ -104,7 +104,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     }
     // Before there are threads, and before anything comes from outside.
     let (plan, sandbox) = confine(&config, path)?;
-    // Nor is anything made where the state cannot be used.
+    // Opens the state first and creates nothing if it is unusable.
     let opening = Opening::of(Place::of(store, config.station.state_dir.as_deref()), &config.station.name)?;
     if let Some(directory) = &config.station.state_dir {
         crash::keep_reports(directory, &config.station.name);
@@ -344,8 +344,8 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     result
 }
 
-/// A part of which the network of the vehicle does not depend: where it fails a mobile router or home agent
-/// goes on without it, and a station that does nothing else ends.
+/// Returns a part that the network of the vehicle does not depend on. If it fails, a mobile router or home
+/// agent continues without it, and a station with no other role ends.
 fn optional<T>(config: &Config, what: &str, opened: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match opened {
         Ok(part) => Ok(Some(part)),
@@ -385,12 +385,13 @@ fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
     Ok(None)
 }
 
-/// A warning where the kernel has the home agent's address itself: then Binding Updates are answered by the
-/// kernel, with a Parameter Problem for their Home Address option (RFC 8200 4.2), and never come by here.
+/// Warns if the kernel has the home agent's address itself. Then the kernel answers Binding Updates, with a
+/// Parameter Problem for their Home Address option (RFC 8200 4.2), and they never arrive here.
 fn warn_of_own_address(config: &Config) {
     let Some(agent) = &config.home_agent else { return };
     let is_local = |address: Ipv6Addr| std::net::UdpSocket::bind((address, 0)).is_ok();
-    // Of 100::/64, which nobody has (RFC 6666): where even that may be bound to, this tells nothing.
+    // An address of 100::/64, which no machine has (RFC 6666): if even that can be bound, the test proves
+    // nothing.
     if is_local(agent.address) && !is_local(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)) {
         warn!(
             "this machine has home_agent.address {} on an interface: nobody can register over IPv6 until it is taken off there",
@@ -500,11 +501,11 @@ struct Runner {
     recorder: Recorder,
     events: broadcast::Sender<Value>,
     started: Time,
-    /// What the process was left with; `None` for all that it had.
+    /// Remaining rights of the process; `None` if it has given up nothing.
     sandbox: Option<Held>,
     plan: Plan,
     buffer: PacketBuffer,
-    /// What the fast path has counted, as the station was told last.
+    /// Counts of the fast path, as last reported to the station.
     traffic: Vec<TunnelTraffic>,
     /// Outputs of frames that are being received; empty otherwise.
     outputs: Vec<Output>,
@@ -767,7 +768,8 @@ impl Runner {
         self.platform.as_ref().map(Platform::protected).unwrap_or_default()
     }
 
-    /// What the process has kept, once: what it lacks of the sandbox an operator may be able to change.
+    /// Logs the rights that the process has kept, once: the operator may be able to change what is missing of
+    /// the sandbox.
     fn tell_of_sandbox(&self) {
         let Some(held) = &self.sandbox else {
             warn!("station.sandbox = \"off\": the process keeps whatever rights it was started with");
@@ -786,14 +788,14 @@ impl Runner {
         info!("sandbox: capabilities {capabilities}; {landlock}; {seccomp}");
     }
 
-    /// What the config names and the machine does not have is said: nothing else would tell.
+    /// Warns of interfaces in the config that the machine does not have: no other message would.
     fn warn_of_missing_interfaces(&mut self) {
         for message in settings::missing_interfaces(&self.config) {
             self.report(&Event::Warning { message });
         }
     }
 
-    /// What on this machine is not as the station needs it.
+    /// Returns what differs on this machine from the station's needs.
     fn obstacles(&self) -> Vec<String> {
         self.platform.as_ref().map(Platform::obstacles).unwrap_or_default()
     }
@@ -875,10 +877,9 @@ impl Runner {
         }
     }
 
-    /// The same as [`Self::carry_out`] for one of several packets. The fast path may [catch
-    /// up](Self::catch_up) with them all at once, where what tells of a change waits for the disk, and so for
-    /// the end of the burst. A packet that waits for nothing leaves when the fast path has the changes before
-    /// it.
+    /// As [`Self::carry_out`] for one of several packets. Packets that report a change may wait for the disk,
+    /// and so for the end of the burst. The fast path may then [catch up](Self::catch_up) with them all at
+    /// once. A packet that does not wait leaves when the fast path has the earlier changes.
     fn carry_out_in_burst(&mut self) {
         let (mut told, mut burst) = (Vec::new(), Burst::default());
         while let Some(output) = self.station.poll_output() {
@@ -935,7 +936,8 @@ impl Runner {
                 }
             }
             Output::Protect { source, destination, label, message } => {
-                // Without a security association it is lost, and sent again by whoever wants an answer.
+                // Without a security association it is lost, and a sender that needs an answer sends it
+                // again.
                 if let Err(error) = self.protected().send(source, destination, label, &message) {
                     tracing::debug!(
                         "a message from {source} to {destination} is not sent under IPsec: {error}"
@@ -949,7 +951,7 @@ impl Runner {
                 }
             }
             Output::Icmpv6(message) => {
-                // The link may just have gone; whoever sent this will send again.
+                // The link may just have gone; the sender will send it again.
                 let sent = self.platform.as_mut().map(|platform| platform.send_icmpv6(&message));
                 if let Some(Err(error)) = sent {
                     tracing::debug!("{error}");
@@ -1037,9 +1039,8 @@ impl Runner {
         }
     }
 
-    /// Where something fails that worked, a setting of this machine may be the reason, and the kernel does
-    /// not tell of all: looks at them again, and does not leave the home agent with the blame for what is
-    /// known.
+    /// Reads the machine's settings again after a failure, because the kernel does not report all changes. If
+    /// one is the known reason, the event does not blame the home agent.
     fn doubt_machine(&mut self, event: &Event) -> Option<Event> {
         let is_failure = match event {
             Event::Warning { .. } | Event::Deregistered { .. } | Event::BindingRemoved { .. } => true,
@@ -1067,7 +1068,7 @@ impl Runner {
             Event::Binding { change, .. } => change == "refreshed",
             _ => false,
         };
-        // What a home agent could tell of each refresh is not even made where nobody reads it.
+        // A home agent does not even format the text of a refresh without a reader.
         match event {
             _ if quiet => tracing::debug!("{}", answers::event_text(event)),
             Event::Warning { .. }

@@ -18,11 +18,11 @@ pub use carnet_settings::station;
 
 use crate::geonet::Wants;
 
-/// MTU of the tunnel device. What fits into a tunnel is the forwarder's business; the device only has to
-/// take whatever the kernel routes into it, outer headers included, from links with jumbo frames too.
+/// MTU of the tunnel device. The forwarder decides which packets fit into a tunnel. The device only has to
+/// take everything that the kernel routes into it, outer headers included, also from links with jumbo frames.
 const DEVICE_MTU: u32 = 9216;
 
-/// What the platform has to watch.
+/// Returns the platform's config.
 pub fn platform(config: &Config) -> PlatformConfig {
     let mut watched: Vec<WatchedInterface> = Vec::new();
     if let Some(home_link) = config.home_agent.as_ref().and_then(|agent| agent.home_link.as_ref()) {
@@ -46,8 +46,8 @@ pub fn platform(config: &Config) -> PlatformConfig {
     PlatformConfig { device_mtu: DEVICE_MTU, watched, senders, ipsec, undo_file }
 }
 
-/// What of the config stands for nothing without this interface, in words. Uplinks come and go, and have
-/// events of their own.
+/// Returns the part of the config that needs this interface, in words. Uplinks come and go, and have events
+/// of their own.
 pub fn without_interface(config: &Config, name: &str) -> Option<String> {
     let lan = config.mobile_router.as_ref().is_some_and(|router| router.lan.iter().any(|lan| lan == name));
     let home_link = config.home_agent.as_ref().is_some_and(|agent| agent.home_link.as_deref() == Some(name));
@@ -59,7 +59,7 @@ pub fn without_interface(config: &Config, name: &str) -> Option<String> {
     Some(format!("{key}: there is no interface {name}; until there is, {what}"))
 }
 
-/// The same for those that are missing now.
+/// Returns such a message for each interface that is missing now.
 pub fn missing_interfaces(config: &Config) -> Vec<String> {
     let lan = config.mobile_router.iter().flat_map(|router| &router.lan);
     let home_link = config.home_agent.iter().filter_map(|agent| agent.home_link.as_ref());
@@ -87,7 +87,7 @@ pub fn signals(config: &Config) -> Vec<SignalSource> {
         .collect()
 }
 
-/// What is requested over an uplink without answers.
+/// Returns the request for an uplink without answers.
 pub fn probe_target(config: &Config) -> Option<ProbeTarget> {
     let url = config.mobile_router.as_ref()?.captive_portal_probe.clone()?;
     Some(ProbeTarget { address: url.address, authority: url.authority, path: url.path })
@@ -116,7 +116,7 @@ pub fn needs_platform(config: &Config) -> bool {
     config.home_agent.is_some() || config.mobile_router.is_some()
 }
 
-/// What is to be put back of the GeoNetworking link.
+/// Returns the undo file of the GeoNetworking link.
 pub fn link_undo_file(config: &Config) -> PathBuf {
     config.station.socket.with_extension("link-undo")
 }
@@ -153,7 +153,7 @@ fn nodes(config: &Config) -> usize {
     config.home_agent.as_ref().map_or(0, |agent| agent.mobile_routers.len())
 }
 
-/// What was missing for a data path that could not be had: rights, or else the kernel's consent.
+/// Returns the reason why a data path is not available: missing rights, or else the kernel's refusal.
 pub fn what_a_path_needs(path: Path) -> String {
     let missing = carnet_linux::missing_for_bpf();
     match path {
@@ -164,7 +164,7 @@ pub fn what_a_path_needs(path: Path) -> String {
     }
 }
 
-/// What the interfaces are to the station.
+/// Returns the roles of the interfaces.
 pub fn ports(config: &Config) -> Ports {
     let router = config.mobile_router.as_ref();
     Ports {

@@ -1,4 +1,4 @@
-//! What a station answers, for people to read.
+//! Answers of a station, for people to read.
 //!
 //! Tables are laid out in columns; a column that is empty in every row is left out. Nothing is ever cut
 //! off: where the columns do not fit the terminal, each row becomes a block of lines.
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::cli::Table;
 
-/// What stands for nothing.
+/// Placeholder for an absent value.
 const NOTHING: &str = "-";
 
 /// Lays out the answer to `carnet show` for a terminal of `width` columns; `None`: any width will do.
@@ -142,7 +142,7 @@ pub fn event(event: &Value) -> String {
     let _ = write!(line, " {kind}");
     for (key, value) in fields.iter().filter(|(key, _)| !matches!(key.as_str(), "time" | "event")) {
         let _ = match value {
-            // Whatever is not plain is quoted and escaped: names come from the network, too.
+            // A value that is not plain is quoted and escaped: names come from the network, too.
             Value::String(text) if !text.is_empty() && text.chars().all(is_plain) => {
                 write!(line, " {key}={text}")
             }
@@ -179,7 +179,7 @@ fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
     });
     let columns =
         ["role", "home address", "care-of address", "for", "bid", "prefixes", "state", "left", "sequence"];
-    // The number says something to whoever looks at packets; for the others it may make room.
+    // The number helps a reader of packet captures; for others it may make room.
     lay_out_without("sequence", "no bindings", &columns, rows.collect(), width)
 }
 
@@ -263,7 +263,7 @@ fn rate(kbit_s: u32) -> String {
     }
 }
 
-/// What has gone over an uplink, of what may, and in which period.
+/// Formats the used volume of an uplink, its limit, and the period.
 fn volume(used: u64, uplink: &Uplink) -> String {
     let limit = uplink.volume.map_or_else(String::new, |limit| format!(" of {}", octets(limit)));
     let period = match uplink.volume_period.as_str() {
@@ -415,7 +415,7 @@ fn or_nothing<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), |value| value.to_string())
 }
 
-/// `at_home` as `at home`. What comes behind a colon, keys of the config perhaps, stays as it is.
+/// `at_home` as `at home`. Text after a colon, such as keys of the config, is unchanged.
 fn words(state: &str) -> String {
     let (state, why) = state.split_at(state.find(':').unwrap_or(state.len()));
     state.replace('_', " ") + why

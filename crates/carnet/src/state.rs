@@ -1,14 +1,14 @@
-//! What survives a restart, and a crash: one [`journal`] for each station in `station.state_dir`, or what a
-//! [`remote`] store keeps where several machines may be the station.
+//! State that survives a restart and a crash: One [`journal`] for each station in `station.state_dir`, or a
+//! [`remote`] store if several machines may be the station.
 //!
 //! A thread writes it, so that packets do not wait for the disk. While it waits for the disk, the next
-//! changes gather, and go together: the more registrations there are, the more of them share one wait (group
-//! commit). A packet that tells of a change at the home agent, the Binding Acknowledgement above all, is held
-//! until the change is on the disk. What only renews has time: of such commits there are no more than one in
-//! `TOGETHER` (see `queue`), for a wait for the disk costs more than all else that a renewal asks for. A
-//! registration that is new or moves waits for nothing but the disk. When the disk takes nothing (it is
-//! full), it is tried again each second, and nothing is acknowledged meanwhile: a router that has an
-//! acknowledgement has a binding that a crash does not end.
+//! changes gather, and are written together. So the more registrations there are, the more of them share one
+//! wait (group commit). A packet that reports a change at the home agent, above all the Binding
+//! Acknowledgement, is held until the change is on the disk. A renewal is not urgent, because a wait for the
+//! disk costs more than the rest of it: there is at most one such commit in `TOGETHER` (see `queue`). A new
+//! or moved registration waits only for the disk. If the disk refuses a write (it is full), the thread tries
+//! again each second, and the station acknowledges nothing meanwhile. So every acknowledged binding survives
+//! a crash.
 //!
 //! Nothing of a mobile router's is held. Its sequence number is behind after a crash in that moment; the home
 //! agent then says which is next (RFC 6275 11.7.3, status 135). On a flash disk a handover would otherwise
@@ -47,10 +47,10 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How long the end waits for the disk.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// What becomes of a commit.
+/// Result of a commit.
 #[derive(Debug, PartialEq, Eq)]
 pub enum News {
-    /// What did not press has waited long enough.
+    /// Changes that are not urgent have waited long enough.
     Due,
     /// This one, and all before it, are on the disk.
     Written(u64),
@@ -80,7 +80,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What writes the state.
+/// Medium of the state.
 #[derive(Debug)]
 enum Medium {
     File(Journal),
@@ -117,7 +117,8 @@ impl Opening {
 }
 
 impl Opening {
-    /// What a store is waited for with, if there is one: shut down, the wait of [`State::open`] ends.
+    /// Returns the socket of the wait for a store, if there is one; shutting it down ends the wait of
+    /// [`State::open`].
     ///
     /// # Errors
     /// When there is no room for it.
@@ -204,8 +205,7 @@ impl State {
         self.0.is_some()
     }
 
-    /// The record of a key from now on; `None`: there is none any more. It is written with the next
-    /// [`Self::commit`].
+    /// Sets the record of a key; `None` removes it. The next [`Self::commit`] writes it.
     pub fn set(&mut self, change: Change) {
         if let Some(keeping) = &mut self.0 {
             keeping.queue.set(change);
@@ -219,8 +219,8 @@ impl State {
         }
     }
 
-    /// Has the writer write what waits, if it has nothing to do; else it goes with the next ones. What does
-    /// not press may wait for more to come.
+    /// Lets the writer write waiting changes if it is idle; else they go with the next ones. Changes that are
+    /// not urgent may wait for more.
     pub fn commit(&mut self, presses: bool) {
         let Some(keeping) = self.0.as_mut().filter(|keeping| !keeping.ended) else { return };
         let Some(commit) = keeping.queue.commit(keeping.now(), presses) else { return };
@@ -230,13 +230,13 @@ impl State {
         }
     }
 
-    /// What became of the last commit. Waits for ever where nothing is kept. Safe to cancel.
+    /// Returns the result of the last commit. Without storage it waits for ever. Safe to cancel.
     pub async fn news(&mut self) -> News {
         let Some(keeping) = &mut self.0 else { return pending().await };
         if keeping.ended {
             return pending().await;
         }
-        // What waits for others does so no longer than this.
+        // Waiting changes wait no longer than this.
         let due = keeping.queue.due().map(|due| keeping.start + due.saturating_since(Time::ZERO));
         let due = async {
             match due {
@@ -269,8 +269,8 @@ impl State {
             }
             News::Warning(told) => return (Vec::new(), Some(told)),
             News::Lost(told) => {
-                // Nobody answers what is on its way, nor is anything sent after it: the end does not wait for
-                // that.
+                // The store does not answer the commit under way, and none follows: the end does not wait for
+                // it.
                 keeping.queue.give_up();
                 keeping.ended = true;
                 return (Vec::new(), Some(told));
@@ -313,7 +313,7 @@ impl Keeping {
     }
 }
 
-/// What the station begins with.
+/// Returns the initial state of the station.
 ///
 /// # Errors
 /// When that cannot be understood.
@@ -340,12 +340,12 @@ fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journa
     let old = directory.join(format!("{name}.json"));
     let first = if path.exists() { Vec::new() } else { of_old_version(&old)? };
     let (journal, found) = Journal::open(Box::new(Files), &path, &first)?;
-    // Otherwise it would come back when somebody removes the new one.
+    // Otherwise the old state would return if an operator removes the new file.
     let _ = fs::remove_file(&old);
     Ok((path, journal, found))
 }
 
-/// What an earlier version has left, one file written as a whole.
+/// Reads the state of an earlier version, one file that is written as a whole.
 fn of_old_version(path: &Path) -> anyhow::Result<Vec<Change>> {
     let octets = match fs::read(path) {
         Ok(octets) => octets,
@@ -384,13 +384,13 @@ fn write(journal: Journal, commits: &mpsc::Receiver<(u64, Vec<Change>)>, tell: &
 fn hand_over(mut there: remote::Commits, commits: &mpsc::Receiver<(u64, Vec<Change>)>) {
     while let Ok((_, changes)) = commits.recv() {
         if there.send(&changes).is_err() {
-            // Who reads the answers tells.
+            // The reader of the answers reports the error.
             return;
         }
     }
 }
 
-/// Until there is nobody any more who answers.
+/// Receives answers until the connection ends.
 fn hear(mut back: remote::Answers, tell: &UnboundedSender<News>) {
     for number in 1.. {
         if let Err(error) = back.next() {

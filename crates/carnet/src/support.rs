@@ -1,9 +1,9 @@
-//! `carnet support-bundle`: one archive with what somebody needs who is to find out what is wrong.
+//! `carnet support-bundle`: one archive with what a maintainer needs to find a fault.
 //!
-//! It is made by the command, not by the station, so that it can be made when none runs. A running station is
-//! asked over its socket; what the kernel knows is read from `/proc` of the station's process, in whose
-//! network namespace it may be alone, and asked of `ip`, `bpftool` and `journalctl` where these are. What
-//! cannot be had is named in the manifest, with the reason: the bundle is made all the same.
+//! The command makes it, not the station, so that it works while none runs. It asks a running station over
+//! its socket. It reads the kernel's part from `/proc` of the station's process, which may have a network
+//! namespace of its own. It also runs `ip`, `bpftool` and `journalctl` if these exist. The manifest names
+//! missing parts, with the reason: the bundle is made in any case.
 //!
 //! Secrets ([`secrets`]): the config is written anew without them, and every file of the bundle is searched
 //! for them before it goes in. Left out altogether are the files of `station.state_dir` (but for crash
@@ -32,16 +32,16 @@ use crate::client::{Client, SOCKET_DIRECTORY};
 use crate::crash;
 use secrets::Secrets;
 
-/// Where configs are, unless somebody says otherwise.
+/// Default folder of configs.
 const CONFIGS: &str = "/etc/carnet";
-/// Others may not read it: it tells where somebody is.
+/// Only its owner may read it: it says where a vehicle is.
 const MODE: u32 = 0o600;
 /// The folder that it unpacks to.
 const FOLDER: &str = "carnet-support";
 /// Octets of a file at most; of a longer one the end goes in.
 const MOST: usize = 4 << 20;
 
-/// What will be in the archive. Nothing is written until all is there, and is free of secrets.
+/// Content of the archive. Nothing is written until all of it is there, without secrets.
 #[derive(Default)]
 struct Bundle {
     files: Vec<File>,
@@ -81,7 +81,7 @@ impl Bundle {
 /// Makes the archive, and says where it is.
 ///
 /// # Errors
-/// When it cannot be written. What cannot be put into it is no error.
+/// If it cannot be written. A part that cannot be read is no error.
 pub async fn bundle(command: SupportBundle) -> Result<()> {
     let mut bundle = Bundle::default();
     let seconds = clock::wall().as_unix_nanos() / 1_000_000_000;
@@ -262,14 +262,13 @@ fn write(bundle: &Bundle, out: &Path, seconds: u64) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(out)?;
     let written = pack(bundle, &mut file, seconds).and_then(|()| file.sync_all());
     if written.is_err() {
-        // Half an archive helps nobody.
+        // Half an archive is useless.
         let _ = fs::remove_file(out);
     }
     written
 }
 
-/// Packs by the system's gzip: compression would take 55 kB of the program, for a command that hardly anybody
-/// needs.
+/// Packs by the system's gzip: compression would take 55 kB of the program, for a rarely used command.
 fn pack(bundle: &Bundle, file: &mut fs::File, seconds: u64) -> io::Result<()> {
     let mut gzip = Command::new("gzip");
     gzip.arg("-c").stdin(Stdio::piped()).stdout(file.try_clone()?);

@@ -24,8 +24,8 @@
 //! numbers for BTP: 0x72 for trigger B, 0x71 for the result and 0x73 for the event. A tester that has used
 //! 0x72 is answered so.
 //!
-//! Left out: the messages for CAM, DENM, IPv6 over GeoNetworking and security. Whoever reaches the port may
-//! steer the station; the config allows addresses that others reach only where it says so.
+//! Left out: the messages for CAM, DENM, IPv6 over GeoNetworking and security. Every program that reaches the
+//! port may control the station. The config allows addresses that other machines reach only if it says so.
 
 use std::future::pending;
 use std::net::SocketAddr;
@@ -52,7 +52,7 @@ const BTP_HEADER: usize = 4;
 /// The longest message that is read.
 const LONGEST: usize = 4096;
 
-/// What the tester wants.
+/// Message of the tester.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// The initial state.
@@ -215,10 +215,10 @@ fn indication(number: u8, payload: &[u8]) -> Option<Vec<u8>> {
 /// The port of the test system.
 #[derive(Debug)]
 pub struct UpperTester {
-    /// Without it there is none.
+    /// Part of the program for GeoNetworking.
     _part: parts::Geonet,
     socket: UdpSocket,
-    /// Who is told of what is delivered: whoever spoke last.
+    /// Receiver of delivered payloads: the last tester that sent a message.
     tester: Option<SocketAddr>,
     version: Version,
     /// How far the station claims to be from where it is: north and east, in 0.1 microdegree.

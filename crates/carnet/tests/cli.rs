@@ -84,7 +84,7 @@ fn check_accepts_and_warns() {
     std::fs::remove_file(path).expect("gone");
 }
 
-/// What works and is unwise is told, with the file before the word or behind the option.
+/// A warning for a config that works and is unwise, with the file as argument or as option.
 #[test]
 fn check_warns_of_keys_that_others_know() {
     use std::os::unix::fs::PermissionsExt;
@@ -182,7 +182,7 @@ fn check_reads_the_tokens_too() {
     std::fs::remove_file(&path).expect("gone");
 }
 
-/// What a station is to follow is read before it starts.
+/// The command reads the file that a station is to follow before it starts.
 #[test]
 fn check_reads_the_trace_too() {
     let (path, trace) = (scratch("follows.toml"), scratch("drive.trace"));
@@ -304,7 +304,7 @@ fn help_has_examples_and_mistakes_are_exit_status_2() {
     }
 }
 
-/// What packages bring as examples is what the README shows, and has no mistakes.
+/// The examples in packages are those of the README, and have no mistakes.
 #[test]
 fn the_examples_are_good() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -90,7 +90,7 @@ fn the_page_has_what_a_station_counts() {
     ] {
         assert!(counters.keys().any(|name| name.starts_with(job)), "{job}");
     }
-    // What it does not do it does not count.
+    // A station without roles counts nothing.
     assert!(super::counters(&station(StationConfig::default()), None).is_empty());
 }
 
@@ -102,7 +102,7 @@ fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
     let wall = WallTime::from_unix_nanos(today * 1_000_000_000);
     let now = Now { time: Time::ZERO, date: Time64::from_wall_time(wall, 5) };
     let key = |number: u8| Portable.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar");
-    // From so many hours after yesterday's hour on.
+    // Validity that begins `begin` hours after yesterday's hour.
     let validity = |begin: u64, hours: u16| {
         let start = Time32(now.date.seconds().0 - (24 * HOUR) as u32 + (begin * HOUR) as u32);
         ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: hours } }

@@ -14,12 +14,12 @@ use crate::facilities::words::{self, CAUSES};
 /// `carnet denm`
 #[derive(Debug, Args)]
 pub struct DenmCommand {
-    /// What to say of an event.
+    /// Action on an event.
     #[command(subcommand)]
     pub what: What,
 }
 
-/// What is to be said.
+/// Actions on an event.
 #[derive(Debug, Subcommand)]
 pub enum What {
     /// Tell of a new event, and print what it is called.
@@ -29,7 +29,7 @@ pub enum What {
         /// The event, as `trigger` has printed it.
         #[arg(value_name = "EVENT", value_parser = action)]
         id: ActionId,
-        /// What is to be told.
+        /// The event, anew.
         #[command(flatten)]
         event: Event,
     },
@@ -42,7 +42,7 @@ pub enum What {
 /// An event.
 #[derive(Debug, Args)]
 pub struct Event {
-    /// What happens: a word such as stationary_vehicle, or a causeCode of TS 102 894-2.
+    /// Cause: a word such as stationary_vehicle, or a causeCode of TS 102 894-2.
     #[arg(value_name = "CAUSE", value_parser = cause)]
     pub cause: u8,
     /// More precisely: a subCauseCode.
@@ -100,7 +100,7 @@ pub struct End {
 }
 
 impl What {
-    /// What is wanted, what the station is told, and which station.
+    /// Returns the wish, the request to the station, and the station.
     pub fn request(self) -> (DenmWish, DenmRequest, Station) {
         let (wish, action_id, event, sending) = match self {
             What::Trigger(event) => (DenmWish::Trigger, None, event.request(), event.sending),

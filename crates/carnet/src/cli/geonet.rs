@@ -18,7 +18,7 @@ use super::{Format, Station};
 pub struct AreaCommand {
     /// Name of the area; one that was set before is replaced.
     pub name: String,
-    /// What it is around: `here`, a place (LAT,LON), or a station by its GeoNetworking, MAC or IPv6 address.
+    /// Centre: `here`, a place (LAT,LON), or a station by its GeoNetworking, MAC or IPv6 address.
     #[arg(long, value_name = "PLACE", value_parser = around, allow_hyphen_values = true, required_unless_present = "remove")]
     pub around: Option<GnAround>,
     /// Its shape.
@@ -94,7 +94,7 @@ impl AreaCommand {
 /// `carnet gnping`
 #[derive(Debug, Args)]
 pub struct GnPing {
-    /// Who shall answer: a GeoNetworking address, a MAC address, an IPv6 address, or area:NAME.
+    /// Target: a GeoNetworking address, a MAC address, an IPv6 address, or area:NAME.
     pub target: GnTarget,
     /// How many requests to send.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65535))]
@@ -114,7 +114,7 @@ pub struct GnPing {
 }
 
 impl GnPing {
-    /// What the station is asked for.
+    /// Returns the request to the station.
     pub fn request(&self) -> GnPingRequest {
         GnPingRequest {
             target: self.target.clone(),
@@ -149,7 +149,7 @@ pub struct GnSend {
     /// Store, carry, forward: a station without a next hop keeps the packet until there is one.
     #[arg(long)]
     pub scf: bool,
-    /// What the payload is.
+    /// Type of the payload.
     #[arg(long, value_name = "HEADER", value_enum, default_value = "any")]
     pub next_header: NextHeader,
     /// Put a BTP header with this destination port before the payload.
@@ -168,7 +168,7 @@ pub struct GnSend {
 pub enum Kind {
     /// GeoUnicast: to a station.
     Guc,
-    /// GeoAnycast: to anybody in an area.
+    /// GeoAnycast: to any station in an area.
     Gac,
     /// GeoBroadcast: to everybody in an area.
     Gbc,
@@ -178,7 +178,7 @@ pub enum Kind {
     Shb,
 }
 
-/// What a payload is.
+/// Type of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum NextHeader {
     /// Unspecified.
@@ -192,7 +192,7 @@ pub enum NextHeader {
 }
 
 impl GnSend {
-    /// What the station is asked for; or what is wrong with the command line, and what was expected.
+    /// Returns the request to the station; or the mistake in the command line, with the expected value.
     pub fn request(self) -> Result<GnSendRequest, String> {
         let (to, area) = match self.to {
             Some(GnTarget::Station(station)) => (Some(station), None),
@@ -301,7 +301,7 @@ pub struct GnRecv {
 }
 
 impl GnRecv {
-    /// Whether somebody wants to see this payload.
+    /// Whether the filter accepts this payload.
     pub fn shows(&self, payload: &GnReceived) -> bool {
         self.next_header.is_none_or(|wanted| GnNextHeader::from(wanted) == payload.next_header)
             && (self.port.is_none() || self.port == payload.port)

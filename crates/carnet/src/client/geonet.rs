@@ -68,7 +68,7 @@ pub async fn send(command: GnSend) -> anyhow::Result<()> {
     find(crate::cli::Station { socket: station })?.post("/v1/gnsend", &packet).await
 }
 
-/// Prints every payload that is delivered, as JSON lines. What was lost is said on stderr.
+/// Prints every payload that is delivered, as JSON lines. Reports lost ones on stderr.
 pub async fn receive(command: GnRecv) -> anyhow::Result<()> {
     let client = find(crate::cli::Station { socket: command.station.socket.clone() })?;
     let mut payloads = client.follow("/v1/gnrecv").await?;

@@ -68,7 +68,7 @@ async fn ask(station: &Station, wanted: Wanted) -> anyhow::Result<Progress> {
     Ok(registered(&status, &uplinks).ok_or(Never)?)
 }
 
-/// Whether the mobile router is registered; `None` where there is none.
+/// Whether the mobile router is registered; `None` without a mobile router.
 fn registered(status: &Status, uplinks: &[Uplink]) -> Option<Progress> {
     let router = status.mobile_router.as_ref()?;
     if router.state == "home" {

@@ -1,4 +1,4 @@
-//! What an application says of an event, as the DENM that the station takes it from.
+//! Converts an application's request about an event to the DENM for the station.
 
 use carnet_api::model::DenmRequest;
 use carnet_its::cdd::{
@@ -27,7 +27,7 @@ const DIRECTIONS: [(&str, RelevanceTrafficDirection); 4] = [
 /// The message for the station.
 ///
 /// # Errors
-/// What is wrong, and what was expected.
+/// The mistake, with the expected value.
 pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String> {
     let mut denm = Denm::default();
     let management = &mut denm.denm.management;

@@ -1,4 +1,4 @@
-//! What an application wants of the messages or of the map: the part of an address behind the question mark.
+//! Filter of an application for messages or the map: the query of a URL.
 
 use carnet_api::model::{GnArea, GnCircle};
 use carnet_geonet::geodesy::is_inside;
@@ -8,7 +8,7 @@ use carnet_wire::geonet::GeoArea;
 use super::Heard;
 use super::words::{self, CAUSES};
 
-/// What somebody wants to hear of; everything unless it says something else.
+/// Messages and objects that a client wants; everything by default.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Filter {
     /// CAMs or stations, DENMs or events.
@@ -23,7 +23,7 @@ impl Filter {
     /// Reads `KEY=VALUE&KEY=VALUE`.
     ///
     /// # Errors
-    /// What is wrong, and what was expected.
+    /// The mistake, with the expected value.
     pub fn parse(query: &str) -> Result<Filter, String> {
         let mut filter = Filter::default();
         let mut circle: [Option<f64>; 3] = [None; 3];

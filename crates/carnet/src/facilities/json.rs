@@ -6,8 +6,8 @@
 //! `confidence`. An optional field that a message does not have is absent. A roadside unit's high-frequency
 //! container is empty: the shape has none of its own.
 //!
-//! Left out, as in the shape: special vehicle containers and protected zones of a CAM, and of a DENM's
-//! à-la-carte container all but lane and positioning solution.
+//! Left out, as in the format: special vehicle containers and protected zones of a CAM. Of a DENM's
+//! à-la-carte container only lane and positioning solution are there.
 
 use carnet_its::cam::{
     BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam, HighFrequencyContainer,

@@ -45,7 +45,7 @@ pub struct Heard {
     pub json: String,
 }
 
-/// What somebody wants to hear, and comes.
+/// Received messages that a client wants.
 #[derive(Debug)]
 pub struct Subscription {
     pub messages: broadcast::Receiver<Arc<Heard>>,
@@ -63,16 +63,16 @@ impl Subscription {
 /// The applications of a station.
 #[derive(Debug)]
 pub struct Applications {
-    /// Without it there are none.
+    /// Part of the program for GeoNetworking.
     _part: parts::Geonet,
     messages: broadcast::Sender<Arc<Heard>>,
-    /// Who says so, in messages for other gateways: the station's name.
+    /// Sender in messages for other gateways: the station's name.
     name: String,
-    /// What the last trigger has made.
+    /// Event of the last trigger.
     triggered: Option<Action>,
-    /// What was told of the vehicle last.
+    /// Last report about the vehicle.
     pub vehicle: Vehicle,
-    /// What the station was told of its positions.
+    /// Last reported quality of positions.
     quality: Option<PositionQuality>,
 }
 
@@ -88,14 +88,14 @@ impl Applications {
         }
     }
 
-    /// What the station is to be told of its positions, if it does not know.
+    /// Returns the quality of positions if it has changed since the last report.
     pub fn news(&mut self, quality: PositionQuality) -> Option<PositionQuality> {
         (self.quality.replace(quality) != Some(quality)).then_some(quality)
     }
 
     /// A message came; `milliseconds` is the date, `map` what is known of events.
     pub fn hear(&self, milliseconds: u64, message: &Message, map: Option<&LocalDynamicMap>) {
-        // Without a listener there is nobody to decode it for.
+        // Without a listener decoding is not needed.
         if self.messages.receiver_count() == 0 {
             return;
         }

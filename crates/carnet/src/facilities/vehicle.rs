@@ -1,4 +1,4 @@
-//! What an application knows of the vehicle, as the CAM that the station takes it from.
+//! Converts an application's report about the vehicle to the CAM for the station.
 
 use carnet_api::config::VehicleRole as Role;
 use carnet_api::model::Vehicle;
@@ -38,7 +38,7 @@ const CONTROLS: [&str; 7] = [
 /// The vehicle as a CAM; `role` is what it is where nothing is said.
 ///
 /// # Errors
-/// What is wrong, and what was expected.
+/// The mistake, with the expected value.
 pub fn message(vehicle: &Vehicle, role: Role) -> Result<Vec<u8>, String> {
     let mut cam = Cam::default();
     let parameters = &mut cam.cam.cam_parameters;
@@ -120,7 +120,7 @@ pub fn message(vehicle: &Vehicle, role: Role) -> Result<Vec<u8>, String> {
     cam.to_octets().map_err(|error| error.to_string())
 }
 
-/// What vehicles with this role say.
+/// Returns the container of vehicles with this role.
 fn special(vehicle: &Vehicle, role: VehicleRole) -> Result<Option<Special>, String> {
     let light_bar_siren_in_use =
         LightBarSirenInUse(u8::from(vehicle.light_bar) << 1 | u8::from(vehicle.siren));

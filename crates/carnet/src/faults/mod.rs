@@ -1,22 +1,22 @@
 //! Bad days of whole machines: everything fails that can, at every step, and what may never be never is.
 //!
-//! A home agent and two mobile routers run for hours of virtual time, with all that is real but the kernel
-//! and the disk (`carnet_linux::simulated`): stations, what makes their kernels have what they want, the
-//! octets of netlink, the journal and what waits for it. Packets are lost, doubled and overtake each other;
-//! clocks jump; routers move, and their interfaces come and go; requests to kernels fail, are carried out
-//! unseen, and events are lost; disks are full or fail now and then; operators delete what is carnet's;
-//! processes are killed between any two steps, and power is cut; strangers forge, record and repeat.
+//! A home agent and two mobile routers run for hours of virtual time. Everything is real but the kernel and
+//! the disk (`carnet_linux::simulated`): stations, installers, the octets of netlink, the journal and its
+//! queue. Packets are lost, doubled and overtake each other; clocks jump; routers move, and their interfaces
+//! come and go. Requests to kernels fail or are executed without an answer, and events are lost. Disks are
+//! full or fail now and then. Operators delete carnet's entries, processes are killed between any two steps,
+//! and power is cut. Attackers forge, record and replay messages.
 //!
-//! At every step: (1) every binding is one that its router asked for, of what is its own; (2) nothing goes
-//! into a tunnel without a binding, nor comes out; (3) what was acknowledged is there after a power cut at
-//! this moment, and the knowledge of old messages never goes back; (4) nothing of an operator's is touched.
-//! After an orderly end the kernel is what it was, and after any other the next start leaves nothing behind.
-//! Without faults (5) a handover loses no packet in either direction, whenever it is sent. After the faults
-//! (6) kernels are what they are to be and routers are registered within a bounded time, and nobody remembers
-//! more than at first.
+//! The test checks at every step: (1) Every binding was requested by its router, within that router's rights.
+//! (2) No packet enters or leaves a tunnel without a binding. (3) Every acknowledged binding survives a power
+//! cut at this moment, and replay protection never goes back. (4) Nothing of an operator's is changed. After
+//! an orderly end the kernel is as before, and after any other the next start leaves nothing behind. Without
+//! faults (5) a handover loses no packet in either direction at any time. After the faults (6) kernels have
+//! the desired state and routers are registered within a bounded time, and no process holds more memory than
+//! at first.
 //!
-//! A failure names its seed: `CARNET_SEED=n cargo test -p carnet --bin carnet faults::` runs that day alone,
-//! `CARNET_SCHEDULES=n` so many.
+//! A failure names its seed: `CARNET_SEED=n cargo test -p carnet --bin carnet faults::` runs only that day,
+//! `CARNET_SCHEDULES=n` runs n days.
 
 mod node;
 mod world;
@@ -42,7 +42,7 @@ const RECOVERY: Duration = Duration::from_secs(110);
 const PATIENCE: Duration = Duration::from_secs(70);
 /// How far clocks are ahead of what they were at the most, in nanoseconds, when the faults are over.
 const AHEAD: i64 = 600_000_000_000;
-/// What a process may remember at the end, in entries and packets, and a file have, in octets.
+/// Limits of a process's memory at the end, in entries and packets, and of its file, in octets.
 const MEMORY: usize = 60;
 const FILE: usize = 700_000;
 
@@ -113,8 +113,8 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
     (StationConfig { home_agent: Some(agent), ..StationConfig::default() }, routers)
 }
 
-/// A router that asks for the network of the other, or for all that is the other's, with its own key; or a
-/// stranger who has another key: the Binding Update.
+/// Returns a Binding Update of a router that requests the network of the other, or everything of the other,
+/// with its own key. It may also be of an attacker with another key.
 fn greedy(world: &mut World, router: usize) -> Option<Vec<u8>> {
     let mut config = world.nodes[1 + router].config.clone();
     let settings = config.mobile_router.as_mut().expect("a router");
@@ -209,8 +209,8 @@ fn disturb(world: &mut World) {
             }
         }
         21 => {
-            // What is as carnet has it, nobody can tell; nor whose a switch is while those of all are being
-            // put back.
+            // A value that equals carnet's has no visible owner; neither has a switch while those of all are
+            // being restored.
             let node = &world.nodes[index];
             let is_running = node.process.is_some();
             if is_running && rng.chance(0.2) {
@@ -259,10 +259,10 @@ fn hand_over(world: &mut World, router: usize, to: usize) {
 
 /// The faults end.
 fn recover(world: &mut World) {
-    // Who asks may have to ask several times yet.
+    // A router may have to send several times yet.
     world.conditions = Conditions { loss: 0.6, ..Conditions::GOOD };
-    // Who has believed a clock that was ahead believes no older message (RFC 4285 5): clocks are never set
-    // back for good.
+    // A node that has accepted a clock that was ahead accepts no older message (RFC 4285 5): clocks are never
+    // set back for good.
     world.ahead += AHEAD;
     for node in &mut world.nodes {
         node.kernel.set_trouble(0.0);
@@ -287,7 +287,7 @@ fn recover(world: &mut World) {
         |world: &World| world.is_registered(0) && world.is_registered(1) && world.differences().is_empty();
     while world.now < end && !is_well(world) {
         world.run(Duration::from_millis(500));
-        // Who has lost a binding hears of it by the next packet.
+        // A router that has lost a binding notices it by the next packet.
         if world.now > patient {
             world.talk(0);
             world.talk(1);

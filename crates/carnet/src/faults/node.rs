@@ -40,7 +40,7 @@ pub struct Process {
     pub machine: Machine,
     queue: Queue,
     writer: Writer,
-    /// What is being written, and when the disk is through with it.
+    /// Commit under way, and the time at which the disk is done.
     commit: Option<(Time, u64, Vec<Change>)>,
     look_at: Option<Time>,
     tick_at: Option<Time>,
@@ -106,7 +106,7 @@ impl Node {
         all.into_iter().flatten().map(|due| due.max(now)).min()
     }
 
-    /// What is due, for whoever wonders.
+    /// Returns the pending timers, for debugging.
     pub fn dues(&self) -> String {
         let of = |it: &Process| (it.tick_at, it.look_at, it.station.poll_timeout(), it.queue.due());
         format!("start {:?}, process {:?}", self.start_at, self.process.as_ref().map(of))
@@ -182,7 +182,7 @@ impl Node {
         self.look(now);
     }
 
-    /// Lets the process die after so many more requests to the kernel and outputs.
+    /// Lets the process die after this number of requests to the kernel and outputs.
     pub fn light_fuse(&mut self, steps: u32, end: End) {
         self.fuse = Some((steps, end));
         self.kernel.set_fuse(Some((steps, self.disk.clone())));
@@ -381,7 +381,7 @@ impl Node {
     fn bury(&mut self, now: Time, mut process: Process, end: End) {
         match end {
             End::Orderly => {
-                // What waits is written, if the disk takes it at once.
+                // Waiting changes are written, if the disk takes them at once.
                 let now = now + SECOND;
                 let commit = process.commit.take().map(|(_, number, changes)| (number, changes));
                 let mut next = commit.or_else(|| process.queue.commit(now, true));
@@ -397,8 +397,8 @@ impl Node {
                     assert!(left.is_empty(), "after an orderly end: {left:#?}");
                     assert!(!self.disk.exists(Path::new(UNDO)), "there is still something to put back");
                 } else if self.disk.is_troubled() {
-                    // Where the kernel refuses to put back the last of the switches, and the disk to note it,
-                    // nobody knows of it.
+                    // If the kernel refuses to restore the last switch, and the disk to record it, no trace
+                    // is left.
                     self.kernel.forgive_forwarding();
                 }
             }

@@ -30,14 +30,14 @@ const EVIL: Ipv6Addr = ours(0x666, 1);
 /// The router on every link.
 pub const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xffff);
 pub const UPLINKS: [&str; 2] = ["w0", "w1"];
-/// The number of data that nobody may get.
+/// Number of data that no host may receive.
 const FORGED: u32 = u32::MAX;
 /// How long a path that was given up is listened to, and a packet may wait for the disk.
 const GRACE: Duration = Duration::from_secs(60);
 const ADVERTISEMENTS: Duration = Duration::from_secs(60);
 /// Steps at one moment, and more than ever are taken.
 const MANY: u32 = 10_000;
-/// On a wire with so many packets none is doubled.
+/// On a wire with this number of packets none is doubled.
 const CROWD: usize = 50;
 /// Where it is in a packet.
 const HOP_LIMIT: usize = 7;
@@ -103,7 +103,7 @@ pub fn tunnelled(source: Ipv6Addr, destination: Ipv6Addr, inner: &[u8]) -> Vec<u
     [&header.emit()[..], inner].concat()
 }
 
-/// What the network does to packets.
+/// Conditions of the network.
 #[derive(Debug, Clone, Copy)]
 pub struct Conditions {
     pub loss: f64,
@@ -147,7 +147,7 @@ pub struct World {
     /// Binding Updates that went by.
     recorded: Vec<Vec<u8>>,
     number: u32,
-    /// What all clocks are ahead of the right time in nanoseconds, but for those that were set.
+    /// Nanoseconds by which all clocks are ahead of the right time, except for those that were set.
     pub ahead: i64,
     /// Data that have arrived.
     pub arrived: BTreeSet<u32>,
@@ -179,7 +179,7 @@ impl World {
         world
     }
 
-    /// What a machine has after it has booted.
+    /// Gives a machine its state after boot.
     fn furnish(&mut self, index: usize) {
         let kernel = self.nodes[index].kernel.clone();
         let names: &[&str] = if index == 0 { &["eth0", "o0"] } else { &["w0", "w1", "i0", "o0"] };
@@ -257,7 +257,7 @@ impl World {
         self.settle();
     }
 
-    /// Lets so much time pass.
+    /// Lets `span` pass.
     pub fn run(&mut self, span: Duration) {
         let end = self.now + span;
         while self.step(end) {}
@@ -369,7 +369,7 @@ impl World {
             let uplink = if interface == "w0" { 0 } else { 1 };
             let place = self.places[index - 1][uplink];
             let is_own = place.is_some_and(|network| care_of(index - 1, uplink, network) == source);
-            // RFC 2827: nobody leaves a visited network with an address of another.
+            // RFC 2827: no node leaves a visited network with an address of another.
             if !is_own || !interface.starts_with('w') {
                 return;
             }
@@ -436,7 +436,7 @@ impl World {
     pub fn attack(&mut self) {
         let router = self.rng.below(2) as usize;
         let other = 1 - router;
-        // A tunnel of nobody, and one of a router with the data of the other.
+        // A tunnel without a binding, and one of a router with the data of the other.
         let inner = data(HOSTS[router], CORRESPONDENT, FORGED);
         let uplink = self.rng.below(2) as usize;
         let theirs = self.places[other][uplink].map(|network| care_of(other, uplink, network));
@@ -538,8 +538,8 @@ impl World {
         );
     }
 
-    /// The same at the other end, which may be on its way to another care-of address, and does not know what
-    /// the home agent has forgotten until the lifetime ends.
+    /// Checks the other end, which may be on its way to another care-of address. It does not know what the
+    /// home agent has forgotten until the lifetime ends.
     fn check_routers_tunnel(&self, router: usize, packet: &[u8]) {
         let Ok(outer) = Header::parse(packet) else { return };
         if outer.next_header != protocol::IPV6 || outer.destination != AGENT {
@@ -585,8 +585,9 @@ impl World {
         let last = node.sequence.unwrap_or_else(|| panic!("no sequence number of {home_address} is kept"));
         let behind = sequence.wrapping_sub(last);
         assert!(behind == 0 || behind >= 0x8000, "{sequence} was acknowledged, {last} is kept");
-        // One that somebody sent on from elsewhere is answered there; what it says was about another address.
-        // One that is granted for less than a packet waits for the disk may be over when it goes.
+        // An update that an attacker forwarded from elsewhere is answered there; its content was about
+        // another address. A binding that is granted for less time than a packet waits for the disk may be
+        // over when the packet goes.
         if behind == 0 && message.lifetime > STALE_UNITS && self.had[router].contains(&destination) {
             let registration = node.registration.as_ref().and_then(|it| it.care_of_address.ipv6());
             assert_eq!(registration, Some(destination), "{sequence} is acknowledged, and not kept");

@@ -16,14 +16,14 @@ use ipnet::Ipv6Net;
 use super::{Geonet, degrees, station_address, tenths_of_microdegrees};
 use crate::settings::geonet::{wire_area, wire_shape};
 
-/// So many names of areas are told to somebody who has asked for another.
+/// Number of names of areas in the answer to an unknown name.
 const NAMED: usize = 10;
 
 impl Geonet {
     /// Where the area with this name is now.
     ///
     /// # Errors
-    /// When there is none, or nobody knows where it is.
+    /// If the area does not exist, or its place is unknown.
     pub(super) fn named(&self, now: Time, name: &str, station: &Station) -> Result<Area, String> {
         if let Some(area) = self.config.areas.iter().find(|area| area.name == name) {
             return Ok(wire_area(area));

@@ -1,4 +1,4 @@
-//! Congestion control, for operators and for whoever measures the channel.
+//! Congestion control, for operators and for the program that measures the channel.
 
 use carnet_api::model::{ChannelRequest, Dcc};
 use carnet_base::Time;
@@ -8,7 +8,7 @@ use carnet_station::io::Input;
 /// `GET /v1/dcc`
 ///
 /// # Errors
-/// When there is none.
+/// If the station has no congestion control.
 pub fn dcc(now: Time, station: &Station) -> Result<Dcc, String> {
     let gate = station
         .congestion()
@@ -85,7 +85,7 @@ mod tests {
         station.handle_input(now, WALL, Input::ChannelBusy(450)).expect("a gate");
         let shown = dcc(now + Duration::from_millis(300), &station).expect("a gate");
         assert_eq!((shown.busy_percent, shown.told_ms, shown.duty_cycle_percent), (45.0, Some(300), None));
-        // What is stale counts on, and does not look as if it were told.
+        // A stale value still counts, but does not look reported.
         let shown = dcc(now + Duration::from_millis(1001), &station).expect("a gate");
         assert_eq!((shown.busy_percent, shown.told_ms, shown.waiting), (45.0, None, vec![0; 4]));
     }

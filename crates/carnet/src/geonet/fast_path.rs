@@ -1,8 +1,8 @@
 //! The fast path of a running station: when there is one, where it stands, and when it reports.
 //!
-//! It is there as long as there is a radio that sends Ethernet frames and says nothing about
-//! acknowledgements: where the link tells which frames got lost, the router sends these another way
-//! (`carnet_geonet`, feedback), and it only hears of frames that it has sent itself.
+//! The fast path runs with a radio that sends Ethernet frames and does not report acknowledgements. If the
+//! link reports lost frames, the router sends these another way (`carnet_geonet`, feedback). It gets reports
+//! only for frames that it has sent itself.
 
 use std::future::pending;
 use std::net::Ipv6Addr;
@@ -31,7 +31,7 @@ pub enum Wants {
 #[derive(Debug, Default)]
 pub(super) struct FastPath {
     path: Option<GeonetPath>,
-    /// What a thread loads; packets take the slow path meanwhile.
+    /// Loading thread; packets take the slow path meanwhile.
     loading: Option<GeonetPathLoading>,
     /// The station has to have it.
     is_needed: bool,
@@ -164,8 +164,8 @@ impl Geonet {
         }
     }
 
-    /// What the fast path has done since it was last asked. As long as it is in use it is asked as often as
-    /// the position in its packets has to be a new one.
+    /// Returns the fast path's work since the last call. While it is in use, the caller asks as often as its
+    /// packets need a new position.
     pub fn report(&mut self, now: Time) -> Option<Report> {
         let freshness = self.freshness();
         self.tell_listeners();

@@ -17,7 +17,7 @@ use tracing::{error, info};
 #[derive(Debug)]
 pub struct Interfaces {
     links: Option<VirtualLinks>,
-    /// What they are to be, by number.
+    /// Desired interfaces, by number.
     wanted: SmallMap<u32, VirtualLink>,
     /// Those that are uplinks: roadside units are routers there.
     uplinks: Vec<String>,

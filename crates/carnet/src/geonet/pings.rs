@@ -44,7 +44,7 @@ struct Ping {
 #[derive(Debug)]
 struct Waiting {
     since: Time,
-    /// Who has answered; a request to one station is no longer waited for after its answer.
+    /// Stations that have answered; a request to one station ends with its answer.
     answers: Vec<u64>,
 }
 

@@ -1,7 +1,7 @@
-//! What operators want to be sent: `POST /v1/gnsend`.
+//! Packets of operators: `POST /v1/gnsend`.
 //!
-//! The router hands its packets to the link and does not hear what became of them. What is known beforehand
-//! not to go out is refused here, so that the operator hears of it.
+//! The router hands its packets to the link and gets no result. So this module refuses a packet that is known
+//! not to leave, and the operator sees the reason.
 
 use carnet_api::model::{GnArea, GnNextHeader, GnSendRequest, GnTransport};
 use carnet_base::Time;
@@ -60,7 +60,7 @@ impl Geonet {
     }
 
     /// # Errors
-    /// When there is no such area, or nobody knows where it is.
+    /// If the area does not exist, or its place is unknown.
     pub fn area(&self, now: Time, area: &GnArea, station: &Station) -> Result<Area, String> {
         match area {
             GnArea::Name(name) => self.named(now, name, station),

@@ -44,7 +44,7 @@ async fn speak(app: App, wish: DenmWish, body: HttpRequest) -> Result<Response, 
     })
 }
 
-/// What stands behind the question mark.
+/// Returns the filter of the query.
 fn filter(request: &HttpRequest) -> Result<Filter, Refusal> {
     Filter::parse(request.uri().query().unwrap_or_default()).map_err(bad_query)
 }

@@ -66,7 +66,7 @@ async fn set_area(app: App, body: HttpRequest) -> Result<Response, Refusal> {
     }
 }
 
-/// What is wrong with an area whatever the station is.
+/// Returns the mistake in an area that any station would refuse.
 fn mistake_in_area(area: &AreaRequest) -> Option<String> {
     let name = &area.name;
     if name.is_empty() || name.chars().count() > NAME || name.chars().any(char::is_control) {
@@ -97,7 +97,7 @@ fn mistake_in_area(area: &AreaRequest) -> Option<String> {
     }
 }
 
-/// What is wrong with a place.
+/// Returns the mistake in a place.
 fn off_the_globe(latitude: f64, longitude: f64) -> Option<String> {
     let is_on = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
     (!is_on).then(|| {
@@ -117,7 +117,7 @@ async fn send(app: App, body: HttpRequest) -> Result<Response, Refusal> {
     }
 }
 
-/// What is wrong with a packet whatever the station is.
+/// Returns the mistake in a packet that any station would refuse.
 fn mistake_in_packet(packet: &GnSendRequest) -> Option<String> {
     let shb = matches!(packet.transport, GnTransport::Shb {});
     let btp = matches!(packet.next_header, GnNextHeader::BtpA | GnNextHeader::BtpB);

@@ -1,9 +1,9 @@
 //! `GET /metrics`: what a Prometheus server collects, in its text format 0.0.4.
 //!
-//! Counters keep their names of docs/counters.md: dots become underscores, and where several counters say
-//! what became of the same thing (`dropped`, `left`, `received`) the last part is a label, so that sums make
-//! sense. Names and labels are API: they may be added, never renamed. Bindings are a number here; who has one
-//! is in `GET /v1/bindings`.
+//! Counters keep their names of docs/counters.md, with underscores for dots. If several counters divide one
+//! total (`dropped`, `left`, `received`), the last part is a label, so that sums make sense. Names and labels
+//! are API: later versions may add some, never rename one. Bindings are a number here; `GET /v1/bindings`
+//! lists them.
 
 use std::fmt::{Display, Write};
 

@@ -1,8 +1,8 @@
 //! The dashboard's files (`station.http_pages`), over TCP: a few kinds of file, of one directory.
 //!
-//! They are not in the program, which has to fit into the flash of a small router. A browser is told to take
-//! nothing from elsewhere, to run no script but these files, and to take no text for markup (Content Security
-//! Policy Level 3, Trusted Types): what the page shows comes from the network.
+//! They are not in the program, which has to fit into the flash of a small router. The page shows data from
+//! the network. So a browser must load nothing from elsewhere, run no script but these files, and treat no
+//! text as markup (Content Security Policy Level 3, Trusted Types).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,7 +23,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// A file that somebody asks for.
+/// A requested file.
 pub(super) struct Page {
     name: String,
     kind: &'static str,

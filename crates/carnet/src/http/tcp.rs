@@ -1,17 +1,17 @@
 //! The API over TCP (`station.http`): who may do what there, and how many at a time.
 //!
-//! The UNIX socket has file modes; here are tokens (`station.http_tokens`, RFC 6750 2.1). One of kind `read`
-//! may ask, one of kind `operate` may do everything. Without a file of tokens the port is on a loopback
-//! address (the config sees to that), where everybody may ask and nobody may change anything; and as every
-//! page in a browser on this machine reaches it, questions without a token have to be addressed to
-//! `localhost` or to an IP address, which a page of elsewhere cannot say (DNS rebinding).
+//! The UNIX socket has file modes; here are tokens (`station.http_tokens`, RFC 6750 2.1). A `read` token may
+//! read, an `operate` token may do everything. Without a file of tokens the port is on a loopback address,
+//! which the config ensures. Every program may read there and none may change anything. Every page in a
+//! browser on this machine reaches that port. So requests without a token must name `localhost` or an IP
+//! address, which a page from elsewhere cannot do (DNS rebinding).
 //!
-//! A client that nobody knows cannot shut others out. It has [`HEADER_WITHIN`] for a header, and its
-//! connection ends after one answer. A connection is *proven* once a request on it was allowed. Where there
-//! is no place left, a new connection takes that of the oldest unproven one, and a source has at most
-//! [`SHARE`] unproven ones.
+//! An unknown client cannot shut others out. It has [`HEADER_WITHIN`] for a header, and its connection ends
+//! after one answer. A connection is *proven* once a request on it was allowed. If all places are used, a new
+//! connection takes that of the oldest unproven one, and a source has at most [`SHARE`] unproven ones.
 //!
-//! Left out: TLS. Who reaches the port over a network puts a proxy before it that does (docs/operating.md).
+//! Left out: TLS. An operator who opens the port to a network puts a proxy with TLS before it
+//! (docs/operating.md).
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -56,14 +56,14 @@ const RECOVERY: Duration = Duration::from_millis(100);
 const SHORTEST: usize = 16;
 const LONGEST_FILE: u64 = 65_536;
 
-/// What somebody may do.
+/// Right of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Right {
     Read,
     Operate,
 }
 
-/// Who may do what.
+/// Rights of clients.
 #[derive(Debug, Clone)]
 pub(super) struct Gate {
     /// `station.http_tokens`. It is read with each question, so what is taken out of it ends at once.
@@ -181,7 +181,7 @@ fn is_addressed_to_machine(headers: &HeaderMap) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok()
 }
 
-/// The tokens of a file: one on a line, behind `read` or `operate`. Nobody but its owner may read it, as with
+/// Reads the tokens of a file: one on a line, after `read` or `operate`. Only its owner may read it, as with
 /// keys.
 fn read_tokens(path: &Path) -> anyhow::Result<Vec<(Right, Zeroizing<String>)>> {
     let place = path.display();
@@ -217,7 +217,7 @@ impl Port {
     /// Listens at an address, also at one that no interface has yet.
     ///
     /// # Errors
-    /// When nobody can listen there.
+    /// If the address cannot be bound.
     pub(super) fn bind(address: SocketAddr) -> anyhow::Result<Port> {
         let listener = carnet_linux::listen(address).and_then(TcpListener::from_std);
         let listener = listener.with_context(|| format!("station.http: cannot listen at {address}"))?;
@@ -278,7 +278,7 @@ async fn converse(stream: TcpStream, app: Router, proven: Proven, stopped: watch
         _ = connection.as_mut() => return,
         () = when(stopped) => connection.as_mut().graceful_shutdown(),
     }
-    // What goes wrong on a connection is its client's affair.
+    // An error on a connection concerns only its client.
     let _ = connection.await;
 }
 
@@ -319,7 +319,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// What came of reading or writing; nothing came, and for how long.
+    /// Resets the timer of silence after a read or write; returns an error when the timer has run out.
     fn moved<T>(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -401,7 +401,7 @@ mod tests {
             assert_eq!(may(Right::Read, wrong), Err(401), "{wrong}");
         }
         assert!(gate.may(Right::Read, &HeaderMap::new()).is_err());
-        // What is taken out of the file ends at once.
+        // A token that is removed from the file is invalid at once.
         file(&scratch, &format!("operate {OPERATOR}"), 0o600);
         assert_eq!(may(Right::Read, &format!("Bearer {READER}")), Err(401));
         file(&scratch, &format!("operate {OPERATOR}"), 0o644);
@@ -421,12 +421,12 @@ mod tests {
             assert!(format!("{error:#}").contains(expected), "{error:#}");
         }
         assert!(Gate::new(Some(Path::new("/nowhere"))).is_err());
-        // Who can write the link chooses the tokens.
+        // A user who can write the link chooses the tokens.
         let link = scratch.path().join("link");
         std::os::unix::fs::symlink(file(&scratch, "read 0123456789abcdef", 0o600), &link).expect("a link");
         let error = Gate::new(Some(&link)).expect_err("a link");
         assert!(format!("{error:#}").contains("found a symbolic link"), "{error:#}");
-        // Root may give a file away; then it is somebody else's.
+        // Root may give a file away; then it belongs to another user.
         if nix::unistd::geteuid().is_root() {
             let path = file(&scratch, "read 0123456789abcdef", 0o600);
             std::os::unix::fs::chown(&path, Some(4711), None).expect("given away");

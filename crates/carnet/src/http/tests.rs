@@ -87,7 +87,7 @@ impl Bench {
         self.scratch.path().join("run/s.sock")
     }
 
-    /// A server and a client, with the receiver of the requests for whoever wants to answer them.
+    /// Creates a server and a client, with the receiver of the requests.
     async fn new() -> (Bench, mpsc::Receiver<Request>) {
         let scratch = Scratch::new();
         let socket = scratch.path().join("run/s.sock");
@@ -246,7 +246,7 @@ async fn a_dropped_server_removes_its_socket_but_not_anothers() {
     let socket = scratch.path().join("run/s.sock");
     let (requests, _receiver) = mpsc::channel(1);
     let (events, _) = broadcast::channel(1);
-    // Somebody removes the socket by hand and starts another station.
+    // An operator removes the socket by hand and starts another station.
     fs::remove_file(&socket).expect("a socket");
     let second = serve(&socket, None, requests, events).await.expect("a server");
     drop(server);
@@ -281,7 +281,7 @@ async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     assert_eq!(fs::read_to_string(&socket).expect("a file"), "precious");
 }
 
-/// `carnet revoke --all`: whoever has gone meanwhile is no failure, whoever is still there is one.
+/// `carnet revoke --all`: a binding that has gone meanwhile is no failure; one that is still there is.
 #[tokio::test]
 async fn all_that_are_registered_are_revoked() {
     let home = |number: u16| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, number);

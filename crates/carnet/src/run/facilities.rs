@@ -1,4 +1,4 @@
-//! What applications ask of the facilities.
+//! Requests of applications to the facilities.
 
 use carnet_api::model::{AnnouncedService, DenmRequest, GnArea, Ldm, Triggered, Vehicle};
 use carnet_its::sa::Service;
@@ -35,12 +35,12 @@ impl Runner {
         if self.applications.is_none() {
             return Err(NO_FACILITIES.into());
         }
-        // What is told again may have the time until the link is back.
+        // A repeated event may wait until the link is back.
         if request.repetition_interval_ms.is_none() {
             self.ask_geonet(|geonet, _| geonet.check_link()).flatten()?;
         }
         let area = self.area(request.area.as_ref())?;
-        // What is here is where the station is now.
+        // `here` is the station's present position.
         self.update_position();
         let order = denm::order(wish, message, request, area);
         self.try_input(Input::Command(Command::Denm(order)))?;

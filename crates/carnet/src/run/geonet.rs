@@ -102,7 +102,7 @@ impl Runner {
             GeonetEvent::Ping => {
                 let Some(geonet) = &mut self.geonet else { return Ok(()) };
                 for request in geonet.ping_requests(now, &self.station) {
-                    // What cannot be sent is not answered, and reported as that.
+                    // A request that cannot be sent gets no answer, and is reported so.
                     if let Err(refusal) = self.try_input(Input::Geonet(request)) {
                         tracing::debug!("{refusal}");
                     }
@@ -118,7 +118,7 @@ impl Runner {
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
             self.input(Input::Timeout);
         }
-        // What is received may be answered.
+        // A received packet may be answered.
         self.update_position();
         let unacknowledged =
             Geonet::of_mut(&mut self.geonet).map_or(Ok(Vec::new()), Geonet::unacknowledged)?;

@@ -15,18 +15,17 @@ use super::Runner;
 
 /// Packets handled before anything else gets its turn.
 const BATCH: usize = 256;
-/// And control messages, of known senders and of strangers; of the latter for fractions of a millisecond,
-/// even where each has to be verified. More wait in their own queue of the tunnel device and keep nobody else
-/// from his turn.
+/// And control messages, of known senders and of others. The latter take fractions of a millisecond, even if
+/// each has to be verified. More wait in their own queue of the tunnel device and delay no other queue.
 const CONTROL: [(Queue, usize); 2] = [(Queue::Known, BATCH), (Queue::Strangers, 32)];
 /// Control messages that come closer to each other than this are let gather for as long.
 const GATHER: Duration = Duration::from_millis(4);
 /// Packets that wake the station more often than this are let gather, see [`Runner::packets`].
 const FREQUENT: Duration = Duration::from_micros(50);
 
-/// When control messages are read that come one soon after the other, as at the home agent of very many
-/// routers: it is woken for several at a time, for that costs more than they do. What comes after a pause is
-/// read at once.
+/// Time at which control messages are read that arrive close together, as at the home agent of very many
+/// routers. It is woken for several at a time, because waking costs more than they do. A message after a
+/// pause is read at once.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     last: Option<Instant>,
@@ -50,12 +49,12 @@ impl Gathering {
 }
 
 impl Runner {
-    /// Reads packets from the tunnel device until there are none or others have waited long enough.
+    /// Reads packets from the tunnel device until it is empty or others have waited long enough.
     ///
-    /// When they come one by one and so fast that waking costs more than the packets do, whoever makes them
-    /// on this core (the sender, the station at the other end) is given the core once before the device is
-    /// left: the next packets then come together. A machine with a core to spare does not notice, nor does a
-    /// packet that comes alone.
+    /// Packets may come one by one and so fast that waking costs more than they do. Then this task yields the
+    /// core once before it leaves the device. Their sender on this core (the host, or the station at the
+    /// other end) can run, and the next packets come together. A machine with a core to spare does not
+    /// notice, nor does a single packet.
     pub(super) async fn packets(&mut self) {
         let (now, wall) = (clock::now(), clock::wall());
         // Under a flood there is always a packet: timers do not wait for it to end.
@@ -65,14 +64,14 @@ impl Runner {
         let is_frequent = now.saturating_since(self.woken) < FREQUENT;
         self.woken = now;
         let (mut count, mut asked, mut has_yielded) = (0, 0, false);
-        // What was read is handled: nothing may lie in the reader while the loop waits for the device.
+        // All read packets are handled: none may stay in the reader while the loop waits for the device.
         while let Some(reader) = self.reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst()) {
             if reader.try_read_from(Queue::Forwarded, &mut self.buffer).is_err() {
                 self.flush_and_hear();
                 if has_yielded || !is_frequent {
                     break;
                 }
-                // Nobody is given the core while others wait here.
+                // The task does not yield while packets wait here.
                 asked = self.control(now, wall);
                 if asked > 0 {
                     break;
@@ -91,8 +90,8 @@ impl Runner {
         }
         if !is_over || asked > 0 {
             self.flush_and_hear();
-            // Nor do the kernel's news, requests and signals; and only who asks the kernel hears of packets
-            // that have come.
+            // This also lets the kernel's events, requests and signals run; and only a task that asks the
+            // kernel learns of arrived packets.
             tokio::task::yield_now().await;
         }
     }
@@ -131,7 +130,7 @@ impl Runner {
         self.pass_on(verdict);
     }
 
-    /// Reads packets that came inside IPv4 or UDP until there are none or others have waited long enough.
+    /// Reads packets inside IPv4 or UDP until no packet is left or others have waited long enough.
     pub(super) async fn datagrams(&mut self) {
         let (now, wall) = (clock::now(), clock::wall());
         if self.station.poll_timeout().is_some_and(|due| due <= now) {

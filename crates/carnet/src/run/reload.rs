@@ -65,8 +65,8 @@ impl Runner {
             platform.set_ports(settings::ports(&config));
             platform.make_room(&settings::fast_path(&config, self.station.flow_label_key()));
         }
-        // What is to be an uplink listens to routers before the platform looks whether it does, and what was
-        // one after it.
+        // A new uplink listens to routers before the platform checks whether it does, and a former one stops
+        // after that.
         let uplinks = settings::ports(&config).uplinks;
         let both = [settings::ports(&self.config).uplinks, uplinks.clone()].concat();
         if let Some(geonet) = &mut self.geonet {
@@ -79,9 +79,9 @@ impl Runner {
         let before = self.station.persistent_state(now, wall).home_agent;
         self.station.reconfigure(now, wall, station_config);
         self.persist(Kept::Own);
-        // Of nodes that are served no more only what holds off replays stays, also of those that were served
-        // before there was no home agent for a while; and nothing of registrations that are not allowed any
-        // more.
+        // Of nodes that are not served any more, only the replay protection stays. So it does of those that
+        // were served before the home agent was off for a while. Registrations that are not allowed any more
+        // are removed.
         for stored in before {
             let home_address = stored.home_address;
             if self.station.stored_node(now, wall, home_address) != Some(stored) {

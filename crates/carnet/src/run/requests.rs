@@ -1,4 +1,4 @@
-//! What operators ask of a running station.
+//! Requests of operators to a running station.
 
 use carnet_api::model::{DrainRequest, GnPingEvent, GnPingRequest, HandoverRequest, RevokeRequest};
 use carnet_base::{Time, parts};
@@ -17,7 +17,7 @@ use crate::request::{Answer, Request};
 impl Runner {
     pub(super) fn request(&mut self, request: Request) {
         let now = clock::now();
-        // Whoever asked may have gone; then the answer is lost and nothing else.
+        // A client may have gone; then only the answer is lost.
         match request {
             Request::Status(reply) => {
                 let uptime = now.saturating_since(self.started);

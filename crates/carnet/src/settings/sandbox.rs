@@ -1,8 +1,8 @@
 //! From the config to what the process may still do ([`carnet_linux::sandbox`]).
 //!
-//! Folders are allowed rather than the files in them, because files are replaced: by editors, by whoever
-//! hands configs out, by who measures signals. Where a folder is everybody's (`/etc`, a home) it is the file
-//! alone, and one that takes its place is not read before the next start.
+//! It allows folders rather than the files in them, because files are replaced: by editors, by config
+//! management, by programs that measure signals. In a shared folder (`/etc`, a home) it allows only the file,
+//! and a file that replaces it is not read before the next start.
 
 use std::fs;
 use std::net::IpAddr;
@@ -15,11 +15,11 @@ use carnet_linux::with_secrets;
 use super::{geonet_path, needs_platform, undo_file};
 use crate::geonet::Wants;
 
-/// Folders with files of everybody, among them what nobody else shall read.
+/// Folders with files of all users, among them private ones.
 const SHARED: [&str; 9] = ["/", "/etc", "/root", "/home", "/var", "/usr", "/opt", "/srv", "/mnt"];
 
-/// What a station with this config, read from `file`, needs; folders that it writes to are made if they are
-/// missing.
+/// Returns the needs of a station with this config, read from `file`; makes missing folders that it writes
+/// to.
 pub fn plan(config: &Config, file: &Path) -> Plan {
     let (station, platform) = (&config.station, needs_platform(config));
     let mut plan = Plan::default();
@@ -90,7 +90,7 @@ pub fn loads_later(config: &Config, path: Option<carnet_linux::Path>) -> bool {
         || geonet_path(config) != Wants::Never
 }
 
-/// What a process that has given up all but `old` lacks for `new`.
+/// Returns what a process that has kept only `old` lacks for `new`.
 pub fn beyond(old: &Plan, new: &Plan) -> Option<String> {
     let inside = |path: &PathBuf| old.read.iter().chain(&old.write).any(|known| path.starts_with(known));
     if let Some(path) = new.read.iter().find(|path| !inside(path)) {
@@ -107,14 +107,14 @@ pub fn beyond(old: &Plan, new: &Plan) -> Option<String> {
 
 /// A folder in which files are made.
 fn own(plan: &mut Plan, folder: &Path) {
-    // Whoever wants to write will say what is wrong with it.
+    // The code that writes will report the error.
     let _ = fs::create_dir_all(folder);
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     plan.write.push(fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()));
 }
 
-/// A folder with all that is in it, by whatever name it really has; if there is none yet, the one in which it
-/// will be.
+/// Adds a folder with all its content, by its real name; if it does not exist, the folder in which it will
+/// be.
 fn whole(plan: &mut Plan, folder: &Path) {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let found = folder.ancestors().find_map(|ancestor| fs::canonicalize(ancestor).ok());
@@ -164,7 +164,7 @@ mod tests {
         let of_system = read(Path::new("/etc/hostname"));
         assert!(of_system.contains(&PathBuf::from("/etc/hostname")), "{of_system:?}");
         assert!(!of_system.contains(&PathBuf::from("/etc")), "{of_system:?}");
-        // What comes later.
+        // A file that comes later.
         assert_eq!(read(&at("later/much/signal")), [here]);
         assert_eq!(read(Path::new("/no/such/folder/signal")), Vec::<PathBuf>::new());
     }

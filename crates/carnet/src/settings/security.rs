@@ -12,14 +12,14 @@ use carnet_station::geonet::security::SecurityEntity;
 pub struct Furnished {
     /// The entity; `None` where packets go in the open.
     pub entity: Option<Box<dyn SecurityEntity>>,
-    /// What is not as it should be, and yet no reason not to start.
+    /// Warnings that do not prevent the start.
     pub warnings: Vec<String>,
 }
 
 /// Reads certificates and keys, as they are to be taken on that date.
 ///
 /// # Errors
-/// What is wrong with which file, and what was expected.
+/// The mistake with its file, and the expected content.
 pub fn furnish(config: &Config, rng: Rng, date: WallTime) -> Result<Furnished> {
     match config.security.as_ref().filter(|security| security.policy != SecurityPolicy::Off) {
         None => Ok(Furnished { entity: None, warnings: Vec::new() }),
@@ -224,7 +224,7 @@ mod tests {
         WallTime::from_unix_nanos((TODAY as i64 + days * DAY) as u64 * 1_000_000_000)
     }
 
-    /// From so many days after today on.
+    /// Validity that begins `from` days after today.
     fn days(from: i64, count: u16) -> ValidityPeriod {
         let start = Time64::from_wall_time(date(from), 5).seconds();
         ValidityPeriod {

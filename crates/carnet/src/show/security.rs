@@ -6,7 +6,7 @@ use carnet_api::model::Security;
 
 use super::{NOTHING, utc, words};
 
-/// What signs, what waits, what was believed; then of what the others died.
+/// Formats what signs, what waits, what was accepted; then the drop reasons.
 pub(super) fn security(security: &Security) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String| {

@@ -8,10 +8,10 @@
 //! own {"restart_counter":1800000000}
 //! ```
 //!
-//! The last line of a key counts. What is in a commit is on the disk together or not at all: the next one is
-//! begun only when the disk has the last. So a commit that is not whole is one that a crash interrupted if it
-//! is the last, and nobody was told of it; it is cut off. Anywhere else it is damage, and the file is not
-//! used: half of the replay protection is worse than an operator who has to look.
+//! The last line of a key counts. A commit is on the disk entirely or not at all: the next one begins only
+//! when the disk has the last. So an incomplete commit at the end was interrupted by a crash, and no
+//! acknowledgement reported it; the reader truncates it. Anywhere else it is damage, and the file is not
+//! used: half of the replay protection is worse than a start that needs the operator.
 //!
 //! An embedded database would do more than is needed here, and the size of the program is bounded. Left out:
 //! transactions of several writers, and reading while it is written; a lock keeps a second writer out.
@@ -28,13 +28,13 @@ use carnet_base::sort_by_key;
 use carnet_linux::disk::{self, Disk, DiskFile};
 
 const HEAD: &[u8] = b"carnet state 1\n";
-/// What begins a commit.
+/// Begin of a commit.
 const MARK: &[u8] = b"@ ";
 /// Octets of a commit when the file is written anew.
 const PIECE: usize = 256 << 10;
 /// How often a file may be replaced while it is being opened.
 const MAX_REPLACED: u32 = 8;
-/// What may be out of date in a file besides as much as is not.
+/// Octets in a file that may be out of date, in addition to as many as are current.
 const SLACK: u64 = 256 << 10;
 
 /// Of what a record is.
@@ -66,10 +66,10 @@ impl FromStr for Key {
     }
 }
 
-/// The record of a key, one line of text; `None`: there is none any more.
+/// Record of a key, one line of text; `None` removes it.
 pub type Change = (Key, Option<String>);
 
-/// What was in a file.
+/// Content of a file.
 #[derive(Debug)]
 pub struct Found {
     /// The record of each key.
@@ -86,9 +86,9 @@ pub struct Journal {
     /// Octets that are good; what is behind them is what is left of a commit that failed.
     end: u64,
     untidy: bool,
-    /// Where the last commit is that was found in the file, until it is written once more: whoever wrote it
-    /// may have been killed before it was on the disk, or when the disk had refused it. Then it is in memory
-    /// alone, and the kernel does not try again by itself.
+    /// Place of the last commit in the file, until it is written once more. Its writer may have been killed
+    /// before it was on the disk, or when the disk had refused it. Then it is in memory only, and the kernel
+    /// does not try again by itself.
     unconfirmed: Option<(u64, usize)>,
     places: Places,
     directory: Directory,
@@ -99,8 +99,8 @@ pub struct Journal {
 struct Directory {
     disk: Box<dyn Disk>,
     path: PathBuf,
-    /// The file has been put in the place of another, and a crash may yet bring that one back: what is
-    /// written meanwhile is on the disk only when this is.
+    /// The file has replaced another, and a crash may still bring that one back. Later writes are on the disk
+    /// only when this is.
     unsettled: bool,
 }
 
@@ -136,7 +136,7 @@ impl Journal {
         let mut directory = Directory::of(disk, path);
         let file = match open_locked(&*directory.disk, path)? {
             Some(file) => {
-                // Whoever gave it its name may have been killed before the disk knew it.
+                // The program that renamed it may have been killed before the disk knew it.
                 directory.unsettled = true;
                 file
             }
@@ -240,8 +240,8 @@ impl Journal {
         self.end > 2 * self.places.live + SLACK
     }
 
-    /// Writes the file anew, with what counts alone. When it fails, the old one stays. A directory that the
-    /// disk does not take is no failure here but of the next commit, for the old file has lost its name then.
+    /// Writes the file anew, with current records only. If that fails, the old one stays. If the disk refuses
+    /// the directory, the old file has lost its name. Then the next commit fails, and not this function.
     ///
     /// # Errors
     /// The kernel's answer.
@@ -330,8 +330,8 @@ fn whole_commit(octets: &[u8], at: usize) -> Option<(usize, &[u8])> {
     is_whole.then_some((at + MARK.len() + newline + 1, lines))
 }
 
-/// Opens the file that has this name, if there is one, and keeps others out. Whoever had it may have put
-/// another in its place in between, which that lock is not about.
+/// Opens the file of this name, if there is one, and locks it. Its former owner may have replaced it in
+/// between, which that lock does not cover.
 fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn DiskFile>>> {
     for _ in 0..MAX_REPLACED {
         let opened = disk.open(path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -349,8 +349,8 @@ fn has_name(disk: &dyn Disk, file: &dyn DiskFile, path: &Path) -> anyhow::Result
     disk.has_name(file, path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Puts a new file in the place of another: after a crash there is one of the two, whole, and which it is the
-/// disk knows when the directory is settled. It is its owner's alone, for it says where vehicles are.
+/// Replaces a file by a new one. After a crash there is one of the two, whole, and the disk knows which when
+/// the directory is settled. Only its owner may read it, because it says where vehicles are.
 fn replace(
     path: &Path,
     directory: &mut Directory,
@@ -358,7 +358,7 @@ fn replace(
 ) -> anyhow::Result<Box<dyn DiskFile>> {
     let disk = &*directory.disk;
     let new = path.with_extension("new");
-    // Emptied when nobody else is writing it.
+    // Emptied if no other process writes it.
     let file = disk.create(&new).with_context(|| format!("cannot create {}", new.display()))?;
     lock(&*file, &new)?;
     ensure!(has_name(disk, &*file, &new)?, "{} is in use by another station", path.display());

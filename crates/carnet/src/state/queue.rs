@@ -1,5 +1,5 @@
-//! What is to be written, what waits for others to be written with, and which packets wait until it is:
-//! decided here, without a clock, a thread or a disk.
+//! Decides what to write, which changes wait to be written together, and which packets wait for them, without
+//! a clock, a thread or a disk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::journal::{Change, Journal, Key};
 pub const TOGETHER: Duration = Duration::from_millis(10);
 /// So many packets wait for the disk; beyond it the oldest is lost, and who waits for it asks again.
 pub const HELD: usize = 16_384;
-/// How long a packet waits for the disk: after `MAX_BINDACK_TIMEOUT` (RFC 6275 12) a router that has no
-/// answer has asked again, and may be somewhere else.
+/// Longest wait of a packet for the disk. After `MAX_BINDACK_TIMEOUT` (RFC 6275 12) a router without an
+/// answer has sent again, and may be at another place.
 pub const STALE: Duration = Duration::from_secs(32);
 /// Commits between two attempts to write the file anew, where one has failed.
 const NOT_AT_ONCE: u32 = 1000;
 
-/// What becomes of an output.
+/// Treatment of an output.
 #[derive(Debug)]
 pub enum Next {
     /// Something of the station is to be kept: [`record_of`].
@@ -29,8 +29,8 @@ pub enum Next {
     Hold(Output),
     /// It is carried out now.
     Carry(Output),
-    /// A packet that leaves when the fast path has the changes of the data path before it, of which it may
-    /// tell: a Binding Acknowledgement acknowledges what is in force (RFC 6275 9.5.4, 10.3.1).
+    /// A packet that leaves when the fast path has the earlier changes of the data path, which it may report.
+    /// A Binding Acknowledgement acknowledges what is in force (RFC 6275 9.5.4, 10.3.1).
     CarryInForce(Output),
 }
 
@@ -46,7 +46,7 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// What becomes of the next one.
+    /// Returns the treatment of the next output.
     pub fn next(&mut self, output: Output) -> Next {
         let is_change = matches!(output, Output::Forwarding(_));
         self.changes |= is_change;
@@ -68,7 +68,8 @@ impl Burst {
     }
 }
 
-/// What is kept of a part of the station, and whether packets that tell of it wait until it is on the disk.
+/// Returns the record of a part of the station, and whether packets that report it wait until it is on the
+/// disk.
 ///
 /// # Errors
 /// When it cannot be put into words.
@@ -115,7 +116,7 @@ impl Queue {
         }
     }
 
-    /// The record of a key from now on; `None`: there is none any more.
+    /// Sets the record of a key; `None` removes it.
     pub fn set(&mut self, (key, record): Change) {
         self.waiting.insert(key, record);
     }
@@ -128,8 +129,8 @@ impl Queue {
         self.held.push_back((self.number, now, packet));
     }
 
-    /// What is to be written now, with its number, if no earlier one is on its way; else it goes with the
-    /// next ones. What does not press may wait for more to come.
+    /// Returns the changes to write now, with their number, if no earlier commit is under way; else they go
+    /// with the next ones. Changes that are not urgent may wait for more.
     pub fn commit(&mut self, now: Time, presses: bool) -> Option<(u64, Vec<Change>)> {
         self.pressing |= presses && !self.waiting.is_empty();
         if !self.may_commit() || (!self.pressing && now < self.earliest) {
@@ -143,7 +144,7 @@ impl Queue {
         Some((number, std::mem::take(&mut self.waiting).into_iter().collect()))
     }
 
-    /// What waits for others does so no longer than this.
+    /// Returns the time at which waiting changes are due.
     pub fn due(&self) -> Option<Time> {
         self.may_commit().then_some(self.earliest)
     }
@@ -156,7 +157,7 @@ impl Queue {
         held.filter(|(_, since, _)| now < *since + STALE).map(|(.., packet)| packet).collect()
     }
 
-    /// Nobody answers what is on its way.
+    /// The store does not answer the commit under way.
     pub fn give_up(&mut self) {
         self.writing = false;
     }
@@ -198,7 +199,7 @@ impl Writer {
     /// The disk's answer.
     pub fn write(&mut self, changes: &[Change]) -> std::io::Result<()> {
         self.journal.append(changes).or_else(|error| {
-            // What is out of date may be what takes the room.
+            // Outdated records may be what takes the room.
             if self.journal.is_wasteful() && self.journal.compact().is_ok() {
                 self.journal.append(changes)
             } else {
@@ -210,7 +211,7 @@ impl Writer {
     /// After a commit was written: writes the file anew where that is worth it.
     ///
     /// # Errors
-    /// What there is to say of an attempt that has failed; the file is good all the same.
+    /// A message about a failed attempt; the file is still good.
     pub fn tidy(&mut self) -> Result<(), String> {
         self.until_compaction = self.until_compaction.saturating_sub(1);
         if self.until_compaction == 0 && self.journal.is_wasteful() {

@@ -1,4 +1,4 @@
-//! Records that somebody else keeps: `carnet-fleet`, which starts this program with `--store SOCKET`.
+//! Records in another program: `carnet-fleet`, which starts this one with `--store SOCKET`.
 //!
 //! Lines of JSON over a UNIX socket. When this station is wanted it begins with what there is,
 //! `["2001:db8:1::1234","{...}"]` for each record and then an empty line. Then each commit is a line,
@@ -14,7 +14,7 @@ use anyhow::{Context, ensure};
 
 use super::journal::{Change, Key};
 
-/// Whoever keeps the records has no use for this station: the connection ended before anything was said.
+/// `carnet-fleet` does not need this station: the connection ended before the first message.
 #[derive(Debug)]
 pub struct NotWanted;
 
@@ -37,7 +37,7 @@ impl Remote {
     /// Connects.
     ///
     /// # Errors
-    /// When nobody is there.
+    /// If no program listens.
     pub fn open(path: &Path) -> anyhow::Result<Remote> {
         let connect = || {
             let stream = UnixStream::connect(path)?;
@@ -47,7 +47,7 @@ impl Remote {
         connect().with_context(|| format!("cannot reach the store {}", path.display()))
     }
 
-    /// What ends the wait for it: a handle of the connection.
+    /// Returns a handle of the connection that ends the wait for it.
     ///
     /// # Errors
     /// When there is no room for one.
@@ -73,7 +73,7 @@ impl Remote {
         }
     }
 
-    /// What is written, and what comes back of it.
+    /// Returns the sender of changes and the receiver of answers.
     pub fn split(self) -> (Commits, Answers) {
         (Commits(self.stream), Answers(self.reader))
     }
@@ -87,7 +87,7 @@ impl Commits {
     /// Has a commit stored: [`Answers::next`] tells when it is.
     ///
     /// # Errors
-    /// When nobody is there any more.
+    /// If the other program is gone.
     pub fn send(&mut self, changes: &[Change]) -> io::Result<()> {
         let named: Vec<(String, &Option<String>)> =
             changes.iter().map(|(key, record)| (key.to_string(), record)).collect();

@@ -1,4 +1,4 @@
-//! What is kept, and what waits for it.
+//! Stored records, and packets that wait for them.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ async fn what_was_kept_is_there_after_a_restart() {
     drop(state);
     let (mut state, loaded) = open(&directory);
     assert_eq!(loaded, own(7));
-    // The end writes what nobody has committed.
+    // The end writes uncommitted changes.
     state.set((Key::Own, text(&own(8))));
     state.close().await;
     drop(state);
@@ -105,7 +105,8 @@ async fn what_does_not_press_waits_for_more_of_its_kind() {
     assert!(is_writing(&state));
     let news = state.news().await;
     assert_eq!(state.handle(news), (vec![packet(2), packet(3)], None));
-    // What presses comes while the disk is busy, and goes as soon as it is not, with what has time.
+    // Urgent changes arrive while the disk is busy, and are written as soon as it is not, together with the
+    // others.
     for (number, presses) in [(4, true), (5, false), (6, true), (7, false)] {
         state.set((Key::Own, text(&own(number))));
         state.hold(packet(u8::try_from(number).expect("small")));
@@ -135,7 +136,7 @@ async fn a_disk_that_takes_nothing_is_told_once() {
     assert_eq!(state.handle(failing()), (vec![], None));
     let (packets, told) = state.handle(News::Written(1));
     assert_eq!((packets, told.as_deref()), (vec![packet(1)], Some("the state can be written again")));
-    // What is held has a bound.
+    // The number of held packets is bounded.
     for _ in 0..HELD + 10 {
         state.hold(packet(9));
     }
@@ -166,7 +167,7 @@ fn packet_leaves_after_the_fast_path_has_the_changes_before_it() {
         .collect();
     assert_eq!(order, "packet change change commit packet packet change commit packet packet change ");
     assert!(burst.behind, "the last change is committed at the end of the burst");
-    // What waits for the disk does so for longer.
+    // Packets for the disk wait longer.
     let mut burst = Burst { holds: true, ..Burst::default() };
     assert!(matches!(burst.next(change()), Next::Carry(_)));
     assert!(matches!(burst.next(packet(1)), Next::Hold(_)));
@@ -266,7 +267,7 @@ async fn the_end_does_not_wait_for_a_store_that_has_gone() {
     assert_eq!(before.elapsed(), Duration::ZERO);
 }
 
-/// A disk that is full for long: what waited for it says nothing any more to anybody.
+/// A disk that is full for long: packets that waited for it are too old to be sent.
 #[test]
 fn what_has_waited_too_long_does_not_go() {
     let mut queue = Queue::new();

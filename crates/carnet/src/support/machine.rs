@@ -1,4 +1,4 @@
-//! What the machine and its kernel have to say: facts, network, BPF programs, log.
+//! Facts of the machine and its kernel: network, BPF programs, log.
 
 use std::fs;
 use std::io::Read;
@@ -51,7 +51,7 @@ const NETWORK: [&str; 10] = [
     "wireless",
 ];
 
-/// What is asked in the station's network namespace.
+/// Commands that run in the station's network namespace.
 const ASKED: [(&str, &[&str]); 12] = [
     ("network/links.json", &["ip", "-json", "-details", "-statistics", "link"]),
     ("network/addresses.json", &["ip", "-json", "address"]),
@@ -67,7 +67,7 @@ const ASKED: [(&str, &[&str]); 12] = [
     ("bpf/programs.txt", &["bpftool", "prog"]),
 ];
 
-/// What this program is.
+/// Returns facts about this program.
 pub(super) fn program() -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -143,7 +143,7 @@ fn ask(bundle: &mut Bundle, name: &str, words: &[&str]) {
     }
 }
 
-/// What a command prints, or why it does not.
+/// Returns the output of a command, or the reason for its failure.
 fn output(words: &[&str]) -> Result<Vec<u8>, String> {
     let [program, arguments @ ..] = words else { return Err("no command".into()) };
     let mut command = Command::new(program);

@@ -1,7 +1,7 @@
-//! What must not be in a bundle: the secrets of the config, and those in the files that it names.
+//! Values that must not be in a bundle: the secrets of the config, and those in the files that it names.
 //!
-//! The config goes into the bundle without them; this is for the day when one of them stands somewhere else,
-//! in a line of the log for instance.
+//! The config goes into the bundle without them. This module finds one in another place, such as a line of
+//! the log.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -120,7 +120,7 @@ fn delivered(next_header: u8, payload: &[u8]) -> Delivered {
     }
 }
 
-/// What never comes shall not be waited for.
+/// Limits the wait for an event that never comes.
 async fn heard<T>(what: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(30), what).await.expect("within half a minute")
 }
@@ -133,7 +133,7 @@ async fn results_and_events() {
     let port = upper_tester.socket.local_addr().expect("bound");
     let tester = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     tester.connect(port).await.expect("connected");
-    // Nobody to tell yet.
+    // No tester has sent a message yet.
     upper_tester.delivered(&delivered(0, b"unheard"));
     for (octets, answer, event) in [
         ("00 0000000000000000", "0101", "63"),
@@ -168,7 +168,7 @@ async fn results_and_events() {
     }
 }
 
-/// What the station claims stays on the globe, and initializing ends it.
+/// The claimed position stays on the globe, and initializing ends it.
 #[tokio::test]
 async fn another_place() {
     let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };

@@ -108,7 +108,7 @@ fn payloads_are_printed_as_lines_and_losses_are_said_elsewhere() {
     assert_eq!(error, "carnet: 1970-01-01T00:00:00.000Z missed count=3\n");
 }
 
-/// Whoever waits for messages to a port is not shown the Router Advertisements of `gn0`.
+/// A client that waits for messages to a port does not get the Router Advertisements of `gn0`.
 #[test]
 fn payloads_are_chosen_by_kind_and_port() {
     let payload = |kind: &str, port: &str| {

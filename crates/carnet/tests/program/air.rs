@@ -1,4 +1,4 @@
-//! What a station says on the air, heard on the other end of its link, and what others say to it.
+//! Messages of a station on the air, received at the other end of its link, and messages to it.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! What a mobile router does not forward: past the home agent, for strangers, or when it is gone.
+//! Packets that a mobile router does not forward: past the home agent, for unknown hosts, or when it is gone.
 
 use nix::sys::signal::Signal;
 
@@ -44,7 +44,7 @@ fn nobody_on_a_visited_network_reaches_the_mobile_network_past_the_home_agent() 
         bed.core.output(&["ping", "-6", "-c", "3", "-i", "0.1", "-W", "1", "-I", neighbour, to]);
     };
     ping(INSIDE);
-    // Nor is the router a way from one visited network to the other.
+    // The router also forwards nothing from one visited network to the other.
     ping("2001:db8:f2::1");
     let neighbour = address(neighbour).octets();
     assert_eq!(from(&inside.stop(), &neighbour, false), 0);

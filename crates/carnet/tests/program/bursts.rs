@@ -1,5 +1,5 @@
-//! Bursts: what hosts with TSO and UDP segmentation offload send goes through both stations in few pieces,
-//! and arrives octet by octet as it was sent.
+//! Bursts of hosts with TSO and UDP segmentation offload pass both stations in few pieces, and arrive
+//! unchanged, octet by octet.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -153,8 +153,8 @@ fn udp_bursts_arrive_as_the_datagrams_they_are() {
     }
     let (bed, agent, router) = slow_path();
     let before = pieces(&bed.router).0;
-    // What came before the registration was through is none of it, nor what the kernels themselves say on the
-    // link of their tunnel devices (Router Solicitations, multicast listeners), whenever they say it.
+    // Packets from before the registration do not count. The kernels' own packets on the link of their tunnel
+    // devices (Router Solicitations, multicast listeners) never count.
     let of = |station: &Station| {
         // A part is read before the sum, which can only have grown meanwhile.
         let scope = station.counter("tunnel.dropped.scope");
@@ -173,8 +173,8 @@ fn udp_bursts_arrive_as_the_datagrams_they_are() {
     assert_eq!(dropped(), dropped_before, "{} {}", router.show("counters"), agent.show("counters"));
 }
 
-/// What a network card brings one by one: the kernel puts it together again, so that the station reads few
-/// pieces; and when it has ended interfaces are as they were.
+/// The kernel merges single packets of a network card, so the station reads few pieces. After its end
+/// interfaces are as they were.
 #[test]
 fn single_datagrams_of_a_flow_are_read_in_few_pieces() {
     if !possible() {

@@ -72,7 +72,7 @@ fn sigterm_ends_a_router_soon_although_its_agent_is_gone() {
     println!("SIGTERM without home agent: ended after {:?}", end.took);
     assert_same(&before, &bed.router.snapshot(), "after SIGTERM");
 
-    // Neither does one that was never registered wait for anything.
+    // A router that was never registered does not wait for anything either.
     let mut router = Station::start(&bed.router, &bed.router_config());
     let end = router.end_by(Signal::SIGTERM);
     assert!(end.status.success() && end.took < seconds(5), "{:?}", end.took);

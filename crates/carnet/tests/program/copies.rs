@@ -1,5 +1,5 @@
-//! What a registered router can have the home agent send to a third party: so many packets for one, and no
-//! more.
+//! A registered router can make the home agent send a bounded number of packets to a third party for each
+//! packet.
 
 use carnet_wire::ipv6::protocol;
 use carnet_wire::mobility::flow::sub_options;

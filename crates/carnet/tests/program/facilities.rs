@@ -1,6 +1,5 @@
-//! The facilities as applications see them: an event that one vehicle tells of is on the map of those in its
-//! area, over two hops, in its message and in what a program does about it; and what the vehicle knows of
-//! itself is in its CAMs.
+//! The facilities from the view of applications. An event of one vehicle is on the map of those in its area,
+//! over two hops, in its message and in a program's reaction. The vehicle's own data is in its CAMs.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -110,7 +109,7 @@ fn an_event_is_on_the_maps_of_its_area_and_programs_react() {
         Running::start(&line, "reacts", Command::new(&python).arg("-u").arg(&example).arg(&east.socket));
     let quiet =
         Running::start(&line, "quiet", Command::new(&python).arg("-u").arg(&example).arg(&middle.socket));
-    // What comes before they listen is not for them.
+    // Earlier messages are not for them.
     std::thread::sleep(seconds(1));
 
     let told = west.ask(&[
@@ -182,7 +181,7 @@ fn an_event_is_on_the_maps_of_its_area_and_programs_react() {
     assert!(!again.status.success() && said(&again).contains("or it is over"), "{}", said(&again));
 }
 
-/// tshark, or why there is none.
+/// Whether tshark exists; prints why not.
 fn tshark() -> bool {
     let there = Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success());
     if !there {
@@ -395,7 +394,7 @@ fn its_time() -> u64 {
     now.as_millis() as u64 - 1_072_915_195_000
 }
 
-/// Road works of a gateway, detected so many seconds ago and valid for so many.
+/// Returns road works of a gateway, detected `detected_ago_s` ago and valid for `validity_s`.
 fn road_works(number: u16, sub_cause: u8, detected_ago_s: u64, validity_s: u64) -> Value {
     let position = json!({"latitude": 488_375_000, "longitude": 21_062_500, "altitude": 800_001});
     let detection = its_time() - 1000 * detected_ago_s;
@@ -446,7 +445,7 @@ fn a_bridge_outlives_any_message_and_its_events_outlive_the_broker() {
     assert!(left.is_some_and(|left| (3000..=3500).contains(&left)), "{left:?}");
     bridge.says("it is not what the vehicle says now");
 
-    // Whatever somebody publishes, the next message is heard.
+    // After any published message, the bridge processes the next one.
     let nested = "[".repeat(200_000);
     let huge = road_works(1, 1, 0, 60).to_string().replace("488375000", &format!("1{}", "0".repeat(400)));
     for text in
@@ -463,7 +462,7 @@ fn a_bridge_outlives_any_message_and_its_events_outlive_the_broker() {
         beside.publish(&OUT_QUEUE, text);
     }
 
-    // The broker begins anew: an update is none of another event, and the end of an event ends it.
+    // The broker begins anew: an update belongs to the same event, and the end of an event ends it.
     wait_until("the broker has kept its state", seconds(10), || folder.join("mosquitto.db").exists());
     drop(broker);
     let connections = bridge.said().matches("is connected").count();
@@ -524,7 +523,7 @@ fn messages_go_to_a_broker_and_its_events_come_from_there() {
     let bridge = beside.bridge("bridge", middle, &["--vehicle", "bus/state"]);
     bridge.says("s1 is connected");
 
-    // What stations say, with their place as a quadkey of 22 digits.
+    // Messages of stations, with their place as a quadkey of 22 digits.
     heard.says("road/inQueue/v2x/cam/s1/1/2/0/2/2/0/0/");
     let text = heard.said();
     let (topic, json) = text.lines().next().and_then(|line| line.split_once(' ')).expect("a message");
@@ -539,7 +538,7 @@ fn messages_go_to_a_broker_and_its_events_come_from_there() {
     assert!(told.status.success(), "{}", said(&told));
     heard.says("road/inQueue/v2x/denm/s1/");
 
-    // What the broker's others say, the station tells those around, once, and ends.
+    // The station sends a message of the broker's other clients to the vehicles around, once, and ends it.
     let position = json!({"latitude": 488_375_000, "longitude": 21_062_500, "altitude": 800_001});
     let management = json!({"action_id": {"originating_station_id": 999, "sequence_number": 5}, "detection_time": 0,
         "reference_time": 0, "event_position": position, "relevance_distance": 4});

@@ -136,7 +136,7 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     let check = |when: &str, lines: &[String]| {
         let packet = lines.iter().position(is_packet).unwrap_or_else(|| panic!("{when}: {lines:#?}"));
         assert!(lines[..packet].iter().any(is_map), "{when}, the maps are as before: {lines:#?}");
-        // What is counted, and which neighbours are in use, is looked at later.
+        // Counters and used neighbours are read later.
         let next: Vec<_> = lines[packet..].iter().take(3).filter(|line| is_map(line)).collect();
         assert!(next.is_empty(), "{when}, the maps follow the acknowledgement: {lines:#?}");
     };
@@ -308,7 +308,7 @@ fn where_the_kernel_forbids_bpf_asking_for_it_is_an_error() {
         let last = log.lines().last().unwrap_or_default();
         assert!(last.contains(&format!("dataplane.path = \"{path}\" cannot be had")), "{log}");
         assert!(last.contains("Operation not permitted") && last.contains("\"auto\""), "{last}");
-        // What is missing are rights, not a better kernel.
+        // Rights are missing, not a better kernel.
         assert!(last.contains("CAP_BPF") && !last.contains("a kernel that allows it"), "{last}");
         println!("{last}");
         assert_same(&before, &bed.router.snapshot(), "after a start that failed");

@@ -41,11 +41,11 @@ struct Fleet {
     store: Child,
     /// Where the members find it.
     url: String,
-    /// What is in their configs beside that.
+    /// Further lines in their configs.
     more: String,
 }
 
-/// However slow this machine is: nobody loses the seat for it, or the patience.
+/// Times so long that no member loses the seat on a slow machine.
 const PATIENT: &str = "[times]\nlease_ms = 120000\npatience_ms = 120000\n";
 
 /// Where the store is.
@@ -56,8 +56,8 @@ impl Fleet {
         Fleet::with(1, |_| (STORE.to_owned(), String::new(), String::new()))
     }
 
-    /// With so many other machines, and with what `store` makes of the testbed: where etcd listens, what it
-    /// is told beside that, and what the configs of the members have.
+    /// Starts a fleet with `others` further machines. `store` returns from the testbed where etcd listens,
+    /// its further arguments, and the lines in the members' configs.
     fn with(others: usize, store: impl FnOnce(&Testbed) -> (String, String, String)) -> Option<Fleet> {
         if !possible() {
             return None;
@@ -232,16 +232,15 @@ fn when_a_machine_dies_the_other_has_its_bindings() {
     anna.die();
     fleet.bed.core.ip("link set ha down");
     wait_until("the other has the binding", seconds(20), || bruno.has_the_router());
-    // Nobody has registered there.
+    // No router has registered there.
     assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
     echo.flows();
     let report = echo.stop();
     println!("the longest silence: {:?}", report.silence);
 }
 
-/// A server of the store that loses its power says nothing, and neither does a watch that was there: the
-/// member would know nothing of what is changed since, for ever, and have the seat without being able to
-/// begin.
+/// A server of the store that loses its power closes no connection, and neither does an open watch. Without a
+/// limit the member would never learn of later changes, and have the seat without being able to begin.
 #[test]
 fn a_member_whose_watch_is_gone_without_a_word_takes_the_seat_nevertheless() {
     let Some(fleet) = Fleet::new() else { return };
@@ -289,7 +288,7 @@ fn without_the_store_traffic_flows_and_registrations_wait() {
     echo.stop();
 }
 
-/// Whoever stops on purpose hands over: its home agent goes when the other's works.
+/// A member that stops on purpose hands over: its home agent goes when the other's works.
 #[test]
 fn a_member_that_stops_hands_its_seat_over() {
     let Some(fleet) = Fleet::new() else { return };
@@ -304,9 +303,8 @@ fn a_member_that_stops_hands_its_seat_over() {
     assert!(log.contains("another member has the seat now"), "{log}");
 }
 
-/// The three steps of docs/operating.md: the home agent that works reads its config again, and for the one
-/// that waits there is another. What was written since, and not taken over, is not what that begins with; nor
-/// is the config that it had long ago.
+/// The three steps of docs/operating.md. The leader's home agent reads its config again, and the standby's is
+/// replaced. The new one does not begin with outdated records or with an old config.
 #[test]
 fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
     let Some(fleet) = Fleet::new() else { return };
@@ -362,7 +360,8 @@ fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
     renew(NEW);
 }
 
-/// One that waits for its records is told to end by somebody else than its keeper, who says nothing.
+/// A home agent that waits for its records ends on a signal from another program than its parent, which stays
+/// silent.
 #[test]
 fn a_home_agent_that_waits_ends_when_it_is_told_to() {
     if !possible() {

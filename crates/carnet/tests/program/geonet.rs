@@ -188,7 +188,7 @@ fn works_over(interfaces: [&str; 3], medium: &str) {
     assert_eq!((&packet["payload"], &packet["source"]), (&"c0ffee".into(), &address(west).into()));
     assert!(east.counter("geonet.link.received") > 0 && west.counter("geonet.link.sent") > 0);
 
-    // An area that moves with the station in the middle: it and whoever is near it.
+    // An area that moves with the station in the middle: it contains the station and those near it.
     let set = ["area", "convoy", "--around", &address(middle), "--radius", "50m", "--lifetime", "10m"];
     assert!(west.ask(&set).status.success(), "{}", said(&west.ask(&set)));
     let convoy = ping(west, "area:convoy", &["--count", "1", "--timeout", "1s"]);
@@ -234,7 +234,7 @@ fn three_stations_in_a_line_over_udp_reach_each_other() {
     );
 }
 
-/// What the link would not take is refused, and not lost in silence.
+/// A packet that the link would not take is refused, and not lost in silence.
 #[test]
 fn what_cannot_go_out_is_refused() {
     if !possible() {
@@ -273,7 +273,7 @@ fn what_cannot_go_out_is_refused() {
         assert_eq!(refused.status.code(), Some(1));
         assert!(said(&refused).contains("the GeoNetworking link is down"), "{}", said(&refused));
     }
-    // What is carried until somebody is there can wait for the link as well.
+    // A packet that is stored until a station appears can wait for the link as well.
     let stored = send(&["gbc", "--circle", &here, "--scf"], 1);
     assert!(stored.status.success(), "{}", said(&stored));
     station.terminate();

@@ -46,8 +46,8 @@ fn link_local(host: &Host) -> String {
 
 fn ping(host: &Host, target: &str, count: usize, size: usize) -> Output {
     let (count, size) = (count.to_string(), size.to_string());
-    // After the last request ping waits for as long as between two of them, or twice the longest round trip:
-    // not less than a busy machine may need.
+    // After the last request ping waits as long as between two of them, or twice the longest round trip. That
+    // is no less than a busy machine may need.
     host.output(&["ping", "-6", "-c", &count, "-i", "0.1", "-W", "2", "-s", &size, target])
 }
 
@@ -91,7 +91,7 @@ fn reaches_over(interfaces: [&str; 3], path: &str) {
     let known = west.ip("-6 neigh show dev gn0");
     assert!(known.contains("2001:db8:6::3"), "{known}");
 
-    // Whoever took the packets, they are counted alike.
+    // Both paths count packets in the same way.
     for (name, counter) in [
         ("sent", "geonet.ipv6.sent"),
         ("delivered", "geonet.ipv6.received"),
@@ -195,7 +195,7 @@ fn a_group_is_heard_inside_of_its_area_and_nowhere_else() {
         west.run(move || {
             let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).expect("a socket");
             let group = SocketAddrV6::new(GROUP.parse().expect("a group"), 4000, 0, 0);
-            // Two hops, which are none to IPv6.
+            // Two hops of GeoNetworking, which IPv6 does not count.
             socket.send_to(text.as_bytes(), group).expect("sent");
         });
     };
@@ -205,7 +205,7 @@ fn a_group_is_heard_inside_of_its_area_and_nowhere_else() {
     assert_eq!((hears(&inside), hears(&outside)), (None, None));
     assert!(stations[1].counter("geonet.forwarded") >= 2);
 
-    // What everybody shall hear is heard by everybody.
+    // All stations receive a packet to all.
     let output = west.output(&["ping", "-6", "-c", "1", "-W", "1", "-L", "ff02::1%gn0"]);
     let text = said(&output);
     assert!(output.status.success(), "{text}");
@@ -245,8 +245,8 @@ fn an_ipv6_address_names_a_station_to_gnping_and_listeners_hear_ipv6() {
     let _ = (listener.kill(), listener.wait());
 }
 
-/// The radio gets another address, and so do the station and its virtual interface; one that somebody deletes
-/// comes back.
+/// The radio gets another address, and so do the station and its virtual interface; a deleted interface
+/// returns.
 #[test]
 fn the_interface_follows_the_radio_and_comes_back() {
     if !possible() {
@@ -284,8 +284,8 @@ fn an_interface_that_is_there_already_stops_the_start() {
     assert!(log.contains("geonet.ipv6_interface cannot be had: gn0 exists already"), "{log}");
 }
 
-/// What went through the virtual interface is in the recording, and what came out; of what programs took, the
-/// reports are.
+/// The recording has the packets that went into and out of the virtual interface; for packets of the BPF
+/// programs it has the reports.
 #[test]
 fn a_recording_replays_ipv6() {
     if !possible() {
@@ -374,8 +374,8 @@ fn a_start_makes_the_fast_path_anew_after_a_crash() {
     assert_same(&before, &west.snapshot(), "after the end");
 }
 
-/// Hosts that send 1500 octets over a radio that carries 1500 with its headers: cut on both paths where both
-/// ends do that, told to send less where one does not.
+/// Hosts send 1500 octets over a radio that carries 1500 with its headers. On both paths packets are
+/// fragmented if both ends support it. Otherwise hosts get a Packet Too Big.
 #[test]
 fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
     if !possible() {

@@ -54,7 +54,7 @@ impl Vehicles {
         Vehicles { line, passengers, before, stations }
     }
 
-    /// The groups that somebody on board of a vehicle listens to, as its station knows.
+    /// Returns the groups with listeners on board of a vehicle, by its station.
     fn groups(&self, vehicle: usize) -> Vec<String> {
         let groups = self.stations[vehicle].show("groups");
         let groups = groups.as_array().expect("an array");
@@ -99,7 +99,7 @@ fn member(host: &Host, group: &'static str) -> UdpSocket {
     })
 }
 
-/// What a socket hears, from where.
+/// Returns a packet of a socket, with its source.
 fn hears(socket: &UdpSocket) -> Option<(String, String)> {
     let mut octets = [0; 64];
     let (length, from) = socket.recv_from(&mut octets).ok()?;
@@ -159,7 +159,7 @@ fn queries(station: &Station) -> u64 {
     station.counter("geonet.multicast.queries")
 }
 
-/// An area that an operator sets: around another vehicle, for a group that nobody has in the config.
+/// An area that an operator sets: around another vehicle, for a group that is in no config.
 #[test]
 fn a_group_is_led_to_an_area_that_is_set_while_the_station_runs() {
     if !possible() {
@@ -186,7 +186,7 @@ fn a_group_is_led_to_an_area_that_is_set_while_the_station_runs() {
     vehicles.end();
 }
 
-/// Who may let out groups without an area reaches everybody, one hop or two away.
+/// A station with `unmapped` reaches all others with groups without an area, one hop or two away.
 #[test]
 fn groups_without_an_area_reach_everybody_where_they_are_let_out() {
     if !possible() {

@@ -1,5 +1,5 @@
-//! A mobile network that is a part of the home prefix (RFC 4887 6): hosts on the home link take those on
-//! board for neighbours, wherever the vehicle is.
+//! A mobile network that is a part of the home prefix (RFC 4887 6). Hosts on the home link treat those on
+//! board as neighbours, wherever the vehicle is.
 
 use crate::hosts::{Host, possible, seconds, wait_until};
 use crate::station::Station;

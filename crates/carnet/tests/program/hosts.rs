@@ -1,7 +1,7 @@
 //! Hosts: network namespaces without a name, each held by a thread.
 //!
-//! What a host starts dies with its thread (`setpriv --pdeathsig`), and the namespace with the last of them,
-//! so that nothing is left when a test fails or the whole run is killed.
+//! A program that a host starts dies with its thread (`setpriv --pdeathsig`), and the namespace with the last
+//! of them. So nothing is left when a test fails or the whole run is killed.
 
 use std::fs;
 use std::io;
@@ -42,12 +42,11 @@ pub fn slowness() -> u32 {
     std::env::var("CARNET_TEST_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(1).max(1)
 }
 
-/// What a look and the pause behind it take at most on a machine that has nothing else to do.
+/// Longest time of a look and the pause after it on an idle machine.
 const TURN: Duration = Duration::from_millis(150);
 
-/// Waits until `look` finds something; fails with `what` after `limit`, which is longer on a slow machine,
-/// and on a busy one: of a turn that takes long only a quarter counts, for the stations are kept waiting as
-/// well.
+/// Waits until `look` finds something; fails with `what` after `limit`. The limit is longer on a slow
+/// machine. On a busy machine only a quarter of a long turn counts, because the stations wait as well.
 pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let limit = limit * slowness();
     let (start, mut counted) = (Instant::now(), Duration::ZERO);
@@ -83,7 +82,7 @@ pub fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// What a program printed, for a failed assertion.
+/// Returns the output of a program, for a failed assertion.
 pub fn said(output: &Output) -> String {
     format!(
         "{}{}{}",
@@ -151,7 +150,7 @@ impl Host {
         host
     }
 
-    /// What `ip` calls the namespace by.
+    /// Returns the name by which `ip` finds the namespace.
     pub fn thread(&self) -> i32 {
         self.thread
     }
@@ -205,8 +204,8 @@ impl Host {
         self.ip(&format!("link set {here} up"));
         other.ip(&format!("link set {there} up"));
         if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
-            // A veth takes frames that an XDP program redirects only with GRO; and what it sends has to have
-            // its checksum already, because a redirected frame cannot say that it has not.
+            // A veth takes frames that an XDP program redirects only with GRO. Its own frames need their
+            // checksum already, because a redirected frame cannot say that it has none.
             for (host, interface) in [(self, here), (other, there)] {
                 let words = ["ethtool", "-K", interface, "gro", "on", "tx", "off"].map(str::to_owned);
                 let status = host.spawn(&words, |_| {}).wait().expect("ethtool");

@@ -19,8 +19,9 @@ home_address = '2001:db8:1::5678'
 auth = 'none'
 ";
 
-/// What a Binding Acknowledgement says: its own status, those of its Binding Identifier options (type 35, RFC
-/// 5648 4.1: BID and status) and of its Flow Identification options (type 45, RFC 6089 4.2: FID and status).
+/// Content of a Binding Acknowledgement: its own status, those of its Binding Identifier options (type 35,
+/// RFC 5648 4.1: BID and status) and of its Flow Identification options (type 45, RFC 6089 4.2: FID and
+/// status).
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     status: u8,

@@ -128,8 +128,8 @@ fn messages_go_under_ipsec_and_nothing_else_is_believed() {
     assert!(clear > 0 && protected == 0, "{clear} in the clear, {protected} under ESP");
     station.reload(&router);
 
-    // Nor is one under the security association of another node, whose keys the sender has: the kernel
-    // compares addresses.
+    // A message under the security association of another node, whose keys the sender has, is not accepted
+    // either: the kernel compares addresses.
     associate(&bed.agent, HOME_AGENT, OTHER, ["0x2001", "0x2002"]);
     let theft = association(HOME_ADDRESS, HOME_AGENT, "0x2001", 0);
     must(&bed.router, &theft);
@@ -299,8 +299,8 @@ fn strongswan_negotiates_what_carnet_wants_and_follows_it() {
     assert!(clear == 0 && protected >= 8, "{clear} in the clear, {protected} under ESP");
 }
 
-/// Packets of or to the mobile network that somebody on the way can read: in a tunnel without ESP, or in
-/// none.
+/// Returns the packets of or to the mobile network that an attacker on the path can read: those in a tunnel
+/// without ESP, or outside.
 fn readable(packets: &[Vec<u8>]) -> usize {
     let inside = [0x20, 0x01, 0x0d, 0xb8, 0, 0x0a];
     let is = |packet: &[u8]| {
@@ -316,7 +316,7 @@ fn with_data_under_ipsec_nobody_on_the_way_reads_what_the_mobile_network_says() 
     }
     let bed = Testbed::new();
     let (agent, router) = configs(&bed);
-    // What BPF programs forward IPsec does not see.
+    // IPsec does not see packets that BPF programs forward.
     let tun = |config: String| config + "\n[dataplane]\npath = 'tun'\n";
     let (agent, router) = (tun(agent), tun(router));
     let sniffer = Sniffer::start(&bed.core, EVERYWHERE);
@@ -326,7 +326,7 @@ fn with_data_under_ipsec_nobody_on_the_way_reads_what_the_mobile_network_says() 
     let station = Station::start(&bed.router, &router);
     wait_until("it registers", seconds(60), || station.state() == "registered");
     wait_until("data flow", seconds(60), || bed.host.pings(CORRESPONDENT));
-    // The router's own address on board is nobody's to protect from its hosts.
+    // IPsec does not protect the router's own address on board from its hosts.
     assert!(bed.host.pings("2001:db8:a::1"));
     let indexes = of_router.indexes();
     assert!(station.ask(&["handover", "wwan0"]).status.success());

@@ -1,7 +1,7 @@
 //! Networks with IPv4 alone, with and without a NAT, several uplinks at once, and policies.
 //!
-//! The testbed's links have IPv4 beside IPv6, or in its place: 192.0.2.0/24 is the first uplink,
-//! 203.0.113.0/24 the second, 198.51.100.0/24 leads to the home agent, 198.51.100.2.
+//! The testbed's links have IPv4 beside IPv6, or in its place. Of the uplinks, 192.0.2.0/24 is the first, and
+//! 203.0.113.0/24 the second. 198.51.100.0/24 leads to the home agent, 198.51.100.2.
 
 use std::fs;
 use std::net::{Ipv6Addr, UdpSocket};
@@ -113,7 +113,7 @@ pub fn identified(config: String) -> String {
         .replace("priority = 20\n", "priority = 20\nbid = 2\n")
 }
 
-/// What the tunnels that carry packets are: encapsulation, other end, its port.
+/// Returns the tunnels that carry packets: encapsulation, other end, its port.
 fn tunnels(station: &Station) -> Vec<(String, String, Option<u64>)> {
     let tunnels = station.show("tunnels");
     let of = |tunnel: &Value| {
@@ -155,12 +155,12 @@ fn an_uplink_with_ipv4_alone_is_enough() {
     bed.router.run(|| fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a switch"));
     let recording = bed.scratch.path("router.jsonl");
     let record = format!("record = '{}'", recording.display());
-    // What a fast path takes comes into no recording.
+    // A recording has no packets of a fast path.
     let (mut agent, mut router) =
         start(&bed, |config| with_station(&config, &record) + "\n[dataplane]\npath = 'tun'\n");
     let echo = bed.echo(100);
     echo.flows();
-    // Nobody has rewritten an address: IPv6 in IPv4 does.
+    // No NAT has rewritten an address, so IPv6 in IPv4 works.
     assert_eq!(first_tunnel(&router), ("ipv4".into(), "198.51.100.2".into(), None));
     assert_eq!(first_tunnel(&agent), ("ipv4".into(), "192.0.2.10".into(), None));
     sizes_pass(&bed);
@@ -177,7 +177,7 @@ fn an_uplink_with_ipv4_alone_is_enough() {
     router.terminate();
     agent.terminate();
 
-    // What came by sockets is in the recording, and a replay sends what was sent by them.
+    // The recording has the packets that came by sockets, and a replay sends those that were sent by them.
     let (config, recording) = (router.config.to_str().expect("a path"), recording.to_str().expect("a path"));
     let replayed = carnet(&["replay", "--config", config, recording]);
     assert!(replayed.status.success(), "{}", said(&replayed));
@@ -244,7 +244,7 @@ fn narrow(limit: u64) {
     without_ipv6(&bed, &[0, 1]);
     let nat = behind_nat(&bed, 0);
     bed.router.ip("link set wwan0 down");
-    // Behind the NAT; nobody at either end of the tunnel sees it.
+    // Behind the NAT; neither end of the tunnel sees it.
     for (host, interface) in [(&nat, "out"), (&bed.core, "wlan")] {
         host.ip(&format!("link set {interface} mtu {limit}"));
     }
@@ -418,8 +418,8 @@ fn a_policy_moves_its_own_packets_and_no_others() {
     echo.stop();
 }
 
-/// A router without stored state is killed and started again and again. A stranger who has recorded the
-/// Binding Update of the first start plays it, octet for octet, from a socket of his own: the binding stays
+/// A router without stored state is killed and started again and again. An attacker who has recorded the
+/// Binding Update of the first start replays it, octet for octet, from a socket of his own. The binding stays
 /// where it is (RFC 6275 15.3).
 #[test]
 fn a_binding_update_recorded_before_restarts_moves_nothing() {

@@ -107,7 +107,7 @@ fn super_packets_inside_ipv4_are_cut_and_summed_after_the_tunnel() {
     }
 }
 
-/// Whatever the other end does: checksums, bursts and super packets of one are understood by the other.
+/// Each end understands the checksums, bursts and super packets of the other.
 #[test]
 fn a_fast_path_and_a_slow_one_understand_each_other() {
     if !possible() {

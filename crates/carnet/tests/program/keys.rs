@@ -51,14 +51,15 @@ fn a_key_is_changed_under_traffic_and_no_packet_is_lost() {
     assert_eq!(report.lost, 0, "{report:?}");
     println!("two changes of a key: {} packets, longest silence {:?}", report.sent, report.silence);
 
-    // And that it is the key that decides: one that the home agent has dropped is nobody's.
+    // The key decides: a key that the home agent has dropped belongs to no node.
     let unknown = agent.counter("mobility.dropped.unknown_spi");
     router.reload(&bed.router_config().replace(OLD, NEW));
     wait_until("it is not believed", seconds(10), || agent.counter("mobility.dropped.unknown_spi") > unknown);
     assert_eq!(agent.bindings()[0].1, CARE_OF[0], "the binding lasts for what is left of it");
 }
 
-/// Where these octets stand in memory that a process can write to: whoever takes it over finds them there.
+/// Returns the places of these octets in memory that a process can write to: an attacker who takes it over
+/// finds them there.
 fn found(station: &Station, octets: &[u8]) -> Vec<String> {
     let maps = fs::read_to_string(format!("/proc/{}/maps", station.pid())).expect("its maps");
     let memory = File::open(format!("/proc/{}/mem", station.pid())).expect("its memory");
@@ -84,7 +85,7 @@ fn forms(digits: &str) -> [Vec<u8>; 2] {
     [(0..digits.len()).step_by(2).map(octet).collect(), digits.as_bytes().to_vec()]
 }
 
-/// What a process has of its keys: those that it needs, and nothing of the text that they were read from.
+/// A process has only the keys that it needs, and nothing of the text that they were read from.
 #[test]
 fn a_key_is_in_memory_where_it_is_needed_and_nowhere_else() {
     if !possible() {
@@ -98,8 +99,8 @@ fn a_key_is_in_memory_where_it_is_needed_and_nowhere_else() {
     let router = Station::start(&bed.router, &with(bed.router_config(), FIRST));
     router.registered();
     let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
-    // A home agent has the key that it verifies with. A mobile router has the one of its config, which it
-    // would make others for other home agents of, and the one that it uses with this one.
+    // A home agent has the key that it verifies with. A mobile router has two. From the one of its config it
+    // would derive those for other home agents, and it uses the other with this one.
     let expect = |key: &str, in_agent: usize, in_router: usize, changing: bool| {
         let [octets, digits] = forms(key);
         for (station, number) in [(&agent, in_agent), (&router, in_router)] {
@@ -128,7 +129,7 @@ fn a_key_is_in_memory_where_it_is_needed_and_nowhere_else() {
     expect(FIRST, 0, 0, false);
     expect(SECOND, 1, 2, false);
 
-    // Nor is one kept that a config has which is not taken over.
+    // A key in a refused config is not kept either.
     let third = "c4d81e6f2b93507a1d8e64f0a7b2593c";
     let refused = bed.agent_config().replace(OLD, &format!("auth = {{ spi = 3, key = '{third}' }}"));
     agent.reload(&refused);

@@ -39,7 +39,7 @@ fn an_uplink_that_vanishes_and_returns_is_used_again() {
     nothing_of_carnet(&bed);
 }
 
-/// It carries nothing, and whoever watches the vehicle wants to know all the same.
+/// It carries nothing, but the operator needs to know.
 #[test]
 fn standby_uplink_that_goes_and_comes_is_told_once_each() {
     if !possible() {

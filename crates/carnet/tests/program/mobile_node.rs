@@ -73,8 +73,8 @@ fn a_visiting_node_keeps_its_sessions_while_the_vehicle_moves() {
     node.registered();
     assert_eq!(node.show("bindings")[0]["role"], "mobile_node");
     assert!(String::from_utf8_lossy(&node.ask(&["status"]).stdout).contains("mobile node"));
-    // RFC 6275 11.3.1: whoever chooses no address gets the home address; who chose the care-of address keeps
-    // it.
+    // RFC 6275 11.3.1: a program that selects no address gets the home address; one that selected the care-of
+    // address keeps it.
     let chosen = bed.host.ip(&format!("-6 route get {CORRESPONDENT}"));
     assert!(chosen.contains("dev carnet0") && chosen.contains(&format!("src {NODE}")), "{chosen}");
     let bound = bed.host.ip(&format!("-6 route get {CORRESPONDENT} from {INSIDE}"));

@@ -74,7 +74,7 @@ fn set_length(packet: &mut [u8]) {
     packet[4..6].copy_from_slice(&length.to_be_bytes());
 }
 
-/// What the stations really said to each other, and what is made by hand.
+/// Returns the messages that the stations really exchanged, and others made by hand.
 fn golden(heard: &[Vec<u8>]) -> Vec<Golden> {
     let (agent, care_of, home) = (address(HOME_AGENT), address(CARE_OF[0]), address(HOME_ADDRESS));
     let mut all = Vec::new();
@@ -283,7 +283,7 @@ fn mutated_packets_leave_the_stations_alive_small_and_with_the_bindings_that_the
     );
     assert!(agent.lives() && router.lives());
     assert!(!(agent.log() + &router.log()).contains("panicked"));
-    // Anybody can send a Binding Update that is refused; that must not fill the disk.
+    // Any host can send a Binding Update that is refused; that must not fill the disk.
     let lines = agent.log().lines().count();
     assert!(lines < 200, "{lines} lines in the agent's log");
     assert!(after.0 - before.0 > 5_000 && after.1 - before.1 > 2_000, "too few arrived");

@@ -1,5 +1,5 @@
-//! Large packets on the fast paths: super packets of TCP and UDP go through both stations whole, and where an
-//! interface takes none, the kernel cuts them into segments that are right, with right checksums.
+//! Large packets on the fast paths: super packets of TCP and UDP pass both stations whole. If an interface
+//! takes none, the kernel cuts them into correct segments with correct checksums.
 
 use carnet_wire::checksum;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
@@ -82,7 +82,7 @@ fn all_arrives(path: &str, off: &[&str]) {
         "{path}, without {off:?}: {counted:?} packets in and out of tunnels, {} of them by the slow path",
         slow() - before
     );
-    // What is large counts as the packets that it becomes.
+    // A super packet counts as the packets that it becomes.
     assert!(counted.0 >= needed && counted.1 >= needed, "{counted:?}, expected {needed}");
     assert!(counted.0 < 2 * needed && counted.1 < 2 * needed, "{counted:?}, expected {needed}");
     assert!(slow() - before < needed / 4, "{} packets took the slow path", slow() - before);

@@ -1,4 +1,4 @@
-//! What fails beside the network of the vehicle does not end it.
+//! A failure of an optional part does not end the network of the vehicle.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;

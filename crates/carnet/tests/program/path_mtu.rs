@@ -70,7 +70,7 @@ impl Narrow {
         Narrow { bed, far, correspondent }
     }
 
-    /// Neither router in the middle gets Packet Too Big out.
+    /// Drops Packet Too Big of both routers in the middle.
     fn filter(&self) {
         for host in [&self.bed.core, &self.far] {
             for rule in [
@@ -174,7 +174,7 @@ fn a_narrow_link_that_is_silent_is_found_by_probing() {
         return;
     }
     let narrow = Narrow::new();
-    // What it takes where every interface has the MTU of the path.
+    // Number of packets if every interface has the MTU of the path.
     for (host, interface) in [
         (&narrow.bed.router, "wlan0"),
         (&narrow.bed.core, "wlan"),

@@ -66,7 +66,7 @@ fn full_uplink_keeps_its_traffic_and_says_so() {
     if !possible() {
         return;
     }
-    // What XDP redirects passes no queue of the interface, so that nothing fills the one that this test
+    // Packets that XDP redirects pass no queue of the interface, so nothing fills the one that this test
     // makes.
     if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
         return;
@@ -81,7 +81,7 @@ fn full_uplink_keeps_its_traffic_and_says_so() {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let load = bed.host.run(move || {
-        // What waits in the queue counts for the socket that sent it: one alone would be held up.
+        // Waiting packets count for the socket that sent them: a single socket would be held up.
         let socket = || UdpSocket::bind((address(INSIDE), 0)).expect("a UDP socket");
         let sockets: Vec<UdpSocket> = (0..16).map(|_| socket()).collect();
         thread::spawn(move || {

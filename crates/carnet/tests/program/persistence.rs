@@ -1,5 +1,5 @@
-//! What the home agent has acknowledged survives whatever ends it; what it cannot keep it does not
-//! acknowledge.
+//! A binding that the home agent has acknowledged survives any end; it acknowledges none that it cannot
+//! store.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,12 +29,12 @@ fn home(number: u16) -> Ipv6Addr {
     address(&format!("2001:db8:1::a:{number:x}"))
 }
 
-/// Addresses of the core's links that nobody has: it looks at what comes for them.
+/// Returns an unused address of the core's links: the test reads packets to it.
 fn care_of(number: u16) -> Ipv6Addr {
     address(&format!("2001:db8:f1::a:{number:x}"))
 }
 
-/// A home agent of so many nodes with the key of the testbed.
+/// Returns the config of a home agent of `nodes` nodes with the key of the testbed.
 fn config(bed: &Testbed, nodes: u16) -> String {
     let tables = (0..nodes).map(|number| {
         format!(
@@ -88,9 +88,9 @@ fn sequences(agent: &Station) -> BTreeMap<Ipv6Addr, u16> {
     bindings.as_array().expect("an array").iter().filter_map(one).collect()
 }
 
-/// A node is taken out of the config for a while, or the home agent is: by reloads, restarts and kills. What
-/// was recorded of the node is still old when it comes back, and its binding is gone where its home agent has
-/// worked without it.
+/// A node is removed from the config for a while, or the home agent is: by reloads, restarts and kills. A
+/// recording of the node is still old when it returns, and its binding is gone if its home agent has worked
+/// without it.
 #[test]
 fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     if !possible() {
@@ -151,8 +151,8 @@ fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
     agent.end_by(Signal::SIGTERM);
 }
 
-/// kill -9 in the middle of many registrations, three times: each that was acknowledged is there, with its
-/// number, and what was accepted before is refused when somebody sends it again.
+/// kill -9 in the middle of many registrations, three times. Each acknowledged binding is there, with its
+/// sequence number, and the home agent refuses replays of accepted updates.
 #[test]
 fn nothing_that_was_acknowledged_is_lost_by_a_crash() {
     const NODES: u16 = 100;
@@ -205,7 +205,7 @@ fn nothing_that_was_acknowledged_is_lost_by_a_crash() {
     }
 }
 
-/// A disk that is full: nothing is acknowledged that could not be kept, it is said once, and it is over when
+/// A full disk: the home agent acknowledges nothing that it cannot store, logs it once, and continues when
 /// there is room again.
 #[test]
 fn a_full_disk_is_told_and_nothing_is_acknowledged_until_there_is_room() {
@@ -215,7 +215,7 @@ fn a_full_disk_is_told_and_nothing_is_acknowledged_until_there_is_room() {
     let bed = Testbed::new();
     let directory = bed.scratch.path("state");
     fs::create_dir_all(&directory).expect("a directory");
-    // The file has a page of its own, and then there is none left.
+    // The file has a page of its own, and then no page is left.
     let script = format!(
         "mount -t tmpfs -o size=12k tmpfs {0} && head -c 8192 /dev/zero > {0}/filler && exec \"$@\"",
         directory.display()
@@ -276,7 +276,7 @@ fn a_station_does_not_start_with_a_part_of_its_state() {
         assert!(station.log().contains(words), "{}", station.log());
     }
     assert_same(&before, &bed.agent.snapshot(), "after a start that failed");
-    // What a crash leaves at the end is another thing: it starts, and says so.
+    // An incomplete commit at the end of the file is different: the station starts, and says so.
     fs::write(&path, [&whole[..], b"@ 300 0badc0de\n2001:db8:1::a:1 {\"home_add"].concat()).expect("writes");
     let mut agent = Station::start(&bed.agent, &config);
     assert_eq!(sequences(&agent).len(), 3);

@@ -15,7 +15,7 @@ use crate::ipv4::{dual, identified, nft, start_both, without_ipv6};
 use crate::station::Station;
 
 const PORTAL: &str = "https://portal.example/terms?from=bus";
-/// What is probed: a web server at the core, beyond the access network.
+/// Server of the probe: a web server at the core, beyond the access network.
 const SERVER: &str = "198.51.100.80";
 
 /// Both web servers: the one that is probed, and the portal's.
@@ -121,7 +121,7 @@ fn captive_portal_is_named_and_its_uplink_used_when_it_lets_packets_pass() {
     assert_eq!(router.log().matches(&event).count(), 1, "{}", router.log());
     bed.echo(50).flows();
 
-    // Somebody agrees to the terms.
+    // A user agrees to the terms.
     nft(&bed.core, &["delete table ip portal"]);
     wait_until("the uplink carries traffic", seconds(60), || uplink(&router)["state"] == "active");
     assert_eq!(uplink(&router)["captive_portal"], Value::Null);

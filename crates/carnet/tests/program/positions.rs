@@ -50,7 +50,7 @@ fn way(unix_milliseconds: i64) -> f64 {
     (unix_milliseconds.rem_euclid(3_600_000) as f64 / 1000.0) * SPEED / METRES_PER_DEGREE
 }
 
-/// What a receiver says in one cycle at that time.
+/// Returns a receiver's reports of one cycle at that time.
 fn cycle(unix_milliseconds: i64, fix: bool) -> String {
     let date = Command::new("date")
         .args(["-u", "-d", &format!("@{}", unix_milliseconds.div_euclid(1000)), "+%H%M%S %d%m%y"])
@@ -290,7 +290,7 @@ fn a_wrong_system_clock_is_said_once() {
     let _gpsd = Gpsd::start(&scene.host, &scene.scratch);
     let mut station = scene.station();
     wait_until("it is said", seconds(20), || station.log().contains("the system clock is"));
-    // What is sent has the receiver's time, which is right.
+    // Sent packets have the receiver's time, which is right.
     let heard = scene.ear.beacons(seconds(5));
     assert!(
         heard.iter().any(|beacon| beacon.accurate && (beacon.age() + 3_600_000).abs() < 5000),

@@ -82,7 +82,7 @@ impl Pki {
         )
     }
 
-    /// Who has this MID.
+    /// Returns the owner of this MID.
     fn who(&self, mid: [u8; 6]) -> Identity {
         *self.identities.iter().find(|identity| identity.mid == mid).expect("the address of a ticket")
     }
@@ -100,7 +100,8 @@ fn colons(mid: [u8; 6]) -> String {
     mid.map(|octet| format!("{octet:02x}")).join(":")
 }
 
-/// What would tell a station: its MID, its number, the end of its link-local address, the name of its ticket.
+/// Returns octets that would identify a station: its MID, its number, the end of its link-local address, the
+/// name of its ticket.
 fn traces(Identity { ticket: HashedId8(name), mid }: Identity) -> [Vec<u8>; 4] {
     let [_, _, _, d, e, f] = mid;
     [mid.to_vec(), mid[2..].to_vec(), vec![0xff, 0xfe, d, e, f], name.to_vec()]

@@ -1,5 +1,5 @@
-//! The radio interface: it may come late, it gets the station's address and its own back, and whatever a
-//! flood of fabricated stations says on it, real neighbours stay.
+//! The radio interface may appear late, and gets the station's address and then its own back. Real neighbours
+//! stay under a flood of fabricated stations.
 
 use std::fmt::Write;
 
@@ -82,7 +82,7 @@ fn an_interface_that_comes_late_holds_up_nothing_else() {
     waits.terminate();
 }
 
-/// What is recorded before the address is known replays as it was.
+/// A recording from before the address is known replays unchanged.
 #[test]
 fn a_recording_from_before_the_interface_replays() {
     if !possible() {
@@ -173,7 +173,7 @@ fn the_interface_has_the_stations_address_as_long_as_it_runs() {
     assert_eq!(scratch.files(), ["s.log", "s.toml"]);
 }
 
-/// The location table has room for so many neighbours, and a hundred times as many are made up.
+/// The location table has room for a number of neighbours, and a hundred times as many are fabricated.
 #[test]
 fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memory() {
     if !possible() {
@@ -186,7 +186,7 @@ fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memo
     let mouth = Mouth::new(&other, "radio");
     let real: Vec<[u8; 6]> = (1..=5).map(|number| [2, 0, 0, 1, 0, number]).collect();
     let speak = || {
-        // Beacons of a moment ago are none that are new.
+        // Beacons of a moment ago are not new.
         std::thread::sleep(std::time::Duration::from_millis(5));
         let beacons: Vec<Vec<u8>> = real.iter().map(|mac| beacon(*mac, *mac, PLACE.0, PLACE.1)).collect();
         mouth.say(&beacons);

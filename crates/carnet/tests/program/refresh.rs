@@ -41,7 +41,7 @@ fn twenty_refreshes_under_2000_packets_a_second_lose_reorder_and_write_nothing()
     assert!(report.reordered < 10 || slowness() > 1, "{report:?}");
     assert_eq!(agent.bindings()[0].1, CARE_OF[0]);
 
-    // What does change something is counted, so that the numbers above mean something.
+    // Real changes are counted, which shows that the numbers above mean something.
     bed.router.ip("-6 addr del 2001:db8:f2::10/64 dev wwan0");
     wait_until("something is written", seconds(10), || router.counter("platform.writes") > after.1);
 }

@@ -35,7 +35,7 @@ fn a_replay_sends_what_was_sent_and_is_the_same_each_time() {
     let bed = Testbed::new();
     let recording = bed.scratch.path("router.jsonl");
     let config = with_station(&bed.router_config(), &format!("record = '{}'", recording.display()));
-    // What a fast path takes does not come to the station, and into no recording.
+    // Packets of a fast path do not reach the station, nor a recording.
     let config = format!("{config}\n[dataplane]\npath = 'tun'\n");
     let _agent = Station::start(&bed.agent, &bed.agent_config());
     let wire = Sniffer::start(&bed.core, &["wlan", "wwan"]);

@@ -20,7 +20,7 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
 use crate::traffic::Echo;
 
-/// What a move may cost once the new address may be used; a busy machine gets more by [`wait_for`].
+/// Longest outage of a move once the new address is usable; a busy machine gets more by [`wait_for`].
 const LIMIT: Duration = Duration::from_millis(1500);
 
 struct Roads {
@@ -192,7 +192,7 @@ fn flash_renumbering_of_the_only_uplink_costs_no_more_than_finding_it_out() {
     println!("{report:?}");
 }
 
-/// Both uplinks in turn: the other one carries the traffic meanwhile.
+/// Both uplinks in turn: the other carries the traffic meanwhile.
 #[test]
 fn flash_renumbering_of_both_uplinks_in_turn_is_survived() {
     if !possible() {

@@ -1,8 +1,8 @@
-//! What a running station can still do (`station.sandbox`), and what not.
+//! Rights that a running station has and lacks (`station.sandbox`).
 //!
-//! A debugger that may do anything stops the program and makes it call the kernel itself. So it is the very
-//! process that is asked, with all that it has given up; and the same calls of one that has given up nothing
-//! show that they are right.
+//! A debugger with all rights stops the program and makes it call the kernel itself. So the test uses the
+//! very process, with all that it has given up. The same calls in a process that has given up nothing show
+//! that they are right.
 
 use std::fs;
 use std::process::Command;
@@ -47,7 +47,7 @@ fn agent(scratch: &Scratch, line: &str) -> String {
     )
 }
 
-/// What all threads of a process are held to.
+/// Returns the limits of all threads of a process.
 fn rights(pid: i32) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a living process");
     let status = threads.map(|thread| fs::read_to_string(thread.expect("a thread").path().join("status")));
@@ -294,7 +294,7 @@ mod from_inside {
         before: nix::libc::user_regs_struct,
         /// Where there is an instruction that calls.
         call: u64,
-        /// Memory below its stack that nobody uses meanwhile.
+        /// Unused memory below its stack.
         room: u64,
     }
 
@@ -431,7 +431,7 @@ mod from_inside {
         let mut victim = Command::new("sleep").arg("1000").spawn().expect("sleep");
         let pid = victim.id().cast_signed();
 
-        // Who has given up nothing can do all of it.
+        // A process that has given up nothing can do all of it.
         let free = Station::start(&host, &agent(&scratch, "sandbox = 'off'"));
         let puppet = Puppet::new(free.pid());
         for (what, _, end) in refused(&puppet, &folder) {

@@ -8,7 +8,7 @@ use crate::ipv4::{dual, identified, start_both, without_ipv6};
 use crate::station::Station;
 use crate::testbed::Testbed;
 
-/// What the log of a station must not say of a fault of its own machine.
+/// Texts that a station must not log about a fault of its own machine.
 const BLAME: [&str; 3] = ["does not know", "SPI", "MAC"];
 
 fn ipv4_setting(host: &Host, name: &str) -> String {

@@ -1,4 +1,4 @@
-//! How strong the uplinks' signals are: from a file, and from whoever tells.
+//! Signals of the uplinks: from a file, and from programs over the API.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -62,7 +62,8 @@ fn signals_come_from_a_file_and_from_whoever_tells() {
     assert_eq!(signals(&router), json!([-70, -93]));
 }
 
-/// A file that nobody writes to any more says nothing any more; one that says the same again and again does.
+/// A signal in a file without further writes becomes unknown; one that is written again with the same value
+/// does not.
 #[test]
 fn a_signal_that_nobody_renews_is_unknown() {
     if !possible() {

@@ -6,8 +6,7 @@ use crate::hosts::{possible, seconds, wait_until};
 use crate::station::{PROGRAM, Station};
 use crate::testbed::Testbed;
 
-/// After so much time a station gives back what it does not need, where little has happened in it (`REST` in
-/// run.rs).
+/// Seconds after which a mostly idle station returns memory (`REST` in run.rs).
 const REST: u64 = 10;
 
 /// The optimised program, if it has been built.

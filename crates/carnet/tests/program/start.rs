@@ -102,7 +102,7 @@ fn a_station_that_another_one_has_the_socket_of_is_refused_and_spoils_nothing() 
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("another station runs at"), "{}", said(&output));
     assert_same(&untouched, &elsewhere.snapshot(), "after a start that failed");
-    // What the first one has written down is still there.
+    // The first station's record is still there.
     first.end_by(Signal::SIGKILL);
     Station::start(&bed.router, &bed.router_config()).terminate();
     assert_same(&before, &bed.router.snapshot(), "after a crash and a start and an end");
@@ -145,7 +145,7 @@ fn it_runs_without_root_in_a_user_namespace_and_leaves_nothing_there() {
     let directory = scratch.path("");
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).expect("a mode");
     let directory = directory.to_str().expect("a path");
-    // Whoever this is may not look where the program was built.
+    // This user may not read the folder in which the program was built.
     fs::copy(PROGRAM, scratch.path("carnet")).expect("a copy of the program");
     let file = scratch.path("router.toml");
     let bed = Testbed::new();
@@ -183,7 +183,7 @@ fn it_runs_without_root_in_a_user_namespace_and_leaves_nothing_there() {
     let _ = world.wait();
 }
 
-/// Binding Updates go to the kernel then, which nobody sees; so the start tells.
+/// Binding Updates then go to the kernel without a trace, so the start warns.
 #[test]
 fn a_home_agents_address_on_an_interface_is_told() {
     if !possible() {

@@ -95,7 +95,7 @@ impl Station {
         Station { child, config: file, socket, log }
     }
 
-    /// What it has said so far, in all its runs.
+    /// Returns its log so far, of all its runs.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -115,7 +115,7 @@ impl Station {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// A counter; 0 while there is none of that name.
+    /// Returns a counter; 0 while it does not exist.
     pub fn counter(&self, name: &str) -> u64 {
         self.show("counters").get(name).and_then(Value::as_u64).unwrap_or(0)
     }

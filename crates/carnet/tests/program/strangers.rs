@@ -16,7 +16,7 @@ const DATAGRAMS: u32 = 200;
 /// More than a queue of the TUN device holds (4000).
 const MESSAGES: u64 = 6000;
 
-/// A message with a Mobility Header of a type that there is none of, from somebody whom nobody knows.
+/// Returns a message with a Mobility Header of an unknown type, from an unknown source.
 fn message(number: u64) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 8, 135, 64];
     let network = address("2001:db8:5::").octets();

@@ -13,7 +13,7 @@ use crate::hosts::{possible, said};
 use crate::station::{PROGRAM, Station, carnet};
 use crate::testbed::{Testbed, with_station};
 
-/// A secret: the octets that nobody may find, and how the config or a file writes them.
+/// A secret: the octets that must not be found, and their form in the config or a file.
 struct Secret {
     octets: Vec<u8>,
     text: String,
@@ -82,7 +82,7 @@ fn guarded(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("a mode");
 }
 
-/// A station that knows every kind of secret there is; whoever adds one has to add it here, too.
+/// A station with every kind of secret. Add each new kind here, too.
 #[test]
 fn a_bundle_holds_no_secret_of_the_station() {
     if !possible() {
@@ -136,7 +136,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
         }
         secrets.push((key.clone(), new));
     }
-    // What an operator has kept in a comment is nobody's business either.
+    // A former secret in a comment must not be there either.
     let old = secret(200, 16);
     config.push_str(&format!("\n# before: {}\n", old.text));
     secrets.push(("a comment".into(), old));
@@ -169,7 +169,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
         assert!(folder.join(name).is_file(), "{name} is missing: {manifest:#}");
         assert!(text.contains(&format!("\"{name}\"")), "{name} is not in the manifest");
     }
-    // The network is the station's, not that of whoever asks.
+    // The network is that of the station, not of the command.
     let routes = fs::read_to_string(folder.join("network/links.json")).expect("links");
     assert!(routes.contains("carnet0"), "{routes}");
     let shown = fs::read_to_string(folder.join("config/agent.toml")).expect("the config");

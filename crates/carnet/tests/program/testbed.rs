@@ -20,7 +20,7 @@ pub const HOME_AGENT: &str = "2001:db8:1::1";
 pub const HOME_ADDRESS: &str = "2001:db8:1::1234";
 /// Its care-of address on each uplink.
 pub const CARE_OF: [&str; 2] = ["2001:db8:f1::10", "2001:db8:f2::10"];
-/// Somebody elsewhere.
+/// A host on the Internet.
 pub const CORRESPONDENT: &str = "2001:db8:c::1";
 /// The host in the mobile network.
 pub const INSIDE: &str = "2001:db8:a::10";

@@ -34,7 +34,7 @@ fn neighbour(bed: &Testbed) -> (Host, Host, String) {
     (router, host, config)
 }
 
-/// What Router Advertisements say: how long there is a way out, and which prefixes are good.
+/// Content of Router Advertisements: lifetime of the default router, and valid prefixes.
 #[derive(Debug, PartialEq, Eq)]
 struct Advertised {
     router_lifetime: u16,
@@ -103,7 +103,7 @@ fn a_claim_to_another_routers_prefix_gets_142_and_both_bindings_stay() {
     );
     assert!(agent.counter("mobility.dropped.refused") > refused);
     assert_eq!(agent.bindings(), bindings);
-    // Nor may the old prefix, which the refused config does not name, be advertised as good, or the stolen
+    // The router must not advertise the old prefix, which the refused config does not name, or the stolen
     // one.
     std::thread::sleep(seconds(1));
     let heard = Sniffer::start(&inside, &["eth0"]);
@@ -113,7 +113,7 @@ fn a_claim_to_another_routers_prefix_gets_142_and_both_bindings_stay() {
         assert_eq!(one, Advertised { router_lifetime: 0, prefixes: Vec::new() });
     }
 
-    // Nor does a restart help; it only takes back the thief's own binding.
+    // A restart does not help either; it only removes the thief's own binding.
     thief.end_by(Signal::SIGKILL);
     let mut thief = Station::start(&other, &greedy);
     wait_until("the claim is refused again", seconds(10), || thief.state() == "refused");

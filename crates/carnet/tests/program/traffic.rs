@@ -19,13 +19,13 @@ use crate::hosts::{Host, seconds, slowness, wait_until};
 const PORT: u16 = 4242;
 /// Octets of receive buffers, so that a test that has to wait for its turn loses nothing.
 const BUFFER: usize = 1 << 20;
-/// With so many packets unanswered, an [`Echo`] waits for what is on its way, but not for longer than
-/// [`LOST_AFTER`]: no queue between the hosts has room for all that comes while other programs have the
+/// With this number of packets unanswered, an [`Echo`] waits for those on their way, but not for longer than
+/// [`LOST_AFTER`]. No queue between the hosts has room for all that arrive while other programs have the
 /// processors.
 const UNANSWERED: u64 = 200;
 const LOST_AFTER: Duration = Duration::from_millis(250);
 
-/// What became of the packets of an [`Echo`].
+/// Result of the packets of an [`Echo`].
 #[derive(Debug)]
 pub struct Report {
     pub sent: u64,
@@ -213,7 +213,7 @@ impl Sniffer {
         Sniffer { stop, packets, thread }
     }
 
-    /// What has come so far, in order.
+    /// Returns the packets so far, in order.
     pub fn heard(&self) -> Vec<Vec<u8>> {
         self.packets.lock().expect("the sniffer").clone()
     }
@@ -223,7 +223,7 @@ impl Sniffer {
         self.packets.lock().expect("the sniffer").len()
     }
 
-    /// What came, in order.
+    /// Returns the packets, in order.
     pub fn stop(self) -> Vec<Vec<u8>> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("the sniffer");

@@ -1,5 +1,5 @@
-//! What comes in through a tunnel is checked, whoever decapsulates, and what is narrow is found. The same on
-//! every data path.
+//! Each end checks packets from a tunnel, whichever path decapsulates, and finds a narrow path. The same
+//! holds on every data path.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -49,8 +49,8 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
     shoot([CARE_OF[0], HOME_AGENT], [STRANGER, CORRESPONDENT]);
     shoot([CARE_OF[1], HOME_AGENT], [INSIDE, CORRESPONDENT]);
     shoot([CARE_OF[0], HOME_AGENT], ["fe80::1", "ff02::1"]);
-    // Somebody without a binding is told so by an ICMPv6 error: a Binding Error is for Home Address options
-    // (RFC 6275 9.3.3).
+    // A host without a binding gets an ICMPv6 error: a Binding Error is for Home Address options (RFC 6275
+    // 9.3.3).
     shoot([CORRESPONDENT, HOME_AGENT], [HOME_ADDRESS, CORRESPONDENT]);
     shoot([CARE_OF[0], HOME_AGENT], [HOME_ADDRESS, CORRESPONDENT]);
     wait_until("what is right passes", seconds(5), || {
@@ -73,7 +73,7 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
     let inside = Sniffer::start(&bed.host, &["eth0"]);
     shoot([HOME_AGENT, CARE_OF[0]], [STRANGER, "2001:db8:c::99"]);
     shoot([STRANGER, CARE_OF[0]], [STRANGER, INSIDE]);
-    // Nobody sends from a reserved address; the addresses of NAT64 lie between them and are not reserved.
+    // No host sends from a reserved address; the addresses of NAT64 lie between them and are not reserved.
     const RESERVED: [&str; 4] = ["::ffff:10.0.0.1", "::10.0.0.1", "::2", "64:ff9b:0:1::1"];
     const NAT64: [&str; 2] = ["64:ff9b::c000:201", "64:ff9b:1:2::1"];
     for source in RESERVED.into_iter().chain(NAT64) {
@@ -91,7 +91,7 @@ fn who_sends_what_through_a_tunnel_is_checked_at_either_end() {
     }
     assert_eq!(datagrams(&outside.stop(), STRANGER, "2001:db8:c::99"), 0, "not to the mobile network");
 
-    // Nobody on board plays the home agent.
+    // No host on board can play the home agent.
     let inside = Sniffer::start(&bed.host, &["eth0"]);
     let cannon = Cannon::new(&bed.host);
     bed.host.ip("-6 addr add 2001:db8:a::77/128 dev eth0");

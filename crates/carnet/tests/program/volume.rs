@@ -25,7 +25,7 @@ fn use_up(bed: &Testbed) {
     });
 }
 
-/// The interface's counters say so, whoever has sent; and it is remembered after a crash.
+/// The interface's counters include all programs, and the count survives a crash.
 #[test]
 fn a_used_up_uplink_is_left_and_stays_so_after_a_crash() {
     if !possible() {

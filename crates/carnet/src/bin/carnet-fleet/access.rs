@@ -1,9 +1,8 @@
 //! How the store is reached: by TLS, with the certificates of `[access]`, and as one of etcd's own users.
 //!
 //! The store's certificate has to come from an authority that the config names, and has to be for the name or
-//! the address that the config has: those of the system's authorities are for the Web, and nobody of them is
-//! asked here. The key and the password are in files that only their owner may read, and are overwritten in
-//! memory where this program has them.
+//! the address in the config. The system's authorities are for the Web, so this module does not use them. The
+//! key and the password are in files that only their owner may read. The program wipes its copies in memory.
 
 use std::error::Error;
 use std::fmt::{self, Debug, Formatter};
@@ -42,7 +41,7 @@ pub struct Files {
     password_file: Option<PathBuf>,
 }
 
-/// What is in them.
+/// Content of these files.
 #[derive(Debug, Default)]
 pub struct Access {
     /// For servers with `https://`.
@@ -51,7 +50,7 @@ pub struct Access {
     pub user: Option<Arc<User>>,
 }
 
-/// What a server has to show, and what it is shown.
+/// Certificates that a server has to present, and the client's own.
 pub struct Tls {
     connector: TlsConnector,
     /// For messages.
@@ -83,7 +82,7 @@ impl Files {
     /// Reads them, for servers with `https://` or for those without.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// The mistake, with its place.
     pub fn read(&self, encrypted: bool) -> anyhow::Result<Access> {
         if !encrypted {
             for (name, there) in [
@@ -197,7 +196,7 @@ impl User {
         User { name: name.into(), password: Zeroizing::new(password.into()) }
     }
 
-    /// What etcd is asked for a token with.
+    /// Returns the request for a token.
     pub fn question(&self) -> anyhow::Result<Zeroizing<Vec<u8>>> {
         // So large that it does not grow, which would leave a part of it behind.
         let longest = 64 + 6 * (self.name.len() + self.password.len());
@@ -241,7 +240,7 @@ impl Tls {
     }
 }
 
-/// What has gone wrong in TLS, if it has been there.
+/// Returns the error of TLS, if it is one.
 fn in_tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
     // An error of I/O names what is behind the one that it holds, and not that one.
     error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
@@ -263,7 +262,7 @@ pub fn refuses_certificate(error: &anyhow::Error) -> bool {
     )
 }
 
-// Neither keys nor passwords are for logs.
+// Keys and passwords must not be in logs.
 
 impl Debug for Tls {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {

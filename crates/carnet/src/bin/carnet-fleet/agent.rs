@@ -26,7 +26,7 @@ use tokio::time::timeout;
 /// How long it may take to remove what it has set up.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// What there is to say of one.
+/// Event of a home agent.
 #[derive(Debug)]
 pub enum News {
     /// It works.
@@ -54,13 +54,13 @@ impl Recipe {
     /// Looks for mistakes in the home agent's config, with the program that is to run by it. May block.
     ///
     /// # Errors
-    /// What is wrong in it.
+    /// The mistakes in the config.
     pub fn check(&self) -> anyhow::Result<toml::Table> {
         let program = self.program.display();
         let checked =
             std::process::Command::new(&self.program).args(["check", "--config"]).arg(&self.config).output();
         let checked = checked.with_context(|| format!("program: cannot run {program}"))?;
-        // What it warns of is said when it runs; that it has no state_dir is right here.
+        // The home agent logs its warnings when it runs. Without a state_dir it warns, which is right here.
         ensure!(
             checked.status.success(),
             "config: expected the config of a home agent, found mistakes\n{}",
@@ -78,7 +78,7 @@ impl Recipe {
     }
 }
 
-/// What it is told.
+/// Message to the agent's task.
 #[derive(Debug)]
 enum Told {
     /// Its oldest commit is stored.
@@ -92,7 +92,7 @@ enum Told {
 pub struct Agent {
     begin: Option<Sender<BTreeMap<String, String>>>,
     tell: UnboundedSender<Told>,
-    /// What it says.
+    /// Events of the agent.
     pub news: UnboundedReceiver<News>,
 }
 

@@ -65,7 +65,7 @@ impl Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        // While it is locked: nobody else has it.
+        // The lock is still held, so no other process has the file.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -78,7 +78,7 @@ mod tests {
     fn a_second_one_is_refused_and_told_of_the_first() {
         let directory = std::env::temp_dir().join(format!("carnet-fleet-alone-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
-        // What a crash has left is no lock.
+        // A file that a crash left is no lock.
         fs::write(directory.join("north.lock"), "4711").expect("a file");
         let first = Alone::in_place(&directory, "north").expect("there is none");
         let _other = Alone::in_place(&directory, "south").expect("another seat");

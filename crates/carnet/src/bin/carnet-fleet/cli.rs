@@ -20,19 +20,19 @@ pub(crate) enum Command {
         /// The config file; docs/fleet.md describes it.
         #[command(flatten)]
         file: File,
-        /// What to log: a level, or targets with levels (default: RUST_LOG, else info).
+        /// Log filter: a level, or targets with levels (default: RUST_LOG, else info).
         #[arg(long, value_name = "FILTER")]
         log: Option<String>,
     },
-    /// Look for mistakes in a config file, and in the home agent's that it names: exits 0 when there are
-    /// none, else 2.
+    /// Look for mistakes in a config file, and in the home agent's that it names: exits 0 without mistakes,
+    /// else 2.
     Check {
         /// The config file.
         #[command(flatten)]
         file: File,
     },
-    /// Ask etcd who has the seat, and listen for a moment who is there: exits 0 when somebody has it, 1 when
-    /// nobody has or etcd does not answer, 2 with a mistake in the config.
+    /// Ask etcd which member has the seat, and listen for a moment to the members. Exits 0 if a member has
+    /// it, 1 if none has or etcd does not answer, 2 with a mistake in the config.
     Status {
         /// The config file.
         #[command(flatten)]
@@ -49,7 +49,7 @@ pub(crate) struct File {
     /// The config file.
     #[arg(value_name = "FILE", required_unless_present = "named")]
     config: Option<PathBuf>,
-    /// The same, as for the other commands.
+    /// The config file, as for the other commands.
     #[arg(long = "config", value_name = "FILE", conflicts_with = "config")]
     named: Option<PathBuf>,
 }

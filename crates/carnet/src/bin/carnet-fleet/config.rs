@@ -20,7 +20,7 @@ use crate::links::Wanted;
 const ENCRYPTED: &str = "https://";
 const CLEAR: &str = "http://";
 
-/// What is in the file.
+/// Content of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -106,7 +106,7 @@ fn neighbour(text: &str) -> Option<Neighbour> {
     (somebody && there).then(|| Neighbour { address, interface: interface.map(str::to_owned) })
 }
 
-/// What is before a server's name, and its name and port.
+/// Returns the scheme before a server's name, and its name and port.
 fn place(text: &str) -> Option<(&'static str, &str)> {
     let (scheme, rest) = [ENCRYPTED, CLEAR]
         .into_iter()
@@ -117,7 +117,7 @@ fn place(text: &str) -> Option<(&'static str, &str)> {
     (is_host && port.parse::<u16>().is_ok()).then_some((scheme, rest))
 }
 
-/// What a server's certificate has to be for.
+/// Returns the name that a server's certificate has to have.
 fn name(place: &str) -> anyhow::Result<ServerName<'static>> {
     let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
     let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
@@ -137,7 +137,7 @@ impl Config {
     /// Reads it.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// The mistake, with its place.
     pub fn load(path: &Path) -> anyhow::Result<Config> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut config: Config = toml::from_str(&text).with_context(|| path.display().to_string())?;
@@ -205,7 +205,7 @@ impl Config {
     /// meant.
     ///
     /// # Errors
-    /// What is wrong in it.
+    /// The mistakes in the home agent's config.
     pub fn check_agent(&self) -> anyhow::Result<Vec<String>> {
         let table = self.recipe().check()?;
         let mut warnings = Vec::new();
@@ -229,7 +229,7 @@ impl Config {
     /// The servers, with all that is in the files of `[access]`.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The mistake in the servers.
     pub fn servers(&self) -> anyhow::Result<Vec<Server>> {
         let first = self.store.first().context("store: expected at least one server of etcd")?;
         let encrypted = first.starts_with(ENCRYPTED);
@@ -257,13 +257,13 @@ impl Config {
         Duration::from_millis(self.times.reach_ms.unwrap_or(1000))
     }
 
-    /// What is looked at.
+    /// Returns the links and neighbours to watch.
     pub fn links(&self) -> Wanted {
         let reach = self.reach.iter().filter_map(|text| neighbour(text)).collect();
         Wanted { links: self.links.clone(), reach, silence: self.silence() }
     }
 
-    /// What the seat is told.
+    /// Returns the config of the seat.
     pub fn seat(&self) -> SeatConfig {
         let mut seat = SeatConfig::new(&self.member, self.members.clone());
         let set = |time: &mut Duration, ms: Option<u64>| {
@@ -275,8 +275,9 @@ impl Config {
         set(&mut seat.lease, self.times.lease_ms);
         set(&mut seat.patience, self.times.patience_ms);
         set(&mut seat.settled, self.times.settled_ms);
-        // A carrier is missed at once, a neighbour after up to five questions, of which four are asked in
-        // that time: so much later may others notice what has happened to all, and then have to say it.
+        // A member notices a lost carrier at once, and a lost neighbour after up to five requests, of which
+        // it sends four in that time. So other members may notice a common fault this much later, and still
+        // have to report it.
         if !self.reach.is_empty() {
             seat.doubt = seat.doubt.max(self.silence() * 2);
         }

@@ -1,10 +1,9 @@
 //! The store, in etcd: its JSON gateway (`/v3/kv/txn`, `/v3/kv/range`, `/v3/kv/put`, `/v3/watch`,
 //! `/v3/auth/authenticate`) over HTTP/1.1, by TLS where the config has `https://`.
 //!
-//! Keys and values are Base64 there, and 64-bit numbers are text. Whatever goes wrong with a transaction, it
-//! may have been made, unless etcd says that it does not take its token. Answers are bounded: what the store
-//! says that is longer than [`LONGEST`] is an error, and of what it says instead of an answer no more than
-//! [`WORDS`] characters are repeated.
+//! Keys and values are Base64 there, and 64-bit numbers are text. After any error a transaction may have been
+//! executed, unless etcd says that it refuses its token. Answers are bounded: one longer than [`LONGEST`] is
+//! an error, and of an error text only [`WORDS`] characters are repeated.
 
 mod server;
 
@@ -38,7 +37,7 @@ const PAGE: u32 = 1000;
 const LONGEST: usize = 64 << 20;
 /// Octets of all keys and values of a seat, which hold some hundred thousand bindings.
 const MOST: usize = 512 << 20;
-/// Octets of an answer that says why there is none.
+/// Longest answer with the reason of an error, in octets.
 const LONGEST_WHY: usize = 64 << 10;
 /// Characters of it that are told.
 const WORDS: usize = 300;
@@ -50,12 +49,12 @@ pub const READ: Duration = Duration::from_secs(5);
 const OWN: &str = "own";
 /// Octets of a token at most.
 const LONGEST_TOKEN: usize = 16 << 10;
-/// What etcd says of a request that it has refused for its token, before it did anything: it does not know
-/// it, has been given none, or one from before its users were changed.
+/// Errors of etcd for a request that it has refused for its token before it did anything. It does not know
+/// the token, got none, or got one from before its users were changed.
 const STALE: [&str; 3] =
     ["etcdserver: invalid auth token", NO_USER, "etcdserver: revision of auth store is old"];
 const NO_USER: &str = "etcdserver: user name is empty";
-/// What etcd says to who asks for a token although it asks nobody for one.
+/// Error of etcd for a request for a token while it needs none.
 const NO_USERS: &str = "etcdserver: authentication is not enabled";
 
 /// How etcd begins to refuse a certificate with a common name, where it has users: its gateway could not make
@@ -66,19 +65,19 @@ const COMMON_NAME: &str = "CommonName of client";
 #[derive(Debug)]
 pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    /// What drives it, and tells why it has ended.
+    /// Task that drives the connection; its result says why it has ended.
     driver: Option<JoinHandle<hyper::Result<()>>>,
     server: Server,
 }
 
-/// What there is of a seat, without the records themselves.
+/// State of a seat, without the records themselves.
 #[derive(Debug)]
 pub struct Overview {
     /// The store's revision then.
     pub revision: Revision,
     /// The value of [`Key::Owner`], if there is that key.
     pub owner: Option<String>,
-    /// Of so many nodes there are records.
+    /// Number of nodes with records.
     pub nodes: u64,
 }
 
@@ -183,7 +182,7 @@ fn decoded(text: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(STANDARD.decode(text)?)?)
 }
 
-/// What comes after all names that begin with these, which end with a slash.
+/// Returns the end of the range of all names that begin with these, which end with a slash.
 fn after(names: &str) -> String {
     let mut end = names.to_owned();
     end.pop();
@@ -263,7 +262,7 @@ impl Connection {
         }
     }
 
-    /// A token for a user, or nothing where etcd asks nobody for one; or why it does not take the user.
+    /// Returns a token for a user, `None` if etcd needs none, or the reason why etcd refuses the user.
     async fn authenticate(&mut self, user: &User) -> anyhow::Result<Result<Option<HeaderValue>, String>> {
         let question = Bytes::from_owner(user.question()?);
         let response = match self.exchange("/v3/auth/authenticate", question, None).await? {
@@ -342,7 +341,7 @@ impl Connection {
     /// Makes a transaction.
     ///
     /// # Errors
-    /// When nobody knows whether it is made.
+    /// If it is unknown whether the transaction was executed.
     pub async fn transact(&mut self, prefix: &Prefix, transaction: &Transaction) -> anyhow::Result<Outcome> {
         let owner = prefix.name(&Key::Owner);
         let put = |key: &str, value: &str| json!({"request_put": {"key": key, "value": encoded(value)}});
@@ -473,7 +472,7 @@ impl Connection {
     }
 }
 
-/// What is changed, as it comes.
+/// Changes, as they arrive.
 #[derive(Debug)]
 pub struct Watch {
     _connection: Connection,
@@ -536,7 +535,7 @@ async fn whole(response: Response<Incoming>) -> anyhow::Result<Bytes> {
     at_most(LONGEST, response).await
 }
 
-/// What is told of what somebody else says.
+/// Returns the printable, shortened text of another program.
 fn words(said: &str) -> String {
     let printable = said.trim().chars().map(|one| if one.is_control() { '\u{fffd}' } else { one });
     printable.take(WORDS).collect()

@@ -23,13 +23,13 @@ use crate::links::Verdict;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two attempts to follow the store.
 const AGAIN: Duration = Duration::from_millis(200);
-/// A watch that says nothing for so long is one of a server that has gone without a word: whoever waits for
-/// the seat writes each second, and whoever has it more often.
+/// After this silence the server of a watch counts as gone: a standby writes every second, and a leader more
+/// often.
 const SILENT: Duration = Duration::from_secs(3);
 /// Attempts at one transaction at the same time.
 const ATTEMPTS: usize = 4;
 
-/// What the store says.
+/// Message of the store.
 #[derive(Debug)]
 enum FromStore {
     Outcome(RequestId, Outcome),
@@ -47,10 +47,10 @@ pub struct Place {
     pub prefix: Prefix,
 }
 
-/// What the home agent does here.
+/// State of the home agent here.
 #[derive(Debug)]
 enum Process {
-    /// There is none until then; what it begins with, if it is wanted.
+    /// Without a process until this time; with the records to begin with, if one is wanted.
     None(Instant, Option<BTreeMap<String, String>>),
     /// It waits until it is wanted.
     Waits(Agent),
@@ -79,7 +79,7 @@ pub struct Keeper {
     role: Role,
     member: String,
     links: watch::Receiver<Verdict>,
-    /// What came of looking at the home agent's config, for one that waits.
+    /// Results of the check of the home agent's config, for a standby.
     checked: UnboundedReceiver<Result<(), String>>,
     tell_checked: UnboundedSender<Result<(), String>>,
     /// Another process says that it is this member.
@@ -128,8 +128,8 @@ impl Keeper {
         Time::ZERO + self.began.elapsed()
     }
 
-    /// Until it is told to end; then gives the seat up first, and returns when there is no process any more.
-    /// Whatever `reload` says is for the home agent.
+    /// Runs until `end`; then gives the seat up first, and returns when the process has ended. `reload` is
+    /// for the home agent.
     pub async fn run(mut self, mut end: watch::Receiver<bool>, mut reload: UnboundedReceiver<()>) {
         let mut ending = false;
         self.hear_links();
@@ -165,9 +165,8 @@ impl Keeper {
         }
     }
 
-    /// Has the home agent read its config again: one that works by itself, and in the place of one that waits
-    /// there will be another, once it is known that the config has no mistakes. One that is to be started
-    /// reads it anyhow.
+    /// Lets the home agent read its config again. A leader's does so itself. A standby's is replaced, once
+    /// the config is known to have no mistakes. One that starts later reads it anyway.
     fn reload(&self) {
         info!("seat {}: the home agent's config is read again", self.name);
         match &self.process {
@@ -254,8 +253,8 @@ impl Keeper {
         }
     }
 
-    /// Two machines by one name are one member to the others: neither is counted on when the other one has
-    /// gone.
+    /// Two machines with one name are one member to the others: these do not count on either when the other
+    /// has gone.
     fn look_for_doubles(&mut self, events: &[Event]) {
         let mut processes = events.iter().filter_map(|event| {
             let value = event.value.as_deref()?;
@@ -287,7 +286,7 @@ impl Keeper {
     fn hear_agent(&mut self, news: agent::News) {
         let now = self.now();
         match news {
-            // What one says that has been told to end is not said of the next.
+            // Events of a process that was told to end do not count for the next.
             agent::News::Working | agent::News::Commit(..) if !matches!(self.process, Process::Runs(_)) => {}
             agent::News::Working => {
                 info!("seat {}: the home agent works", self.name);
@@ -420,7 +419,7 @@ async fn follow(
 ) -> anyhow::Result<std::convert::Infallible> {
     let snapshot = Connection::to(server).await?.read(prefix).await?;
     let known = snapshot.revision;
-    // The watch begins before anybody is told, so that nothing waits for it.
+    // The watch begins before the seat gets the snapshot, so that no change is missed.
     let mut watch = Connection::to(server).await?.watch(prefix, known).await?;
     tell.send(FromStore::Snapshot(number, snapshot))?;
     loop {
@@ -430,8 +429,8 @@ async fn follow(
     }
 }
 
-/// Makes one transaction after the other. The seat asks again for what takes too long, and the next server is
-/// tried then; the attempts before it go on, for a store that is slow answers each of them late.
+/// Executes one transaction after the other. The seat repeats one that takes too long, and then this task
+/// tries the next server. Earlier attempts continue, because a slow store answers each of them late.
 async fn make(
     name: String,
     place: Place,
@@ -458,7 +457,7 @@ async fn make(
             Some(ended) = attempts.join_next() => match ended.ok().flatten() {
                 Some(Ok((open, id, outcome))) => {
                     connection = Some(open);
-                    // What the others ask for has been made, or never will be; so has what is asked again.
+                    // The other requests have been executed, or never will be; so has a repeated one.
                     attempts = JoinSet::new();
                     while to_make.try_recv().is_ok() {}
                     if std::mem::take(&mut failing) {

@@ -1,8 +1,8 @@
 //! Whether this member is connected to its routers: by the carriers of interfaces, and by neighbours of which
 //! one answers at least.
 //!
-//! A neighbour is not missed before it has been asked several times: so a program that was stalled does not
-//! take its own silence for that of others.
+//! A neighbour counts as missing only after several requests. So a stalled program does not mistake its own
+//! silence for that of others.
 
 use std::future::pending;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const ATTEMPTS: u32 = 4;
 /// Before the kernel is asked again that has failed to tell.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What is looked at.
+/// Links and neighbours to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// Interfaces, all of which have a carrier.
@@ -30,10 +30,10 @@ pub struct Wanted {
 /// Whether the member is connected; `Err`: why it is not.
 pub type Verdict = Result<(), String>;
 
-/// What looks.
+/// Watchers of links and neighbours.
 struct Links {
     carriers: Carriers,
-    /// Where somebody is asked.
+    /// Requests to neighbours, if there are any.
     echoes: Option<Echoes>,
     asking: Interval,
     /// How often they have been asked since one answered.
@@ -101,7 +101,7 @@ impl Links {
             }
         };
         tokio::select! {
-            // What has come while this program was stalled counts before the time does.
+            // Answers that arrived while this program was stalled count before the time does.
             biased;
             answered = answered => {
                 answered?;

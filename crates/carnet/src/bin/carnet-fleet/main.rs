@@ -1,9 +1,10 @@
 //! A member of a fleet of home agents.
 //!
 //! Several machines may be one home agent, a *seat*. Each runs this program, once for each seat, in a network
-//! namespace of its own, for there is one station in each; the one that has the seat runs `carnet run` with
-//! the home agent's config, and what that acknowledges is in etcd before. When it dies, another has the seat
-//! within a second, with all bindings: `carnet_fleet` says how, and why no two ever have it.
+//! namespace of its own, because each namespace has one station. The leader of the seat runs `carnet run`
+//! with the home agent's config, and etcd has the content of an acknowledgement before it leaves. When the
+//! leader dies, another member is the leader within a second, with all bindings. `carnet_fleet` says how, and
+//! why there are never two leaders.
 //!
 //! * [`config`] is the file, [`keeper`] keeps a seat.
 //! * [`alone`] sees to it that there is one program for each seat in a place.
@@ -12,7 +13,7 @@
 //! * [`etcd`] speaks to the store, by what [`access`] has of certificates and passwords; [`agent`] speaks to
 //!   the home agent's process.
 //!
-//! Left out: the routes to the home agent, which a routing daemon announces for whoever has it.
+//! Left out: the routes to the home agent, which a routing daemon of the leader announces.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(error, ExitCode::from(MISTAKE)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    // Who looks at the links stays on this thread.
+    // The task that watches the links stays on this thread.
     let here = LocalSet::new();
     let work = async {
         match shown {

@@ -1,9 +1,8 @@
-//! Who has the seat, and which members are there, for people and as JSON.
+//! State of the seat and its members, for people and as JSON.
 //!
-//! etcd has no times: that somebody has the seat may have been written last year. So it is read what there
-//! is, and then listened who writes: whoever has the seat each beat, and whoever waits for it each second.
-//! That ends when all of them have been heard, or after the silence by which members themselves tell that one
-//! is gone; an owner has its lease.
+//! etcd stores no times: an entry about the leader may be a year old. So this command reads the entries, and
+//! then listens to writes: a leader writes each beat, and a standby each second. It ends when it has received
+//! all members, or after the silence by which members themselves detect a dead one; a leader has its lease.
 //!
 //! Left out: since when one has the seat, which etcd does not know, and its log says.
 
@@ -24,17 +23,17 @@ use crate::agent;
 use crate::config::Config;
 use crate::etcd::{Connection, Overview, Prefix, READ, Server, Watch};
 
-/// What there is to say.
+/// State of the seat.
 #[derive(Debug, Serialize)]
 struct Status {
     seat: String,
-    /// Who has it.
+    /// Leader of the seat.
     owner: Option<String>,
     state: State,
-    /// Who wrote last that it has the seat, or gives it up.
+    /// Member that last wrote that it is the leader, or gives the seat up.
     last: Option<Last>,
     members: Vec<Member>,
-    /// Of so many nodes the home agent has records.
+    /// Number of nodes of which the home agent has records.
     nodes: Option<u64>,
     store: Vec<Asked>,
     here: Here,
@@ -48,13 +47,13 @@ enum State {
     Working,
     /// It is starting.
     Starting,
-    /// It was given up, and nobody has taken it yet.
+    /// The last leader gave it up, and no member has taken it yet.
     Free,
-    /// Whoever had it says nothing any more.
+    /// The last leader writes nothing any more.
     Silent,
-    /// Nobody ever had it.
+    /// The seat never had a leader.
     New,
-    /// What is written there is not of this version.
+    /// The entry is not of this version.
     Unknown,
     /// No server of the store answers.
     Unreachable,
@@ -105,7 +104,7 @@ struct Here {
     runs: Option<bool>,
 }
 
-/// What is heard from the store.
+/// State that the store has sent.
 #[derive(Debug)]
 struct Listener {
     seat: SeatConfig,
@@ -164,7 +163,7 @@ impl Listener {
         if self.state() == State::Silent { GONE.max(self.seat.lease) } else { GONE }
     }
 
-    /// How the members are: those of the config, and whoever else was heard.
+    /// Returns the members: those of the config, and others that wrote.
     fn members(&self) -> Vec<Member> {
         let owner = self.owner();
         let listed = |name: &str| self.seat.members.iter().any(|one| one == name);
@@ -187,7 +186,7 @@ impl Listener {
     }
 }
 
-/// Prints what there is; whether somebody has the seat.
+/// Prints the state; returns whether the seat has a leader.
 ///
 /// # Errors
 /// When it cannot be asked for, or printed.
@@ -344,8 +343,8 @@ fn here(config: &Config) -> Here {
     Here { member: config.member.clone(), runs: runs(&config.directory, &config.seat) }
 }
 
-/// Whether a program of this seat runs on this machine: one that keeps a home agent listens for it. What is
-/// connected to it is not noticed there.
+/// Whether a program of this seat runs on this machine: one with a home agent listens on a socket for it. It
+/// does not notice this connection.
 fn runs(directory: &Path, seat: &str) -> Option<bool> {
     let [_, ready] = agent::sockets(directory, seat);
     match UnixDatagram::unbound().and_then(|socket| socket.connect(ready)) {
@@ -384,7 +383,7 @@ mod tests {
         assert!(status.text().contains(expected), "{}", status.text());
     }
 
-    /// What was written at any time before is no sign of life.
+    /// An earlier entry is no sign of life.
     #[test]
     fn an_owner_is_one_that_is_heard() {
         let working = token("anna", TokenState::Working);

@@ -1,4 +1,4 @@
-//! What applications are told of their mistakes, and what they get.
+//! Errors that applications get for their mistakes, and their results.
 
 use serde_json::json;
 

@@ -321,7 +321,7 @@ async fn the_answers_to_a_ping_are_a_stream_that_ends() {
     }
 }
 
-/// Whoever goes away ends the ping: the run loop's sender is told.
+/// A client that goes away ends the ping: the run loop's sender notices.
 #[tokio::test]
 async fn a_ping_that_nobody_waits_for_ends() {
     let (bench, mut requests) = Bench::new().await;

@@ -19,7 +19,7 @@ struct Port {
 impl Port {
     async fn open(tokens: Option<&str>) -> Port {
         let scratch = Scratch::new();
-        // Free a moment ago, and asked for by nobody else.
+        // Free a moment ago, and used by no other program.
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = free.local_addr().expect("an address");
         drop(free);
@@ -158,7 +158,7 @@ async fn a_header_that_takes_too_long_ends_its_connection() {
     panic!("a header of 25 s is still read");
 }
 
-/// What has no token gets one answer on its connection.
+/// A client without a token gets one answer on its connection.
 #[tokio::test]
 async fn a_connection_without_a_token_ends_after_its_answer() {
     let port = Port::open(Some("read 0123456789abcdef\n")).await;
@@ -224,7 +224,7 @@ async fn the_dashboard_is_read_without_a_token_and_nothing_else_is() {
         );
         assert!(answer.contains("x-content-type-options: nosniff\r\n"), "{answer}");
     }
-    // Neither elsewhere nor upwards, nor what the dashboard does not consist of.
+    // No path elsewhere or upwards, and no file outside of the dashboard.
     for path in [
         "/../README.md",
         "/%2e%2e/README.md",
@@ -323,7 +323,7 @@ fn promtool_finds_no_fault_with_metrics_and_alerts() {
             promtool().expect("promtool").args(arguments).current_dir(&folder).output().expect("its end");
         assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stdout));
     }
-    // What alerts and dashboard ask for is there.
+    // The metrics of alerts and dashboard exist.
     let families: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     for file in ["carnet.rules.yml", "grafana.json"] {

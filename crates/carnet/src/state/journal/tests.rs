@@ -66,7 +66,8 @@ fn a_new_file_begins_with_what_it_is_given() {
     assert_eq!(found.records, [(node(7), "{\"v\":\"imported\"}".to_owned())]);
 }
 
-/// Whatever a crash leaves of the last commit: all before it is there, nothing of it is, and writing goes on.
+/// After a crash all commits before the last one are there, nothing of the last one is, and writing
+/// continues.
 #[test]
 fn a_commit_that_a_crash_interrupted_is_cut_off() {
     let scratch = Scratch::new();
@@ -137,8 +138,8 @@ fn one_station_at_a_time() {
     assert!(refusal(&path).contains("in use by another station"));
 }
 
-/// A file that was put in the place of the old one is the one from then on, also when the disk does not take
-/// the directory; but nothing counts as written until it has.
+/// A file that has replaced the old one is the one from then on, also if the disk refuses the directory. But
+/// nothing counts as written until the disk has it.
 #[test]
 fn a_directory_that_the_disk_does_not_take_keeps_the_new_file_and_holds_what_comes() {
     let scratch = Scratch::new();
@@ -231,8 +232,8 @@ fn a_large_file_is_written_anew_in_pieces() {
     assert!(found[&node(1999)].contains(&text));
 }
 
-/// A process that is killed when the disk has refused a commit leaves it in memory: the next one takes it for
-/// written, and makes it so before anything follows it.
+/// A process that is killed after the disk has refused a commit leaves the commit in memory. The next process
+/// takes it for written, and writes it before anything follows it.
 #[test]
 fn what_the_disk_has_refused_before_a_crash_is_written_again_after_it() {
     let path = Path::new("/state/s.state");

@@ -19,13 +19,13 @@ use crate::station::PROGRAM;
 /// A port of etcd for its administrator alone: on the loopback interface of its machine, without TLS.
 const ADMINISTRATOR: u16 = 2381;
 
-/// One without TLS for everybody, which nobody would have.
+/// Port without TLS for every client, which no real store would have.
 const CLEAR: u16 = 2382;
 
-/// A port at which somebody listens and says nothing.
+/// Port of a listener that sends nothing.
 const SILENT: u16 = 2383;
 
-/// What `openssl` makes, which is in every Debian.
+/// Runs `openssl`, which is in every Debian.
 fn openssl(folder: &Path, arguments: &str) {
     let output = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output();
     let output = output.expect("openssl (Debian package openssl)");
@@ -166,7 +166,7 @@ fn members_show_certificates_and_passwords_and_so_does_the_store() {
     wait_until("the other has the binding", seconds(20), || bruno.has_the_router());
     assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
     assert!(!bruno.log().contains("WARN"), "{}", bruno.log());
-    // Whoever looks at it shows the same.
+    // Each observer gets the same result.
     let config = fleet.bed.scratch.path("bruno.fleet.toml");
     let status = |access: &str| {
         let text = fs::read_to_string(&config).expect("a config").replace(ACCESS, access);
@@ -212,7 +212,7 @@ fn a_token_that_is_not_taken_any_more_does_not_cost_the_seat() {
     assert!(anna.has_the_router() && !log.contains("stops the home agent"), "{log}");
 }
 
-/// Each says why, and nobody has the seat.
+/// Each says why, and no member has the seat.
 #[test]
 fn without_the_right_certificates_and_passwords_there_is_no_seat() {
     let Some(mut fleet) = guarded() else { return };
@@ -255,7 +255,7 @@ fn without_the_right_certificates_and_passwords_there_is_no_seat() {
     wait_for("a home agent", seconds(30), || anna.bindings());
 }
 
-/// Who cannot be right is refused before anybody is asked.
+/// A config that cannot work is refused before any request.
 #[test]
 fn a_config_of_access_with_a_mistake_is_refused() {
     let scratch = Scratch::new();

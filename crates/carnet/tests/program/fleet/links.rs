@@ -1,5 +1,5 @@
-//! A member that is cut off from its routers, and reaches the store: by an interface of its own, as where
-//! etcd is in a network for the machines alone.
+//! A member that has lost its routers but reaches the store by an interface of its own, as with etcd in a
+//! network for the machines only.
 
 use std::fs;
 
@@ -9,8 +9,8 @@ use crate::hosts::{Host, said, seconds, wait_until};
 /// Where the store is.
 const STORE: &str = "http://[2001:db8:fe::1]:2379";
 
-/// Three members, each with a way of its own to the store. Whoever has the seat reaches the core, by
-/// whichever address of it.
+/// Three members, each with a path of its own to the store. The leader reaches the core, by any of its
+/// addresses.
 fn three() -> Option<Fleet> {
     let more =
         format!("links = ['ha0']\nreach = ['2001:db8:f0::1', '2001:db8:f4::1', '2001:db8:f5::1']\n{PATIENT}");
@@ -32,8 +32,8 @@ fn three() -> Option<Fleet> {
     Some(fleet)
 }
 
-/// Nothing comes to this machine any more from its routers, nor goes there, and its interface knows nothing
-/// of it. Whoever announces routes notices, and takes its route away.
+/// Drops all packets between this machine and its routers, without a sign on its interface. A routing daemon
+/// notices, and withdraws its route.
 fn silence(fleet: &Fleet, host: &Host, net: &str) {
     let file = fleet.bed.scratch.path("silence.nft");
     let rules = "add table netdev cut
@@ -80,7 +80,7 @@ fn a_member_that_is_cut_off_from_routers_hands_its_seat_to_one_that_is_not() {
     echo.flows();
     let report = echo.stop();
     println!("the longest silence: {:?}", report.silence);
-    // Nobody has registered anew, and Bruno never had it.
+    // No router has registered anew, and Bruno was never the leader.
     assert_eq!(router.counter("nemo.bu.sent"), sent);
     assert!(!bruno.log().contains("starts the home agent"), "{}", bruno.log());
 }

@@ -1,5 +1,4 @@
-//! What `carnet-fleet status` says of a fleet: while nobody has the seat, while somebody has it, and after
-//! deaths.
+//! Output of `carnet-fleet status`: without a leader, with a leader, and after deaths.
 
 use std::net::TcpListener;
 use std::process::{Command, Output};
@@ -128,7 +127,7 @@ fn status_says_who_has_the_seat_and_who_is_there() {
     fleet.url = url;
 }
 
-/// A mistake is one before anybody is asked.
+/// A mistake is reported before any request.
 #[test]
 fn status_of_a_config_with_a_mistake_is_refused() {
     let asked = |arguments: &[&str]| {

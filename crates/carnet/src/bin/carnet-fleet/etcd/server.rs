@@ -1,8 +1,8 @@
 //! One of the store's servers, and the token of its user there.
 //!
-//! A token is asked for when it is wanted, and kept for each server by itself: servers forget those that are
-//! not used there. It is asked for by one at a time; whoever waits meanwhile has the same answer, or the same
-//! error.
+//! The client requests a token when it needs one, and keeps one for each server, because servers forget
+//! tokens that are not used there. One task at a time requests it; tasks that wait meanwhile get the same
+//! answer, or the same error.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Server {
 struct State {
     /// The last that was given.
     given: Given,
-    /// When there was none, and why; whether it is the user that is refused.
+    /// Time and reason of the last failure, and whether etcd refused the user.
     failed: Option<(Instant, bool, String)>,
 }
 
@@ -64,13 +64,13 @@ impl Server {
                 return Ok(state.given.clone());
             }
         }
-        // It is asked for to the end, even if whoever wants it waits no longer: or else one who never waits
-        // long enough would never have it.
+        // The request runs to its end even if its caller stops waiting. Otherwise a caller that never waits
+        // long enough would never get a token.
         let server = self.clone();
         let asked = tokio::spawn(async move {
             let mut state = server.state.lock().await;
-            // Somebody else has asked meanwhile. All who wait behind one that has had no answer would
-            // otherwise ask, too, one after the other, and be joined by more than go.
+            // Another task has requested it meanwhile. Otherwise all tasks that wait behind a failed request
+            // would also send one, one after the other, and more would join than finish.
             if state.given.number > old {
                 return Ok(state.given.clone());
             }

@@ -44,8 +44,8 @@ async fn request(stream: &mut TcpStream) -> Option<String> {
     Some(text)
 }
 
-/// An attempt that takes longer than it takes until the next is made counts nevertheless: otherwise a store
-/// that takes that long for each would never be heard.
+/// An attempt that takes longer than the time until the next one still counts: otherwise a store that slow
+/// would never give an answer.
 #[tokio::test]
 async fn a_store_that_is_slow_is_heard() {
     let (listener, place) = store().await;
@@ -63,7 +63,7 @@ async fn a_store_that_is_slow_is_heard() {
     assert!(matches!(heard, Some(FromStore::Outcome(1, Outcome::Done(7)))), "{heard:?}");
 }
 
-/// What a store with one user says: to whoever asks for a token, and to one transaction after the other.
+/// Answers of a store with one user: to a request for a token, and to one transaction after the other.
 struct Guarded {
     token: (u16, &'static str),
     transactions: Vec<(u16, String)>,
@@ -149,7 +149,7 @@ async fn a_transaction_that_is_refused_for_its_token_is_made_with_another() {
     }
 }
 
-/// The first might be made after all, and the second would say that somebody else has been there.
+/// The first might still be executed, and the second would then say that another member has written.
 #[tokio::test]
 async fn a_transaction_that_may_have_been_made_is_not_made_again() {
     for refused in [
@@ -166,7 +166,7 @@ async fn a_transaction_that_may_have_been_made_is_not_made_again() {
     }
 }
 
-/// Whatever etcd, or what answers in its place, says instead of an answer, the log has a line of it.
+/// For any text of etcd, or of a server in its place, the log has one line.
 #[tokio::test]
 async fn of_what_etcd_says_instead_of_an_answer_little_is_told() {
     for (said, told) in [
@@ -202,7 +202,7 @@ async fn keys_that_come_again_and_again_are_not_read() {
     assert!(open.watch(&prefix, known).await.is_ok());
 }
 
-/// A password costs etcd some work, also a wrong one; and a token that is unusable is none.
+/// A password costs etcd some work, even a wrong one; and an unusable token does not count.
 #[tokio::test]
 async fn a_password_that_is_refused_is_not_shown_each_time() {
     let wrong = "etcdserver: authentication failed, invalid user ID or password";
@@ -238,7 +238,7 @@ async fn a_token_is_asked_for_to_the_end() {
     assert_eq!(asked_of(&mut told), ["/v3/kv/txn token1"]);
 }
 
-/// Where nobody needs a token, none is sent, until etcd has users after all.
+/// If etcd has no users, no token is sent, until etcd gets users.
 #[tokio::test]
 async fn a_store_without_users_is_asked_without_a_token() {
     let token = (400, r#"{"error":"etcdserver: authentication is not enabled","code":9}"#);
@@ -250,8 +250,8 @@ async fn a_store_without_users_is_asked_without_a_token() {
     assert_eq!(asked_of(&mut told), ["/v3/auth/authenticate -", "/v3/kv/txn -", "/v3/kv/txn -"]);
 }
 
-/// A commit of a home agent that has been told to end would be answered to the one that begins: from then on
-/// that one's acknowledgements would leave one commit too early.
+/// A commit of a home agent that was told to end would be answered to the next one. That one's
+/// acknowledgements would then leave one commit too early.
 #[tokio::test]
 async fn what_a_home_agent_says_that_ends_is_not_said_of_the_next() {
     let (_listener, place) = store().await;
