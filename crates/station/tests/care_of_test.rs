@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Rng, Time};
+use carnet_base::{Endpoint, Rng, Time};
 use carnet_mobility::flow::{Ipv6Selector, TrafficSelector};
 use carnet_station::io::{Command, Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
@@ -353,4 +353,253 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
     assert!(probes <= 48 + 2 * (seconds + 1) && probes > 100, "{probes} probes in {seconds} s");
     assert!(others <= updates && other_octets <= update_octets, "{others}, {other_octets}");
     assert!(data_to_true > 100, "{data_to_true}");
+}
+
+/// A home agent whose mobile router an attacker has taken over. The harness notes which places have answered an
+/// Echo Request, and where data has gone.
+struct Besieged {
+    station: Station,
+    now: Time,
+    /// Answer to Echo Requests, all others never do.
+    true_places: Vec<Endpoint>,
+    answered: BTreeSet<Endpoint>,
+    /// The last place of data, and how much there was.
+    data: Option<Endpoint>,
+    data_count: usize,
+}
+
+const AGENT_UDP: &str = "udp:198.51.100.2:4191";
+
+fn end(text: &str) -> Endpoint {
+    text.parse().expect("an endpoint")
+}
+
+fn without_key(is_tested: bool) -> StationConfig {
+    let mut config = tested(is_tested);
+    if let Some(agent) = &mut config.home_agent {
+        agent.ipv4_address = "198.51.100.2".parse().ok();
+        agent.nodes[0].authentication = carnet_mobility::Authentication::None;
+    }
+    config
+}
+
+impl Besieged {
+    fn new(true_places: &[&str]) -> Besieged {
+        let station =
+            Station::new(without_key(true), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+        let mut besieged = Besieged {
+            station,
+            now: Time::ZERO,
+            true_places: true_places.iter().map(|place| end(place)).collect(),
+            answered: BTreeSet::new(),
+            data: None,
+            data_count: 0,
+        };
+        besieged.drain();
+        besieged
+    }
+
+    fn give(&mut self, input: Input) {
+        // The tests look at packets only.
+        let _ = self.station.handle_input(self.now, WALL, input);
+        self.drain();
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.give(Input::Timeout);
+    }
+
+    /// A packet for the mobile network, and where it has gone.
+    fn sends(&mut self, destination: &str) -> Option<Endpoint> {
+        self.data = None;
+        self.give(Input::Packet(data(CORRESPONDENT, destination)));
+        self.data
+    }
+
+    /// A Binding Update from a place, inside UDP if that is one of IPv4.
+    fn registers(&mut self, from: Endpoint, builder: Builder) {
+        let ipv6 = from.ipv6();
+        let packet = ControlPacket {
+            source: ipv6.unwrap_or(address(HOME)),
+            destination: address(AGENT),
+            hop_limit: 64,
+            home_address: ipv6.map(|_| address(HOME)),
+            routing_home_address: None,
+            mobility_header: &mut builder.finish(),
+        }
+        .emit();
+        self.give(match ipv6 {
+            Some(_) => Input::Packet(packet),
+            None => Input::Datagram { local: end(AGENT_UDP), remote: from, traffic_class: 0, packet },
+        });
+    }
+
+    fn drain(&mut self) {
+        let mut replies = Vec::new();
+        while let Some(output) = self.station.poll_output() {
+            let (place, packet) = match output {
+                Output::Packet(packet) => {
+                    (Endpoint::Ipv6(Header::parse(&packet).expect("a packet").destination), packet)
+                }
+                Output::Encapsulated { remote, packet, .. } => (remote, packet),
+                _ => continue,
+            };
+            if place == end(CORRESPONDENT) {
+                continue;
+            }
+            if packet.windows(60).any(|octets| octets == [0x55; 60]) {
+                assert!(self.answered.contains(&place), "{place} has got data before it has answered");
+                self.data = Some(place);
+                self.data_count += 1;
+            }
+            if !self.true_places.contains(&place) {
+                continue;
+            }
+            let reply = match place {
+                Endpoint::Ipv6(_) => echo_back(&packet).map(Input::Packet),
+                _ => icmpv6::echo_reply(&packet).map(|packet| Input::Datagram {
+                    local: end(AGENT_UDP),
+                    remote: place,
+                    traffic_class: 0,
+                    packet,
+                }),
+            };
+            if let Some(reply) = reply {
+                self.answered.insert(place);
+                replies.push(reply);
+            }
+        }
+        for reply in replies {
+            self.give(reply);
+        }
+    }
+}
+
+fn flags(overwrite: bool) -> BindingUpdateFlags {
+    BindingUpdateFlags {
+        acknowledge: true,
+        home_registration: true,
+        mobile_router: true,
+        overwrite,
+        ..BindingUpdateFlags::default()
+    }
+}
+
+#[test]
+fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
+    for places in [[FIRST, "2001:db8:bad::1"], ["udp:192.0.2.7:40000", "udp:203.0.113.9:40000"]] {
+        let mut besieged = Besieged::new(&places[..1]);
+        for (sequence, place) in (1..).zip(places) {
+            besieged.registers(end(place), Builder::binding_update(sequence, flags(false), 150));
+        }
+        for _ in 0..49 {
+            assert_eq!(besieged.sends(HOST), Some(end(places[0])));
+            besieged.pass(Duration::from_millis(100));
+        }
+        besieged.pass(Duration::from_millis(100));
+        for _ in 0..590 {
+            assert_eq!((besieged.sends(HOST), besieged.sends(HOME)), (None, None));
+            besieged.pass(Duration::from_secs(1));
+        }
+        // The binding has not ended by that, and none of the new address's renewals brings the old one back.
+        for sequence in 3..20 {
+            besieged.registers(end(places[1]), Builder::binding_update(sequence, flags(false), 150));
+            assert_eq!(besieged.sends(HOST), None);
+            besieged.pass(Duration::from_secs(1));
+        }
+    }
+}
+
+/// An attacker registers addresses that answer, and addresses that never do. Binding Updates come over IPv6 and
+/// UDP. They are plain or have identifiers, with or without addresses, and some have an Alternate Care-of
+/// Address. Some de-register, some have flows. In between the home agent restarts, or gets another config.
+#[test]
+fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
+    const TRUE: [&str; 5] =
+        ["2001:db8:f1::1", "2001:db8:f1::2", "2001:db8:f2::1", "udp:192.0.2.7:40000", "udp:192.0.2.8:4191"];
+    const FALSE: [&str; 5] = [
+        "2001:db8:bad::1",
+        "2001:db8:bad::2",
+        "2001:db8:f1::3",
+        "udp:192.0.2.7:40001",
+        "udp:203.0.113.9:4191",
+    ];
+    let (mut data_count, mut restarts) = (0, 0);
+    for seed in 1..=8 {
+        let mut rng = Rng::new(seed);
+        let mut besieged = Besieged::new(&TRUE);
+        let place = |rng: &mut Rng| {
+            let places = if rng.chance(0.5) { TRUE } else { FALSE };
+            end(places[rng.below(places.len() as u64) as usize])
+        };
+        for sequence in 1..=1_500 {
+            let from = place(&mut rng);
+            let lifetime = if rng.chance(0.1) { 0 } else { rng.below(20) as u16 + 1 };
+            let mut builder = Builder::binding_update(sequence, flags(rng.chance(0.3)), lifetime);
+            if let Some(own) = from.ipv4() {
+                let told = if rng.chance(0.5) { own } else { "10.0.0.7".parse().expect("an address") };
+                builder = builder.option(&MobilityOption::Ipv4CareOfAddress(told));
+            } else if rng.chance(0.2)
+                && let Some(other) = place(&mut rng).ipv6()
+            {
+                builder = builder.option(&MobilityOption::AlternateCareOfAddress(other));
+            }
+            let bids: Vec<u16> = (0..rng.below(4)).map(|_| rng.below(3) as u16 + 1).collect();
+            for bid in &bids {
+                let named = place(&mut rng);
+                let care_of_address = match rng.chance(0.3) {
+                    true => None,
+                    false => named.ipv6().map(Into::into).or(named.ipv4().map(Into::into)),
+                };
+                builder = builder.option(&MobilityOption::BindingIdentifier {
+                    bid: *bid,
+                    status: 0,
+                    home: false,
+                    priority: rng.below(3) as u8,
+                    care_of_address,
+                });
+            }
+            let octets = sub_options(Some(&TrafficSelector::Ipv6(Ipv6Selector::default())), &bids);
+            if !bids.is_empty() && rng.chance(0.5) {
+                let flow = MobilityOption::FlowIdentification {
+                    fid: 1,
+                    priority: 1,
+                    status: 0,
+                    sub_options: &octets,
+                };
+                builder = builder.option(&flow);
+            }
+            besieged.registers(from, builder);
+            for destination in [HOST, HOME] {
+                besieged.sends(destination);
+            }
+            if rng.chance(0.5) {
+                besieged.pass(Duration::from_millis(rng.below(7_000)));
+                besieged.sends(HOST);
+            }
+            if rng.chance(0.03) {
+                let kept = besieged.station.persistent_state(besieged.now, WALL);
+                let text = serde_json::to_string(&kept).expect("a state");
+                let kept = serde_json::from_str(&text).expect("a state");
+                besieged.station =
+                    Station::new(without_key(true), kept, Rng::new(rng.u64()), besieged.now, WALL);
+                restarts += 1;
+                besieged.drain();
+                besieged.sends(HOST);
+            }
+            if rng.chance(0.03) {
+                let mut config = without_key(true);
+                if let Some(agent) = &mut config.home_agent {
+                    agent.max_lifetime = Duration::from_secs(300 + rng.below(300));
+                }
+                besieged.station.reconfigure(besieged.now, WALL, config);
+                besieged.drain();
+                besieged.sends(HOST);
+            }
+        }
+        data_count += besieged.data_count;
+    }
+    println!("{data_count} packets to places that have answered, {restarts} restarts");
+    assert!(data_count > 5_000 && restarts > 100, "{data_count}, {restarts}");
 }
