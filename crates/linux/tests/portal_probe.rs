@@ -1,0 +1,75 @@
+//! The probe for captive portals against web servers that mean harm, over the loopback interface.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+
+use carnet_linux::ProbeTarget;
+use carnet_station::io::PortalProbe;
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A server for one request, and what to request of it.
+fn server<T: Send + 'static>(
+    serve: impl FnOnce(TcpStream) -> T + Send + 'static,
+) -> (ProbeTarget, JoinHandle<T>) {
+    let listener = TcpListener::bind((LOOPBACK, 0)).expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let target = ProbeTarget { address, authority: address.to_string(), path: "/generate_204".into() };
+    let running = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut request = [0; 1024];
+        let length = stream.read(&mut request).expect("a request");
+        assert!(request[..length].starts_with(b"GET /generate_204 HTTP/1.1\r\n"));
+        serve(stream)
+    });
+    (target, running)
+}
+
+/// What the answer of a server says that closes the connection behind it.
+async fn judged(answer: Vec<u8>) -> PortalProbe {
+    let (target, running) = server(move |mut stream| stream.write_all(&answer).expect("an answer"));
+    let found = target.request("lo", &[LOOPBACK]).await;
+    running.join().expect("it has answered");
+    found
+}
+
+#[tokio::test]
+async fn header_without_end_is_not_read_to_the_end() {
+    for line in ["X: 1\r\n".to_owned(), "x".repeat(1 << 16)] {
+        let (target, running) = server(move |mut stream| {
+            stream.write_all(b"HTTP/1.1 302 Found\r\n").expect("a first line");
+            // What the probe does not read any more resets the connection.
+            while stream.write_all(line.as_bytes()).is_ok() {}
+        });
+        let own = PortalProbe::Redirected(format!("http://{}/generate_204", target.authority));
+        assert_eq!(target.request("lo", &[LOOPBACK]).await, own);
+        running.join().expect("the connection has ended");
+    }
+}
+
+#[tokio::test]
+async fn redirection_to_an_address_of_the_router_is_told_and_not_followed() {
+    let here = TcpListener::bind((LOOPBACK, 0)).expect("a port");
+    let url = format!("http://{}/shutdown", here.local_addr().expect("an address"));
+    let answer = format!("HTTP/1.1 302 Found\r\nLocation: {url}\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(judged(answer.into_bytes()).await, PortalProbe::Redirected(url));
+    here.set_nonblocking(true).expect("a socket");
+    assert_eq!(here.accept().expect_err("no connection").kind(), ErrorKind::WouldBlock);
+}
+
+#[tokio::test]
+async fn server_that_says_nothing_of_a_portal_is_no_answer() {
+    let octets: Vec<u8> = (0..=255).cycle().take(2048).collect();
+    for answer in [&b""[..], b"\r\n\r\n", b"HTTP/1.1 2", b"HTTP/1.1 100 Continue\r\n\r\n", &octets] {
+        assert_eq!(judged(answer.to_vec()).await, PortalProbe::Unanswered);
+    }
+    let (mut target, running) = server(|_| ());
+    assert_eq!(target.request("no such", &[LOOPBACK]).await, PortalProbe::Unanswered);
+    assert_eq!(target.request("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
+    running.join().expect("it has closed the connection");
+    // Nothing listens there any more.
+    assert_eq!(target.request("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
+    target.address.set_ip("::1".parse().expect("an address"));
+    assert_eq!(target.request("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
+}
