@@ -1,9 +1,9 @@
 //! Builds every `*.bpf.c` beside this file with clang.
 //!
 //! `CLANG` names another clang than the first in `PATH`. The objects keep their BTF, which describes the
-//! maps, and lose their debug information (`.BTF.ext`, which a loader would keep in memory, too) and the
-//! names of jumps' ends where an `llvm-strip` is found. Then they are packed, to a third (`src/packed.rs`).
-//! Of `steering.bpf.c` the instructions are taken out of the object (`src/instructions.rs`).
+//! maps. An `llvm-strip`, if found, removes their debug information (`.BTF.ext`, which a loader would keep in
+//! memory, too) and the names of jump targets. Then they are packed, to a third (`src/packed.rs`). Of
+//! `steering.bpf.c` only the instructions are kept (`src/instructions.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

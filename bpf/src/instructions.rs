@@ -1,8 +1,8 @@
 //! The instructions of a program out of its ELF object, for who loads it with nothing but the system call.
 //!
-//! What a loader does at run time for programs of which more is needed, the build script does here: it finds
-//! the section and puts the number of each map where the program loads it. Left out is all that such a
-//! program has not: calls of its own functions, global data, types.
+//! For `steering.bpf.c` the build script does the work of a loader. It finds the section and puts the number
+//! of each map where the program loads it. Left out is everything that this program lacks: calls of its own
+//! functions, global data, types.
 
 /// The maps of the steering program; its instructions have their numbers.
 pub const STEERING_MAPS: [&str; 3] = ["KNOWN", "PLACES", "READ"];
@@ -68,8 +68,8 @@ impl Elf<'_> {
     }
 }
 
-/// The instructions in a section, with the number of each map in `maps` where its address is wanted; nothing
-/// where that is not all there is to it.
+/// Returns the instructions in a section, with the number of each map in `maps` in place of its address.
+/// `None` if the section needs more than that.
 #[allow(dead_code, reason = "the program has the result")]
 pub fn linked(object: &[u8], section: &str, maps: &[&str]) -> Option<Vec<u8>> {
     // EI_CLASS is 64 bits; EI_DATA.

@@ -1,8 +1,8 @@
 //! The BPF programs of carnet as ELF objects, for a loader.
 //!
-//! The programs are C, in the folder of this crate: `tunnel_tc.bpf.c` and `tunnel_xdp.bpf.c` are the fast
-//! path of the tunnels (what they share is in `tunnel.h`), `geonet.bpf.c` that of IPv6 over GeoNetworking,
-//! `sink.bpf.c` counts and drops for the benchmarks, `source.bpf.c` helps to send, `steering.bpf.c` chooses
+//! The programs are C, in the folder of this crate. `tunnel_tc.bpf.c` and `tunnel_xdp.bpf.c` are the fast
+//! path of the tunnels (their common part is in `tunnel.h`), `geonet.bpf.c` that of IPv6 over GeoNetworking.
+//! `sink.bpf.c` counts and drops for the benchmarks, `source.bpf.c` helps to send. `steering.bpf.c` chooses
 //! among the TUN device's queues and is no object, see [`STEERING`]. They use the kernel's user-space headers
 //! only, so one object fits every kernel. The programs are licensed `Dual MIT/GPL`, because some of the
 //! kernel's helpers are for GPL programs; this crate just carries the objects.
@@ -14,10 +14,10 @@ mod packed;
 
 pub use instructions::STEERING_MAPS;
 
-/// The queue of the TUN device that a packet goes into, as a socket filter: the instructions alone, as the
-/// kernel takes them. It is so small, and runs at every station, that a loader would need more memory than
-/// all else: one reads all of the kernel's types. Where an instruction loads a map, its immediate value is a
-/// number in [`STEERING_MAPS`], for which the descriptor is to be put.
+/// Socket filter that selects the queue of the TUN device for a packet: only the instructions, as the kernel
+/// takes them. It is small and runs at every station. A loader would need more memory than all else, because
+/// it reads all of the kernel's types. Where an instruction loads a map, its immediate value is a number in
+/// [`STEERING_MAPS`], which the program replaces by the map's descriptor.
 pub const STEERING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steering.bpf.instructions"));
 
 /// An ELF object as it lies in the program.

@@ -1,8 +1,9 @@
 //! Objects made smaller, so that they take less of the program and of its memory.
 //!
-//! A packed object is its length, four octets, and then pieces: so many octets as they are, and so many that
-//! stood before, at a distance. The numbers are in groups of seven bits, the lowest first; the eighth says
-//! that more follow. Both sides are here: the build script packs, the program unpacks.
+//! A packed object is its length, four octets, and then pieces. A piece has a number of literal octets, and a
+//! number of octets that are repeated from a distance before. The numbers are in groups of seven bits, the
+//! lowest first; the eighth says that more follow. Both sides are here: the build script packs, the program
+//! unpacks.
 
 /// No repetition is shorter than that.
 #[allow(dead_code, reason = "the program only unpacks")]
@@ -67,7 +68,7 @@ pub fn unpack(packed: &[u8], octets: &mut Vec<u8>) {
         rest = behind;
         let (Some(length), Some(distance)) = (take(&mut rest), take(&mut rest)) else { return };
         let Some(from) = octets.len().checked_sub(distance).filter(|_| distance > 0) else { return };
-        // What is repeated may reach into itself.
+        // A repetition may reach into itself.
         for at in from..from + length {
             octets.push(octets[at]);
         }

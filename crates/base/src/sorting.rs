@@ -1,6 +1,6 @@
 //! Sorts slices and builds trees without a copy of the standard library's sort for each type.
 //!
-//! That sort adds several kilobytes for each pair of type and order. carnet sorts a few dozen types: few
+//! That sort adds several kilobytes for each pair of type and order. The program sorts a few dozen types: few
 //! items each, and none for a packet. Here only the comparison and the moves depend on the type: one routine
 //! sorts the indices. (`collect` into a B-tree sorts as well, so this module inserts items one by one.)
 

@@ -5,10 +5,10 @@
 //! changes gather, and are written together. So the more registrations there are, the more of them share one
 //! wait (group commit). A packet that reports a change at the home agent, above all the Binding
 //! Acknowledgement, is held until the change is on the disk. A renewal is not urgent, because a wait for the
-//! disk costs more than the rest of it: there is at most one such commit in `TOGETHER` (see `queue`). A new
-//! or moved registration waits only for the disk. If the disk refuses a write (it is full), the thread tries
-//! again each second, and the station acknowledges nothing meanwhile. So every acknowledged binding survives
-//! a crash.
+//! disk costs more than the rest of it. So there is at most one such commit in `TOGETHER` (see `queue`). A
+//! new or moved registration waits only for the disk. If the disk refuses a write (it is full), the thread
+//! tries again each second, and the station acknowledges nothing meanwhile. So every acknowledged binding
+//! survives a crash.
 //!
 //! Nothing of a mobile router's is held. Its sequence number is behind after a crash in that moment; the home
 //! agent then says which is next (RFC 6275 11.7.3, status 135). On a flash disk a handover would otherwise

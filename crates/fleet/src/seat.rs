@@ -256,7 +256,7 @@ impl Seat {
                     self.owner =
                         (if value.is_some() { revision } else { 0 }, value.as_deref().and_then(Token::of));
                     self.heard = now;
-                    // Who has it does not wait for it; if it fails there, the time in which it settles begins
+                    // The leader does not wait for the seat; if it fails here, the time of settling begins
                     // anew.
                     if let Some(token) = &self.owner.1 {
                         self.others.forget(&token.member);
@@ -271,7 +271,8 @@ impl Seat {
                     if self.owner() != Some(&name) {
                         self.others.hear(now, name, cut_off);
                     } else if cut_off {
-                        // It asks who is not. Whoever has just said it says it when it is time.
+                        // A cut-off member asks the others. A member that has just written writes again when
+                        // it is time.
                         self.hello = self.hello.min(now.max(self.greeted + self.config.beat));
                     }
                 }
@@ -575,7 +576,7 @@ impl Seat {
         }
     }
 
-    /// What the owner has to write.
+    /// Writes as the leader.
     fn go_on(&mut self, now: Time) {
         let lost = self.doubted();
         let to = match lost {

@@ -1,9 +1,9 @@
-//! What is fuzzed: for each parser, and for stations as a whole, a function that takes any octets.
+//! Targets of fuzzing: for each parser, and for whole stations, a function that takes any octets.
 //!
-//! Whatever the octets are, the function comes back, and what it asserts holds. A panic, an assertion (debug
-//! assertions and checked arithmetic are on), a hang or memory without bound is a fault of the program.
-//! `fuzz/` makes a libFuzzer program of each of [`TARGETS`]; the tests of this crate put the checked in
-//! corpora (`fuzz/corpus/NAME`) through the same functions, on any toolchain, with a few thousand mutations.
+//! For any octets the function returns, and its assertions hold. A panic, an assertion (debug assertions and
+//! checked arithmetic are on), a hang or memory without bound is a fault of the program. `fuzz/` makes a
+//! libFuzzer program of each of [`TARGETS`]. The tests of this crate put the checked in corpora
+//! (`fuzz/corpus/NAME`) through the same functions, on any toolchain, with a few thousand mutations.
 //!
 //! * [`parsers`]: octets as they come from the network, a file, a socket or another program.
 //! * [`secured`]: a station that believes what is signed, and what is not.
@@ -23,7 +23,7 @@ pub mod story;
 pub struct Target {
     /// Its name: of the program in `fuzz/fuzz_targets`, and of the folder in `fuzz/corpus`.
     pub name: &'static str,
-    /// What the octets go through.
+    /// Function that takes the octets.
     pub run: fn(&[u8]),
 }
 

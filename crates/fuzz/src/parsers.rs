@@ -1,7 +1,7 @@
 //! Parsers: any octets go in, and what comes out is looked at.
 //!
-//! What is read is written and read again where there is a writer: a value that changes on that way is one
-//! that two stations would not agree on.
+//! A parsed value is written and parsed again, if there is a writer. If it changes on that way, two stations
+//! would not agree on it.
 
 use std::fmt::Debug;
 use std::hint::black_box;
@@ -61,7 +61,7 @@ pub fn messages(octets: &[u8]) {
     }
 }
 
-/// What can be decoded can be encoded, and means the same again.
+/// A message that decodes can be encoded, and means the same again.
 fn comes_back<T: Uper + PartialEq + Debug>(octets: &[u8]) {
     if let Ok(message) = decode::<T>(octets) {
         let again = encode(&message).expect("of values that were read");
@@ -101,8 +101,8 @@ pub fn certificate(octets: &[u8]) {
     }
 }
 
-/// A certificate has one encoding, except for the sign of r in its signature, and for extensions of later
-/// releases, which are hashed as they came and not written.
+/// A certificate has one encoding. Exceptions are the sign of r in its signature, and extensions of later
+/// releases, which are hashed unchanged and not written.
 fn is_written_once(certificate: &Certificate) {
     let written =
         Certificate::new(certificate.issuer(), certificate.content().clone(), *certificate.signature());
@@ -119,7 +119,7 @@ fn is_written_once(certificate: &Certificate) {
     }
 }
 
-/// What gpsd says, in pieces: the first octet is how long they are.
+/// gpsd's output, in pieces: the first octet is their length.
 pub fn gpsd(octets: &[u8]) {
     let Some((&piece, octets)) = octets.split_first() else { return };
     let (mut whole, mut cut) = (Vec::new(), Vec::new());
@@ -168,7 +168,7 @@ pub fn trace(octets: &[u8]) {
     }
 }
 
-/// A config file: taken, or refused with a place and words. What is taken makes a station.
+/// A config file is accepted, or refused with a place and words. An accepted one makes a station.
 pub fn config(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     match Config::parse(text, "c.toml") {
@@ -252,7 +252,8 @@ pub fn recording(octets: &[u8]) {
     stations::replay(octets);
 }
 
-/// What a station finds on the disk or in a store, and what the members of a fleet find there of each other.
+/// Records that a station finds on the disk or in a store, and those of the members of a fleet about each
+/// other.
 pub fn records(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     if let Some(key) = Key::of(text) {

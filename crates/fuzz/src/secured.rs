@@ -1,7 +1,7 @@
-//! A station that believes what is signed, and somebody who has packets of others and changes them, or makes
-//! some up.
+//! A station that verifies signatures, and an attacker that has packets of others and changes them, or
+//! fabricates some.
 //!
-//! Whatever is believed was signed: its octets behind the Basic Header, which is not covered, are those of a
+//! Every accepted packet was signed. Its octets after the Basic Header, which is not covered, are those of a
 //! packet that a vehicle with a ticket has sent.
 
 use std::sync::OnceLock;
@@ -24,7 +24,7 @@ const BASIC_HEADER: usize = 4;
 /// Changes of one packet.
 const MOST_CHANGES: usize = 4;
 
-/// What a vehicle has sent within two seconds, with its certificate and without.
+/// Packets that a vehicle has sent within two seconds, with its certificate and without.
 struct Sent {
     pki: Pki,
     packets: Vec<Vec<u8>>,
@@ -48,9 +48,9 @@ fn send() -> Sent {
     Sent { pki, packets, plain }
 }
 
-/// What arrives, and when. A story's frame is a packet from its Basic Header on; what is delivered is one
-/// that was sent, by its number, with changes of three octets each: where, and what the octet there is
-/// changed by.
+/// Arriving packets, with their time. A story's frame is a packet from its Basic Header on. A delivered
+/// packet is one that was sent, by its number, with changes of three octets each. A change has the place, and
+/// the difference to the octet there.
 pub fn secured(octets: &[u8]) {
     SENT.with(|sent| {
         let sent = sent.get_or_init(send);

@@ -1,10 +1,10 @@
 //! Stations as a whole, in virtual time: a home agent, a mobile router with its home agent, two GeoNetworking
 //! stations.
 //!
-//! A [`story`] says what they hear. Beside panics, these are faults: a timer that is due again at once
-//! without end, an answer of more packets than what was asked could cost, a packet that is none, a binding
-//! that the config does not allow or that needs a key and was not signed, bindings that never end, a state
-//! that a restart does not read.
+//! A [`story`] has their inputs. Beside panics, these are faults: a timer that is due again at once without
+//! end, an answer with too many packets, and an invalid packet. Others are a binding that the config does not
+//! allow or that no key has signed. A binding without end, and a state that a restart does not read, are
+//! faults as well.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
@@ -196,7 +196,7 @@ fn interface(name: &str, address: &str, number: u8) -> Interface {
     }
 }
 
-/// What is on the way from one station to the other.
+/// Packets under way from one station to the other.
 enum UnderWay {
     Packet(Vec<u8>),
     Datagram { local: Endpoint, remote: Endpoint, packet: Vec<u8> },
@@ -230,7 +230,7 @@ struct World {
     /// To whom, and what.
     under_way: VecDeque<(usize, UnderWay)>,
     timeouts: usize,
-    /// Whether somebody who knows the key has said anything.
+    /// Whether a sender with the key has sent a message.
     signed: bool,
 }
 
@@ -385,7 +385,7 @@ impl World {
         self.look_at(number);
     }
 
-    /// Takes what a station says; what is for the other one is on the way.
+    /// Takes a station's outputs; those for its peer are under way.
     fn drain(&mut self, number: usize) {
         let mut outputs = 0;
         while let Some(output) = self.stations[number].poll_output() {

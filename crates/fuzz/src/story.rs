@@ -1,13 +1,13 @@
-//! What stations hear, and when, as octets: so that a fuzzer that changes octets changes the story, and not
+//! Inputs of stations with their times, as octets. So a fuzzer that changes octets changes the story, and not
 //! whether it is one.
 //!
-//! The first octet chooses a config. Each event is: what it is (the top bit: at the second station), how long
-//! after the one before, the length of its content in two octets, and that content. A length that is longer
-//! than what is left means all of it; what makes no sense as content is left out by who acts it.
+//! The first octet chooses a config. Each event has its kind (the top bit: at the second station) and its
+//! time after the one before. The length of its content follows in two octets, and then that content. A
+//! length beyond the end means all of the rest. The stations ignore content that makes no sense.
 
 use std::time::Duration;
 
-/// What happens.
+/// Kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -15,7 +15,7 @@ pub enum Kind {
     Wait = 0,
     /// A packet comes out of the tunnel device.
     Packet,
-    /// The same, whose Mobility Header gets the checksum and the authenticator of one who knows the key.
+    /// A packet whose Mobility Header gets the checksum and the authenticator of a sender with the key.
     Signed,
     /// An ICMPv6 message is heard: interface, hop limit, source, destination, message. It gets a right
     /// checksum.
@@ -27,11 +27,11 @@ pub enum Kind {
     Frame,
     /// Any input, as JSON.
     Input,
-    /// What is on the way between the stations arrives: what is done to it, where, and with which value.
+    /// A packet under way between the stations arrives: its fate, the place, and the value.
     Deliver,
 }
 
-/// What is done to a packet on the way, bits of the first octet of a [`Kind::Deliver`].
+/// Fates of a packet under way, bits of the first octet of a [`Kind::Deliver`].
 pub mod fate {
     /// It comes again later.
     pub const TWICE: u8 = 1;
@@ -63,7 +63,7 @@ const MOST: usize = 200;
 /// One event.
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
-    /// What happens.
+    /// Kind of the event.
     pub kind: Kind,
     /// At which station.
     pub station: usize,

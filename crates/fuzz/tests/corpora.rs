@@ -1,5 +1,5 @@
-//! The checked in corpora through every target, as they are and changed: what `make fuzz` does at length and
-//! with an eye on what is reached, on any toolchain. And that `fuzz/` has each target.
+//! The tests put the checked in corpora through every target, unchanged and changed, on any toolchain.
+//! `make fuzz` does this at length, guided by coverage. They also check that `fuzz/` has each target.
 
 #![allow(clippy::disallowed_methods, reason = "tests read files, and the environment")]
 
@@ -58,7 +58,7 @@ fn every_file_of_the_corpora() {
         assert!(!checked_in.is_empty(), "{}: no corpus", target.name);
         let size: usize = checked_in.iter().map(|(_, octets)| octets.len()).sum();
         assert!(size <= LARGEST_CORPUS, "{}: {size} octets", target.name);
-        // What fuzzing has found besides on this machine.
+        // Inputs that fuzzing has found on this machine.
         let found = std::env::var_os("CARNET_FUZZ_FOUND").map(|found| Path::new(&found).join(target.name));
         let found = found.filter(|folder| folder.is_dir()).map(|folder| files(&folder)).unwrap_or_default();
         for (name, octets) in checked_in.iter().chain(&found) {

@@ -14,7 +14,7 @@ use carnet_station::io::Input;
 use carnet_wire::geonet::{ShortPositionVector, set_destination};
 use serde_json::Value;
 
-/// What the fixtures of the codec's tests share.
+/// Helpers for the fixtures of the codec's tests.
 mod common {
     pub fn hex(text: &str) -> Vec<u8> {
         let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();

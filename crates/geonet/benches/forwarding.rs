@@ -1,9 +1,9 @@
 //! Packets per second through one router on one core, from octets to octets, without any system call.
 //!
 //! Packets come from distinct sources (4,096 of them, each packet with the next sequence number) and from
-//! senders that take turns; virtual time goes on by a millisecond per packet, so that packet data rate
-//! control is on and passes them. `one destination` is a flow, which the next-hop cache serves; `many
-//! destinations` asks the spatial index for each packet.
+//! senders that take turns. Virtual time advances by a millisecond per packet, so that packet data rate
+//! control is on and passes them. `one destination` is a flow, which the next-hop cache serves;
+//! `many destinations` asks the spatial index for each packet.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
 
 use std::hint::black_box;
@@ -59,7 +59,7 @@ fn drain(router: &mut Router) -> u32 {
     sent
 }
 
-/// A router with so many neighbours within 900 m.
+/// Creates a router with `neighbours` neighbours within 900 m.
 fn router(neighbours: u32, area_forwarding: AreaForwarding) -> (Router, Vec<MacAddress>) {
     let mib = Mib {
         lifetime_location_entry: Duration::from_secs(1_000_000_000),

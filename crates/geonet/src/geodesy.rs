@@ -2,14 +2,14 @@
 //!
 //! Positions are WGS 84 latitude and longitude in 0.1 microdegree, as on the wire. Everything here works in a
 //! [`LocalPlane`]: east and north of a reference point in metres, by the second-order expansion of the
-//! ellipsoid around it. Up to some 10 km the error against the geodesic is below 0.1 m, at 65 km (the longest
-//! distance that an area can name) some metres; beyond a few degrees the plane falls back to the chord
-//! through the earth, so that nothing far away ever looks near. Two sines and a square root per reference
-//! point, four multiplications per position: a geodesic per neighbour and packet is what makes other
-//! implementations slow in company.
+//! ellipsoid around it. Up to some 10 km the error against the geodesic is below 0.1 m. At 65 km (the longest
+//! distance that an area can name) it is some metres. Beyond a few degrees the plane falls back to the chord
+//! through the earth, so a far place never looks near. It takes two sines and a square root per reference
+//! point, and four multiplications per position. Other implementations compute a geodesic per neighbour and
+//! packet, which makes them slow with many neighbours.
 //!
 //! [`Metric`] is the cheaper first-order form for comparisons among positions. It depends on the destination
-//! only, so every station that holds the same packet ranks positions alike: a packet that comes strictly
+//! only, so every station that holds the same packet ranks positions alike. A packet that comes strictly
 //! closer at every hop cannot come back, whatever the stations' own positions are.
 
 use carnet_wire::geonet::{GeoArea, Shape};

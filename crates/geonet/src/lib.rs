@@ -1,10 +1,10 @@
 //! The GeoNetworking router of ETSI EN 302 636-4-1 V1.4.1 as a state machine without I/O.
 //!
 //! Stations announce their positions to each other and forward packets by position. A packet goes to one
-//! station (GeoUnicast), to all stations or any station in an area (GeoBroadcast, GeoAnycast), or to stations
-//! nearby (topologically-scoped and single-hop broadcast). [`Router`] is one station's network layer. [`io`]
-//! has its inputs and outputs, [`Mib`] the parameters with their standard names and values. Clause numbers
-//! are those of V1.4.1.
+//! station (GeoUnicast), or to all stations or any station in an area (GeoBroadcast, GeoAnycast).
+//! Topologically-scoped and single-hop broadcasts go to stations nearby. [`Router`] is one station's network
+//! layer. [`io`] has its inputs and outputs, [`Mib`] the parameters with their standard names and values.
+//! Clause numbers are those of V1.4.1.
 //!
 //! Decisions that the standard does not make or state:
 //!
@@ -12,7 +12,7 @@
 //!   [`location_table`]. A request need not know the rest of the destination's GN address.
 //! * *Distances* are local expansions of the ellipsoid and a per-packet metric, see [`geodesy`].
 //! * *Events flush buffers.* A waiting packet leaves when a packet arrives from a station that brings it
-//!   closer, after that station has entered the location table. (10.3.5 has the other order; packets would
+//!   closer. That station has entered the location table by then. (10.3.5 has the other order; packets would
 //!   then leave with the next beacon.)
 //! * *Duplicates under contention-based forwarding*: the duplicate packet list drops those that arrive after
 //!   the packet has left the contention buffer. The standard omits the list only while the packet is in
@@ -30,9 +30,10 @@
 //! * *A fast path* beside the router ([`acceleration`]) reports received packets ten times a second. Position
 //!   vectors and packet data rates are that much later.
 //! * *Extensions*, all off by default: perimeter recovery ([`forwarding::perimeter`]), motion prediction
-//!   ([`forwarding::predictive`]), beacons over several hops, piggybacking, a shorter lifetime of neighbours,
-//!   and a hold time of next hops. Adaptive and load-aware beacons ([`mib::BeaconInterval`]) depend on the
-//!   speed of neighbours, announce their validity, and leave early when the station turns.
+//!   ([`forwarding::predictive`]), beacons over several hops and piggybacking. A shorter lifetime of
+//!   neighbours and a hold time of next hops are extensions as well. Adaptive and load-aware beacons
+//!   ([`mib::BeaconInterval`]) depend on the speed of neighbours, announce their validity, and leave early
+//!   when the station turns.
 //!
 //! [`ipv6_adaptation`] is a layer above it with a state of its own: IPv6 over GeoNetworking (EN 302 636-6-1).
 //! [`geo_destinations`] are areas that operators set while the station runs. [`multicast`] joins the mobile

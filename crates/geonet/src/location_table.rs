@@ -1,7 +1,7 @@
 //! The location table (clause 8.1): positions of stations, the neighbours among them, and their received
 //! packets.
 //!
-//! Entries are in one array. A hash table finds them by the MID of their GN address; its hash has a random
+//! Entries are in one array. A hash table finds them by the MID of their GN address. Its hash has a random
 //! seed, so that an attacker cannot choose addresses that collide. The key is the MID and not the whole
 //! address, because the link layer and the IPv6 adaptation know only the MID.
 //!
@@ -299,8 +299,8 @@ impl LocationTable {
         Ok(Learnt { slot, is_new: expired, new_neighbour, updated: true, from_the_future })
     }
 
-    /// A station was heard directly with the position that is known of it, as a road side unit may send for
-    /// ever whose position was measured once. Its lifetimes begin anew; whether it is a new neighbour.
+    /// Renews an entry after a packet with the known position, as from a road side unit whose position was
+    /// measured once. Returns whether it is a new neighbour.
     fn still_there(&mut self, now: Time, mib: &Mib, slot: Slot) -> bool {
         let entry = &mut self.entries[slot as usize];
         entry.expires = now + mib.lifetime_location_entry;

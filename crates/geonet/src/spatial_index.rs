@@ -1,8 +1,8 @@
 //! Spatial index of the neighbours: a quadtree over latitude and longitude, which finds the nearest one to a
 //! point without visiting all.
 //!
-//! It works on the integers of the wire, so it needs no origin and nothing is rebuilt when the station moves;
-//! a query brings its own [`Metric`]. Leaves hold up to twelve items in linked lists through one array, inner
+//! It works on the integers of the wire, so it needs no origin and is not rebuilt when the station moves. A
+//! query brings its own [`Metric`]. Leaves hold up to twelve items in linked lists through one array, inner
 //! nodes come in blocks of four that are reused. A position that changes within its leaf, as nearly all do
 //! between two beacons, costs one comparison. Depth is bounded at cells of some 11 m: stations that all claim
 //! the same spot make a long list there, but no deep tree.

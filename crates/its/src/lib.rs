@@ -1,6 +1,6 @@
 //! The facilities of an ITS station (ETSI EN 302 665) as state machines without I/O.
 //!
-//! Facilities above the network layer: messages about a vehicle's position (CAM) and about events on the road
+//! Facilities above the network layer: messages about a vehicle's position (CAM) and events on the road
 //! (DENM), their services, and the Local Dynamic Map (LDM). A service takes the time and an input. It returns
 //! events and [`Transmission`]s, which become requests to the GeoNetworking router.
 //!

@@ -254,10 +254,10 @@ fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMe
     })
 }
 
-/// Returns a filter that accepts incoming ICMPv6 of these types: errors (1 to 4), Neighbor Discovery without
-/// Redirect (133 to 136) and answers to home agent discovery (145). Behind a type 2 routing header it accepts
-/// answers to echoes (129) and to mobile prefix discovery (147). The kernel does not know that header, or
-/// drops it. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
+/// Returns a filter that accepts incoming ICMPv6 errors (1 to 4), Neighbor Discovery without Redirect (133
+/// to 136) and answers to home agent discovery (145). Behind a type 2 routing header it accepts answers to
+/// echoes (129) and to mobile prefix discovery (147). The kernel does not know that header, or drops it. In a
+/// `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
 fn filter() -> [SockFilter; 26] {
     const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
     const ANY_OF: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;

@@ -1,11 +1,11 @@
 //! Multicast of the mobile network, for the proxy that joins it to GeoNetworking.
 //!
-//! On each interface of the mobile network a packet socket receives and sends the frames to IPv6 groups:
-//! reports and queries of MLD, and other packets to groups. The proxy forwards itself and not by the kernel's
-//! multicast routing, for three reasons. IPv6 over GeoNetworking is on the other side. Every packet passes
-//! this program for it in any case, so the kernel would carry each once more. The proxy works on kernels
-//! without `CONFIG_IPV6_MROUTE`. And it does not exclude a multicast routing daemon, of which the kernel
-//! allows only one for a table.
+//! On each interface of the mobile network a packet socket receives and sends the frames to IPv6 groups. They
+//! are reports and queries of MLD, and other packets to groups. The proxy forwards itself and not by the
+//! kernel's multicast routing, for three reasons. IPv6 over GeoNetworking is on the other side. Every packet
+//! passes this program for it in any case, so the kernel would carry each once more. The proxy works on
+//! kernels without `CONFIG_IPV6_MROUTE`. And it does not exclude a multicast routing daemon, of which the
+//! kernel allows only one for a table.
 //!
 //! Upstream the kernel is the listener: [`MulticastLinks::subscribe`] joins groups on the virtual interface,
 //! with sources (RFC 3678), and the kernel's own MLD reports it there and answers queries.

@@ -1,9 +1,9 @@
 //! Wiping what secrets were in.
 //!
 //! A key has a type that wipes it when it is dropped (`carnet_base::Key`). But on its way there its digits
-//! and octets are in other memory: the text of the config, the TOML parser, the stack, and vectors that grow
-//! and leave their octets behind. So code that reads secrets runs in [`with_secrets`]. Until it is done all
-//! freed heap memory is wiped, whichever thread frees it, and then the stack below.
+//! and octets are in other memory: the text of the config, the TOML parser and the stack. They are also in
+//! vectors that grow and leave their octets behind. So code that reads secrets runs in [`with_secrets`].
+//! Until it is done all freed heap memory is wiped, whichever thread frees it, and then the stack below.
 //!
 //! That takes the program to have [`WipingAllocator`] as its allocator. At other times that is the system's,
 //! less one look at a flag, for packets and messages are no secrets and there are very many.

@@ -1,9 +1,9 @@
 //! Packets that the kernel's own IPv6 input would refuse arrive in the tunnel device as they are.
 //!
 //! The peer sends the messages of a home agent or a mobile router. They are a Binding Update with a Home
-//! Address option, a Binding Acknowledgement with a type 2 routing header, and tunnelled packets, whole and
-//! in fragments. Without carnet's rules the kernel answers them with ICMPv6 errors, which the first test
-//! verifies.
+//! Address option, a Binding Acknowledgement with a type 2 routing header, and tunnelled packets. The latter
+//! come whole and in fragments. Without carnet's rules the kernel answers them with ICMPv6 errors, which the
+//! first test verifies.
 #![allow(clippy::unwrap_used)]
 
 mod common;

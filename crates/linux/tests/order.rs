@@ -1,5 +1,5 @@
-//! Control messages of one sender arrive in the order in which it sent them, also while the station gets to
-//! know it and while it forgets it. The tunnel device has them in other queues then.
+//! Control messages of one sender arrive in the order in which it sent them. This also holds while the
+//! station gets to know it and while it forgets it. The tunnel device has them in other queues then.
 #![allow(clippy::unwrap_used)]
 
 mod common;

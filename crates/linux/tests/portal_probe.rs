@@ -26,7 +26,7 @@ fn server<T: Send + 'static>(
     (target, running)
 }
 
-/// What the answer of a server says that closes the connection behind it.
+/// Answer of a server that closes the connection after it.
 async fn judged(answer: Vec<u8>) -> PortalProbe {
     let (target, running) = server(move |mut stream| stream.write_all(&answer).expect("an answer"));
     let found = target.request("lo", &[LOOPBACK]).await;
@@ -39,7 +39,7 @@ async fn header_without_end_is_not_read_to_the_end() {
     for line in ["X: 1\r\n".to_owned(), "x".repeat(1 << 16)] {
         let (target, running) = server(move |mut stream| {
             stream.write_all(b"HTTP/1.1 302 Found\r\n").expect("a first line");
-            // What the probe does not read any more resets the connection.
+            // Octets that the probe does not read reset the connection.
             while stream.write_all(line.as_bytes()).is_ok() {}
         });
         let own = PortalProbe::Redirected(format!("http://{}/generate_204", target.authority));

@@ -8,7 +8,7 @@ use carnet_its::sam::{ItsAid, LONGEST_IDENTIFIER};
 use carnet_its::{den, ldm};
 use carnet_station::geonet::facilities::FacilitiesSettings;
 
-/// What the facilities of a station of this type shall be.
+/// Returns the settings of the facilities of a station of this type.
 pub(crate) fn facilities(
     config: &config::Facilities,
     name: &str,
@@ -47,7 +47,7 @@ pub(crate) fn facilities(
                 context: Vec::new(),
             })
             .collect(),
-        // A longer name is none that an announcement can carry.
+        // An announcement cannot carry a longer name.
         advertiser: Some(name)
             .filter(|name| (1..=LONGEST_IDENTIFIER).contains(&name.len()))
             .map(str::to_owned),

@@ -13,7 +13,7 @@ use carnet_station::io::{Area, AreaShape};
 use carnet_station::{GeonetSettings, MnppSettings};
 use carnet_wire::geonet::{GnAddress, StationType};
 
-/// What the router shall be.
+/// Returns the settings of the router.
 pub fn router(config: &Geonet, address: Option<GnAddress>) -> GeonetSettings {
     GeonetSettings {
         mib: mib(config),

@@ -1,10 +1,10 @@
 //! From a config file to what a station wants to know, and the recording of what goes into a station.
 //!
-//! Whoever runs a station needs both: the program on the road, and the C interface by which a simulator runs
-//! the same station. So a run of either is replayed by the other's means.
+//! Two programs need both: carnet on the road, and the C interface by which a simulator runs the same
+//! station. So either can replay a run of the other.
 //!
-//! What the platform wants to know of a config (interfaces, fast paths, where positions come from) is the
-//! program's business and not here.
+//! The settings of the platform (interfaces, fast paths, the source of positions) are in the program and not
+//! here.
 #![forbid(unsafe_code)]
 
 mod facilities;
@@ -28,8 +28,7 @@ use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation, Sha
 use carnet_station::{GeonetSettings, MobileRouterSettings, StationConfig};
 use carnet_wire::geonet::GnAddress;
 
-/// What the station shall be. Its address as a GeoNetworking router may be told
-/// later.
+/// Returns the config of a station. Its address as a GeoNetworking router may follow later.
 pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig {
     let home_agent = config.home_agent.as_ref().map(|agent| HomeAgentConfig {
         address: agent.address,
@@ -158,8 +157,8 @@ fn authentication(auth: &Auth) -> Authentication {
     }
 }
 
-/// A mobile router's own. Its keys are in the heap, also when it has one: the machine is moved while it is
-/// made, and would leave them where it was.
+/// Returns a mobile router's own authentication. Its keys are in the heap, even a single one: the value is
+/// moved while it is made, and would leave them where it was.
 fn own_authentication(auth: &Auth) -> Authentication {
     match auth.mac() {
         Some(mac) => shared_keys(mac, auth.former()),

@@ -1,8 +1,8 @@
 //! Recording a run, and reading a recording.
 //!
 //! A recording is a file of JSON lines. The first line is the [`Header`] with everything that a station is
-//! started with besides its config; each following one is a [`Line`]: an input and when it came. Because the
-//! station reads no clock and draws no random number of its own, the same config and recording give the same
+//! started with besides its config. Each following one is a [`Line`]: an input and when it came. The station
+//! reads no clock and draws no random number of its own. So the same config and recording give the same
 //! outputs, to the octet. The config is not in the recording: it holds the keys.
 
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +17,7 @@ use carnet_station::{PersistentState, Station};
 use carnet_wire::geonet::GnAddress;
 use serde::{Deserialize, Serialize};
 
-/// What a station is started with.
+/// Start values of a station.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Header {
     /// Seed of its randomness, and so of its secrets.
@@ -26,7 +26,7 @@ pub struct Header {
     pub time: Time,
     /// Date of the start.
     pub wall: WallTime,
-    /// What an earlier run left.
+    /// State of an earlier run.
     pub state: PersistentState,
     /// The GN address, where the station is a GeoNetworking router: it may not be in the config.
     #[serde(default)]
@@ -60,9 +60,9 @@ pub const KEPT: u32 = 4;
 pub struct Recording(BufWriter<File>);
 
 impl Recording {
-    /// A recording in a new file, readable by its owner only: packets are private. The recordings of the last
-    /// [`KEPT`] runs stay beside it, as `PATH.1` (the latest), `PATH.2` and so on: one that ends in a crash
-    /// is worth the most, and whoever restarts the station shall not destroy it.
+    /// Creates a recording in a new file, readable by its owner only: packets are private. The recordings of
+    /// the last [`KEPT`] runs stay beside it, as `PATH.1` (the latest), `PATH.2` and so on. One that ends in
+    /// a crash is worth the most, and a restart shall not destroy it.
     ///
     /// # Errors
     /// When the file cannot be made or written.
@@ -72,7 +72,7 @@ impl Recording {
             name.push(format!(".{number}"));
             PathBuf::from(name)
         };
-        // What is no file, a pipe for example, is written to and not moved.
+        // A special file, a pipe for example, is written to and not moved.
         if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
             for number in (1..KEPT).rev().filter(|number| kept(*number).exists()) {
                 fs::rename(kept(number), kept(number + 1))?;
@@ -129,9 +129,9 @@ pub enum ReadError {
         path: PathBuf,
         /// The number of the line.
         line: usize,
-        /// What it should have been.
+        /// Expected content.
         expected: &'static str,
-        /// What is wrong with it.
+        /// Error of the parser.
         source: serde_json::Error,
     },
 }
@@ -148,7 +148,7 @@ impl Inputs {
     /// Opens a recording.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no recording.
     pub fn open(path: &Path) -> Result<(Header, Inputs), ReadError> {
         let unreadable = |source| ReadError::File { path: path.to_owned(), source };
         let lines = BufReader::new(File::open(path).map_err(unreadable)?).lines();

@@ -2,8 +2,8 @@
 //! and clause.
 //!
 //! Each is played again, and the answers have to be the same to the octet. `CARNET_UPDATE_CASES=1` writes the
-//! answers of now; whether they are what the standards want is then for the tester's codec to say, which
-//! shares no code with the station.
+//! present answers. The tester's codec, which shares no code with the station, then checks whether they are
+//! the standards'.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-/// What the station does at its start, which depends on the config alone, and what it answers: lines with the
-/// number of an input, and what came of it.
+/// Returns the station's outputs at its start, which depend on the config only, and its answers. They are
+/// lines with the number of an input, and its outputs.
 fn answers(case: &Path) -> (PathBuf, String, String) {
     let text = fs::read_to_string(case).expect("a case");
     let head: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("a header");
@@ -54,7 +54,7 @@ fn answers(case: &Path) -> (PathBuf, String, String) {
     (name.with_extension("start.jsonl"), start, lines)
 }
 
-/// What stands for the octets behind these in a probe of a path's MTU, which are all zero.
+/// Octets of a probe of a path's MTU before the rest, which is all zero.
 const PROBE_BEGINS: usize = 120;
 
 /// An output as it is written: of large packets through a tunnel that are the station's own pings, the
@@ -76,7 +76,7 @@ fn written(output: &Output) -> Value {
 fn collect(station: &mut Station, number: usize, lines: &mut String) {
     let mut first = true;
     while let Some(output) = station.poll_output() {
-        // What is stored and what operators are told is of no standard.
+        // No standard covers stored state and messages to operators.
         if matches!(output, Output::Persist { .. } | Output::Event(_)) {
             continue;
         }

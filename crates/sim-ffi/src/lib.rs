@@ -1,22 +1,22 @@
 //! C interface of a carnet station, for simulators.
 //!
-//! A simulator that links this crate's static library runs the very station that runs on the road: it is made
+//! A simulator that links this crate's static library runs the same station that runs on the road. It is made
 //! of the same config file, and driven by frames, packets, positions and the time. The header is
 //! `include/carnet_sim.h`, made of this crate by a test.
 //!
 //! **How to drive it.** Each node of the simulation has a station ([`ffi::carnet_sim_new`]). Each `handle`
-//! function takes the time and an input; afterwards [`ffi::carnet_sim_poll_output`] is called until it says
-//! that there is none, and the outputs are carried out *after* that, in order: an output that is delivered
-//! from within leads back into the same node (TCP answers a segment at once), and a station that is not
-//! drained refuses inputs. Then [`ffi::carnet_sim_deadline`] says when [`ffi::carnet_sim_handle_timeout`] is
-//! due; one event per node is enough.
+//! function takes the time and an input. Then call [`ffi::carnet_sim_poll_output`] until it returns no
+//! output, and execute the outputs *after* that, in order. An output that is delivered earlier leads back
+//! into the same node (TCP answers a segment at once). A station that is not drained refuses inputs. Then
+//! [`ffi::carnet_sim_deadline`] says when [`ffi::carnet_sim_handle_timeout`] is due; one event per node is
+//! enough.
 //!
-//! **Deterministic.** No clock, thread, global or generator of its own: all randomness comes from the seed,
-//! and the same calls give the same outputs, to the octet, in every process. With a recording
-//! ([`station::Options::record`]) every input is written as `station.record` of the program does, and
+//! **Deterministic.** No clock, thread, global or generator of its own: All randomness comes from the seed.
+//! The same calls give the same outputs, to the octet, in every process. With a recording
+//! ([`station::Options::record`]) every input is written in the format of `station.record`, and
 //! `carnet replay` plays it without a simulator.
 //!
-//! **Panics are contained** where the library was built with unwinding (`cargo build --profile sim`): a panic
+//! **Panics are contained** if the library was built with unwinding (`cargo build --profile sim`). A panic
 //! ends neither the simulation nor another station, but this station refuses everything from then on with
 //! [`types::CarnetSimStatus::Panicked`]. Built with `panic = "abort"` (the release profile) a panic ends the
 //! process; [`ffi::carnet_sim_contains_panics`] says which it is.
@@ -24,9 +24,8 @@
 //! **Pointers.** What a pointer has to point to stands at each function. Null is refused where it is not said
 //! to be allowed; lengths are octets; nothing that is handed in is kept beyond the call.
 //!
-//! Left out: an input or output that has no function of its own goes as JSON, as it stands in a recording
-//! ([`ffi::carnet_sim_handle_input`], [`types::CarnetSimOutputKind::Other`]); that is enough for what happens
-//! seldom.
+//! Left out: an input or output that has no function of its own is JSON, as in a recording
+//! ([`ffi::carnet_sim_handle_input`], [`types::CarnetSimOutputKind::Other`]). That is enough for rare ones.
 
 pub mod ffi;
 pub mod station;

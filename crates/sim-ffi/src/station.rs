@@ -10,14 +10,14 @@ use carnet_settings::recording::{Header, Recording};
 use carnet_station::Station;
 use carnet_station::io::{Frame, Input, Output, VirtualFrame};
 
-/// What a station is made of.
+/// Options of a station.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
     /// The config file's text.
     pub config: &'a str,
     /// The GN address. With `None` the config has to do without GeoNetworking.
     pub gn_address: Option<u64>,
-    /// What all its randomness comes from.
+    /// Seed of all its randomness.
     pub seed: u64,
     /// The time of the start.
     pub now: Time,
@@ -55,7 +55,7 @@ impl SimulatedStation {
     /// A station whose outputs of the start wait.
     ///
     /// # Errors
-    /// What is wrong with the config, one line for each error, or why the recording cannot be made.
+    /// The mistakes in the config, one line for each error, or why the recording cannot be made.
     pub fn new(options: &Options<'_>) -> Result<SimulatedStation, String> {
         let config = Config::parse(options.config, "config")
             .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
@@ -127,7 +127,7 @@ impl SimulatedStation {
         Ok(())
     }
 
-    /// Takes back a frame that nobody acknowledged.
+    /// Takes back a frame that was not acknowledged.
     ///
     /// # Errors
     /// Why not.
@@ -207,7 +207,7 @@ impl SimulatedStation {
 
 impl Drop for SimulatedStation {
     fn drop(&mut self) {
-        // Whoever wants to know asks for it before.
+        // A caller that needs the result calls it before.
         let _too_late = self.flush();
     }
 }

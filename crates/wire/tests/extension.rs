@@ -104,7 +104,7 @@ fn numbers_of_copies() {
     };
     let numbered = [SEQUENCE_OPTION, 4, 0xff, 0, 0, 1];
     assert_eq!(parse(protocol::DESTINATION_OPTIONS, &numbered), Some(0xff00_0001));
-    // An experiment of somebody else, and not for routers on the way.
+    // An experiment of another implementation, and not for routers on the path.
     assert_eq!(parse(protocol::DESTINATION_OPTIONS, &[SEQUENCE_OPTION, 3, 1, 2, 3, 0]), None);
     assert_eq!(parse(protocol::HOP_BY_HOP, &numbered), None);
 }

@@ -14,8 +14,8 @@ fn compact(text: &str) -> String {
     to_hex(&hex(text))
 }
 
-/// UDP to port 5000, to Binding Identifier 2: a Flow Identification option by hand, after RFC 6089 figures 2,
-/// 4 and 5 and RFC 6088 figure 2.
+/// UDP to port 5000, to Binding Identifier 2. The Flow Identification option is made by hand, after RFC 6089
+/// figures 2, 4 and 5 and RFC 6088 figure 2.
 #[test]
 fn a_flow_to_one_binding() {
     let selector = TrafficSelector::Ipv6(Ipv6Selector {

@@ -141,7 +141,7 @@ fn echo() {
     // Octets behind the payload (Ethernet padding) are not echoed.
     let padded = [&request[..], &[0; 6]].concat();
     assert_eq!(echo_reply(&padded), Some(reply.clone()));
-    // Not: a reply, a wrong checksum, a group, a source that is none, a message cut short.
+    // No answer: to a reply, a wrong checksum, a group, an invalid source, a truncated message.
     assert_eq!(echo_reply(&reply), None);
     let mut wrong = request.clone();
     wrong[50] ^= 1;

@@ -179,7 +179,7 @@ fn options_of_a_wrong_length_are_errors_of_their_own() {
         let octets = hex(text);
         let options = Options::parse(&octets).expect("structure");
         let read: Vec<_> = options.iter().collect();
-        // What follows is read all the same.
+        // Later options are still read.
         let more = [&octets[..], &hex("02020005")].concat();
         let last = Options::parse(&more).expect("structure").iter().last();
         assert_eq!(last, Some(Ok(MobilityOption::BindingRefreshAdvice(5))));
@@ -412,7 +412,7 @@ fn where_authentication_stands() {
     let short = hex("3b02050000000007 0000000f 0904 01000000 010400000000".replace(' ', "").as_str());
     let expected = Error::Length { what: "authentication option", expected: "at least 5", found: 4 };
     assert_eq!(authentication_field(&short), Err(expected));
-    // Empty data are for whoever knows the algorithm to judge.
+    // The caller knows the algorithm and judges empty data.
     let empty = find(update().option(&mn_ha(&[]))).expect("fine").expect("there");
     assert!(empty.data.is_empty());
 }

@@ -64,7 +64,7 @@ proptest! {
         prop_assert_eq!(NeighborSolicitation::parse(&message).map(|it| it.target), Ok(target));
     }
 
-    /// Whatever the octets are: read without panic, and what is read stands there.
+    /// Any octets are parsed without panic, and parsed values stand there.
     #[test]
     fn hostile_octets_are_no_information(data in prop::collection::vec(any::<u8>(), 0..=2038)) {
         let option = NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data };
@@ -110,7 +110,7 @@ fn the_registration_option_is_that_of_the_rfc() {
     assert_eq!(NdOptions::parse(&octets).map(Iterator::count), Ok(1));
 }
 
-/// Longer owners, and registrations without a transaction number, are none of ours.
+/// Longer owners, and registrations without a transaction number, are left alone.
 #[test]
 fn other_forms_of_a_registration_are_left_alone() {
     let mut message = NeighborSolicitation { target: Ipv6Addr::LOCALHOST, source_link_address: None }.emit();

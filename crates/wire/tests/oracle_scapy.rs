@@ -1,9 +1,9 @@
 //! Scapy as a witness: the same values give the same octets there and here, and what it makes is read right.
 //!
-//! Known faults of scapy 2.8.0 that this file keeps clear of: the flags of a Binding Update are a field of
-//! seven bits, the others go to `reserved`; there is no class for newer options (`MIP6OptUnknown`, which does
-//! not align); a packet that it parses back has the checksum of its Home Address option wrong unless that
-//! option stands alone, so packets are only built there, never re-built.
+//! This file avoids known faults of scapy 2.8.0. The flags of a Binding Update are a field of seven bits, the
+//! others go to `reserved`. There is no class for newer options (`MIP6OptUnknown`, which does not align). A
+//! packet that it parses back has a wrong checksum of its Home Address option unless that option stands
+//! alone. So packets are only built there, never re-built.
 
 mod common;
 
@@ -87,7 +87,7 @@ fn link(source: &str, destination: &str, message: Vec<u8>) -> Vec<u8> {
     packet(address(source), address(destination), 255, message)
 }
 
-/// What carnet makes, and the scapy expression that must make the same.
+/// carnet's packets, and the scapy expression that must make the same.
 fn cases() -> Vec<(Vec<u8>, &'static str)> {
     let prefix = MobilityOption::MobileNetworkPrefix { prefix: address("2001:db8:2::"), prefix_length: 64 };
     let care_of = MobilityOption::AlternateCareOfAddress(address(CARE_OF));

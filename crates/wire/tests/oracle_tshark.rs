@@ -1,11 +1,11 @@
 //! Tshark as a witness: it reads in carnet's packets what carnet meant, and finds none of them malformed.
 //!
-//! The test writes a capture of raw IPv6 packets, has tshark print the fields that any packet asks about, and
-//! compares. Known faults of tshark 4.0.17 that the expectations go around: of twelve octets of
-//! authentication data it shows ten, it prints the R flag of home agent discovery as reserved bits, it takes
-//! bit 0x0040 of the Binding Update for PMIPv6's B, it knows neither BID-PRI nor the flow options of RFC
-//! 6089, it looks for options in the middle of the addresses of a Home Agent Switch message, and it does not
-//! verify the Mobility Header's checksum (scapy's and UMIP's packets do that in the other tests).
+//! The test writes a capture of raw IPv6 packets, lets tshark print the fields of all packets, and compares.
+//! The expectations avoid known faults of tshark 4.0.17. Of twelve octets of authentication data it shows
+//! ten. It prints the R flag of home agent discovery as reserved bits, and takes bit 0x0040 of the Binding
+//! Update for PMIPv6's B. It knows neither BID-PRI nor the flow options of RFC 6089. It looks for options in
+//! the middle of the addresses of a Home Agent Switch message. It does not verify the Mobility Header's
+//! checksum (scapy's and UMIP's packets do that in the other tests).
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! What holds for all values: what is emitted reads back the same, and no octets make a parser panic.
+//! Properties that hold for all values: a written value is parsed the same, and no octets make a parser
+//! panic.
 
 mod common;
 
@@ -391,8 +392,8 @@ proptest! {
         prop_assert_eq!(read, counter.iter().map(|n| Ok(MobilityOption::RestartCounter(*n))).collect::<Vec<_>>());
     }
 
-    /// Selector and binding reference in a Flow Identification option, in its place in a message: they read
-    /// back, and every field is where RFC 6088 wants it.
+    /// Selector and binding reference in a Flow Identification option, in its place in a message. They are
+    /// parsed the same, and every field is where RFC 6088 demands it.
     #[test]
     fn flow_sub_options(
         before in vec(mobility_option(), 0..3),

@@ -17,7 +17,7 @@ const SNAPSHOT: &str = "tools/advisories.tsv";
 /// Lock files beside the workspace's: of the fuzz targets, and of the oracle for messages.
 const LOCK_FILES: [&str; 3] = ["Cargo.lock", "fuzz/Cargo.lock", "crates/its/oracle/Cargo.lock"];
 
-/// What one advisory says about the versions of a crate.
+/// Content of an advisory about the versions of a crate.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Advisory {
     package: String,

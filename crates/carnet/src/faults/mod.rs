@@ -12,8 +12,8 @@
 //! cut at this moment, and replay protection never goes back. (4) Nothing of an operator's is changed. After
 //! an orderly end the kernel is as before, and after any other the next start leaves nothing behind. Without
 //! faults (5) a handover loses no packet in either direction at any time. After the faults (6) kernels have
-//! the desired state and routers are registered within a bounded time, and no process holds more memory than
-//! at first.
+//! the desired state and routers are registered within a bounded time. No process holds more memory than at
+//! first.
 //!
 //! A failure names its seed: `CARNET_SEED=n cargo test -p carnet --bin carnet faults::` runs only that day,
 //! `CARNET_SCHEDULES=n` runs n days.

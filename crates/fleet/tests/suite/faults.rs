@@ -1,7 +1,6 @@
-//! Random schedules of what goes wrong: members die and come back, are cut off from the store, the network
-//! loses and delays, home agents fail, seats are given up, links to routers are lost and come back. The world
-//! checks after each step that no two members have the seat, and at each start that everything acknowledged
-//! is there.
+//! Random schedules of faults. Members die and return, or are cut off from the store. The network loses and
+//! delays, home agents fail, seats are given up, links to routers are lost and return. The world checks after
+//! each step that no two members have the seat, and at each start that everything acknowledged is there.
 //!
 //! `CARNET_SCHEDULES`, when this is compiled, says how many; `CARNET_SEED` runs one.
 
@@ -20,8 +19,8 @@ fn config(config: &mut SeatConfig) {
     config.patience = Duration::from_secs(2);
 }
 
-/// By when a member has the seat that has links: its own links have to last as long as they ever have to, and
-/// those of whoever has it are doubted.
+/// Returns the time by which a member with links has the seat. Its own links have to last as long as they
+/// ever have to, and the leader's are in doubt.
 fn bound(world: &World) -> Duration {
     let mut config = SeatConfig::new("anna", Vec::new());
     (world.config)(&mut config);

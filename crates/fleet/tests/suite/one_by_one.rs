@@ -108,7 +108,7 @@ fn without_the_store_the_home_agent_forwards_and_acknowledges_nothing() {
     let acknowledged = world.acknowledged.clone();
     world.run(Duration::from_millis(3800));
     assert_eq!((world.working(), &world.acknowledged), (vec![0], &acknowledged));
-    // Who comes back first may take the seat, for nobody knows of the other.
+    // The member that returns first may take the seat, because no member knows of the other.
     world.run(Duration::from_secs(2));
     assert_eq!(world.working().len(), 1);
     assert_ne!(world.acknowledged, acknowledged);
@@ -163,7 +163,7 @@ fn who_is_to_have_the_seat_gets_it_back_without_a_gap() {
     back.expect("it gets it back");
 }
 
-/// What it says of itself is that it lives, and that is not enough.
+/// It only writes that it lives, which is not enough.
 #[test]
 fn a_member_whose_home_agent_does_not_work_does_not_disturb_who_works() {
     for begins in [true, false] {
@@ -176,8 +176,7 @@ fn a_member_whose_home_agent_does_not_work_does_not_disturb_who_works() {
         world.run(10 * MINUTE);
         assert_eq!(world.working(), [1]);
         let disturbed = world.takeovers;
-        // Twice as long in between each time; nobody is given the seat who says that there is no home agent
-        // for it.
+        // The pause doubles each time; a member that reports no home agent does not get the seat.
         assert!(disturbed <= if begins { 8 } else { 1 }, "{disturbed} times");
         world.members[0].broken = false;
         if begins {
@@ -228,8 +227,8 @@ fn a_gateway_that_is_down_for_all_moves_nothing() {
     }
 }
 
-/// Who looks at a carrier notices at once, who asks a neighbour after up to five quarters of `reach_ms`;
-/// `doubt` is two of them (`carnet-fleet`).
+/// A carrier is missed at once, a neighbour after up to five quarters of `reach_ms`; `doubt` is two of them
+/// (`carnet-fleet`).
 #[test]
 fn a_gateway_that_others_miss_later_moves_nothing() {
     for seed in 0..40 {
@@ -264,7 +263,7 @@ fn of_members_that_are_all_cut_off_one_takes_the_seat() {
     }
 }
 
-/// Also not when the owner has died, or has given it up to whoever comes first, or to it.
+/// Also not after the leader has died, or has given the seat up to the first member, or to this one.
 #[test]
 fn a_member_that_is_cut_off_leaves_the_seat_to_one_that_is_not() {
     let to_it = |world: &mut World| world.give_up(0, Some("bruno"));

@@ -1,5 +1,5 @@
-//! The world around members: a store with revisions, transactions and watches; a network that delays, loses,
-//! and cuts off; clocks of unlike speeds; a home agent that registers without pause.
+//! The world around members: a store with revisions, transactions and watches, and a network that delays,
+//! loses, and cuts off. Clocks have unlike speeds, and a home agent registers without pause.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -89,7 +89,7 @@ pub struct World {
     pub far: Duration,
     agenda: BTreeMap<(Time, u64), Next>,
     numbers: u64,
-    /// What was acknowledged, by record.
+    /// Acknowledged values, by record.
     pub acknowledged: BTreeMap<String, u64>,
     value: u64,
     /// When which member's home agent began to work, or stopped.
@@ -233,7 +233,7 @@ impl World {
                 self.at(way, Next::Lost(member, life));
             }
             Next::Links(member, are_there) => {
-                // What was to end earlier does not.
+                // An earlier end does not shorten a later one.
                 if are_there && self.now < self.members[member].unlinked {
                     return;
                 }
@@ -464,7 +464,7 @@ impl World {
         self.agenda.insert((true_now + left, self.numbers), Next::Timeout(member, number));
     }
 
-    /// What was acknowledged is there, or what came after it.
+    /// Starts a home agent. Acknowledged values are there, or later ones.
     fn start_agent(&mut self, member: usize, records: BTreeMap<String, String>) {
         for (key, value) in &self.acknowledged {
             let found: Option<u64> = records.get(key).and_then(|found| found.parse().ok());
@@ -496,7 +496,7 @@ impl World {
         }
     }
 
-    /// Who works.
+    /// Returns the members whose home agent works.
     pub fn working(&self) -> Vec<usize> {
         let works = |member: &Member| member.agent.as_ref().is_some_and(|agent| agent.works);
         (0..self.members.len()).filter(|member| works(&self.members[*member])).collect()

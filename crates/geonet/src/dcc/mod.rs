@@ -16,14 +16,14 @@
 //! * *Time on air* is that of 802.11p in a channel of 10 MHz: [`air_time`].
 //! * *The busy ratio* comes from the caller. The gate reads it every 100 ms (T_CBR); before the first reading
 //!   [`Config::assumed`] counts. A reading older than a second is stale. A source that has stopped does not
-//!   mean a free channel, so the greater of the reading and the assumed ratio counts until the next one.
+//!   mean a free channel. So the greater of the reading and the assumed ratio counts until the next one.
 //! * *Constants* were taken from independent implementations that cite the standard's tables: table A.1 from
 //!   one, the others and the equations from two that agree: A.2 and 3, B.1 and B.2. Where they say nothing,
 //!   it stands in [`adaptive`].
 //!
-//! Left out: control of transmit power and data rate, more than one channel, the exchange of busy ratios
-//! among neighbours (EN 302 636-4-2, TS 103 175: the local ratio is the global one), and the bursts that the
-//! profile of the Car 2 Car consortium allows DP0.
+//! Left out: control of transmit power and data rate, more than one channel, and the bursts that the profile
+//! of the Car 2 Car consortium allows DP0. Also left out is the exchange of busy ratios among neighbours (EN
+//! 302 636-4-2, TS 103 175): the local ratio is the global one.
 
 pub mod adaptive;
 pub mod reactive;

@@ -2,8 +2,8 @@
 //! T_off between packets. With every reading the state moves one step towards that of the ratio.
 //!
 //! The tables hold for packets whose time on air is at most T_on. A longer packet closes the gate for one
-//! T_off for each T_on that it has begun, so that its share of the channel is that of the table. As with
-//! adaptive control the gate closes for at most a second. The standard does not mention such packets.
+//! T_off for each T_on that it has begun. So its share of the channel is that of the table. As with adaptive
+//! control the gate closes for at most a second. The standard does not mention such packets.
 //!
 //! The last border belongs to the state below it: the channel is restrictive above 60 % or 65 %, and active 3
 //! at it.

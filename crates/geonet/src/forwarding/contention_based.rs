@@ -1,7 +1,7 @@
 //! Contention-based forwarding (E.3, F.3): the timer, and the buffer of packets in contention.
 //!
 //! A station that receives a packet starts a timer. In an area the timer is shorter the farther the sender
-//! is; on the path to an area it is shorter the more progress the station makes. The station repeats the
+//! is. On the path to an area it is shorter the more progress the station makes. The station repeats the
 //! packet if no other station has done so before. The buffer is bounded by octets and drops its oldest
 //! packet.
 

@@ -20,7 +20,7 @@
 //! | 30 | reserved, 0 |
 //!
 //! A station sends it to one neighbour and never broadcasts it. A station without the extension discards it
-//! for its next header, or forwards it greedily and never delivers it; the packet would be lost without the
+//! for its next header, or forwards it greedily and never delivers it. The packet would be lost without the
 //! extension, too. At the end of perimeter mode the station restores the original packet to the octet.
 //!
 //! **No loops.** Greedy steps come strictly closer to the destination. A greedy phase after a perimeter phase

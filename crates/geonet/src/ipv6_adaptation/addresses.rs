@@ -1,16 +1,15 @@
 //! Addresses of IPv6, of the virtual interfaces and of GeoNetworking, each made of the other.
 //!
-//! The MID of a GN address is the MAC address of the station's virtual interfaces, and the interface
-//! identifier is its modified EUI-64 (RFC 4291 appendix A, RFC 2464 4): ff:fe in the middle and the
-//! universal/local bit turned round. So an IPv6 address that was made that way names its station.
+//! The MID of a GN address is the MAC address of the station's virtual interfaces. The interface identifier
+//! is its modified EUI-64 (RFC 4291 appendix A, RFC 2464 4): ff:fe in the middle and the universal/local bit
+//! inverted. So an IPv6 address that was made that way names its station.
 
 use std::net::Ipv6Addr;
 
 use crate::MacAddress;
 
-/// The link-layer address of geographic anycast. EN 302 636-6-1 sends such packets into an area, to no
-/// station in particular; what the host's neighbour cache needs is an address that is nobody's. Locally
-/// administered.
+/// Link-layer address of geographic anycast. EN 302 636-6-1 sends such packets into an area, to no station in
+/// particular. The host's neighbour cache needs an address that no station has. Locally administered.
 pub const ANYCAST: MacAddress = [0x02, 0x47, 0x41, 0x43, 0x00, 0x7d];
 
 /// The link-layer address of ff02::1, all nodes.

@@ -7,7 +7,7 @@
 //! other station has it (EN 302 636-4-1 10.2.1.5).
 //!
 //! Listener reports (RFC 3810) about groups of link scope serve snooping switches, which do not exist on the
-//! air; other reports go to the routers of the link. A report can say that the host has left the
+//! air. Other reports go to the routers of the link. A report can say that the host has left the
 //! solicited-node group of an address. After a pseudonym change it would reveal three octets of the old
 //! address. So the module drops it, and its other records until they are repeated.
 

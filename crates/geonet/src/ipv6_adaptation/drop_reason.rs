@@ -1,8 +1,7 @@
 //! Why an IPv6 packet did not go from a virtual interface to GeoNetworking, or the other way.
 
 carnet_base::drop_reasons! {
-    /// Why the adaptation sublayer dropped a packet. What GeoNetworking then refuses is a
-    /// [`crate::GeonetDrop`].
+    /// Why the adaptation sublayer dropped a packet. A refusal of GeoNetworking is a [`crate::GeonetDrop`].
     pub enum Ipv6Drop {
         /// A frame from a virtual interface that is not there.
         UnknownLink = "unknown_link",
@@ -10,7 +9,7 @@ carnet_base::drop_reasons! {
         NotIpv6 = "not_ipv6",
         /// No whole IPv6 packet.
         Malformed = "malformed",
-        /// From the host: a frame that bears somebody else's MAC address, of a bridge for example.
+        /// From the host: a frame with the MAC address of another device, for example behind a bridge.
         ForeignSource = "foreign_source",
         /// A source address that no packet may have.
         BadSource = "bad_source",
@@ -20,7 +19,7 @@ carnet_base::drop_reasons! {
         TooBig = "too_big",
         /// From the host: a multicast or anycast address with no area to go with it.
         NoArea = "no_area",
-        /// From the host: to a group whose area is around a station of which nobody knows where it is.
+        /// From the host: to a group whose area is around a station with an unknown position.
         Nowhere = "nowhere",
         /// From the host: a unicast packet in a frame to everybody whose address names no station.
         Unresolved = "unresolved",

@@ -22,7 +22,7 @@
 //! of them does. This station fragments only for a station that has announced reassembly. The first packet
 //! that is too large causes a question and waits for up to a second. Without an answer the host gets a Packet
 //! Too Big, and the next question follows after a minute. An answer holds for ten minutes, and only while the
-//! station's position is known: the Location Service has room for a question, but not for many fragments. A
+//! station's position is known. The Location Service has room for a question, but not for many fragments. A
 //! station sends questions and answers only if its operator has enabled this.
 //!
 //! **Bounds.** A packet must be complete within [`REASSEMBLY`]. At most [`PER_SOURCE`] packets of a station

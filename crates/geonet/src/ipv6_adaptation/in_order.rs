@@ -1,13 +1,13 @@
 //! Packets of a source in the order in which it sent them, as far as waiting for it is worth while.
 //!
-//! When the way between two stations becomes shorter, packets on the new way overtake those on the old one,
-//! and TCP takes that for loss. The sequence number of GeoNetworking tells that numbers are left out. That
-//! alone says little, since one series of numbers serves all packets of the source: a gap may be what it has
-//! sent to others. What says that the packets of a gap are still to come is one of three rules ([`Rule`]):
-//! that the way has become shorter, that it has changed (TCP over Geo-routing for High Mobility: "a change of
-//! hop count tells a change of path"), or the gap itself. With the first two nothing ever waits on a steady
-//! path. How long is learnt from how late such packets were: SRTT + 4 VAR, as TCP's own timer, and never
-//! longer than the bound. A packet that comes later still is handed over when it comes.
+//! When the path between two stations becomes shorter, packets on the new path overtake those on the old one,
+//! and TCP takes that for loss. The sequence number of GeoNetworking shows that numbers are missing. That
+//! alone says little, because one series of numbers serves all packets of the source: a gap may be packets to
+//! others. One of three rules ([`Rule`]) says that the packets of a gap are still to come. The path has
+//! become shorter, it has changed (TCP over Geo-routing for High Mobility: "a change of hop count tells a
+//! change of path"), or the gap itself is enough. With the first two no packet ever waits on a steady path.
+//! The hold time is learnt from how late such packets were: SRTT + 4 VAR, as in TCP's own timer, and never
+//! longer than the bound. A packet that comes later still is delivered when it comes.
 //!
 //! Left out: broadcasts, which come over many ways at once and are no streams.
 
@@ -37,7 +37,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Whether a packet that came over so many hops waits, after one that came over `before`.
+    /// Whether a packet that came over `hops` hops waits, after one that came over `before`.
     pub(super) fn waits(self, before: u8, hops: u8) -> bool {
         match self {
             Rule::Shorter => hops < before,

@@ -112,8 +112,7 @@ impl Adaptation {
             }
             _ => None,
         };
-        // Who announces a link-layer address does so for its own source: no host behind it, whatever the
-        // scope.
+        // A node announces a link-layer address for its own source: no host behind it, whatever the scope.
         if announced.is_some() && is_another(named) {
             return Err(Ipv6Drop::SpoofedSource);
         }
@@ -226,8 +225,8 @@ impl Adaptation {
     }
 }
 
-/// Whether Neighbor Discovery, or what cannot be told from it, stands behind extension headers. Nobody has a
-/// reason to send it so, RFC 6980 5 forbids it in fragments, and hosts believe it there.
+/// Whether Neighbor Discovery, or an unreadable header that may hide it, stands behind extension headers. No
+/// node has a reason to send it so, RFC 6980 5 forbids it in fragments, and hosts accept it there.
 fn hides_discovery(first: u8, payload: &[u8]) -> bool {
     let (mut next, mut rest) = (first, payload);
     // No longer than the packet: each header is at least eight octets.

@@ -1,7 +1,7 @@
 //! IPv6 over GeoNetworking: the adaptation sublayer GN6ASL of EN 302 636-6-1, without I/O.
 //!
-//! Hosts see Ethernet interfaces; behind each is a *virtual link*. What a host puts into one becomes a
-//! request to the GeoNetworking router, and what the router delivers comes out of the right one:
+//! Hosts see Ethernet interfaces; behind each is a *virtual link*. A packet that a host puts into one becomes
+//! a request to the GeoNetworking router. A packet that the router delivers comes out of the right one:
 //!
 //! ```text
 //!   host: gn0 (TVL)   gn1 (GVL of an area)   gn2 (dynamic GVL)
@@ -20,7 +20,7 @@
 //! | any other group | GBC to the area of a geographic link, TSB on the topological one |
 //! | geographic anycast: a subnet's prefix and the reserved identifier | GAC to that subnet's area |
 //!
-//! The host's own neighbour cache selects the next hop, so the MAC address alone maps a unicast packet: the
+//! The host's own neighbour cache selects the next hop, so the MAC address alone maps a unicast packet. The
 //! IPv6 destination of a routed packet does not name the next hop. The standard resolves the IPv6 address
 //! (`itsGn6aslVIResolAddr`); here that happens one step earlier. The host sends a Neighbor Solicitation. If
 //! the interface identifier contains a MAC address, this module answers it (`discovery`) and sends nothing on
@@ -28,12 +28,12 @@
 //! link.
 //!
 //! The module accepts from the air only what GeoNetworking can confirm. Three addresses must be those of the
-//! sending station: a link-local source that names a station, a link-layer address in Neighbor Discovery, and
-//! the link-layer address given for an address that names a station.
+//! sending station. They are a link-local source that names a station, a link-layer address in Neighbor
+//! Discovery, and the link-layer address given for an address that names a station.
 //!
-//! **Where the standard is silent.** A packet to an area without a link is delivered on the dynamic link, or
-//! on the topological link if the station has no dynamic one. A packet to a mapped group is always delivered
-//! on the topological link, on which it would also be sent. All interfaces have the same MAC address, so a
+//! **Where the standard is silent.** A packet to an area without a link is delivered on the dynamic link. If
+//! the station has none, the topological link delivers it. A packet to a mapped group is always delivered on
+//! the topological link, on which it would also be sent. All interfaces have the same MAC address, so a
 //! link-local unicast address belongs to every link; packets to it are delivered on the topological link.
 //!
 //! [`Adaptation::handle_groups`] takes the areas that the management plane sets at run time

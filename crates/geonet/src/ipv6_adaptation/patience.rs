@@ -1,20 +1,20 @@
 //! Duplicate acknowledgements of TCP that wait: the packets that they miss may only be late.
 //!
-//! The other answer to packets that overtake each other, beside [`super::in_order`]: what has overtaken is
-//! handed to the host at once, and what the host then says about it waits here. It is the receiver of Chen,
-//! Gerla and Lee, "TCP over Geo-routing for High Mobility", section 5.2, for hosts that know nothing of it: a
-//! segment above a gap that came over another number of hops than the last one in order has taken another way
-//! ([`Rule`] says when that counts), and the duplicate ACK that it causes waits. If the gap closes, the host
-//! acknowledges more and the duplicates are never sent; if not, they go after SRTT + 4 RTTVAR, as the
-//! receiver reckons them from the timestamps that are echoed to it (RFC 7323 4), and never later than the
-//! bound. After that nothing waits for this gap any more: it is a loss.
+//! This is the alternative to [`super::in_order`] for packets that overtake each other. The host gets the
+//! overtaking packet at once, and its reaction waits here. It is the receiver of Chen, Gerla and Lee, "TCP
+//! over Geo-routing for High Mobility", section 5.2, for hosts that do not implement it. A segment above a
+//! gap that came over another number of hops than the last one in order has taken another path ([`Rule`] says
+//! when that counts). The duplicate ACK that it causes waits. If the gap closes, the host acknowledges more
+//! and the duplicates are never sent. If not, they go after SRTT + 4 RTTVAR, and never later than the bound.
+//! The receiver computes these from the timestamps that are echoed to it (RFC 7323 4). After that no
+//! acknowledgement waits for this gap any more: it is a loss.
 //!
 //! A duplicate is what RFC 5681 2 calls one: no data, nothing but ACK among the flags, the same
 //! acknowledgement number and the same window. With SACK blocks it is one as well, unless the first block
 //! says that something came twice (RFC 2883). Anything else passes, window updates for example.
 //!
 //! Left out: TCP behind extension headers, in fragments, in tunnels or inside IPsec passes untouched. Flows
-//! and what waits are bounded; whoever finds no room passes at once.
+//! and waiting acknowledgements are bounded; those without room pass at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -47,7 +47,7 @@ const OPTION_TIMESTAMPS: u8 = 8;
 /// Address and port.
 type End = (Ipv6Addr, u16);
 
-/// What of a TCP segment matters here.
+/// Fields of a TCP segment that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Segment {
     source: End,
@@ -146,7 +146,7 @@ impl<T> Flow<T> {
     fn measure(&mut self, now: Time, echo: u32) {
         let Some(at) = self.stamps.iter().position(|(stamp, _)| *stamp == echo) else { return };
         let sample = now.saturating_since(self.stamps[at].1);
-        // What is older is not echoed any more.
+        // Older stamps are not echoed any more.
         self.stamps.drain(..at);
         self.round_trip = Some(match self.round_trip {
             None => (sample, sample / 2),
@@ -262,7 +262,7 @@ impl<T> Patience<T> {
         if advances {
             self.spared += flow.settle() as u64;
             if ahead(segment.acknowledgement, flow.next) > 0 {
-                // What it had above the gap is in order now.
+                // Its segments above the gap are in order now.
                 flow.next = segment.acknowledgement;
             }
             return true;

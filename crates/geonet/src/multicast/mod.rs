@@ -20,11 +20,12 @@
 //! The proxy does not forward packets of scopes up to the link's (RFC 4291 2.7, RFC 4007 9). To groups
 //! without an area it does not forward those up to the site's scope, because another vehicle is another site.
 //! It drops link-local and unspecified sources. To prevent loops, it drops a source that does not belong to
-//! the interface of arrival, and packets from the air with a source of the mobile network. It decrements hop
-//! limits.
+//! the interface of arrival. It also drops packets from the air with a source of the mobile network. It
+//! decrements hop limits.
 //!
 //! Left out: PIM routers; MLDv1 routers on the mobile network (the proxy treats a querier of version 1 like
-//! one of version 2 without timer values); several upstream links (subscriptions are on the topological one).
+//! one of version 2 without timer values). Also left out are several upstream links (subscriptions are on the
+//! topological one).
 
 mod drop_reason;
 pub mod listeners;
@@ -449,7 +450,7 @@ impl MulticastProxy {
 }
 
 /// RFC 3810 7.6.1. The listeners have the Last Listener Query Interval to answer, even if the query names a
-/// shorter delay: a forged query with a delay of 0 would end them before they can.
+/// shorter delay. A forged query with a delay of 0 would end them before they can.
 fn lower_timers(now: Time, listeners: &mut Listeners, timing: &Timing, query: &Query<'_>) {
     let Some(group) = query.group else { return };
     if query.v2.is_some_and(|v2| v2.suppress) {

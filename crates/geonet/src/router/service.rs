@@ -379,8 +379,8 @@ impl Router {
         self.event(Event::LocationUnknown(address));
     }
 
-    /// Any packet of a station ends the Location Service's search for it, and the waiting packets leave
-    /// (10.3.7.1.4 and the receiver operations of all other packets).
+    /// Any packet of a station ends the Location Service's search for it, and the waiting packets leave.
+    /// (10.3.7.1.4 and the receiver operations of all other packets.)
     pub(super) fn found(&mut self, now: Time, slot: Slot) {
         let mid = mid_key(self.table.entry(slot).address());
         let Some(mut search) = self.searches.remove(&mid) else { return };

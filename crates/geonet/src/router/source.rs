@@ -1,4 +1,4 @@
-//! What upper layers ask for: the source operations (10.3.7.1.2, 10.3.8.2, 10.3.9.2, 10.3.10.2, 10.3.11.2,
+//! Requests of upper layers: the source operations (10.3.7.1.2, 10.3.8.2, 10.3.9.2, 10.3.10.2, 10.3.11.2,
 //! 10.3.12.2).
 
 use carnet_base::Time;
@@ -146,7 +146,7 @@ impl Router {
         self.shape(now, urgent, packet)
     }
 
-    /// What can be said about a request without sending anything.
+    /// Checks a request without sending anything.
     pub(super) fn check<'a>(&self, request: &Request<'a>) -> Result<Own<'a>, GeonetDrop> {
         if request.payload.len() > self.mib.max_sdu_size {
             return Err(GeonetDrop::SduTooLarge);

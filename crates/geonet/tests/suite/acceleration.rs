@@ -1,4 +1,4 @@
-//! What a fast path is told, and what it tells.
+//! Instructions to a fast path, and its reports.
 
 use carnet_base::Time;
 use carnet_geonet::acceleration::{Accelerate, IDLE, Onward, Report, Sample, SequenceNumbers, Way};
@@ -70,7 +70,7 @@ fn the_first_packet_of_a_flow_tells_the_way_of_the_others() {
     headers[12..14].copy_from_slice(&0u16.to_be_bytes());
     headers[16..40].copy_from_slice(&iut.pv().to_octets());
     assert_eq!(sent.frame, [&headers[..], b"packet"].concat());
-    // What was told is not told again, and nothing about other payloads.
+    // An instruction is not repeated, and other payloads cause no instruction.
     send(&mut iut, &a);
     iut.ask(Transport::GeoUnicast(b.pv.address), b"BTP").expect("accepted");
     assert!(iut.told.is_empty(), "{:?}", iut.told);
@@ -101,7 +101,7 @@ fn a_way_ends_with_its_next_hop_and_with_its_destination() {
     iut.router.handle_link_failure(iut.now, b.mac);
     iut.drain();
     assert_eq!(ways(&mut iut).iter().map(|way| way.next_hop).collect::<Vec<_>>(), [d.mac]);
-    // Nobody: the slow path may broadcast, wait, or walk.
+    // No next hop: the slow path may broadcast, wait, or walk.
     iut.router.handle_link_failure(iut.now, d.mac);
     iut.drain();
     assert_eq!(iut.told, [Accelerate::NoWay(a.mac)]);
@@ -212,7 +212,7 @@ fn the_location_table_is_kept_informed() {
         let frame = Station { sequence, ..later }.guc(&iut.pv(), b"x");
         assert_eq!(iut.get(&b, &frame), Err(GeonetDrop::Duplicate), "{sequence}");
     }
-    // What was delivered here does not count for what may be forwarded.
+    // Packets that were delivered here do not count for the forwarding limit.
     let limit = Mib::default().max_packet_data_rate.expect("a limit") as usize;
     for round in 0..60u64 {
         iut.wait_ms(1000);

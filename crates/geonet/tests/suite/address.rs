@@ -31,7 +31,7 @@ fn pon_gna_bv_02_duplicate_address_detection() {
         assert!(iut.delivered.is_empty() && iut.router.location_table().is_empty());
         iut.ask(Transport::SingleHop([0; 4]), b"x").expect("accepted");
         assert_eq!(parse(&iut.one_sent().frame).extended.source().address, new);
-        // From now on the other one is a station like any other.
+        // From now on the other station is an ordinary one.
         iut.hear(&impostor(), &impostor().next().shb(b"x")).expect("a neighbour");
     }
 }
@@ -53,7 +53,7 @@ fn packets_from_before_a_restart_are_no_conflict() {
     // Without a position nothing can have been sent yet, so that there is nothing to compare.
     let mut iut = Iut::without_position(Mib::default());
     assert_eq!(iut.hear(&Station::b(), &impostor().tsb(b"x")), Err(GeonetDrop::OwnEcho));
-    // Nor does the initial state make a stranger of what was sent a moment ago.
+    // The initial state also does not make a stranger of a recent own packet.
     let mut iut = Iut::quiet(Mib::default());
     iut.ask(Transport::GeoBroadcast(area1()), b"x").expect("accepted");
     let frame = one_hop_later(iut.one_sent().frame);
@@ -89,7 +89,7 @@ fn a_new_pseudonym() {
     assert_eq!((extended.sequence(), extended.source().address.mid()), (Some(0), [2, 9, 9, 9, 9, 9]));
 }
 
-/// What waited for a neighbour or for the Location Service bears the old address.
+/// A packet that waited for a neighbour or for the Location Service has the old address.
 #[test]
 fn a_new_pseudonym_sends_nothing_of_the_old_one() {
     let mut iut = Iut::quiet(Mib::default());
@@ -124,7 +124,7 @@ fn after_a_conflict_nothing_bears_the_old_address() {
     assert_eq!(iut.dropped(GeonetDrop::AddressChanged), 2);
 }
 
-/// What the upper tester of a conformance test asks for before each case.
+/// The upper tester of a conformance test requests this before each case.
 #[test]
 fn the_initial_state() {
     let mut iut = Iut::quiet(Mib::default());
@@ -161,7 +161,7 @@ fn the_mid_is_what_counts() {
     assert_eq!(iut.delivered.len(), 1);
 }
 
-/// Somebody who sends with each of our addresses does not have us change with every frame.
+/// A sender that uses each of our addresses does not make the station change with every frame.
 #[test]
 fn conflicts_are_limited() {
     let mut iut = Iut::quiet(Mib::default());

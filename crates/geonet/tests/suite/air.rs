@@ -1,4 +1,4 @@
-//! A radio medium in memory: routers at places, frames that reach whoever is in range.
+//! A radio medium in memory: routers at places, and frames that reach every router in range.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -36,7 +36,7 @@ pub struct Air {
     pub range: f64,
     /// Standard deviation of the shadowing in dB: of each pair, another one each second.
     pub shadowing: f64,
-    /// The link tells of frames to one station that nobody acknowledged.
+    /// The link reports frames to one station that were not acknowledged.
     pub feedback: bool,
     seed: u64,
     pub routers: Vec<Router>,
@@ -44,9 +44,9 @@ pub struct Air {
     pub places: Vec<(f64, f64)>,
     flights: BinaryHeap<Reverse<Flight>>,
     order: u64,
-    /// What was delivered, and to whom.
+    /// Delivered payloads, with their receiver.
     pub delivered: Vec<(usize, Delivery)>,
-    /// What was transmitted: when, by whom, to whom, what.
+    /// Transmitted frames: time, sender, receiver, octets.
     pub transmitted: Vec<(Time, usize, MacAddress, Vec<u8>)>,
 }
 

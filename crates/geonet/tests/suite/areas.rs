@@ -54,7 +54,7 @@ fn pon_gbc_bv_03_inside() {
 }
 
 /// PON_GBC_BV_05, PON_GBC_BO_06, PON_GBC_BV_11, PON_GAC_BV_04, PON_GAC_BO_05, PON_GAC_BV_06, PON_GAC_BV_10:
-/// outside it goes on towards the area, once, and nobody here gets it.
+/// Outside the packet goes on towards the area, once, and this station does not deliver it.
 #[test]
 fn pon_gbc_bv_05_outside() {
     let c = Station::c();

@@ -87,7 +87,7 @@ fn pon_tsb_bo_08_own_echo() {
         assert_eq!(iut.hear_from(IUT_MAC, BROADCAST, &frame), Err(GeonetDrop::OwnEcho));
         iut.nothing_sent();
     }
-    // So is a packet of somebody else that this station has just forwarded.
+    // A packet of another station that this one has just forwarded is refused, too.
     let refused = iut.hear_from(IUT_MAC, BROADCAST, &with_hops(Station::b().tsb(b"x"), 9));
     assert_eq!(refused, Err(GeonetDrop::OwnEcho));
     assert!(iut.delivered.is_empty() && iut.events.is_empty());
@@ -109,7 +109,7 @@ fn pon_shb_bv_02_delivered() {
     assert_eq!((iut.delivered.len(), iut.events.len()), (2, 1));
 }
 
-/// A frame that the link delivers although it is for somebody else is none of our business.
+/// The station ignores a frame for another station that the link delivers.
 #[test]
 fn frames_for_others() {
     let mut iut = Iut::quiet(Mib::default());

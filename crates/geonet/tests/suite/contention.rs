@@ -116,8 +116,8 @@ fn the_contention_buffer_is_bounded() {
     assert_eq!(iut.dropped(GeonetDrop::ForwardingBufferOverflow), 20 - kept as u64);
 }
 
-/// PON_BAA_BV_04, PON_BAA_BV_05: addressed to this station it goes to the next hop at once, and again after
-/// the longest time unless somebody else is heard.
+/// PON_BAA_BV_04, PON_BAA_BV_05: A packet addressed to this station goes to the next hop at once. It goes
+/// again after the longest time unless another station repeats it.
 #[test]
 fn pon_baa_bv_04_chosen_as_next_hop() {
     let mut iut = Iut::quiet(advanced());

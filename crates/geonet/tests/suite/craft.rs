@@ -23,7 +23,7 @@ pub fn address(mac: MacAddress) -> GnAddress {
     GnAddress::new(false, StationType::PassengerCar, mac)
 }
 
-/// The position so many metres east and north of the IUT.
+/// Returns the position `east` and `north` metres from the IUT.
 pub fn place(east: f64, north: f64) -> Position {
     LocalPlane::new(HOME).position_at(east, north)
 }
@@ -281,7 +281,7 @@ impl Iut {
         result
     }
 
-    /// The link says that nobody acknowledged this frame.
+    /// The link reports this frame as not acknowledged.
     pub fn unacknowledged(&mut self, frame: &Transmission) -> Result<(), GeonetDrop> {
         let result = self.router.handle_unacknowledged(self.now, frame.destination, &frame.frame);
         self.drain();

@@ -47,7 +47,7 @@ fn download(air: &mut Air) {
             air.locate_all();
             denm(air, (number / 312) as u8);
         }
-        // What has no room is lost, as on any link.
+        // A packet without room is lost, as on any link.
         let _ = air.request(0, request(&segment));
         air.run(Duration::from_micros(3200));
     }

@@ -1,6 +1,6 @@
 //! TS 102 687: the tables of reactive control, the equations of adaptive control, the queues, and many
-//! stations in one channel. What is expected is written down here as the standard has it, in rates and
-//! shares, or calculated by a model that knows nothing of gates.
+//! stations in one channel. The expected values are the standard's rates and shares, or come from a model
+//! without gates.
 
 use std::time::Duration;
 
@@ -163,7 +163,7 @@ fn a_packet_may_not_pass_one_that_waits_though_the_gate_is_open() {
     let mut gate = reactive(Table::A1);
     gate.offer(ms(0), packet(Profile::Dp2, 300, 1));
     gate.offer(ms(1), packet(Profile::Dp2, 300, 2));
-    // The gate is open, but nobody has asked since.
+    // The gate is open, but no packet was requested since.
     assert_eq!(gate.offer(ms(150), packet(Profile::Dp2, 300, 3)), None);
     assert_eq!(gate.poll_packet(ms(150)).map(|(_, content)| content), Some(2));
 }
@@ -195,7 +195,7 @@ fn nothing_is_sent_after_its_lifetime() {
     gate.offer(ms(1), short(3, 100));
     assert_eq!(run(&mut gate, Time::from_secs(1)), [(ms(100), 3)]);
     assert_eq!(gate.counters().dropped(DccDrop::LifetimeExpired), 2);
-    // What is over makes room: nothing that is not is dropped for it.
+    // An expired packet makes room: no other is dropped for it.
     let mut gate: Gate<u32> = Gate::new(Config { queue_length: 1, ..Config::default() });
     gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
     gate.offer(ms(1), short(1, 50));
@@ -368,9 +368,9 @@ fn clause_5_4_step_by_step() {
     }
 }
 
-/// So many stations in one channel, all with something to send at any time; each tenth of a second every one
-/// of them measures what all together have sent in it. The `late` ones begin after 40 s. Gives the busy ratio
-/// of the last 20 s, and what each station has sent in them.
+/// Stations in one channel, all with packets to send at any time. Each tenth of a second every one of them
+/// measures what all together have sent in it. The `late` ones begin after 40 s. Returns the busy ratio of
+/// the last 20 s, and the share of each station in them.
 fn channel(early: usize, late: usize) -> (f64, Vec<f64>) {
     const SECONDS: u64 = 160;
     let mut gates: Vec<Gate<u32>> = Vec::new();
@@ -386,7 +386,7 @@ fn channel(early: usize, late: usize) -> (f64, Vec<f64>) {
         let mut busy = 0.0;
         for (index, gate) in gates.iter_mut().enumerate() {
             gate.handle_busy_ratio(from, ratio);
-            // Nobody begins in step with another.
+            // No two stations begin in step.
             let begin = ms(window * 100 + (index as u64 * 7) % 100);
             let mut sent = 0;
             while gate.waiting()[2] == 0 {

@@ -30,7 +30,7 @@ fn the_packet_takes_the_next_best_way_until_there_is_none() {
     assert_eq!(iut.router.location_table().neighbours(), 1);
     let counters = iut.router.counters();
     assert_eq!((counters.unacknowledged, counters.rerouted), (2, 2));
-    // Who is heard again is a neighbour again.
+    // A station that is received again is a neighbour again.
     iut.knows(&[d.later(1)]);
     iut.get(&c, &c.next().guc(&a.pv, b"x")).expect("forwarded");
     assert_eq!(iut.one_sent().destination, d.mac);
@@ -96,7 +96,7 @@ fn nonsense_changes_nothing() {
     let sent = iut.one_sent();
     iut.unacknowledged(&sent).expect("nothing to do");
     assert_eq!(iut.router.location_table().neighbours(), 1);
-    // Somebody unknown.
+    // An unknown station.
     let stranger = Transmission { destination: [2, 9, 9, 9, 9, 9], ..sent };
     iut.unacknowledged(&stranger).expect("nothing to do");
     let guc = Station::c().guc(&Station::a().pv, b"payload");
@@ -193,7 +193,7 @@ fn what_waits_for_a_station_may_be_taken_back() {
         traffic_class: TrafficClass { store_carry_forward: store, ..TrafficClass::default() },
         ..Request::new(Transport::GeoUnicast(to.pv.address), CommonNextHeader::Ipv6, payload)
     };
-    // Nobody knows where A is; B was just lost.
+    // The place of A is unknown; B was just lost.
     iut.request(ipv6(a, b"to a", false)).expect("sought");
     iut.knows(&[b]);
     iut.sent.clear();
@@ -205,7 +205,7 @@ fn what_waits_for_a_station_may_be_taken_back() {
     assert_eq!(iut.router.take_back(b.mac), [] as [Vec<u8>; 0]);
     assert_eq!(iut.router.buffered_octets().0, 0);
     assert_eq!(iut.router.take_back(a.mac), [b"to a".to_vec()]);
-    // What the link hands back may be, too, unless nobody wants it.
+    // A frame that the link returns may be taken back, too, unless the caller does not want it.
     iut.knows(&[b.later(1)]);
     let (now, frame) = (iut.now, &sent.frame);
     assert_eq!(iut.router.take_back_unacknowledged(now, b.mac, frame, |_| false), None);
@@ -213,7 +213,7 @@ fn what_waits_for_a_station_may_be_taken_back() {
     let back = iut.router.take_back_unacknowledged(now, b.mac, frame, |payload| payload == b"to b");
     assert_eq!(back, Some(b"to b".to_vec()));
     assert_eq!(iut.router.location_table().neighbours(), 0);
-    // A frame of somebody else's is not ours to take.
+    // A foreign frame is not taken back.
     let foreign = a.guc(&b.pv, b"payload");
     assert_eq!(iut.router.take_back_unacknowledged(now, b.mac, &foreign, |_| true), None);
 }

@@ -39,7 +39,7 @@ fn reached(air: &Air, start: usize, among: &BTreeSet<usize>) -> BTreeSet<usize> 
     found
 }
 
-/// What came of the placements.
+/// Results of the placements.
 #[derive(Debug, Default)]
 struct Outcome {
     /// Stations inside that were connected to the source, and those of them that heard it.
@@ -116,7 +116,7 @@ fn placements(area_forwarding: AreaForwarding) -> Outcome {
             outcome.flooded += flooded.len();
             outcome.flood_heard += flooded.intersection(&heard).count();
         }
-        // Inside, whoever is connected to one that heard it heard it as well.
+        // Inside, each station that is connected to a receiver is a receiver as well.
         let split = others.iter().filter(|node| !heard.contains(node));
         let split = split.filter(|node| {
             let near = reached(&air, **node, &inside);
@@ -127,9 +127,9 @@ fn placements(area_forwarding: AreaForwarding) -> Outcome {
     outcome
 }
 
-/// With simple forwarding and recovery: everybody who is connected, nobody outside, nobody twice.
-/// GeoBroadcast does not leave the area again, so that who is inside but connected over stations outside
-/// alone is out of its reach.
+/// With simple forwarding and recovery: each connected station gets the packet, none outside, and none twice.
+/// GeoBroadcast does not leave the area again, so it does not reach a station inside that is connected only
+/// over stations outside.
 #[test]
 fn over_random_placements_exactly_the_hosts_inside_get_what_is_sent_to_the_group() {
     let simple = placements(AreaForwarding::Simple);

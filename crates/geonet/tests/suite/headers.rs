@@ -145,7 +145,7 @@ fn secured_packets_are_recognised() {
     assert_eq!(iut.dropped(GeonetDrop::Secured), 1);
 }
 
-/// A next header that nobody knows is forwarded, but there is nobody to deliver it to.
+/// A packet with an unknown next header is forwarded, but has no receiver here.
 #[test]
 fn unknown_payloads_are_forwarded_and_not_delivered() {
     let mut iut = Iut::quiet(Mib::default());

@@ -79,8 +79,8 @@ fn absurd_positions() {
     iut.nothing_sent();
 }
 
-/// Frames to a neighbour go to its MID. One whose MID is a group address would have every unicast packet that
-/// passes by repeated by all who hear it; nobody can be asked to send to such a one either.
+/// Frames to a neighbour go to its MID. If the MID is a group address, all receivers would repeat every
+/// unicast packet that passes by. A request to such a station is refused as well.
 #[test]
 fn addresses_that_no_station_has() {
     for mac in [BROADCAST, [0x33, 0x33, 0, 0, 0, 1], [0x01, 0x80, 0xc2, 0, 0, 0], [0; 6]] {
@@ -257,8 +257,8 @@ fn nothing_is_learnt_from_a_discarded_header() {
     assert_eq!(iut.router.counters().delivered, 0);
 }
 
-/// Beacons in B's name, each so many milliseconds ahead of the router's clock, at so many metres; the place
-/// that the router knows of B after each.
+/// Sends beacons in B's name, each a number of milliseconds ahead of the router's clock, at a number of
+/// metres. Returns the place that the router knows of B after each.
 fn places_after(iut: &mut Iut, beacons: &[(i64, f64)]) -> Vec<f64> {
     let mut places = Vec::new();
     for &(ahead, east) in beacons {
@@ -290,7 +290,7 @@ fn router_with_forged_time_stamp_of_future_takes_next_true_position() {
     let mut iut = Iut::quiet(Mib::default());
     let told = places_after(&mut iut, &[(21 * DAYS, 999.0), (-500, 20.0), (500, 30.0)]);
     assert_eq!(told, [999.0, 20.0, 30.0]);
-    // What every true clock may be ahead is believed.
+    // A time stamp within the tolerance of true clocks is accepted.
     let told = places_after(&mut iut, &[(5_500, 40.0), (5_900, 50.0)]);
     assert_eq!(told, [40.0, 50.0]);
 }

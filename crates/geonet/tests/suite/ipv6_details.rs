@@ -1,5 +1,5 @@
-//! What the test purposes of IPv6 over GeoNetworking leave open: who answers the host, what is not believed,
-//! areas that groups are mapped to.
+//! Rules of IPv6 over GeoNetworking that the test purposes leave open: answers to the host, refused packets,
+//! areas of groups.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -86,7 +86,7 @@ fn duplicate_address_detection_is_geonetworkings_for_addresses_made_of_it() {
     assert_eq!(host.put("tvl0", [0x33, 0x33, 0xff, 0, 0, 1], &own), Ok(false));
     assert!(host.answers.is_empty());
     host.iut.nothing_sent();
-    // Another address may be somebody's, also one that names another station.
+    // Another address may belong to another node, also one that names another station.
     for other in [ip("2001:db8::1"), addresses::link_local(Station::b().mac)] {
         host.multicast("tvl0", &neighbor_solicitation(nobody, other, None));
         host.iut.one_sent();
@@ -271,7 +271,7 @@ fn the_mtu_is_the_least_of_two_and_never_less_than_ipv6_wants() {
     }
 }
 
-/// An advertisement that nobody asked for (RFC 4861 7.2.6).
+/// Returns an unsolicited advertisement (RFC 4861 7.2.6).
 fn neighbor_advertisement(target: Ipv6Addr, link_address: MacAddress, source: &Station) -> Vec<u8> {
     let advertisement = NeighborAdvertisement {
         target,
@@ -316,7 +316,8 @@ fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
             neighbor_solicitation(ip("2001:db8::7"), ip("2001:db8::1"), Some(other.mac)),
             Ipv6Drop::SpoofedSource,
         ),
-        // Nor behind an extension header, where hosts believe it as well: destination options, a fragment.
+        // It is also refused behind an extension header, where hosts accept it as well: destination options,
+        // a fragment.
         (
             behind(60, &neighbor_advertisement(addresses::link_local(other.mac), station.mac, &station)),
             Ipv6Drop::SpoofedSource,
@@ -393,7 +394,7 @@ fn links_are_learnt_as_far_as_the_config_allows_and_with_a_subnet_only() {
     host.iut.sent.clear();
     host.multicast("tvl0", &packet(host.own(), ip("ff3e:40:3ffe:0:0:3:0:99"), 20));
     assert_eq!(parse(&host.iut.one_sent().frame).extended.area(), Some(&area));
-    // An advertisement that takes its prefix back ends it; one that nobody should believe does not.
+    // An advertisement that withdraws its prefix ends it; a forged one does not.
     let mut forged = router_advertisement(&router, prefix("3ffe:0:0:3::"), 0);
     forged[7] = 64;
     sender.sequence = 2;
@@ -410,7 +411,7 @@ fn links_are_learnt_as_far_as_the_config_allows_and_with_a_subnet_only() {
     assert_eq!(host.interfaces.len(), 2);
 }
 
-/// Interfaces come and go in the host; a router that cannot make up its mind makes no more than so many.
+/// Interfaces come and go in the host; a router that changes all the time makes a bounded number.
 #[test]
 fn links_that_come_and_go_do_so_a_limited_number_of_times() {
     let mut host = Host::new(Ipv6Config { learnt_links: 1, ..config() });

@@ -7,7 +7,7 @@ use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, HeaderType, Shape};
 use crate::craft::{IUT_MAC, Station, area1, circle, parse};
 use crate::host::{ALL_NODES, Host, SUBNET_1, config, ip, link, packet, router_advertisement};
 
-/// What every such packet has: next header 3, and the IPv6 packet as it was.
+/// Common part of every such packet: next header 3, and the unchanged IPv6 packet.
 #[track_caller]
 fn sent(host: &mut Host, payload: &[u8]) -> (HeaderType, ExtendedHeader) {
     let transmission = host.iut.one_sent();
@@ -268,7 +268,7 @@ fn vm_evi_bv_01_a_learnt_link_ends_with_its_last_prefix() {
     host.drain();
     assert_eq!(host.interfaces.len(), 3, "{:?}", host.interfaces);
     assert_eq!(host.adaptation.poll_timeout(), None, "the configured prefix does not run out");
-    // The link of the configuration stays, whoever advertises on it.
+    // The link of the configuration stays, whichever router advertises on it.
     let packet = router_advertisement(&station, crate::host::prefix(SUBNET_1), 1);
     let mut again = station;
     again.sequence += 1;

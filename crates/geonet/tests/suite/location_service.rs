@@ -46,8 +46,8 @@ fn pon_los_bv_02_one_search_per_station() {
     assert_eq!(types(&iut), [HeaderType::LocationServiceRequest]);
 }
 
-/// PON_LOS_BV_03, PON_LOS_BV_04, PON_LOS_BV_13: the reply lets the packets go, first in first out, with the
-/// time that they waited taken off their lifetime and the destination's position put in.
+/// PON_LOS_BV_03, PON_LOS_BV_04, PON_LOS_BV_13: The reply releases the packets, first in first out. Their
+/// lifetime is shorter by their wait, and they have the destination's position.
 #[test]
 fn pon_los_bv_03_reply_flushes() {
     let mut iut = seeking(&[b"1", b"2"]);
@@ -231,14 +231,13 @@ fn searches_are_bounded() {
     assert_eq!(iut.sent.len(), 3);
 }
 
-/// Over one hop to eight, a packet to a station of which nothing is known arrives within two round trips
-/// (request, reply and the packet itself are three ways), those behind it with it, and later ones after one
-/// way.
+/// Over one hop to eight, a packet to an unknown station arrives within two round trips. (Request, reply and
+/// the packet itself are three one-way trips.) Those behind it arrive with it, and later ones after one way.
 #[test]
 fn the_first_packet_arrives_within_two_round_trips_and_later_ones_do_not_wait() {
     for hops in 1..=8usize {
         let places: Vec<(f64, f64)> = (0..=hops).map(|node| (250.0 * node as f64, 0.0)).collect();
-        // Nobody has heard of stations that are not in range, and neighbours are as unknown to this one.
+        // Stations out of range are unknown to each other, and this one does not know its neighbours yet.
         let mut air = Air::new(&Mib::default(), 300.0, &places, 7);
         air.settle();
         if hops == 1 {

@@ -1,9 +1,9 @@
 //! The router against EN 302 636-4-1, in virtual time.
 //!
-//! `craft` is a scripted tester: it builds frames octet by octet with the wire codec and looks at what one
-//! router does, in the constellation and with the names of the ETSI test purposes (TS 102 871-2). `air` is a
+//! `craft` is a scripted tester: it builds frames octet by octet with the wire codec and checks what one
+//! router does. It uses the constellation and the names of the ETSI test purposes (TS 102 871-2). `air` is a
 //! radio medium in memory with many routers, `host` has virtual interfaces over one router. Test functions
-//! that begin with the id of a test purpose do what that one describes.
+//! whose name begins with the id of a test purpose follow that one.
 
 mod air;
 mod craft;

@@ -23,7 +23,7 @@ fn along_a_line() {
     let [(9, delivery)] = &air.delivered[..] else { panic!("{:?}", air.delivered) };
     assert_eq!((&delivery.payload[..], delivery.remaining_hop_limit), (&b"there"[..], 2));
     assert_eq!(air.sent(|kind| kind == HeaderType::GeoUnicast), 9);
-    // One request per station and nobody's twice, a reply along the line.
+    // One request per station and none twice, a reply along the line.
     assert_eq!(air.sent(|kind| kind == HeaderType::LocationServiceRequest), 9);
     assert_eq!(air.sent(|kind| kind == HeaderType::LocationServiceReply), 9);
     // The way back is known by now.
@@ -45,7 +45,7 @@ fn hop_limits_count_hops() {
     }
 }
 
-/// A station that leaves takes the way with it; link feedback finds the other one at once.
+/// A station that leaves takes the path with it; link feedback finds the alternative at once.
 #[test]
 fn another_way() {
     // Two ways from 0 to 3: over 1 and over 2.

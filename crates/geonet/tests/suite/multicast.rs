@@ -254,8 +254,8 @@ fn reports_change_the_state_as_the_tables_say() {
     }
 }
 
-/// RFC 3810 7.6.3: a group that nobody listens to any more is asked about twice, a second apart, and
-/// forwarded until then.
+/// RFC 3810 7.6.3: the router queries a group without listeners twice, a second apart, and forwards it until
+/// then.
 #[test]
 fn the_last_listener_leaves_after_two_questions() {
     let mut lan = Lan::new();
@@ -270,7 +270,7 @@ fn the_last_listener_leaves_after_two_questions() {
     lan.wait_ms(1);
     assert!(!lan.takes(FAR));
     assert_eq!((lan.state(), lan.subscribed.pop()), (None, Some((ip(GROUP), include(&[])))));
-    // Somebody else answers in time: nothing ends, and the second question leaves other routers' timers
+    // Another listener answers in time: nothing ends, and the second query leaves other routers' timers
     // alone.
     lan.questions.clear();
     lan.says(TO_EX, &[]);
@@ -322,7 +322,7 @@ fn hosts_of_version_1_are_understood() {
     let mut lan = Lan::new();
     assert_eq!(lan.hear(&version_1(131, GROUP)), Ok(None));
     assert!(lan.takes(FAR));
-    // Beside one of them nobody's sources count.
+    // Beside one of them no other sources count.
     lan.says(TO_EX, &[FAR]);
     lan.says(BLOCK, &[FAR]);
     assert_eq!(lan.state(), Some(exclude(&[])));
@@ -330,7 +330,7 @@ fn hosts_of_version_1_are_understood() {
     assert_eq!(lan.questions, [about(&[], false)]);
     lan.wait(Duration::from_secs(2));
     assert_eq!(lan.state(), None);
-    // Done of what nobody listens to means nothing.
+    // Done of a group without listeners means nothing.
     assert_eq!(lan.hear(&version_1(132, GROUP)), Ok(None));
     assert_eq!((lan.state(), lan.questions.len()), (None, 2));
 }
@@ -468,7 +468,7 @@ fn listener_that_comes_and_goes_draws_two_queries_a_second() {
     }
     let about_group = lan.questions.iter().filter(|(group, ..)| group.is_some()).count();
     assert!((20..=41).contains(&about_group), "{about_group} queries in 20 s");
-    // Who really leaves is forgotten as before.
+    // A listener that really leaves is forgotten as before.
     lan.wait_ms(2000);
     assert_eq!(lan.state(), None);
 }
@@ -568,7 +568,7 @@ fn packets_from_the_air_reach_listeners_alone() {
     assert_eq!(refused("fe80::9", 64), Err(MulticastDrop::BadSource));
     assert_eq!(refused(FAR, 1), Err(MulticastDrop::HopLimit));
     assert_eq!(refused(FAR, 2), Ok(()));
-    // Link scope stays on its link, whoever says that he listens.
+    // Link scope stays on its link, whatever a listener reports.
     lan.drain();
     lan.delivered.clear();
     lan.hear(&report(IS_EX, "ff02::99", &[])).expect("good");

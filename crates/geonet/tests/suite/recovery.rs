@@ -68,7 +68,7 @@ fn recovery_crosses_a_void() {
     }
 }
 
-/// Towards a place where nobody is the walk ends when it is back at its first edge.
+/// Towards an empty place the walk ends when it is back at its first edge.
 #[test]
 fn an_unreachable_place_ends_the_walk() {
     let mut places = void();
@@ -128,8 +128,8 @@ fn random_topologies_deliver_everything() {
     println!("{recovered} packets met a void, the longest way had {longest} transmissions");
 }
 
-/// A packet in perimeter mode at a station without the extension: it is sent on greedily, untouched but for
-/// its hop limit, and its payload is delivered to nobody.
+/// A packet in perimeter mode at a station without the extension is forwarded greedily, unchanged except for
+/// its hop limit. Its payload is not delivered.
 #[test]
 fn stations_without_the_extension_ignore_it() {
     use crate::craft::{Iut, Station, with_hops};

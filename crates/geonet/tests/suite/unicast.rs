@@ -59,7 +59,7 @@ fn annex_e_2_the_best_neighbour_at_any_time() {
     assert_eq!(next_hop(&mut iut), b.mac);
     iut.knows(&[b.later(1).moved(Station::e().position())]);
     assert_eq!(next_hop(&mut iut), d.mac);
-    // This station moves beyond D: nobody is nearer, so it is broadcast (PON_FPB_BV_12_01).
+    // This station moves beyond D: no station is nearer, so the packet is broadcast (PON_FPB_BV_12_01).
     iut.locate(Station::b().position(), 1_000_100);
     assert_eq!(next_hop(&mut iut), BROADCAST);
     iut.locate(HOME, 1_000_200);
@@ -233,7 +233,7 @@ fn pon_guc_bv_06_contention_by_progress() {
     iut.one_sent();
 }
 
-/// PON_GUC_BV_08: somebody else was faster.
+/// PON_GUC_BV_08: another station was faster.
 #[test]
 fn pon_guc_bv_08_contention_lost() {
     let mut iut = Iut::quiet(cbf());
@@ -244,7 +244,7 @@ fn pon_guc_bv_08_contention_lost() {
     let lost = iut.hear(&Station::d(), &with_hops(frame.clone(), 9));
     assert_eq!(lost, Err(GeonetDrop::Contention));
     iut.wait(Duration::from_secs(1));
-    // Nor does a late copy start it again.
+    // A late copy does not start it again either.
     assert_eq!(iut.hear(&Station::d(), &with_hops(frame, 8)), Err(GeonetDrop::Duplicate));
     iut.wait(Duration::from_secs(1));
     iut.nothing_sent();

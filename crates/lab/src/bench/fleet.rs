@@ -2,7 +2,7 @@
 //! packet socket. The sender checks every acknowledgement (addresses, MAC, checksum, status, sequence
 //! number).
 //!
-//! Each router has a home address, a care-of address and a prefix of its own; all care-of addresses are
+//! Each router has a home address, a care-of address and a prefix of its own. All care-of addresses are
 //! behind one neighbour of the home agent. A router without an answer after [`PATIENCE`] sends again with the
 //! next number (RFC 6275 11.8).
 

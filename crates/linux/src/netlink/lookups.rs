@@ -2,8 +2,8 @@
 //!
 //! The tables that rules name are asked in the order of the rules, as for a packet without mark, to any
 //! destination, of any protocol. Left out: carnet's own rules, which lead to its own tables. Left out as well
-//! are rules about things that such a packet lacks (a mark, ports, users, a destination), rules that suppress
-//! default routes, and `goto`.
+//! are rules about things that such a packet lacks (a mark, ports, users, a destination). So are rules that
+//! suppress default routes, and `goto`.
 
 use ipnet::IpNet;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};

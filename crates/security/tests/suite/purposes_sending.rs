@@ -1,6 +1,6 @@
 //! Test purposes of TS 103 096 for transmission, with the ids of the 2015 suite. Its envelopes had another
-//! encoding, so the tests check the fields that replaced its header fields (TS 103 097 V1.3.1).
-//! docs/security.md has the table with those that do not apply.
+//! encoding, so the tests check the fields that replaced its header fields (TS 103 097 V1.3.1). The table in
+//! docs/security.md lists those that do not apply.
 
 use carnet_base::Time;
 use carnet_security::certificate::{Certificate, Issuer, Role};

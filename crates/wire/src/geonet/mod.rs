@@ -21,8 +21,8 @@
 //! The parser ignores reserved bits, and emitters write them as zero. It keeps those of an address: up to
 //! V1.2.1 they were a country code, and an address must stay as its owner writes it.
 //!
-//! Left out: the content of the secured envelope (IEEE 1609.2, TS 103 097), the meaning of the
-//! media-dependent octets of SHB (EN 302 636-4-2), geodesy, and protocol decisions.
+//! Left out: the content of the secured envelope (IEEE 1609.2, TS 103 097), geodesy, and protocol decisions.
+//! Also left out is the meaning of the media-dependent octets of SHB (EN 302 636-4-2).
 //!
 //! All fields are big-endian; offsets are in octets from the Basic Header.
 

@@ -1,5 +1,5 @@
-//! Mobility options (RFC 6275 6.2, RFC 3963 4.3, RFC 4283, RFC 4285, RFC 5094, RFC 5555 3, RFC 5648 4.3, RFC
-//! 5847 3.4, RFC 6089 4).
+//! Mobility options. They are those of RFC 6275 6.2, RFC 3963 4.3, RFC 4283, RFC 4285 and RFC 5094. Others
+//! are of RFC 5555 3, RFC 5648 4.3, RFC 5847 3.4 and RFC 6089 4.
 //!
 //! The parser checks the type-length-value structure once: an option that exceeds the message makes the whole
 //! message invalid. [`Options::iter`] reads the contents. A wrong length or field in an option of a known

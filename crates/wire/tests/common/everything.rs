@@ -1,6 +1,5 @@
-//! Octets of IPv6 through every parser, and what is read through every accessor. Whatever the octets are,
-//! this comes back, and what it asserts holds. The fuzz targets `ipv6`, `icmpv6` and `mobility` are these
-//! functions.
+//! Puts octets of IPv6 through every parser, and parsed values through every accessor. For any octets it
+//! returns, and its assertions hold. The fuzz targets `ipv6`, `icmpv6` and `mobility` are these functions.
 
 use std::hint::black_box;
 use std::net::Ipv6Addr;
@@ -87,7 +86,7 @@ pub fn icmpv6(octets: &[u8]) {
     if let Ok(advertisement) = PrefixAdvertisement::parse(octets) {
         assert!(advertisement.options.count() * 8 <= octets.len());
     }
-    // What is read of an option is written and read the same again.
+    // A parsed option is written and parsed the same again.
     if let Ok(options) = NdOptions::parse(octets) {
         for option in options {
             let mut again = Vec::new();

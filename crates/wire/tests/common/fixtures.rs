@@ -1,9 +1,9 @@
 //! Packets that other implementations made, as hex, each beginning with the IPv6 header.
 //!
-//! `UMIP_*`: frames that UMIP sent (mobile router and home agent on a stock Debian 6.1 kernel, captured on
-//! the home agent's side on 2026-11-21, `umip-register-explicit-implicit-dhaad-ha-side.pcap`), without their
-//! Ethernet headers; the number is the frame's in that capture. Only an IPv6 implementation other than ours
-//! has touched them.
+//! `UMIP_*`: frames of UMIP (mobile router and home agent on a stock Debian 6.1 kernel), without their
+//! Ethernet headers. They were captured on the home agent's side on 2026-11-21
+//! (`umip-register-explicit-implicit-dhaad-ha-side.pcap`); the number is the frame's in that capture. Only an
+//! IPv6 implementation other than ours has touched them.
 //!
 //! `GOLDEN_*`: Mobility Headers made by hand and agreed on by scapy 2.8.0 and tshark 4.0.17. Care-of address
 //! 2001:db8:f1::10, home address 2001:db8:1::1234, home agent 2001:db8:1::1.

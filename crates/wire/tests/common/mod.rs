@@ -1,5 +1,5 @@
-//! What the tests of this crate share: octets from hex, packets that other implementations made, and one
-//! function that puts octets through every parser, which the fuzz targets share as well.
+//! Common parts of this crate's tests: octets from hex, packets of other implementations, and one function
+//! that puts octets through every parser. The fuzz targets share that function.
 #![allow(dead_code)]
 
 pub mod everything;
@@ -29,8 +29,7 @@ pub fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an IPv6 address")
 }
 
-/// Octets as a packet, and as what may stand in one. Whatever they are, this comes back, and what it asserts
-/// holds.
+/// Parses octets as a packet, and as the parts of one. For any octets it returns, and its assertions hold.
 pub fn everything(octets: &[u8]) {
     everything::packet(octets);
     everything::icmpv6(octets);

@@ -1,6 +1,6 @@
 //! Finding the tools that serve as independent witnesses.
 //!
-//! A test whose tool is missing prints `SKIPPED: reason` and passes, so that the suite runs anywhere; with
+//! A test whose tool is missing prints `SKIPPED: reason` and passes, so that the suite runs anywhere. With
 //! `CARNET_REQUIRE_TOOLS=1` it fails instead, so that a run that counts cannot skip in silence.
 #![allow(clippy::disallowed_methods, reason = "a test may ask its environment which tools there are")]
 

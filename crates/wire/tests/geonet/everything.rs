@@ -1,5 +1,5 @@
-//! Octets of GeoNetworking through every parser. Whatever they are, this comes back, and what it asserts
-//! holds. The fuzz target `geonet` is this function.
+//! Puts octets of GeoNetworking through every parser. For any octets it returns, and its assertions hold. The
+//! fuzz target `geonet` is this function.
 
 use std::hint::black_box;
 

@@ -1,9 +1,10 @@
 //! Packets that others made, as hex, each beginning with the Basic Header.
 //!
-//! The upper case names without `VANETZA`: made by hand from the tables of EN 302 636-4-1 and agreed on by
-//! tshark 4.0.17. `VANETZA_*`: frames that vanetza v26.02's socktap sent on 2026-11-21 (two stations over a
-//! veth; the captures `vanetza-socktap-security-none.pcap` and `-dummy.pcap`), without their Ethernet
-//! headers; the number is the frame's in its capture. Their times lack the five leap seconds.
+//! The upper case names without `VANETZA` are made by hand from the tables of EN 302 636-4-1, and tshark
+//! 4.0.17 agrees on them. `VANETZA_*` are frames of vanetza v26.02's socktap, sent on 2026-11-21 by two
+//! stations over a veth, without their Ethernet headers. The captures are
+//! `vanetza-socktap-security-none.pcap` and `-dummy.pcap`; the number is the frame's in its capture. Their
+//! times lack the five leap seconds.
 
 use crate::common::hex;
 

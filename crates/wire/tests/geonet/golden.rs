@@ -317,7 +317,7 @@ fn a_buffer_too_short_stays_as_it_was() {
     let packet = Packet { payload: &long, ..packet };
     let refused = packet.emit_into(&mut vec![0; 70_000]);
     assert_eq!(refused, Err(Error::PayloadLength { announced: 65535, available: 65536 }));
-    // What is announced is what fits into the field.
+    // The announced length is what fits into the field.
     assert_eq!(Packet::parse(&packet.emit()).map(|packet| packet.payload.len()), Ok(65_535));
 }
 

@@ -1,4 +1,4 @@
-//! Octets that nobody should send: nothing here may panic.
+//! Invalid octets: no parser may panic.
 
 use crate::common::Numbers;
 use crate::everything::everything;

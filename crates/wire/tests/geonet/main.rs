@@ -1,4 +1,4 @@
-//! GeoNetworking and BTP: what is on the wire, what others put there, and what nobody should.
+//! GeoNetworking and BTP on the wire: valid packets, those of other implementations, and invalid ones.
 
 #[allow(clippy::disallowed_methods, reason = "tests ask the environment which tools there must be")]
 #[path = "../common/mod.rs"]

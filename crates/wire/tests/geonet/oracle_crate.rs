@@ -1,9 +1,9 @@
 //! The crate `geonetworking` 0.4.2 as a witness: it reads what carnet writes, and writes it again to the same
 //! octets.
 //!
-//! Its own ways, which the cases go around: it panics on reading a negative speed (its 15 bits are taken as a
-//! number without sign), refuses station types that have no name, and finds the payload of a secured GUC at
-//! the wrong place. Speeds below zero are therefore compared in writing only.
+//! The cases avoid its peculiarities. It panics on reading a negative speed (it takes the 15 bits as a number
+//! without sign), and refuses station types without a name. It finds the payload of a secured GUC at the
+//! wrong place. So speeds below zero are compared in writing only.
 
 use crate::common::{Numbers, hex, to_hex};
 use crate::fixtures;
@@ -156,7 +156,7 @@ fn same_extended(header_type: theirs::HeaderType, theirs: &theirs::ExtendedHeade
     }
 }
 
-/// What they read is what we wrote, and they write it as we do.
+/// They parse our octets, and write the same ones.
 fn same(ours: &Packet<'_>) {
     let octets = ours.emit();
     let context = to_hex(&octets);

@@ -1,9 +1,9 @@
 //! Tshark as a witness: it reads in carnet's packets what carnet meant, and finds none of them malformed.
 //!
-//! The test writes a capture of Ethernet frames, has tshark print the fields that any packet asks about, and
-//! compares. Where tshark 4.0.17 goes its own way: it calls the reserved bits of an address a country code,
-//! takes the media-dependent octets for those of ITS-G5 (EN 302 636-4-2) and of their channel loads shows one
-//! bit each, and prints no second distance and angle of a circle.
+//! The test writes a capture of Ethernet frames, lets tshark print the fields of all packets, and compares.
+//! tshark 4.0.17 has peculiarities. It calls the reserved bits of an address a country code. It takes the
+//! media-dependent octets for those of ITS-G5 (EN 302 636-4-2) and shows one bit of each of their channel
+//! loads. It prints no second distance and angle of a circle.
 
 use crate::common::{hex, to_hex, tools};
 use crate::fixtures;
@@ -244,7 +244,7 @@ fn every_type_with_every_field() {
     check(&cases(), "wire-geonet.pcap");
 }
 
-/// What carnet reads in a packet, for tshark to agree with.
+/// Returns the fields that carnet parses in a packet, for tshark to agree with.
 fn read(octets: &[u8]) -> Vec<(&'static str, String)> {
     let frame = Frame::parse(octets).expect("well formed");
     let basic = match frame {

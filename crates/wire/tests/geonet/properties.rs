@@ -1,4 +1,4 @@
-//! What holds for all values.
+//! Properties that hold for all values.
 
 use carnet_wire::btp::{BtpA, BtpB};
 use carnet_wire::geonet::{

@@ -1,4 +1,4 @@
-//! What vanetza's socktap sent: understood, and written again to the same octets.
+//! Frames of vanetza's socktap are parsed, and written again to the same octets.
 
 use crate::common::hex;
 use crate::fixtures;
@@ -12,7 +12,8 @@ use std::time::Duration;
 /// 2026-11-21T19:09:52.701361Z, when frame 1 of the plain capture was seen.
 const SEEN: i64 = 1_795_288_192_701;
 
-/// What holds for all of them: SHB from one of two stations, by BTP-B. Returns the station, 1 or 2.
+/// Checks the common part of all of them: SHB from one of two stations, by BTP-B. Returns the station, 1
+/// or 2.
 fn station(packet: &Packet<'_>) -> u64 {
     assert_eq!(packet.basic.lifetime.duration(), Duration::from_secs(60));
     assert_eq!((packet.basic.remaining_hop_limit, packet.common.maximum_hop_limit), (1, 1));
@@ -69,7 +70,7 @@ fn secured_packets_keep_their_envelope_shut() {
         assert_eq!(secured.basic.next_header, BasicNextHeader::Secured);
         assert_eq!(secured.basic.remaining_hop_limit, 1);
         assert_eq!(secured.envelope, &octets[4..]);
-        // What these envelopes have inside begins at their octet 7 and is as long as octet 6 says.
+        // The content of these envelopes begins at their octet 7, and octet 6 has its length.
         let length = usize::from(secured.envelope[6]);
         let inside = &secured.envelope[7..7 + length];
         let packet = Packet::parse_after_basic(secured.basic, inside).expect("the packet inside");

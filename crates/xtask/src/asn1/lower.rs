@@ -1,8 +1,8 @@
-//! From what rasn-compiler understood to what the unaligned packed encoding sees (X.691): each type with a
-//! name of its own, constraints as the least and the greatest value, additions apart from the root.
+//! Lowers rasn-compiler's result to what the unaligned packed encoding needs (X.691). Each type has a name of
+//! its own, constraints are the least and the greatest value, and additions are apart from the root.
 //!
-//! Constraints that this encoding does not see are left out (X.691 9.3): those on components of a type, and
-//! those on the size of an UTF8String, which is kept for its own sake.
+//! Constraints that this encoding does not use are left out (X.691 9.3). They are those on components of a
+//! type, and those on the size of an UTF8String, which is kept for its own sake.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub struct Type {
     pub name: String,
     /// As the module has it.
     pub asn1_name: String,
-    /// What the module says of it.
+    /// Comment of the module.
     pub comment: String,
     pub kind: Kind,
     /// Whether a value can be copied as it is.
@@ -84,7 +84,7 @@ pub enum Kind {
 /// The types of `module`.
 ///
 /// # Errors
-/// What is not known here.
+/// An unsupported part of the notation.
 pub fn lower(definitions: &[ToplevelDefinition], module: &str) -> anyhow::Result<Vec<Type>> {
     let mut known = BTreeMap::new();
     let mut own = Vec::new();
@@ -171,7 +171,7 @@ impl<'a> Lowering<'a> {
                     CharacterStringType::UTF8String => "Utf8",
                     other => bail!("{other:?}"),
                 };
-                // What the codec reads at most, where there is no size.
+                // Longest text that the codec reads, without a size.
                 let any = Bounds { least: 0, most: 16_383, extensible: false };
                 Kind::Text { alphabet, size: bounds(&constraints, true)?.unwrap_or(any) }
             }

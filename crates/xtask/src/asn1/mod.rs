@@ -1,12 +1,12 @@
 //! Message types from ETSI's ASN.1 modules.
 //!
-//! rasn-compiler reads and links the modules; what it understood of them is lowered ([`lower`]) to what the
-//! unaligned packed encoding (X.691) sees, and written in the notation of `crates/its/src/uper/macros.rs`
-//! ([`notation`]). Types of rasn itself are not used: its general codec takes several times as long, and a
-//! size that the program has not.
+//! rasn-compiler reads and links the modules. The result is lowered ([`lower`]) to what the unaligned packed
+//! encoding (X.691) needs, and written in the notation of `crates/its/src/uper/macros.rs` ([`notation`]).
+//! Types of rasn itself are not used: its general codec takes several times as long, and a size that the
+//! program has not.
 //!
-//! Not known, and refused with a word: what ETSI's modules have no need of, among it SET, REAL, parameters,
-//! and size constraints with an extension marker on strings.
+//! Refused with a message: notation that ETSI's modules do not need, such as SET, REAL, parameters, and size
+//! constraints with an extension marker on strings.
 
 mod lower;
 mod names;
@@ -88,7 +88,7 @@ const FAMILIES: &[Family] = &[
 /// Writes all files, or compares them.
 ///
 /// # Errors
-/// What cannot be read or understood, or differs.
+/// A module that cannot be read or parsed, or a file that differs.
 pub fn generate(root: &Path, check: bool) -> anyhow::Result<()> {
     let crate_root = root.join("crates/its");
     let mut wrong = Vec::new();
@@ -137,7 +137,7 @@ fn imports(definitions: &[ToplevelDefinition], module: &str) -> Vec<String> {
     files
 }
 
-/// What rasn-compiler understands of the modules.
+/// Returns rasn-compiler's result for the modules.
 fn link(folder: &Path, modules: &[&str]) -> anyhow::Result<Vec<ToplevelDefinition>> {
     let collected = Rc::new(RefCell::new(Vec::new()));
     let texts = modules
@@ -172,7 +172,7 @@ fn text(octets: &[u8]) -> String {
     })
 }
 
-/// What is said of a type, where the module says nothing: a line `Type: words` for each.
+/// Returns our comments for types without one in the module: a line `Type: words` for each.
 fn words(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     if !path.exists() {
         return Ok(BTreeMap::new());

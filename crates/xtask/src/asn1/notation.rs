@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::lower::{Bounds, Component, Kind, Type};
 
-/// What stands above the types.
+/// Head of a generated file.
 pub struct Head<'a> {
     pub module: &'a str,
     pub source: &'a str,
@@ -92,7 +92,7 @@ pub fn digits(number: i128) -> String {
     if number < 0 { format!("-{text}") } else { text }
 }
 
-/// What is said of a type: our words, or else the first sentences of its module's comment.
+/// Returns the comment of a type: our words, or else the first sentences of its module's comment.
 fn comment(it: &Type, module: &str, words: &BTreeMap<String, String>, indent: &str) -> String {
     let mut said = words.get(&it.name).cloned().unwrap_or_else(|| published(&it.comment));
     if said.is_empty() {
@@ -155,7 +155,7 @@ fn derives(it: &Type) -> String {
 /// The smallest number of Rust's for these.
 fn integer_type(bounds: Bounds) -> &'static str {
     let Bounds { least, most, extensible } = bounds;
-    // What comes later may be larger.
+    // A later release may have larger values.
     let small = !extensible;
     match least {
         0.. if small && most <= u8::MAX.into() => "u8",
@@ -192,9 +192,9 @@ fn integers(it: &Type) -> Option<String> {
     let within = |value: i128| (bounds.least..=bounds.most).contains(&value);
     let unavailable = named.iter().find(|(name, value)| name == "UNAVAILABLE" && within(*value));
     let default = match (it.name.as_str(), unavailable) {
-        // What is sent today.
+        // The present version.
         ("ProtocolVersion", _) => 2,
-        // What a DENM means that says nothing of it.
+        // Value of a DENM that has none.
         ("ValidityDuration", _) => 600,
         (_, Some((_, value))) => *value,
         _ if within(0) => 0,

@@ -1,6 +1,6 @@
 //! How the store is reached: by TLS, with the certificates of `[access]`, and as one of etcd's own users.
 //!
-//! The store's certificate has to come from an authority that the config names, and has to be for the name or
+//! The store's certificate has to come from an authority that the config names. It has to be for the name or
 //! the address in the config. The system's authorities are for the Web, so this module does not use them. The
 //! key and the password are in files that only their owner may read. The program wipes its copies in memory.
 

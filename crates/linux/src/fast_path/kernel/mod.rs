@@ -26,7 +26,7 @@
 //! to the home address; carnet writes back packets that are no answers.
 //!
 //! **Differences to the other paths.** The outer flow label is the kernel's hash of the inner flow (RFC
-//! 6438), not carnet's, so a Packet Too Big is accepted without it. A congestion mark of the inner packet is
+//! 6438), not carnet's. So a Packet Too Big is accepted without it. A congestion mark of the inner packet is
 //! ECT(0) outside (RFC 3168 9.1.1; RFC 6040 copies it); decapsulation follows RFC 6040. TCP's segment size is
 //! not clamped. Packets do not count as use of a path, so its MTU is probed only at a registration or
 //! handover. A rule drops packets that fail the check of the inner source, without a count. Every packet
