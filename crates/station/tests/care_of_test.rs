@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Rng, Time};
+use carnet_base::{Endpoint, Rng, Time, WallTime};
 use carnet_mobility::flow::{Ipv6Selector, TrafficSelector};
-use carnet_station::io::{Command, Input, Output};
+use carnet_station::io::{Command, Input, Kept, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::checksum::upper_layer;
 use carnet_wire::icmpv6;
@@ -49,6 +49,10 @@ struct World {
     number: u64,
     /// The care-of addresses that are reached.
     reached: BTreeSet<&'static str>,
+    /// Those of them whose packets arrive, while packets to them get lost.
+    deaf: BTreeSet<&'static str>,
+    /// The record of the router at the home agent's store, as JSON.
+    record: String,
     sent: usize,
     arrived: usize,
     /// Packets of the correspondent to each care-of address.
@@ -66,6 +70,8 @@ impl World {
             wire: BTreeMap::new(),
             number: 0,
             reached: BTreeSet::from([FIRST, SECOND]),
+            deaf: BTreeSet::new(),
+            record: String::new(),
             sent: 0,
             arrived: 0,
             to: BTreeMap::new(),
@@ -76,13 +82,32 @@ impl World {
         world
     }
 
+    fn wall(&self) -> WallTime {
+        WALL + self.now.saturating_since(Time::ZERO)
+    }
+
+    /// Another machine is the home agent from now on, with the record of the store.
+    fn take_over(&mut self) {
+        let record = serde_json::from_str(&self.record).expect("a record");
+        let state = PersistentState { home_agent: vec![record], ..PersistentState::default() };
+        self.agent = Station::new(tested(true), state, Rng::new(8), self.now, self.wall());
+        self.drain();
+    }
+
+    fn hand_over(&mut self, uplink: &str) {
+        let command = Command::Handover { uplink: Some(uplink.into()), policy: None };
+        self.tell_router(Input::Command(command));
+    }
+
     fn tell_router(&mut self, input: Input) {
-        self.router.handle_input(self.now, WALL, input).expect("accepted");
+        let wall = self.wall();
+        self.router.handle_input(self.now, wall, input).expect("accepted");
         self.drain();
     }
 
     fn tell_agent(&mut self, input: Input) {
-        self.agent.handle_input(self.now, WALL, input).expect("accepted");
+        let wall = self.wall();
+        self.agent.handle_input(self.now, wall, input).expect("accepted");
         self.drain();
     }
 
@@ -93,6 +118,10 @@ impl World {
 
     fn drain(&mut self) {
         let of_agent: Vec<Output> = std::iter::from_fn(|| self.agent.poll_output()).collect();
+        if of_agent.contains(&Output::Persist(Kept::Node(address(HOME)))) {
+            let record = self.agent.stored_node(self.now, self.wall(), address(HOME));
+            self.record = serde_json::to_string(&record).expect("a record");
+        }
         let of_router: Vec<Output> = std::iter::from_fn(|| self.router.poll_output()).collect();
         let packets = |outputs: Vec<Output>| {
             outputs.into_iter().filter_map(|output| match output {
@@ -108,7 +137,7 @@ impl World {
             }
             if header.destination == address(HOME) {
                 self.send(false, Duration::ZERO, packet);
-            } else if self.reached.contains(place.as_str()) {
+            } else if self.reached.contains(place.as_str()) && !self.deaf.contains(place.as_str()) {
                 self.send(true, DELAY, packet);
             }
         }
@@ -190,8 +219,7 @@ fn first_registration_carries_nothing_before_the_echo_and_tells_nobody() {
 fn make_before_break_loses_nothing_and_the_old_path_serves_until_the_echo() {
     let mut world = World::new(true);
     world.pass(1000, false);
-    let command = Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None });
-    assert_eq!(world.lost_by(|world| world.tell_router(command)), 0);
+    assert_eq!(world.lost_by(|world| world.hand_over("w1")), 0);
     let (old, new) = (world.to[&address(FIRST)], world.to[&address(SECOND)]);
     // A round trip of the registration's way there, and of the echo.
     assert!((500 + 55..=500 + 70).contains(&old), "{old} packets to the old address, {new} to the new one");
@@ -214,7 +242,7 @@ fn break_before_make_costs_one_more_round_trip_unless_the_address_was_tested_lat
     let mut world = World::new(true);
     world.pass(1000, false);
     for uplink in ["w1", "w0"] {
-        world.tell_router(Input::Command(Command::Handover { uplink: Some(uplink.into()), policy: None }));
+        world.hand_over(uplink);
         world.pass(1000, false);
     }
     lost.push(world.lost_by(break_it));
@@ -224,6 +252,34 @@ fn break_before_make_costs_one_more_round_trip_unless_the_address_was_tested_lat
     let [off, on, lately] = lost[..] else { panic!("{lost:?}") };
     assert!((off + round_trip - 2..=off + round_trip + 2).contains(&on), "{lost:?}");
     assert!(lately <= off + 1, "{lost:?}");
+}
+
+/// Another member of a fleet becomes the home agent while the new care-of address has not answered.
+#[test]
+fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
+    for goes_back in [false, true] {
+        let mut world = World::new(true);
+        world.pass(1000, false);
+        world.deaf.insert(SECOND);
+        world.hand_over("w1");
+        world.pass(500, true);
+        assert_eq!(world.state(), "untested");
+        world.take_over();
+        assert_eq!(world.state(), "untested");
+        world.pass(1000, true);
+        world.pass(DELAY.as_millis() as u64, false);
+        assert_eq!((world.arrived, world.to.get(&address(SECOND))), (world.sent, None));
+        if goes_back {
+            world.hand_over("w0");
+        } else {
+            world.deaf.clear();
+        }
+        world.pass(2000, true);
+        assert_eq!(world.state(), "registered");
+        world.pass(100, false);
+        assert_eq!(world.sent - world.arrived, 0, "{goes_back}");
+        assert_eq!(world.to.contains_key(&address(SECOND)), !goes_back);
+    }
 }
 
 /// A Binding Update for these care-of addresses and one flow of everything to all of them.

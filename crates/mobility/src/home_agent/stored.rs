@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::binding_cache::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay};
 use super::care_of_address::is_acceptable;
+use super::care_of_test::TESTED_LIFETIME;
 use super::drain::RELAY_LIFETIME;
 use super::registration::{Replay, shared};
 use super::{Absent, HomeAgent, MAX_FLOWS, Relay, Timer};
@@ -365,6 +366,12 @@ impl HomeAgent {
                 continue;
             };
             for path in former {
+                // The node may go back there, to the address that still serves while the new one is untested.
+                let tested_until = path.until + TESTED_LIFETIME.saturating_sub(OLD_PATH_GRACE);
+                let tested_for = left(tested_until, TESTED_LIFETIME);
+                if has_test && !path.untested && !tested_for.is_zero() {
+                    node.remember_tested(now, path.care_of_address, now + tested_for);
+                }
                 let until = now + left(path.until, OLD_PATH_GRACE);
                 if until > now {
                     node.retire(FormerPath {
