@@ -27,7 +27,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Address, Interface, LinkMessage, NeighbourState, Time, sort_by_key};
+use carnet_base::{Address, Interface, LinkMessage, NeighbourState, RateLimiter, Time, sort_by_key};
 use carnet_wire::{icmpv6, nd};
 use ipnet::Ipv6Net;
 
@@ -48,6 +48,9 @@ use crate::{UDP_PORT, is_unicast_routable};
 const SOLICITATION_INTERVAL: Duration = Duration::from_millis(500);
 /// While no router answers, the interval doubles up to this (in the manner of RFC 7559).
 const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
+/// Between two Router Solicitations to routers that leave a prefix out. What comes within 300 ms may be a part
+/// of the same advertisement, so one question may be too few.
+const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why an uplink is down, or traffic moves.
 pub(super) const VOLUME_USED_UP: &str = "the volume is used up";
@@ -169,6 +172,8 @@ pub struct Uplink {
     home_was_advertised: bool,
     /// How often has been solicited since the link came up.
     solicitations: u32,
+    /// Solicitations to routers that leave a prefix out.
+    questions: RateLimiter,
     /// A care-of address over which the home agent did not answer while it did over the other.
     pub(super) lost: Option<IpAddr>,
     /// Packets in protocol 41 do not get through here: UDP is asked for (RFC 5555 4.4.1).
@@ -224,6 +229,7 @@ impl Uplink {
             answering: None,
             home_was_advertised: false,
             solicitations: 0,
+            questions: RateLimiter::new(2, QUESTION_INTERVAL),
             lost: None,
             needs_udp: false,
             udp_port: UDP_PORT,
@@ -616,7 +622,9 @@ impl Uplink {
             self.probe = Some(Probe { at_home: false, ..probe });
         }
         self.attach(config);
-        if advertised.omits { self.router_solicitation(Some(message.source)) } else { None }
+        // The answer may omit the prefix again.
+        let asks = advertised.omits && self.questions.allow(now);
+        if asks { self.router_solicitation(Some(message.source)) } else { None }
     }
 
     /// A neighbour has answered a Neighbor Solicitation (RFC 4861 7.2.5).

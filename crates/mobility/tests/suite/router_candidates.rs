@@ -650,3 +650,18 @@ fn missing_default_route_of_ipv4_is_named() {
     assert_eq!(ipv4_in_use(&["10.2.0.185/24"], vec![]), Attachment::Down("no default router (IPv4)"));
     assert_eq!(ipv4_in_use(&[], vec![]), Attachment::Down("no usable address"));
 }
+
+/// A router, or a host in its name, that leaves a prefix out and names it again without end draws no Router
+/// Solicitation for each advertisement.
+#[test]
+fn advertisements_without_end_that_omit_a_prefix_draw_few_router_solicitations() {
+    let mut pair = registered(Setup::plain());
+    pair.link.clear();
+    for turn in 0..1000 {
+        let prefixes = if turn % 4 == 0 { [NETWORK, OTHER_NETWORK] } else { [OTHER_NETWORK; 2] };
+        pair.hear_router("wifi", ROUTER_A, &prefixes);
+        pair.run(0.002);
+    }
+    let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION).len();
+    assert!((1..=25).contains(&asked), "{asked} in 2 s");
+}
