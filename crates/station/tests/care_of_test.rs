@@ -411,8 +411,8 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
     assert!(data_to_true > 100, "{data_to_true}");
 }
 
-/// A home agent whose mobile router an attacker has taken over. The harness notes which places have answered an
-/// Echo Request, and where data has gone.
+/// A home agent whose mobile router an attacker has taken over. The harness notes which places have answered
+/// an Echo Request, and where data has gone.
 struct Besieged {
     station: Station,
     now: Time,
@@ -567,8 +567,8 @@ fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
     }
 }
 
-/// An attacker registers addresses that answer, and addresses that never do. Binding Updates come over IPv6 and
-/// UDP. They are plain or have identifiers, with or without addresses, and some have an Alternate Care-of
+/// An attacker registers addresses that answer, and addresses that never do. Binding Updates come over IPv6
+/// and UDP. They are plain or have identifiers, with or without addresses, and some have an Alternate Care-of
 /// Address. Some de-register, some have flows. In between the home agent restarts, or gets another config.
 #[test]
 fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
