@@ -651,8 +651,8 @@ fn missing_default_route_of_ipv4_is_named() {
     assert_eq!(ipv4_in_use(&[], vec![]), Attachment::Down("no usable address"));
 }
 
-/// A router, or a host in its name, that leaves a prefix out and names it again without end draws no Router
-/// Solicitation for each advertisement.
+/// A host on the link speaks as the router. It leaves a prefix out and names it again, without end. Few
+/// advertisements draw a Router Solicitation.
 #[test]
 fn advertisements_without_end_that_omit_a_prefix_draw_few_router_solicitations() {
     let mut pair = registered(Setup::plain());
