@@ -1,4 +1,4 @@
-//! What the slow path's own work costs per packet, without any system call: encapsulation and decapsulation
+//! Cost of the slow path per packet, without any system call. The benchmarks encapsulate and decapsulate
 //! through the whole station, beside a copy of the same octets as the yardstick.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
 

@@ -1,10 +1,10 @@
-//! How much memory one binding of a home agent takes in the station: what is live on the heap when very many
-//! mobile routers have registered with authenticated Binding Updates, less what was live when the station
-//! knew them from its config alone.
+//! Memory of one binding of a home agent in the station. It is the live heap after very many mobile routers
+//! have registered with authenticated Binding Updates. The live heap of a station that knows them only from
+//! its config is subtracted.
 //!
-//! What the program keeps beside it (what is installed in the kernel, where each record is in the state's
-//! file) is not in this figure, nor is what an allocator adds: `carnet-lab bench --only registrations` has
-//! the resident memory of the program itself.
+//! The program's own data beside it (entries in the kernel, the place of each record in the state's file) is
+//! not in this figure. The overhead of an allocator is not in it either.
+//! `carnet-lab bench --only registrations` has the resident memory of the program itself.
 //!
 //!     cargo bench -p carnet-station --bench memory [-- ROUTERS]
 

@@ -1,12 +1,12 @@
-//! What goes into a station and what comes out.
+//! Inputs and outputs of a station.
 //!
 //! Inputs and control outputs are serde types, so that a run can be recorded as JSON lines and replayed.
 //! Packets of the tunnel device take the allocation-free door [`crate::Station::handle_packet`] instead;
 //! when a run is recorded they are written as [`Input::Packet`].
 //!
-//! **Drain rule.** After every `handle_*` call, [`crate::Station::poll_output`] is called until it returns
-//! `None`, and the outputs are carried out in that order: a forwarding change that precedes a packet is in
-//! place before the packet leaves. Debug builds assert it.
+//! **Drain rule.** After every `handle_*` call, call [`crate::Station::poll_output`] until it returns `None`,
+//! and execute the outputs in that order. A forwarding change that precedes a packet is then in place before
+//! the packet leaves. Debug builds assert it.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -68,21 +68,21 @@ pub enum Input {
     Roaming {
         /// Its interface.
         interface: String,
-        /// `None` when nobody knows any more.
+        /// `None` if it is unknown.
         roaming: Option<bool>,
     },
-    /// What the request of [`Output::ProbePortal`] has found.
+    /// Result of the request of [`Output::ProbePortal`].
     PortalProbe {
         /// The uplink's interface.
         interface: String,
-        /// What it has found.
+        /// Result.
         probe: PortalProbe,
     },
-    /// What the counters of an uplink's interface show, looked at from time to time.
+    /// Counters of an uplink's interface, read from time to time.
     Octets {
         /// The interface.
         interface: String,
-        /// What they show.
+        /// Counters.
         octets: Octets,
     },
     /// A fast path has sent packets into a tunnel since it last said so; those of the slow path need no
@@ -93,7 +93,7 @@ pub enum Input {
         /// The other end.
         remote: Endpoint,
     },
-    /// What a fast path has done with the packets of each tunnel since its start, where that has changed.
+    /// Packets of each tunnel that a fast path has forwarded since its start, if they have changed.
     TunnelTraffic(Vec<TunnelTraffic>),
     /// Where packets went that a fast path has sent into the tunnel to the home agent since it last said so,
     /// some of them.
@@ -115,7 +115,7 @@ pub enum Input {
     Protected {
         /// The sender's: a home address, or a home agent's.
         source: Ipv6Addr,
-        /// Ours: the other one of them.
+        /// Local address; the remote one is the source.
         destination: Ipv6Addr,
         /// The flow label of the packet with which the station gave it to the kernel.
         label: u32,
@@ -123,8 +123,8 @@ pub enum Input {
         #[serde(with = "hex")]
         message: Vec<u8>,
     },
-    /// Somebody on the way says that outer packets between two ends may have so many octets and no more (RFC
-    /// 1191). It proves nothing.
+    /// A message on the path says that outer packets between two ends may have this many octets (RFC 1191).
+    /// It proves nothing.
     DatagramTooBig {
         /// Our end.
         local: Endpoint,
@@ -135,7 +135,7 @@ pub enum Input {
     },
     /// A frame of EtherType 0x8947 from the GeoNetworking link.
     Frame(Frame),
-    /// A frame that this station sent to one other, and that nobody acknowledged.
+    /// A frame of this station to one other that was not acknowledged.
     Unacknowledged(Frame),
     /// The GN address of this station, from now on: because it became known, or changed.
     GeonetAddress(u64),
@@ -143,14 +143,14 @@ pub enum Input {
     GeonetMtu(u32),
     /// Octets that wait at the GeoNetworking link to be sent, from now on.
     GeonetBacklog(u32),
-    /// The GeoNetworking channel was busy for so many thousandths of the time, measured now.
+    /// Thousandths of the time in which the GeoNetworking channel was busy, measured now.
     ChannelBusy(u16),
     /// Where the station is now.
     Position(Position),
     /// How good the positions are that follow; the facilities want to know.
     PositionQuality(PositionQuality),
-    /// What an application knows of the vehicle: a CAM, UPER, without the BTP header, of which what says
-    /// nothing of the vehicle does not count.
+    /// An application's report about the vehicle: a CAM, UPER, without the BTP header. Fields that do not
+    /// describe the vehicle do not count.
     Vehicle(#[serde(with = "hex")] Vec<u8>),
     /// A frame that the host has put into a virtual interface.
     VirtualFrame(VirtualFrame),
@@ -162,9 +162,9 @@ pub enum Input {
         /// Its addresses.
         addresses: Vec<(Ipv6Addr, u8)>,
     },
-    /// From now on there is a fast path for GeoNetworking beside the router, or there is none any more.
+    /// A fast path for GeoNetworking exists from now on, or no longer.
     GeonetFastPath(bool),
-    /// What that fast path has done since it last said so.
+    /// Work of that fast path since its last report.
     GeonetReport(Report),
     /// An IPv6 packet to a group that came from an interface of the mobile network.
     LanPacket {
@@ -177,7 +177,7 @@ pub enum Input {
         packet: Vec<u8>,
     },
     /// The IPv6 addresses of an interface of the mobile network whose multicast goes over GeoNetworking, with
-    /// their prefix lengths: what is not in it is gone.
+    /// their prefix lengths. Absent ones are gone.
     LanAddresses {
         /// The interface.
         interface: String,
@@ -194,7 +194,7 @@ pub enum Input {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
-    /// What the home agent has of the node with this home address: [`crate::Station::stored_node`].
+    /// Record of the home agent about the node with this home address: [`crate::Station::stored_node`].
     Node(Ipv6Addr),
     /// Everything else: [`crate::Station::own_state`].
     Own,
@@ -212,8 +212,8 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         policy: Option<String>,
     },
-    /// GeoNetworking begins anew, as after a start: nobody is known, nothing waits, and the address is the
-    /// first one. For conformance tests.
+    /// GeoNetworking starts anew, with an empty location table, empty queues, and its first address. For
+    /// conformance tests.
     ResetGeonet,
     /// There shall be this area.
     SetArea(AreaOrder),
@@ -226,7 +226,7 @@ pub enum Command {
     ChangePseudonym,
     /// It is to stay who it is there.
     LockPseudonym {
-        /// For so many seconds; 0 ends an earlier wish.
+        /// Duration in seconds; 0 ends an earlier one.
         for_s: u32,
     },
     /// An event on the road is to be spoken of, or no more.
@@ -294,13 +294,13 @@ pub enum Output {
         /// Its care-of addresses.
         sources: Vec<IpAddr>,
     },
-    /// What has to survive a restart changed: it is written before the next packet leaves.
+    /// Stored state has changed: write it before the next packet leaves.
     Persist(Kept),
     /// A frame of EtherType 0x8947 for the GeoNetworking link.
     Frame(Frame),
-    /// What the fast path for GeoNetworking may do from now on.
+    /// Instruction to the fast path for GeoNetworking.
     Accelerate(Accelerate),
-    /// A payload that came over GeoNetworking, for whoever listens.
+    /// A payload that came over GeoNetworking, for listeners.
     Delivered(Delivered),
     /// A message that a service has taken, for applications.
     Message(Message),
@@ -314,8 +314,7 @@ pub enum Output {
     VirtualLinkGone(u32),
     /// A frame for the host: an answer of the station itself.
     VirtualFrame(VirtualFrame),
-    /// A frame for the host: an IPv6 packet that came over GeoNetworking. Whoever listens may hear of it as
-    /// well.
+    /// A frame for the host: an IPv6 packet that came over GeoNetworking. Listeners may get it as well.
     Ipv6 {
         /// The virtual interface.
         link: u32,

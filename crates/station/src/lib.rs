@@ -1,9 +1,10 @@
 //! One carnet station: protocols composed, desired forwarding state, slow-path forwarder. No I/O.
 //!
-//! A [`Station`] is driven from outside: [`Station::handle_input`] takes what the platform saw,
-//! [`Station::handle_packet`] takes a packet from the tunnel device, [`Station::poll_output`] gives what is
-//! to be done and [`Station::poll_timeout`] when to come back. The same station runs on the road, in the lab
-//! and in a simulator. [`io`] describes inputs, outputs and the drain rule; [`forwarding`] the data path.
+//! A [`Station`] is driven from outside. [`Station::handle_input`] takes the platform's events,
+//! [`Station::handle_packet`] takes a packet from the tunnel device. [`Station::poll_output`] returns
+//! actions, and [`Station::poll_timeout`] the time of the next call. The same station runs on the road, in
+//! the lab and in a simulator. [`io`] describes inputs, outputs and the drain rule; [`forwarding`] the data
+//! path.
 #![forbid(unsafe_code)]
 
 pub mod forwarding;

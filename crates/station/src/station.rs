@@ -41,7 +41,7 @@ pub use neighbours::MnppSettings;
 use neighbours::Neighbours;
 use protection::Protection;
 
-/// Who wants which part of the forwarding state.
+/// Owner of a part of the forwarding state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Scope {
     /// The mobile router's interface switches, in this order.
@@ -84,12 +84,12 @@ struct Agent {
 pub struct Station {
     agent: Option<Agent>,
     router: Option<Router>,
-    /// What is kept for a role that is absent, until there is one again.
+    /// State of an absent role, stored until the role returns.
     dormant: PersistentState,
     geonet: Option<Geonet>,
     /// The GeoNetworking router to be, as long as its address is not known.
     awaited: Option<(GeonetSettings, Rng)>,
-    /// What will sign and verify then.
+    /// Security of GeoNetworking when it starts.
     awaited_security: Option<Secured>,
     /// The ways to neighbouring mobile networks, where they are sought.
     neighbours: Option<Neighbours>,
@@ -97,7 +97,7 @@ pub struct Station {
     direct: Option<Direct>,
     /// The roadside units, where the interface to other stations is an uplink.
     access: Option<Access>,
-    /// What was told of the mobile network's interfaces before that.
+    /// Addresses of the mobile network's interfaces until then.
     lan_addresses: SmallMap<String, Vec<(Ipv6Addr, u8)>>,
     interfaces: SmallMap<String, Interface>,
     /// Those of IPv6 over GeoNetworking that there are or may be.
@@ -111,7 +111,7 @@ pub struct Station {
     outputs: VecDeque<Output>,
     received: BTreeMap<&'static str, u64>,
     dropped: BTreeMap<MobilityDrop, u64>,
-    /// What a fast path has counted, as it was told last.
+    /// Counts of a fast path, as last reported.
     fast_traffic: Vec<TunnelTraffic>,
     rng: Rng,
 }
@@ -227,12 +227,12 @@ impl Station {
         }
     }
 
-    /// What signs and verifies, if the station has that.
+    /// Returns the security entity, if the station has one.
     pub fn security(&self) -> Option<&dyn SecurityEntity> {
         self.secured().map(Secured::entity)
     }
 
-    /// What operators may see of it.
+    /// Returns its state for operators.
     pub fn security_state(&self, now: Time) -> Option<SecurityState> {
         self.secured().map(|secured| secured.state(now))
     }

@@ -44,7 +44,7 @@ fn packet(destination: &str, next_header: u8, checksum: Option<usize>, mut paylo
     [&header.emit()[..], &payload].concat()
 }
 
-/// Octets of all that leaves because of a packet that a home agent of which nobody has asked anything gets.
+/// Returns the octets of all packets that leave because of a packet that a home agent gets without a request.
 fn answer(packet: Vec<u8>) -> usize {
     let mut station = Station::new(config(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
     while station.poll_output().is_some() {}
@@ -58,7 +58,7 @@ fn answer(packet: Vec<u8>) -> usize {
         .sum()
 }
 
-/// What strangers may say to a home agent.
+/// Packets of unauthenticated sources to a home agent.
 fn questions() -> Vec<(&'static str, Vec<u8>)> {
     let anycast = home_agents_anycast(address(AGENT)).to_string();
     let discovery = DiscoveryRequest { identifier: 9, mobile_router: true }.emit();

@@ -61,15 +61,15 @@ fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
             tell(&mut station, now, Input::Timeout);
         }
     }
-    // RFC 4861 6.2.4: three advertisements at most 16 s apart; RFC 6275 11.8: a second, two, four and so on
-    // up to 32 from one Binding Update to the next; a beacon every 3 to 3.75 s.
+    // RFC 4861 6.2.4: three advertisements at most 16 s apart. RFC 6275 11.8: a second, two, four and so on
+    // up to 32 from one Binding Update to the next. A beacon every 3 to 3.75 s.
     assert!(advertisements >= 3, "{advertisements} advertisements");
     assert!((6..=9).contains(&updates), "{updates} Binding Updates");
     assert!((30..=41).contains(&frames), "{frames} beacons");
 }
 
-/// A vehicle is no way for others into its uplinks or its tunnel: not by an interface that is there, nor by
-/// one that a Router Advertisement may bring.
+/// A vehicle forwards nothing from others into its uplinks or its tunnel. This holds for a present interface
+/// and for one that a Router Advertisement may bring.
 #[test]
 fn what_comes_in_over_geonetworking_is_not_routed_on_but_to_the_mobile_network() {
     let ipv6 = Ipv6Config {

@@ -63,7 +63,7 @@ impl Bench {
         let (sent, lifetimes, profiles, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut bench = Bench { station, address, now, sent, lifetimes, profiles, warnings };
         bench.stand(488_375_000);
-        // What a start sends goes.
+        // The packets of the start leave.
         bench.pass(Duration::from_secs(10));
         bench.sent.clear();
         bench.lifetimes.clear();
@@ -156,7 +156,7 @@ fn packets_wait_for_the_gate_in_the_order_of_their_profiles() {
         bench.send(class, 60_000, content);
     }
     bench.pass(Duration::from_secs(1));
-    // Class 0 is what nobody gave a class.
+    // Class 0 is the class of packets without one.
     assert_eq!(bench.sent_since(start), [(0, 30), (100, 10), (200, 20), (300, 21), (400, 1)]);
     // The radio is told.
     assert_eq!(bench.profiles, [3, 1, 2, 2, 3].map(Some));

@@ -1,5 +1,5 @@
-//! Fifty mobile routers with traffic in both directions leave a home agent that is to be maintained, on a
-//! virtual home link, over a network that takes its time: every packet arrives, once.
+//! Fifty mobile routers with traffic in both directions leave a home agent for maintenance, on a virtual home
+//! link, over a slow network. Every packet arrives, once.
 
 mod common;
 
@@ -68,7 +68,7 @@ fn router_of(n: usize) -> StationConfig {
     config
 }
 
-/// Who gets an input: a home agent or a router, by index.
+/// Receiver of an input: a home agent or a router, by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
     Agent(usize),
@@ -209,7 +209,8 @@ fn fifty_routers_under_traffic_leave_without_losing_a_packet() {
         }
         for n in 0..ROUTERS {
             world.tell(Who::Router(n), Input::Packet(numbered(host(n), address(CORRESPONDENT), number)));
-            // Correspondents' packets go to the old home agent all the time: nobody has told the Internet.
+            // Correspondents' packets go to the old home agent all the time: the Internet does not know of
+            // the move.
             world.send(Who::Agent(0), numbered(address(CORRESPONDENT), host(n), number + 1));
             number += 2;
         }

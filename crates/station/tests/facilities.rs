@@ -1,5 +1,5 @@
-//! The facilities in whole stations, in virtual time: what a CAM says of the station, how long it does, and
-//! events from an order to the map of another station.
+//! The facilities in whole stations, in virtual time. The tests cover the content of a CAM, its duration, and
+//! events from a command to the map of another station.
 
 mod common;
 
@@ -49,7 +49,7 @@ fn station(index: u8, facilities: Option<FacilitiesSettings>) -> Station {
 struct Pair {
     now: Time,
     stations: [Station; 2],
-    /// What applications of the second heard.
+    /// Messages that applications of the second got.
     heard: Vec<Message>,
     told: Vec<Output>,
 }
@@ -237,7 +237,7 @@ fn what_an_application_says_of_the_movement_counts_for_two_seconds() {
     assert_eq!((high(fresh).speed.speed_value.0, high(fresh).yaw_rate.yaw_rate_value.0), (1234, -450));
     let stale = seen.iter().rfind(|cam| low(cam).is_some()).expect("a CAM");
     assert_eq!((high(stale).speed.speed_value.0, high(stale).yaw_rate), (2000, Default::default()));
-    // What does not move stays.
+    // Data that does not describe movement stays.
     assert_eq!(high(stale).vehicle_length.vehicle_length_value.0, 120);
     assert_eq!(low(stale).map(|low| low.exterior_lights), Some(ExteriorLights::FOG_LIGHT_ON));
     let refused = pair.input(0, Input::Vehicle(vec![1, 2, 3])).expect_err("no CAM");
@@ -258,7 +258,7 @@ fn two_seconds_after_the_position_was_lost_nothing_is_said() {
     }
     let cams = pair.cams();
     assert!((1..=3).contains(&cams.len()), "{}", cams.len());
-    // Nor does it wake up for nothing.
+    // The service also has no timer then.
     let due = pair.stations[0].facilities().expect("facilities").services().ca.poll_timeout();
     assert_eq!(due, None);
 }

@@ -1,5 +1,5 @@
-//! Stations in a line, joined by an air of limited range in virtual time: what travels over GeoNetworking
-//! through whole stations, and the echo that `carnet gnping` uses.
+//! Stations in a line, joined by an air of limited range in virtual time. Packets of GeoNetworking pass whole
+//! stations, and so does the echo of `carnet gnping`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl Air {
         self.carry(index);
     }
 
-    /// Takes the outputs of a station; frames fly to whoever is in range, one after the other.
+    /// Takes the outputs of a station; frames reach every station in range, one after the other.
     fn carry(&mut self, index: usize) {
         let mut flying = self.drain(index);
         while let Some((from, frame)) = flying.pop_front() {
@@ -167,7 +167,7 @@ fn an_area_is_reached_and_nobody_else() {
     assert!(air.delivered.iter().all(|(_, d)| d.payload == [1, 2, 3] && d.source == address(0)));
 }
 
-/// What the link hands back goes to the router: the neighbour is none any more, and the packet goes to all.
+/// A frame that the link returns goes to the router: the neighbour is removed, and the packet is broadcast.
 #[test]
 fn a_frame_that_nobody_acknowledged_goes_another_way() {
     let mut air = Air::new(2);
@@ -194,13 +194,13 @@ fn a_frame_that_nobody_acknowledged_goes_another_way() {
     );
 }
 
-/// What the upper tester asks for before each test.
+/// The upper tester requests this before each test.
 #[test]
 fn geonetworking_begins_anew() {
     let mut air = Air::new(2);
     let known = |air: &Air| air.stations[0].geonet().expect("GeoNetworking").location_table().len();
     assert_eq!(known(&air), 1);
-    // Somebody else has the address: the station takes another one.
+    // Another station has the address: the station takes another one.
     let pv = LongPositionVector {
         address: GnAddress(address(0)),
         timestamp: Timestamp(7),

@@ -167,7 +167,7 @@ fn what_a_host_asks_is_answered_and_own_addresses_are_known() {
     let [Output::VirtualFrame(answer)] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!((answer.link, answer.destination, answer.source, answer.ether_type), (0, A, B, 0x86dd));
 
-    // Nobody else sends from an address that the host has.
+    // No other node sends from an address of the host.
     let mine: Ipv6Addr = "2001:db8::1".parse().expect("an address");
     tell(&mut station, Input::VirtualAddresses { link: 0, addresses: vec![(mine, 64)] });
     let mut liar = self::station(B);
@@ -199,7 +199,7 @@ fn packets_that_overtook_others_wait_for_them() {
     let place =
         LongPositionVector { address: address(A), latitude: 488_375_000, ..LongPositionVector::default() };
     let data = packet(addresses::link_local(A), addresses::link_local(B));
-    // A packet with a number that came over so many hops.
+    // A packet with a number that came over `hops` hops.
     let frame = |sequence: u16, hops: u8| {
         let destination = ShortPositionVector { address: address(B), ..ShortPositionVector::default() };
         let extended = ExtendedHeader::GeoUnicast { sequence, source: place, destination };
@@ -347,8 +347,8 @@ fn congestion_is_told_where_the_radio_is_behind() {
     assert_eq!(traffic_classes(&mut b), [0b10, 0]);
 }
 
-/// An area around another station: whoever has its group is where that station is, and nowhere before it is
-/// found.
+/// An area around another station: the members of its group are where that station is, and nowhere before it
+/// is found.
 #[test]
 fn a_group_leads_to_where_its_area_has_moved() {
     let (mut a, mut b) = (station(A), station(B));
@@ -416,7 +416,8 @@ fn cutter(mac: [u8; 6], fragments: bool) -> Station {
     Station::new(config, PersistentState::default(), Rng::new(7), NOW, WALL)
 }
 
-/// Carries frames back and forth until there are none; what else the first and the second station had to say.
+/// Carries frames back and forth until none is left; returns the other outputs of the first and the second
+/// station.
 fn talk(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>; 2] {
     let (mut said, mut from_a) = ([Vec::new(), Vec::new()], true);
     let mut outputs = outputs;
@@ -494,7 +495,7 @@ fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
             // From now on without a question.
             let second = tell(&mut a, frame());
             assert_eq!(second.len(), 2);
-            // EN 302 636-4-1 9.7.2: next header 3 is for IPv6 packets, which pieces are none of.
+            // EN 302 636-4-1 9.7.2: next header 3 is for IPv6 packets, and fragments are not such packets.
             for output in &second {
                 let Output::Frame(frame) = output else { panic!("{output:?}") };
                 let packet = Packet::parse(&frame.packet).expect("a packet");
@@ -503,7 +504,7 @@ fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
             }
             continue;
         }
-        // Whoever does not know drops the question as something that is no IPv6.
+        // A station without the extension drops the question, because it is not IPv6.
         assert!(from_b.is_empty(), "{from_b:?}");
         assert_eq!(counter(&b, "geonet.ipv6.dropped.malformed"), 1);
         let mut answers = Vec::new();

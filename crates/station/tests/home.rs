@@ -1,4 +1,4 @@
-//! What mobile nodes and home networks want of the kernel's routes: a platform's view of stations.
+//! Routes that mobile nodes and home networks need in the kernel, from the platform's view of stations.
 
 mod common;
 
@@ -17,7 +17,7 @@ use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket};
 use common::{AGENT, FIRST, HOME, WALL, address, agent_config, interface, router_config};
 
-/// What is wanted now, of a station that says only what changes.
+/// Present desired entries of a station that reports only changes.
 #[derive(Default)]
 struct Wanted(Vec<Entry>);
 
@@ -97,7 +97,7 @@ fn a_node_sends_from_its_home_address_into_the_tunnel() {
     let routes = wanted.routes(TABLE_TUNNEL, "::/0");
     let first = routes.iter().find(|route| *route.action == into_tunnel).expect("a route into the tunnel");
     assert_eq!(first.source.as_deref(), Some(&address(HOME)));
-    // What binds to a care-of address leaves by its uplink, with no other source.
+    // A program that binds to a care-of address sends by its uplink, with no other source.
     assert!(wanted.routes(TABLE_UPLINK, "::/0").iter().all(|route| route.source.is_none()));
 }
 
@@ -156,7 +156,7 @@ fn a_router_is_no_node() {
     assert!(wanted.routes(TABLE_TUNNEL, "::/0").iter().all(|route| route.source.is_none()));
 }
 
-/// Where the home agent has a prefix's packets go while nobody is bound.
+/// Returns the routes of the home agent for a prefix without a binding.
 fn unbound(home_prefix: &str, home_address: &str, prefix: &str) -> Vec<RouteAction> {
     let mut config = agent_config(&[prefix]);
     if let Some(agent) = &mut config.home_agent {
@@ -168,7 +168,7 @@ fn unbound(home_prefix: &str, home_address: &str, prefix: &str) -> Vec<RouteActi
     wanted.routes(TABLE_MAIN, prefix).into_iter().map(|route| (*route.action).clone()).collect()
 }
 
-/// RFC 4887 6.2: whoever is not registered is taken to be at home; a home address beside the home link's
+/// RFC 4887 6.2: a node without a registration counts as at home. A home address outside the home link's
 /// prefix cannot be there (5.3).
 #[test]
 fn mobile_networks_at_home_are_behind_their_routers() {
@@ -184,7 +184,7 @@ fn mobile_networks_at_home_are_behind_their_routers() {
     assert_eq!(beside, [RouteAction::Unreachable]);
 }
 
-/// RFC 4887 5.1: what is routed here as a whole and is nobody's ends here.
+/// RFC 4887 5.1: packets for unused parts of the aggregate end here.
 #[test]
 fn the_rest_of_an_extended_home_network_is_unreachable() {
     let mut config = agent_config(&["2001:db8:1:a::/64"]);
@@ -199,8 +199,8 @@ fn the_rest_of_an_extended_home_network_is_unreachable() {
 }
 
 /// RFC 6275 9.3.1 and 9.3.3: a Binding Error answers a Home Address option. A tunnelled packet of a node
-/// without a binding draws an ICMPv6 error (RFC 4443 3.1 code 4), not for ever, and one of a stranger
-/// nothing.
+/// without a binding draws an ICMPv6 error (RFC 4443 3.1 code 4), not for ever. One of an unknown source
+/// draws nothing.
 #[test]
 fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_option_a_binding_error() {
     let mut agent = Station::new(
@@ -259,8 +259,7 @@ fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_o
     assert_eq!(found[0][42..45], [7, found[0][43], found[0][44]][..]);
 }
 
-/// What a config that is read again adds, removes and changes is told by home address, and which bindings it
-/// ends.
+/// A reloaded config reports what it adds, removes and changes by home address, and which bindings it ends.
 #[test]
 fn a_config_that_is_read_again_tells_what_it_changes() {
     let told = |station: &mut Station, config: &StationConfig| {

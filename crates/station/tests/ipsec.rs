@@ -60,7 +60,7 @@ struct World {
     /// Whether the kernels have security associations.
     associated: bool,
     wire: VecDeque<(usize, Input)>,
-    /// What went between the two.
+    /// Packets between the two.
     sent: Vec<Vec<u8>>,
     events: Vec<Event>,
     rules: Vec<Rule>,
@@ -117,7 +117,7 @@ impl World {
         panic!("it goes round and round");
     }
 
-    /// What the kernel of a station does.
+    /// Plays the kernel of a station.
     fn carry(&mut self, who: usize, output: Output) {
         match output {
             Output::Protect { source, destination, label, message } => {
@@ -203,7 +203,7 @@ fn a_router_registers_moves_and_leaves_under_esp_alone() {
     assert!(world.bound().is_empty());
     assert!(world.protocols().iter().all(|found| *found == protocol::ESP));
     assert_eq!((world.dropped(0), world.dropped(1)), (0, 0));
-    // What the two kernels need for that.
+    // Entries that the two kernels need for that.
     let is = |table, from: &str, to: &str, esp| {
         let host = |text: &str| (!text.is_empty()).then(|| address(text).into());
         world.rules.iter().any(|rule| {
@@ -289,7 +289,7 @@ fn a_home_agent_believes_nothing_in_the_clear_and_no_address_outside_of_esp() {
     world.tell(0, Input::Packet(clear.emit()));
     assert_eq!(world.dropped(0), 1);
 
-    // Nor one that only the kernel has heard of, or that it has heard twice.
+    // A message that only the kernel got, or that it got twice, is not accepted either.
     let protected = |label, message: &[u8]| Input::Protected {
         source: address(HOME),
         destination: address(AGENT),

@@ -1,6 +1,6 @@
-//! Two mobile routers with radios and their home agent, in virtual time: hosts on board talk while the
-//! vehicles meet and part. What kernels do (routes, neighbours, the Internet) are a few functions here;
-//! routes and rules are those that the stations want.
+//! Two mobile routers with radios and their home agent, in virtual time: hosts on board exchange packets
+//! while the vehicles meet and part. A few functions here play the kernels (routes, neighbours) and the
+//! Internet; routes and rules are those that the stations desire.
 
 mod common;
 
@@ -88,14 +88,14 @@ struct World {
     agent: Station,
     vehicles: [Station; 2],
     wanted: [BTreeMap<String, Entry>; 2],
-    /// Vehicle 2 is so many metres to the east of vehicle 1, and drives so fast.
+    /// Metres that vehicle 2 is to the east of vehicle 1, and its speed.
     place: f64,
     speed: f64,
     /// The radio works at all.
     radio: bool,
     /// It tells what did not arrive.
     feedback: bool,
-    /// What vehicle 1 has sent lately, for third parties.
+    /// Recent frames of vehicle 1, for third parties.
     overheard: Vec<Frame>,
     /// On its way: to which vehicle, or the home agent.
     wire: VecDeque<(Option<usize>, Input)>,
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// What the Internet and the kernels do with a packet that a station has written.
+    /// Plays the Internet and the kernels for a packet that a station has written.
     fn route(&mut self, from: Option<usize>, packet: Vec<u8>) {
         let to = Header::parse(&packet).expect("an IPv6 packet").destination;
         if to == address(AGENT) {
@@ -289,7 +289,7 @@ impl World {
         }
     }
 
-    /// Lets so many seconds pass in which both hosts send a packet every 10 ms.
+    /// Lets `seconds` pass in which both hosts send a packet every 10 ms.
     fn talk(&mut self, seconds: f64) {
         for _ in 0..(seconds * 100.0) as u32 {
             self.tick();
@@ -298,8 +298,7 @@ impl World {
         }
     }
 
-    /// What hosts got since the last time: packets that did not arrive, those that came straight, those that
-    /// came twice.
+    /// Returns counts of the hosts' packets since the last time: lost ones, direct ones, doubled ones.
     fn account(&mut self) -> (u32, usize, usize) {
         let mut arrived: Vec<(u32, bool)> = self.arrived.iter_mut().flat_map(std::mem::take).collect();
         let straight = arrived.iter().filter(|(_, straight)| *straight).count();
@@ -384,12 +383,12 @@ fn one_route_more_and_nothing_else_moves() {
     assert_eq!(new.len(), 1, "{new:?}");
     after.remove(&new[0]);
     assert_eq!(after, before);
-    // Who stops says so.
+    // A station that stops says so.
     world.tell(1, Input::Command(Command::Shutdown));
     assert_eq!(world.wanted[0], before);
 }
 
-/// What a fast path sends does not come by the station: it tells ten times a second.
+/// Packets of a fast path do not pass the station: it reports them ten times a second.
 #[test]
 fn packets_of_a_fast_path_are_use_of_the_way() {
     let mut world = World::new(Authorization::HomeAgent);

@@ -1,6 +1,6 @@
-//! Path MTU discovery of both ends over a simulated network in virtual time: an MTU for each uplink and
-//! direction, ICMPv6 errors that arrive or are filtered, loss, delay and reordering. The kernels' part (who
-//! owns the home address, who forwards into the tunnel device) is [`World::come_out`].
+//! Path MTU discovery of both ends over a simulated network in virtual time. Each uplink and direction has an
+//! MTU, ICMPv6 errors arrive or are filtered, and packets are lost, delayed and reordered.
+//! [`World::come_out`] plays the kernels (the owner of the home address, forwarding into the tunnel device).
 
 mod common;
 
@@ -56,7 +56,7 @@ struct World {
     /// Whether something else has decapsulated what is for the ends themselves.
     decapsulated: bool,
     rng: Rng,
-    /// What is under way, by time and number.
+    /// Packets under way, by time and number.
     events: BTreeMap<(Time, u64), (Side, Input)>,
     number: u64,
     /// Tunnel MTUs as they were set, with time, side and care-of address.
@@ -342,7 +342,7 @@ fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
         (counters["tunnel.probes"], counters["tunnel.probes_answered"])
     };
     assert_eq!((probes(&world.router), probes(&world.agent)), ((1, 1), (1, 1)));
-    // Nobody uses it: nothing but the registration is sent for an hour.
+    // The path is idle: only the registration is sent for an hour.
     world.sleep(Duration::from_secs(3600));
     assert_eq!((probes(&world.router), probes(&world.agent)), ((1, 1), (1, 1)));
     // In use it is confirmed now and then.
@@ -494,7 +494,7 @@ fn packet_too_big_is_forgotten_on_an_idle_path_too() {
 #[test]
 fn without_answers_nothing_is_concluded_but_packet_too_big_still_counts() {
     let mut world = World::new(way(1500, true), WIDE);
-    // Neither answers: the home agent's own address does, but the answer is lost on the way back.
+    // No answer arrives: the home agent's own address sends one, but it is lost on the way back.
     world.echoes = false;
     world.ways.insert(FIRST, Way { mtu: [1500, 0], tells: false, open: true });
     world.start();
@@ -668,7 +668,7 @@ fn forged_answers_hide_no_black_hole() {
         message.extend_from_slice(&(round % 3).to_be_bytes());
         message.extend_from_slice(&rng.u64().to_be_bytes());
         message.extend_from_slice(&1460_u32.to_be_bytes());
-        // The outer source can be forged where nobody checks it.
+        // The outer source can be forged if no router checks it.
         let reply = icmpv6::packet(address(HOME), address(AGENT), 64, message);
         let outer = Header {
             traffic_class: 0,

@@ -55,7 +55,7 @@ impl World {
         wire.push_back((true, input));
         while let Some((to_router, input)) = wire.pop_front() {
             let station = if to_router { &mut self.router } else { &mut self.agent };
-            // What the home agent has to say against an input is not what this is about.
+            // A refusal of the home agent does not matter here.
             let _ = station.handle_input(self.now, WALL, input);
             self.collect(&mut wire);
         }
@@ -116,7 +116,7 @@ impl World {
     }
 }
 
-/// What comes to the care-of address, as the platform tells it.
+/// Returns the platform's input for a packet to the care-of address.
 fn at_router(packet: Vec<u8>) -> Option<Input> {
     let header = Header::parse(&packet).expect("a packet");
     let extensions = Extensions::parse(&packet).expect("a packet");
@@ -175,7 +175,7 @@ fn only_the_home_agents_answer_to_the_last_question_counts() {
     world.answer(AGENT, HOME, last, 0, 0);
     assert_eq!(world.warnings.len(), 1);
     assert!(world.warnings[0].contains("no longer advertises"), "{}", world.warnings[0]);
-    // The same answer once more is none to an open question.
+    // A second copy of the answer does not answer an open request.
     world.answer(AGENT, HOME, last, 600, 600);
     assert_eq!(world.warnings.len(), 1);
     assert!(

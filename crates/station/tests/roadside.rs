@@ -307,7 +307,7 @@ fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
     assert!((-250.0..-120.0).contains(&first), "{first}");
     // Nearer by a third, and the first one still reached.
     assert!((175.0..200.0).contains(&second), "{second}");
-    // Nobody else: until it is heard no more.
+    // No other router is solicited until it is silent.
     assert!((530.0..700.0).contains(&third), "{third}");
     assert_eq!(
         road.solicited,
@@ -352,7 +352,7 @@ fn a_bus_between_two_units_stays_with_one() {
     }
 }
 
-/// A Router Advertisement in a frame of a station that is nobody, by `transport`, and 200 m further.
+/// Returns a Router Advertisement in a frame of an unknown station, by `transport`, and 200 m further.
 fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Input {
     let mac = [2, 0, 0, 0, 2, number];
     let geonet = Some(settings(mac, StationType::RoadSideUnit));
@@ -420,7 +420,7 @@ fn made_up_routers_do_not_put_out_the_one_in_use() {
     assert_eq!(road.care_of_address(), Some(care_of(0).into()));
     flood(&mut road, 80..200);
     assert_eq!(road.care_of_address(), Some(care_of(0).into()));
-    // Nor is there no room for the next one.
+    // The next router still finds room.
     road.speed = 30.0;
     road.drive(10.0);
     assert_eq!(road.care_of_address(), Some(care_of(1).into()), "{}", road.place);

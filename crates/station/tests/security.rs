@@ -84,7 +84,7 @@ impl Pki {
         (issued.expect("signed"), key)
     }
 
-    /// What a station has that trusts this root, with a ticket of this authority.
+    /// Returns the credentials of a station that trusts this root, with a ticket of this authority.
     fn credentials(&self, ticket: u8) -> Credentials {
         Credentials {
             roots: vec![self.root.clone()],
@@ -130,7 +130,7 @@ fn address(index: usize) -> GnAddress {
     GnAddress::new(false, GnStationType::PassengerCar, [2, 0, 0, 0, 0, index as u8 + 1])
 }
 
-/// What the first station announces where it is to announce something.
+/// Returns the service that the first station announces.
 fn service() -> Service {
     Service { its_aid: ItsAid(36), ..Service::default() }
 }
@@ -164,7 +164,7 @@ struct Road {
     stations: Vec<Station>,
     /// Whether the second hears the first.
     reach: fn(usize, usize) -> bool,
-    /// What was sent, by whom.
+    /// Sent frames, with their sender.
     sent: Vec<(usize, Frame)>,
     delivered: Vec<(usize, Delivered)>,
     warnings: Vec<String>,
@@ -234,18 +234,18 @@ impl Road {
         counters.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1
     }
 
-    /// Who the first station is, by what the second would see of it: the MID.
+    /// Returns the first station's identity as the second would see it: the MID.
     fn who(&self) -> [u8; 6] {
         self.stations[0].geonet().expect("a router").address().mid()
     }
 
-    /// Frames that the first station has sent since there were so many, each with the packet in it.
+    /// Returns the frames of the first station from index `since` on, each with the packet in it.
     fn said(&self, since: usize) -> Vec<(&Frame, Vec<u8>)> {
         let own = self.sent[since..].iter().filter(|(from, _)| *from == 0);
         own.map(|(_, frame)| (frame, unwrapped(&frame.packet).expect("it is signed"))).collect()
     }
 
-    /// An event of the first station that lasts so many seconds.
+    /// Triggers an event of the first station that lasts `seconds`.
     fn tell(&mut self, seconds: u32) {
         let mut denm = Denm::default();
         denm.denm.management.validity_duration = cdd::ValidityDuration(seconds);
@@ -299,8 +299,8 @@ fn nobody_else_is_believed() {
     trusting.revoked.push(name_of(&Portable, &revoked.authority));
     let with_ticket_until =
         |seconds| Credentials { tickets: vec![pki.ticket(13, until(seconds))], ..pki.credentials(13) };
-    // 0 hears: 1 is good, 2 signs nothing, 3 is under another root, 4 of an authority that was revoked, 5 has
-    // a ticket for ten seconds only.
+    // 0 receives. 1 is good, 2 signs nothing, and 3 is under another root. 4 is of a revoked authority, and 5
+    // has a ticket for ten seconds only.
     let all = vec![
         strict(&trusting),
         strict(&pki.credentials(12)),
@@ -390,7 +390,7 @@ fn what_is_sent_on_keeps_its_envelope_and_its_end() {
         road.delivered.iter().filter(|(_, it)| it.payload == b"beware").map(|(at, _)| *at).collect();
     assert_eq!(heard, [1, 2]);
     assert!(road.counter(1, "security.forwarded") > 0);
-    // Whoever plays the first copy again after a while is told from a forwarder.
+    // An attacker that replays the first copy after a while differs from a forwarder.
     let copy = road.sent[before..].iter().find(|(from, _)| *from == 0).expect("the packet").1.clone();
     road.drive(30);
     road.input(1, Input::Frame(copy));
@@ -507,8 +507,7 @@ fn a_station_whose_clock_is_wrong_is_told_so() {
     let pki = Pki::new(1, 2);
     let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
     road.drive(100);
-    // What the second has sent comes to the first, whose clock is a minute ahead, as it would have by a right
-    // one.
+    // Frames of the second arrive at the first, whose clock is a minute ahead, as they would at a right one.
     let frames: Vec<Frame> =
         road.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
     assert!(road.warnings.is_empty(), "{:?}", road.warnings);
@@ -546,7 +545,7 @@ fn credentials_that_nobody_would_take_are_named() {
         (Credential::Ticket(2), SecurityDrop::UnknownIssuer),
     ];
     assert_eq!(refused, expected);
-    // A key file's line, and what is none.
+    // The line of a key file, and invalid ones.
     let key = PrivateKey::parse(&format!("nist-p256 {}\n", "11".repeat(32))).expect("a key");
     assert!(key.ready(&Portable).is_some());
     for line in ["", "nist-p256", "nist-p256 11", "p256 11", &format!("nist-p256 {}zz", "11".repeat(31))] {
@@ -570,8 +569,8 @@ fn facilities_in(packet: &[u8]) -> Option<(u32, Option<usize>)> {
     Some((cam.header.station_id.0, path))
 }
 
-/// TS 102 731, TR 103 415: ticket, GN address, link-layer address and station ID change at once, and nothing
-/// of the one before is in what comes after.
+/// TS 102 731, TR 103 415: ticket, GN address, link-layer address and station ID change at once, and later
+/// messages contain nothing of the former.
 #[test]
 fn a_vehicle_becomes_another_one_on_its_way() {
     let pki = Pki::new(1, 2);
@@ -605,7 +604,7 @@ fn a_vehicle_becomes_another_one_on_its_way() {
     assert!((4..=5).contains(&lives.len()), "{lives:02x?}");
     assert!(lives.windows(2).all(|pair| pair[0] != pair[1]) && lives.iter().all(|life| known.contains(life)));
     assert_eq!(road.counter(0, "security.pseudonyms"), lives.len() as u64 - 1);
-    // The other one has believed all of them, and sees as many stations.
+    // The second station has accepted all of them, and sees a station for each.
     let map = &road.stations[1].facilities().expect("facilities").services().ldm;
     let station = |mid: &[u8; 6]| u32::from_be_bytes([mid[2], mid[3], mid[4], mid[5]]);
     assert!(lives.iter().rev().take(2).all(|life| map.station(StationId(station(life))).is_some()));
@@ -661,7 +660,7 @@ fn what_comes_back_of_the_one_before_is_known() {
     road.tell(600);
     let told = road.said(before).first().expect("a DENM").0.clone();
     road.input(0, Input::Command(Command::ChangePseudonym));
-    // Somebody sends it on.
+    // Another station forwards it.
     road.input(0, Input::Frame(Frame { source: address(1).mid(), ..told }));
     assert_eq!(road.counter(0, "security.dropped.former_pseudonym"), 1);
     assert_eq!(road.counter(0, "security.received"), 1);

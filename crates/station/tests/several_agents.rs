@@ -1,6 +1,6 @@
-//! A mobile router and two home agents of the same home prefix, joined by a wire of octets in virtual time:
-//! discovery, failover, home agent switch, drain and revocation, with packets of a correspondent and of a
-//! host under way.
+//! A mobile router and two home agents of the same home prefix, joined by a wire of octets in virtual time.
+//! The tests cover discovery, failover, home agent switch, drain and revocation, with packets of a
+//! correspondent and of a host under way.
 
 mod common;
 
@@ -27,7 +27,7 @@ use common::{
 const OTHER: &str = "2001:db8:1::2";
 const PREFIX: &str = "2001:db8:a::/64";
 
-/// The home agent with this address, and the other one as its peer.
+/// Returns the home agent with this address, and the second one as its peer.
 fn agent_of(own: &str, other: &str) -> StationConfig {
     let mut config = agent_config(&[PREFIX]);
     if let Some(agent) = &mut config.home_agent {
@@ -70,17 +70,17 @@ fn without_key(mut config: StationConfig) -> StationConfig {
 struct World {
     now: Time,
     agents: [Station; 2],
-    /// Which of them nobody reaches.
+    /// Unreachable home agents.
     dead: [bool; 2],
     router: Station,
     events: Vec<Event>,
-    /// What the host and the correspondent got.
+    /// Packets that the host and the correspondent got.
     arrived: Vec<Vec<u8>>,
     /// On its way to a home agent, or to the router.
     wire: VecDeque<(Option<usize>, Input)>,
     /// Whom the Internet routes the mobile network to.
     route: usize,
-    /// What the router has said to home agents, for whoever listens on the visited link.
+    /// Messages of the router to home agents, for a listener on the visited link.
     recorded: Vec<Vec<u8>>,
     /// Which of what the router says to home agents is lost.
     loses: fn(&Header) -> bool,
@@ -160,7 +160,7 @@ impl World {
         }
     }
 
-    /// What the kernels and the Internet do with a packet.
+    /// Plays the kernels and the Internet for a packet.
     fn forward(&mut self, packet: Vec<u8>, from: Option<usize>) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let agent = [AGENT, OTHER].iter().position(|agent| header.destination == address(agent));
@@ -255,7 +255,7 @@ impl World {
     }
 }
 
-/// What an ICMPv6 message to a care-of address is: heard beside the kernel.
+/// Returns an ICMPv6 message to a care-of address, received beside the kernel.
 fn heard_on(uplink: usize, header: &Header, packet: &[u8]) -> Input {
     Input::Icmpv6(LinkMessage {
         interface: ["w0", "w1"][uplink].into(),
@@ -404,13 +404,13 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
         }
         (answers, format!("{:?}", agent.home_agent()).len())
     };
-    // Whoever floods from one network is told five times, and once a second.
+    // A flooding network gets five answers, and one a second.
     let (answers, before) = flood(0, 10_000, 1);
     assert!((5..=6).contains(&answers), "{answers} answers");
-    // That is at nobody else's cost. All together are answered fifty times, and as often in a second.
+    // This does not affect others. All sources together get fifty answers, and fifty a second.
     let (answers, _) = flood(10_000, 20_000, 1000);
     assert!((50..=105).contains(&answers), "{answers} answers");
-    // And nothing grows with whoever else asks.
+    // Other sources make nothing grow.
     let (_, after) = flood(20_000, 30_000, 60_000);
     let (_, last) = flood(30_000, 60_000, 60_000);
     assert!(
@@ -470,7 +470,7 @@ fn a_drain_loses_nothing_and_sends_what_still_comes_after_those_who_left() {
     // The Internet has learnt the new way.
     world.route = 1;
     world.passes();
-    // Nobody may come back before it is over.
+    // No router may come back before it is over.
     assert_eq!(world.order(0, Command::EndDrain), Ok(()));
     assert!(world.order(0, Command::EndDrain).is_err());
 }
@@ -518,7 +518,7 @@ fn a_reload_of_the_config_ends_neither_a_drain_nor_a_revocation() {
     world.settle();
     assert_eq!(world.machine(0).drain().as_ref(), Some(&before));
     world.passes();
-    // It goes on where it was: the other one is back, and the node is asked to go there.
+    // It continues: the second home agent is back, and the node is asked to go there.
     world.dead[1] = false;
     world.sleep(30.0);
     assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
@@ -736,8 +736,8 @@ fn a_revoked_router_stops_and_asks_again_after_ten_minutes() {
     world.passes();
 }
 
-/// A home agent that is tried and has taken its registration back is at the beginning again: it is not waited
-/// for as one that has it, which would be over already.
+/// A home agent that is tried and has withdrawn its registration starts again. The router does not wait for
+/// it as one that holds it, because that wait would be over already.
 #[test]
 fn one_that_is_tried_and_takes_the_registration_back_is_waited_for_anew() {
     let mut router = router_of(&[AGENT, OTHER], false);

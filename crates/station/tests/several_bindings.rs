@@ -1,5 +1,6 @@
-//! A home agent's station with several care-of addresses of one node, IPv4 ones among them: what it wants of
-//! the data path, what goes where, and what it shows (RFC 5648, RFC 5555, RFC 6089, RFC 5847).
+//! A home agent's station with several care-of addresses of one node, IPv4 ones among them. The tests check
+//! its entries of the data path, the paths of packets, and its output (RFC 5648, RFC 5555, RFC 6089, RFC
+//! 5847).
 
 mod common;
 
@@ -79,7 +80,7 @@ fn inside(station: &mut Station, remote: &str, packet: Vec<u8>) -> Vec<Output> {
     feed(station, Input::Datagram { local: end(HERE), remote: end(remote), traffic_class: 0, packet })
 }
 
-/// What leaves inside IPv4: from where, to where, and the packet.
+/// Returns packets that leave inside IPv4: source, destination, and the packet.
 fn encapsulated(outputs: &[Output]) -> Vec<(Endpoint, Endpoint, Vec<u8>)> {
     let packet = |output: &Output| match output {
         Output::Encapsulated { local, remote, packet, .. } => Some((*local, *remote, packet.clone())),
@@ -160,7 +161,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     );
     assert_eq!(distribution(&station), None);
     assert_eq!(way(&mut station, 5000), Some(end(MAPPED)));
-    // What comes from any of them is let in.
+    // Packets from each of them are accepted.
     for source in [FIRST, SECOND] {
         let inner = data(HOST, CORRESPONDENT, 1);
         let header = Header {
@@ -228,8 +229,8 @@ fn a_flow_takes_its_own_binding() {
     assert_eq!(distribution(&station), None);
 }
 
-/// A NAT that has forgotten: data from the new address is refused with a Binding Error to that very place;
-/// the Binding Update from there moves the tunnel.
+/// A NAT forgets its mapping. Data from the new address is refused with a Binding Error to that address; the
+/// Binding Update from there moves the tunnel.
 #[test]
 fn a_nat_that_forgets() {
     let mut station = three();
@@ -271,8 +272,8 @@ fn heartbeats_are_answered_over_each_path() {
     assert!(counters.contains(&("mobility.received.heartbeat".into(), 2)));
 }
 
-/// What is shown and what is kept: every binding with its identifier; tunnels and bindings come back, and so
-/// does the restart counter, which only a start without memory changes.
+/// Output and stored state have every binding with its identifier. Tunnels and bindings return after a
+/// restart, and so does the restart counter, which only a start without stored state changes.
 #[test]
 fn bindings_are_shown_and_kept() {
     let mut station = three();
@@ -339,8 +340,8 @@ fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]
     .emit()
 }
 
-/// Packets that leave the station for good because of one that came in: what comes back out of the tunnel
-/// device for a network of its own goes in again. And their octets.
+/// Returns the number and octets of packets that leave the station for good because of one that came in. A
+/// packet that comes back out of the tunnel device for an own network goes in again.
 fn sent_for(station: &mut Station, now: Time, packet: Vec<u8>) -> (usize, usize) {
     let mut waiting = vec![packet];
     let (mut packets, mut octets) = (0, 0);
@@ -394,8 +395,8 @@ fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
     assert!(flood <= 10_000 + 2_000, "{flood} packets for 10,000");
 }
 
-/// Whatever is registered, changed at random, and wherever: no packet becomes more than four, and what the
-/// home agent says by itself is bounded for each router.
+/// For any registrations with random changes: no packet becomes more than four, and the home agent's own
+/// messages are bounded for each router.
 #[test]
 fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations() {
     let mut rng = Rng::new(21);

@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// What the kernels and the Internet do with a packet that a station has written.
+    /// Plays the kernels and the Internet for a packet that a station has written.
     fn route(&mut self, packet: Vec<u8>, from_router: bool) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let input = Input::Packet(packet.clone());
@@ -206,7 +206,7 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     // No kernel route moves for it, only tunnels.
     let is_tunnel = |c: &Change| matches!(c, Change::Set(entry) if matches!(**entry, Entry::Tunnel(_)));
     assert!(world.changes.iter().all(is_tunnel), "{:?}", world.changes);
-    // What was still on its way over the old path is welcome at both ends, for a while.
+    // Both ends accept packets on the old path for a while.
     let old = data(HOST, CORRESPONDENT);
     let mut late = Header {
         traffic_class: 0,
@@ -278,15 +278,15 @@ fn an_agent_that_lost_its_bindings_is_told_by_the_next_packet() {
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1), "one packet was enough");
 }
 
-/// The home agent's machine says by an ICMPv6 error that it takes no tunnelled packets (RFC 4443 3.1), as one
-/// without carnet does: the router registers again at once. What quotes a packet that it has not sent changes
-/// nothing.
+/// The home agent's machine reports by an ICMPv6 error that it takes no tunnelled packets (RFC 4443 3.1),
+/// like one without carnet. The router registers again at once. An error that quotes a packet that the router
+/// has not sent changes nothing.
 #[test]
 fn an_icmpv6_error_about_a_tunnelled_packet_makes_the_router_register_again() {
     let mut world = World::registered();
     world.sleep(Duration::from_secs(5));
     forget_bindings(&mut world);
-    // What the home agent itself says is lost here.
+    // The home agent's own messages are lost here.
     world.feed_router(Input::Packet(data(HOST, CORRESPONDENT)));
     let mut tunnelled = None;
     while let Some(output) = world.router.poll_output() {

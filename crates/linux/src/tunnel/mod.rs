@@ -24,7 +24,7 @@
 //!
 //! Without a program the kernel would hash each packet in either direction to choose among queues. Measured
 //! on Linux 6.18 (64 flows, one core): 50 ns more for each packet routed into the device and for each written
-//! one. Without it a packet takes some 700 ns. With a program it asks that for packets routed into the
+//! one. A packet takes some 700 ns. With a program it asks that for packets routed into the
 //! device, and does not hash written ones. If it allows no program, there is one queue. That holds before
 //! Linux 5.1, or without the right to load BPF programs.
 

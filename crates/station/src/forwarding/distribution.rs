@@ -1,18 +1,18 @@
 //! Which of several tunnels a packet takes.
 //!
 //! A home address with several registered care-of addresses (RFC 5648) has a list of rules (RFC 6089's flow
-//! bindings): the first that matches a packet and has a tunnel left decides. Its action is one of three:
+//! bindings). The first rule that matches a packet and has a tunnel left decides. Its action is one of three:
 //!
 //! * `failover`: the first tunnel of the list that is there.
-//! * `balance`: each conversation (addresses, protocol, ports) has a tunnel of its own, by rendezvous hashing
-//!   with weights: the tunnel with the best score for that conversation. When a tunnel goes, only its own
-//!   conversations move, each to its second best; when one comes, only those move that it wins. Weights are
-//!   measurements and never the same twice: as long as no share becomes another by more than a quarter, they
-//!   stay as they were.
+//! * `balance`: Each conversation (addresses, protocol, ports) has a tunnel of its own, by rendezvous hashing
+//!   with weights. It is the tunnel with the best score for that conversation. When a tunnel goes, only its
+//!   own conversations move, each to its second best. When one comes, only those move that it wins. Weights
+//!   are measurements and never the same twice: as long as no share changes by more than a quarter, they
+//!   stay.
 //! * `duplicate`: the first four that are there; the receiver keeps the first copy ([`super::duplicates`]).
 //!
-//! Later fragments show no ports. They follow the first fragment of their packet, as long as that came first;
-//! else they are judged by what they show. What is remembered of fragments is bounded in number and time.
+//! Later fragments have no ports. They follow the first fragment of their packet if that came first; else
+//! their own fields decide. The memory of fragments is bounded in number and time.
 //!
 //! A fast path chooses by the same rules, weights and key, and therefore the same tunnel (`bpf/choice.h`):
 //! that is why hashing is done in integers.
@@ -32,11 +32,11 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use super::desired::{Distribution, DistributionRule, Member, TunnelEnd};
 use super::path_mtu::Ends;
 
-/// What a weight of 1 is in use: shares of those that stay may be in between.
+/// Unit of a weight in use: shares of remaining tunnels may be in between.
 const UNIT: f64 = 4096.0;
 /// A share that becomes another by no more than this factor stays as it is.
 const TOLERANCE: f64 = 1.25;
-/// Tunnels that one packet takes at once. RFC 6089 4.2 sets no bound; whoever registers sixteen care-of
+/// Tunnels that one packet takes at once. RFC 6089 4.2 sets no bound: a router that registers sixteen care-of
 /// addresses at a third party would have each packet sent there sixteen times.
 pub const MAX_COPIES: usize = 4;
 /// Packets in fragments of which is remembered what the first one showed.
@@ -80,7 +80,7 @@ struct Rule {
     weights: Vec<(u64, u32)>,
 }
 
-/// What a member is known by, whatever its weight and, with a Binding Identifier, its addresses.
+/// Identity of a member, independent of its weight and, with a Binding Identifier, of its addresses.
 fn identity(member: &Member) -> u64 {
     match member.bid {
         Some(bid) => mix(u64::from(bid) | 1 << 32),
@@ -186,7 +186,7 @@ impl Distributor {
         mix(hash ^ rest)
     }
 
-    /// What the rules look at.
+    /// Returns the fields that the rules use.
     fn flow(&mut self, now: Time, header: &Header, packet: &[u8]) -> Flow {
         let mut flow = Flow {
             source: header.source,
@@ -283,7 +283,7 @@ fn score(conversation: u64, (member, weight): (u64, u32)) -> u64 {
 /// The weights to use: those of before, as far as the shares are about the same.
 fn weights(rule: &DistributionRule, before: Option<&Rule>) -> Vec<(u64, u32)> {
     let in_use = |weight: f64| (weight * UNIT).round().clamp(1.0, f64::from(u32::MAX)) as u32;
-    // A weight of zero would be a tunnel for nobody; that is said by leaving it out.
+    // A weight of zero would be a tunnel without packets, which a rule leaves out instead.
     let wanted: Vec<(u64, f64)> =
         rule.members.iter().map(|member| (identity(member), f64::from(member.weight.max(1)))).collect();
     let old = |id: u64| before?.weights.iter().find(|(known, _)| *known == id).map(|(_, weight)| *weight);

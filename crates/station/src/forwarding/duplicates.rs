@@ -5,15 +5,14 @@
 //! [`WINDOW`] packets of a binding and lets the first copy of each pass. Two packets with the same content
 //! have different numbers, so that what a host says twice arrives twice.
 //!
-//! Nothing proves that a number is the sender's. Who sees the packets of one tunnel could send some of their
-//! own with the next numbers, and what really has them, over whichever tunnel, would be taken for copies. So
-//! a number is remembered with a mark of the packet that had it, sixteen bits of a keyed hash, and only the
-//! same packet is a copy.
+//! A number does not prove its sender. An attacker who sees the packets of one tunnel could send own packets
+//! with the next numbers. The real ones, over any tunnel, would then pass for copies. So a number is stored
+//! with a mark of its packet, sixteen bits of a keyed hash, and only the same packet is a copy.
 //!
-//! When in doubt a packet passes: one whose number is older than the window may be a late copy or the first
-//! to arrive. A sender that has begun anew from another number is ahead half of the time, which moves the
-//! window; where it is behind, its packets pass all the same, and after `RESTART` of them without a younger
-//! one the window begins there.
+//! In doubt a packet passes: one whose number is older than the window may be a late copy or the first to
+//! arrive. A sender that has begun anew from another number is ahead half of the time, which moves the
+//! window. If it is behind, its packets pass all the same. After `RESTART` of them without a younger one the
+//! window begins there.
 
 /// So many numbers are remembered: what a tunnel of 10,000 packets a second holds back in one and a half
 /// seconds.
@@ -24,13 +23,13 @@ const RESTART: u32 = 64;
 /// No packet has this mark.
 const NONE: u16 = 0;
 
-/// What is remembered of a packet, by a hash of its content that strangers cannot make.
+/// Mark of a packet, by a hash of its content that an attacker cannot compute.
 pub fn mark(hash: u64) -> u16 {
     // The others are as likely as each other, nearly.
     (hash % u64::from(u16::MAX)) as u16 + 1
 }
 
-/// What a number says.
+/// Result for a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copy {
     /// The first copy.
@@ -99,8 +98,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Two tunnels carry the same numbers, each loses some and delays others by less than the window:
-        /// whatever came by either passes once, and nothing else does.
+        /// Two tunnels carry the same numbers, each loses some and delays others by less than the window.
+        /// Each packet that came by either passes once, and nothing else does.
         #[test]
         fn each_packet_passes_once_whatever_is_lost_and_late(
             start in any::<u32>(),
@@ -133,8 +132,7 @@ mod tests {
             prop_assert_eq!(passed.len(), came);
         }
 
-        /// Whatever numbers come: one that was not seen since the window last moved past it is never called a
-        /// copy.
+        /// For any numbers: one that was not seen since the window last moved past it never counts as a copy.
         #[test]
         fn a_number_that_never_came_is_no_copy(numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u16..4), 1..400)) {
             let mut window = Window::starting_with(0, 1);
@@ -176,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Somebody takes the next numbers for packets of his own: the real ones pass all the same, each once.
+    /// An attacker takes the next numbers for packets of his own: the real ones pass all the same, each once.
     #[test]
     fn numbers_that_somebody_else_has_used_are_no_loss() {
         let mut window = Window::starting_with(0, 1);

@@ -1,9 +1,8 @@
-//! What direct routes to other mobile routers want from the data path.
+//! Entries of the data path for direct routes to other mobile routers.
 //!
-//! Messages between care-of addresses are captured on every uplink; tunnelled packets only from where a
-//! router is bound. The routes into the tunnel device are the ones that lead there anyhow: only where the
-//! kernel's own devices carry the tunnel to the home agent do they make a difference, for those know no
-//! direct routes.
+//! Messages between care-of addresses are captured on every uplink; tunnelled packets only from the care-of
+//! address of a router. The routes into the tunnel device are mostly there already. They matter only if the
+//! kernel's own devices carry the tunnel to the home agent, because those know no direct routes.
 
 use std::sync::Arc;
 

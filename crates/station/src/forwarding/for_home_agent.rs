@@ -1,12 +1,12 @@
-//! What a home agent wants from the data path.
+//! Entries of the data path for a home agent.
 //!
 //! Its address is routed into the tunnel device, so that control packets reach carnet instead of a kernel
-//! that would refuse them. Per node: bound, the home address and the registered prefixes lead into the
-//! tunnel; not bound, nothing of it may wander off along a default route (RFC 3963 6.7) - on a virtual home
-//! link the prefixes are unreachable, on a real one they are routed to the home address as to any router that
-//! is at home (RFC 3963 6.5, example 1); gone to another home agent, on a virtual home link, into a tunnel to
-//! that one. Mobile networks that are parts of the home prefix (RFC 4887 6) need no more than that: their
-//! routes are longer than the home link's.
+//! that would refuse them. For a bound node, the home address and the registered prefixes lead into the
+//! tunnel. For an unbound one, no packet may leave along a default route (RFC 3963 6.7). On a virtual home
+//! link its prefixes are unreachable. On a real one they are routed to the home address as to any router at
+//! home (RFC 3963 6.5, example 1). For a node that has gone to another home agent, on a virtual home link,
+//! they lead into a tunnel to that one. Mobile networks that are parts of the home prefix (RFC 4887 6) need
+//! no more: their routes are longer than the home link's.
 
 use std::net::{Ipv6Addr, SocketAddrV4};
 use std::sync::{Arc, LazyLock};
@@ -27,8 +27,8 @@ use super::ways::ways;
 
 /// Metric of carnet's own routes: the kernel's default for routes that people add.
 pub(crate) const METRIC: u32 = 1024;
-/// Metric of routes to nodes that have gone to another home agent: by it a routing daemon tells that these
-/// are no longer ours to announce.
+/// Metric of routes to nodes that have gone to another home agent. By it a routing daemon sees that this home
+/// agent must not announce them.
 pub(crate) const METRIC_RELAYED: u32 = 2048;
 /// Metric of "unreachable" routes that catch what nothing better matches.
 const METRIC_LAST: u32 = 0x7fff_ffff;
@@ -74,7 +74,7 @@ fn all_but(prefix: Ipv6Net, addresses: &[Ipv6Addr]) -> Vec<Ipv6Net> {
     halves.flat_map(|half| all_but(half, addresses)).collect()
 }
 
-/// What holds whether or not anybody is registered.
+/// Returns the entries that do not depend on registrations.
 pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     let config = agent.config();
     let setting = |interface: &str, name: &str, value: &str| {
@@ -93,9 +93,9 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     }
     let anycast = agent.anycast_addresses().iter();
     entries.extend(anycast.map(|anycast| route(TABLE_MAIN, host(*anycast), METRIC, into_tunnel_device())));
-    // RFC 4887 5.1: the aggregate is routed here; what of it is nobody's would go back by the default route.
-    // Other home agents have addresses of the home prefix as well, and on a virtual home link they are
-    // somewhere else.
+    // RFC 4887 5.1: the aggregate is routed here, and packets for its unused parts would go back by the
+    // default route. Other home agents have addresses of the home prefix as well, and on a virtual home link
+    // they are somewhere else.
     let peers: Vec<Ipv6Addr> = config.others.peers.iter().map(|peer| peer.address).collect();
     let virtual_link = config.home_link.is_none().then_some(config.home_prefix);
     for prefix in virtual_link.into_iter().chain(config.home_network) {
@@ -109,9 +109,9 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     entries
 }
 
-/// What lets the kernel's IPsec deal with messages to and from the home agent's address: what comes under ESP
-/// is this machine's own once the Home Address option is off (`station/protection.rs`), and what is sent goes
-/// by carnet, which puts the routing header in.
+/// Returns entries that let the kernel's IPsec process messages to and from the home agent's address. A
+/// message under ESP is for this machine itself once the Home Address option is removed
+/// (`station/protection.rs`). A sent message goes by carnet, which inserts the routing header.
 fn protected_entries(address: Ipv6Addr) -> Vec<Entry> {
     let rule = |input: &str, from: Option<Ipv6Net>, to: Option<Ipv6Net>, protocol, table| {
         let (input_interface, protocol) = (Some(input.to_owned()), Some(protocol));
@@ -132,7 +132,7 @@ fn protected_entries(address: Ipv6Addr) -> Vec<Entry> {
     ]
 }
 
-/// What one node's bindings, or their absence, ask for.
+/// Returns the entries for one node, with its bindings or without any.
 pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entry> {
     let config = agent.config();
     let bindings = agent.bindings();
@@ -160,10 +160,10 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
         }))
     };
     let mut entries = Vec::new();
-    // What was given up a moment ago is still listened to. When that is all there is, the node has
-    // de-registered: new packets find other routes, and those that were on their way into the tunnel still go
-    // there. Where no binding has passed the test of its care-of address yet, packets go where they went
-    // before.
+    // The home agent still receives from care-of addresses that were given up a moment ago. If these are the
+    // only ones, the node has de-registered. New packets find other routes, and those on their way into the
+    // tunnel still go there. If no binding has passed the test of its care-of address yet, packets go where
+    // they went before.
     let relay = agent.relay(home_address).filter(|_| !bound);
     let former = bindings.former(home_address);
     let serves = living.is_empty() && relay.is_none();
@@ -171,8 +171,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     for (place, path) in former.iter().enumerate() {
         entries.push(tunnel(None, (path.agent, path.care_of_address), Some(place) == last));
     }
-    // What arrives for a node that has gone to another home agent goes there as if that were its care-of
-    // address.
+    // Packets for a node that has gone to another home agent go there as if that were its care-of address.
     if let Some(relay) = relay {
         let inner: Vec<Ipv6Net> = std::iter::once(host(home_address)).chain(relay.prefixes.clone()).collect();
         let remote = Endpoint::Ipv6(relay.to);

@@ -1,8 +1,8 @@
-//! What the ways to neighbouring mobile networks want from the data path.
+//! Entries of the data path for direct paths to neighbouring mobile networks.
 //!
-//! Packets from the mobile network ask a table of their own before the one of the tunnel; what it has no
-//! route for goes on to the tunnel as ever. So a vehicle that is met is one route more, one that is left one
-//! route less, and nothing else moves.
+//! Packets from the mobile network use a table of their own before that of the tunnel. Without a route there
+//! they go on to the tunnel. So a met vehicle adds one route, a lost one removes it, and nothing else
+//! changes.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;

@@ -2,20 +2,20 @@
 //! addresses and home agents.
 //!
 //! Packets come from the tunnel device and go back into it; the kernel routes them to and from the wire. A
-//! packet that is addressed to a tunnel's end is decapsulated after the checks of RFC 6275 10.4.5 and RFC
-//! 3963 9 (outer source is the care-of address, inner source belongs to it); a packet from (mobile router)
-//! or to (home agent) a mobile network is encapsulated. ECN follows RFC 6040, the outer flow label RFC 6438.
-//! Tunnels inside IPv4 and UDP are sockets' work: the forwarder judges the inner packets and names the ends.
+//! packet to a tunnel's end is decapsulated after the checks of RFC 6275 10.4.5 and RFC 3963 9. (The outer
+//! source is the care-of address, the inner source belongs to it.) A packet from (mobile router) or to (home
+//! agent) a mobile network is encapsulated. ECN follows RFC 6040, the outer flow label RFC 6438. Sockets
+//! carry tunnels inside IPv4 and UDP: the forwarder checks the inner packets and names the ends.
 //!
-//! Which of several tunnels a packet takes says [`super::distribution`]. A packet that takes several at once
-//! has a number in a Destination Option of the outer header; inside IPv4, which has none, in an IPv6 header
-//! from end to end that is put between. The receiver lets the first copy pass ([`super::duplicates`]).
+//! [`super::distribution`] selects one of several tunnels. A packet that takes several at once has a number
+//! in a Destination Option of the outer header. Inside IPv4, which has none, the number is in an additional
+//! IPv6 header from end to end. The receiver lets the first copy pass ([`super::duplicates`]).
 //!
-//! Path MTU (RFC 2473 7): an inner packet that is larger than the tunnel's MTU is answered with Packet Too
-//! Big, but one of up to 1280 octets always passes, in outer fragments if need be. Packet Too Big about an
-//! outer packet is passed on to the inner source at once; what it says about the path is
-//! [`super::path_mtu`]'s to learn, which sets the tunnel's MTU. The Maximum Segment Size of TCP connections
-//! is lowered to it on the way ([`super::mss`]).
+//! Path MTU (RFC 2473 7): an inner packet that is larger than the tunnel's MTU draws a Packet Too Big. One of
+//! up to 1280 octets always passes, in outer fragments if need be. Packet Too Big about an outer packet is
+//! passed on to the inner source at once. [`super::path_mtu`] learns the size of the path from it, and sets
+//! the tunnel's MTU. The Maximum Segment Size of TCP connections is lowered to it on the way
+//! ([`super::mss`]).
 //!
 //! Tunnels inside tunnels are bounded (`limits`). Left out: the Tunnel Encapsulation Limit option in the
 //! copies of a packet that takes several tunnels.
@@ -56,19 +56,19 @@ mod table;
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel, which forwards what comes out
 /// of the tunnel device, takes one off.
 const TUNNEL_HOP_LIMIT: u8 = 64 + 1;
-/// Messages about packets that were not ours: after so many at once, and one more per interval, somebody is
-/// guessing, and no Packet Too Big is believed for that interval (probing finds the path MTU without them).
+/// Limit of messages about foreign packets, with one more per interval. Above it an attacker is guessing, and
+/// the forwarder ignores Packet Too Big for that interval (probing finds the path MTU without them).
 const FORGERIES: u32 = 64;
 const FORGERY_INTERVAL: Duration = Duration::from_secs(10);
-/// With so many windows for numbers (of 32 kB) there are more for those only whose traffic is to go several
-/// ways: anybody may send numbers in the name of very many.
+/// Number of windows (of 32 kB) above which only bindings with traffic over several paths get more. Any host
+/// may send numbers in the name of very many.
 const WINDOWS: usize = 1024;
 
-/// Copies beside the first that a home address causes at one end: so many at once, and one more per interval.
+/// Limit of further copies of a home address at one end, with one more per interval.
 const COPIES: u32 = 2_000;
 const COPY_INTERVAL: Duration = Duration::from_micros(100);
 
-/// What a home address sends in several copies.
+/// State of a home address that sends copies.
 #[derive(Debug)]
 struct Copies {
     /// The number of the next packet.
@@ -99,7 +99,7 @@ carnet_base::drop_reasons! {
         Untested = "untested",
         /// From or to a mobile network that is not registered now.
         NotRegistered = "not_registered",
-        /// Neither from nor to any mobile network, nor to a tunnel's end.
+        /// A packet outside of all mobile networks, and not to a tunnel's end.
         NoTunnel = "no_tunnel",
         /// The outer source is not the care-of address of any binding (RFC 6275 10.4.5).
         OuterSource = "outer_source",
@@ -112,21 +112,21 @@ carnet_base::drop_reasons! {
         Scope = "scope",
         /// Too large for the path; the sender was told.
         TooBig = "too_big",
-        /// Too many IPv6 headers inside each other, the tunnel's own packet come back, or one that home
-        /// agents have relayed to each other until its hop limit was used up.
+        /// Too many IPv6 headers inside each other, or a packet of the tunnel itself that came back. Also a
+        /// packet that home agents relayed to each other until its hop limit was used up.
         Nesting = "nesting",
         /// Congestion was marked on the outer header of a packet that cannot carry the mark (RFC 6040 4.2).
         Congestion = "congestion",
         /// A fragment that overlaps another, breaks the rules or exceeds the bounds.
         Fragment = "fragment",
-        /// A protocol that nobody listens to at the tunnel's end.
+        /// A protocol without a receiver at the tunnel's end.
         UpperLayer = "upper_layer",
         /// A further copy of a packet that went over several tunnels.
         Duplicate = "duplicate",
     }
 }
 
-/// What became of a packet.
+/// Verdict on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The buffer holds what is to be written into the tunnel device.
@@ -153,14 +153,14 @@ impl From<TunnelDrop> for Verdict {
     }
 }
 
-/// What became of an ICMPv6 error message.
+/// Verdict on an ICMPv6 error message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorOutcome {
     /// It is about no tunnel.
     Foreign,
     /// It is about a tunnel; nothing more is to be done.
     Handled,
-    /// Packet Too Big, provably about one of our packets: the path carries inner packets of so many octets.
+    /// Packet Too Big, provably about one of our packets: the largest inner packet that the path carries.
     PathMtu(Ends, u32),
     /// Provably about one of our packets: this direct route leads nowhere. The inner source is not told, for
     /// the next packet takes the other way.
@@ -181,10 +181,10 @@ pub struct ForwarderCounters {
     pub relayed: u64,
     /// Copies that went out beside the first.
     pub duplicated: u64,
-    /// Packets that were to go several ways and went one way: they are tunnel packets themselves, or the
-    /// copies were more than a home address may cause.
+    /// Packets that a policy duplicates and that took one path. They are tunnel packets themselves, or exceed
+    /// the limit of a home address.
     pub not_duplicated: u64,
-    /// Numbered packets that came so late that nobody can tell whether they are the first copy.
+    /// Numbered packets that came too late to tell whether they are the first copy.
     pub late: u64,
     /// Packets dropped, by reason.
     pub dropped: BTreeMap<TunnelDrop, u64>,
@@ -197,7 +197,7 @@ pub enum Caused {
     Packet(Vec<u8>),
     /// To be sent inside IPv4 or UDP, as [`Verdict::Encapsulate`].
     Encapsulated {
-        /// Our end and the other one.
+        /// Local and remote end.
         ends: Ends,
         /// The IPv6 packet.
         packet: Vec<u8>,
@@ -213,7 +213,7 @@ pub struct Forwarder {
     bindings: HashMap<Name, Binding>,
     /// How many of them remember numbers that came.
     windows: usize,
-    /// What goes out in several copies.
+    /// Home addresses that send copies.
     copies: HashMap<Name, Copies>,
     /// Home agent, and direct routes: inner destination to tunnel.
     towards: PrefixTable<Leading>,
@@ -329,7 +329,7 @@ impl Forwarder {
             .flat_map(|path| path.bindings.as_slice().iter().map(|tunnel| (&**tunnel, path.mtu)))
     }
 
-    /// What went through this tunnel here. (What a fast path takes does not come here.)
+    /// Returns the traffic of this tunnel here. (Packets of a fast path do not count here.)
     pub fn traffic(&self, ends: Ends) -> Traffic {
         self.paths.get(&ends).map(|path| path.traffic).unwrap_or_default()
     }
@@ -469,10 +469,10 @@ impl Forwarder {
         })
     }
 
-    /// Whether a packet may go into `tunnels` tunnels at once. Whoever registers chooses where the copies go,
-    /// and whoever sends to a mobile network causes them: a copy that is copied again would multiply once
-    /// more at each level. So nothing of a tunnel that has its end here is copied, nor what bears a number
-    /// already, and copies are limited.
+    /// Whether a packet may go into `tunnels` tunnels at once. A registered router chooses where the copies
+    /// go, and any sender to its mobile network causes them. A copy that is copied again would multiply once
+    /// more at each level. So the forwarder copies no packet of a tunnel that ends here and none with a
+    /// number already, and it limits copies.
     fn may_duplicate(
         &mut self,
         now: Time,
@@ -639,7 +639,7 @@ impl Forwarder {
                 }
                 Some(sender) => (TunnelEnd::Direct, sender.home_address),
             },
-            // Nobody outside sends from an address inside.
+            // A host outside cannot send from an address inside.
             _ if sender.is_some() => return refuse(TunnelDrop::InnerSource),
             _ => match path.binding_of(inner.destination) {
                 Some(receiver) => (TunnelEnd::MobileRouter, receiver.home_address),
@@ -738,8 +738,8 @@ fn strip(buffer: &mut PacketBuffer, offset: usize, length: usize, inner: &Header
     }
 }
 
-/// RFC 2473 4.1. A fragment of a packet of our own does not show how deep it is, and each round would cut it
-/// again: two bindings with care-of addresses in each other's network must not become a fire.
+/// RFC 2473 4.1. A fragment of an own packet does not show its depth, and each round would fragment it again.
+/// Two bindings with care-of addresses in each other's network must not multiply packets.
 fn is_loop(ends: Ends, header: &Header) -> bool {
     let own_fragment = ends.0 == header.source && header.next_header == protocol::FRAGMENT;
     own_fragment || (ends.0 == header.source && ends.1 == header.destination)

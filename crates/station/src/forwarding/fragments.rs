@@ -1,10 +1,10 @@
 //! Fragments of outer packets (RFC 8200 4.5, RFC 2473 7).
 //!
-//! An inner packet of up to 1280 octets passes any path: where the outer packet does not fit, it is sent in
-//! fragments. Coming in, fragments are put together before they are looked at. The number of packets under
-//! way, their age and their size are bounded, and those of strangers more tightly than those of tunnel ends,
-//! so that strangers cannot push out the others; overlapping fragments void the packet (RFC 5722), an exact
-//! duplicate is ignored, and a packet in one fragment concerns no other (RFC 6946).
+//! An inner packet of up to 1280 octets passes any path: if the outer packet does not fit, it is sent in
+//! fragments. Incoming fragments are reassembled before they are checked. The number of packets under way,
+//! their age and their size are bounded. The bounds of unauthenticated sources are tighter than those of
+//! tunnel ends, so that they cannot displace these. Overlapping fragments void the packet (RFC 5722), an
+//! exact duplicate is ignored, and a packet in one fragment concerns no other (RFC 6946).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -16,7 +16,7 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 
 /// Packets of tunnel ends under way at once; the oldest gives way.
 const MAX_PENDING: usize = 64;
-/// The same for everybody else, whose Binding Updates may come in fragments.
+/// Limit for unauthenticated sources, whose Binding Updates may come in fragments.
 const MAX_PENDING_STRANGERS: usize = 16;
 /// The largest packet that is put together: a full Ethernet frame's worth and the outer header, with room.
 const MAX_REASSEMBLED: usize = 10_240;

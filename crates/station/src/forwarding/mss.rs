@@ -1,13 +1,13 @@
 //! Clamping of TCP's Maximum Segment Size to what a tunnel carries.
 //!
-//! A SYN tells the other side how large its segments may be (RFC 9293 3.7.1). Lowered to the tunnel's MTU
-//! less the IPv6 and TCP headers, no segment of the connection is ever too large for the tunnel, even where
-//! hosts do not hear Packet Too Big. The checksum is brought up to date from the difference alone (RFC 1624),
-//! so that one that was wrong stays wrong and a first fragment can be treated like a whole packet.
+//! A SYN tells the other side how large its segments may be (RFC 9293 3.7.1). It is lowered to the tunnel's
+//! MTU less the IPv6 and TCP headers. Then no segment of the connection is ever too large for the tunnel,
+//! even if hosts get no Packet Too Big. The checksum is updated from the difference only (RFC 1624). So a
+//! wrong one stays wrong, and a first fragment can be treated like a whole packet.
 //!
-//! Nothing else is touched: no later fragment, no segment without SYN, no option that is absent, none that is
-//! small enough already. The checksum has to be a whole one; where it is only the pseudo-header's part, left
-//! for hardware to finish (a TUN device with `virtio_net_hdr`), it must not follow the options.
+//! Nothing else is changed: later fragments, segments without SYN, absent options, and values that are small
+//! enough. The checksum has to be a complete one. One with only the pseudo-header's part, left for hardware
+//! to finish (a TUN device with `virtio_net_hdr`), must not follow the options.
 
 use carnet_wire::extension;
 use carnet_wire::ipv6::{HEADER_LEN, protocol};

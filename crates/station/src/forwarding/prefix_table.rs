@@ -1,6 +1,6 @@
 //! Longest-prefix match for the few prefix lengths that tunnels have.
 //!
-//! One hash map per prefix length in use, the longest first: with home addresses (/128) and mobile network
+//! One hash map per prefix length in use, the longest first. With home addresses (/128) and mobile network
 //! prefixes of one or two lengths a look-up costs two or three probes, whatever the number of bindings.
 
 use std::net::Ipv6Addr;

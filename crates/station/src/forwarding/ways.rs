@@ -10,7 +10,7 @@ use carnet_mobility::flow::{FlowAction, FlowBinding};
 use super::desired::{Distribution, DistributionRule, Member, TunnelEnd};
 use super::path_mtu::Ends;
 
-/// What the tunnels of one home address carry.
+/// Tunnels of one home address, by their use.
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
     /// Those that packets are sent into.

@@ -14,7 +14,7 @@ use super::io::AreaOrder;
 pub struct GeoDestination<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it is.
+    /// Place of the area.
     pub destination: &'a Destination,
     /// When it ends by itself.
     pub expires: Option<Time>,

@@ -1,18 +1,18 @@
 //! Congestion control in a station: what goes to the radio goes through the gate of `carnet_geonet::dcc`.
 //!
-//! * *Own packets are signed when they leave*: the gate keeps them open, so that a signature is as young as
-//!   the packet is late, and a certificate that was asked for meanwhile goes along. Their time on the air is
-//!   that of the signed packet. A packet that no ticket signs has had its turn. Packets of others get their
-//!   envelope back at once, while it is there.
-//! * *Packets that waited* have a lifetime that is shorter by that ([`Lifetime::after_waiting`]). What goes
-//!   one hop only is about now: it waits for a second at most. Of the own CAMs the newest waits alone.
+//! * *Own packets are signed when they leave*: the gate keeps them unsigned, so that a signature is as young
+//!   as the packet is late. A requested certificate goes along. Their time on the air is that of the signed
+//!   packet. A packet that no ticket signs has had its turn. Packets of others get their envelope back at
+//!   once, while it is there.
+//! * *Packets that waited* have a lifetime that is shorter by that ([`Lifetime::after_waiting`]). A packet
+//!   for one hop is about now: it waits for a second at most. Only the newest own CAM waits.
 //! * *CAMs* are generated no faster than the gate would let them go (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
-//! * *What others send on need not go*: of packets that are sent on by contention (EN 302 636-4-1 F.3) one
-//!   that waits here is dropped when another station is heard sending it, as if the contention still went on.
+//! * *A packet to be repeated by contention* (EN 302 636-4-1 F.3) that waits here is dropped when another
+//!   station sends it. The contention counts as still running.
 //! * *The radio is told the profile* ([`Frame::profile`]), so that its queues (EDCA) keep the order.
 //! * *With another address* own packets that wait are dropped: they bear the one before.
 //!
-//! A fast path would go round the gate, so there is none with one.
+//! A fast path would bypass the gate, so a station with a gate has no fast path.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use super::Geonet;
 use super::io::Frame;
 use crate::io::{Event, Output};
 
-/// Why nobody has to tell how busy the channel is.
+/// Error for a report of the busy ratio without congestion control.
 const NO_DCC: &str = "this station has no congestion control: there is no [geonet.dcc] in its config";
 /// The channel is busy all the time.
 const ALWAYS: u16 = 1000;
@@ -59,7 +59,7 @@ pub(super) struct Congestion {
     gate: Gate<Held>,
     /// That own packets in it bear.
     address: GnAddress,
-    /// What the CA service knows.
+    /// Interval that the CA service knows.
     interval: Duration,
     /// Of its counter, what operators were told.
     stale: u64,
@@ -80,7 +80,7 @@ impl Congestion {
     }
 }
 
-/// What the gate wants to know of a packet; its lifetime, and how long it may wait.
+/// Offers a packet to the gate, with the data that the gate needs: its lifetime, and how long it may wait.
 fn offer(
     transmission: Transmission,
     now: Time,
@@ -157,7 +157,7 @@ impl Geonet {
         }
     }
 
-    /// Somebody sends this packet: whoever waits to send it on as well need not.
+    /// Another station sends this packet: drop a waiting copy.
     pub(super) fn overhear_copy(&mut self, packet: &[u8]) {
         if let Some(congestion) = &mut self.congestion
             && congestion.gate.waiting() != [0; 4]

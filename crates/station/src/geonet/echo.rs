@@ -1,8 +1,8 @@
 //! The ping at the GeoNetworking layer.
 //!
-//! ETSI defines none. carnet's is an upper-layer protocol over BTP-B, port 51966 (0xCAFE): the octet 1
-//! (request) or 2 (reply), the hops that the request had gone, a 16-bit identifier and a 16-bit sequence
-//! number, all big endian, then whatever the request had behind them. A station answers a request with a
+//! ETSI defines none. carnet's is an upper-layer protocol over BTP-B, port 51966 (0xCAFE). It has the octet 1
+//! (request) or 2 (reply), and the hops that the request had gone. A 16-bit identifier and a 16-bit sequence
+//! number follow, all big endian. The rest is that of the request. A station answers a request with a
 //! GeoUnicast to its source, at most a hundred a second. Stations that do not know the protocol ignore the
 //! port.
 
@@ -22,7 +22,7 @@ pub struct Echo {
     pub is_reply: bool,
     /// In a reply: hops that the request went.
     pub hops: u8,
-    /// Whose ping it is.
+    /// Identifier of the ping.
     pub identifier: u16,
     /// Which of its requests.
     pub sequence: u16,

@@ -1,9 +1,9 @@
 //! The facilities in a station: the services of `carnet_its` above the GeoNetworking router.
 //!
-//! What the router delivers to the ports of CAM, DENM and SAEM (BTP-B 2001, 2002 and 2005) goes to its
-//! service, and what services want to send goes to the router: CAMs as single-hop broadcasts, DENMs as
-//! GeoBroadcasts into their areas. What a CAM says of the station is put together here, whenever the position
-//! is told: from the position, from how good that is, and from what an application says of the vehicle.
+//! Payloads that the router delivers to the ports of CAM, DENM and SAEM (BTP-B 2001, 2002 and 2005) go to
+//! their service. Messages of services go to the router: CAMs as single-hop broadcasts, DENMs as
+//! GeoBroadcasts into their areas. This module composes the content of a CAM at each new position: from the
+//! position, its quality, and an application's report about the vehicle.
 //!
 //! * *What moves counts for two seconds*: a speed, a curvature or a yaw rate that an application has told is
 //!   not believed for longer. Lights, dimensions and the role stay until they are told anew.
@@ -49,17 +49,17 @@ const MOVEMENT: Duration = Duration::from_secs(2);
 const DETECTION_AHEAD: Duration = Duration::from_secs(60);
 /// Place of announcements in the counters, behind those of the kinds of messages.
 const SAEM: usize = 2;
-/// Nobody is told of errors of positions beyond this, metres (SemiAxisLength: 4094 is out of range).
+/// Errors of positions beyond this are not sent, metres (SemiAxisLength: 4094 is out of range).
 const OUT_OF_RANGE: u32 = 4094;
 
-/// What the facilities of a station are to be.
+/// Settings of a station's facilities.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FacilitiesSettings {
     /// Bounds and intervals of the services.
     pub parameters: Parameters,
     /// The station's number; made of the GN address if `None`.
     pub station_id: Option<StationId>,
-    /// What the station is.
+    /// Type of the station.
     pub station_type: StationType,
     /// Whether it sends CAMs.
     pub cam: bool,
@@ -69,13 +69,13 @@ pub struct FacilitiesSettings {
     pub vehicle_width: VehicleWidth,
     /// Role, likewise.
     pub vehicle_role: VehicleRole,
-    /// What the station announces.
+    /// Services that the station announces.
     pub services: Vec<Service>,
-    /// Who announces that, for people: 1 to 32 octets.
+    /// Name of the advertiser, for people: 1 to 32 octets.
     pub advertiser: Option<String>,
 }
 
-/// What the facilities have done.
+/// Counters of the facilities.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FacilitiesCounters {
     /// CAMs handed to the router, DENMs, and announcements of services.
@@ -103,7 +103,7 @@ pub struct Facilities {
     counters: FacilitiesCounters,
     /// The date at a time.
     date: (Time, WallTime),
-    /// What an application said of the vehicle, and when.
+    /// Last report of an application about the vehicle, with its time.
     vehicle: Option<(Time, Box<Cam>)>,
     quality: PositionQuality,
     /// The last position that was told.
@@ -140,7 +140,7 @@ impl Facilities {
         &self.services
     }
 
-    /// What has been done.
+    /// Returns the counters.
     pub fn counters(&self) -> &FacilitiesCounters {
         &self.counters
     }
@@ -173,7 +173,7 @@ impl Facilities {
         Ok(())
     }
 
-    /// What congestion control asks for between CAMs.
+    /// Sets the interval between CAMs that congestion control permits.
     pub(super) fn handle_interval_of_dcc(&mut self, now: Time, interval: Duration) {
         let now = self.now(now);
         self.services.ca.set_interval_of_dcc(now, interval);
@@ -242,7 +242,7 @@ impl Facilities {
         reference
     }
 
-    /// What a vehicle says of itself.
+    /// Returns the vehicle's content of a CAM.
     fn vehicle(&self, now: Time, position: &Position) -> Content {
         let told = self.vehicle.as_ref();
         let parameters = told.map(|(_, cam)| &cam.cam.cam_parameters);
@@ -303,7 +303,7 @@ impl Facilities {
         let kind = match btp.destination_port {
             port::CAM => Some(MessageKind::Cam),
             port::DENM => Some(MessageKind::Denm),
-            // What is announced, applications ask for.
+            // Applications request announcements separately.
             port::SAEM => None,
             _ => return None,
         };
@@ -475,7 +475,7 @@ impl Geonet {
         self.secured.as_mut().map_or(Ok(()), |secured| secured.check_message(now, port, message))
     }
 
-    /// What was delivered goes to its service.
+    /// Hands a delivered payload to its service.
     pub(super) fn hear(&mut self, now: Time, delivery: &Delivery) {
         if let Some(facilities) = &mut self.facilities
             && let Some(message) = facilities.hear(now, delivery)
@@ -506,7 +506,7 @@ impl Geonet {
                 Some(Done::Event(den::Event::Ended(action))) => {
                     self.outputs.push_back(Output::EventOver(action.into()));
                 }
-                // What was heard was said when it was.
+                // Received events have been reported already.
                 Some(Done::Event(den::Event::Received { .. }) | Done::Cam(_)) => {}
                 None => {
                     let services = &mut facilities.services;

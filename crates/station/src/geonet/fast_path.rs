@@ -1,4 +1,4 @@
-//! What the GeoNetworking router and a fast path tell each other, as serde types; see
+//! Messages between the GeoNetworking router and a fast path, as serde types; see
 //! `carnet_geonet::acceleration`.
 
 use carnet_base::{Time, hex};
@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Geonet;
 
-/// What a fast path may do from now on.
+/// Instruction to a fast path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accelerate {
-    /// What holds for all packets. It is told anew with every [`Report`], and a fast path that has not heard
-    /// it for some time does nothing.
+    /// Settings for all packets. They are repeated after every [`Report`], and a fast path that has not got
+    /// them for some time does nothing.
     General(General),
     /// Own IPv6 packets to a station go this way.
     Way(Way),
@@ -35,7 +35,7 @@ pub enum Accelerate {
     NoSource(MacAddress),
 }
 
-/// What holds for all packets.
+/// Settings for all packets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct General {
     /// LPV of own packets (9.5.2), 24 octets.

@@ -22,7 +22,7 @@ pub struct Frame {
     /// Of a frame to be sent, where there is a gate of congestion control: its DCC profile, 0 to 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<u8>,
-    /// What stands behind the EtherType.
+    /// Payload after the EtherType.
     #[serde(with = "hex")]
     pub packet: Vec<u8>,
 }
@@ -136,7 +136,7 @@ impl From<Area> for GeoArea {
 /// How good a position is, of the facilities' interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionQuality {
-    /// Radius of the circle that holds it with 95 % probability, centimetres; `None` if nobody knows.
+    /// Radius of the circle that holds it with 95 % probability, centimetres; `None` if unknown.
     #[serde(default)]
     pub confidence_cm: Option<u32>,
     /// Centimetres above the WGS 84 ellipsoid.
@@ -152,7 +152,7 @@ pub struct PositionQuality {
 }
 
 impl Default for PositionQuality {
-    /// Where nobody says: speed and heading are what the position has.
+    /// Without a report, speed and heading are those of the position.
     fn default() -> PositionQuality {
         PositionQuality { confidence_cm: None, altitude_cm: None, moves: true, heads: true, lost: false }
     }
@@ -171,7 +171,7 @@ pub enum MessageKind {
 /// A message of another station that a service has taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// What it is.
+    /// Kind of the message.
     pub kind: MessageKind,
     /// GN address of the station that sent it; one that keeps another's event alive is not who said so first.
     pub source: u64,
@@ -180,7 +180,7 @@ pub struct Message {
     pub octets: Vec<u8>,
 }
 
-/// Names an event, whoever speaks of it (actionID).
+/// Identifier of an event, whichever station reports it (actionID).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Action {
     /// The station that spoke of it first.
@@ -189,7 +189,7 @@ pub struct Action {
     pub sequence_number: u16,
 }
 
-/// What an application wants of an event (EN 302 637-3 5.4.1).
+/// Action of an application on an event (EN 302 637-3 5.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DenmWish {
@@ -224,7 +224,7 @@ pub struct DenmOrder {
     pub traffic_class: Option<u8>,
 }
 
-/// What an area that is set at run time is around.
+/// Centre of an area that is set at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Around {
@@ -306,7 +306,7 @@ pub struct GeonetRequest {
     pub next_header: u8,
     /// Store, carry and forward.
     pub store_carry_forward: bool,
-    /// What stands behind SCF in the Traffic Class (9.7.5): channel offload and TC ID, seven bits.
+    /// Bits after SCF in the Traffic Class (9.7.5): channel offload and TC ID, seven bits.
     #[serde(default)]
     pub traffic_class: u8,
     /// Milliseconds that it may be on its way; the default if absent.
@@ -383,7 +383,7 @@ pub struct VirtualFrame {
     pub source: MacAddress,
     /// EtherType.
     pub ether_type: u16,
-    /// What stands behind it.
+    /// Payload.
     #[serde(with = "hex")]
     pub payload: Vec<u8>,
 }

@@ -72,7 +72,7 @@ impl Geonet {
         }
     }
 
-    /// A frame of the radio carries so many octets.
+    /// Sets the payload of a frame of the radio.
     pub(crate) fn handle_link_mtu(&mut self, now: Time, mtu: u32) {
         if let Some(ipv6) = &mut self.ipv6 {
             let max_sdu_size = self.router.mib().max_sdu_size;

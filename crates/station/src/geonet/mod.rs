@@ -37,7 +37,7 @@ use crate::io::{Event, Output};
 /// Why a wish that is about messages cannot be fulfilled.
 const NO_FACILITIES: &str = "this station has no facilities: there is no [facilities] in its config";
 
-/// What a station is to be in the GeoNetworking network.
+/// Settings of a station in the GeoNetworking network.
 #[derive(Debug, Clone)]
 pub struct GeonetSettings {
     /// Parameters of the router.
@@ -58,7 +58,7 @@ pub struct GeonetSettings {
 /// The GeoNetworking part of a station.
 #[derive(Debug)]
 pub(crate) struct Geonet {
-    /// Without it there is none.
+    /// Part of the program for GeoNetworking.
     _part: parts::Geonet,
     router: Router,
     ipv6: Option<Adaptation>,
@@ -66,25 +66,25 @@ pub(crate) struct Geonet {
     facilities: Option<Box<Facilities>>,
     /// Signs and verifies; packets go in the open without.
     secured: Option<Secured>,
-    /// What goes to a radio that others use, too; packets go at once without.
+    /// Congestion control of a shared radio; without it packets go at once.
     congestion: Option<Box<Congestion>>,
     /// Areas that were set at run time.
     destinations: GeoDestinations,
     /// Packets for hosts that have overtaken others.
     in_order: Option<InOrder<Output>>,
-    /// What their hosts say about those that are missing.
+    /// Held acknowledgements of hosts for missing packets.
     patience: Option<Patience<VirtualFrame>>,
     /// The address of the start; the router's may be another by now (10.2.1.5).
     address: GnAddress,
     echo_replies: RateLimiter,
-    /// What concerns the ways to neighbouring mobile networks, where these are sought.
+    /// Messages about direct paths to neighbouring mobile networks, if the station seeks them.
     heard: Option<VecDeque<Heard>>,
     outputs: VecDeque<Output>,
 }
 
 impl Geonet {
-    /// One that may be there. (Asked where its type is known, unlike `Option::as_ref`: it tells the compiler
-    /// that without the part there is none.)
+    /// Returns GeoNetworking if it runs. (It is called where its type is known, unlike `Option::as_ref`, so
+    /// the compiler sees that without the part it is `None`.)
     #[allow(clippy::match_as_ref)]
     pub(crate) fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
         match geonet {
@@ -93,7 +93,7 @@ impl Geonet {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns GeoNetworking for changes, if it runs.
     #[allow(clippy::match_as_ref)]
     pub(crate) fn of_mut(geonet: &mut Option<Geonet>) -> Option<&mut Geonet> {
         match geonet {
@@ -322,7 +322,7 @@ impl Geonet {
         self.send_fragments(now);
     }
 
-    /// A payload for whoever listens; or the answer to it, where it is a ping.
+    /// Delivers a payload to listeners; returns the answer if it is a ping.
     fn deliver(&mut self, now: Time, delivered: Delivered) -> Option<GeonetRequest> {
         if delivered.next_header == echo::NEXT_HEADER
             && let Some(request) = Echo::parse(&delivered.payload).filter(|echo| !echo.is_reply)

@@ -1,9 +1,8 @@
-//! What GeoNetworking knows of neighbouring mobile routers, and hears from them, for
-//! [`carnet_mobility::mnpp`].
+//! Neighbouring mobile routers in GeoNetworking, and their messages, for [`carnet_mobility::mnpp`].
 //!
-//! Neighbours are those of the location table. Where the positions of both stations are accurate, dead
-//! reckoning tells beforehand when they come into range and when they leave it: the range is
-//! `itsGnDefaultMaxCommunicationRange`, of which a little is left unused, so that the way changes while it
+//! Neighbours are those of the location table. If the positions of both stations are accurate, dead reckoning
+//! predicts when they come into range and when they leave it. The range is
+//! `itsGnDefaultMaxCommunicationRange`, of which a little is left unused, so that the path changes while it
 //! still works.
 
 use std::collections::VecDeque;
@@ -25,10 +24,10 @@ use super::Geonet;
 /// A station leaves when it will be further away than this share of the range, so soon.
 const EDGE: f64 = 0.95;
 const LEAVING: Duration = Duration::from_secs(1);
-/// It stays when it is nearer than this share, now and so much later.
+/// A neighbour stays if it is nearer than this share of the range, now and after [`STAYING`].
 const INSIDE: f64 = 0.9;
 const STAYING: Duration = Duration::from_secs(2);
-/// More than this waits for nobody: it is fetched after each frame.
+/// Limit of waiting messages: they are fetched after each frame.
 const HEARD: usize = 64;
 
 /// Something that concerns the ways to neighbouring mobile networks.
@@ -41,7 +40,7 @@ pub(crate) enum Heard {
     Packet(MacAddress, Vec<u8>),
 }
 
-/// Who is around, as the router knows it.
+/// Neighbours, as the router knows them.
 #[derive(Debug)]
 pub(crate) struct Around<'a>(pub(crate) &'a Router);
 
@@ -148,7 +147,7 @@ impl Geonet {
     pub(crate) fn send_straight(&mut self, now: Time, hops: u8, station: MacAddress, packet: &[u8]) {
         let to = GnAddress::new(false, StationType::Unknown, station);
         let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Ipv6, packet);
-        // Whoever asks again does not want the answer to an old question.
+        // A sender that repeats a request does not need the answer to an old one.
         let request = Request {
             maximum_hop_limit: Some(hops),
             maximum_lifetime: Some(Duration::from_secs(1)),
@@ -163,7 +162,7 @@ impl Geonet {
         self.router.take_back(station)
     }
 
-    /// The packet in a frame that nobody acknowledged, if it is wanted for another way.
+    /// Returns the packet in a frame that was not acknowledged, if another path needs it.
     pub(crate) fn take_back_unacknowledged(
         &mut self,
         now: Time,

@@ -1,20 +1,19 @@
 //! Signed packets in a station (EN 302 636-4-1 8.6, TS 103 097): the security entity of `carnet_security`
 //! between the link and the router.
 //!
-//! A frame of the link goes to the entity first, and to the router when it may be believed; what the router
-//! hands to the link goes through the entity last, which signs own packets and gives those of others their
-//! envelope back. So nothing of a packet that was not verified gets into the location table, into forwarding
-//! or to the services.
+//! A frame of the link goes to the entity first, and to the router after it was accepted. A frame of the
+//! router goes through the entity last, which signs own packets and gives those of others their envelope
+//! back. So no part of an unverified packet gets into the location table, into forwarding or to the services.
 //!
 //! * *Behind a trait*: a station without an entity links none of the cryptography.
 //! * *The date* is that of the last input that had one, and the time since, as it is for the facilities.
 //! * *No fast path*: its programs sign nothing.
 //! * *The IPv6 MTU* is smaller by what the longest own envelope adds.
-//! * *Changes of pseudonym* (`carnet_security::pseudonym`) are looked for at each position. The whole station
-//!   is another one between two packets: the router, the facilities, and with the router's address the link
-//!   and the virtual interfaces. What waits under the old address is dropped. An own event that is told of
-//!   holds a change back, so that its name stays, and so does an application
-//!   ([`crate::io::Command::LockPseudonym`]); an order to change does not wait.
+//! * *Changes of pseudonym* (`carnet_security::pseudonym`) are checked at each position. The whole station
+//!   changes between two packets: the router, the facilities, and with the router's address the link and the
+//!   virtual interfaces. Packets that wait under the old address are dropped. An own event that is reported
+//!   delays a change, so that its name stays, and so does an application
+//!   ([`crate::io::Command::LockPseudonym`]). A command to change does not wait.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -38,10 +37,10 @@ use crate::io::{Event, Output};
 
 /// 409.6 m below the ellipsoid, where elevations begin (IEEE 1609.2 6.3.21), in 0.1 m.
 const LOWEST: i32 = 4096;
-/// What is as high as that or higher.
+/// Altitude code for this height or more.
 const HIGHEST: i32 = 0xefff;
 
-/// What signs and verifies, see [`Security`].
+/// Entity that signs and verifies, see [`Security`].
 #[allow(missing_docs, reason = "as of Security")]
 pub trait SecurityEntity: Debug + Send {
     fn handle_frame(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop>;
@@ -74,10 +73,10 @@ pub trait SecurityEntity: Debug + Send {
     }
 }
 
-/// What operators may see of a security entity.
+/// State of a security entity for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecurityState {
-    /// Who is believed.
+    /// Policy.
     pub policy: carnet_security::Policy,
     /// The ticket that signs: its name, and from when to when it holds. `None` where nothing is signed now.
     pub ticket: Option<(HashedId8, WallTime, WallTime)>,
@@ -213,7 +212,7 @@ pub(crate) struct Secured {
     locked_until: Option<Time>,
 }
 
-/// Why nobody can order a change of pseudonym, or hold one back.
+/// Error for a command about pseudonyms without the config.
 const NO_PSEUDONYMS: &str =
     "this station does not change its pseudonym: there is no [security.pseudonyms] in its config";
 
@@ -249,7 +248,7 @@ impl Secured {
         self.entity.as_ref()
     }
 
-    /// What operators may see.
+    /// Returns the state for operators.
     pub(crate) fn state(&self, now: Time) -> SecurityState {
         self.entity.state(self.now(now))
     }
@@ -306,8 +305,7 @@ impl Secured {
         })
     }
 
-    /// [`Self::check_own`] for a message of a service: nobody hears why it is not sent, unless there is a
-    /// warning.
+    /// [`Self::check_own`] for a message of a service: a refusal is silent, except for a warning.
     pub(super) fn check_service(
         &mut self,
         now: Time,
@@ -390,7 +388,7 @@ impl Secured {
         });
     }
 
-    /// What an operator has to hear: once while it lasts.
+    /// Returns a warning for the operator, once while its reason lasts.
     pub(super) fn poll_warning(&mut self) -> Option<Event> {
         if self.silence == Silence::ToBeTold {
             self.silence = Silence::Told;
@@ -488,7 +486,7 @@ impl Geonet {
         }
     }
 
-    /// What was verified goes to the router.
+    /// Hands verified packets to the router.
     pub(super) fn take_verified(&mut self, now: Time) {
         while let Some(secured) = &mut self.secured
             && let Some(verified) = secured.entity.poll_verified(secured.now(now))

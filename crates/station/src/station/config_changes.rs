@@ -1,4 +1,4 @@
-//! What a config that is read again changes, for the log and for events: the home agent's nodes by home
+//! Changes of a reloaded config, for the log and for events. The home agent's nodes are named by home
 //! address, the mobile router's uplinks and policies by name.
 
 use carnet_mobility::Event;

@@ -56,7 +56,7 @@ impl Station {
     /// Computes anew what they want from the data path.
     pub(super) fn forward_direct(&mut self, now: Time) {
         if let (Some(direct), Some(router)) = (&self.direct, &self.router) {
-            // A home agent's address is nobody's care-of address.
+            // A home agent's address is not a care-of address.
             let tunnels = direct.tunnels().into_iter().filter(|tunnel| !router.is_home_agent(tunnel.remote));
             let entries = direct_entries(&router.machine, tunnels);
             self.want(now, Scope::Direct, entries);
@@ -103,7 +103,7 @@ impl Station {
                 Wish::Event(event) => self.outputs.push_back(Output::Event(event)),
             }
         }
-        // The rules are there before anybody is met.
+        // The rules exist before the first direct route.
         if is_changed || self.desired.is_empty(&Scope::Direct) {
             self.forward_direct(now);
         }
@@ -163,7 +163,7 @@ impl Station {
             return false;
         }
         let Some((header, Some(message))) = parse(inner) else { return false };
-        // It is counted, and nobody on board has use for it.
+        // It is counted, and hosts on board do not need it.
         let _counted = direct.handle_inner(now, header.source, header.destination, &message);
         true
     }

@@ -1,4 +1,4 @@
-//! Who gets which input.
+//! Distribution of inputs to the roles.
 
 use std::ops::ControlFlow;
 use std::slice;
@@ -112,8 +112,7 @@ impl Station {
         result
     }
 
-    /// What concerns GeoNetworking alone comes often, and leaves everything else as it is. Gives back what
-    /// does not.
+    /// Handles inputs of GeoNetworking only: they are frequent, and change nothing else. Returns the others.
     fn handle_geonet_input(&mut self, now: Time, input: Input) -> ControlFlow<Result<(), String>, Input> {
         match input {
             Input::Timeout if self.mobility_timeout().is_none_or(|due| due > now) => {
@@ -271,8 +270,8 @@ impl Station {
     }
 
     /// Takes a packet from the tunnel device, without allocating for the common ones. On [`Verdict::Forward`]
-    /// the buffer holds what is to be written back, on [`Verdict::Encapsulate`] what is to be sent by a
-    /// socket; other outputs may wait as well.
+    /// the buffer holds the packet to write back, on [`Verdict::Encapsulate`] the one that a socket sends.
+    /// Other outputs may wait as well.
     pub fn handle_packet(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
         self.assert_drained();
         let verdict = self.process(now, wall, buffer);
@@ -282,8 +281,8 @@ impl Station {
         verdict
     }
 
-    /// The same for an IPv6 packet that came to `ends.0` from `ends.1` inside IPv4 or UDP; `traffic_class` is
-    /// the outer header's octet with DSCP and ECN.
+    /// Takes an IPv6 packet that came to `ends.0` from `ends.1` inside IPv4 or UDP. `traffic_class` is the
+    /// outer header's octet with DSCP and ECN.
     pub fn handle_datagram(
         &mut self,
         now: Time,

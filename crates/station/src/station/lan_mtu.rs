@@ -1,9 +1,9 @@
 //! The MTU that hosts on board are advised of (RFC 4861 4.6.4).
 //!
-//! It follows the path in use, but hosts should not see it jump: each change costs them whatever they know
-//! about their paths. So it falls at once, since larger packets would only be refused, and rises when the
-//! path has carried more for ten minutes, as a narrower uplink may soon be back. Little is lost meanwhile:
-//! packets a little smaller than need be.
+//! It follows the path in use, but hosts should not see it jump: each change costs them their knowledge of
+//! their paths. So it falls at once, because larger packets would only be refused. It rises when the path has
+//! carried more for ten minutes, because a narrower uplink may soon be back. Little is lost meanwhile:
+//! packets are a little smaller than they could be.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use carnet_wire::ipv6::MIN_MTU;
 
 const RAISE_DELAY: Duration = Duration::from_secs(600);
 
-/// What the hosts are told.
+/// MTU that the hosts get.
 #[derive(Debug, Default)]
 pub(super) struct LanMtu {
     told: Option<u32>,
@@ -21,10 +21,10 @@ pub(super) struct LanMtu {
 }
 
 impl LanMtu {
-    /// Takes what the path carries now (`None`: there is none) and returns what hosts are to be told.
+    /// Takes the present MTU of the path (`None` without a path) and returns the MTU for hosts.
     pub(super) fn update(&mut self, now: Time, path: Option<u32>) -> Option<u32> {
         let Some(path) = path.map(|mtu| mtu.max(MIN_MTU as u32)) else {
-            // Nor is there anything to wait for.
+            // No rise is pending either.
             self.more = None;
             return self.told;
         };

@@ -23,7 +23,7 @@ use crate::io::{Frame, Output};
 pub struct MnppSettings {
     /// The interface of IPv6 over GeoNetworking.
     pub interface: String,
-    /// Whose word is taken for a prefix.
+    /// Authorization of a prefix.
     pub authorization: Authorization,
     /// The least length of a prefix that is taken.
     pub shortest: u8,
@@ -85,8 +85,7 @@ impl Station {
         self.listen_to_neighbours();
     }
 
-    /// What concerns neighbouring mobile networks, and access routers, is picked out of what comes by
-    /// GeoNetworking.
+    /// Lets GeoNetworking deliver messages of neighbouring mobile networks and of access routers.
     pub(super) fn listen_to_neighbours(&mut self) {
         let listen = self.neighbours.is_some() || self.access.is_some();
         if let Some(geonet) = &mut self.geonet {
@@ -194,8 +193,8 @@ impl Station {
         self.collect_caused();
     }
 
-    /// Whether a packet that the host sends to a station took the tunnel instead: the way has just been given
-    /// up, and the host had not heard of it.
+    /// Whether a packet of the host to a station took the tunnel instead. The direct path has just ended, and
+    /// the host did not know yet.
     pub(super) fn was_diverted(&mut self, now: Time, station: [u8; 6], packet: &[u8]) -> bool {
         let Some(neighbours) = &mut self.neighbours else { return false };
         neighbours.machine.handle_use(now, station);
@@ -214,7 +213,8 @@ impl Station {
         }
     }
 
-    /// A frame to one station that nobody acknowledged; true when the packet in it has taken another way.
+    /// Handles a frame to one station that was not acknowledged. True if the packet in it has taken another
+    /// path.
     pub(super) fn is_unreachable(&mut self, now: Time, frame: &Frame) -> bool {
         let (Some(neighbours), Some(geonet)) = (&mut self.neighbours, &mut self.geonet) else { return false };
         neighbours.machine.handle_unreachable(now, frame.destination);
@@ -246,7 +246,7 @@ impl Station {
     }
 }
 
-/// What a neighbouring mobile router says.
+/// Handles a message of a neighbouring mobile router.
 fn hear(
     machine: Option<&mut Mnpp>,
     access: Option<&mut Access>,

@@ -11,7 +11,7 @@ use super::Station;
 use crate::io::Output;
 
 impl Station {
-    /// What this router does for those behind it, and has from the one before it.
+    /// Returns the state of nesting: for routers behind this one, and towards the one before it.
     pub fn nesting(&self) -> Option<&Nesting> {
         self.router.as_ref().map(|router| &router.nesting)
     }
@@ -30,7 +30,7 @@ impl Station {
                 .collect();
             router.machine.handle_direct_addresses(now, wall, index, own);
         }
-        // What the mobile router thinks best may have changed by that, and with it what is offered.
+        // This may change the best attachment of the mobile router, and with it the offer.
         router.nesting.handle_attachments(now, &router.machine, &self.virtual_interfaces);
         let wishes: Vec<Wish> = std::iter::from_fn(|| router.nesting.poll_output()).collect();
         for wish in wishes {

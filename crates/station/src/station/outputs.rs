@@ -118,7 +118,7 @@ impl Station {
         if let Some(router) = &mut self.router {
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));
             router.agents.review(now, wall, &mut router.machine);
-            // What the review has to say of others stands on what the router itself wants after it.
+            // The review of other home agents depends on the router's own state after it.
             let home_agent = router.machine.config().home_agent;
             self.path_mtus.set_home_agent(TunnelEnd::MobileRouter, home_agent);
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));

@@ -13,10 +13,10 @@ use crate::forwarding::forwarder::{TunnelDrop, Verdict};
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
 
-/// What was around a packet.
+/// Outer header of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outer {
-    /// Our end and the other one.
+    /// Local and remote end.
     ends: Ends,
     /// DSCP and ECN.
     traffic_class: u8,
@@ -81,7 +81,7 @@ impl Station {
     }
 
     /// Whether a packet from the tunnel device is addressed to an end of a tunnel or a control endpoint of
-    /// this station, not to somebody behind one.
+    /// this station. A packet to a host behind one is not.
     fn is_own(&self, header: &Header) -> bool {
         let to_agent = self.agent.as_ref().is_some_and(|agent| {
             agent.machine.config().address == header.destination
@@ -107,7 +107,7 @@ impl Station {
         buffer: &mut PacketBuffer,
         may_reassemble: bool,
     ) -> Verdict {
-        // What a tunnel of IPv6 is known by is in the packet itself.
+        // The packet itself identifies a tunnel of IPv6.
         let tunnel = outer.unwrap_or(Outer {
             ends: (header.destination.into(), header.source.into()),
             traffic_class: header.traffic_class,
@@ -239,7 +239,7 @@ impl Station {
         self.counted(result)
     }
 
-    /// What became of a message, with its reason counted.
+    /// Returns the verdict of a message, and counts its drop reason.
     pub(super) fn counted(&mut self, result: Result<(), MobilityDrop>) -> Verdict {
         match result {
             Ok(()) => Verdict::Consumed,
@@ -250,7 +250,7 @@ impl Station {
         }
     }
 
-    /// What is sent to the home agents' anycast address (RFC 6275 10.5): nothing but questions who they are.
+    /// Handles packets to the home agents' anycast address (RFC 6275 10.5): only discovery requests.
     fn discovery(&mut self, now: Time, header: &Header, extensions: &Extensions, packet: &[u8]) -> Verdict {
         let message = packet.get(extensions.offset..).unwrap_or_default();
         let Some(agent) = &mut self.agent else { return self.forwarder.drop(TunnelDrop::UpperLayer) };
@@ -298,9 +298,9 @@ impl Station {
     }
 
     /// Whether a packet is a node's answer to a path MTU probe that did not come through the tunnel. A node
-    /// that takes the home agent for a correspondent node with a binding sends it from its care-of address
-    /// with a Home Address option (RFC 6275 11.3.1). RFC 8899 asks no more of an answer than that it tells
-    /// which probe has arrived.
+    /// may take the home agent for a correspondent node with a binding. It then sends the answer from its
+    /// care-of address with a Home Address option (RFC 6275 11.3.1). RFC 8899 demands of an answer only that
+    /// it tells which probe has arrived.
     fn is_probe_answer_of_correspondent(
         &mut self,
         now: Time,
@@ -358,8 +358,8 @@ impl Station {
             return Verdict::Forward;
         }
         if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.agent) {
-            // RFC 6275 9.3.1, 9.3.2: with a binding the home agent is a correspondent node like any other,
-            // one that knows the answer to a ping and nothing else.
+            // RFC 6275 9.3.1, 9.3.2: with a binding the home agent is an ordinary correspondent node, one
+            // that only knows the answer to a ping.
             let sender: Endpoint = header.source.into();
             let message = packet.get(extensions.offset..).unwrap_or_default();
             if extensions.protocol == protocol::ICMPV6

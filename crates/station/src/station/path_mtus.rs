@@ -35,7 +35,7 @@ impl Station {
         self.take_changes();
     }
 
-    /// The same for one node of the home agent.
+    /// Updates the entries of one node of the home agent.
     pub(super) fn forward_node(&mut self, now: Time, home_address: Ipv6Addr) {
         self.want_node(now, home_address);
         self.take_changes();
@@ -128,7 +128,7 @@ impl Station {
             return false;
         }
         let Ok(header) = Header::parse(inner) else { return false };
-        // What is for somebody behind the tunnel's end is not looked into.
+        // Packets for hosts behind the tunnel's end are not inspected.
         let own = |agent: &super::Agent| agent.machine.config().address;
         let speaks = self.agent.as_ref().is_some_and(|agent| own(agent) == header.destination)
             || self.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination);
@@ -140,10 +140,10 @@ impl Station {
             || self.path_mtus.handle_inner(now, ends, inner)
     }
 
-    /// An Echo Reply that came to a care-of address. A home agent that takes the mobile router for a node
-    /// with a binding answers path MTU probes behind a type 2 routing header (RFC 6275 9.3.2), not through
-    /// the tunnel. RFC 8899 asks no more of an answer than that it tells which probe has arrived; the token
-    /// in it also says by which path.
+    /// Handles an Echo Reply to a care-of address. A home agent may take the mobile router for a node with a
+    /// binding. It then answers path MTU probes behind a type 2 routing header (RFC 6275 9.3.2), not through
+    /// the tunnel. RFC 8899 demands of an answer only that it tells which probe has arrived; the token in it
+    /// also gives the path.
     pub(super) fn handle_echo_reply(&mut self, now: Time, reply: &LinkMessage) {
         let LinkMessage { source, destination, message, .. } = reply;
         if icmpv6::verify(*source, *destination, message).is_ok() {

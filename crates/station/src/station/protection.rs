@@ -1,24 +1,23 @@
 //! Mobility Header messages under IPsec (RFC 4877, RFC 3776): between the station and the kernel's security
 //! associations.
 //!
-//! On the way such a packet has the care-of address in its IPv6 header and the home address in a Home Address
-//! option or type 2 routing header, but its security association is between home address and home agent: a
-//! node's kernel would exchange the two before ESP is looked at. Here the station does that, so that the
-//! kernel needs nothing of Mobile IPv6:
+//! On the way such a packet has the care-of address in its IPv6 header. Its home address is in a Home Address
+//! option or type 2 routing header. But its security association is between home address and home agent: a
+//! node's kernel would exchange the two before ESP. Here the station does that, so that the kernel needs no
+//! Mobile IPv6:
 //!
 //! ```text
 //!   message --> raw socket --> ESP, home address <-> home agent --> carnet0 --> care-of address put in --> uplink
 //!   uplink --> carnet0 --> home address put in place --> ESP --> raw socket, which takes nothing without ESP --> message
 //! ```
 //!
-//! What was the care-of address is remembered under a flow label, which ESP leaves alone in transport mode.
-//! It is outside of what ESP protects, so it decides where an answer goes and nothing else (RFC 6275 11.7.1:
-//! a Binding Update names the care-of address inside). What comes back from the kernel without ESP is
-//! dropped: there was no security association.
+//! The former care-of address is stored under a flow label, which ESP leaves alone in transport mode. The
+//! label is outside of ESP's protection, so it decides only where an answer goes. (RFC 6275 11.7.1: a Binding
+//! Update names the care-of address inside.) A packet that comes back from the kernel without ESP is dropped:
+//! there was no security association.
 //!
-//! Protected are all messages between a node and its home agent but Heartbeats, which a node and a home agent
-//! send often and which prove no more than a reachable path, and Binding Errors, which go to whom nothing is
-//! known of.
+//! All messages between a node and its home agent are protected, with two exceptions. Heartbeats are frequent
+//! and prove no more than a reachable path. Binding Errors go to nodes without a binding.
 //!
 //! Left out: IPv4 care-of addresses (RFC 5555 has ESP inside UDP there), more than one home agent, Mobile
 //! Prefix Discovery under IPsec, and AH.
@@ -74,7 +73,7 @@ impl Protection {
 }
 
 impl Station {
-    /// Begins or ceases, as the config has it. What is on its way stays.
+    /// Starts or stops protection, as the config says. Packets on their way stay.
     pub(super) fn configure_protection(&mut self) {
         let ipsec = |authentication: &Authentication| *authentication == Authentication::Ipsec;
         let agent = self.agent.as_ref().map(|agent| agent.machine.config());
@@ -165,7 +164,7 @@ impl Station {
             .then(|| self.receive_protected(header, &extensions, (local, remote), buffer))
     }
 
-    /// What the kernel has protected goes where the message was to go.
+    /// Sends a packet that the kernel has protected to the message's destination.
     fn send_protected(&mut self, header: &Header, buffer: &mut PacketBuffer) -> Verdict {
         let recalled = self.protection.as_mut().and_then(|protection| protection.recall(header.flow_label));
         let Some(away) = recalled else { return self.forwarder.drop(TunnelDrop::Malformed) };
@@ -190,8 +189,7 @@ impl Station {
         }
     }
 
-    /// What has come under ESP goes to the kernel, between the addresses that its security association is
-    /// for.
+    /// Hands a packet under ESP to the kernel, between the addresses of its security association.
     fn receive_protected(
         &mut self,
         header: &Header,

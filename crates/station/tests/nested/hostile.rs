@@ -1,4 +1,4 @@
-//! Who registers, answers and advertises what is not theirs.
+//! Nodes that register, answer and advertise foreign addresses.
 
 use carnet_base::{LinkMessage, Time};
 use carnet_station::io::Input;
@@ -96,7 +96,8 @@ fn addresses_of_others_are_not_to_be_had() {
         assert_eq!(counter(&world, 1, &name), count + 1, "{target}");
     }
     assert_eq!(routes(&world), before);
-    // Nor do messages from beyond the link, or from no router, count; nor what is said on the uplink.
+    // Messages from beyond the link, or from a source without a router, do not count either; nor do those on
+    // the uplink.
     let free = address("2001:db8:f1::99");
     for input in [
         message("i0", STRANGER, 64, registration(free, asks(9))),
@@ -147,7 +148,7 @@ fn there_is_room_for_some_and_no_more() {
         "of senders that are not named, the router that was there among them"
     );
     assert!(counter(&world, 1, "nesting.dropped.too_many") > 100);
-    // However many link-layer addresses somebody makes up.
+    // Fabricated link-layer addresses do not help.
     for n in 0..200_u8 {
         let link_address = [2, 0, 0, 0, 1, n];
         let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::3:0")) + u128::from(n));
@@ -166,14 +167,14 @@ fn there_is_room_for_some_and_no_more() {
     }
     world.wait(3);
     assert_eq!(routes(&world).len(), 8 + 16);
-    // Who was there first is still served.
+    // The first registered routers are still served.
     world.forget();
     world.send_up(2, address(CORRESPONDENT), 100);
     world.wait(1);
     assert_eq!(world.count(host(2), address(CORRESPONDENT)), 1);
 }
 
-/// Whoever has something registered is heard however much others ask.
+/// A router with a registration is served, whatever others request.
 #[test]
 fn a_flood_of_questions_of_one_sender_is_not_at_the_cost_of_others() {
     let mut world = world();
@@ -216,7 +217,7 @@ fn answers_count_from_the_parent_alone() {
     assert_eq!(counter(&world, 2, "nesting.dropped.unexpected"), 3);
 }
 
-/// What is registered elsewhere by a later word of ours is given up for another address, not for a minute.
+/// An address that was registered elsewhere by a later own message is replaced, not avoided for a minute.
 #[test]
 fn an_address_that_has_moved_is_replaced_at_once() {
     let mut world = world();
@@ -267,7 +268,7 @@ fn host_on_board_with_nested_address_receives_tunnels_and_no_ordinary_packets() 
         packet[24..40].copy_from_slice(&free.octets());
         packet
     };
-    // UDP, TCP and a protocol that nobody knows.
+    // UDP, TCP and an unknown protocol.
     for next_header in [17, 6, 253] {
         let mut packet = to_nested(data(address(CORRESPONDENT), free, 100));
         packet[6] = next_header;
@@ -313,7 +314,7 @@ fn networks_that_are_ours_are_not_taken_from_a_parent() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Whatever is said on either side: nothing panics, nothing grows, and those who were there are still
+    /// For any messages on either side: nothing panics, nothing grows, and registered routers are still
     /// served.
     #[test]
     fn noise_changes_nothing(messages in prop::collection::vec(

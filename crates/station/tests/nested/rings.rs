@@ -98,7 +98,7 @@ fn a_chain_has_an_end() {
     world.tell("mr1", "w0", router, advertisement(&information));
     world.wait(1);
     assert_eq!(world.uplink(1, "w0"), "active");
-    // What it does not say any more is not so any more.
+    // A property that it no longer announces does not hold any more.
     information.path[3] = address("2001:db8:1::1234");
     world.tell("mr1", "w0", router, advertisement(&information));
     world.wait(1);

@@ -1,5 +1,5 @@
-//! The way of packets at each level: headers around them, home agents that they cross, moves, and plain NEMO
-//! where the direct way is not to be had.
+//! The path of packets at each level: headers around them, home agents that they pass, and moves. Also plain
+//! NEMO if the direct path is not available.
 
 use std::time::Duration;
 
@@ -148,7 +148,7 @@ fn an_access_network_that_wants_one_address_of_each_station_is_served_as_well() 
     world.wait(30);
     assert_eq!(measure(&mut world), [(1, 1), (2, 2), (3, 3)]);
     assert!(net("2001:db8:1:a::/64").contains(&world.care_of_address(2).expect("registered")));
-    // Nor does it try again and again.
+    // It does not try again and again either.
     let lost = lost_while(&mut world, |_| {});
     assert_eq!(lost, [0, 0, 0]);
 }
@@ -158,7 +158,7 @@ fn an_address_that_somebody_has_is_not_taken() {
     let mut world = World::new(2);
     world.add_router(1, &[("w0", "v1")], true);
     world.wait(2);
-    // Whatever router 2 comes up with first is there already.
+    // The first address of router 2 is in use already.
     let first = {
         let mut other = World::new(2);
         other.add_router(1, &[("w0", "v1")], true);

@@ -1,9 +1,9 @@
 //! Stations on links, with as much of a kernel as they need, in virtual time.
 //!
-//! The kernel of a node asks the rules and routes that its station wants, in their order, as Linux does; it
+//! The kernel of a node uses the rules and routes that its station desires, in their order, like Linux. It
 //! makes addresses of Router Advertisements and learns default routers by them. A visited link has an access
-//! router that looks for addresses of its prefix by Neighbor Solicitations. Everything else is the Internet:
-//! a packet for a home agent's network is at the home agent, one for a visited network at its access router,
+//! router that resolves addresses of its prefix by Neighbor Solicitations. Everything else is the Internet. A
+//! packet for a home agent's network is at the home agent, one for a visited network at its access router,
 //! all others have arrived.
 
 use std::cmp::Reverse;
@@ -39,7 +39,7 @@ pub const CORRESPONDENT: &str = "2001:db8:99::1";
 const HOP: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_millis(10);
 
-/// Link-layer address of a router on board that the config names; nobody has it until a test says so.
+/// Link-layer address of a router on board that the config names; no node has it until a test says so.
 pub const KNOWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
 pub fn address(text: &str) -> Ipv6Addr {
@@ -137,7 +137,7 @@ pub struct Visited {
     pub prefix: Ipv6Net,
     /// Only what comes from these passes the access router, where it is picky.
     pub allowed: Option<Vec<Ipv6Addr>>,
-    /// Somebody else there who answers for these.
+    /// Addresses that another node there answers for.
     pub taken: Vec<Ipv6Addr>,
     waiting: Vec<Vec<u8>>,
 }
@@ -164,7 +164,7 @@ pub struct World {
     pub now: Time,
     pub nodes: BTreeMap<String, Node>,
     pub visited: BTreeMap<String, Visited>,
-    /// Who has said on a link that an address is theirs: node and interface.
+    /// Owners of addresses on a link: node and interface.
     neighbours: BTreeMap<(String, Ipv6Addr), (String, String)>,
     flights: BTreeMap<u64, Flight>,
     queue: BinaryHeap<Reverse<(Time, u64)>>,
@@ -251,7 +251,7 @@ impl World {
         self.drain(name);
         for (interface, _) in interfaces {
             let (own, link_address) = link_local(name, interface);
-            // What the station has wanted there before the interface came.
+            // Addresses that the station desired there before the interface came.
             let wanted = self.nodes[name].entries.iter().filter_map(|entry| match &*entry.0 {
                 Entry::Address(it) if it.interface == *interface => Some(known(it.address, it.prefix_length)),
                 _ => None,
@@ -378,7 +378,7 @@ impl World {
         self.queue.push(Reverse((self.now + after, self.count)));
     }
 
-    /// Who else is on the link of an interface.
+    /// Returns the other nodes on the link of an interface.
     fn others(&self, link: &str, except: (&str, &str)) -> Vec<(String, String)> {
         let on = |(name, node): (&String, &Node)| {
             let of = node.links.iter().filter(|(interface, on)| {
@@ -489,7 +489,7 @@ impl World {
         }
     }
 
-    /// What the kernel does with a Router Advertisement: addresses (RFC 4862) and a default router.
+    /// Plays the kernel for a Router Advertisement: addresses (RFC 4862) and a default router.
     fn autoconfigure(&mut self, name: &str, message: &LinkMessage) {
         let Ok(advertisement) = RouterAdvertisement::parse(&message.message) else { return };
         if message.interface == "i0" {
@@ -518,7 +518,7 @@ impl World {
         }
     }
 
-    /// What a node's kernel does with a packet that came in on an interface.
+    /// Plays a node's kernel for a packet that came in on an interface.
     fn route(&mut self, name: &str, input: &str, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a header");
         let node = &self.nodes[name];

@@ -12,17 +12,17 @@ use super::{ErrorOutcome, FORGERY_INTERVAL, Forwarder};
 use crate::forwarding::desired::TunnelEnd;
 use crate::forwarding::path_mtu::Ends;
 
-/// Packet Too Big about one of the last so many packets that were cut is believed.
+/// Number of last fragmented packets about which Packet Too Big is accepted.
 const RECENT_IDENTIFICATIONS: u32 = 4096;
 
 impl Forwarder {
-    /// An ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). Unreachability and too large
-    /// packets are passed on to the inner source as far as the message quotes the inner packet; what Packet
-    /// Too Big says about the path is the caller's to learn.
+    /// Handles an ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). Unreachability and too
+    /// large packets are passed on to the inner source as far as the message quotes the inner packet. The
+    /// caller learns the path's size from Packet Too Big.
     ///
-    /// Anybody can send such a message; it is believed when what it quotes is ours: the outer flow label is a
-    /// keyed hash of the inner header, and the identification of a fragment is one that was used lately. Who
-    /// sends many that are not is guessing.
+    /// Any host can send such a message, so it counts only if it quotes an own packet. The outer flow label
+    /// is a keyed hash of the inner header, and the identification of a fragment is one that was used lately.
+    /// A sender of many others is guessing.
     pub fn handle_error(
         &mut self,
         now: Time,
@@ -43,7 +43,7 @@ impl Forwarder {
             return ErrorOutcome::Handled;
         };
         let inner = quoted.and_then(|octets| Header::parse(octets).ok());
-        // What the two ends say to each other, such as probes, is nobody else's business.
+        // Messages between the two ends themselves, such as probes, concern no other node.
         let own = inner.is_some_and(|inner| {
             let between = |end| inner.source == end || inner.destination == end;
             inner.next_header == protocol::ICMPV6 && path.home_agent(ends).is_some_and(between)
@@ -58,7 +58,7 @@ impl Forwarder {
                 let relayed = ErrorMessage::PacketTooBig { mtu: room.max(MIN_MTU as u32) };
                 (ErrorOutcome::PathMtu(ends, room), relayed)
             }
-            // While somebody guesses, heartbeats tell.
+            // While an attacker guesses, heartbeats test the path.
             _ if self.end_of(ends) == Some(TunnelEnd::Direct) => {
                 let is_doubtful = now < self.doubtful_until;
                 return if is_doubtful { ErrorOutcome::Handled } else { ErrorOutcome::Broken(ends) };
@@ -80,7 +80,7 @@ impl Forwarder {
     }
 
     /// Whether an error that is provably about one of our packets says that the home agent has no binding for
-    /// it: it comes from there, and is what a machine answers that has no tunnel (RFC 4443 3.1 code 4, 3.4
+    /// it. It comes from there, and is the answer of a machine without a tunnel (RFC 4443 3.1 code 4, 3.4
     /// code 1).
     fn refusal(&self, now: Time, source: Ipv6Addr, ends: Ends, error: ErrorMessage) -> ErrorOutcome {
         let says_so = matches!(

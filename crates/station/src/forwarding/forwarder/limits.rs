@@ -1,10 +1,10 @@
 //! How deep tunnels may stand inside each other (RFC 2473 4.1, 4.1.1).
 //!
-//! A ring of routes or of mobile routers would wrap a packet again and again, and each wrapping has a fresh
-//! hop limit. Two things end that. The headers that stand inside each other are counted, also those behind
-//! options and in the first fragment of a packet: that is enough against what this station and its like do.
-//! And who wants to have it bounded on the whole way puts a Tunnel Encapsulation Limit option into its
-//! packets: it is kept, one less in each further header, and at 0 the sender hears a Parameter Problem.
+//! A circle of routes or of mobile routers would wrap a packet again and again, and each wrapping has a fresh
+//! hop limit. Two limits end that. The forwarder counts headers inside each other, also those behind options
+//! and in the first fragment of a packet. That is enough against stations like this one. A sender may also
+//! put a Tunnel Encapsulation Limit option into its packets. Each further header decrements it, and at 0 the
+//! sender gets a Parameter Problem.
 //!
 //! The option is not put in by this station itself: it costs 8 octets of every packet, for something that
 //! counting does as well.
@@ -56,7 +56,7 @@ fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What the Tunnel Encapsulation Limit option of a packet allows, and where in the packet it says so.
+/// Returns the Tunnel Encapsulation Limit option of a packet: its value and its place.
 #[inline]
 pub(super) fn of(header: &Header, packet: &[u8]) -> Option<(u8, usize)> {
     // RFC 2473 4.1.1: in the destination options of the packet itself.

@@ -1,10 +1,10 @@
-//! What another home agent relays to this one: packets for a node that has come from there.
+//! Packets that another home agent relays to this one, for a node that has moved here from there.
 //!
 //! The other home agent puts them into a tunnel to this one as if it were the node's care-of address. Their
-//! sources are anybody's, as are those of packets that the Internet brings; their destinations have to be of
-//! a node that has a tunnel here. That tunnel may lead to a third home agent, where the node has gone since;
-//! but not back where the packet comes from, for two that believe each other to have the node would pass it
-//! to and fro. Between more of them it costs a hop each time, as between any routers.
+//! sources are arbitrary, like those of packets from the Internet; their destinations have to be of a node
+//! that has a tunnel here. That tunnel may lead to a third home agent, where the node has gone since, but not
+//! back to the sender. Two home agents that assign the node to each other would pass the packet to and fro.
+//! Between more of them it costs a hop each time, as between any routers.
 
 use carnet_base::{Endpoint, Time};
 use carnet_wire::ipv6::{HEADER_LEN, Header, is_unicast_routable};

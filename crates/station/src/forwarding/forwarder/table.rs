@@ -43,7 +43,7 @@ impl Traffic {
     }
 }
 
-/// What two ends carry: the bindings of all home addresses that share the care-of address.
+/// Traffic between two ends: the bindings of all home addresses that share the care-of address.
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) bindings: Few<Arc<Tunnel>>,
@@ -108,7 +108,7 @@ impl Leading {
     }
 }
 
-/// Who sends the packets of a prefix, and where.
+/// Home address that sends the packets of a prefix, and its tunnel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sender {
     pub(super) home_address: Ipv6Addr,
@@ -124,7 +124,7 @@ pub(super) type Name = (TunnelEnd, Ipv6Addr);
 pub(super) enum Binding {
     /// One, which takes everything if it transmits. So are most, of which a home agent has very many.
     Plain(Arc<Tunnel>),
-    /// Whatever else there may be.
+    /// All other cases.
     Full(Box<Full>),
 }
 
@@ -151,7 +151,7 @@ impl Binding {
         }
     }
 
-    /// What has come in several copies.
+    /// Returns the window of received copies.
     pub(super) fn received_mut(&mut self) -> Option<&mut Window> {
         match self {
             Binding::Plain(_) => None,
@@ -188,7 +188,7 @@ pub(super) struct Full {
     /// The one whose prefixes lead to it in the prefix table.
     leading: Option<Arc<Tunnel>>,
     distributor: Option<Distributor>,
-    /// What has come in several copies.
+    /// Window of received copies.
     received: Option<Window>,
 }
 
@@ -206,7 +206,7 @@ impl Default for Full {
 }
 
 impl Full {
-    /// What a [`Binding::Plain`] stands for.
+    /// Full form of a [`Binding::Plain`].
     fn of(tunnel: Arc<Tunnel>) -> Full {
         let sending = tunnel.transmit.then(|| tunnel.clone());
         let tunnels = vec![tunnel].into();

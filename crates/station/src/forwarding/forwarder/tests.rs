@@ -43,7 +43,7 @@ fn packet(source: &str, destination: &str, length: usize) -> PacketBuffer {
     buffer
 }
 
-/// What the last packet caused, which goes into the tunnel device.
+/// Returns the packet that the last one caused, which goes into the tunnel device.
 fn caused(forwarder: &mut Forwarder) -> Option<Vec<u8>> {
     match forwarder.poll_output()? {
         Caused::Packet(packet) => Some(packet),
@@ -104,8 +104,8 @@ fn forwarder_with_reserved_inner_address_drops_packet_at_either_end() {
     }
 }
 
-/// What comes straight from another mobile router is from its networks and for ours; what is for its networks
-/// goes there as long as there is a direct route, and by way of the home agent else.
+/// A packet on a direct route is from the other router's networks and for ours. Packets for its networks go
+/// there as long as there is a direct route, and by way of the home agent else.
 #[test]
 fn a_direct_route_is_for_the_networks_of_its_two_ends_alone() {
     let (mut router, _) = pair();
@@ -144,8 +144,8 @@ fn a_direct_route_is_for_the_networks_of_its_two_ends_alone() {
     }
 }
 
-/// Whatever the network says about a direct route ends it; the host is not told, for its next packet takes
-/// the other way.
+/// Any error of the network about a direct route ends it. The host is not informed, because its next packet
+/// takes the other path.
 #[test]
 fn an_error_about_a_direct_route_is_for_this_router_alone() {
     let (mut router, _) = pair();
@@ -167,14 +167,14 @@ fn an_error_about_a_direct_route_is_for_this_router_alone() {
         );
         assert_eq!(caused(&mut router), None);
     }
-    // One that nobody can have seen.
+    // A label that no router can have seen.
     buffer.as_mut_slice()[3] ^= 1;
     let unreachable = ErrorMessage::DestinationUnreachable { code: 0 };
     assert_eq!(
         router.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, unreachable, buffer.as_slice()),
         ErrorOutcome::Handled
     );
-    // While somebody guesses, a right guess is none to believe.
+    // While an attacker guesses, even a right guess does not count.
     for _ in 0..1000 {
         router.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, unreachable, buffer.as_slice());
     }

@@ -1,47 +1,47 @@
 //! How large an inner packet each tunnel carries without outer fragments.
 //!
-//! The effective MTU of a path (local and remote end) is the least of three: what the link says, what Packet
-//! Too Big has taught (RFC 8201, RFC 2473 7.1), and what probing has found (RFC 8899). It is part of the
-//! desired forwarding state, so that the slow path, any fast path and the operator see the same number. When
-//! it changes, the tunnel's entry is set anew.
+//! The effective MTU of a path (local and remote end) is the least of three: That of the link, that of Packet
+//! Too Big (RFC 8201, RFC 2473 7.1), and that of probing (RFC 8899). It is part of the desired forwarding
+//! state, so the slow path, any fast path and the operator see the same number. When it changes, the tunnel's
+//! entry is set anew.
 //!
-//! **Packet Too Big** is believed about packets that were provably ours (the forwarder checks that: outer
-//! flow labels are keyed), never below 1280, and for ten minutes. It lowers the MTU at once, cuts a search
-//! short, and bounds the sizes that probing tries: nothing larger is tried while it is believed. When it runs
-//! out, a probe goes before the traffic, so that hosts do not see the MTU flap: only where nobody answers
-//! probes is the larger size simply used again.
+//! **Packet Too Big** counts for packets that were provably ours, never below 1280, and for ten minutes. (The
+//! forwarder checks that: outer flow labels are keyed.) It lowers the MTU at once, shortens a search, and
+//! bounds the sizes that probing tries while it counts. When it expires, a probe goes before the traffic, so
+//! that hosts do not see the MTU flap. Only if no node answers probes, the larger size is simply used again.
 //!
-//! **Inside IPv4** nothing proves an ICMP message (RFC 1191): sockets do not tell what it quotes beyond a few
-//! octets, and there is no flow label. What it says is a hint, and begins a search (RFC 8899 4.6.2).
+//! **Inside IPv4** nothing proves an ICMP message (RFC 1191): sockets return only a few octets of its quote,
+//! and there is no flow label. Its size is a hint, and begins a search (RFC 8899 4.6.2).
 //!
-//! **Probing** finds what Packet Too Big does not tell because somebody filters ICMPv6. Either end sends Echo
-//! Requests of the size in question through the tunnel (`probe`), from its home address or as the home agent,
-//! and takes the answers out of the tunnel before anybody else sees them. The other end needs to know nothing
-//! of this: it answers echoes as every node does (RFC 4443 4.2). A probe is never cut on the way out. Its
-//! answer may come back in fragments, or not at all where the way back is narrower and not yet known to be;
-//! the result then is too small for ten minutes, which harms little.
+//! **Probing** finds the MTU if a router on the path filters ICMPv6. Either end sends Echo Requests of the
+//! size in question through the tunnel (`probe`), from its home address or as the home agent. It takes the
+//! answers out of the tunnel before they go further. The other end needs no support: it answers echoes as
+//! every node does (RFC 4443 4.2). A probe is never fragmented on the way out. Its answer may come back in
+//! fragments, or not at all if the way back is narrower and not yet known to be. The result then is too small
+//! for ten minutes, which harms little.
 //!
 //! A path starts with the link's MTU, and is probed the moment that it carries traffic (registration,
-//! handover, new binding). How a search goes is in `search`: one probe where all is well, three rounds (well
-//! under a second plus three round trips) where large packets vanish. While the path is in use the size is
-//! confirmed about once a minute, and after ten minutes a larger one is tried. An idle path is left alone
-//! until a packet wakes it. When nobody answers, nothing changes, and the next attempts come after 10, 20,
-//! 40, at most 600 seconds of use. All paths together send no more than 500 probes a second: those of a home
-//! agent that has just started wait in a queue. Those of one home address send no more than 10 a second after
-//! a burst of 64: whoever registers chooses where probes go, and how many paths there are.
+//! handover, new binding). `search` has the search: one probe if all is well, three rounds (well under a
+//! second plus three round trips) if large packets vanish. While the path is in use the size is confirmed
+//! about once a minute, and after ten minutes a larger one is tried. An idle path is left alone until a
+//! packet wakes it. Without answers nothing changes, and the next attempts come after 10, 20, 40, at most 600
+//! seconds of use. All paths together send no more than 500 probes a second: those of a home agent that has
+//! just started wait in a queue. Those of one home address send no more than 10 a second after a burst of 64.
+//! A registered router chooses where probes go, and how many paths there are.
 //!
-//! A fast path has to leave inner packets for the home address or the home agent's address to the slow path,
-//! and TCP SYNs, whose MSS is clamped there. That it uses a path it says now and then (`Input::TunnelUsed`).
+//! A fast path has to leave inner packets for the home address or the home agent's address to the slow path.
+//! It also leaves TCP SYNs, whose MSS is clamped there. It reports now and then that it uses a path
+//! (`Input::TunnelUsed`).
 //!
 //! In RFC 8899's terms: `BASE_PLPMTU` and `MIN_PLPMTU` are 1280 octets of outer packet, inside IPv4 576 (RFC
-//! 1122 3.3.2); `MAX_PLPMTU` is the link's. In: probes without user data (4.1), validated Packet Too Big
-//! (4.6), `MAX_PROBES`, `PMTU_RAISE_TIMER`, `CONFIRMATION_TIMER`, black hole detection (4.3), a table of
-//! common sizes (5.3.2), no probing of idle paths (5.1.1). Otherwise than there: the search begins at the top
-//! and falls, because the network mostly carries what the link does (the RFC begins at the base and rises);
-//! the candidates of a round are sent together, not one after the other; the probe timer follows the measured
-//! round trip and is shorter than a second, as there is at most one such burst in a search. Left out: the
-//! Error state (IPv6 carries 1280 by definition; without any answer the MTU stays), probes with user data,
-//! congestion control of probes beyond their rate limit.
+//! 1122 3.3.2); `MAX_PLPMTU` is the link's. Implemented are probes without user data (4.1), validated Packet
+//! Too Big (4.6), `MAX_PROBES`, `PMTU_RAISE_TIMER`, `CONFIRMATION_TIMER`, and black hole detection (4.3). So
+//! are a table of common sizes (5.3.2) and no probing of idle paths (5.1.1). Three points differ. The search
+//! begins at the top and falls, because the network mostly carries the link's size (the RFC begins at the
+//! base and rises). The candidates of a round are sent together, not one after the other. The probe timer
+//! follows the measured round trip and is shorter than a second, because there is at most one such burst in a
+//! search. Left out: the Error state (IPv6 carries 1280 by definition; without any answer the MTU stays) and
+//! probes with user data. There is no congestion control of probes beyond their rate limit.
 
 mod probe;
 mod search;
@@ -63,22 +63,22 @@ const LEARNT_LIFETIME: Duration = Duration::from_secs(600);
 const RAISE_INTERVAL: Duration = Duration::from_secs(600);
 /// `CONFIRMATION_TIMER` (RFC 8899 5.1.1); a quarter more or less, so that paths do not march in step.
 const CONFIRMATION_INTERVAL: Duration = Duration::from_secs(60);
-/// After a search that nobody answered; it doubles with each, up to [`RAISE_INTERVAL`].
+/// Pause after a search without an answer; it doubles with each, up to [`RAISE_INTERVAL`].
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// All paths together: one probe per interval, after a burst.
 const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 const PROBE_BURST: u32 = 64;
 
-/// The same for the paths of one home address.
+/// Interval of probes for the paths of one home address.
 const PROBE_INTERVAL_OF_ONE: Duration = Duration::from_millis(100);
 const PROBE_BURST_OF_ONE: u32 = 64;
-/// With so many home addresses those are forgotten that may send a whole burst again.
+/// Number of home addresses above which those are forgotten that may send a whole burst again.
 const MAX_PAYING: usize = 1024;
 
 /// Local and remote end of a tunnel.
 pub type Ends = (Endpoint, Endpoint);
 
-/// What the station is to do.
+/// Action for the station.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// The effective MTU is another: set the tunnel's entries anew.
@@ -91,7 +91,7 @@ pub enum Order {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// What Packet Too Big taught is no longer believed.
+    /// The size from Packet Too Big no longer counts.
     Expiry,
     /// The home address of the path may send probes again.
     Turn,
@@ -109,8 +109,8 @@ enum Phase {
     Settled,
 }
 
-/// A home agent has one for each of very many bindings: sizes in octets are of the kind that takes no more
-/// room where there is none.
+/// A home agent has one for each of very many bindings. So sizes in octets are of the type that takes no more
+/// room when absent.
 #[derive(Debug)]
 struct Path {
     end: TunnelEnd,
@@ -118,7 +118,7 @@ struct Path {
     bindings: SmallMap<Ipv6Addr, bool>,
     link: u32,
     learnt: Option<NonZeroU32>,
-    /// What somebody said without proof.
+    /// Size from a message without proof.
     hint: Option<NonZeroU32>,
     found: Option<NonZeroU32>,
     phase: Phase,
@@ -144,7 +144,7 @@ impl Path {
         self.found.map_or(u32::MAX, NonZeroU32::get).min(self.bound())
     }
 
-    /// What a search hopes for that begins now.
+    /// Returns the goal of a search that begins now.
     fn target(&self, now: Time) -> u32 {
         if self.raise_at <= now { self.bound() } else { self.effective() }
     }
@@ -174,7 +174,7 @@ pub struct PathMtus {
     queue: VecDeque<Ends>,
     /// When the probes of all paths together are within [`PROBE_INTERVAL`] again.
     paid_at: Time,
-    /// The same for each home address, with [`PROBE_INTERVAL_OF_ONE`].
+    /// Budget of each home address, with [`PROBE_INTERVAL_OF_ONE`].
     paid_by: HashMap<Ipv6Addr, Time>,
     rng: Rng,
     orders: VecDeque<Order>,
@@ -197,13 +197,13 @@ impl PathMtus {
         }
     }
 
-    /// Who speaks for the home agent's side of tunnels of which this station is this end; for direct routes,
-    /// who speaks for this one.
+    /// Sets the address of the home agent's side of tunnels of which this station is this end; for direct
+    /// routes, the address of this side.
     pub fn set_home_agent(&mut self, end: TunnelEnd, address: Ipv6Addr) {
         self.home_agents.insert(end, address);
     }
 
-    /// What probing did so far.
+    /// Returns the counters of probing.
     pub fn counters(&self) -> ProbeCounters {
         self.counters
     }
@@ -307,8 +307,8 @@ impl PathMtus {
         }
     }
 
-    /// Somebody says that outer packets of `mtu` octets at most pass, and cannot prove it: whether what is
-    /// used now still passes is looked at once more, and this size with it (RFC 8899 4.6.2).
+    /// Handles a message that outer packets of `mtu` octets at most pass, without proof. It begins a test
+    /// whether the present size still passes, and of this size (RFC 8899 4.6.2).
     pub fn handle_hint(&mut self, now: Time, ends: Ends, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let limits = Limits::of(ends.1);
@@ -320,8 +320,8 @@ impl PathMtus {
         self.begin(now, ends);
     }
 
-    /// An inner packet that came out of a tunnel and is addressed to the end itself. True when it was the
-    /// answer to a probe, which concerns nobody else.
+    /// Handles an inner packet that came out of a tunnel and is addressed to the end itself. True if it was
+    /// the answer to a probe, which goes no further.
     pub fn handle_inner(&mut self, now: Time, ends: Ends, packet: &[u8]) -> bool {
         let Some(answer) = probe::parse_answer(packet) else { return false };
         let Some(path) = self.paths.get_mut(&ends) else { return false };

@@ -1,9 +1,9 @@
 //! The probe packet: an ICMPv6 Echo Request (RFC 4443 4.1) of exactly the size that is tried, to be sent as
 //! an inner packet.
 //!
-//! Its data begin with a token that nobody outside the tunnel can guess, and the size. The answer bears both,
-//! so that it proves itself, even where it comes back in fragments because the way back is narrower: its
-//! first fragment is enough, for it shows that the request arrived whole.
+//! Its data begin with a token that no node outside the tunnel can guess, and the size. The answer bears
+//! both, so it proves itself, even if it comes back in fragments because the way back is narrower. Its first
+//! fragment is enough, because it shows that the request arrived whole.
 
 use std::net::Ipv6Addr;
 
@@ -14,7 +14,7 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 /// Type, Code, Checksum, Identifier, Sequence Number.
 const ECHO_LEN: usize = 8;
 
-/// What an answer says.
+/// Content of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Answer {
     /// The token of the search.

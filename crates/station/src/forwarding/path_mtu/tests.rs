@@ -56,7 +56,7 @@ fn a_fleet_that_comes_back_at_once_causes_no_storm() {
     }
     let (probes, paths) = run(&mut mtus, Time::ZERO, Time::from_secs(1));
     assert!(probes <= 500 + 64 + 20 && paths > 400, "{probes} probes for {paths} paths");
-    // Nobody answers. Each has its turn, and then there is silence, for nobody uses a path.
+    // No node answers. Each path has its turn, and then there is silence, because no path is in use.
     let (probes, paths) = run(&mut mtus, Time::from_secs(1), Time::from_secs(3600));
     assert!(paths == FLEET as usize && probes < 20 * FLEET as usize, "{probes} probes for {paths} paths");
     assert_eq!(mtus.poll_timeout(), None);

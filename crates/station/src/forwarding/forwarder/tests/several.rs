@@ -58,8 +58,8 @@ fn both() -> [Forwarder; 2] {
     })
 }
 
-/// What leaves an end: the way it takes and, as the other end would read it, the traffic class outside and
-/// the packet.
+/// Returns the sent packets: the path and, as the other end would read it, the outer traffic class and the
+/// packet.
 fn sent(forwarder: &mut Forwarder, verdict: Verdict, buffer: &PacketBuffer) -> Vec<(usize, Vec<u8>)> {
     let find = |ends: Ends| {
         WAYS.iter().position(|(router, agent)| {
@@ -233,7 +233,7 @@ fn copies_have_one_number_and_the_first_one_passes() {
     }
 }
 
-/// Numbers that nobody has asked for take little memory, and stop no packet.
+/// Unsolicited numbers take little memory, and stop no packet.
 #[test]
 fn numbers_without_a_reason_are_seldom_remembered() {
     for (before, remembered) in [(0, true), (WINDOWS - 1, true), (WINDOWS, false)] {
@@ -309,8 +309,8 @@ fn an_error_about_a_copy_is_believed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Tunnels come and go and rules change, packet by packet: whatever is sent by a living way arrives,
-    /// once, and what takes one way only is sent once.
+    /// Tunnels come and go and rules change, packet by packet. Each packet on a live path arrives once, and a
+    /// packet for one path is sent once.
     #[test]
     fn nothing_is_lost_or_doubled_while_ways_and_rules_change(
         steps in prop::collection::vec((0u8..6, 0usize..3, any::<u16>()), 1..200),
