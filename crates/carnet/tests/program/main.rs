@@ -13,6 +13,7 @@ mod traffic;
 mod agent_lost;
 mod boundaries;
 mod bursts;
+mod care_of_test;
 mod cleanup;
 mod copies;
 mod facilities;

@@ -1,0 +1,73 @@
+//! The test of a new care-of address on the data path: the way to it gets no packet of a correspondent before
+//! the router has answered there, whether the old uplink still works or not.
+
+use crate::hosts::{possible, seconds, wait_until};
+use crate::ipv4::nft;
+use crate::station::Station;
+use crate::testbed::{CARE_OF, Testbed};
+
+/// On the way to the second uplink: loses the Echo Requests of the test, and counts all other tunnel packets.
+/// The inner Next Header is octet 6 of the inner header.
+fn watch(bed: &Testbed) {
+    let to_new = format!("add rule ip6 watch way ip6 daddr {} ip6 nexthdr 41", CARE_OF[1]);
+    nft(
+        &bed.core,
+        &[
+            "add table ip6 watch",
+            "add counter ip6 watch data",
+            "add chain ip6 watch hole",
+            "add rule ip6 watch hole @th,48,8 58 drop",
+            "add chain ip6 watch way { type filter hook forward priority 0 ; }",
+            &format!("{to_new} jump hole"),
+            &format!("{to_new} @th,48,8 != 58 counter name data"),
+        ],
+    );
+}
+
+/// How many packets the tunnel to the second uplink has carried, without those of the test.
+fn carried(bed: &Testbed) -> u64 {
+    let output = bed.core.output(&["nft", "list", "counter", "ip6", "watch", "data"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    let number = text.split_whitespace().skip_while(|word| *word != "packets").nth(1);
+    number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no counter: {text}"))
+}
+
+fn is(agent: &Station, state: &str) -> bool {
+    let binding = &agent.show("bindings")[0];
+    binding["care_of_address"] == CARE_OF[1] && binding["state"] == state
+}
+
+#[test]
+fn untested_care_of_address_gets_no_packet_by_make_and_by_break_before_make() {
+    if !possible() {
+        return;
+    }
+    for breaks in [false, true] {
+        let bed = Testbed::new();
+        let (agent, router) = bed.start();
+        let traffic = bed.echo(100);
+        traffic.flows();
+        watch(&bed);
+        if breaks {
+            bed.router.ip("link set wlan0 down");
+        } else {
+            assert!(router.ask(&["handover", "wwan0"]).status.success());
+        }
+        wait_until("the new address is untested", seconds(20), || is(&agent, "untested"));
+        if !breaks {
+            // By the old path.
+            traffic.flows();
+        }
+        assert!(is(&agent, "untested"));
+        assert_eq!(carried(&bed), 0, "break before make: {breaks}");
+        nft(&bed.core, &["flush chain ip6 watch hole"]);
+        wait_until("the new address is tested", seconds(20), || is(&agent, "registered"));
+        traffic.flows();
+        let carried = carried(&bed);
+        assert!(carried > 0, "break before make: {breaks}");
+        let report = traffic.stop();
+        let path = &agent.show("status")["dataplane"];
+        println!("{path}, break before make {breaks}: {carried} packets to the new address, {report:?}");
+        assert!(breaks || report.lost == 0, "{report:?}");
+    }
+}
