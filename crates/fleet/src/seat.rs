@@ -256,8 +256,8 @@ impl Seat {
                     self.owner =
                         (if value.is_some() { revision } else { 0 }, value.as_deref().and_then(Token::of));
                     self.heard = now;
-                    // The leader does not wait for the seat; if it fails here, the time of settling begins
-                    // anew.
+                    // The leader is no standby, so it is forgotten here. If it fails, its time of settling
+                    // begins anew.
                     if let Some(token) = &self.owner.1 {
                         self.others.forget(&token.member);
                     }
@@ -271,8 +271,8 @@ impl Seat {
                     if self.owner() != Some(&name) {
                         self.others.hear(now, name, cut_off);
                     } else if cut_off {
-                        // A cut-off member asks the others. A member that has just written writes again when
-                        // it is time.
+                        // The leader is cut off and asks for a member that is not. A member that has just
+                        // written answers with its next entry.
                         self.hello = self.hello.min(now.max(self.greeted + self.config.beat));
                     }
                 }
@@ -576,7 +576,7 @@ impl Seat {
         }
     }
 
-    /// Writes as the leader.
+    /// Decides the next write of the leader.
     fn go_on(&mut self, now: Time) {
         let lost = self.doubted();
         let to = match lost {

@@ -113,9 +113,9 @@ pub enum Input {
     /// A Mobility Header message that IPsec has brought, from and to the addresses that its security
     /// association is for.
     Protected {
-        /// The sender's: a home address, or a home agent's.
+        /// Sender: a home address, or a home agent's.
         source: Ipv6Addr,
-        /// Local address; the remote one is the source.
+        /// Own address: the home agent's, or the home address.
         destination: Ipv6Addr,
         /// The flow label of the packet with which the station gave it to the kernel.
         label: u32,
