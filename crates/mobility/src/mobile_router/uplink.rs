@@ -48,8 +48,8 @@ use crate::{UDP_PORT, is_unicast_routable};
 const SOLICITATION_INTERVAL: Duration = Duration::from_millis(500);
 /// While no router answers, the interval doubles up to this (in the manner of RFC 7559).
 const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
-/// Between two Router Solicitations to routers that leave a prefix out. Answers within 300 ms may be a part of
-/// the same advertisement, so one solicitation may be too few.
+/// Between two Router Solicitations to routers that leave a prefix out. Answers within 300 ms may be a part
+/// of the same advertisement, so one solicitation may be too few.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why an uplink is down, or traffic moves.
