@@ -415,6 +415,7 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
 /// an Echo Request, and where data has gone.
 struct Besieged {
     station: Station,
+    config: StationConfig,
     now: Time,
     /// Answer to Echo Requests, all others never do.
     true_places: Vec<Endpoint>,
@@ -440,19 +441,38 @@ fn without_key(is_tested: bool) -> StationConfig {
 }
 
 impl Besieged {
-    fn new(true_places: &[&str]) -> Besieged {
-        let station =
-            Station::new(without_key(true), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    fn new(true_places: &[&str], home_link: Option<&str>) -> Besieged {
+        let mut config = without_key(true);
+        if let Some(agent) = &mut config.home_agent {
+            agent.home_link = home_link.map(str::to_owned);
+        }
+        let station = Station::new(config.clone(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
         let mut besieged = Besieged {
             station,
+            config,
             now: Time::ZERO,
             true_places: true_places.iter().map(|place| end(place)).collect(),
             answered: BTreeSet::new(),
             data: None,
             data_count: 0,
         };
-        besieged.drain();
+        besieged.started();
         besieged
+    }
+
+    fn started(&mut self) {
+        self.drain();
+        if let Some(home_link) = self.config.home_agent.as_ref().and_then(|agent| agent.home_link.clone()) {
+            self.give(Input::Interface(interface(&home_link, AGENT, true)));
+        }
+    }
+
+    fn restart(&mut self, seed: u64) {
+        let kept = self.station.persistent_state(self.now, WALL);
+        let text = serde_json::to_string(&kept).expect("a state");
+        let kept = serde_json::from_str(&text).expect("a state");
+        self.station = Station::new(self.config.clone(), kept, Rng::new(seed), self.now, WALL);
+        self.started();
     }
 
     fn give(&mut self, input: Input) {
@@ -545,7 +565,7 @@ fn flags(overwrite: bool) -> BindingUpdateFlags {
 #[test]
 fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
     for places in [[FIRST, "2001:db8:bad::1"], ["udp:192.0.2.7:40000", "udp:203.0.113.9:40000"]] {
-        let mut besieged = Besieged::new(&places[..1]);
+        let mut besieged = Besieged::new(&places[..1], None);
         for (sequence, place) in (1..).zip(places) {
             besieged.registers(end(place), Builder::binding_update(sequence, flags(false), 150));
         }
@@ -584,7 +604,8 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
     let (mut data_count, mut restarts) = (0, 0);
     for seed in 1..=8 {
         let mut rng = Rng::new(seed);
-        let mut besieged = Besieged::new(&TRUE);
+        // Every other home agent has a real home link, with duplicate address detection.
+        let mut besieged = Besieged::new(&TRUE, [None, Some("h0")][seed as usize % 2]);
         let place = |rng: &mut Rng| {
             let places = if rng.chance(0.5) { TRUE } else { FALSE };
             end(places[rng.below(places.len() as u64) as usize])
@@ -635,21 +656,15 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
                 besieged.sends(HOST);
             }
             if rng.chance(0.03) {
-                let kept = besieged.station.persistent_state(besieged.now, WALL);
-                let text = serde_json::to_string(&kept).expect("a state");
-                let kept = serde_json::from_str(&text).expect("a state");
-                besieged.station =
-                    Station::new(without_key(true), kept, Rng::new(rng.u64()), besieged.now, WALL);
+                besieged.restart(rng.u64());
                 restarts += 1;
-                besieged.drain();
                 besieged.sends(HOST);
             }
             if rng.chance(0.03) {
-                let mut config = without_key(true);
-                if let Some(agent) = &mut config.home_agent {
+                if let Some(agent) = &mut besieged.config.home_agent {
                     agent.max_lifetime = Duration::from_secs(300 + rng.below(300));
                 }
-                besieged.station.reconfigure(besieged.now, WALL, config);
+                besieged.station.reconfigure(besieged.now, WALL, besieged.config.clone());
                 besieged.drain();
                 besieged.sends(HOST);
             }
