@@ -1,18 +1,18 @@
 //! State that survives a restart and a crash: One [`journal`] for each station in `station.state_dir`, or a
 //! [`remote`] store if several machines may be the station.
 //!
-//! A thread writes it, so that packets do not wait for the disk. While it waits for the disk, the next
-//! changes gather, and are written together. So the more registrations there are, the more of them share one
-//! wait (group commit). A packet that reports a change at the home agent, above all the Binding
-//! Acknowledgement, is held until the change is on the disk. A renewal is not urgent, because a wait for the
-//! disk costs more than the rest of it. So there is at most one such commit in `TOGETHER` (see `queue`). A
-//! new or moved registration waits only for the disk. If the disk refuses a write (it is full), the thread
-//! tries again each second, and the station acknowledges nothing meanwhile. So every acknowledged binding
-//! survives a crash.
+//! A thread writes the state, so that packets do not wait for the disk. While it waits for the disk, the next
+//! changes gather, and the thread writes them together. So the more registrations there are, the more of them
+//! share one wait (group commit). The station holds a packet that reports a change at the home agent, above
+//! all the Binding Acknowledgement, until the change is on the disk. A renewal is not urgent, because a wait
+//! for the disk costs more than the rest of it. So there is at most one commit of renewals in `TOGETHER` (see
+//! `queue`). A new or moved registration waits only for the disk. If the disk refuses a write (it is full),
+//! the thread tries again each second, and the station acknowledges nothing meanwhile. So every acknowledged
+//! binding survives a crash.
 //!
-//! Nothing of a mobile router's is held. Its sequence number is behind after a crash in that moment; the home
-//! agent then says which is next (RFC 6275 11.7.3, status 135). On a flash disk a handover would otherwise
-//! wait for the disk.
+//! The station does not hold packets of a mobile router. After a crash between change and write, the stored
+//! sequence number is behind. The home agent then says which number is next (RFC 6275 11.7.3, status 135). On
+//! a flash disk a handover would otherwise wait for the disk.
 
 mod journal;
 mod queue;

@@ -1,12 +1,12 @@
 //! Inputs and outputs of a station.
 //!
 //! Inputs and control outputs are serde types, so that a run can be recorded as JSON lines and replayed.
-//! Packets of the tunnel device take the allocation-free door [`crate::Station::handle_packet`] instead;
-//! when a run is recorded they are written as [`Input::Packet`].
+//! Packets of the tunnel device use [`crate::Station::handle_packet`] instead, which does not allocate; a
+//! recording contains them as [`Input::Packet`].
 //!
-//! **Drain rule.** After every `handle_*` call, call [`crate::Station::poll_output`] until it returns `None`,
-//! and execute the outputs in that order. A forwarding change that precedes a packet is then in place before
-//! the packet leaves. Debug builds assert it.
+//! **Drain rule.** After every `handle_*` call, the caller calls [`crate::Station::poll_output`] until it
+//! returns `None`, and executes the outputs in that order. So a forwarding change that precedes a packet is
+//! in place before the packet leaves. Debug builds assert it.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -26,12 +26,12 @@ pub use crate::geonet::io::{
     VirtualLink,
 };
 
-/// Packets of one tunnel, which a fast path has counted.
+/// Packets of one tunnel that a fast path has counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelTraffic {
-    /// Our end.
+    /// Local end of the tunnel.
     pub local: Endpoint,
-    /// The other end.
+    /// Remote end of the tunnel.
     pub remote: Endpoint,
     /// Packets sent.
     pub sent: u64,
@@ -43,130 +43,128 @@ pub struct TunnelTraffic {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// Time has passed; timers that have run out are served.
+    /// Time has passed: run the timers that are due.
     Timeout,
     /// A packet that the kernel routed into the tunnel device.
     Packet(#[serde(with = "hex")] Vec<u8>),
-    /// An ICMPv6 message heard on a link: Neighbor Discovery, or an error about a tunnel packet.
+    /// An ICMPv6 message received on a link: Neighbor Discovery, or an error about a tunnel packet.
     Icmpv6(LinkMessage),
-    /// The state of an interface, whole: what is not in it is gone. Sent at the start for every interface
-    /// and again whenever something in it changes.
+    /// The complete state of an interface; addresses and routers that are not in it no longer exist. Sent at
+    /// the start for every interface, and again after each change.
     Interface(Interface),
     /// An interface has vanished.
     InterfaceGone {
         /// Its name.
         name: String,
     },
-    /// How strong the signal of an uplink is, measured anew.
+    /// Signal strength of an uplink, measured now.
     Signal {
-        /// Its interface.
+        /// Name of the interface.
         interface: String,
-        /// In dBm.
+        /// Signal strength in dBm.
         dbm: i32,
     },
     /// Whether the modem of an uplink is in a network that is not its own operator's.
     Roaming {
-        /// Its interface.
+        /// Name of the interface.
         interface: String,
-        /// `None` if it is unknown.
+        /// `None` if this is no longer known.
         roaming: Option<bool>,
     },
     /// Result of the request of [`Output::ProbePortal`].
     PortalProbe {
-        /// The uplink's interface.
+        /// Name of the uplink's interface.
         interface: String,
-        /// Result.
+        /// Result of the probe.
         probe: PortalProbe,
     },
     /// Counters of an uplink's interface, read from time to time.
     Octets {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// Counters.
+        /// Values of the counters.
         octets: Octets,
     },
-    /// A fast path has sent packets into a tunnel since it last said so; those of the slow path need no
-    /// saying.
+    /// A fast path has sent packets into a tunnel since its last report. The station itself knows about
+    /// packets of the slow path.
     TunnelUsed {
-        /// Our end.
+        /// Local end of the tunnel.
         local: Endpoint,
-        /// The other end.
+        /// Remote end of the tunnel.
         remote: Endpoint,
     },
-    /// Packets of each tunnel that a fast path has forwarded since its start, if they have changed.
+    /// Packets of a fast path since its start, for each tunnel whose counts have changed.
     TunnelTraffic(Vec<TunnelTraffic>),
-    /// Where packets went that a fast path has sent into the tunnel to the home agent since it last said so,
-    /// some of them.
+    /// Some destinations of packets that a fast path has sent into the tunnel to the home agent since its
+    /// last report.
     Destinations(Vec<Ipv6Addr>),
-    /// An IPv6 packet that came inside IPv4 or UDP; see [`crate::Station::handle_datagram`].
+    /// An IPv6 packet that arrived inside IPv4 or UDP; see [`crate::Station::handle_datagram`].
     Datagram {
-        /// Our end.
+        /// Local end of the tunnel.
         local: Endpoint,
-        /// The other end, as we see it.
+        /// Remote end of the tunnel, as this station sees it.
         remote: Endpoint,
-        /// The outer header's octet with DSCP and ECN.
+        /// DSCP and ECN of the outer header.
         traffic_class: u8,
         /// The IPv6 packet.
         #[serde(with = "hex")]
         packet: Vec<u8>,
     },
-    /// A Mobility Header message that IPsec has brought, from and to the addresses that its security
-    /// association is for.
+    /// A Mobility Header message that IPsec has verified, with the addresses of its security association.
     Protected {
-        /// Sender: a home address, or a home agent's.
+        /// Address of the sender: a home address, or a home agent's.
         source: Ipv6Addr,
-        /// Own address: the home agent's, or the home address.
+        /// Address of this station: a home agent's, or a home address.
         destination: Ipv6Addr,
-        /// The flow label of the packet with which the station gave it to the kernel.
+        /// Flow label of the packet with which the station gave it to the kernel.
         label: u32,
         /// The Mobility Header.
         #[serde(with = "hex")]
         message: Vec<u8>,
     },
-    /// A message on the path says that outer packets between two ends may have this many octets (RFC 1191).
-    /// It proves nothing.
+    /// A message from the path (RFC 1191): outer packets between two ends must not exceed this size. It
+    /// proves nothing.
     DatagramTooBig {
-        /// Our end.
+        /// Local end of the tunnel.
         local: Endpoint,
-        /// The other end.
+        /// Remote end of the tunnel.
         remote: Endpoint,
         /// Octets with the outer header.
         mtu: u32,
     },
     /// A frame of EtherType 0x8947 from the GeoNetworking link.
     Frame(Frame),
-    /// A frame of this station to one other that was not acknowledged.
+    /// A frame that this station sent to one other station, and that was not acknowledged.
     Unacknowledged(Frame),
-    /// The GN address of this station, from now on: because it became known, or changed.
+    /// The GN address of this station: it became known, or it has changed.
     GeonetAddress(u64),
-    /// Octets that a frame of the GeoNetworking link carries, from now on.
+    /// Largest payload of a frame on the GeoNetworking link, in octets.
     GeonetMtu(u32),
-    /// Octets that wait at the GeoNetworking link to be sent, from now on.
+    /// Octets that wait to be sent on the GeoNetworking link.
     GeonetBacklog(u32),
-    /// Thousandths of the time in which the GeoNetworking channel was busy, measured now.
+    /// Load of the GeoNetworking channel, in thousandths of the time, measured now.
     ChannelBusy(u16),
-    /// Where the station is now.
+    /// The present position of the station.
     Position(Position),
-    /// How good the positions are that follow; the facilities want to know.
+    /// Quality of the next positions, for the facilities.
     PositionQuality(PositionQuality),
-    /// An application's report about the vehicle: a CAM, UPER, without the BTP header. Fields that do not
-    /// describe the vehicle do not count.
+    /// Vehicle data of an application: a CAM, UPER, without the BTP header. Fields that do not describe the
+    /// vehicle are ignored.
     Vehicle(#[serde(with = "hex")] Vec<u8>),
-    /// A frame that the host has put into a virtual interface.
+    /// A frame that the host has sent on a virtual interface.
     VirtualFrame(VirtualFrame),
-    /// The IPv6 addresses that the host has on a virtual interface, with their prefix lengths: what is not in
-    /// it is gone.
+    /// The complete list of the host's IPv6 addresses on a virtual interface, with their prefix lengths.
     VirtualAddresses {
         /// The interface.
         link: u32,
         /// Its addresses.
         addresses: Vec<(Ipv6Addr, u8)>,
     },
-    /// A fast path for GeoNetworking exists from now on, or no longer.
+    /// Whether a fast path for GeoNetworking exists beside the router.
     GeonetFastPath(bool),
-    /// Work of that fast path since its last report.
+    /// Report of that fast path about the time since its last report.
     GeonetReport(Report),
-    /// An IPv6 packet to a group that came from an interface of the mobile network.
+    /// An IPv6 packet to a group, received on an interface of the mobile network.
     LanPacket {
         /// The interface.
         interface: String,
@@ -176,78 +174,78 @@ pub enum Input {
         #[serde(with = "hex")]
         packet: Vec<u8>,
     },
-    /// The IPv6 addresses of an interface of the mobile network whose multicast goes over GeoNetworking, with
-    /// their prefix lengths. Absent ones are gone.
+    /// The complete list of IPv6 addresses of an interface of the mobile network, with their prefix lengths.
+    /// Its multicast is forwarded over GeoNetworking.
     LanAddresses {
         /// The interface.
         interface: String,
         /// Its addresses.
         addresses: Vec<(Ipv6Addr, u8)>,
     },
-    /// A payload to be sent over GeoNetworking.
+    /// A payload to send over GeoNetworking.
     Geonet(GeonetRequest),
-    /// An operator's wish.
+    /// An operator's command.
     Command(Command),
 }
 
-/// A part of what has to survive a restart.
+/// A part of the state that survives a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
-    /// Record of the home agent about the node with this home address: [`crate::Station::stored_node`].
+    /// State of the home agent for the node with this home address: [`crate::Station::stored_node`].
     Node(Ipv6Addr),
-    /// Everything else: [`crate::Station::own_state`].
+    /// All other state: [`crate::Station::own_state`].
     Own,
 }
 
-/// An operator's wish.
+/// An operator's command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// Use this uplink and no other; `None` ends an earlier wish.
+    /// Use this uplink and no other; `None` ends an earlier command.
     Handover {
         /// Interface name of the uplink.
         uplink: Option<String>,
-        /// For the packets of this policy alone.
+        /// Only for the packets of this policy.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         policy: Option<String>,
     },
-    /// GeoNetworking starts anew, with an empty location table, empty queues, and its first address. For
-    /// conformance tests.
+    /// Reset GeoNetworking to its state after a start: no neighbours, no waiting packets, and the first
+    /// address. For conformance tests.
     ResetGeonet,
-    /// There shall be this area.
+    /// Set or replace an area.
     SetArea(AreaOrder),
-    /// There shall no longer be an area that was set.
+    /// Remove an area that was set.
     RemoveArea {
         /// Its name.
         name: String,
     },
-    /// The station is to be another one now, in the GeoNetworking network.
+    /// Change the pseudonym now.
     ChangePseudonym,
-    /// It is to stay who it is there.
+    /// Lock the pseudonym.
     LockPseudonym {
-        /// Duration in seconds; 0 ends an earlier one.
+        /// Duration of the lock in seconds; 0 ends an earlier lock.
         for_s: u32,
     },
-    /// An event on the road is to be spoken of, or no more.
+    /// Trigger, update or terminate an event on the road.
     Denm(DenmOrder),
-    /// The home agent is to be left by all: planned maintenance.
+    /// Ask all nodes to leave the home agent: planned maintenance.
     Drain {
-        /// The home agents to go to; any that is known when empty.
+        /// Home agents to go to; any known one if empty.
         to: Vec<Ipv6Addr>,
-        /// How long nodes are asked, in seconds.
+        /// Time in seconds during which the home agent asks.
         within_s: u32,
     },
-    /// Nodes may register with the home agent again.
+    /// Accept registrations at the home agent again.
     EndDrain,
-    /// The home agent is to end bindings of a node.
+    /// End bindings of a node.
     Revoke {
         /// Its home address.
         home_address: Ipv6Addr,
-        /// Binding Identifiers; all of its bindings when empty.
+        /// Binding Identifiers; all bindings of the node if empty.
         bids: Vec<u16>,
     },
-    /// The station is about to stop: de-register and say farewell.
+    /// The station is about to stop: de-register, and end all peers' state about it.
     Shutdown,
 }
 
@@ -257,64 +255,64 @@ pub enum Command {
 pub enum Output {
     /// A change of the desired forwarding state, to be in place before the next output.
     Forwarding(Change),
-    /// An IPv6 packet to be written into the tunnel device, whence the kernel routes it.
+    /// An IPv6 packet to be written into the tunnel device; the kernel routes it from there.
     Packet(#[serde(with = "hex")] Vec<u8>),
-    /// A Mobility Header message that the kernel's IPsec shall protect. It comes back out of the tunnel
-    /// device, and the station sends it on.
+    /// A Mobility Header message that the kernel's IPsec must protect. It comes back out of the tunnel
+    /// device, and the station then sends it.
     Protect {
-        /// Our address that the security association is for: a home address, or the home agent's.
+        /// Address of this station in the security association: a home address, or the home agent's.
         source: Ipv6Addr,
-        /// The other end's.
+        /// Address of the other end in the security association.
         destination: Ipv6Addr,
-        /// The flow label by which the station knows it again.
+        /// Flow label by which the station recognises the packet.
         label: u32,
         /// The Mobility Header.
         #[serde(with = "hex")]
         message: Vec<u8>,
     },
-    /// An IPv6 packet to be sent inside IPv4 or UDP (RFC 5555), with its own traffic class outside.
+    /// An IPv6 packet to be sent inside IPv4 or UDP (RFC 5555). The outer header has its traffic class.
     Encapsulated {
-        /// Our end.
+        /// Local end of the tunnel.
         local: Endpoint,
-        /// The other end.
+        /// Remote end of the tunnel.
         remote: Endpoint,
         /// The IPv6 packet.
         #[serde(with = "hex")]
         packet: Vec<u8>,
-        /// Whether it may be cut on the way: the outer header has DF cleared.
+        /// Whether routers may fragment the outer packet: its DF bit is clear.
         may_fragment: bool,
     },
     /// An ICMPv6 message to be sent on a link, from exactly this source.
     Icmpv6(LinkMessage),
-    /// To request the configured URL over an uplink, which tells of captive portals. One that cannot be
-    /// requested now is left.
+    /// Request the configured URL over an uplink, to detect a captive portal. The platform drops a request
+    /// that it cannot make now.
     ProbePortal {
         /// The uplink's interface.
         uplink: String,
         /// Its care-of addresses.
         sources: Vec<IpAddr>,
     },
-    /// Stored state has changed: write it before the next packet leaves.
+    /// State that survives a restart has changed: write it before the next packet leaves.
     Persist(Kept),
     /// A frame of EtherType 0x8947 for the GeoNetworking link.
     Frame(Frame),
-    /// Instruction to the fast path for GeoNetworking.
+    /// New state for the fast path for GeoNetworking.
     Accelerate(Accelerate),
-    /// A payload that came over GeoNetworking, for listeners.
+    /// A payload received over GeoNetworking, for its receiver.
     Delivered(Delivered),
-    /// A message that a service has taken, for applications.
+    /// A message that a service has accepted, for applications.
     Message(Message),
-    /// An event of another station that was spoken of is over, because its time is.
+    /// An event of another station has expired.
     EventOver(Action),
-    /// The event of which [`DenmWish::Trigger`] wanted to be spoken has got this name.
+    /// The event of [`DenmWish::Trigger`] has this action ID.
     Triggered(Action),
-    /// There shall be this virtual interface, or it shall be like this from now on.
+    /// Create this virtual interface, or change it.
     VirtualLink(VirtualLink),
-    /// There shall no longer be this virtual interface.
+    /// Remove this virtual interface.
     VirtualLinkGone(u32),
-    /// A frame for the host: an answer of the station itself.
+    /// A frame for the host that the station itself has made.
     VirtualFrame(VirtualFrame),
-    /// A frame for the host: an IPv6 packet that came over GeoNetworking. Listeners may get it as well.
+    /// A frame for the host: an IPv6 packet received over GeoNetworking. Other receivers may get it as well.
     Ipv6 {
         /// The virtual interface.
         link: u32,
@@ -322,10 +320,10 @@ pub enum Output {
         destination: MacAddress,
         /// Source link-layer address.
         source: MacAddress,
-        /// The packet, and how it came.
+        /// The packet and its GeoNetworking values.
         delivered: Delivered,
     },
-    /// An IPv6 packet to be sent by an interface of the mobile network.
+    /// An IPv6 packet to be sent on an interface of the mobile network.
     LanPacket {
         /// The interface.
         interface: String,
@@ -335,15 +333,16 @@ pub enum Output {
         #[serde(with = "hex")]
         packet: Vec<u8>,
     },
-    /// The host shall listen to this on the topological link of IPv6 over GeoNetworking from now on.
+    /// The host must listen to this on the topological link of IPv6 over GeoNetworking.
     Subscription {
         /// The group.
         group: Ipv6Addr,
-        /// All sources but these; else these alone, and without any to nothing of the group.
+        /// Filter mode EXCLUDE: all sources but the listed ones. Otherwise only the listed sources; with an
+        /// empty list the host leaves the group.
         exclude: bool,
-        /// The sources.
+        /// Sources of the filter.
         sources: Vec<Ipv6Addr>,
     },
-    /// Something that an operator may want to know.
+    /// An event for operators.
     Event(Event),
 }

@@ -1,10 +1,10 @@
-//! One carnet station: protocols composed, desired forwarding state, slow-path forwarder. No I/O.
+//! One carnet station without I/O: its protocols, the desired forwarding state, and the slow path.
 //!
-//! A [`Station`] is driven from outside. [`Station::handle_input`] takes the platform's events,
-//! [`Station::handle_packet`] takes a packet from the tunnel device. [`Station::poll_output`] returns
-//! actions, and [`Station::poll_timeout`] the time of the next call. The same station runs on the road, in
-//! the lab and in a simulator. [`io`] describes inputs, outputs and the drain rule; [`forwarding`] the data
-//! path.
+//! The caller drives a [`Station`]. [`Station::handle_input`] takes an input of the platform, and
+//! [`Station::handle_packet`] a packet from the tunnel device. [`Station::poll_output`] returns the next
+//! action, and [`Station::poll_timeout`] the time of the next call. The same station runs on the road, in the
+//! lab and in a simulator. [`io`] describes inputs, outputs and the drain rule; [`forwarding`] describes the
+//! data path.
 #![forbid(unsafe_code)]
 
 pub mod forwarding;

@@ -1,4 +1,4 @@
-//! The station: its parts, and what can be asked of it.
+//! The station: its parts, and the queries about it.
 
 mod access;
 mod config_changes;
@@ -41,32 +41,32 @@ pub use neighbours::MnppSettings;
 use neighbours::Neighbours;
 use protection::Protection;
 
-/// Owner of a part of the forwarding state.
+/// Owners of parts of the desired forwarding state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Scope {
-    /// The mobile router's interface switches, in this order.
+    /// The mobile router's interface settings, in this order.
     Settings(usize),
-    /// The home agent as such.
+    /// The home agent, independent of its nodes.
     HomeAgent,
     /// One node of the home agent, by home address.
     Node(Ipv6Addr),
     /// The mobile router.
     MobileRouter,
-    /// Its ways to neighbouring mobile networks.
+    /// Routes of the mobile router to neighbouring mobile networks.
     Neighbours,
-    /// Its direct routes.
+    /// Direct routes of the mobile router.
     Direct,
 }
 
 #[derive(Debug)]
 struct Router {
     machine: MobileRouter,
-    /// Which home agent that is registered with, and the routers beside it while that changes.
+    /// Selection of the home agent, and the other machines while it changes.
     agents: Agents,
     lan: Vec<String>,
     advertisers: Vec<RouterAdvertiser>,
-    /// Interfaces and prefixes that have got `PREFIX::1` from an earlier config with `advertise`: the
-    /// operator's router needs an address there as well.
+    /// Interfaces and prefixes that have got `PREFIX::1` from an earlier config with `advertise`. They keep
+    /// it, because an operator's own router needs an address there as well.
     assigned: Vec<(String, ipnet::Ipv6Net)>,
     lan_mtu: LanMtu,
     nesting: Nesting,
@@ -75,50 +75,51 @@ struct Router {
 #[derive(Debug)]
 struct Agent {
     machine: HomeAgent,
-    /// Tells a real home link of the home agent, where it is to be discovered.
+    /// Sends Router Advertisements for the home agent on a real home link, if it is to be discovered.
     advertiser: Option<RouterAdvertiser>,
 }
 
-/// One ITS station without I/O; see the crate's documentation.
+/// An ITS station without I/O; see the crate's documentation.
 #[derive(Debug)]
 pub struct Station {
     agent: Option<Agent>,
     router: Option<Router>,
-    /// State of an absent role, stored until the role returns.
+    /// Stored state of an inactive role, kept for a later config.
     dormant: PersistentState,
     geonet: Option<Geonet>,
-    /// The GeoNetworking router to be, as long as its address is not known.
+    /// Settings of the GeoNetworking router while its address is unknown.
     awaited: Option<(GeonetSettings, Rng)>,
-    /// Security of GeoNetworking when it starts.
+    /// Security entity of that router.
     awaited_security: Option<Secured>,
-    /// The ways to neighbouring mobile networks, where they are sought.
+    /// Routes to neighbouring mobile networks, if configured.
     neighbours: Option<Neighbours>,
-    /// The direct routes to other mobile networks, where they are wanted.
+    /// Direct routes to other mobile networks, if configured.
     direct: Option<Direct>,
-    /// The roadside units, where the interface to other stations is an uplink.
+    /// Roadside units, if the interface to other stations is an uplink.
     access: Option<Access>,
-    /// Addresses of the mobile network's interfaces until then.
+    /// Addresses of the mobile network's interfaces, for a multicast proxy that starts later.
     lan_addresses: SmallMap<String, Vec<(Ipv6Addr, u8)>>,
     interfaces: SmallMap<String, Interface>,
-    /// Those of IPv6 over GeoNetworking that there are or may be.
+    /// Names of the present and possible interfaces of IPv6 over GeoNetworking.
     virtual_interfaces: Vec<String>,
     desired: DesiredState<Scope>,
     forwarder: Forwarder,
     path_mtus: PathMtus,
     reassembler: Reassembler,
-    /// Where messages go and come from that are under IPsec, where any are.
+    /// State of messages under IPsec, if any node uses it.
     protection: Option<Box<Protection>>,
     outputs: VecDeque<Output>,
     received: BTreeMap<&'static str, u64>,
     dropped: BTreeMap<MobilityDrop, u64>,
-    /// Counts of a fast path, as last reported.
+    /// Last counts of a fast path.
     fast_traffic: Vec<TunnelTraffic>,
     rng: Rng,
 }
 
 impl Station {
-    /// A station that has seen nothing yet. `persistent` is what an earlier run left; `rng` decides all its
-    /// randomness, and is the source of its secrets. The outputs of the start wait in [`Self::poll_output`].
+    /// Creates a station that has received no input. `persistent` is the stored state of an earlier run.
+    /// `rng` is the source of all its random numbers and secrets. [`Self::poll_output`] returns the outputs
+    /// of the start.
     pub fn new(
         config: StationConfig,
         persistent: PersistentState,
@@ -165,60 +166,60 @@ impl Station {
         station
     }
 
-    /// The home agent, if the station is one.
+    /// Returns the home agent, if the station has this role.
     pub fn home_agent(&self) -> Option<&HomeAgent> {
         self.agent.as_ref().map(|agent| &agent.machine)
     }
 
-    /// The choice among home agents of the mobile router, if the station is one.
+    /// Returns the mobile router's selection of home agents, if the station has this role.
     pub fn agents(&self) -> Option<&Agents> {
         self.router.as_ref().map(|router| &router.agents)
     }
 
-    /// The mobile router, if the station is one.
+    /// Returns the mobile router, if the station has this role.
     pub fn mobile_router(&self) -> Option<&MobileRouter> {
         self.router.as_ref().map(|router| &router.machine)
     }
 
-    /// The interfaces of the mobile network.
+    /// Returns the interfaces of the mobile network.
     pub(crate) fn lan(&self) -> &[String] {
         self.router.as_ref().map_or(&[], |router| &router.lan)
     }
 
-    /// An interface as it was seen last.
+    /// Returns the last known state of an interface.
     pub(crate) fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.get(name)
     }
 
-    /// The GeoNetworking router, if the station is one.
+    /// Returns the GeoNetworking router, if any.
     pub fn geonet(&self) -> Option<&carnet_geonet::Router> {
         Geonet::of(&self.geonet).map(Geonet::router)
     }
 
-    /// The facilities above it, if the station has any.
+    /// Returns the facilities above GeoNetworking, if any.
     pub fn facilities(&self) -> Option<&Facilities> {
         Geonet::of(&self.geonet).and_then(Geonet::facilities)
     }
 
-    /// The multicast proxy, if the station has one.
+    /// Returns the multicast proxy, if any.
     pub fn multicast(&self) -> Option<&MulticastProxy> {
         Geonet::of(&self.geonet).and_then(Geonet::multicast)
     }
 
-    /// The adaptation sublayer of IPv6 over GeoNetworking, if the station has one.
+    /// Returns the adaptation sublayer of IPv6 over GeoNetworking, if any.
     pub fn ipv6_adaptation(&self) -> Option<&Adaptation> {
         Geonet::of(&self.geonet).and_then(Geonet::ipv6)
     }
 
-    /// The GeoNetworking router draws its sequence numbers from here from now on, as a fast path does. In a
-    /// recording it has numbers of its own, which the reports correct.
+    /// Sets the source from which the GeoNetworking router and a fast path draw sequence numbers. In a
+    /// recording the router has its own numbers, which the fast path's reports correct.
     pub fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
         if let Some(geonet) = &mut self.geonet {
             geonet.share_sequence_numbers(numbers);
         }
     }
 
-    /// GeoNetworking packets are signed and verified from now on; told at the start, before any input.
+    /// Begins to sign and verify GeoNetworking packets; called at the start, before any input.
     pub fn secure(&mut self, now: Time, wall: WallTime, entity: Box<dyn SecurityEntity>) {
         let secured = Secured::new(entity, now, wall);
         match &mut self.geonet {
@@ -227,12 +228,12 @@ impl Station {
         }
     }
 
-    /// Returns the security entity, if the station has one.
+    /// Returns the security entity, if any.
     pub fn security(&self) -> Option<&dyn SecurityEntity> {
         self.secured().map(Secured::entity)
     }
 
-    /// Returns its state for operators.
+    /// Returns the state of the security entity, for operators.
     pub fn security_state(&self, now: Time) -> Option<SecurityState> {
         self.secured().map(|secured| secured.state(now))
     }
@@ -241,7 +242,7 @@ impl Station {
         Geonet::of(&self.geonet).and_then(Geonet::secured).or(self.awaited_security.as_ref())
     }
 
-    /// The areas that were set at run time: name, what it is, when it ends, where it is now.
+    /// Returns the areas that were set at run time.
     pub fn geo_destinations(&self, now: Time) -> impl Iterator<Item = GeoDestination<'_>> {
         Geonet::of(&self.geonet).into_iter().flat_map(move |geonet| geonet.geo_destinations(now))
     }
@@ -250,7 +251,7 @@ impl Station {
         Geonet::of(&self.geonet).and_then(Geonet::reordered)
     }
 
-    /// The gate in front of the radio, where there is one.
+    /// Returns the gate in front of the radio, if any.
     pub fn congestion(&self) -> Option<&Gate<Held>> {
         Geonet::of(&self.geonet).and_then(Geonet::gate)
     }
@@ -259,31 +260,31 @@ impl Station {
         Geonet::of(&self.geonet).and_then(Geonet::acknowledgements)
     }
 
-    /// Gives back the octets of an [`Output::Frame`] or [`Output::Ipv6`] that has been carried out, to be
-    /// used again.
+    /// Takes back the buffer of an executed [`Output::Frame`] or [`Output::Ipv6`], to be used again.
     pub fn recycle(&mut self, octets: Vec<u8>) {
         if let Some(geonet) = &mut self.geonet {
             geonet.recycle(octets);
         }
     }
 
-    /// The slow path.
+    /// Returns the slow path.
     pub fn forwarder(&self) -> &Forwarder {
         &self.forwarder
     }
 
-    /// The key of the hash that makes outer flow labels; see [`Forwarder::flow_label_key`].
+    /// Returns the key of the outer flow labels' hash; see [`Forwarder::flow_label_key`].
     pub fn flow_label_key(&self) -> u64 {
         self.forwarder.flow_label_key()
     }
 
-    /// The same of a station that will be made with this randomness: for a fast path that is there before it.
+    /// Returns the key of a station that will be created with this `rng`, for a fast path that starts before
+    /// it.
     pub fn flow_label_key_of(mut rng: Rng) -> u64 {
-        // The first thing that `new` makes of it.
+        // `new` draws the forwarder's random numbers first.
         Forwarder::new(&mut rng).flow_label_key()
     }
 
-    /// All that is wanted from the data path now.
+    /// Returns all entries of the desired state.
     pub fn desired_entries(&self) -> impl Iterator<Item = &Entry> {
         self.desired.entries()
     }
@@ -300,25 +301,25 @@ impl Station {
         &self.dropped
     }
 
-    /// True once nothing more is to be waited for after [`crate::io::Command::Shutdown`].
+    /// Returns whether the work after [`crate::io::Command::Shutdown`] is done.
     pub fn is_quiescent(&self) -> bool {
         let quiescent = |router: &Router| router.machine.is_quiescent() && router.agents.is_quiescent();
         self.router.as_ref().is_none_or(quiescent)
     }
 
-    /// The next thing to be done; see the drain rule in [`crate::io`].
+    /// Returns the next output; see the drain rule in [`crate::io`].
     pub fn poll_output(&mut self) -> Option<Output> {
         next_of(&mut self.outputs)
     }
 
-    /// When [`crate::io::Input::Timeout`] is due next.
+    /// Returns when [`crate::io::Input::Timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let geonet = Geonet::of(&self.geonet).and_then(Geonet::poll_timeout);
         let neighbours = self.neighbours().and_then(Mnpp::poll_timeout);
         self.mobility_timeout().into_iter().chain(geonet).chain(neighbours).min()
     }
 
-    /// When the home agent or the mobile router has something to do next.
+    /// Returns when the home agent or the mobile router is due next.
     fn mobility_timeout(&self) -> Option<Time> {
         let agent = self.agent.as_ref().and_then(|agent| {
             let advertiser = agent.advertiser.as_ref().and_then(RouterAdvertiser::poll_timeout);
@@ -331,7 +332,7 @@ impl Station {
             router.machine.poll_timeout().into_iter().chain(agents).chain(advertisers).chain(lan_mtu).min()
         });
         let router = router.into_iter().chain(self.direct.as_ref().and_then(Direct::poll_timeout)).min();
-        // A packet woke a tunnel whose MTU is to be looked after.
+        // A packet has used a watched tunnel: path MTU discovery is due.
         let used = self.forwarder.has_used().then_some(Time::ZERO);
         let path_mtus = self.path_mtus.poll_timeout().into_iter().chain(used);
         let path_mtus = path_mtus.chain(self.access.as_ref().and_then(Access::poll_timeout));

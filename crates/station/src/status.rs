@@ -1,4 +1,4 @@
-//! What a station shows of itself.
+//! The status of a station, for operators.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -21,15 +21,15 @@ use crate::forwarding::forwarder::Traffic;
 /// A binding, seen from either end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BindingStatus {
-    /// Which end this station is.
+    /// Role of this station.
     pub end: TunnelEnd,
     /// Home address.
     pub home_address: Ipv6Addr,
-    /// Care-of address; none while nothing is registered.
+    /// Care-of address; `None` while the binding is not registered.
     pub care_of_address: Option<Endpoint>,
-    /// How long it has been there, where that is known.
+    /// Time since the care-of address was registered, if known.
     pub stay: Option<Duration>,
-    /// Binding Identifier, if there is one.
+    /// Binding Identifier, if any.
     pub bid: Option<u16>,
     /// Prefixes of the binding.
     pub prefixes: Vec<Ipv6Net>,
@@ -38,7 +38,7 @@ pub struct BindingStatus {
     pub state: &'static str,
     /// Granted lifetime.
     pub lifetime: Duration,
-    /// What is left of it.
+    /// Remaining lifetime.
     pub remaining: Duration,
     /// Sequence number of the last Binding Update accepted (home agent) or acknowledged (mobile router).
     pub sequence: Option<u16>,
@@ -49,41 +49,40 @@ pub struct BindingStatus {
 pub struct UplinkStatus {
     /// Interface name.
     pub interface: String,
-    /// `active`, `standby`, `registering` (the home agent has been asked and may yet answer), `silent` (it
-    /// does not answer over it), `home`, `refused: ` or `down: ` and why.
+    /// `active`, `standby`, `registering` (the home agent may still answer), `silent` (it does not answer
+    /// over this uplink), `home`, or `refused: ` or `down: ` with the reason.
     pub state: String,
-    /// How long until one that is silent or refused is tried again, where that is known.
+    /// Time until a silent or refused uplink is tried again, if known.
     pub again: Option<Duration>,
-    /// Care-of address, if there is one.
+    /// Care-of address, if any.
     pub care_of_address: Option<IpAddr>,
-    /// Binding Identifier, if it has one.
+    /// Binding Identifier, if any.
     pub bid: Option<u16>,
     /// Configured priority, lower wins.
     pub priority: u32,
-    /// Signal in dBm, where it is measured.
+    /// Signal strength in dBm, if measured.
     pub signal: Option<i32>,
-    /// What heartbeats have measured; nothing of one that is down or silent.
+    /// Result of heartbeats; `None` for an uplink that is down or silent.
     pub quality: Option<Quality>,
-    /// What it can carry in kbit/s, as configured or measured.
+    /// Capacity in kbit/s, configured or measured.
     pub capacity: Option<u32>,
-    /// URI of the captive portal that its access network redirects HTTP to, or announces.
+    /// URI of the captive portal that the access network redirects HTTP to, or announces.
     pub captive_portal: Option<String>,
-    /// Octets that have gone over it in this period, once they are counted.
+    /// Octets of the present period, once they are counted.
     pub volume_used: Option<u64>,
-    /// Octets that may.
+    /// Limit of octets in a period.
     pub volume: Option<u64>,
-    /// The period.
+    /// Period of the limit.
     pub volume_period: VolumePeriod,
-    /// What becomes of the uplink once they are used up.
+    /// Action at the limit.
     pub volume_action: VolumeAction,
-    /// Whether its modem is in a network that is not its own operator's, where that is known.
+    /// Whether its modem is in a network that is not its own operator's; `None` if unknown.
     pub roaming: Option<bool>,
     /// Whether it carries the traffic.
     pub active: bool,
-    /// Whether more is sent over it than it can carry: round trips have grown by seconds, and packets go on
-    /// arriving.
+    /// Whether the uplink is overloaded: round trips have grown by seconds, but packets still arrive.
     pub full: bool,
-    /// The router of the care-of address, if it does not answer either.
+    /// Router of the care-of address, if it does not answer either.
     pub silent_router: Option<IpAddr>,
 }
 
@@ -98,64 +97,64 @@ pub struct PolicyStatus {
     pub selectors: usize,
     /// The configured uplinks, the preferred first.
     pub uplinks: Vec<String>,
-    /// The operator's.
+    /// Uplink that an operator has selected for this policy.
     pub wanted_uplink: Option<String>,
-    /// The uplinks that its packets take now; none: those of packets without a policy.
+    /// Uplinks that its packets use now; if empty, the uplinks of packets without a policy.
     pub takes: Vec<String>,
-    /// `agreed`, `asked`, `refused`, `unknown` (it knows no flow bindings) or `failover` (it knows no other
-    /// action).
+    /// `agreed`, `asked`, `refused`, `unknown` (the home agent does not support flow bindings) or `failover`
+    /// (it supports no other action).
     pub home_agent: &'static str,
 }
 
 /// A tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelStatus {
-    /// Home address of the binding that it belongs to.
+    /// Home address of the binding.
     pub home_address: Ipv6Addr,
-    /// Binding Identifier, where there is one.
+    /// Binding Identifier, if any.
     pub bid: Option<u16>,
-    /// Our end.
+    /// Local end.
     pub local: Endpoint,
-    /// The other end.
+    /// Remote end.
     pub remote: Endpoint,
     /// Largest inner packet that needs no outer fragments, in octets.
     pub mtu: usize,
-    /// Whether packets are sent into it, or only still accepted from it.
+    /// Whether the station sends packets into it; otherwise it only accepts packets from it.
     pub transmit: bool,
-    /// What went through it on the slow path.
+    /// Counters of the slow path.
     pub traffic: Traffic,
 }
 
-/// Which way a mobile router sends the packets for a network, and why.
+/// Route of a mobile router to a network, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteStatus {
-    /// The network; `::/0` for everything that has no way of its own.
+    /// Destination network; `::/0` for all networks without a route of their own.
     pub prefix: Ipv6Net,
-    /// `direct` to the vehicle that has it, by way of the `home_agent`, on the `home` link, or `none`.
+    /// `direct` to the vehicle with this network, through the `home_agent`, on the `home` link, or `none`.
     pub path: &'static str,
-    /// The interface: of IPv6 over GeoNetworking, or the uplink.
+    /// Outgoing interface: the one of IPv6 over GeoNetworking, or the uplink.
     pub interface: Option<String>,
     /// Link-layer address of the vehicle that announces it.
     pub station: Option<[u8; 6]>,
-    /// The next hop: the vehicle's link-local or, by a direct route, care-of address; or the home agent.
+    /// Next hop: the vehicle's link-local address, on a direct route its care-of address, or the home agent.
     pub next_hop: Option<Ipv6Addr>,
-    /// Round trip to the vehicle.
+    /// Round-trip time to the vehicle.
     pub rtt: Option<Duration>,
-    /// For how long it has been so, where that is known.
+    /// Age of the route, if known.
     pub age: Option<Duration>,
-    /// Why, in plain words.
+    /// Reason, in plain words.
     pub reason: String,
 }
 
-/// A station in one word per role.
+/// State of each role of the station.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StationStatus {
     /// State of the mobile router, if the station is one.
     pub mobile_router: Option<&'static str>,
-    /// Whether the mobile router's home agent can be reached: it is at home, or an uplink is up over which
-    /// the home agent answers, or has yet to. A registration outlives the uplinks for up to its lifetime.
+    /// Whether the mobile router can reach its home agent. It is at home, or the home agent answers over an
+    /// uplink or may still answer. A registration outlives its uplinks for up to its lifetime.
     pub reachable: bool,
-    /// Why the home agent refuses the mobile router: the status of its answer and what that means.
+    /// Reason why the home agent refuses the mobile router: the status of its answer and the meaning.
     pub refusal: Option<String>,
     /// Number of bindings at the home agent, if the station is one.
     pub home_agent_bindings: Option<usize>,
@@ -173,7 +172,7 @@ fn state_name(state: State) -> &'static str {
 }
 
 impl Station {
-    /// The station in one word per role.
+    /// Returns the state of each role.
     pub fn status(&self) -> StationStatus {
         let leads = |router: &MobileRouter, index, attachment: &Attachment| match attachment {
             Attachment::Down(_) => false,
@@ -197,7 +196,7 @@ impl Station {
         }
     }
 
-    /// All bindings: the home agent's, then the mobile router's own.
+    /// Returns all bindings: the home agent's, then the mobile router's own.
     pub fn binding_status(&self, now: Time) -> Vec<BindingStatus> {
         let mut bindings: Vec<BindingStatus> = self
             .home_agent()
@@ -229,7 +228,7 @@ impl Station {
                 remaining: registration.map_or(Duration::ZERO, |r| r.expires.saturating_since(now)),
                 sequence: registration.map(|r| r.sequence),
             };
-            // One for each identifier that is registered; without any, the one without.
+            // One binding for each registered identifier; without any, the one without identifier.
             let identified = router.bindings().iter().filter_map(|b| Some((b.registration.as_ref()?, b.bid)));
             bindings.extend(identified.map(|(it, bid)| own(Some(it), Some(bid), "registered")));
             if router.registration().is_some() || router.bindings().iter().all(|b| b.registration.is_none()) {
@@ -239,7 +238,7 @@ impl Station {
         bindings
     }
 
-    /// The uplinks of the mobile router, in the order of the configuration.
+    /// Returns the uplinks of the mobile router, in the order of the config.
     pub fn uplink_status(&self, now: Time) -> Vec<UplinkStatus> {
         let Some(router) = self.mobile_router() else { return Vec::new() };
         let active = router.active_uplink();
@@ -292,7 +291,7 @@ impl Station {
             .collect()
     }
 
-    /// The policies of the mobile router, in the order of the configuration.
+    /// Returns the policies of the mobile router, in the order of the config.
     pub fn policy_status(&self) -> Vec<PolicyStatus> {
         let policies = self.mobile_router().map(MobileRouter::policy_status).unwrap_or_default();
         policies
@@ -319,7 +318,7 @@ impl Station {
             .collect()
     }
 
-    /// The interfaces of the mobile network and what there is of them: `up`, `no_carrier` or
+    /// Returns the interfaces of the mobile network with their state: `up`, `no_carrier` or
     /// `no_such_interface`.
     pub fn lan_status(&self) -> Vec<(&str, &'static str)> {
         let lan = self.lan().iter().map(|name| {
@@ -333,8 +332,8 @@ impl Station {
         lan.collect()
     }
 
-    /// The ways of a mobile router's packets: first those for the networks of vehicles near, in order, then
-    /// that for all others.
+    /// Returns the routes of a mobile router: first the networks of nearby vehicles, in order, then the
+    /// default route.
     pub fn route_status(&self, now: Time) -> Vec<RouteStatus> {
         let Some(router) = self.mobile_router() else { return Vec::new() };
         let active = self.uplink_status(now).into_iter().find(|uplink| uplink.active);
@@ -404,7 +403,7 @@ impl Station {
         routes
     }
 
-    /// The tunnels.
+    /// Returns the tunnels.
     pub fn tunnel_status(&self) -> Vec<TunnelStatus> {
         let mut tunnels: Vec<TunnelStatus> = self
             .forwarder()
@@ -423,7 +422,7 @@ impl Station {
         tunnels
     }
 
-    /// All counters by their dotted names.
+    /// Returns all counters by their dotted names.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let mut counters = Vec::new();
         if self.home_agent().is_some() || self.mobile_router().is_some() {

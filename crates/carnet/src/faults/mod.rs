@@ -1,4 +1,5 @@
-//! Bad days of whole machines: everything fails that can, at every step, and what may never be never is.
+//! Runs of whole machines in which every request can fail at every step, and invariants that must hold
+//! anyway.
 //!
 //! A home agent and two mobile routers run for hours of virtual time. Everything is real but the kernel and
 //! the disk (`carnet_linux::simulated`): stations, installers, the octets of netlink, the journal and its
@@ -7,13 +8,16 @@
 //! full or fail now and then. Operators delete carnet's entries, processes are killed between any two steps,
 //! and power is cut. Attackers forge, record and replay messages.
 //!
-//! The test checks at every step: (1) Every binding was requested by its router, within that router's rights.
-//! (2) No packet enters or leaves a tunnel without a binding. (3) Every acknowledged binding survives a power
-//! cut at this moment, and replay protection never goes back. (4) Nothing of an operator's is changed. After
-//! an orderly end the kernel is as before, and after any other the next start leaves nothing behind. Without
-//! faults (5) a handover loses no packet in either direction at any time. After the faults (6) kernels have
-//! the desired state and routers are registered within a bounded time. No process holds more memory than at
-//! first.
+//! The test checks at every step:
+//!
+//! 1. Every binding was requested by its router, within that router's rights.
+//! 2. No packet enters or leaves a tunnel without a binding.
+//! 3. Every acknowledged binding survives a power cut at this moment, and replay protection never goes back.
+//! 4. Nothing of an operator's is changed. After an orderly end the kernel is as before, and after any other
+//!    the next start leaves nothing behind.
+//! 5. Without faults a handover loses no packet in either direction at any time.
+//! 6. After the faults the kernels have the desired state and the routers are registered, within a bounded
+//!    time. No process then holds more memory than at first.
 //!
 //! A failure names its seed: `CARNET_SEED=n cargo test -p carnet --bin carnet faults::` runs only that day,
 //! `CARNET_SCHEDULES=n` runs n days.

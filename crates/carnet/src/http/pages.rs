@@ -1,8 +1,8 @@
 //! The dashboard's files (`station.http_pages`), over TCP: a few kinds of file, of one directory.
 //!
 //! They are not in the program, which has to fit into the flash of a small router. The page shows data from
-//! the network. So a browser must load nothing from elsewhere and run no script but these files. It must
-//! treat no text as markup (Content Security Policy Level 3, Trusted Types).
+//! the network. So a browser must load nothing from elsewhere and run no script but these files. It must not
+//! treat text as markup (Content Security Policy Level 3, Trusted Types).
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,9 +1,9 @@
 //! The desired forwarding state: tunnels, routes, rules, addresses and interface settings.
 //!
-//! Every entry has a key; two entries with one key cannot exist. Each protocol owns *scopes* (one per
-//! binding, say) and replaces all entries of a scope at once with [`DesiredState::replace`]. Only what
-//! differs becomes a [`Change`], additions before removals, so that a new path is up before the old one
-//! goes and a refresh that changes nothing touches nothing.
+//! Every entry has a key; two entries with one key cannot exist. Each protocol owns *scopes* (for example one
+//! for each binding) and replaces all entries of a scope at once with [`DesiredState::replace`]. Only
+//! differences become [`Change`]s, and a refresh without a difference touches nothing. Additions come before
+//! removals, so a new path is up before the old one goes.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -17,76 +17,78 @@ use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
-/// The name of the tunnel device through which every packet of the slow path comes and goes.
+/// Name of the tunnel device. Every packet of the slow path arrives and leaves through it.
 pub const TUNNEL_DEVICE: &str = "carnet0";
 
 /// The kernel's main routing table.
 pub const TABLE_MAIN: u32 = 254;
-/// Holds one default route into [`TUNNEL_DEVICE`]: what arrives for a tunnel's end is handed to carnet
-/// before the kernel's own IPv6 input sees it.
+/// Table with one default route into [`TUNNEL_DEVICE`]. So carnet receives packets for a tunnel's end before
+/// the kernel's own IPv6 input sees them.
 pub const TABLE_CAPTURE: u32 = 13_500;
-/// Where packets from the mobile network go: into the tunnel, or nowhere.
+/// Table for packets from the mobile network: into the tunnel, or unreachable.
 pub const TABLE_TUNNEL: u32 = 13_501;
-/// Where packets go that a mobile router does not forward: nowhere.
+/// Table for packets that a mobile router does not forward: unreachable.
 pub const TABLE_NOWHERE: u32 = 13_502;
-/// The care-of addresses of mobile routers behind this one, on links that this one visits.
+/// Table of care-of addresses of the mobile routers behind this one, on links that this router visits.
 pub const TABLE_NESTED: u32 = 13_505;
-/// Where the mobile networks of neighbouring vehicles are that are reached straight.
+/// Table of the mobile networks of neighbouring vehicles that this router reaches directly.
 pub const TABLE_NEIGHBOURS: u32 = 13_504;
-/// The home agent's address as one of this machine, for what comes under IPsec.
+/// Table that makes the home agent's address local to this machine, for packets that arrive under IPsec.
 pub const TABLE_PROTECTED: u32 = 13_506;
-/// The first of the tables with one uplink's default route; uplink `n` of the config has this plus `n`. That
-/// is by the router of its care-of address; a second router at the same time has a table from
-/// [`TABLE_NEXT_HOP`] on.
+/// First of the tables with the default route of one uplink. The uplink with index `n` in the config has the
+/// table with this number plus `n`. Its default route leads to the router that advertised the care-of
+/// address. A second router on the same uplink has a table from [`TABLE_NEXT_HOP`] on.
 pub const TABLE_UPLINK: u32 = 13_510;
 
-/// The first of the tables for further routers of an uplink, where care-of addresses on it leave by several.
+/// First of the tables for further routers of an uplink, if its care-of addresses leave by several routers.
 pub const TABLE_NEXT_HOP: u32 = 13_600;
 
-/// Rule priorities, in the order in which the kernel asks them. See `docs/kernel-rules.md`.
+/// Rule priorities, in the order in which the kernel evaluates them. See `docs/kernel-rules.md`.
 pub mod priority {
-    /// In on an uplink, to a care-of address of a mobile router behind this one: before [`CAPTURE`], for both
-    /// may have the same home agent.
+    /// Packets that arrive on an uplink for a care-of address of a mobile router behind this one. This rule
+    /// is before [`CAPTURE`], because both routers may have the same home agent.
     pub const TO_NESTED: u32 = 99;
-    /// Packets that belong to a tunnel's end, taken before the `local` table claims them.
+    /// Packets for a tunnel's end, before the `local` table delivers them to the kernel.
     pub const CAPTURE: u32 = 100;
-    /// Messages about direct routes, from anywhere. Not [`CAPTURE`]: the kernel takes a rule without a source
-    /// for there already where one with a source is like it otherwise.
+    /// Messages about direct routes, from any source. They need another priority than [`CAPTURE`]: the kernel
+    /// refuses a rule without a source if the same rule with a source exists.
     pub const CAPTURE_MESSAGES: u32 = 101;
     /// The `local` table, moved down from 0 so that [`CAPTURE`] comes first.
     pub const LOCAL: u32 = 110;
-    /// What carnet hands to IPsec, and what it wants protected.
+    /// Packets that carnet passes to IPsec, and packets that carnet sends for IPsec to protect.
     pub const PROTECTED: u32 = 111;
-    /// To the mobile network, from a neighbouring vehicle, where the interface to these is an uplink as well.
+    /// Packets from a neighbouring vehicle to the mobile network, if their interface is an uplink as well.
     pub const FROM_NEIGHBOURS: u32 = 112;
-    /// What comes in on an uplink and was not captured goes nowhere: a mobile router is no way from one
-    /// visited network to another, nor past the home agent into the mobile network.
+    /// Unreachable for all other packets that arrive on an uplink. A mobile router does not forward between
+    /// visited networks, nor past the home agent into the mobile network.
     pub const FROM_UPLINK: u32 = 115;
-    /// To the mobile network: the main table, never the tunnel.
+    /// Packets to the mobile network use the main table, never the tunnel.
     pub const TO_MOBILE_NETWORK: u32 = 120;
-    /// What came straight from another mobile router, and is not for the mobile network, goes nowhere: one is
-    /// no way for the other.
+    /// Unreachable for packets from a direct route that are not for the mobile network. A mobile router does
+    /// not forward packets of another one to a third.
     pub const FROM_DIRECT: u32 = 122;
-    /// What comes in over GeoNetworking and is not for the mobile network goes nowhere: a vehicle is no way
-    /// for others into its uplinks, nor into its tunnel.
+    /// Unreachable for packets that arrive over GeoNetworking and are not for the mobile network. A vehicle
+    /// does not forward packets of other vehicles into its uplinks, nor into its tunnel.
     pub const FROM_STATIONS: u32 = 125;
-    /// From a care-of address of a mobile router behind this one: its uplink's table, for tunnels.
+    /// Packets from a care-of address of a mobile router behind this one use the table of its uplink, for
+    /// tunnels.
     pub const FROM_NESTED: u32 = 128;
-    /// From a care-of address, by this machine itself: its uplink's table.
+    /// This machine's own packets from a care-of address use the table of its uplink.
     pub const FROM_CARE_OF_ADDRESS: u32 = 130;
-    /// The same as [`FROM_MOBILE_NETWORK`], before it: the table of neighbouring vehicles, where it has a
-    /// route.
+    /// Packets from the mobile network look up the table of neighbouring vehicles first. Without a route
+    /// there, [`FROM_MOBILE_NETWORK`] follows.
     pub const TO_NEIGHBOURS: u32 = 135;
-    /// From the mobile network or the home address: the tunnel's table.
+    /// Packets from the mobile network or the home address use the tunnel's table.
     pub const FROM_MOBILE_NETWORK: u32 = 140;
-    /// From a LAN interface, but with somebody else's source address: nowhere (RFC 3963 9).
+    /// Unreachable for packets from a LAN interface whose source address is not of the mobile network (RFC
+    /// 3963 9).
     pub const FROM_LAN: u32 = 145;
-    /// From a mobile node itself, when the sender has chosen no address: the tunnel's table, and with it the
-    /// home address.
+    /// A mobile node's own packets whose sender has chosen no source address use the tunnel's table. Its
+    /// route gives them the home address.
     pub const FROM_NODE: u32 = 150;
 }
 
-/// Which end of a NEMO tunnel this station is.
+/// Role of this station at the end of a NEMO tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelEnd {
@@ -94,94 +96,96 @@ pub enum TunnelEnd {
     MobileRouter,
     /// Inner packets *to* [`Tunnel::inner`] go in; inner packets *from* it come out.
     HomeAgent,
-    /// The same at a mobile router, of another mobile router's networks (`carnet_mobility::direct`): what
-    /// comes out is for the own mobile network and nobody else.
+    /// Inner packets *to* [`Tunnel::inner`] go in; inner packets *from* it come out. This end is at a mobile
+    /// router, and [`Tunnel::inner`] are the networks of another mobile router (`carnet_mobility::direct`).
+    /// Packets that come out must be for the own mobile network.
     Direct,
 }
 
-/// One tunnel for IPv6 packets between a care-of address and a home agent: in IPv6 (RFC 2473), in IPv4, or in
-/// UDP (RFC 5555). A home address has several where several of its care-of addresses are registered (RFC
-/// 5648).
+/// Tunnel for IPv6 packets between a care-of address and a home agent: in IPv6 (RFC 2473), in IPv4, or in UDP
+/// (RFC 5555). A home address has one tunnel for each of its registered care-of addresses (RFC 5648).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
-    /// Which end this is.
+    /// Role of this station.
     pub end: TunnelEnd,
-    /// Whose binding it follows from. Several home addresses may share a care-of address.
+    /// Home address of the binding. Several home addresses may share a care-of address.
     pub home_address: Ipv6Addr,
-    /// Binding Identifier (RFC 5648), where there is one.
+    /// Binding Identifier (RFC 5648); `None` for a binding without one.
     #[serde(default)]
     pub bid: Option<u16>,
-    /// Outer source of what is sent, outer destination of what is accepted.
+    /// Outer source of sent packets, outer destination of accepted packets.
     pub local: Endpoint,
-    /// Outer destination of what is sent, outer source of what is accepted (RFC 6275 10.4.5).
+    /// Outer destination of sent packets, outer source of accepted packets (RFC 6275 10.4.5).
     pub remote: Endpoint,
     /// The mobile side: the home address as a /128, and the mobile network prefixes.
     pub inner: Vec<Ipv6Net>,
-    /// Whether packets are sent here. `false` after a handover, while packets that were already on
-    /// their way over the old path are still accepted. Where several tunnels of a home address say so, a
-    /// [`Distribution`] tells which packets each gets.
+    /// Whether the station sends packets into this tunnel. After a handover the old tunnel has `false`: it
+    /// still accepts packets that were on their way. If several tunnels of a home address have `true`, a
+    /// [`Distribution`] divides the packets among them.
     pub transmit: bool,
     /// The largest inner packet, in octets, that fits the path without fragmenting the outer packet.
     pub mtu: u32,
 }
 
-/// Which of a home address's tunnels each packet takes, where it is not one for all. Key: end and home
-/// address, so that a change is one replaced entry.
+/// Rules that divide the packets of a home address among its tunnels. Key: role and home address, so that a
+/// change replaces one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// Which end this is.
+    /// Role of this station.
     pub end: TunnelEnd,
-    /// Whose packets.
+    /// Home address of the tunnels.
     pub home_address: Ipv6Addr,
-    /// The home agent's address: duplicated packets inside IPv4 have an IPv6 header between it and the home
-    /// address.
+    /// Home agent's address. A duplicated packet inside IPv4 has an IPv6 header between this address and the
+    /// home address.
     pub home_agent: Ipv6Addr,
-    /// The first that matches a packet and has a tunnel left decides. The last matches everything.
+    /// The first rule that matches a packet and has a working tunnel decides. The last rule matches
+    /// everything.
     pub rules: Vec<DistributionRule>,
 }
 
-/// What becomes of some of the packets.
+/// Rule for the packets of one flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DistributionRule {
-    /// Which packets: described as they go towards the mobile network, at either end. `None`: all.
+    /// Packets of the flow, described as they go towards the mobile network, at either end. `None`: all
+    /// packets.
     pub selector: Option<TrafficSelector>,
-    /// What becomes of them.
+    /// Failover, balance or duplicate.
     pub action: FlowAction,
-    /// The tunnels that they may take, the preferred one first.
+    /// Tunnels for these packets, the preferred one first.
     pub members: Vec<Member>,
 }
 
 /// A tunnel in a [`DistributionRule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its Binding Identifier: conversations stay with it though its addresses become others.
+    /// Binding Identifier. A flow stays with it even if the addresses of the tunnel change.
     pub bid: Option<u16>,
-    /// Our end.
+    /// Local end of the tunnel.
     pub local: Endpoint,
-    /// The other end.
+    /// Remote end of the tunnel.
     pub remote: Endpoint,
-    /// Its share, relative to the other members', for [`FlowAction::Balance`].
+    /// Share of the flows, relative to the other members, for [`FlowAction::Balance`].
     pub weight: u16,
 }
 
-/// A socket for IPv6 packets inside IPv4 or UDP. Key: all of it.
+/// Socket for IPv6 packets inside IPv4 or UDP. Key: all fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Socket {
-    /// The end that it is.
+    /// Local address of the socket.
     pub local: Endpoint,
-    /// The interface by which alone its packets come and go, whatever the kernel's routes prefer.
+    /// Interface to which the socket is bound, regardless of the kernel's routes.
     pub interface: Option<String>,
 }
 
-/// What a route does with a packet.
+/// Action of a route.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteAction {
-    /// Sends it out of an interface, to a gateway or straight to the neighbour.
+    /// Sends it out of an interface, to a gateway or directly to the neighbour.
     Forward {
         /// Name of the interface.
         interface: String,
-        /// The next hop; `None` when the destination is on the link.
+        /// Next hop; `None` if the destination is on the link.
         gateway: Option<Ipv6Addr>,
     },
     /// Answers with ICMPv6 Destination Unreachable.
@@ -190,8 +194,8 @@ pub enum RouteAction {
     Local,
 }
 
-/// A kernel route. Key: table, destination, metric. A home agent wants some for each of very many bindings,
-/// which do all the same: they share what they do.
+/// A kernel route. Key: table, destination, metric. A home agent has several routes for each binding, and
+/// most have the same action: they share it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Routing table number.
@@ -200,16 +204,16 @@ pub struct Route {
     pub destination: Ipv6Net,
     /// Kernel metric (lower wins).
     pub metric: u32,
-    /// What the route does.
+    /// Forward, unreachable or local.
     pub action: Arc<RouteAction>,
-    /// The address of this machine's own packets here whose sender has chosen none; `None`: the kernel
-    /// chooses (RFC 6724).
+    /// Source address for this machine's own packets whose sender has chosen none; `None`: the kernel chooses
+    /// (RFC 6724).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Box<Ipv6Addr>>,
 }
 
 impl Route {
-    /// The interface that packets go out of, if any.
+    /// Returns the outgoing interface, if any.
     pub fn interface(&self) -> Option<&str> {
         match &*self.action {
             RouteAction::Forward { interface, .. } => Some(interface),
@@ -217,58 +221,56 @@ impl Route {
         }
     }
 
-    /// Whether packets go into [`TUNNEL_DEVICE`].
+    /// Returns whether packets go into [`TUNNEL_DEVICE`].
     pub fn is_into_tunnel_device(&self) -> bool {
         self.interface() == Some(TUNNEL_DEVICE)
     }
 }
 
-/// A policy routing rule. Key: all of it.
+/// A policy routing rule. Key: all fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Rule {
-    /// Order among rules (lower is asked first), one of [`priority`].
+    /// Order among rules (the kernel evaluates the lowest first), one of [`priority`].
     pub priority: u32,
-    /// Only packets that came in here.
+    /// Selects packets that arrive on this interface; `None`: on any.
     pub input_interface: Option<String>,
-    /// Only packets from here.
+    /// Selects packets from this prefix; `None`: from any source.
     pub from: Option<Ipv6Net>,
-    /// Only packets to here.
+    /// Selects packets to this prefix; `None`: to any destination.
     pub to: Option<Ipv6Net>,
-    /// Only packets whose upper-layer protocol is this one.
+    /// Selects packets with this upper-layer protocol; `None`: with any.
     pub protocol: Option<u8>,
-    /// The table that is asked.
+    /// Routing table for the selected packets.
     pub table: u32,
 }
 
-/// An address that carnet puts on an interface (without duplicate address detection). Key: both fields
-/// but the prefix length.
+/// An address that carnet puts on an interface (without duplicate address detection). Key: interface and
+/// address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceAddress {
     /// Name of the interface.
     pub interface: String,
     /// Address and prefix length.
     pub address: Ipv6Addr,
-    /// 128 where no on-link prefix shall follow from it.
+    /// Prefix length; 128 if the kernel must not derive an on-link prefix.
     pub prefix_length: u8,
-    /// The kernel does not choose it as a source by itself (RFC 6724 5, rule 3).
+    /// Whether the kernel avoids it as a source address (RFC 6724 5, rule 3).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deprecated: bool,
 }
 
-/// A `net.ipv6.conf` switch that carnet needs in a certain position and puts back at the end; `rp_filter` is
-/// IPv4's.
+/// A `net.ipv6.conf` setting that carnet needs, and restores at its end; `rp_filter` is a setting of IPv4.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     /// Interface name, or `all`.
     pub interface: String,
     /// The name below `net.ipv6.conf.<interface>`, such as `forwarding`.
     pub name: String,
-    /// Its value.
+    /// Value as the kernel reads it.
     pub value: String,
 }
 
-/// One thing that the data path shall have. A home agent has some for each of very many bindings, so that
-/// kinds of which there are few are boxed.
+/// An entry of the desired state. A home agent has several entries for each binding, so rare kinds are boxed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
@@ -280,7 +282,7 @@ pub enum Entry {
     Route(Route),
     /// See [`Socket`].
     Socket(Socket),
-    /// See [`Tunnel`]. Shared by those who send packets into it.
+    /// See [`Tunnel`]. The forwarder shares it.
     Tunnel(Arc<Tunnel>),
     /// See [`Distribution`].
     Distribution(Box<Distribution>),
@@ -288,9 +290,8 @@ pub enum Entry {
     Rule(Box<Rule>),
 }
 
-/// What identifies an [`Entry`]. The order is the order of installation: settings, addresses, routes,
-/// sockets, tunnels, what is distributed among these, and last the rules that lead packets there; removal
-/// goes the other way round.
+/// Key of an [`Entry`]. The order is the order of installation: settings, addresses, routes, sockets,
+/// tunnels, distributions, and last the rules that lead packets there. Removal has the opposite order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key<'a> {
     /// Interface and name of a setting.
@@ -310,7 +311,7 @@ pub enum Key<'a> {
 }
 
 impl Entry {
-    /// What identifies this entry.
+    /// Returns the key of this entry.
     pub fn key(&self) -> Key<'_> {
         match self {
             Entry::Setting(s) => Key::Setting(&s.interface, &s.name),
@@ -326,8 +327,8 @@ impl Entry {
 
 /// An entry in a set or map of entries by [`Key`]: it is equal to every entry with its key.
 ///
-/// A home agent has some entries for each of very many bindings. All who keep one share it, and the key is in
-/// it.
+/// A home agent has several entries for each binding. All owners of an entry share it, and it contains its
+/// key.
 #[derive(Debug, Clone)]
 pub struct Keyed(pub Arc<Entry>);
 
@@ -357,38 +358,38 @@ impl Ord for Keyed {
     }
 }
 
-/// One difference between what is wanted now and what was wanted before.
+/// One difference between the desired state now and before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// This entry shall exist; one with the same key is replaced without a moment in which neither is.
+    /// Install this entry. It replaces an entry with the same key, without a moment in which neither exists.
     Set(Arc<Entry>),
-    /// This entry shall no longer exist.
+    /// Remove this entry.
     Remove(Arc<Entry>),
 }
 
-/// Everything that is wanted, by scope, and the changes not yet fetched.
+/// The desired state, by scope, and the changes not yet fetched.
 #[derive(Debug, Clone)]
 pub struct DesiredState<S> {
-    /// Who wants each. Not in order: that would be a walk through the keys of very many bindings for each of
-    /// them.
+    /// Owning scope of each entry. The map is unordered: an ordered one would compare keys of very many
+    /// bindings.
     entries: HashMap<Keyed, S>,
-    /// What each wants, by key.
+    /// Entries of each scope, by key.
     scopes: HashMap<S, Box<[Keyed]>>,
     changes: VecDeque<Change>,
 }
 
 impl<S: Eq + Hash + Clone> DesiredState<S> {
-    /// A state in which nothing is wanted.
+    /// Returns a state without entries.
     pub fn new() -> Self {
         DesiredState { entries: HashMap::new(), scopes: HashMap::new(), changes: VecDeque::new() }
     }
 
-    /// Makes `entries` all that `scope` wants; of two with one key the last. Costs O(n log m) in the entries
-    /// of the scope only.
+    /// Replaces all entries of `scope` by `entries`; of two with one key the last counts. Costs O(n log m) in
+    /// the entries of the scope only.
     ///
-    /// A key that another scope holds stays with whoever asked last; when that scope lets go of it, it is
-    /// removed. Scopes are cut so that this does not happen in practice.
+    /// If two scopes want the same key, the last caller owns it; when that scope gives the key up, the entry
+    /// is removed. The protocols choose their scopes so that this does not happen in practice.
     pub fn replace(&mut self, scope: S, entries: impl IntoIterator<Item = Entry>) {
         let mut wanted: Vec<Keyed> = entries.into_iter().map(|entry| Keyed(Arc::new(entry))).collect();
         wanted.reverse();
@@ -427,24 +428,24 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
         }
     }
 
-    /// Another scope has asked for the same key.
+    /// Removes `entry` from its previous owner, because another scope now owns the key.
     fn let_go(&mut self, owner: &S, entry: &Keyed) {
         if let Some(entries) = self.scopes.get_mut(owner) {
             *entries = entries.iter().filter(|kept| *kept != entry).cloned().collect();
         }
     }
 
-    /// Whether a scope wants nothing.
+    /// Returns whether a scope has no entries.
     pub fn is_empty(&self, scope: &S) -> bool {
         !self.scopes.contains_key(scope)
     }
 
-    /// The next change to carry out, oldest first.
+    /// Returns the next change to carry out, oldest first.
     pub fn poll_change(&mut self) -> Option<Change> {
         next_of(&mut self.changes)
     }
 
-    /// All that is wanted, in order of installation.
+    /// Returns all entries, in order of installation.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         let mut entries: Vec<&Keyed> = self.entries.keys().collect();
         sort(&mut entries);
@@ -514,7 +515,7 @@ mod tests {
         state.replace(1, [route("2001:db8:a::/64", 1)]);
         state.replace(2, [other.clone()]);
         drain(&mut state);
-        // Who had it before, and says the same as before, asks anew.
+        // The previous owner wants the key again, with an unchanged entry.
         state.replace(1, [route("2001:db8:a::/64", 1)]);
         assert_eq!(drain(&mut state), [Change::Set(route("2001:db8:a::/64", 1).into())]);
         state.replace(2, []);

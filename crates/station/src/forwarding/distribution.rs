@@ -1,21 +1,23 @@
 //! Which of several tunnels a packet takes.
 //!
 //! A home address with several registered care-of addresses (RFC 5648) has a list of rules (RFC 6089's flow
-//! bindings). The first rule that matches a packet and has a tunnel left decides. Its action is one of three:
+//! bindings). The first rule that matches a packet and has a working tunnel decides. Its action is one of
+//! three:
 //!
-//! * `failover`: the first tunnel of the list that is there.
-//! * `balance`: Each conversation (addresses, protocol, ports) has a tunnel of its own, by rendezvous hashing
-//!   with weights. It is the tunnel with the best score for that conversation. When a tunnel goes, only its
-//!   own conversations move, each to its second best. When one comes, only those move that it wins. Weights
-//!   are measurements and never the same twice: as long as no share changes by more than a quarter, they
-//!   stay.
-//! * `duplicate`: the first four that are there; the receiver keeps the first copy ([`super::duplicates`]).
+//! * `failover`: the first working tunnel of the list.
+//! * `balance`: one tunnel for each flow (addresses, protocol, ports), by rendezvous hashing with weights:
+//!   the tunnel with the best score for that flow. When a tunnel goes, only its own flows move, each to its
+//!   second best tunnel. When a tunnel comes, only the flows move for which it has the best score. Weights
+//!   are measured values and vary all the time. The module keeps the old weights as long as no share changes
+//!   by more than a quarter.
+//! * `duplicate`: the first four working tunnels; the receiver keeps the first copy ([`super::duplicates`]).
 //!
-//! Later fragments have no ports. They follow the first fragment of their packet if that came first; else
-//! their own fields decide. The memory of fragments is bounded in number and time.
+//! Later fragments show no ports. They follow the first fragment of their packet if it arrived before them.
+//! Otherwise the module uses the fields that they show. The memory of fragments is bounded in number and
+//! time.
 //!
-//! A fast path chooses by the same rules, weights and key, and therefore the same tunnel (`bpf/choice.h`):
-//! that is why hashing is done in integers.
+//! A fast path chooses by the same rules, weights and key, and therefore the same tunnel (`bpf/choice.h`).
+//! For this reason the hash uses integers only.
 //!
 //! Left out: IPv4 inside, since carnet's tunnels carry IPv6.
 
@@ -32,14 +34,14 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use super::desired::{Distribution, DistributionRule, Member, TunnelEnd};
 use super::path_mtu::Ends;
 
-/// Unit of a weight in use: shares of remaining tunnels may be in between.
+/// Internal value of a weight of 1, so that kept weights can have fractions.
 const UNIT: f64 = 4096.0;
-/// A share that becomes another by no more than this factor stays as it is.
+/// Largest factor by which a share may change while the old weights stay.
 const TOLERANCE: f64 = 1.25;
-/// Tunnels that one packet takes at once. RFC 6089 4.2 sets no bound: a router that registers sixteen care-of
-/// addresses at a third party would have each packet sent there sixteen times.
+/// Tunnels that one packet takes at once. RFC 6089 4.2 sets no bound. A node could register sixteen care-of
+/// addresses of a third party, which would then receive each packet sixteen times.
 pub const MAX_COPIES: usize = 4;
-/// Packets in fragments of which is remembered what the first one showed.
+/// Fragmented packets whose first fragment's ports the module remembers.
 const FRAGMENTED_MAX: usize = 256;
 const FRAGMENTED_LIFETIME: Duration = Duration::from_secs(10);
 
@@ -47,40 +49,41 @@ const PROTOCOL_DCCP: u8 = 33;
 const PROTOCOL_SCTP: u8 = 132;
 const PROTOCOL_UDP_LITE: u8 = 136;
 
-/// Where a packet goes.
+/// Tunnels of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
     /// Into this tunnel.
     One(Ends),
     /// Into each of these, at most [`MAX_COPIES`].
     All(Vec<Ends>),
-    /// None of the tunnels is there.
+    /// No tunnel of the rule works.
     None,
 }
 
 /// Source, destination and Identification of a packet in fragments.
 type FragmentName = (Ipv6Addr, Ipv6Addr, u32);
 
-/// The rules, and what is remembered to keep them.
+/// Rules and the state of `balance` and of fragments.
 #[derive(Debug, Clone)]
 pub struct Distributor {
     end: TunnelEnd,
     rules: Vec<Rule>,
-    /// Makes it impossible to choose addresses and ports for a tunnel.
+    /// Key of the hash, so that a sender cannot select a tunnel by its addresses and ports.
     key: u64,
     fragmented: HashMap<FragmentName, (Time, Flow)>,
-    /// The same in the order of arrival.
+    /// Names in the order of arrival.
     order: VecDeque<(Time, FragmentName)>,
 }
 
 #[derive(Debug, Clone)]
 struct Rule {
     rule: DistributionRule,
-    /// Of each member: what it is known by, and the weight in use, not 0.
+    /// Identity of each member and the weight in use, not 0.
     weights: Vec<(u64, u32)>,
 }
 
-/// Identity of a member, independent of its weight and, with a Binding Identifier, of its addresses.
+/// Returns the identity of a member, independent of its weight and, with a Binding Identifier, of its
+/// addresses.
 fn identity(member: &Member) -> u64 {
     match member.bid {
         Some(bid) => mix(u64::from(bid) | 1 << 32),
@@ -100,13 +103,14 @@ fn mix(mut value: u64) -> u64 {
 }
 
 impl Distributor {
-    /// The distributor for these rules. It goes on where `before` was; `key` counts without one. It is the
-    /// key of outer flow labels ([`super::forwarder::Forwarder::flow_label_key`]).
+    /// Creates the distributor for these rules. It keeps the weights and fragments of `before`. Without
+    /// `before` it uses `key`, the key of outer flow labels
+    /// ([`super::forwarder::Forwarder::flow_label_key`]).
     pub fn new(distribution: &Distribution, before: Option<Distributor>, key: u64) -> Distributor {
         let rules = distribution.rules.iter();
         let rules = rules.map(|rule| {
             let old = before.iter().flat_map(|before| &before.rules);
-            // Rules have no name; one with the same selector is the same.
+            // Rules have no name: match the previous rule by its selector.
             let old = old.clone().find(|old| old.rule.selector == rule.selector);
             Rule { rule: rule.clone(), weights: weights(rule, old) }
         });
@@ -123,17 +127,17 @@ impl Distributor {
         }
     }
 
-    /// Whether any packet goes into several tunnels.
+    /// Returns whether any packet goes into several tunnels.
     pub fn duplicates(&self) -> bool {
         self.rules.iter().any(|rule| rule.rule.action == FlowAction::Duplicate)
     }
 
-    /// The rules and, for each member of one, what it is known by and the weight in use (not 0).
+    /// Returns the rules and, for each member of one, its identity and the weight in use (not 0).
     pub fn rules(&self) -> impl Iterator<Item = (&DistributionRule, &[(u64, u32)])> {
         self.rules.iter().map(|Rule { rule, weights }| (rule, weights.as_slice()))
     }
 
-    /// Where `packet` goes; `exists` tells which tunnels are there.
+    /// Chooses the tunnel of `packet`; `exists` says whether a tunnel works.
     pub fn choose(
         &mut self,
         now: Time,
@@ -173,8 +177,8 @@ impl Distributor {
         Choice::None
     }
 
-    /// A keyed hash of what a conversation is: addresses, protocol and ports. Seen from the mobile network
-    /// both directions are the same, so that both ends choose alike where they have the same key.
+    /// Returns a keyed hash of the flow: addresses, protocol and ports. The hash is the same in both
+    /// directions, so both ends choose the same tunnel if they have the same key.
     fn conversation(&self, flow: &Flow) -> u64 {
         let ports = flow.ports.map_or(0, |(one, other)| u64::from(one) << 16 | u64::from(other));
         let rest = u64::from(flow.next_header) << 32 | ports;
@@ -186,7 +190,7 @@ impl Distributor {
         mix(hash ^ rest)
     }
 
-    /// Returns the fields that the rules use.
+    /// Returns the fields of a packet that selectors compare.
     fn flow(&mut self, now: Time, header: &Header, packet: &[u8]) -> Flow {
         let mut flow = Flow {
             source: header.source,
@@ -232,7 +236,7 @@ impl Distributor {
                 break;
             }
             self.order.pop_front();
-            // The same name may have come again since.
+            // A later fragment may have renewed the entry of this name.
             if self.fragmented.get(&oldest).is_some_and(|(at, _)| *at == since) {
                 self.fragmented.remove(&oldest);
             }
@@ -242,7 +246,7 @@ impl Distributor {
     }
 }
 
-/// The Fragment header, where there is one.
+/// Returns the Fragment header, if any.
 fn fragment_of(packet: &[u8]) -> Option<FragmentHeader> {
     let mut next = Header::parse(packet).ok()?.next_header;
     let mut offset = HEADER_LEN;
@@ -259,7 +263,8 @@ fn fragment_of(packet: &[u8]) -> Option<FragmentHeader> {
     None
 }
 
-/// -log2(`hash` / 2^64), with 24 bits behind the point: an exponential variate, if the hash is uniform.
+/// Returns -log2(`hash` / 2^64), with 24 bits behind the point: an exponential variate, if the hash is
+/// uniform.
 fn rarity(hash: u64) -> u64 {
     let hash = hash | 1;
     let zeros = u64::from(hash.leading_zeros());
@@ -274,20 +279,20 @@ fn rarity(hash: u64) -> u64 {
     ((zeros + 1) << 24) - fraction
 }
 
-/// The lower the better: the rate of the variate is the weight. The least of several is each one's with a
-/// probability in proportion to its weight.
+/// Returns the score of a member; the lowest one is best. The score is an exponential variate with the weight
+/// as its rate. So each member has the lowest score with a probability in proportion to its weight.
 fn score(conversation: u64, (member, weight): (u64, u32)) -> u64 {
     (rarity(mix(conversation ^ member)) << 32) / u64::from(weight.max(1))
 }
 
-/// The weights to use: those of before, as far as the shares are about the same.
+/// Returns the weights to use: the previous ones, unless a share changes by more than [`TOLERANCE`].
 fn weights(rule: &DistributionRule, before: Option<&Rule>) -> Vec<(u64, u32)> {
     let in_use = |weight: f64| (weight * UNIT).round().clamp(1.0, f64::from(u32::MAX)) as u32;
-    // A weight of zero would be a tunnel without packets, which a rule leaves out instead.
+    // A weight of 0 counts as 1: an operator excludes a tunnel by not listing it.
     let wanted: Vec<(u64, f64)> =
         rule.members.iter().map(|member| (identity(member), f64::from(member.weight.max(1)))).collect();
     let old = |id: u64| before?.weights.iter().find(|(known, _)| *known == id).map(|(_, weight)| *weight);
-    // How much more the old weights are than the new ones, for those that stay.
+    // Ratio of the old weight to the new one, for each member that stays.
     let ratios: Vec<f64> =
         wanted.iter().filter_map(|(id, weight)| old(*id).map(|old| f64::from(old) / UNIT / weight)).collect();
     let (least, most) =

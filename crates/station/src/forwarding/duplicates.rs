@@ -1,42 +1,42 @@
-//! Which copy of a duplicated packet is the first: numbers that have been seen.
+//! Finds the first copy of a duplicated packet by its number.
 //!
-//! The sender of a class that goes over several tunnels at once gives each packet a number and each copy the
-//! same one ([`carnet_wire::extension::SEQUENCE_OPTION`]). The receiver remembers the numbers of the last
+//! The sender of a flow that takes several tunnels at once gives each packet a number and each copy the same
+//! one ([`carnet_wire::extension::SEQUENCE_OPTION`]). The receiver remembers the numbers of the last
 //! [`WINDOW`] packets of a binding and lets the first copy of each pass. Two packets with the same content
-//! have different numbers, so that what a host says twice arrives twice.
+//! have different numbers, so a host may send the same content twice.
 //!
-//! A number does not prove its sender. An attacker who sees the packets of one tunnel could send own packets
-//! with the next numbers. The real ones, over any tunnel, would then pass for copies. So a number is stored
-//! with a mark of its packet, sixteen bits of a keyed hash, and only the same packet is a copy.
+//! A number is not authenticated. An attacker who sees the packets of one tunnel could send own packets with
+//! the next numbers. The receiver would then drop the real packets as copies. So the receiver stores a mark
+//! beside each number: a keyed hash of the packet, sixteen bits long. Only a packet with the same mark is a
+//! copy.
 //!
-//! In doubt a packet passes: one whose number is older than the window may be a late copy or the first to
-//! arrive. A sender that has begun anew from another number is ahead half of the time, which moves the
-//! window. If it is behind, its packets pass all the same. After `RESTART` of them without a younger one the
+//! When in doubt a packet passes: one whose number is older than the window may be a late copy or the first
+//! to arrive. A restarted sender begins with a random number. In half of the cases it is ahead of the window
+//! and moves it. In the other half its packets pass as late ones, and after `RESTART` of them in a row the
 //! window begins there.
 
-/// So many numbers are remembered: what a tunnel of 10,000 packets a second holds back in one and a half
-/// seconds.
+/// Numbers in the window: a tunnel with 10,000 packets a second sends as many in one and a half seconds.
 pub const WINDOW: u32 = 16_384;
-/// So many old numbers in a row are those of a sender that has begun anew.
+/// Old numbers in a row after which the sender is considered restarted.
 const RESTART: u32 = 64;
 
 /// No packet has this mark.
 const NONE: u16 = 0;
 
-/// Mark of a packet, by a hash of its content that an attacker cannot compute.
+/// Returns the mark of a packet from a keyed hash of its content.
 pub fn mark(hash: u64) -> u16 {
-    // The others are as likely as each other, nearly.
+    // Adds 1, so that no packet has the mark `NONE`; the other marks are almost equally likely.
     (hash % u64::from(u16::MAX)) as u16 + 1
 }
 
-/// Result for a number.
+/// Judgement on a numbered packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copy {
     /// The first copy.
     First,
-    /// A further one.
+    /// A further copy.
     Further,
-    /// Too old to tell.
+    /// Older than the window: the first copy or a further one.
     Late,
 }
 
@@ -45,14 +45,14 @@ pub enum Copy {
 pub struct Window {
     /// The highest number, in the sense of serial number arithmetic (RFC 1982).
     top: u32,
-    /// The mark of each number that came, at its remainder.
+    /// Mark of each received number, at the number modulo [`WINDOW`].
     seen: Box<[u16]>,
-    /// Old numbers in a row.
+    /// Old numbers in a row so far.
     behind: u32,
 }
 
 impl Window {
-    /// A window in which only this number has been seen, with this mark.
+    /// Returns a window that has seen only this number, with this mark.
     pub fn starting_with(sequence: u32, mark: u16) -> Window {
         let seen = vec![NONE; WINDOW as usize].into_boxed_slice();
         let mut window = Window { top: sequence, seen, behind: 0 };
@@ -60,7 +60,7 @@ impl Window {
         window
     }
 
-    /// Notes the number of a packet that arrived, and its mark.
+    /// Notes the number and the mark of a packet that arrived.
     pub fn note(&mut self, sequence: u32, mark: u16) -> Copy {
         let ahead = sequence.wrapping_sub(self.top);
         let behind = self.top.wrapping_sub(sequence);
@@ -84,7 +84,7 @@ impl Window {
         if self.replace(sequence, mark) == mark { Copy::Further } else { Copy::First }
     }
 
-    /// Sets the mark of a number; what it was.
+    /// Sets the mark of a number and returns the previous one.
     fn replace(&mut self, sequence: u32, mark: u16) -> u16 {
         let place = self.seen.get_mut((sequence % WINDOW) as usize);
         place.map_or(NONE, |place| std::mem::replace(place, mark))
@@ -98,8 +98,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Two tunnels carry the same numbers, each loses some and delays others by less than the window.
-        /// Each packet that came by either passes once, and nothing else does.
+        /// Two tunnels carry the same numbers. Each loses some and delays others by less than the window.
+        /// Each number that arrives passes exactly once.
         #[test]
         fn each_packet_passes_once_whatever_is_lost_and_late(
             start in any::<u32>(),
@@ -132,7 +132,8 @@ mod tests {
             prop_assert_eq!(passed.len(), came);
         }
 
-        /// For any numbers: one that was not seen since the window last moved past it never counts as a copy.
+        /// For any numbers: a number that has not been seen since the window moved past it is never called a
+        /// copy.
         #[test]
         fn a_number_that_never_came_is_no_copy(numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u16..4), 1..400)) {
             let mut window = Window::starting_with(0, 1);
@@ -174,7 +175,7 @@ mod tests {
         }
     }
 
-    /// An attacker takes the next numbers for packets of his own: the real ones pass all the same, each once.
+    /// An attacker uses the next numbers for packets of his own: each real packet still passes, once.
     #[test]
     fn numbers_that_somebody_else_has_used_are_no_loss() {
         let mut window = Window::starting_with(0, 1);

@@ -1,8 +1,9 @@
-//! Entries of the data path for direct routes to other mobile routers.
+//! Entries of the desired state for direct routes to other mobile routers.
 //!
-//! Messages between care-of addresses are captured on every uplink; tunnelled packets only from the care-of
-//! address of a router. The routes into the tunnel device are mostly there already. They matter only if the
-//! kernel's own devices carry the tunnel to the home agent, because those know no direct routes.
+//! Rules capture messages between care-of addresses on every uplink. They capture tunnelled packets only from
+//! care-of addresses of a router with a direct route. Most packets for a direct route enter the tunnel device
+//! anyway. The routes matter only if kernel tunnels carry the traffic to the home agent, because these know
+//! no direct routes.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use super::desired::{
 };
 use super::for_home_agent::{METRIC, host, into_tunnel_device, route};
 
-/// Rules, routes and tunnels.
+/// Returns rules, routes and tunnels.
 pub(crate) fn direct_entries(
     router: &MobileRouter,
     tunnels: impl Iterator<Item = direct::Tunnel>,

@@ -1,12 +1,16 @@
-//! Entries of the data path for a home agent.
+//! Entries of the desired state for a home agent.
 //!
-//! Its address is routed into the tunnel device, so that control packets reach carnet instead of a kernel
-//! that would refuse them. For a bound node, the home address and the registered prefixes lead into the
-//! tunnel. For an unbound one, no packet may leave along a default route (RFC 3963 6.7). On a virtual home
-//! link its prefixes are unreachable. On a real one they are routed to the home address as to any router at
-//! home (RFC 3963 6.5, example 1). For a node that has gone to another home agent, on a virtual home link,
-//! they lead into a tunnel to that one. Mobile networks that are parts of the home prefix (RFC 4887 6) need
-//! no more: their routes are longer than the home link's.
+//! A route leads the home agent's address into the tunnel device, so that carnet receives control packets
+//! before the kernel, which would refuse them. The entries of a node depend on its binding:
+//!
+//! * Bound: the home address and the registered prefixes lead into the tunnel.
+//! * Not bound: its packets must not follow a default route (RFC 3963 6.7). On a virtual home link the
+//!   prefixes are unreachable. On a real one a route leads to the home address, as to any router at home (RFC
+//!   3963 6.5, example 1).
+//! * Registered at another home agent, on a virtual home link: a tunnel leads to that home agent.
+//!
+//! Mobile networks that are parts of the home prefix (RFC 4887 6) need no other entries. Their routes are
+//! longer than the route of the home link.
 
 use std::net::{Ipv6Addr, SocketAddrV4};
 use std::sync::{Arc, LazyLock};
@@ -25,17 +29,17 @@ use super::for_mobile_router::LOCAL;
 use super::path_mtu::Ends;
 use super::ways::ways;
 
-/// Metric of carnet's own routes: the kernel's default for routes that people add.
+/// Metric of carnet's own routes: the kernel's default for IPv6 routes of a user.
 pub(crate) const METRIC: u32 = 1024;
-/// Metric of routes to nodes that have gone to another home agent. By it a routing daemon sees that this home
-/// agent must not announce them.
+/// Metric of routes to nodes at another home agent. A routing daemon sees by it that this home agent no
+/// longer announces them.
 pub(crate) const METRIC_RELAYED: u32 = 2048;
-/// Metric of "unreachable" routes that catch what nothing better matches.
+/// Metric of "unreachable" routes, the last choice of a table.
 const METRIC_LAST: u32 = 0x7fff_ffff;
-/// Settings that let the kernel take default routes and prefixes from Router Advertisements. The platform turns
-/// them off only where the machine does not need them.
+/// Settings that let the kernel take default routes and prefixes from Router Advertisements. The platform
+/// turns them off only where the machine does not need them.
 const ADVERTISED: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
-/// The path's MTU until Packet Too Big says otherwise: that of Ethernet.
+/// Path MTU before the first Packet Too Big: the MTU of Ethernet.
 const PATH_MTU: u32 = 1500;
 
 pub(crate) fn host(address: Ipv6Addr) -> Ipv6Net {
@@ -51,30 +55,30 @@ pub(crate) fn route(
     Entry::Route(Route { table, destination, metric, action: action.into(), source: None })
 }
 
-/// One for all that share it.
+/// Returns the action of routes into the tunnel device, which all of them share.
 pub(crate) fn into_tunnel_device() -> Arc<RouteAction> {
     static ACTION: LazyLock<Arc<RouteAction>> =
         LazyLock::new(|| Arc::new(RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }));
     ACTION.clone()
 }
 
-/// Catches in `table` what nothing better matches.
+/// Returns a route that makes `destination` unreachable if `table` has no better route.
 pub(crate) fn unreachable(table: u32, destination: Ipv6Net) -> Entry {
     static ACTION: LazyLock<Arc<RouteAction>> = LazyLock::new(|| Arc::new(RouteAction::Unreachable));
     route(table, destination, METRIC_LAST, ACTION.clone())
 }
 
-/// Parts of a prefix that are all of it but these addresses.
+/// Splits a prefix into the parts that contain none of these addresses.
 fn all_but(prefix: Ipv6Net, addresses: &[Ipv6Addr]) -> Vec<Ipv6Net> {
     if !addresses.iter().any(|address| prefix.contains(address)) {
         return vec![prefix];
     }
-    // Of a single address there are no halves.
+    // A single address has no halves: it yields no part.
     let halves = prefix.subnets(prefix.prefix_len() + 1).into_iter().flatten();
     halves.flat_map(|half| all_but(half, addresses)).collect()
 }
 
-/// Returns the entries that do not depend on registrations.
+/// Returns the entries that do not depend on bindings.
 pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     let config = agent.config();
     let setting = |interface: &str, name: &str, value: &str| {
@@ -93,9 +97,9 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     }
     let anycast = agent.anycast_addresses().iter();
     entries.extend(anycast.map(|anycast| route(TABLE_MAIN, host(*anycast), METRIC, into_tunnel_device())));
-    // RFC 4887 5.1: the aggregate is routed here, and packets for its unused parts would go back by the
-    // default route. Other home agents have addresses of the home prefix as well, and on a virtual home link
-    // they are somewhere else.
+    // RFC 4887 5.1: the aggregate is routed here. Without this route, packets to its unused parts would go
+    // back by the default route. Peers have addresses of the home prefix as well; on a virtual home link they
+    // are elsewhere.
     let peers: Vec<Ipv6Addr> = config.others.peers.iter().map(|peer| peer.address).collect();
     let virtual_link = config.home_link.is_none().then_some(config.home_prefix);
     for prefix in virtual_link.into_iter().chain(config.home_network) {
@@ -109,9 +113,9 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     entries
 }
 
-/// Returns entries that let the kernel's IPsec process messages to and from the home agent's address. A
-/// message under ESP is for this machine itself once the Home Address option is removed
-/// (`station/protection.rs`). A sent message goes by carnet, which inserts the routing header.
+/// Returns entries that let the kernel's IPsec handle messages from and to the home agent's address. ESP
+/// packets are delivered to this machine once carnet has removed the Home Address option
+/// (`station/protection.rs`). Sent packets pass through carnet, which inserts the routing header.
 fn protected_entries(address: Ipv6Addr) -> Vec<Entry> {
     let rule = |input: &str, from: Option<Ipv6Net>, to: Option<Ipv6Net>, protocol, table| {
         let (input_interface, protocol) = (Some(input.to_owned()), Some(protocol));
@@ -132,7 +136,7 @@ fn protected_entries(address: Ipv6Addr) -> Vec<Entry> {
     ]
 }
 
-/// Returns the entries for one node, with its bindings or without any.
+/// Returns the entries of one node, bound or not.
 pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entry> {
     let config = agent.config();
     let bindings = agent.bindings();
@@ -140,7 +144,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     let inner: Vec<Ipv6Net> =
         std::iter::once(host(home_address)).chain(bindings.prefixes(home_address).iter().copied()).collect();
     let valid: Vec<Binding> = bindings.of(home_address).collect();
-    // Packets are sent to care-of addresses that have passed the test.
+    // The home agent sends packets only to care-of addresses that have passed the test.
     let tested = valid.iter().filter(|binding| binding.care_of_tested);
     let living: Vec<_> = tested.map(|binding| (binding.bid, binding.ends())).collect();
     let bound = !valid.is_empty();
@@ -160,10 +164,9 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
         }))
     };
     let mut entries = Vec::new();
-    // The home agent still receives from care-of addresses that were given up a moment ago. If these are the
-    // only ones, the node has de-registered. New packets find other routes, and those on their way into the
-    // tunnel still go there. If no binding has passed the test of its care-of address yet, packets go where
-    // they went before.
+    // A tunnel of a binding that ended a moment ago still accepts packets. If the node has no other tunnel,
+    // it has de-registered. New packets then take other routes, and packets on their way into the tunnel
+    // still reach it. If no care-of address has passed its test yet, packets go where they went before.
     let relay = agent.relay(home_address).filter(|_| !bound);
     let former = bindings.former(home_address);
     let serves = living.is_empty() && relay.is_none();
@@ -171,7 +174,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     for (place, path) in former.iter().enumerate() {
         entries.push(tunnel(None, (path.agent, path.care_of_address), Some(place) == last));
     }
-    // Packets for a node that has gone to another home agent go there as if that were its care-of address.
+    // The other home agent's address serves as the care-of address of a node that has registered there.
     if let Some(relay) = relay {
         let inner: Vec<Ipv6Net> = std::iter::once(host(home_address)).chain(relay.prefixes.clone()).collect();
         let remote = Endpoint::Ipv6(relay.to);
@@ -187,7 +190,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
             mtu: PATH_MTU.saturating_sub(remote.overhead()),
         })));
     }
-    // One tunnel for each binding. Where two have the same ends, the better one counts.
+    // One tunnel for each binding. If two bindings have the same ends, the preferred one counts.
     for binding in valid.iter().rev() {
         let ends = binding.ends();
         entries.push(tunnel(binding.bid, ends, ways.transmit.contains(&ends)));
@@ -200,7 +203,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     }
     for prefix in node.prefixes.iter() {
         match &config.home_link {
-            // RFC 4887 5.3: one whose home address is not the home link's does not come there by it.
+            // RFC 4887 5.3: a node whose home address is not of the home link is not reached by it.
             Some(home_link) if !bound && config.home_prefix.contains(&home_address) => entries.push(route(
                 TABLE_MAIN,
                 *prefix,

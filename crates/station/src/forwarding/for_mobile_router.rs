@@ -1,22 +1,22 @@
-//! What a mobile router wants from the data path.
+//! Entries of the desired state for a mobile router.
 //!
-//! * What the home agent sends to a care-of address is captured into the tunnel device before the kernel's
-//!   own input, which would refuse it: rules that stand before the `local` table.
-//! * What comes from the mobile network or the home address goes into the tunnel device, always; whether a
-//!   tunnel takes it is the forwarder's business, so that a registration changes no kernel route.
-//! * What this machine sends from a care-of address goes out of its own uplink, whatever the main table
-//!   prefers.
-//! * Nothing else passes: what comes in on an uplink is not forwarded to the mobile network (past the home
-//!   agent) nor to another uplink, and a host on board does not leave with somebody else's address (RFC 3963
-//!   9).
-//! * Nor does what comes in over GeoNetworking, unless it is for the mobile network.
-//! * Uplinks stay hosts in the eyes of the visited network although the router forwards: no Router bit, no
+//! * Rules before the `local` table capture packets of the home agent to a care-of address. They lead into
+//!   the tunnel device before the kernel's own input, which would refuse the packets.
+//! * Packets from the mobile network or the home address always go into the tunnel device. The forwarder
+//!   decides whether a tunnel takes them, so a registration changes no kernel route.
+//! * Packets that this machine sends from a care-of address leave by its own uplink, regardless of the main
+//!   table.
+//! * All other packets are refused. The router does not forward from an uplink to the mobile network (past
+//!   the home agent) or to another uplink. A host on board cannot send with a foreign source address (RFC
+//!   3963 9).
+//! * Packets that arrive over GeoNetworking must be for the mobile network.
+//! * Uplinks behave like hosts on the visited network although the router forwards: no Router bit, no
 //!   all-routers group, Router Advertisements accepted (RFC 3963 5.6, 5.7).
-//! * What comes and goes inside IPv4 does so by sockets of the uplink's own, whatever the main table prefers.
-//! * On the home link the mobile network is routed out of that link without tunnel.
-//! * A mobile node has no network behind it: what goes into the tunnel is what it sends itself. Senders that
-//!   have chosen no address get the home address (RFC 6724 5, rule 4), which needs a rule here, because the
-//!   kernel's choice falls on the uplink's. Who binds to a care-of address leaves by that.
+//! * Tunnels inside IPv4 use sockets that are bound to their uplink, regardless of the main table.
+//! * On the home link the mobile network is routed out of that link without a tunnel.
+//! * A mobile node has no mobile network: only its own packets enter the tunnel. Senders that have chosen no
+//!   address get the home address (RFC 6724 5, rule 4). This needs a rule, because the kernel would choose
+//!   the uplink's address. A program that binds to a care-of address leaves by that uplink.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
@@ -35,13 +35,13 @@ use super::desired::{
 use super::for_home_agent::{METRIC, host, into_tunnel_device, route, unreachable};
 use super::ways::ways;
 
-/// What rules call the machine itself as the origin of a packet.
+/// Name by which rules select packets of this machine itself.
 pub(super) const LOCAL: &str = "lo";
-/// What the home agent sends to a care-of address: tunnelled packets, Mobility Headers, and fragments of
-/// either.
+/// Protocols of the home agent's packets to a care-of address: tunnelled packets, Mobility Headers, and
+/// fragments of either.
 const CAPTURED: [u8; 3] = [protocol::IPV6, protocol::MOBILITY, protocol::FRAGMENT];
 
-/// The switches of the interfaces. They come first and in this order: uplinks have to accept Router
+/// Returns the settings of the interfaces, which come first and in this order. Uplinks must accept Router
 /// Advertisements before forwarding is turned on, or the kernel drops the default routers that it knows.
 pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Entry>; 3] {
     let setting = |interface: &str, name: &str, value: &str| {
@@ -52,12 +52,13 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
         }))
     };
     let uplinks = || router.config().uplinks.iter().map(|u| u.interface.as_str());
-    // Answers of the home agent come by the uplink that was asked by, whichever the main table prefers.
+    // With a strict filter the kernel drops the home agent's answers on all uplinks but the one of the main
+    // table's route.
     let with_ipv4 = uplinks().filter(|_| router.config().home_agent_ipv4.is_some());
     [
         uplinks()
             .map(|uplink| setting(uplink, "accept_ra", "2"))
-            // On its own links the router advertises, and believes nobody else.
+            // On the mobile network's links this router sends Router Advertisements and accepts none.
             .chain(lan.iter().map(|interface| setting(interface, "accept_ra", "0")))
             .chain(with_ipv4.map(|uplink| setting(uplink, "rp_filter", "2")))
             .collect(),
@@ -66,10 +67,10 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
     ]
 }
 
-/// Everything else: it follows from the router's state and its LAN interfaces. `assigned` are those of them
-/// that get `PREFIX::1`, with the prefix; `stations` are the interfaces of IPv6 over GeoNetworking. `beside`
-/// are the routers of other home agents, which are tried or left: what comes from these is accepted, and
-/// nothing goes there but messages.
+/// Returns all other entries, which follow from the router's state and its LAN interfaces. `assigned` are the
+/// LAN interfaces that get `PREFIX::1`, with the prefix. `stations` are the interfaces of IPv6 over
+/// GeoNetworking. `beside` are the routers of other home agents that this router tries or leaves: their
+/// tunnels receive packets but send only messages.
 pub(crate) fn router_entries<'a>(
     router: &MobileRouter,
     beside: impl Iterator<Item = &'a MobileRouter>,
@@ -88,7 +89,7 @@ pub(crate) fn router_entries<'a>(
     let default = Ipv6Net::default();
     entries.push(route(TABLE_CAPTURE, default, METRIC, into_tunnel_device()));
     entries.push(of_node(config, route(TABLE_TUNNEL, default, METRIC, into_tunnel_device())));
-    // Should the tunnel device go, with carnet or without it: nothing leaves by another way.
+    // If the tunnel device disappears, packets must not leave by another route.
     entries.push(unreachable(TABLE_TUNNEL, default));
     entries.push(unreachable(TABLE_NOWHERE, default));
     let beside: Vec<&MobileRouter> = beside.collect();
@@ -109,8 +110,8 @@ pub(crate) fn router_entries<'a>(
         }
     }
 
-    // The home address and its routes are there before the de-registration, which leaves from it; traffic
-    // leaves the tunnel when the home agent has acknowledged that.
+    // The home address and its routes exist before the de-registration, which uses the home address as its
+    // source. The traffic leaves the tunnel when the home agent has acknowledged it.
     let home = router.home_link();
     let home_index = home
         .and_then(|home| router.uplinks().iter().position(|u| u.config.interface == home.config.interface));
@@ -127,7 +128,7 @@ pub(crate) fn router_entries<'a>(
         for input in &inside {
             entries.push(rule(priority::FROM_MOBILE_NETWORK, *input, Some(*prefix), None, mobile_table));
         }
-        // What is for the mobile network but for no link in it ends here, and not in a loop.
+        // Without this route a packet to an unused part of the mobile network would loop.
         entries.push(unreachable(TABLE_MAIN, *prefix));
     }
     for interface in stations {
@@ -140,11 +141,11 @@ pub(crate) fn router_entries<'a>(
     entries.push(rule(priority::FROM_MOBILE_NETWORK, Some(LOCAL), home_address, None, mobile_table));
     if !config.is_router() {
         entries.push(rule(priority::FROM_NODE, Some(LOCAL), None, None, mobile_table));
-        // Routes name it as their packets' source, so that it is always there.
+        // Routes name the home address as the source of their packets, so it must always exist.
         entries.push(address(TUNNEL_DEVICE, config.home_address));
     }
     if home.is_some() {
-        // The de-registration, which carnet sends from the home address.
+        // carnet sends the de-registration from the home address.
         let input = Some(TUNNEL_DEVICE);
         entries.push(rule(priority::FROM_MOBILE_NETWORK, input, home_address, None, home_table));
     }
@@ -160,7 +161,7 @@ pub(crate) fn router_entries<'a>(
         };
         match uplink.attachment {
             Attachment::Foreign { ipv6: Some(_), .. } => {
-                // RFC 8028 3: what leaves from a care-of address goes to the router that this address is of.
+                // RFC 8028 3: a packet from a care-of address goes to the router that advertised its prefix.
                 for (number, router) in uplink.next_hops() {
                     let table = next_hop_table(index, number);
                     entries.push(route(table, default, METRIC, forward(Some(router))));
@@ -180,7 +181,7 @@ pub(crate) fn router_entries<'a>(
             }
             Attachment::Home { router } if home_index == Some(index) => {
                 let link = route(table, config.home_prefix, METRIC, forward(None));
-                // Without a default router of the operator's, the home agent is the way out.
+                // Without a default router from the operator, the home agent is the default router.
                 let agent = Some(config.home_agent).filter(|agent| !agent.is_unspecified());
                 let gateway = router.or(agent);
                 let out = gateway.map(|gateway| route(table, default, METRIC, forward(Some(gateway))));
@@ -195,8 +196,8 @@ pub(crate) fn router_entries<'a>(
     entries
 }
 
-/// A route that a mobile node's own packets take: with the home address (RFC 6275 11.3.1), also where the
-/// uplink has another address in the home prefix.
+/// Makes the home address the source of a mobile node's own packets on this route (RFC 6275 11.3.1). This
+/// matters if the uplink has another address in the home prefix.
 fn of_node(config: &MobileRouterConfig, entry: Entry) -> Entry {
     match entry {
         Entry::Route(route) if !config.is_router() => {
@@ -215,8 +216,8 @@ fn address(interface: &str, address: Ipv6Addr) -> Entry {
     })
 }
 
-/// Packets of the mobile network come from its links and from this machine, nowhere else; where no link is
-/// configured, from wherever the operator leads them here.
+/// Returns the inputs of the mobile network: its links and this machine. Without a configured link it returns
+/// any interface, because the operator then routes packets here.
 pub(super) fn inside(lan: &[String]) -> Vec<Option<&str>> {
     if lan.is_empty() {
         return vec![None];
@@ -224,7 +225,7 @@ pub(super) fn inside(lan: &[String]) -> Vec<Option<&str>> {
     lan.iter().map(|interface| Some(interface.as_str())).chain([Some(LOCAL)]).collect()
 }
 
-/// The tunnels, what goes into which of them, and the sockets of those inside IPv4.
+/// Returns the tunnels, their distribution, and the sockets of tunnels inside IPv4.
 fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
     let config = router.config();
     let mut inner = vec![host(config.home_address)];
@@ -237,7 +238,7 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
 
     let interface = |uplink: usize| router.uplinks().get(uplink).map(|u| u.config.interface.clone());
     let mut sockets: BTreeSet<Socket> = BTreeSet::new();
-    // A care-of address has them before it is registered: the first Binding Update needs one.
+    // A care-of address has its sockets before it is registered: the first Binding Update needs one.
     for (uplink, known) in router.uplinks().iter().enumerate() {
         let addresses = known.care_of_addresses().into_iter().filter(|_| config.home_agent_ipv4.is_some());
         let ipv4 = addresses.filter_map(|address| match address {
@@ -249,12 +250,12 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
             sockets.extend([udp, address.into()].map(|local| Socket { local, interface: interface(uplink) }));
         }
     }
-    // Nor does one that has just been lost lose them before its last packets have come.
+    // A lost care-of address keeps its socket until its last packets have arrived.
     let others: Vec<Path> = beside.iter().flat_map(|router| router.paths()).collect();
     let inside_ipv4 = paths.iter().chain(&others).filter(|path| path.local.ipv6().is_none());
     sockets.extend(inside_ipv4.map(|path| Socket { local: path.local, interface: interface(path.uplink) }));
 
-    // Those of other home agents come last: their tunnels only receive.
+    // Tunnels of other home agents come last: they only receive.
     let tunnels = paths.iter().chain(&others).map(|path| {
         let mtu = router.uplinks().get(path.uplink).map_or(1280, |u| u.mtu());
         Entry::Tunnel(Arc::new(Tunnel {
@@ -277,7 +278,7 @@ pub(super) fn uplink_table(index: usize) -> u32 {
     TABLE_UPLINK + u32::try_from(index).unwrap_or(u32::MAX - TABLE_UPLINK)
 }
 
-/// The table of one of an uplink's routers, by its number there.
+/// Returns the table of one of an uplink's routers, by its number on that uplink.
 pub(super) fn next_hop_table(index: usize, number: usize) -> u32 {
     match number.checked_sub(1) {
         None => uplink_table(index),
@@ -288,9 +289,9 @@ pub(super) fn next_hop_table(index: usize, number: usize) -> u32 {
     }
 }
 
-/// The link prefix that a LAN interface gets out of each mobile network prefix: its first /64, or the prefix
-/// itself when it is longer. The first prefix goes to the first interface and so on; what is left over, to
-/// the last.
+/// Chooses the link prefix of each LAN interface from the mobile network prefixes. It is the first /64 of
+/// one, or the prefix itself if it is longer. The first prefix goes to the first interface and so on; the
+/// last interface gets the rest.
 pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[String]) -> Vec<(String, Ipv6Net)> {
     let Some(last) = lan.last() else { return Vec::new() };
     prefixes
@@ -303,7 +304,7 @@ pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[String]) -> Vec<(String,
         .collect()
 }
 
-/// `PREFIX::1` for each LAN interface that has no other address in its prefix.
+/// Returns `PREFIX::1` for each LAN interface without another address in its prefix.
 fn lan_addresses(assigned: &[(String, Ipv6Net)], interfaces: &SmallMap<String, Interface>) -> Vec<Entry> {
     assigned
         .iter()

@@ -1,8 +1,8 @@
-//! Entries of the data path for direct paths to neighbouring mobile networks.
+//! Entries of the desired state for routes to neighbouring mobile networks.
 //!
-//! Packets from the mobile network use a table of their own before that of the tunnel. Without a route there
-//! they go on to the tunnel. So a met vehicle adds one route, a lost one removes it, and nothing else
-//! changes.
+//! Packets from the mobile network look up a table of neighbours before the table of the tunnel. Without a
+//! route there they enter the tunnel. So a vehicle that comes into range adds one route, and a vehicle that
+//! leaves removes one; all other entries stay.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -14,7 +14,8 @@ use super::desired::{Entry, RouteAction, Rule, TABLE_MAIN, TABLE_NEIGHBOURS, pri
 use super::for_home_agent::{METRIC, host, route};
 use super::for_mobile_router::{LOCAL, inside};
 
-/// Rules and routes; `interface` is the one of IPv6 over GeoNetworking, which may be an uplink as well.
+/// Returns rules and routes; `interface` is the one of IPv6 over GeoNetworking, which may be an uplink as
+/// well.
 pub(crate) fn neighbour_entries(
     config: &MobileRouterConfig,
     lan: &[String],
@@ -31,7 +32,7 @@ pub(crate) fn neighbour_entries(
         for input in inside(lan) {
             entries.push(rule(priority::TO_NEIGHBOURS, input, Some(*prefix), None, TABLE_NEIGHBOURS));
         }
-        // On an uplink nothing else comes in but by the tunnel.
+        // On an uplink, other packets for the mobile network arrive only through the tunnel.
         if is_uplink {
             entries.push(rule(priority::FROM_NEIGHBOURS, Some(interface), None, Some(*prefix), TABLE_MAIN));
         }

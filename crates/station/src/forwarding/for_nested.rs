@@ -1,14 +1,13 @@
-//! What mobile routers behind this one want from the data path, and this router behind another one.
+//! Entries of the desired state for mobile routers behind this one, and for this router behind another one.
 //!
-//! A care-of address that a router behind this one has on a link that this one visits is a route of one
-//! address in a table of its own, which is asked for what comes in on an uplink before anything else is. What
-//! comes from that address leaves by the uplink that it belongs to. In both directions these are tunnels,
-//! what is said about them, and nothing else, so that nobody on board has a way past the home agents (RFC
-//! 3963 9), nor is reached past them. The kernel forwards both; no packet of theirs comes to the slow path,
-//! nor does a fast path take it for its own.
+//! A router behind this one may have a care-of address on a link that this router visits. Each such address
+//! has a host route in a table of its own. Packets that arrive on an uplink look up this table first. Packets
+//! from the address leave by the uplink of its link. In both directions only tunnels and messages about them
+//! pass. Otherwise hosts on board could bypass the home agents (RFC 3963 9), or be reached past them. The
+//! kernel forwards these packets; they do not enter the slow path, and no fast path handles them.
 //!
-//! Addresses that this router has itself on a link before its parent's are put on the uplink by which they
-//! were had.
+//! This router itself may have addresses on a link before its parent router. They are added to the uplink
+//! through which it acquired them.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +18,11 @@ use super::desired::{Entry, InterfaceAddress, RouteAction, Rule, TABLE_NESTED, p
 use super::for_home_agent::{METRIC, host, route};
 use super::for_mobile_router::next_hop_table;
 
-/// Tunnelled packets and their fragments, Mobility Headers, and errors about either.
+/// Protocols that pass: tunnelled packets and their fragments, Mobility Headers, and ICMPv6 errors about
+/// either.
 const PASSED: [u8; 4] = [protocol::IPV6, protocol::FRAGMENT, protocol::ICMPV6, protocol::MOBILITY];
 
-/// Routes, rules and addresses.
+/// Returns routes, rules and addresses.
 pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut inputs = BTreeSet::new();

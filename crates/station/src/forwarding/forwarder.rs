@@ -1,20 +1,21 @@
 //! The slow path: tunnelling of IPv6 in IPv6 (RFC 2473), in IPv4 and in UDP (RFC 5555) between care-of
 //! addresses and home agents.
 //!
-//! Packets come from the tunnel device and go back into it; the kernel routes them to and from the wire. A
-//! packet to a tunnel's end is decapsulated after the checks of RFC 6275 10.4.5 and RFC 3963 9. (The outer
-//! source is the care-of address, the inner source belongs to it.) A packet from (mobile router) or to (home
-//! agent) a mobile network is encapsulated. ECN follows RFC 6040, the outer flow label RFC 6438. Sockets
-//! carry tunnels inside IPv4 and UDP: the forwarder checks the inner packets and names the ends.
+//! Packets come from the tunnel device and go back into it; the kernel routes them to and from the wire. The
+//! forwarder decapsulates a packet for a tunnel's end after the checks of RFC 6275 10.4.5 and RFC 3963 9. The
+//! outer source must be the care-of address, and the inner source must belong to it. The forwarder
+//! encapsulates packets from (mobile router) or to (home agent) a mobile network. ECN follows RFC 6040, the
+//! outer flow label RFC 6438. Sockets carry the tunnels inside IPv4 and UDP: the forwarder checks the inner
+//! packets and names the tunnel.
 //!
-//! [`super::distribution`] selects one of several tunnels. A packet that takes several at once has a number
-//! in a Destination Option of the outer header. Inside IPv4, which has none, the number is in an additional
-//! IPv6 header from end to end. The receiver lets the first copy pass ([`super::duplicates`]).
+//! [`super::distribution`] chooses among several tunnels. A packet that takes several at once has a number in
+//! a Destination Option of the outer header. IPv4 has no such option, so inside IPv4 another IPv6 header from
+//! end to end carries it. The receiver passes the first copy ([`super::duplicates`]).
 //!
-//! Path MTU (RFC 2473 7): an inner packet that is larger than the tunnel's MTU draws a Packet Too Big. One of
-//! up to 1280 octets always passes, in outer fragments if need be. Packet Too Big about an outer packet is
-//! passed on to the inner source at once. [`super::path_mtu`] learns the size of the path from it, and sets
-//! the tunnel's MTU. The Maximum Segment Size of TCP connections is lowered to it on the way
+//! Path MTU (RFC 2473 7): the forwarder answers an inner packet above the tunnel's MTU with Packet Too Big. A
+//! packet of up to 1280 octets always passes, in outer fragments if necessary. The forwarder passes Packet
+//! Too Big about an outer packet on to the inner source at once. [`super::path_mtu`] learns from it, and sets
+//! the tunnel's MTU. The forwarder lowers the Maximum Segment Size of TCP connections to that MTU
 //! ([`super::mss`]).
 //!
 //! Tunnels inside tunnels are bounded (`limits`). Left out: the Tunnel Encapsulation Limit option in the
@@ -53,25 +54,27 @@ mod outer;
 mod relay;
 mod table;
 
-/// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel, which forwards what comes out
-/// of the tunnel device, takes one off.
+/// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel decrements it when it forwards
+/// the packet from the tunnel device.
 const TUNNEL_HOP_LIMIT: u8 = 64 + 1;
-/// Limit of messages about foreign packets, with one more per interval. Above it an attacker is guessing, and
-/// the forwarder ignores Packet Too Big for that interval (probing finds the path MTU without them).
+/// ICMPv6 errors about packets that this station has not sent: 64 at once, then one for each interval. Above
+/// this rate the forwarder assumes that an attacker guesses, and ignores Packet Too Big for one interval.
+/// Probing finds the path MTU without these messages.
 const FORGERIES: u32 = 64;
 const FORGERY_INTERVAL: Duration = Duration::from_secs(10);
-/// Number of windows (of 32 kB) above which only bindings with traffic over several paths get more. Any host
-/// may send numbers in the name of very many.
+/// Limit of windows for numbers (32 kB each). Above it, only home addresses with a duplicate rule get a
+/// window, because any node can send numbers in the name of many others.
 const WINDOWS: usize = 1024;
 
-/// Limit of further copies of a home address at one end, with one more per interval.
+/// Additional copies of the packets of one home address at one end: this burst, then one copy for each
+/// interval.
 const COPIES: u32 = 2_000;
 const COPY_INTERVAL: Duration = Duration::from_micros(100);
 
-/// State of a home address that sends copies.
+/// Duplication state of a home address.
 #[derive(Debug)]
 struct Copies {
-    /// The number of the next packet.
+    /// Number of the next packet.
     sequence: u32,
     limit: RateLimiter,
 }
@@ -95,11 +98,11 @@ carnet_base::drop_reasons! {
     pub enum TunnelDrop {
         /// Not IPv6, or shorter than its header says.
         Malformed = "malformed",
-        /// To a mobile network none of whose care-of addresses has passed the test yet.
+        /// To a mobile network whose care-of addresses have not passed the test yet.
         Untested = "untested",
         /// From or to a mobile network that is not registered now.
         NotRegistered = "not_registered",
-        /// A packet outside of all mobile networks, and not to a tunnel's end.
+        /// Packet without a mobile network as source or destination, and not for a tunnel's end.
         NoTunnel = "no_tunnel",
         /// The outer source is not the care-of address of any binding (RFC 6275 10.4.5).
         OuterSource = "outer_source",
@@ -110,12 +113,12 @@ carnet_base::drop_reasons! {
         /// A link-local, multicast or reserved address (`::/8` without the prefixes of NAT64): no tunnel
         /// carries such packets.
         Scope = "scope",
-        /// Too large for the path; the sender was told.
+        /// Too large for the path; the sender has received Packet Too Big.
         TooBig = "too_big",
-        /// Too many IPv6 headers inside each other, or a packet of the tunnel itself that came back. Also a
-        /// packet that home agents relayed to each other until its hop limit was used up.
+        /// Too many nested IPv6 headers, or a packet of the tunnel itself that has come back. Also a packet
+        /// that home agents have relayed to each other until its hop limit was used up.
         Nesting = "nesting",
-        /// Congestion was marked on the outer header of a packet that cannot carry the mark (RFC 6040 4.2).
+        /// The outer header has a congestion mark, but the inner packet cannot carry it (RFC 6040 4.2).
         Congestion = "congestion",
         /// A fragment that overlaps another, breaks the rules or exceeds the bounds.
         Fragment = "fragment",
@@ -126,24 +129,23 @@ carnet_base::drop_reasons! {
     }
 }
 
-/// Verdict on a packet.
+/// Result of the forwarder's work on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The buffer holds what is to be written into the tunnel device.
+    /// The buffer holds a packet to be written into the tunnel device.
     Forward,
-    /// The buffer holds an IPv6 packet that is to be sent inside IPv4 or UDP, with its own traffic class
-    /// outside.
+    /// The buffer holds an IPv6 packet to be sent inside IPv4 or UDP. The outer header has its traffic class.
     Encapsulate {
-        /// Our end.
+        /// Local end of the tunnel.
         local: Endpoint,
-        /// The other end.
+        /// Remote end of the tunnel.
         remote: Endpoint,
-        /// Whether the outer packet may be cut on the way.
+        /// Whether routers may fragment the outer packet.
         may_fragment: bool,
     },
-    /// Nothing is left of it; whatever it caused comes out of the station's `poll_output`.
+    /// The buffer holds no packet. The station's `poll_output` returns the packets that this one caused.
     Consumed,
-    /// It was dropped, for a reason that a counter names.
+    /// The forwarder has dropped the packet, and counted it by this reason.
     Dropped(&'static str),
 }
 
@@ -153,100 +155,101 @@ impl From<TunnelDrop> for Verdict {
     }
 }
 
-/// Verdict on an ICMPv6 error message.
+/// Result of the forwarder's work on an ICMPv6 error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorOutcome {
-    /// It is about no tunnel.
+    /// It does not concern a tunnel.
     Foreign,
-    /// It is about a tunnel; nothing more is to be done.
+    /// It concerns a tunnel; the caller has nothing to do.
     Handled,
-    /// Packet Too Big, provably about one of our packets: the largest inner packet that the path carries.
+    /// Packet Too Big, provably about one of our packets: the path carries inner packets of this many octets.
     PathMtu(Ends, u32),
-    /// Provably about one of our packets: this direct route leads nowhere. The inner source is not told, for
-    /// the next packet takes the other way.
+    /// Provably about one of our packets: this direct route is broken. The forwarder sends no error to the
+    /// inner source, because the next packet takes the tunnel to the home agent.
     Broken(Ends),
-    /// Provably about one of our packets, and from the home agent at the other end of the tunnel: it does not
-    /// take them.
+    /// Provably about one of our packets, and from the home agent at the other end of the tunnel: the home
+    /// agent refuses these packets.
     Refused(Ends),
 }
 
-/// Counts of what the forwarder did.
+/// Packet counters of the forwarder.
 #[derive(Debug, Default, Clone)]
 pub struct ForwarderCounters {
     /// Inner packets that went into a tunnel.
     pub encapsulated: u64,
-    /// Inner packets that came out of one.
+    /// Inner packets that came out of a tunnel.
     pub decapsulated: u64,
     /// Inner packets that another home agent has relayed.
     pub relayed: u64,
-    /// Copies that went out beside the first.
+    /// Additional copies of duplicated packets.
     pub duplicated: u64,
-    /// Packets that a policy duplicates and that took one path. They are tunnel packets themselves, or exceed
-    /// the limit of a home address.
+    /// Packets that matched a duplicate rule but took one tunnel: they are tunnel packets themselves, or the
+    /// home address has reached its limit of copies.
     pub not_duplicated: u64,
-    /// Numbered packets that came too late to tell whether they are the first copy.
+    /// Numbered packets older than the window, so that the forwarder cannot tell whether they are the first
+    /// copy.
     pub late: u64,
     /// Packets dropped, by reason.
     pub dropped: BTreeMap<TunnelDrop, u64>,
 }
 
-/// A packet that another one caused.
+/// A packet that another packet caused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Caused {
-    /// To be written into the tunnel device.
+    /// Packet to be written into the tunnel device.
     Packet(Vec<u8>),
-    /// To be sent inside IPv4 or UDP, as [`Verdict::Encapsulate`].
+    /// Packet to be sent inside IPv4 or UDP, as [`Verdict::Encapsulate`].
     Encapsulated {
-        /// Local and remote end.
+        /// Local and remote end of the tunnel.
         ends: Ends,
         /// The IPv6 packet.
         packet: Vec<u8>,
-        /// Whether the outer packet may be cut on the way.
+        /// Whether routers may fragment the outer packet.
         may_fragment: bool,
     },
 }
 
-/// The tunnels and what they did.
+/// The tunnels and their counters.
 #[derive(Debug)]
 pub struct Forwarder {
     paths: HashMap<Ends, Path>,
     bindings: HashMap<Name, Binding>,
-    /// How many of them remember numbers that came.
+    /// Number of bindings that have a window for numbers.
     windows: usize,
-    /// Home addresses that send copies.
+    /// Duplication state of each binding.
     copies: HashMap<Name, Copies>,
-    /// Home agent, and direct routes: inner destination to tunnel.
+    /// Inner destination to tunnel, for a home agent and direct routes.
     towards: PrefixTable<Leading>,
-    /// Mobile router: inner source to tunnel.
+    /// Inner source to tunnel, for a mobile router.
     from: PrefixTable<Leading>,
-    /// Mobile networks that this station serves, registered or not, and the address that speaks for it in
-    /// error messages.
+    /// Mobile networks of this station, registered or not, and the source address of error messages about
+    /// their packets.
     served: PrefixTable<Ipv6Addr>,
     /// Mobile networks whose care-of addresses are untested, and their home addresses.
     held_back: PrefixTable<Ipv6Addr>,
-    /// The prefixes of each of these.
+    /// Prefixes of each home address in `held_back`.
     untested: BTreeMap<Ipv6Addr, Vec<Ipv6Net>>,
-    /// Makes outer flow labels unguessable, so that a quoted one proves that the packet was ours.
+    /// Makes outer flow labels unguessable, so that a quoted label proves that the packet was ours.
     secret: u64,
     rng: Rng,
-    /// Of the next packet that is cut.
+    /// Identification of the next outer packet that is fragmented.
     identification: u32,
-    /// Of the next packet of our own that is cut inside the tunnel: others see these, and learn nothing of
-    /// the ones outside.
+    /// Identification of the next inner packet of our own that is fragmented. It has its own sequence,
+    /// because hosts see it and must not learn the outer identifications.
     inner_identification: u32,
     too_big: RateLimiter,
     errors: RateLimiter,
     forgeries: RateLimiter,
-    /// Until when no Packet Too Big is believed.
+    /// Time until which the forwarder ignores Packet Too Big.
     doubtful_until: Time,
-    /// Watched paths into which a packet went.
+    /// Watched tunnels into which a packet went.
     used: Vec<Ends>,
     outputs: VecDeque<Caused>,
     counters: ForwarderCounters,
 }
 
 impl Forwarder {
-    /// A forwarder without tunnels. `rng` is drawn from twice.
+    /// Creates a forwarder without tunnels. It draws twice from `rng`.
     pub fn new(rng: &mut Rng) -> Self {
         let secret = rng.u64();
         let identifications = rng.u64();
@@ -262,10 +265,11 @@ impl Forwarder {
             untested: BTreeMap::new(),
             secret,
             rng: Rng::new(!secret),
-            // RFC 7739: not from the same number at each start.
+            // RFC 7739: identifications begin at a random number.
             identification: (identifications >> 32) as u32,
             inner_identification: identifications as u32,
-            // Path MTU discovery of a whole fleet shall not wait behind answers to strangers.
+            // Path MTU discovery of a whole fleet needs a higher rate than other errors, which
+            // unauthenticated sources may cause.
             too_big: RateLimiter::new(200, Duration::from_millis(1)),
             forgeries: RateLimiter::new(FORGERIES, FORGERY_INTERVAL),
             doubtful_until: Time::ZERO,
@@ -276,37 +280,37 @@ impl Forwarder {
         }
     }
 
-    /// Counts so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &ForwarderCounters {
         &self.counters
     }
 
-    /// The key of the hash that makes outer flow labels. A fast path computes the same ones, so that an
-    /// ICMPv6 error about one of its packets is believed here.
+    /// Returns the key of the outer flow labels' hash. A fast path computes the same labels, so that the
+    /// forwarder accepts an ICMPv6 error about a packet of the fast path.
     pub fn flow_label_key(&self) -> u64 {
         self.secret
     }
 
-    /// A packet that the last one caused: an error message, a fragment, or a copy.
+    /// Returns a packet that the last one caused: an error message, a fragment, or a copy.
     pub fn poll_output(&mut self) -> Option<Caused> {
         self.outputs.pop_front()
     }
 
-    /// Notes that `prefix` is a mobile network of this station; while it is not registered its packets are
-    /// answered with Destination Unreachable from `speaker`.
+    /// Adds `prefix` to the mobile networks of this station. While it is not registered, the forwarder
+    /// answers its packets with Destination Unreachable from `speaker`.
     pub fn serve(&mut self, prefix: Ipv6Net, speaker: Ipv6Addr) {
         self.served.insert(prefix, speaker);
     }
 
-    /// Forgets all that [`Self::serve`] noted.
+    /// Removes all mobile networks that [`Self::serve`] added.
     pub fn serve_nobody(&mut self) {
         self.served = PrefixTable::new();
         self.held_back = PrefixTable::new();
         self.untested.clear();
     }
 
-    /// Drops packets to these prefixes in silence where no tunnel takes them: a care-of address is being
-    /// tested. Others of this home address are no longer held back.
+    /// Drops packets to these prefixes without an error if no tunnel takes them: the home agent is testing a
+    /// care-of address. Replaces the prefixes of an earlier call for this home address.
     pub fn hold_back(&mut self, home_address: Ipv6Addr, prefixes: impl IntoIterator<Item = Ipv6Net>) {
         for prefix in self.untested.remove(&home_address).into_iter().flatten() {
             if self.held_back.get(prefix) == Some(&home_address) {
@@ -322,52 +326,52 @@ impl Forwarder {
         }
     }
 
-    /// All tunnels, with the MTU that applies.
+    /// Returns all tunnels, each with the MTU of its path.
     pub fn tunnels(&self) -> impl Iterator<Item = (&Tunnel, usize)> {
         self.paths
             .values()
             .flat_map(|path| path.bindings.as_slice().iter().map(|tunnel| (&**tunnel, path.mtu)))
     }
 
-    /// Returns the traffic of this tunnel here. (Packets of a fast path do not count here.)
+    /// Returns the packets of this tunnel on the slow path. (Packets of a fast path are counted there.)
     pub fn traffic(&self, ends: Ends) -> Traffic {
         self.paths.get(&ends).map(|path| path.traffic).unwrap_or_default()
     }
 
-    /// Reports the next packet that goes into this tunnel through [`Self::poll_used`].
+    /// Makes [`Self::poll_used`] report the next packet that enters this tunnel.
     pub fn watch(&mut self, ends: Ends) {
         if let Some(path) = self.paths.get_mut(&ends) {
             path.watched = true;
         }
     }
 
-    /// A watched tunnel into which a packet went; it is no longer watched.
+    /// Returns a watched tunnel that a packet has entered; it is no longer watched.
     pub fn poll_used(&mut self) -> Option<Ends> {
         self.used.pop()
     }
 
-    /// Whether [`Self::poll_used`] has something.
+    /// Returns whether [`Self::poll_used`] has a tunnel to report.
     pub fn has_used(&self) -> bool {
         !self.used.is_empty()
     }
 
-    /// The tunnel that takes packets for `destination`, at the home agent's end, and its MTU.
+    /// Returns the tunnel that takes packets for `destination`, at the home agent's end, and its MTU.
     pub fn tunnel_towards(&self, destination: Ipv6Addr) -> Option<(Ends, usize)> {
         let ends = self.towards.lookup(destination)?.sender().ends;
         self.paths.get(&ends).map(|path| (ends, path.mtu))
     }
 
-    /// Which end of a tunnel this station is.
+    /// Returns this station's role at the end of a tunnel.
     pub fn end_of(&self, ends: Ends) -> Option<TunnelEnd> {
         self.paths.get(&ends)?.bindings.as_slice().first().map(|tunnel| tunnel.end)
     }
 
-    /// Whether packets from `remote` to `local` come out of a tunnel in IPv6.
+    /// Returns whether a tunnel in IPv6 accepts packets from `remote` to `local`.
     pub fn has_tunnel(&self, local: Ipv6Addr, remote: Ipv6Addr) -> bool {
         self.paths.contains_key(&(local.into(), remote.into()))
     }
 
-    /// Encapsulates the packet in `buffer`, which is addressed to none of the station's own addresses.
+    /// Encapsulates the packet in `buffer`, which is not addressed to this station.
     pub fn encapsulate(&mut self, now: Time, header: &Header, buffer: &mut PacketBuffer) -> Verdict {
         if !is_unicast_routable(header.source) || !is_unicast_routable(header.destination) {
             return self.drop(TunnelDrop::Scope);
@@ -414,7 +418,7 @@ impl Forwarder {
             return self.drop(TunnelDrop::Nesting);
         }
         let length = buffer.as_slice().len();
-        // Inside IPv4 there is no header that it could be in.
+        // IPv4 has no header for the option.
         let limit = limit.filter(|_| ends.0.ipv6().is_some());
         let option = limit.map(|(limit, _)| encapsulation_limit_destination(protocol::IPV6, limit - 1));
         let (whole, mtu) = (mtu, mtu.saturating_sub(option.map_or(0, |option| option.len())));
@@ -425,7 +429,8 @@ impl Forwarder {
             path.traffic.sent(length);
             mss::clamp(buffer.as_mut_slice(), mtu);
             self.counters.encapsulated += 1;
-            // RFC 4213 3.2.2: at most 1280 octets inside, so it may be cut.
+            // RFC 4213 3.2.2: the inner packet has at most 1280 octets, so the outer packet may be
+            // fragmented.
             return Verdict::Encapsulate { local: ends.0, remote: ends.1, may_fragment: length > mtu };
         };
         let outer_length = length + option.map_or(0, |option| option.len());
@@ -469,10 +474,10 @@ impl Forwarder {
         })
     }
 
-    /// Whether a packet may go into `tunnels` tunnels at once. A registered router chooses where the copies
-    /// go, and any sender to its mobile network causes them. A copy that is copied again would multiply once
-    /// more at each level. So the forwarder copies no packet of a tunnel that ends here and none with a
-    /// number already, and it limits copies.
+    /// Returns whether a packet may go into `tunnels` tunnels at once. A node chooses by its registrations
+    /// where copies go, and any host that sends to a mobile network causes copies. A copy that is copied
+    /// again would multiply at each level. So the forwarder does not duplicate packets of a tunnel that ends
+    /// here, nor packets that already have a number. It also limits the rate of copies.
     fn may_duplicate(
         &mut self,
         now: Time,
@@ -498,7 +503,7 @@ impl Forwarder {
         header: &Header,
         buffer: &mut PacketBuffer,
     ) -> Verdict {
-        // Numbers cost room; what fits everywhere is what fits.
+        // The number takes room; the MTU is the smallest remaining room of all tunnels.
         let room = |ends: &Ends| self.paths.get(ends).map(|path| path.mtu.saturating_sub(extra(*ends)));
         let Some(mtu) = all.iter().filter_map(room).min() else { return self.drop(TunnelDrop::NoTunnel) };
         if all.iter().any(|ends| is_loop(*ends, header)) || is_too_deep(buffer.as_slice()) {
@@ -523,7 +528,7 @@ impl Forwarder {
         Verdict::Consumed
     }
 
-    /// Sends one copy; `between` are the addresses of the IPv6 header that it needs inside IPv4.
+    /// Sends one copy; inside IPv4 it gets an IPv6 header with the addresses `between`.
     fn send_numbered(
         &mut self,
         ends: Ends,
@@ -571,7 +576,7 @@ impl Forwarder {
         self.drop(TunnelDrop::TooBig)
     }
 
-    /// Sends an inner packet of this station's own through a tunnel, uncut, whatever the MTU.
+    /// Sends an inner packet of this station's own through a tunnel, unfragmented, regardless of the MTU.
     pub fn send(&mut self, ends: Ends, inner: &[u8]) {
         if !self.paths.contains_key(&ends) {
             return;
@@ -589,8 +594,8 @@ impl Forwarder {
         }
     }
 
-    /// As [`Self::send`], but in inner fragments where it does not fit; it is this station's own, so it may
-    /// be cut at its source.
+    /// Sends an inner packet of this station's own through a tunnel, in inner fragments if it exceeds `mtu`.
+    /// The station is its source, so it may fragment the packet.
     pub fn send_in_fragments(&mut self, ends: Ends, mtu: usize, inner: &[u8]) {
         self.inner_identification = self.inner_identification.wrapping_add(1);
         for piece in fragment(inner, mtu, self.inner_identification) {
@@ -598,12 +603,12 @@ impl Forwarder {
         }
     }
 
-    /// Decapsulates the packet in `buffer`, which came out of the tunnel between `ends`: the inner packet is
-    /// at `offset`. `traffic_class` is the outer header's, `sequence` the number that the packet had.
+    /// Decapsulates the packet in `buffer`, which came out of the tunnel between `ends`: the inner packet
+    /// begins at `offset`. `traffic_class` is from the outer header, `sequence` is the packet's number.
     ///
     /// # Errors
-    /// [`TunnelDrop::OuterSource`] and its like, not yet counted, with the inner header where it was
-    /// readable, so that the caller can tell the sender.
+    /// Returns the reason of the drop, not yet counted, such as [`TunnelDrop::OuterSource`]. The inner header
+    /// comes with it if it was readable, so that the caller can answer the sender.
     pub fn decapsulate(
         &mut self,
         ends: Ends,
@@ -639,7 +644,7 @@ impl Forwarder {
                 }
                 Some(sender) => (TunnelEnd::Direct, sender.home_address),
             },
-            // A host outside cannot send from an address inside.
+            // A packet from outside cannot have a source address of the mobile network.
             _ if sender.is_some() => return refuse(TunnelDrop::InnerSource),
             _ => match path.binding_of(inner.destination) {
                 Some(receiver) => (TunnelEnd::MobileRouter, receiver.home_address),
@@ -654,7 +659,7 @@ impl Forwarder {
             match self.arrived((end, home_address), sequence, packet) {
                 Arrival::First => {}
                 Arrival::Further => {
-                    // It has gone through this tunnel all the same.
+                    // The tunnel has carried this copy: count it.
                     if let Some(path) = self.paths.get_mut(&ends) {
                         path.traffic.received(length);
                     }
@@ -672,7 +677,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Notes the number of a packet that was sent several times.
+    /// Notes the number of a packet of which several copies may arrive.
     fn arrived(&mut self, name: Name, sequence: u32, packet: &[u8]) -> Arrival {
         let mark = mark(FixedState::with_seed(self.secret).hash_one(packet));
         let Some(binding) = self.bindings.get_mut(&name) else { return Arrival::First };
@@ -692,7 +697,7 @@ impl Forwarder {
         Verdict::from(reason)
     }
 
-    /// Sends an error message about `invoking`, if one may be sent and not too many were.
+    /// Sends an ICMPv6 error about `invoking`, if RFC 4443 allows one and the rate limit is not reached.
     pub fn error(&mut self, now: Time, source: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) {
         let Ok(header) = Header::parse(invoking) else { return };
         let limiter = match error {
@@ -718,7 +723,7 @@ impl Forwarder {
         self.drop(TunnelDrop::NotRegistered)
     }
 
-    /// The address from which this station speaks about a packet.
+    /// Returns the source address of error messages about a packet.
     fn speaker(&self, header: &Header, otherwise: Ipv6Addr) -> Ipv6Addr {
         self.served
             .lookup(header.destination)
@@ -738,15 +743,16 @@ fn strip(buffer: &mut PacketBuffer, offset: usize, length: usize, inner: &Header
     }
 }
 
-/// RFC 2473 4.1. A fragment of an own packet does not show its depth, and each round would fragment it again.
-/// Two bindings with care-of addresses in each other's network must not multiply packets.
+/// Returns whether encapsulation would loop (RFC 2473 4.1). A fragment of our own outer packet hides how deep
+/// it is nested, and each round would fragment it again. Two bindings with care-of addresses in each other's
+/// network must not multiply packets.
 fn is_loop(ends: Ends, header: &Header) -> bool {
     let own_fragment = ends.0 == header.source && header.next_header == protocol::FRAGMENT;
     own_fragment || (ends.0 == header.source && ends.1 == header.destination)
 }
 
-/// Whether a packet is one of several copies, from whatever tunnel: it has a number. Of a fragment only the
-/// kind of header is told in each piece.
+/// Returns whether a packet is one of several copies of any tunnel: it has a number. A fragment only shows
+/// that a Destination Options header follows.
 fn is_numbered(header: &Header, packet: &[u8]) -> bool {
     match header.next_header {
         protocol::DESTINATION_OPTIONS => {
@@ -757,7 +763,8 @@ fn is_numbered(header: &Header, packet: &[u8]) -> bool {
     }
 }
 
-/// Octets that the number of a packet costs, beside the encapsulation: inside IPv4 it needs an IPv6 header.
+/// Returns the octets that the number of a packet costs beside the encapsulation. Inside IPv4 it needs an
+/// IPv6 header.
 fn extra(ends: Ends) -> usize {
     match ends.0 {
         Endpoint::Ipv6(_) => SEQUENCE_DESTINATION_LEN,
@@ -765,8 +772,8 @@ fn extra(ends: Ends) -> usize {
     }
 }
 
-/// The traffic class of the inner packet after decapsulation (RFC 6040 figure 4); `None` when the packet has
-/// to be dropped.
+/// Returns the traffic class of the inner packet after decapsulation (RFC 6040 figure 4); `None` if the
+/// packet must be dropped.
 fn decapsulated_traffic_class(outer: u8, inner: u8) -> Option<u8> {
     const NOT_ECT: u8 = 0b00;
     const ECT_1: u8 = 0b01;

@@ -1,10 +1,10 @@
 //! Fragments of outer packets (RFC 8200 4.5, RFC 2473 7).
 //!
 //! An inner packet of up to 1280 octets passes any path: if the outer packet does not fit, it is sent in
-//! fragments. Incoming fragments are reassembled before they are checked. The number of packets under way,
-//! their age and their size are bounded. The bounds of unauthenticated sources are tighter than those of
-//! tunnel ends, so that they cannot displace these. Overlapping fragments void the packet (RFC 5722), an
-//! exact duplicate is ignored, and a packet in one fragment concerns no other (RFC 6946).
+//! fragments. Received fragments are reassembled first. The number of pending packets, their age and their
+//! size are bounded. Unauthenticated sources have a tighter bound than tunnel ends, so that they cannot push
+//! out the packets of tunnel ends. An overlapping fragment voids the packet (RFC 5722), an exact duplicate is
+//! ignored, and an atomic fragment affects no other packet (RFC 6946).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -14,13 +14,13 @@ use carnet_base::Time;
 use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 
-/// Packets of tunnel ends under way at once; the oldest gives way.
+/// Pending packets of tunnel ends; a new one replaces the oldest.
 const MAX_PENDING: usize = 64;
-/// Limit for unauthenticated sources, whose Binding Updates may come in fragments.
+/// Pending packets of unauthenticated sources, whose Binding Updates may come in fragments.
 const MAX_PENDING_STRANGERS: usize = 16;
-/// The largest packet that is put together: a full Ethernet frame's worth and the outer header, with room.
+/// Largest reassembled packet: a jumbo frame and the outer header, with room.
 const MAX_REASSEMBLED: usize = 10_240;
-/// Fragments per packet.
+/// Largest number of fragments of a packet.
 const MAX_FRAGMENTS: usize = 64;
 /// RFC 8200 4.5 says 60 s; the tunnel's ends are closer, and memory is bounded.
 const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ struct Pending {
     started: Time,
     header: Header,
     next_header: u8,
-    /// Length of the whole, known once the last fragment is here.
+    /// Length of the whole packet, known from its last fragment.
     total: Option<usize>,
     pieces: BTreeMap<usize, Vec<u8>>,
     octets: usize,
@@ -39,8 +39,8 @@ struct Pending {
 /// Source, destination and identification (RFC 8200 4.5).
 type Key = (Ipv6Addr, Ipv6Addr, u32);
 
-/// Packets of one kind of source, the oldest first. A flood of first fragments makes a new one for each, so
-/// nothing here looks at them all but the search for a key.
+/// Pending packets of one kind of source, the oldest first. A flood of first fragments creates an entry for
+/// each, so only the search for a key visits them all.
 #[derive(Debug, Default)]
 struct Group(VecDeque<(Key, Pending)>);
 
@@ -51,8 +51,8 @@ impl Group {
         }
     }
 
-    /// Where the packet is to which this fragment belongs; a new one takes the place of the oldest where
-    /// there are `limit`.
+    /// Returns the index of the packet of this fragment. A new packet replaces the oldest if there are
+    /// `limit`.
     fn place_of(&mut self, key: Key, limit: usize, new: impl FnOnce() -> Pending) -> usize {
         if let Some(at) = self.0.iter().position(|(other, _)| *other == key) {
             return at;
@@ -65,7 +65,7 @@ impl Group {
     }
 }
 
-/// Packets that are being put together.
+/// Pending packets of tunnel ends and of unauthenticated sources.
 #[derive(Debug, Default)]
 pub struct Reassembler {
     tunnel_ends: Group,
@@ -73,11 +73,11 @@ pub struct Reassembler {
 }
 
 impl Reassembler {
-    /// Takes in a fragment; the whole packet, without fragment header, once it is complete. `stranger` when
-    /// its source is no tunnel end.
+    /// Takes in a fragment, and returns the whole packet without fragment header once it is complete.
+    /// `stranger` is true if its source is not a tunnel end.
     ///
     /// # Errors
-    /// A word about what is wrong with it: it breaks the rules, or bounds.
+    /// Returns the reason if the fragment breaks a rule or exceeds a bound.
     pub fn handle(
         &mut self,
         now: Time,
@@ -124,7 +124,7 @@ impl Reassembler {
 }
 
 impl Pending {
-    /// Takes in a piece; whether all are there.
+    /// Takes in a fragment, and returns whether the packet is complete.
     fn take(
         &mut self,
         header: &Header,
@@ -158,7 +158,7 @@ impl Pending {
     }
 }
 
-/// The packet that the pieces make.
+/// Joins the fragments to a packet.
 fn whole<'a>(
     header: &Header,
     next_header: u8,
@@ -174,8 +174,8 @@ fn whole<'a>(
     Ok(packet)
 }
 
-/// Cuts a packet without extension headers into fragments of at most `mtu` octets (at least 1240: what a
-/// tunnel carries over a path of 1280).
+/// Fragments a packet without extension headers into pieces of at most `mtu` octets. `mtu` is at least 1240,
+/// the room of a tunnel over a path of 1280.
 pub fn fragment(packet: &[u8], mtu: usize, identification: u32) -> Vec<Vec<u8>> {
     let Ok((header, payload)) = Header::parse_packet(packet) else { return Vec::new() };
     let room = (mtu.max(MIN_MTU - HEADER_LEN) - HEADER_LEN - FRAGMENT_HEADER_LEN) & !7;

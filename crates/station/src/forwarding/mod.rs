@@ -1,13 +1,15 @@
-//! What the protocols want from the data path, and the slow path that does it without the kernel's help.
+//! The desired state of the data path, and the slow path that forwards packets without the kernel's help.
 //!
-//! [`desired`] holds the desired forwarding state and tells only what changed; the platform carries the
-//! changes out. [`forwarder`] is the slow path: it encapsulates and decapsulates one packet at a time, in
-//! place in a [`packet::PacketBuffer`]. [`fragments`] cuts and joins outer packets, [`prefix_table`] finds
-//! the tunnel of an address. [`distribution`] chooses among several, and [`duplicates`] knows the first copy
-//! of a packet that takes them all. [`path_mtu`] finds out what fits into a tunnel, [`mss`] tells TCP.
-//! `for_home_agent` and `for_mobile_router` say what the two roles want, `for_neighbours` what the ways to
-//! neighbouring mobile networks add to it, `for_direct` what direct routes to others do, `for_nested` what
-//! mobile routers behind each other do, `ways` what both roles do with several tunnels.
+//! [`desired`] holds the desired forwarding state and reports only changes; the platform installs them.
+//! `for_home_agent` and `for_mobile_router` compute the entries of the two roles. `for_neighbours` adds the
+//! routes to neighbouring mobile networks, `for_direct` those of direct routes, and `for_nested` those of
+//! nested mobile routers. `ways` is common to both roles: it divides the traffic among several tunnels.
+//!
+//! [`forwarder`] is the slow path: it encapsulates and decapsulates one packet at a time, in place in a
+//! [`packet::PacketBuffer`]. [`fragments`] cuts and reassembles outer packets. [`prefix_table`] finds the
+//! tunnel of an address. [`distribution`] chooses among several tunnels, and [`duplicates`] finds the first
+//! copy of a duplicated packet. [`path_mtu`] finds the path MTU of a tunnel, and [`mss`] lowers the segment
+//! size of TCP to it.
 
 pub mod desired;
 pub mod distribution;

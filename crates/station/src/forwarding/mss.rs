@@ -1,13 +1,13 @@
-//! Clamping of TCP's Maximum Segment Size to what a tunnel carries.
+//! Clamps TCP's Maximum Segment Size to the MTU of a tunnel.
 //!
-//! A SYN tells the other side how large its segments may be (RFC 9293 3.7.1). It is lowered to the tunnel's
-//! MTU less the IPv6 and TCP headers. Then no segment of the connection is ever too large for the tunnel,
-//! even if hosts get no Packet Too Big. The checksum is updated from the difference only (RFC 1624). So a
-//! wrong one stays wrong, and a first fragment can be treated like a whole packet.
+//! A SYN announces the largest segment that its sender accepts (RFC 9293 3.7.1). The module lowers it to the
+//! tunnel's MTU less the IPv6 and TCP headers. Then every segment of the connection fits into the tunnel,
+//! even if hosts do not receive Packet Too Big. The checksum is updated by the difference alone (RFC 1624).
+//! So a wrong checksum stays wrong, and a first fragment needs no other treatment than a whole packet.
 //!
-//! Nothing else is changed: later fragments, segments without SYN, absent options, and values that are small
-//! enough. The checksum has to be a complete one. One with only the pseudo-header's part, left for hardware
-//! to finish (a TUN device with `virtio_net_hdr`), must not follow the options.
+//! The module changes only the option of a SYN, and only if its value is too large. The checksum has to be
+//! complete. A partial one for checksum offload (a TUN device with `virtio_net_hdr`) covers the pseudo-header
+//! only, and must not change with the options.
 
 use carnet_wire::extension;
 use carnet_wire::ipv6::{HEADER_LEN, protocol};
@@ -22,11 +22,10 @@ const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
 const OPTION_MSS: u8 = 2;
 
-/// Lowers the MSS option of an IPv6 packet's SYN to what `mtu` octets of IPv6 packet hold. True when it had
-/// to be lowered.
+/// Lowers the MSS option of an IPv6 packet's SYN to the room of `mtu` octets. Returns whether it was larger.
 #[inline]
 pub fn clamp(packet: &mut [u8], mtu: usize) -> bool {
-    // Of most packets no more than this is looked at.
+    // Fast check: most packets end here.
     let at = match packet.get(6) {
         Some(&protocol::TCP) => HEADER_LEN,
         Some(
@@ -45,7 +44,7 @@ pub fn clamp(packet: &mut [u8], mtu: usize) -> bool {
     }
 }
 
-/// `segment` begins with the TCP header.
+/// Lowers the option of a TCP segment; `segment` begins with the TCP header.
 fn clamp_segment(segment: &mut [u8], limit: u16) -> bool {
     let header_len = segment.get(12).map_or(0, |octet| usize::from(octet >> 4) * 4);
     let Some(header) = segment.get_mut(..header_len) else { return false };
@@ -71,7 +70,7 @@ fn clamp_segment(segment: &mut [u8], limit: u16) -> bool {
     lowered
 }
 
-/// Lowers the 16-bit field at `at` to `limit`.
+/// Lowers the 16-bit field at `at` to `limit`, and updates the checksum.
 fn lower(header: &mut [u8], at: usize, limit: u16) -> bool {
     let field = |header: &[u8], at: usize| {
         header.get(at..at + 2).and_then(|octets| octets.try_into().ok()).map(u16::from_be_bytes)
@@ -80,7 +79,7 @@ fn lower(header: &mut [u8], at: usize, limit: u16) -> bool {
     if old <= limit {
         return false;
     }
-    // At an odd offset the octets count the other way round in the sum (RFC 1071 2 (B)).
+    // At an odd offset the octets have swapped weights in the sum (RFC 1071 2 (B)).
     let weigh = |value: u16| if at.is_multiple_of(2) { value } else { value.swap_bytes() };
     // RFC 1624 3, equation 3.
     let mut sum = u32::from(!checksum) + u32::from(!weigh(old)) + u32::from(weigh(limit));
@@ -104,7 +103,8 @@ mod tests {
 
     const FLAGS_SYN_ACK: u8 = 0x12;
 
-    /// A TCP segment behind `extensions` (their octets, the first one's number first), checksum in place.
+    /// Returns a TCP segment behind `extensions` (the Next Header of the first one, and their octets), with
+    /// its checksum.
     fn packet(flags: u8, options: &[u8], data: &[u8], extensions: Option<(u8, &[u8])>) -> Vec<u8> {
         let (source, destination) =
             ("2001:db8:a::5".parse().expect("address"), "2001:db8:c::1".parse().expect("address"));
@@ -136,7 +136,7 @@ mod tests {
         checksum::upper_layer(header.source, header.destination, protocol::TCP, &packet[at..]) == 0
     }
 
-    /// The MSS values in the options of a packet without extension headers.
+    /// Returns the MSS values in the options of a packet without extension headers.
     fn mss(packet: &[u8]) -> Vec<u16> {
         let options = packet[60..].windows(4);
         options.filter(|w| w[..2] == [2, 4]).map(|w| u16::from_be_bytes([w[2], w[3]])).collect()
@@ -166,7 +166,7 @@ mod tests {
             assert!(!clamp(&mut after, 1280));
             assert_eq!(after, before);
         }
-        // A UDP datagram that looks the same.
+        // A UDP datagram with the same octets.
         let mut udp = packet(SYN, &mss, b"", None);
         udp[6] = protocol::UDP;
         assert!(!clamp(&mut udp, 1280));
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Octets made into a SYN, as far as they reach.
+    /// Turns octets into a SYN, as far as they reach.
     fn packet_of(mut octets: Vec<u8>) -> Vec<u8> {
         for (at, value) in [(0, 0x60), (6, protocol::TCP), (53, SYN)] {
             if let Some(octet) = octets.get_mut(at) {

@@ -1,11 +1,11 @@
-//! One packet with room before it, so that a header can be put in front without copying.
+//! A packet with room before it, so that a header can be put in front without a copy.
 
-/// Room for an outer IPv6 header, and for the headers that other encapsulations will need.
+/// Room for an outer IPv6 header, and for the headers of other encapsulations.
 const HEADROOM: usize = 96;
 /// The largest IPv6 packet without a jumbo payload option.
 const MAX_PACKET: usize = 40 + 65_535;
 
-/// A buffer that is read into, changed in place and written out again.
+/// A buffer into which a packet is read, in which it is changed, and from which it is written.
 #[derive(Debug)]
 pub struct PacketBuffer {
     octets: Box<[u8]>,
@@ -14,7 +14,7 @@ pub struct PacketBuffer {
 }
 
 impl PacketBuffer {
-    /// An empty buffer.
+    /// Returns an empty buffer.
     pub fn new() -> Self {
         PacketBuffer {
             octets: vec![0; HEADROOM + MAX_PACKET].into_boxed_slice(),
@@ -23,30 +23,31 @@ impl PacketBuffer {
         }
     }
 
-    /// Empties the buffer and gives the space to read a packet into; [`Self::filled`] says how much came.
+    /// Empties the buffer and returns the space for a packet; [`Self::filled`] then sets its length.
     pub fn space(&mut self) -> &mut [u8] {
         self.start = HEADROOM;
         self.end = HEADROOM;
         &mut self.octets[HEADROOM..]
     }
 
-    /// The same with `front` octets more before it, fewer than an outer header takes, for what a device puts
-    /// before each packet. They do not become part of it.
+    /// Empties the buffer and returns the space for a packet with `front` octets before it, for the header
+    /// that a device puts before each packet. These octets do not become part of the packet. `front` is less
+    /// than an outer header.
     pub fn space_with(&mut self, front: usize) -> &mut [u8] {
         self.start = HEADROOM;
         self.end = HEADROOM;
         self.octets.get_mut(HEADROOM.saturating_sub(front)..).unwrap_or_default()
     }
 
-    /// The packet with these octets right before it, which do not become part of it; nothing where there is
-    /// no room.
+    /// Returns the packet with these octets directly before it, which do not become part of it; `None`
+    /// without room.
     pub fn behind(&mut self, front: &[u8]) -> Option<&[u8]> {
         let start = self.start.checked_sub(front.len())?;
         self.octets.get_mut(start..self.start)?.copy_from_slice(front);
         self.octets.get(start..self.end)
     }
 
-    /// `length` octets were read into [`Self::space`].
+    /// Sets the packet's length: `length` octets were read into [`Self::space`].
     pub fn filled(&mut self, length: usize) {
         self.end = (self.start + length).min(self.octets.len());
     }
@@ -60,17 +61,17 @@ impl PacketBuffer {
         self.filled(length);
     }
 
-    /// The packet.
+    /// Returns the packet.
     pub fn as_slice(&self) -> &[u8] {
         &self.octets[self.start..self.end]
     }
 
-    /// The packet, to be changed.
+    /// Returns the packet, to be changed.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.octets[self.start..self.end]
     }
 
-    /// Puts `header` in front; false when there is no room.
+    /// Puts `header` in front; returns `false` without room.
     pub fn prepend(&mut self, header: &[u8]) -> bool {
         let Some(start) = self.start.checked_sub(header.len()) else { return false };
         self.octets[start..self.start].copy_from_slice(header);
@@ -78,7 +79,7 @@ impl PacketBuffer {
         true
     }
 
-    /// Takes `length` octets off the front and cuts the rest to `remaining`.
+    /// Removes `length` octets from the front and cuts the rest to `remaining`.
     pub fn strip(&mut self, length: usize, remaining: usize) {
         self.start = (self.start + length).min(self.end);
         self.end = (self.start + remaining).min(self.end);

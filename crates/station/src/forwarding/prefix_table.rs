@@ -1,7 +1,8 @@
 //! Longest-prefix match for the few prefix lengths that tunnels have.
 //!
-//! One hash map per prefix length in use, the longest first. With home addresses (/128) and mobile network
-//! prefixes of one or two lengths a look-up costs two or three probes, whatever the number of bindings.
+//! The table has one hash map for each prefix length in use, the longest first. With home addresses (/128)
+//! and mobile network prefixes of one or two lengths, a lookup costs two or three probes for any number of
+//! bindings.
 
 use std::net::Ipv6Addr;
 
@@ -11,17 +12,17 @@ use ipnet::Ipv6Net;
 /// Values by prefix.
 #[derive(Debug, Clone)]
 pub struct PrefixTable<V> {
-    /// By descending prefix length.
+    /// Maps by descending prefix length.
     lengths: Vec<(u8, HashMap<u128, V>)>,
 }
 
 impl<V> PrefixTable<V> {
-    /// An empty table.
+    /// Returns an empty table.
     pub fn new() -> Self {
         PrefixTable { lengths: Vec::new() }
     }
 
-    /// Sets the value of a prefix and returns the one it had.
+    /// Sets the value of a prefix and returns the previous one.
     pub fn insert(&mut self, prefix: Ipv6Net, value: V) -> Option<V> {
         let length = prefix.prefix_len();
         let at = match self.lengths.binary_search_by(|(l, _)| length.cmp(l)) {
@@ -45,14 +46,14 @@ impl<V> PrefixTable<V> {
         value
     }
 
-    /// The value of this very prefix.
+    /// Returns the value of exactly this prefix.
     pub fn get(&self, prefix: Ipv6Net) -> Option<&V> {
         let length = prefix.prefix_len();
         let at = self.lengths.binary_search_by(|(l, _)| length.cmp(l)).ok()?;
         self.lengths[at].1.get(&masked(prefix.addr(), length))
     }
 
-    /// The value of the longest prefix that contains `address`.
+    /// Returns the value of the longest prefix that contains `address`.
     pub fn lookup(&self, address: Ipv6Addr) -> Option<&V> {
         self.lengths.iter().find_map(|(length, map)| map.get(&masked(address, *length)))
     }
@@ -74,7 +75,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a plain search through a list.
+        /// Compares the table with a linear search through a list.
         #[test]
         fn finds_what_a_linear_search_finds(
             entries in prop::collection::vec((0u128..64, 120u8..=128), 0..40),

@@ -1,7 +1,7 @@
-//! From registrations and flow bindings to tunnels that carry packets: the same at both ends.
+//! Selects the tunnels that transmit, from registrations and flow bindings; the same at both ends.
 //!
-//! Where the rules come to "one tunnel carries everything" there is no distribution, and only that tunnel
-//! transmits: a fast path can do that.
+//! If one tunnel carries everything, there is no distribution, and only that tunnel transmits. A fast path
+//! can forward such traffic.
 
 use std::net::Ipv6Addr;
 
@@ -10,17 +10,16 @@ use carnet_mobility::flow::{FlowAction, FlowBinding};
 use super::desired::{Distribution, DistributionRule, Member, TunnelEnd};
 use super::path_mtu::Ends;
 
-/// Tunnels of one home address, by their use.
+/// Use of the tunnels of one home address.
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
-    /// Those that packets are sent into.
+    /// Tunnels that transmit.
     pub transmit: Vec<Ends>,
-    /// Which packets go where, unless the only one has them all.
+    /// Distribution, unless one tunnel carries everything.
     pub distribution: Option<Distribution>,
 }
 
-/// Which packets the living registrations carry (`living`, the best first), and how the flow bindings divide
-/// them.
+/// Divides the packets among the valid registrations (`living`, the best first) by the flow bindings.
 pub(crate) fn ways(
     end: TunnelEnd,
     home_address: Ipv6Addr,
@@ -50,7 +49,8 @@ pub(crate) fn ways(
         match rule.action {
             FlowAction::Failover => first,
             FlowAction::Balance => first && rule.members.len() == 1,
-            // A copy has a number even where there is only one: another may be on its way elsewhere.
+            // A copy has a number even with only one tunnel: another copy may be on its way by an earlier
+            // tunnel.
             FlowAction::Duplicate => false,
         }
     };
@@ -101,7 +101,7 @@ mod tests {
             assert_eq!(ways.transmit.len(), 1);
         }
         assert!(of(&[], &to_the_best).transmit.is_empty());
-        // But a copy has a number, though there is no other one now.
+        // A copy has a number even if no other tunnel exists now.
         assert!(of(&[1], &[flow(FlowAction::Duplicate, &[(1, 1)])]).distribution.is_some());
     }
 

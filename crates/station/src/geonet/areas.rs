@@ -12,19 +12,21 @@ use super::io::AreaOrder;
 /// An area that was set at run time.
 #[derive(Debug, Clone, Copy)]
 pub struct GeoDestination<'a> {
-    /// Its name.
+    /// Name of the area.
     pub name: &'a str,
-    /// Place of the area.
+    /// Shape and centre of the area.
     pub destination: &'a Destination,
-    /// When it ends by itself.
+    /// Time at which the area expires; `None`: never.
     pub expires: Option<Time>,
-    /// Where it is now.
+    /// Present position of the area.
     pub area: Result<GeoArea, NoPlace>,
 }
 
 impl Geonet {
+    /// Sets or replaces an area.
+    ///
     /// # Errors
-    /// Why the area was not set, in words for the operator.
+    /// Returns why the area was not set, in words for the operator.
     pub(crate) fn handle_area_order(&mut self, now: Time, order: &AreaOrder) -> Result<(), String> {
         if let Some(group) = order.group {
             let ipv6 = self.ipv6.as_ref().ok_or("this station has no IPv6 over GeoNetworking")?;
@@ -42,8 +44,10 @@ impl Geonet {
         Ok(())
     }
 
+    /// Removes an area.
+    ///
     /// # Errors
-    /// When there is no such area.
+    /// Returns an error if no area has this name.
     pub(crate) fn handle_area_removal(&mut self, now: Time, name: &str) -> Result<(), String> {
         if !self.destinations.remove(name) {
             return Err(format!("no area {name:?} was set while the station runs"));
@@ -52,14 +56,14 @@ impl Geonet {
         Ok(())
     }
 
-    /// Looks after the areas: some end, some are around stations that have to be asked for.
+    /// Expires areas, and asks for the positions of stations that areas follow.
     pub(super) fn follow(&mut self, now: Time) {
         self.destinations.handle_timeout(now, &mut self.router);
         self.tell_groups(now);
         self.collect(now);
     }
 
-    /// Lets IPv6 know where the groups lead.
+    /// Reports to IPv6 the area of each group.
     pub(super) fn tell_groups(&mut self, now: Time) {
         let Geonet { router, ipv6: Some(ipv6), destinations, .. } = self else { return };
         ipv6.handle_groups(destinations.groups(now, router).map(|(group, area)| (group, area.ok())));

@@ -1,18 +1,19 @@
-//! Congestion control in a station: what goes to the radio goes through the gate of `carnet_geonet::dcc`.
+//! Congestion control in a station: frames pass the gate of `carnet_geonet::dcc` before the radio.
 //!
-//! * *Own packets are signed when they leave*: the gate keeps them unsigned, so that a signature is as young
-//!   as the packet is late. A requested certificate goes along. Their time on the air is that of the signed
-//!   packet. A packet that no ticket signs has had its turn. Packets of others get their envelope back at
-//!   once, while it is there.
-//! * *Packets that waited* have a lifetime that is shorter by that ([`Lifetime::after_waiting`]). A packet
-//!   for one hop is about now: it waits for a second at most. Only the newest own CAM waits.
-//! * *CAMs* are generated no faster than the gate would let them go (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
-//! * *A packet to be repeated by contention* (EN 302 636-4-1 F.3) that waits here is dropped when another
-//!   station sends it. The contention counts as still running.
-//! * *The radio is told the profile* ([`Frame::profile`]), so that its queues (EDCA) keep the order.
-//! * *With another address* own packets that wait are dropped: they bear the one before.
+//! * *Own packets are signed when they leave the gate*. So the signature is as young as possible, and a
+//!   requested certificate can go along. The gate counts the air time of the signed packet. A packet that no
+//!   ticket can sign uses up its turn. Forwarded packets get their envelope back before the gate, while the
+//!   station still has it.
+//! * *The lifetime of a packet* shrinks by its wait ([`Lifetime::after_waiting`]). A packet over one hop is
+//!   about the present: it waits for at most a second. Of the own CAMs only the newest waits.
+//! * *The CA service generates CAMs* no faster than the gate lets them go (EN 302 637-2 6.1.3,
+//!   `T_GenCam_DCC`).
+//! * *Contention-based forwarding* (EN 302 636-4-1 F.3) goes on at the gate: a waiting packet is dropped when
+//!   another station sends it.
+//! * *The frame carries its profile* ([`Frame::profile`]), so that the radio's queues (EDCA) keep the order.
+//! * *After a change of address* waiting own packets are dropped, because they bear the previous address.
 //!
-//! A fast path would bypass the gate, so a station with a gate has no fast path.
+//! A fast path would bypass the gate, so a station with a gate has none.
 
 use std::time::Duration;
 
@@ -28,26 +29,26 @@ use super::Geonet;
 use super::io::Frame;
 use crate::io::{Event, Output};
 
-/// Error for a report of the busy ratio without congestion control.
+/// Refusal of a channel load without congestion control.
 const NO_DCC: &str = "this station has no congestion control: there is no [geonet.dcc] in its config";
-/// The channel is busy all the time.
+/// Channel load of a channel that is busy all the time, in thousandths.
 const ALWAYS: u16 = 1000;
-/// The longest wait of what goes one hop only.
+/// Longest wait of a packet over one hop.
 const ONE_HOP: Duration = Duration::from_secs(1);
-/// The shortest lifetime that a packet can have (EN 302 636-4-1 9.6.4): with less it does not leave.
+/// Shortest lifetime that a packet can have (EN 302 636-4-1 9.6.4): with less it is not sent.
 const SHORTEST: Duration = Duration::from_millis(50);
 
-/// A packet that goes several hops: GN address of its source, sequence number.
+/// GN address of the source and sequence number of a packet over several hops.
 type Identity = (GnAddress, u16);
 
-/// A packet as it waits.
+/// A waiting packet.
 #[derive(Debug)]
 pub struct Held {
     destination: MacAddress,
     packet: Vec<u8>,
-    /// It has to be signed, where that is done.
+    /// Whether the station must sign it, if it signs packets.
     own: bool,
-    /// Which it is, where that it is sent on by others makes it worthless.
+    /// Identity of the packet, if a copy from another station makes it useless.
     contended: Option<Identity>,
     lifetime: Lifetime,
     since: Time,
@@ -57,11 +58,11 @@ pub struct Held {
 #[derive(Debug)]
 pub(super) struct Congestion {
     gate: Gate<Held>,
-    /// That own packets in it bear.
+    /// GN address of own packets in the gate.
     address: GnAddress,
-    /// Interval that the CA service knows.
+    /// Interval that the CA service uses.
     interval: Duration,
-    /// Of its counter, what operators were told.
+    /// Last reported value of the gate's `stale` counter.
     stale: u64,
 }
 
@@ -74,13 +75,13 @@ impl Congestion {
         self.gate.poll_timeout()
     }
 
-    /// Nothing waits any more.
+    /// Discards all waiting packets.
     pub(super) fn reset(&mut self) {
         self.gate.discard(DccDrop::Reset, |_| true);
     }
 }
 
-/// Offers a packet to the gate, with the data that the gate needs: its lifetime, and how long it may wait.
+/// Describes a packet for the gate: its profile, lifetime, and longest wait.
 fn offer(
     transmission: Transmission,
     now: Time,
@@ -88,7 +89,7 @@ fn offer(
     contended: Option<Identity>,
 ) -> Packet<Held> {
     let Transmission { destination, traffic_class, profile, own, frame, .. } = transmission;
-    // The router has made it, so it can be read; what cannot does not wait.
+    // The router has made the packet, so it parses; an unreadable packet does not wait.
     let (lifetime, one_hop, is_cam) = match Routed::parse(&frame) {
         Ok(packet) => {
             let single = matches!(packet.extended, ExtendedHeader::SingleHop { .. });
@@ -100,7 +101,7 @@ fn offer(
         }
         Err(_) => (Lifetime::default(), false, false),
     };
-    // By a nanosecond: a packet may leave before its end, not at it.
+    // One nanosecond more, because the gate excludes the end of the wait.
     let wait = lifetime.duration().saturating_sub(SHORTEST) + Duration::from_nanos(1);
     Packet {
         profile: Profile::of(traffic_class, profile, own),
@@ -121,8 +122,10 @@ impl Geonet {
         self.congestion.as_ref().map(|congestion| &congestion.gate)
     }
 
+    /// Takes the load of the channel, in thousandths.
+    ///
     /// # Errors
-    /// When that cannot be, or there is no gate.
+    /// Returns an error if the value is impossible, or if there is no gate.
     pub(crate) fn handle_channel_busy(&mut self, now: Time, thousandths: u16) -> Result<(), String> {
         let congestion = self.congestion.as_mut().ok_or(NO_DCC)?;
         if thousandths > ALWAYS {
@@ -134,7 +137,7 @@ impl Geonet {
         Ok(())
     }
 
-    /// A packet of the router goes to the link, or waits.
+    /// Passes a packet of the router to the link, or lets it wait at the gate.
     pub(super) fn transmit(&mut self, now: Time, mut transmission: Transmission) {
         if self.congestion.is_none() {
             return self.hand_over(now, transmission.destination, transmission.frame, true, None);
@@ -157,7 +160,7 @@ impl Geonet {
         }
     }
 
-    /// Another station sends this packet: drop a waiting copy.
+    /// Another station sends this packet: drops the own copy that waits for contention-based forwarding.
     pub(super) fn overhear_copy(&mut self, packet: &[u8]) {
         if let Some(congestion) = &mut self.congestion
             && congestion.gate.waiting() != [0; 4]
@@ -167,11 +170,11 @@ impl Geonet {
         }
     }
 
-    /// A packet that has waited, or had not to.
+    /// Passes a packet to the link after its wait.
     fn release(&mut self, now: Time, profile: Profile, held: Held) {
         let Held { destination, mut packet, own, lifetime, since, .. } = held;
         let left = lifetime.after_waiting(now.saturating_since(since));
-        // There is a Basic Header in front, signed or not.
+        // The packet begins with a Basic Header, signed or not.
         let _ = set_lifetime(&mut packet, left);
         self.hand_over(now, destination, packet, own, Some(profile));
     }
@@ -191,13 +194,13 @@ impl Geonet {
             .extend(packet.map(|packet| Output::Frame(Frame { source, destination, profile, packet })));
     }
 
-    /// The link-layer address.
+    /// Returns the station's link-layer address.
     fn source(&self) -> MacAddress {
         let [_, _, source @ ..] = self.router.address().0.to_be_bytes();
         source
     }
 
-    /// A packet with its envelope; the packet itself where nothing is signed.
+    /// Returns a packet with its envelope; the packet itself if the station does not sign.
     fn sign(&mut self, now: Time, packet: Vec<u8>) -> Option<Vec<u8>> {
         let source = self.source();
         let Some(secured) = &mut self.secured else { return Some(packet) };
@@ -207,7 +210,7 @@ impl Geonet {
         signed
     }
 
-    /// Own packets bear the address that the station has.
+    /// Drops waiting own packets if the station's address has changed.
     pub(super) fn follow_address(&mut self) {
         if let Some(congestion) = &mut self.congestion
             && std::mem::replace(&mut congestion.address, self.router.address()) != self.router.address()
@@ -216,7 +219,7 @@ impl Geonet {
         }
     }
 
-    /// How busy the channel is may have changed the gate, and with it how often CAMs may be sent.
+    /// Recomputes the gate from the channel load, and with it the interval of CAMs.
     pub(super) fn look_at_channel(&mut self, now: Time) {
         let Some(congestion) = &mut self.congestion else { return };
         if !congestion.gate.handle_timeout(now) {
@@ -236,7 +239,7 @@ impl Geonet {
         }
     }
 
-    /// Sends what may go now.
+    /// Sends the packets that the gate releases.
     pub(super) fn open_gate(&mut self, now: Time) {
         while let Some(congestion) = &mut self.congestion
             && let Some((profile, held)) = congestion.gate.poll_packet(now)

@@ -1,8 +1,8 @@
-//! The ping at the GeoNetworking layer.
+//! The ping of the GeoNetworking layer.
 //!
-//! ETSI defines none. carnet's is an upper-layer protocol over BTP-B, port 51966 (0xCAFE). It has the octet 1
-//! (request) or 2 (reply), and the hops that the request had gone. A 16-bit identifier and a 16-bit sequence
-//! number follow, all big endian. The rest is that of the request. A station answers a request with a
+//! ETSI defines none. carnet's is an upper-layer protocol over BTP-B, port 51966 (0xCAFE). A message has the
+//! octet 1 (request) or 2 (reply), and then the hops that the request took. A 16-bit identifier and a 16-bit
+//! sequence number follow, both big endian, and then the request's data. A station answers a request with a
 //! GeoUnicast to its source, at most a hundred a second. Stations that do not know the protocol ignore the
 //! port.
 
@@ -18,18 +18,18 @@ const LENGTH: usize = 4 + 6;
 /// An echo message, parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Echo {
-    /// A reply, not a request.
+    /// Whether it is a reply.
     pub is_reply: bool,
-    /// In a reply: hops that the request went.
+    /// Hops that the request took; only in a reply.
     pub hops: u8,
-    /// Identifier of the ping.
+    /// Identifier of the program that pings.
     pub identifier: u16,
-    /// Which of its requests.
+    /// Number of the request.
     pub sequence: u16,
 }
 
 impl Echo {
-    /// Reads a BTP-B payload; `None` when it is anything else.
+    /// Reads a BTP-B payload; `None` if it is not an echo message.
     pub fn parse(payload: &[u8]) -> Option<Echo> {
         let octets: &[u8; LENGTH] = payload.get(..LENGTH)?.try_into().ok()?;
         let [p0, p1, _, _, kind, hops, i0, i1, s0, s1] = *octets;
@@ -44,7 +44,7 @@ impl Echo {
         })
     }
 
-    /// The BTP-B payload.
+    /// Returns the BTP-B payload.
     pub fn emit(&self) -> Vec<u8> {
         let [p0, p1] = PORT.to_be_bytes();
         let [i0, i1] = self.identifier.to_be_bytes();

@@ -1,20 +1,19 @@
 //! The facilities in a station: the services of `carnet_its` above the GeoNetworking router.
 //!
-//! Payloads that the router delivers to the ports of CAM, DENM and SAEM (BTP-B 2001, 2002 and 2005) go to
-//! their service. Messages of services go to the router: CAMs as single-hop broadcasts, DENMs as
-//! GeoBroadcasts into their areas. This module composes the content of a CAM at each new position: from the
-//! position, its quality, and an application's report about the vehicle.
+//! The router delivers payloads of the ports of CAM, DENM and SAEM (BTP-B 2001, 2002 and 2005) to their
+//! service. The services send CAMs as single-hop broadcasts, and DENMs as GeoBroadcasts into their areas.
+//! With each position this module composes the content of the CAM. It uses the position, its accuracy, and
+//! the vehicle data of an application.
 //!
-//! * *What moves counts for two seconds*: a speed, a curvature or a yaw rate that an application has told is
-//!   not believed for longer. Lights, dimensions and the role stay until they are told anew.
-//! * *Orders and vehicles are messages themselves*: an application's DENM or CAM, encoded, of which only
-//!   those fields count that an application may set. So inputs need no further notation of all of it.
-//! * *The station's number* follows its GN address, unless the config has one: with a new address everything
-//!   is new, the path behind the vehicle included.
-//! * *The date* is that of the last input that had one, and the time since.
+//! * *Movement is valid for two seconds*: the module then drops an application's speed, curvature or yaw
+//!   rate. Lights, dimensions and the role stay until the application sets them again.
+//! * *Orders and vehicle data are messages themselves*: an application's DENM or CAM, encoded. Only the
+//!   fields count that an application may set. So inputs need no further notation for them.
+//! * *The station ID* follows the GN address, unless the config has one. With a new address everything is
+//!   new, also the path behind the vehicle.
+//! * *The date* is that of the last input with a date, plus the time since.
 //!
-//! Left out: who may say what is not asked here, but below ([`super::security`]), where there is a security
-//! entity.
+//! Left out: permissions. The security entity below checks them ([`super::security`]).
 
 use std::time::Duration;
 
@@ -43,13 +42,13 @@ use super::io::{Action, DenmOrder, DenmWish, Message, MessageKind, Position, Pos
 use super::{Geonet, NO_FACILITIES};
 use crate::io::Output;
 
-/// How long what an application says of the vehicle's movement counts.
+/// Time for which the vehicle's movement from an application is valid.
 const MOVEMENT: Duration = Duration::from_secs(2);
-/// How far the clock of a detection may be ahead of the station's.
+/// Largest time by which the clock of a detection may be ahead of the station's.
 const DETECTION_AHEAD: Duration = Duration::from_secs(60);
-/// Place of announcements in the counters, behind those of the kinds of messages.
+/// Index of announcements in the counters, behind the kinds of messages.
 const SAEM: usize = 2;
-/// Errors of positions beyond this are not sent, metres (SemiAxisLength: 4094 is out of range).
+/// Bound of the reported position error, metres (SemiAxisLength: 4094 is out of range).
 const OUT_OF_RANGE: u32 = 4094;
 
 /// Settings of a station's facilities.
@@ -57,17 +56,17 @@ const OUT_OF_RANGE: u32 = 4094;
 pub struct FacilitiesSettings {
     /// Bounds and intervals of the services.
     pub parameters: Parameters,
-    /// The station's number; made of the GN address if `None`.
+    /// Station ID; derived from the GN address if `None`.
     pub station_id: Option<StationId>,
     /// Type of the station.
     pub station_type: StationType,
-    /// Whether it sends CAMs.
+    /// Whether the station sends CAMs.
     pub cam: bool,
-    /// Length of the vehicle, until an application tells another.
+    /// Length of the vehicle, until an application sets another.
     pub vehicle_length: VehicleLengthValue,
-    /// Width, likewise.
+    /// Width of the vehicle, until an application sets another.
     pub vehicle_width: VehicleWidth,
-    /// Role, likewise.
+    /// Role of the vehicle, until an application sets another.
     pub vehicle_role: VehicleRole,
     /// Services that the station announces.
     pub services: Vec<Service>,
@@ -78,17 +77,17 @@ pub struct FacilitiesSettings {
 /// Counters of the facilities.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FacilitiesCounters {
-    /// CAMs handed to the router, DENMs, and announcements of services.
+    /// CAMs, DENMs and service announcements that the router accepted.
     pub sent: [u64; 3],
-    /// CAMs taken from it, DENMs, and announcements.
+    /// CAMs, DENMs and service announcements that the router delivered.
     pub received: [u64; 3],
-    /// Messages that the router refused, or that no ticket of the station allows.
+    /// Messages that the router refused, or that no ticket of the station permits.
     pub unsent: u64,
     dropped: [u64; ItsDrop::ALL.len()],
 }
 
 impl FacilitiesCounters {
-    /// Messages without effect, by reason.
+    /// Returns the number of messages dropped for `reason`.
     pub fn dropped(&self, reason: ItsDrop) -> u64 {
         self.dropped[reason as usize]
     }
@@ -101,12 +100,12 @@ pub struct Facilities {
     settings: FacilitiesSettings,
     address: GnAddress,
     counters: FacilitiesCounters,
-    /// The date at a time.
+    /// A date, and the time at which it was valid.
     date: (Time, WallTime),
-    /// Last report of an application about the vehicle, with its time.
+    /// Vehicle data of an application, and their time.
     vehicle: Option<(Time, Box<Cam>)>,
     quality: PositionQuality,
-    /// The last position that was told.
+    /// Last known position.
     position: Option<Position>,
     path: PathRecorder,
 }
@@ -135,7 +134,7 @@ impl Facilities {
         }
     }
 
-    /// The services, and the map.
+    /// Returns the services, and the Local Dynamic Map.
     pub fn services(&self) -> &Services {
         &self.services
     }
@@ -162,8 +161,10 @@ impl Facilities {
         self.quality = quality;
     }
 
+    /// Takes the vehicle data of an application.
+    ///
     /// # Errors
-    /// When the octets are no CAM.
+    /// Returns an error if the octets are not a CAM.
     pub(super) fn handle_vehicle(&mut self, now: Time, octets: &[u8]) -> Result<(), String> {
         let cam = Cam::from_octets(octets).map_err(|error| format!("the vehicle is no CAM: {error}"))?;
         self.vehicle = Some((now, Box::new(cam)));
@@ -173,31 +174,31 @@ impl Facilities {
         Ok(())
     }
 
-    /// Sets the interval between CAMs that congestion control permits.
+    /// Takes the interval between CAMs that congestion control demands.
     pub(super) fn handle_interval_of_dcc(&mut self, now: Time, interval: Duration) {
         let now = self.now(now);
         self.services.ca.set_interval_of_dcc(now, interval);
     }
 
-    /// The station is there now. `address` is the router's.
+    /// Takes a position. `address` is the router's.
     pub(super) fn handle_position(&mut self, now: Time, position: Position, address: GnAddress) {
         self.follow(address);
         let place = Place::new(position.latitude, position.longitude);
         self.position = Some(position);
         self.path.handle_position(now, place);
         self.services.handle_position(place);
-        // The service goes on for two seconds with what it knows, and then falls silent.
+        // Without a position the service continues for two seconds with the last content, and then stops.
         if !self.quality.lost {
             self.provide(now);
         }
     }
 
-    /// Whether there is an own event of which others have been told, and which is not over.
+    /// Returns whether the station repeats an own event that is not over.
     pub(super) fn is_telling(&self) -> bool {
         self.services.den.sizes().0 > 0
     }
 
-    /// Speaks under a number that belongs to the address.
+    /// Changes the station ID with the address.
     pub(super) fn follow(&mut self, address: GnAddress) {
         if std::mem::replace(&mut self.address, address) != address && self.settings.station_id.is_none() {
             self.services.set_station_id(number(address));
@@ -210,7 +211,7 @@ impl Facilities {
         Now { time: now, date: TimestampIts::of(wall).later(now.saturating_since(then)) }
     }
 
-    /// Hands the CA service what the station knows of itself.
+    /// Gives the CA service the content of the next CAM.
     fn provide(&mut self, now: Time) {
         let Some(position) = self.position.filter(|_| self.settings.cam) else { return };
         let at = self.now(now);
@@ -229,7 +230,7 @@ impl Facilities {
     fn reference(&self, position: &Position) -> ReferencePosition {
         let mut reference = ReferencePosition::at(position.latitude, position.longitude);
         if let Some(radius) = self.quality.confidence_cm {
-            // A circle: its axes are equal, and none of them is the longer one.
+            // A circle: both axes are equal, and the orientation has no meaning.
             let axis = SemiAxisLength(radius.clamp(1, OUT_OF_RANGE) as u16);
             let ellipse = &mut reference.position_confidence_ellipse;
             (ellipse.semi_major_confidence, ellipse.semi_minor_confidence) = (axis, axis);
@@ -242,7 +243,7 @@ impl Facilities {
         reference
     }
 
-    /// Returns the vehicle's content of a CAM.
+    /// Composes the vehicle's content of a CAM.
     fn vehicle(&self, now: Time, position: &Position) -> Content {
         let told = self.vehicle.as_ref();
         let parameters = told.map(|(_, cam)| &cam.cam.cam_parameters);
@@ -277,11 +278,11 @@ impl Facilities {
         VehicleLength { vehicle_length_value: self.settings.vehicle_length, ..VehicleLength::default() }
     }
 
-    /// Speed and heading, where no application knows better.
+    /// Adds speed and heading of the position, unless an application has set them.
     fn add_movement(&self, position: &Position, high: &mut BasicVehicleContainerHighFrequency) {
         let speed = &mut high.speed.speed_value;
         if *speed == SpeedValue::UNAVAILABLE && self.quality.moves {
-            // 16382: that fast or faster.
+            // 16382 means this speed or more.
             *speed = SpeedValue(position.speed.unsigned_abs().min(SpeedValue::UNAVAILABLE.0 - 1));
             if position.speed < 0 && high.drive_direction == DriveDirection::Unavailable {
                 high.drive_direction = DriveDirection::Backward;
@@ -289,12 +290,13 @@ impl Facilities {
         }
         let heading = &mut high.heading.heading_value;
         if *heading == HeadingValue::UNAVAILABLE && self.quality.heads {
-            // EN 302 636-4-1 9.5.2 and TS 102 894-2 A.101 count alike.
+            // EN 302 636-4-1 9.5.2 and TS 102 894-2 A.101 have the same unit.
             *heading = HeadingValue(position.heading % 3600);
         }
     }
 
-    /// A payload for a service; `None` where it is for none, else whether it had an effect.
+    /// Delivers a payload to its service. Returns the message for applications; `None` if it is for no
+    /// service, or without effect.
     fn hear(&mut self, now: Time, delivery: &Delivery) -> Option<Message> {
         if delivery.next_header != CommonNextHeader::BtpB {
             return None;
@@ -303,7 +305,7 @@ impl Facilities {
         let kind = match btp.destination_port {
             port::CAM => Some(MessageKind::Cam),
             port::DENM => Some(MessageKind::Denm),
-            // Applications request announcements separately.
+            // Applications query announcements; they are not sent to them.
             port::SAEM => None,
             _ => return None,
         };
@@ -324,7 +326,7 @@ impl Facilities {
         Some(Message { kind: kind?, source: delivery.source.address.0, octets: octets.to_vec() })
     }
 
-    /// Does what an application wants of an event. Gives the number of a new one.
+    /// Executes an application's order about an event. Returns the action ID of a new event.
     fn handle_order(&mut self, now: Time, order: &DenmOrder) -> Result<Option<ActionId>, String> {
         let denm: Denm =
             Denm::from_octets(&order.denm).map_err(|error| format!("the order is no DENM: {error}"))?;
@@ -340,10 +342,10 @@ impl Facilities {
         let here = self.position.map(|position| self.reference(&position));
         let is_here = management.event_position.position().is_none();
         let event_position = if is_here { here.unwrap_or_default() } else { management.event_position };
-        // The way to an event where the station is is the way that it came.
+        // If the event is where the station is, its trace is the path of the station.
         let way = || LocationContainer { traces: Traces(vec![self.path.history()]), ..Default::default() };
         let mut location = denm.denm.location.or_else(|| is_here.then(way));
-        // An application that tells how the event moves has no trace, or one without points.
+        // An application that gives the event's movement sends no trace, or one without points.
         let has_none =
             |location: &LocationContainer| location.traces.0.iter().all(|trace| trace.0.is_empty());
         if let Some(location) = location.as_mut().filter(|location| is_here && has_none(location)) {
@@ -396,7 +398,7 @@ fn words(action: ActionId) -> String {
     format!("{}:{}", action.originating_station_id.0, action.sequence_number.0)
 }
 
-/// The number of a station with this address: the last 32 bits of its MID, in which addresses of one maker
+/// Returns the station ID of this address: the last 32 bits of its MID, in which addresses of one maker
 /// differ.
 fn number(address: GnAddress) -> StationId {
     StationId(address.0 as u32)
@@ -404,7 +406,7 @@ fn number(address: GnAddress) -> StationId {
 
 use carnet_wire::geonet::Timestamp;
 
-/// The time in full of which a position vector has the low 32 bits: the nearest to the date.
+/// Returns the full time of a position vector's low 32 bits: the nearest one to the date.
 fn full(time: Timestamp, date: TimestampIts) -> TimestampIts {
     let ahead = time.0.wrapping_sub(date.0 as u32) as i32;
     TimestampIts(date.0.saturating_add_signed(ahead.into()).min(TimestampIts::MOST))
@@ -433,8 +435,10 @@ impl Geonet {
         }
     }
 
+    /// Takes the vehicle data of an application.
+    ///
     /// # Errors
-    /// When the octets are no CAM, or there are no facilities.
+    /// Returns an error if the octets are not a CAM, or if there are no facilities.
     pub(crate) fn handle_vehicle(&mut self, now: Time, octets: &[u8]) -> Result<(), String> {
         self.check_message(now, port::CAM, octets)?;
         self.facilities.as_mut().ok_or(NO_FACILITIES)?.handle_vehicle(now, octets)?;
@@ -442,8 +446,10 @@ impl Geonet {
         Ok(())
     }
 
+    /// Executes an application's order about an event.
+    ///
     /// # Errors
-    /// Why it was not done, in words for the operator.
+    /// Returns why the order failed, in words for the operator.
     pub(crate) fn handle_denm_order(&mut self, now: Time, order: &DenmOrder) -> Result<(), String> {
         self.check_message(now, port::DENM, &order.denm)?;
         let facilities = self.facilities.as_mut().ok_or(NO_FACILITIES)?;
@@ -460,8 +466,10 @@ impl Geonet {
         Ok(())
     }
 
+    /// Checks a message of a service.
+    ///
     /// # Errors
-    /// When no ticket of this station allows it.
+    /// Returns an error if no ticket of this station permits it.
     fn check_service(&mut self, now: Time, request: Request<'_>) -> Result<(), String> {
         let Some(secured) = &mut self.secured else { return Ok(()) };
         let result = secured.check_service(now, request.next_header, request.payload);
@@ -469,13 +477,15 @@ impl Geonet {
         result
     }
 
+    /// Checks a message of an application.
+    ///
     /// # Errors
-    /// When the ticket does not allow the message.
+    /// Returns an error if the ticket does not permit the message.
     fn check_message(&mut self, now: Time, port: u16, message: &[u8]) -> Result<(), String> {
         self.secured.as_mut().map_or(Ok(()), |secured| secured.check_message(now, port, message))
     }
 
-    /// Hands a delivered payload to its service.
+    /// Passes a delivered payload to its service.
     pub(super) fn hear(&mut self, now: Time, delivery: &Delivery) {
         if let Some(facilities) = &mut self.facilities
             && let Some(message) = facilities.hear(now, delivery)
@@ -484,7 +494,7 @@ impl Geonet {
         }
     }
 
-    /// Sends what services want to be sent.
+    /// Sends the messages of the services.
     pub(super) fn speak(&mut self, now: Time) {
         while let Some(facilities) = &mut self.facilities {
             let at = facilities.now(now);
@@ -493,7 +503,7 @@ impl Geonet {
                     let port = transmission.payload.get(..2);
                     let ports = [port::CAM, port::DENM].map(u16::to_be_bytes);
                     let kind = ports.iter().position(|it| port == Some(&it[..])).unwrap_or(SAEM);
-                    // The security entity warns, the router counts why.
+                    // On failure the security entity warns, or the router counts the reason.
                     let sent = self.check_service(now, transmission.request()).is_ok()
                         && self.router.handle_request(now, transmission.request()).is_ok();
                     if let Some(facilities) = &mut self.facilities {
@@ -506,7 +516,7 @@ impl Geonet {
                 Some(Done::Event(den::Event::Ended(action))) => {
                     self.outputs.push_back(Output::EventOver(action.into()));
                 }
-                // Received events have been reported already.
+                // `hear` has already reported received messages.
                 Some(Done::Event(den::Event::Received { .. }) | Done::Cam(_)) => {}
                 None => {
                     let services = &mut facilities.services;

@@ -9,39 +9,39 @@ use serde::{Deserialize, Serialize};
 
 use super::Geonet;
 
-/// Instruction to a fast path.
+/// New state for the fast path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accelerate {
-    /// Settings for all packets. They are repeated after every [`Report`], and a fast path that has not got
-    /// them for some time does nothing.
+    /// Values for all packets. The router sends them again with every [`Report`]. A fast path that has not
+    /// received them for some time does nothing.
     General(General),
-    /// Own IPv6 packets to a station go this way.
+    /// Next hop of own IPv6 packets to a station.
     Way(Way),
-    /// They no longer do.
+    /// The fast path must not send own packets to this station.
     NoWay(MacAddress),
-    /// Packets of others to a station go this way.
+    /// Next hop of forwarded packets to a station.
     Onward(Onward),
-    /// They no longer do.
+    /// The fast path must not forward packets to this station.
     NoOnward(MacAddress),
-    /// Packets of this station may be taken.
+    /// The fast path may accept packets of this station.
     Source {
-        /// Its MID.
+        /// MID of the station.
         station: MacAddress,
-        /// The last of its sequence numbers: these would be duplicates.
+        /// Its recent sequence numbers: these would be duplicates.
         sequences: Vec<u16>,
     },
-    /// No longer.
+    /// The fast path must not accept packets of this station.
     NoSource(MacAddress),
 }
 
-/// Settings for all packets.
+/// Values for all packets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct General {
     /// LPV of own packets (9.5.2), 24 octets.
     #[serde(with = "hex")]
     pub vector: Vec<u8>,
-    /// Whether packets may be delivered: there is one virtual interface, and order is not kept.
+    /// Whether the fast path may deliver packets: there is one virtual interface and no reordering buffer.
     pub delivers: bool,
     /// Octets of the longest IPv6 packet; 0 without IPv6.
     pub mtu: u32,
@@ -49,7 +49,7 @@ pub struct General {
     pub duplicate_packet_list_length: u32,
 }
 
-/// How own IPv6 packets get to a station.
+/// Next hop and headers of own IPv6 packets to a station.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
     /// MID of the destination.
@@ -59,36 +59,36 @@ pub struct Way {
     /// The headers of the packets, 60 octets; SN, PL and the source's position vector are to be filled in.
     #[serde(with = "hex")]
     pub headers: Vec<u8>,
-    /// Until when this holds without further news.
+    /// Time until which this is valid without an update.
     pub until: Time,
 }
 
-/// How packets of others get to a station.
+/// Next hop of forwarded packets to a station.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Onward {
     /// MID of the destination.
     pub destination: MacAddress,
     /// Link-layer address of the next hop.
     pub next_hop: MacAddress,
-    /// Where packets have to say that the destination is (latitude, longitude), if that matters.
+    /// Position (latitude, longitude) of the destination that a packet must contain, if that matters.
     pub place: Option<(i32, i32)>,
-    /// SPV of the destination, 20 octets or none: packets with an older one are corrected (C.3).
+    /// SPV of the destination, 20 octets or empty: the fast path corrects packets with an older one (C.3).
     #[serde(with = "hex")]
     pub known: Vec<u8>,
-    /// Until when this holds without further news.
+    /// Time until which this is valid without an update.
     pub until: Time,
 }
 
 impl Geonet {
-    /// Where both paths draw sequence numbers.
+    /// Sets the source from which the router and the fast path draw sequence numbers.
     pub(crate) fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
         self.router.share_sequence_numbers(numbers);
     }
 
-    /// There is a fast path from now on, or no longer.
+    /// Begins or ends the use of a fast path.
     pub(crate) fn handle_fast_path(&mut self, now: Time, is: bool) {
-        // Held acknowledgements and marks want every packet of the host to come here.
-        // Its programs sign nothing, either, and know no gate.
+        // A fast path does not hold or mark packets of the host, does not sign, and knows no gate. So a
+        // station with one of these has no fast path.
         if is
             && self.secured.is_none()
             && self.congestion.is_none()
@@ -103,7 +103,7 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// The fast path tells what it did.
+    /// Takes the fast path's report.
     pub(crate) fn handle_report(&mut self, now: Time, report: &Report) {
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.count_accelerated(report.sent, report.delivered);
@@ -112,7 +112,7 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// The router's word for the fast path, with what the adaptation sublayer has to say about it.
+    /// Completes the router's message to the fast path with values of the adaptation sublayer.
     pub(super) fn accelerate(&self, told: routed::Accelerate) -> Accelerate {
         match told {
             routed::Accelerate::Position(vector) => Accelerate::General(General {

@@ -1,5 +1,5 @@
-//! GeoNetworking inputs and outputs as serde types, so that they can be recorded, and what they mean to the
-//! router.
+//! GeoNetworking inputs and outputs as serde types, so that they can be recorded, and their conversion to the
+//! router's types.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -15,28 +15,28 @@ use serde::{Deserialize, Serialize};
 /// A frame of EtherType 0x8947.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Link-layer source; of a frame to be sent, this station.
+    /// Link-layer source; in a frame to send, this station's address.
     pub source: MacAddress,
     /// Link-layer destination.
     pub destination: MacAddress,
-    /// Of a frame to be sent, where there is a gate of congestion control: its DCC profile, 0 to 3.
+    /// DCC profile, 0 to 3, of a frame to send; only with a gate of congestion control.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<u8>,
-    /// Payload after the EtherType.
+    /// Octets behind the EtherType.
     #[serde(with = "hex")]
     pub packet: Vec<u8>,
 }
 
-/// Where this station is, in the units of the wire (EN 302 636-4-1 9.5.2).
+/// Position of this station, in the units of the wire (EN 302 636-4-1 9.5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// When it was there: TAI milliseconds since 2004-01-01, modulo 2^32.
+    /// Time of the position: TAI milliseconds since 2004-01-01, modulo 2^32.
     pub timestamp: u32,
     /// Tenths of a microdegree, north positive.
     pub latitude: i32,
     /// Tenths of a microdegree, east positive.
     pub longitude: i32,
-    /// PAI.
+    /// Position accuracy indicator (PAI).
     pub accurate: bool,
     /// Centimetres per second.
     pub speed: i16,
@@ -133,32 +133,32 @@ impl From<Area> for GeoArea {
     }
 }
 
-/// How good a position is, of the facilities' interest.
+/// Quality of a position, for the facilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionQuality {
-    /// Radius of the circle that holds it with 95 % probability, centimetres; `None` if unknown.
+    /// Radius of the circle that contains the position with 95 % probability, centimetres; `None` if unknown.
     #[serde(default)]
     pub confidence_cm: Option<u32>,
-    /// Centimetres above the WGS 84 ellipsoid.
+    /// Altitude above the WGS 84 ellipsoid, centimetres; `None` if unknown.
     #[serde(default)]
     pub altitude_cm: Option<i32>,
-    /// Whether its speed is known.
+    /// Whether the speed is known.
     pub moves: bool,
-    /// Whether its heading is.
+    /// Whether the heading is known.
     pub heads: bool,
-    /// The source of positions has lost it: what follows is reckoned.
+    /// Whether the receiver has lost its position, so that the next positions are dead reckoning.
     #[serde(default)]
     pub lost: bool,
 }
 
 impl Default for PositionQuality {
-    /// Without a report, speed and heading are those of the position.
+    /// Returns the quality of an unqualified position: its speed and heading are valid.
     fn default() -> PositionQuality {
         PositionQuality { confidence_cm: None, altitude_cm: None, moves: true, heads: true, lost: false }
     }
 }
 
-/// A message that services send to each other.
+/// Type of a message of the facilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageKind {
@@ -168,58 +168,58 @@ pub enum MessageKind {
     Denm,
 }
 
-/// A message of another station that a service has taken.
+/// A message of another station that a service has accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Kind of the message.
+    /// Type of the message.
     pub kind: MessageKind,
-    /// GN address of the station that sent it; one that keeps another's event alive is not who said so first.
+    /// GN address of the sender. With keep-alive forwarding this is not the originating station.
     pub source: u64,
     /// The message, UPER, without the BTP header.
     #[serde(with = "hex")]
     pub octets: Vec<u8>,
 }
 
-/// Identifier of an event, whichever station reports it (actionID).
+/// Identifier of an event, the same from every sender (actionID).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Action {
-    /// The station that spoke of it first.
+    /// Station ID of the originating station.
     pub originating_station_id: u32,
-    /// Which of its events.
+    /// Number of the event at that station.
     pub sequence_number: u16,
 }
 
-/// Action of an application on an event (EN 302 637-3 5.4.1).
+/// An application's request about an event (EN 302 637-3 5.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DenmWish {
-    /// AppDENM_trigger: there is one.
+    /// AppDENM_trigger: a new event.
     Trigger,
-    /// AppDENM_update: there is more to say of one of its own.
+    /// AppDENM_update: new content of an own event.
     Update,
-    /// AppDENM_termination of one of its own.
+    /// AppDENM_termination of an own event.
     Cancel,
-    /// AppDENM_termination of another station's.
+    /// AppDENM_termination of another station's event.
     Negate,
 }
 
-/// An application's wish, and what it says of the event.
+/// An application's request, and the content of the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DenmOrder {
-    /// The wish.
+    /// Request.
     pub wish: DenmWish,
-    /// A DENM, UPER, without the BTP header: everything that is said. Its header, times of reference and
-    /// termination do not count, the action ID not of a new event. Detected at 0 is detected now; without a
-    /// position it is here.
+    /// Content as a DENM, UPER, without the BTP header. The station ignores its header, reference time and
+    /// termination, and the action ID of a new event. A detection time of 0 is now; without a position the
+    /// event is at the station.
     #[serde(with = "hex")]
     pub denm: Vec<u8>,
-    /// For how long it is repeated, milliseconds; with no interval it is not.
+    /// Duration of the repetition, milliseconds; repeats only with an interval.
     pub repetition_duration_ms: Option<u64>,
-    /// How often it is repeated, milliseconds; with no duration it is not.
+    /// Interval of the repetition, milliseconds; repeats only with a duration.
     pub repetition_interval_ms: Option<u64>,
-    /// Where it goes; as far around the event as it matters if absent.
+    /// Destination area; if absent, the relevance area around the event.
     pub area: Option<Area>,
-    /// The Traffic Class (9.7.5), eight bits; the service's own if absent.
+    /// Traffic Class (9.7.5), eight bits; if absent, the service's own.
     #[serde(default)]
     pub traffic_class: Option<u8>,
 }
@@ -228,25 +228,25 @@ pub struct DenmOrder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Around {
-    /// A place: tenths of a microdegree, north and east positive.
+    /// A fixed place, in tenths of a microdegree, north and east positive.
     Place {
         /// Latitude.
         latitude: i32,
         /// Longitude.
         longitude: i32,
     },
-    /// This station, wherever it goes.
+    /// The present position of this station.
     Here,
-    /// The station with this GN address, wherever it goes.
+    /// The present position of the station with this GN address.
     Station(u64),
 }
 
 /// An area that is set at run time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AreaOrder {
-    /// Its name; one of the same name is replaced.
+    /// Name of the area; it replaces an area of the same name.
     pub name: String,
-    /// Where its centre is.
+    /// Centre of the area.
     pub around: Around,
     /// Circle, rectangle or ellipse.
     pub shape: AreaShape,
@@ -256,9 +256,9 @@ pub struct AreaOrder {
     pub distance_b: u16,
     /// Degrees clockwise from North.
     pub angle: u16,
-    /// The IPv6 multicast group of everybody inside.
+    /// IPv6 multicast group of all stations in the area.
     pub group: Option<Ipv6Addr>,
-    /// Milliseconds until it ends by itself; never if absent.
+    /// Lifetime, milliseconds; unlimited if absent.
     pub lifetime_ms: Option<u64>,
 }
 
@@ -281,7 +281,7 @@ impl AreaOrder {
     }
 }
 
-/// How a payload travels, and to whom.
+/// Transport and destination of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GeonetTransport {
@@ -297,21 +297,21 @@ pub enum GeonetTransport {
     SingleHop,
 }
 
-/// A payload to be sent (GN-DATA.request).
+/// A payload to send (GN-DATA.request).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GeonetRequest {
-    /// How, and to whom.
+    /// Transport and destination.
     pub transport: GeonetTransport,
     /// NH of the Common Header: 0 any, 1 BTP-A, 2 BTP-B, 3 IPv6.
     pub next_header: u8,
-    /// Store, carry and forward.
+    /// Whether to store, carry and forward (SCF).
     pub store_carry_forward: bool,
-    /// Bits after SCF in the Traffic Class (9.7.5): channel offload and TC ID, seven bits.
+    /// Bits behind SCF in the Traffic Class (9.7.5): channel offload and TC ID, seven bits.
     #[serde(default)]
     pub traffic_class: u8,
-    /// Milliseconds that it may be on its way; the default if absent.
+    /// Lifetime, milliseconds; the default if absent.
     pub lifetime_ms: Option<u64>,
-    /// Hops that it may go; the default if absent.
+    /// Hop limit; the default if absent.
     pub hop_limit: Option<u8>,
     /// The payload.
     #[serde(with = "hex")]
@@ -339,7 +339,7 @@ impl GeonetRequest {
     }
 }
 
-/// How a payload came.
+/// Transport of a received payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveredKind {
@@ -355,20 +355,20 @@ pub enum DeliveredKind {
     Shb,
 }
 
-/// A virtual interface as the host shall have it.
+/// A virtual interface that the host must have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualLink {
-    /// Names it as long as the station runs.
+    /// Identifier, constant as long as the station runs.
     pub id: u32,
-    /// Its name in the host.
+    /// Name of the interface in the host.
     pub name: String,
-    /// Its link-layer address, the station's.
+    /// Link-layer address, which is the station's.
     pub address: MacAddress,
-    /// The IPv6 address that is made of it.
+    /// IPv6 link-local address of this link-layer address.
     pub link_local: Ipv6Addr,
     /// Octets of the longest IPv6 packet.
     pub mtu: u32,
-    /// It was made because of a Router Advertisement, by which the host shall configure it.
+    /// Whether a Router Advertisement caused it, by which the host must configure it.
     pub learnt: bool,
 }
 
@@ -383,7 +383,7 @@ pub struct VirtualFrame {
     pub source: MacAddress,
     /// EtherType.
     pub ether_type: u16,
-    /// Payload.
+    /// Octets behind the EtherType.
     #[serde(with = "hex")]
     pub payload: Vec<u8>,
 }
@@ -391,19 +391,19 @@ pub struct VirtualFrame {
 /// A payload for the upper layer (GN-DATA.indication).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivered {
-    /// How it came.
+    /// Transport.
     pub kind: DeliveredKind,
     /// NH of the Common Header.
     pub next_header: u8,
     /// GN address of the source.
     pub source: u64,
-    /// Where the source was: tenths of a microdegree, north positive.
+    /// Latitude of the source: tenths of a microdegree, north positive.
     pub latitude: i32,
-    /// Tenths of a microdegree, east positive.
+    /// Longitude of the source: tenths of a microdegree, east positive.
     pub longitude: i32,
-    /// RHL as received.
+    /// Remaining hop limit (RHL) as received.
     pub remaining_hop_limit: u8,
-    /// MHL.
+    /// Maximum hop limit (MHL).
     pub maximum_hop_limit: u8,
     /// The payload.
     #[serde(with = "hex")]

@@ -1,5 +1,5 @@
-//! IPv6 over GeoNetworking in a station: the router of `carnet_geonet` below, virtual interfaces above, the
-//! adaptation sublayer between them.
+//! IPv6 over GeoNetworking in a station: virtual interfaces above, the router of `carnet_geonet` below, and
+//! the adaptation sublayer between them.
 
 use std::net::Ipv6Addr;
 
@@ -18,7 +18,7 @@ use crate::io::Output;
 const ETHER_TYPE: u16 = 0x86dd;
 
 impl Geonet {
-    /// A frame of the host; GeoNetworking sends what is in it, or the host gets an answer.
+    /// Takes a frame of the host: GeoNetworking sends its packet, or the host gets an answer.
     pub(crate) fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
         if frame.destination[0] & 1 != 0 {
             self.tell_groups(now);
@@ -37,7 +37,7 @@ impl Geonet {
         {
             ipv6.handle_unlocated(frame.destination);
         }
-        // Both count what they drop.
+        // The sublayer and the router count their drops.
         if let Ok(Some(request)) = ipv6.handle_host_frame(now, LinkId(link), frame) {
             let marked = ipv6.mark(request.payload);
             let payload = marked.as_deref().unwrap_or(request.payload);
@@ -46,7 +46,7 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// Sends the acknowledgements that have waited long enough.
+    /// Sends the acknowledgements whose hold time is over.
     pub(super) fn lose_patience(&mut self, now: Time) {
         let mut frames = Vec::new();
         if let Some(patience) = &mut self.patience {
@@ -58,21 +58,21 @@ impl Geonet {
         }
     }
 
-    /// So many octets wait at the radio.
+    /// Takes the number of octets that wait at the radio.
     pub(crate) fn handle_backlog(&mut self, octets: u32) {
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.handle_backlog(octets);
         }
     }
 
-    /// The host has these addresses on a virtual interface.
+    /// Takes the addresses of the host on a virtual interface.
     pub(crate) fn handle_addresses(&mut self, link: u32, addresses: Vec<(Ipv6Addr, u8)>) {
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.handle_addresses(LinkId(link), addresses);
         }
     }
 
-    /// Sets the payload of a frame of the radio.
+    /// Takes the largest payload of a frame, in octets.
     pub(crate) fn handle_link_mtu(&mut self, now: Time, mtu: u32) {
         if let Some(ipv6) = &mut self.ipv6 {
             let max_sdu_size = self.router.mib().max_sdu_size;
@@ -83,7 +83,7 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// A payload for the host, if it is one and there are interfaces for it; else it is given back.
+    /// Delivers a payload to the host if it is IPv6 and there are interfaces for it; otherwise returns it.
     pub(super) fn deliver_ipv6(&mut self, now: Time, delivery: Delivery) -> Option<Delivery> {
         let may_be = matches!(delivery.next_header, CommonNextHeader::Ipv6 | CommonNextHeader::Any);
         let Some(ipv6) = self.ipv6.as_mut().filter(|_| may_be) else { return Some(delivery) };
@@ -96,7 +96,7 @@ impl Geonet {
             Ok(placed) => {
                 self.collect_ipv6();
                 if let Some(proxy) = self.multicast.as_mut().filter(|_| placed.destination[0] & 1 != 0) {
-                    // It counts what it drops.
+                    // The proxy counts its drops.
                     let _counted = proxy.handle_upstream(now, &delivery.payload);
                     self.collect_multicast();
                 }
@@ -120,13 +120,13 @@ impl Geonet {
                     _ => self.outputs.push_back(output),
                 }
             }
-            // It is counted.
+            // The sublayer has counted the drop.
             Err(_) => self.router.recycle(delivery.payload),
         }
         None
     }
 
-    /// Sends the pieces of packets that were cut.
+    /// Sends the fragments of packets that the sublayer has fragmented.
     pub(super) fn send_fragments(&mut self, now: Time) {
         while let Some(ipv6) = &mut self.ipv6
             && let Some((station, payload)) = ipv6.poll_fragment()
@@ -134,7 +134,7 @@ impl Geonet {
             let hop_limit = ipv6.hop_limit();
             let to = GnAddress::new(false, StationType::Unknown, station);
             let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Any, &payload);
-            // As IPv6 itself it leaves room for messages (annex B.2).
+            // IPv6 leaves room for messages (annex B.2).
             let traffic_class = TrafficClass { id: 3, ..TrafficClass::default() };
             let request = Request { maximum_hop_limit: hop_limit, traffic_class, ..request };
             let _counted = self.router.handle_request(now, request);
@@ -142,7 +142,7 @@ impl Geonet {
         }
     }
 
-    /// The adaptation sublayer's wishes, and its address.
+    /// Executes the outputs of the adaptation sublayer, and gives it the router's address.
     pub(super) fn collect_ipv6(&mut self) {
         let Some(ipv6) = &mut self.ipv6 else { return };
         ipv6.handle_address(self.router.address());

@@ -1,5 +1,5 @@
-//! GeoNetworking in a station: the router of `carnet_geonet`, the echo that `carnet gnping` uses, and what
-//! neighbouring mobile routers say to each other.
+//! GeoNetworking in a station: the router of `carnet_geonet`, the echo of `carnet gnping`, and the messages
+//! of neighbouring mobile routers.
 
 mod areas;
 pub mod dcc;
@@ -34,57 +34,57 @@ use self::neighbours::Heard;
 use self::security::Secured;
 use crate::io::{Event, Output};
 
-/// Why a wish that is about messages cannot be fulfilled.
+/// Refusal of a request about messages without facilities.
 const NO_FACILITIES: &str = "this station has no facilities: there is no [facilities] in its config";
 
-/// Settings of a station in the GeoNetworking network.
+/// Settings of a station's GeoNetworking router.
 #[derive(Debug, Clone)]
 pub struct GeonetSettings {
     /// Parameters of the router.
     pub mib: Mib,
-    /// The station's GN address; its MID is the link-layer address. `None` where it is not known yet:
-    /// [`crate::io::Input::GeonetAddress`] will tell.
+    /// GN address of the station; its MID is the link-layer address. `None` if it is not known yet:
+    /// [`crate::io::Input::GeonetAddress`] will set it.
     pub address: Option<GnAddress>,
     /// IPv6 over GeoNetworking.
     pub ipv6: Option<Ipv6Config>,
     /// Multicast between the mobile network and IPv6 over GeoNetworking.
     pub multicast: Option<MulticastConfig>,
-    /// The services above it.
+    /// Services above the router.
     pub facilities: Option<FacilitiesSettings>,
-    /// The gate in front of the radio; `None` where everything goes at once.
+    /// Gate in front of the radio; `None`: the router sends at once.
     pub dcc: Option<carnet_geonet::dcc::Config>,
 }
 
 /// The GeoNetworking part of a station.
 #[derive(Debug)]
 pub(crate) struct Geonet {
-    /// Part of the program for GeoNetworking.
+    /// Proof that the program has this part.
     _part: parts::Geonet,
     router: Router,
     ipv6: Option<Adaptation>,
     multicast: Option<MulticastProxy>,
     facilities: Option<Box<Facilities>>,
-    /// Signs and verifies; packets go in the open without.
+    /// Security entity; without it the station sends and accepts unsecured packets.
     secured: Option<Secured>,
-    /// Congestion control of a shared radio; without it packets go at once.
+    /// Gate of congestion control; without it packets go at once.
     congestion: Option<Box<Congestion>>,
     /// Areas that were set at run time.
     destinations: GeoDestinations,
-    /// Packets for hosts that have overtaken others.
+    /// Reordering buffer of packets for hosts.
     in_order: Option<InOrder<Output>>,
-    /// Held acknowledgements of hosts for missing packets.
+    /// Duplicate acknowledgements of hosts, held while packets are missing.
     patience: Option<Patience<VirtualFrame>>,
-    /// The address of the start; the router's may be another by now (10.2.1.5).
+    /// Address at the start; the router's may have changed since (10.2.1.5).
     address: GnAddress,
     echo_replies: RateLimiter,
-    /// Messages about direct paths to neighbouring mobile networks, if the station seeks them.
+    /// Messages for routes to neighbouring mobile networks, if the station uses such routes.
     heard: Option<VecDeque<Heard>>,
     outputs: VecDeque<Output>,
 }
 
 impl Geonet {
-    /// Returns GeoNetworking if it runs. (It is called where its type is known, unlike `Option::as_ref`, so
-    /// the compiler sees that without the part it is `None`.)
+    /// Returns the GeoNetworking part, if any. It matches the concrete type, unlike `Option::as_ref`. So in a
+    /// program without this part the compiler knows that the result is `None`.
     #[allow(clippy::match_as_ref)]
     pub(crate) fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
         match geonet {
@@ -93,7 +93,7 @@ impl Geonet {
         }
     }
 
-    /// Returns GeoNetworking for changes, if it runs.
+    /// Returns the GeoNetworking part, if any, to be changed.
     #[allow(clippy::match_as_ref)]
     pub(crate) fn of_mut(geonet: &mut Option<Geonet>) -> Option<&mut Geonet> {
         match geonet {
@@ -104,7 +104,8 @@ impl Geonet {
 
     pub(crate) fn new(part: parts::Geonet, settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
         let GeonetSettings { mib, ipv6, multicast, facilities, dcc, .. } = settings;
-        // Nothing is drawn for them, so that what was recorded without them is replayed.
+        // Derive the seed from a copy of the generator, so that older recordings replay with the same random
+        // numbers.
         let seed = !rng.clone().u64();
         let reorder = ipv6.as_ref().filter(|config| config.reorder_wait > Duration::ZERO);
         let reorder = reorder.map(|config| (config.reorder_hold, config.reorder_rule, config.reorder_wait));
@@ -136,12 +137,12 @@ impl Geonet {
         &self.router
     }
 
-    /// Packets for hosts that had to wait for others, and such as came after their turn.
+    /// Returns the number of packets for hosts that waited for earlier ones, and of those that came too late.
     pub(crate) fn reordered(&self) -> Option<(u64, u64)> {
         self.in_order.as_ref().map(|in_order| (in_order.held, in_order.late))
     }
 
-    /// Acknowledgements of hosts that had to wait, and those of them that were never sent.
+    /// Returns the number of held acknowledgements of hosts, and of those that were never sent.
     pub(crate) fn acknowledgements(&self) -> Option<(u64, u64)> {
         self.patience.as_ref().map(|patience| (patience.held, patience.spared))
     }
@@ -170,7 +171,7 @@ impl Geonet {
             .min()
     }
 
-    /// Appends what is to be done to `outputs`.
+    /// Appends the outputs to `outputs`.
     pub(crate) fn move_outputs(&mut self, outputs: &mut VecDeque<Output>) {
         outputs.append(&mut self.outputs);
     }
@@ -209,10 +210,10 @@ impl Geonet {
         }
     }
 
-    /// A frame that may be believed.
+    /// Passes a frame to the router, after validation if the station has a security entity.
     fn route_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
         self.overhear_copy(frame.packet);
-        // The router counts what it drops.
+        // The router counts its drops.
         let _counted = self.router.handle_frame(now, frame);
         self.collect(now);
     }
@@ -223,7 +224,7 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// A packet that the link gives back, as the router knows it.
+    /// Returns a packet of the link as the router has sent it, without envelope.
     fn as_routed<'a>(&self, packet: &'a [u8]) -> Cow<'a, [u8]> {
         if self.secured.is_some() { security::opened(packet) } else { Cow::Borrowed(packet) }
     }
@@ -241,14 +242,14 @@ impl Geonet {
         self.look_at_pseudonym(now);
     }
 
-    /// Has another address from now on (10.2.1.3).
+    /// Changes the station's GN address (10.2.1.3).
     pub(crate) fn handle_address(&mut self, now: Time, address: GnAddress) {
         self.address = address;
         self.router.handle_address(address);
         self.collect(now);
     }
 
-    /// Begins anew, as after a start.
+    /// Resets the router to its state after a start.
     pub(crate) fn handle_reset(&mut self, now: Time) {
         self.router.reset(now, self.address);
         self.destinations.clear();
@@ -259,7 +260,7 @@ impl Geonet {
             in_order.clear(&mut |output| self.outputs.push_back(output));
         }
         if let Some(patience) = &mut self.patience {
-            // TCP has timers of its own.
+            // Drop the held acknowledgements: TCP has timers of its own.
             patience.clear(&mut drop);
         }
         if let Some(congestion) = &mut self.congestion {
@@ -268,8 +269,10 @@ impl Geonet {
         self.collect(now);
     }
 
+    /// Sends a payload.
+    ///
     /// # Errors
-    /// Why it was refused, in words for the operator.
+    /// Returns why it was refused, in words for the operator.
     pub(crate) fn handle_request(&mut self, now: Time, request: &GeonetRequest) -> Result<(), String> {
         if let Some(secured) = &mut self.secured {
             secured.check_own(now, next_header(request.next_header), &request.payload)?;
@@ -288,7 +291,7 @@ impl Geonet {
         })
     }
 
-    /// Takes what the router has to say, and what services say to that.
+    /// Executes the outputs of the router, and then those of the services.
     fn collect(&mut self, now: Time) {
         self.collect_router(now);
         self.speak(now);
@@ -314,7 +317,7 @@ impl Geonet {
             }
         }
         self.collect_ipv6();
-        // The router takes the next input when its outputs are gone.
+        // The router takes the next input after its outputs.
         for answer in answers {
             let _counted = self.router.handle_request(now, answer.request());
             self.collect_router(now);
@@ -322,7 +325,7 @@ impl Geonet {
         self.send_fragments(now);
     }
 
-    /// Delivers a payload to listeners; returns the answer if it is a ping.
+    /// Outputs a payload for its receiver; returns the answer if it is an echo request.
     fn deliver(&mut self, now: Time, delivered: Delivered) -> Option<GeonetRequest> {
         if delivered.next_header == echo::NEXT_HEADER
             && let Some(request) = Echo::parse(&delivered.payload).filter(|echo| !echo.is_reply)
@@ -343,14 +346,14 @@ impl Geonet {
     }
 }
 
-/// Hops that a delivered packet went: 1 from a neighbour.
+/// Returns the hops that a delivered packet took: 1 from a neighbour.
 pub fn hops(delivered: &Delivered) -> u8 {
     delivered.maximum_hop_limit.saturating_sub(delivered.remaining_hop_limit).saturating_add(1)
 }
 
 fn event_output(event: carnet_geonet::Event) -> Option<Output> {
     let message = match event {
-        // Neighbours come and go; `carnet show neighbours` has them.
+        // Neighbours change often; `carnet show neighbours` lists them.
         carnet_geonet::Event::NewNeighbour(_) => return None,
         carnet_geonet::Event::AddressConflict { address, replacement } if address == replacement => {
             format!("another station uses this station's GN address {address}")

@@ -1,9 +1,9 @@
-//! Neighbouring mobile routers in GeoNetworking, and their messages, for [`carnet_mobility::mnpp`].
+//! Neighbours and their messages, passed from GeoNetworking to [`carnet_mobility::mnpp`].
 //!
 //! Neighbours are those of the location table. If the positions of both stations are accurate, dead reckoning
 //! predicts when they come into range and when they leave it. The range is
-//! `itsGnDefaultMaxCommunicationRange`, of which a little is left unused, so that the path changes while it
-//! still works.
+//! `itsGnDefaultMaxCommunicationRange`. The module leaves a little of it unused, so that the route changes
+//! while the neighbour is still reachable.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -21,26 +21,26 @@ use carnet_wire::nd::{self, NdOption, RouterAdvertisement};
 
 use super::Geonet;
 
-/// A station leaves when it will be further away than this share of the range, so soon.
+/// A station leaves if within [`LEAVING`] it will be further away than this share of the range.
 const EDGE: f64 = 0.95;
 const LEAVING: Duration = Duration::from_secs(1);
-/// A neighbour stays if it is nearer than this share of the range, now and after [`STAYING`].
+/// A station stays if it is nearer than this share, now and after [`STAYING`].
 const INSIDE: f64 = 0.9;
 const STAYING: Duration = Duration::from_secs(2);
-/// Limit of waiting messages: they are fetched after each frame.
+/// Bound of the queue; the station empties it after each frame.
 const HEARD: usize = 64;
 
-/// Something that concerns the ways to neighbouring mobile networks.
+/// An event for routes to neighbouring mobile networks.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// A station came into range; whether it is a roadside unit.
+    /// A station came into range; `roadside` if it is a roadside unit.
     Neighbour { roadside: bool },
-    /// An IPv6 packet: an announcement, a test, the advertisement of a default router; and the station that
-    /// sent it.
+    /// An IPv6 packet and the station that sent it: an announcement, a test of a prefix, or a Router
+    /// Advertisement.
     Packet(MacAddress, Vec<u8>),
 }
 
-/// Neighbours, as the router knows them.
+/// The stations in range, as the router knows them.
 #[derive(Debug)]
 pub(crate) struct Around<'a>(pub(crate) &'a Router);
 
@@ -76,7 +76,7 @@ impl Surroundings for Around<'_> {
 }
 
 impl Around<'_> {
-    /// How far away a station is, metres; infinite where that is not known.
+    /// Returns the distance of a station in metres; infinite if it is unknown.
     pub(crate) fn distance(&self, now: Time, station: MacAddress) -> f64 {
         let Around(router) = self;
         let table = router.location_table();
@@ -87,8 +87,7 @@ impl Around<'_> {
 }
 
 impl Geonet {
-    /// From now on what concerns neighbouring mobile networks waits in [`Self::poll_heard`], and not for the
-    /// host.
+    /// Begins or ends the queue of [`Self::poll_heard`]. Its packets do not go to the host.
     pub(crate) fn listen_to_neighbours(&mut self, listen: bool) {
         self.heard = listen.then(VecDeque::new);
     }
@@ -107,8 +106,8 @@ impl Geonet {
         }
     }
 
-    /// Notes an announcement or a test of a neighbouring mobile router; true when the host need not have it.
-    /// The sublayer has found that it comes from where it says.
+    /// Queues a message of a neighbouring mobile router, whose source address the sublayer has checked.
+    /// Returns `true` if the host does not need it.
     pub(super) fn concerns_neighbours(&mut self, delivery: &Delivery) -> bool {
         let Some(heard) = self.heard.as_mut().filter(|heard| heard.len() < HEARD) else { return false };
         let Ok((header, message)) = Header::parse_packet(&delivery.payload) else { return false };
@@ -135,7 +134,7 @@ impl Geonet {
         !keep
     }
 
-    /// Sends an IPv6 packet to all stations within some hops.
+    /// Sends an IPv6 packet to all stations within `hops` hops.
     pub(crate) fn announce(&mut self, now: Time, hops: u8, packet: &[u8]) {
         let transport = if hops > 1 { Transport::TopologicallyScoped } else { Transport::SingleHop([0; 4]) };
         let request = Request::new(transport, CommonNextHeader::Ipv6, packet);
@@ -147,7 +146,7 @@ impl Geonet {
     pub(crate) fn send_straight(&mut self, now: Time, hops: u8, station: MacAddress, packet: &[u8]) {
         let to = GnAddress::new(false, StationType::Unknown, station);
         let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Ipv6, packet);
-        // A sender that repeats a request does not need the answer to an old one.
+        // A short lifetime: a later question makes the answer useless.
         let request = Request {
             maximum_hop_limit: Some(hops),
             maximum_lifetime: Some(Duration::from_secs(1)),
@@ -157,12 +156,12 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// The packets that still wait for a station.
+    /// Removes and returns the packets that still wait for a station.
     pub(crate) fn take_back(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
         self.router.take_back(station)
     }
 
-    /// Returns the packet in a frame that was not acknowledged, if another path needs it.
+    /// Returns the packet of an unacknowledged frame, if it is to take another route.
     pub(crate) fn take_back_unacknowledged(
         &mut self,
         now: Time,
@@ -175,7 +174,7 @@ impl Geonet {
     }
 }
 
-/// The destination of an IPv6 packet, if it has a whole header.
+/// Returns the destination of an IPv6 packet, if it has a whole header.
 pub(crate) fn destination_of(packet: &[u8]) -> Option<Ipv6Addr> {
     let octets: [u8; 16] = packet.get(HEADER_LEN - 16..HEADER_LEN)?.try_into().ok()?;
     Some(octets.into())

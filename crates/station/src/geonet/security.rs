@@ -1,19 +1,19 @@
 //! Signed packets in a station (EN 302 636-4-1 8.6, TS 103 097): the security entity of `carnet_security`
 //! between the link and the router.
 //!
-//! A frame of the link goes to the entity first, and to the router after it was accepted. A frame of the
-//! router goes through the entity last, which signs own packets and gives those of others their envelope
-//! back. So no part of an unverified packet gets into the location table, into forwarding or to the services.
+//! A frame of the link goes to the entity first, and to the router after validation. A frame of the router
+//! goes through the entity last: it signs own packets and gives forwarded ones their envelope back. So an
+//! unverified packet changes neither the location table nor forwarding, and reaches no service.
 //!
-//! * *Behind a trait*: a station without an entity links none of the cryptography.
-//! * *The date* is that of the last input that had one, and the time since, as it is for the facilities.
-//! * *No fast path*: its programs sign nothing.
-//! * *The IPv6 MTU* is smaller by what the longest own envelope adds.
-//! * *Changes of pseudonym* (`carnet_security::pseudonym`) are checked at each position. The whole station
+//! * *The entity is behind a trait*, so that a station without an entity links no cryptography.
+//! * *The date* is that of the last input with a date, plus the time since, as for the facilities.
+//! * *No fast path*: its programs do not sign.
+//! * *The IPv6 MTU* is smaller by the longest own envelope.
+//! * *Pseudonym changes* (`carnet_security::pseudonym`) are considered at each position. The whole station
 //!   changes between two packets: the router, the facilities, and with the router's address the link and the
-//!   virtual interfaces. Packets that wait under the old address are dropped. An own event that is reported
-//!   delays a change, so that its name stays, and so does an application
-//!   ([`crate::io::Command::LockPseudonym`]). A command to change does not wait.
+//!   virtual interfaces. Packets that wait under the old address are dropped. A repeated own event delays a
+//!   change, so that its action ID stays. An application may delay it as well
+//!   ([`crate::io::Command::LockPseudonym`]). An operator's order to change takes effect at once.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -35,12 +35,12 @@ use super::Geonet;
 use super::io::{Position, PositionQuality};
 use crate::io::{Event, Output};
 
-/// 409.6 m below the ellipsoid, where elevations begin (IEEE 1609.2 6.3.21), in 0.1 m.
+/// Offset of elevations, in 0.1 m: they begin 409.6 m below the ellipsoid (IEEE 1609.2 6.3.21).
 const LOWEST: i32 = 4096;
-/// Altitude code for this height or more.
+/// Code of the largest elevation and of all above it.
 const HIGHEST: i32 = 0xefff;
 
-/// Entity that signs and verifies, see [`Security`].
+/// Interface of a security entity, see [`Security`].
 #[allow(missing_docs, reason = "as of Security")]
 pub trait SecurityEntity: Debug + Send {
     fn handle_frame(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop>;
@@ -73,29 +73,29 @@ pub trait SecurityEntity: Debug + Send {
     }
 }
 
-/// State of a security entity for operators.
+/// State of a security entity, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecurityState {
-    /// Policy.
+    /// Policy for received messages.
     pub policy: carnet_security::Policy,
-    /// The ticket that signs: its name, and from when to when it holds. `None` where nothing is signed now.
+    /// Ticket that signs: its name, and its validity period. `None` if the station signs nothing now.
     pub ticket: Option<(HashedId8, WallTime, WallTime)>,
-    /// Own tickets that hold now, and that will hold.
+    /// Number of own tickets that are valid now, and of those that become valid later.
     pub own_tickets: (usize, usize),
-    /// When the last of them ends.
+    /// End of the last own ticket's validity.
     pub until: Option<WallTime>,
-    /// Roots and authorities.
+    /// Number of root certificates and authorities.
     pub issuers: usize,
-    /// Tickets of others.
+    /// Number of tickets of other stations.
     pub tickets: usize,
-    /// Messages that wait for verification, and how many may.
+    /// Number of messages that wait for verification, and the bound.
     pub queued: (usize, usize),
-    /// Messages that wait for a certificate, and how many may.
+    /// Number of messages that wait for a certificate, and the bound.
     pub parked: (usize, usize),
-    /// Verifications in a second at most.
+    /// Largest number of verifications in a second.
     pub verifications_per_second: u32,
-    /// How many milliseconds the own clock is ahead of those of all signed neighbours, where none of them is
-    /// in time.
+    /// Milliseconds by which the own clock is ahead of the clocks of all signed neighbours; `None` if one of
+    /// them agrees.
     pub clock_ahead_ms: Option<i64>,
 }
 
@@ -194,34 +194,34 @@ fn leap_seconds() -> u32 {
     u32::try_from(Timestamp::LEAP_SECONDS).unwrap_or_default()
 }
 
-/// The entity of a station, and what it has to be told.
+/// The security entity of a station, and the state around it.
 #[derive(Debug)]
 pub(crate) struct Secured {
     entity: Box<dyn SecurityEntity>,
-    /// The date at a time.
+    /// A date, and the time at which it was valid.
     date: (Time, WallTime),
     elevation: u16,
     silence: Silence,
-    /// Applications for which the ticket has no permission, and of which operators were told so.
+    /// Applications that the ticket does not permit, and that operators have been warned about.
     unpermitted: SmallMap<Psid, ()>,
-    /// Operators were told that by all signed neighbours the own clock is wrong.
+    /// Whether operators have been warned about the own clock.
     told_of_clock: bool,
-    /// Warnings that operators have to hear.
+    /// Warnings for operators.
     warnings: VecDeque<String>,
-    /// Until then an application wants the station to stay who it is.
+    /// Time until which an application has locked the pseudonym.
     locked_until: Option<Time>,
 }
 
-/// Error for a command about pseudonyms without the config.
+/// Refusal of an order about pseudonyms without them.
 const NO_PSEUDONYMS: &str =
     "this station does not change its pseudonym: there is no [security.pseudonyms] in its config";
 
-/// Why nothing is signed.
+/// Reason why the station signs nothing.
 const NO_TICKET: &str = "no ticket of this station holds here and now";
-/// Applications of which operators are told that the ticket lacks them, at most.
+/// Largest number of unpermitted applications that operators are warned about.
 const MOST_UNPERMITTED: usize = 32;
 
-/// Whether own packets are not sent because no ticket signs them.
+/// Whether own packets are dropped because no ticket can sign them, and whether operators know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Silence {
     None,
@@ -248,7 +248,7 @@ impl Secured {
         self.entity.as_ref()
     }
 
-    /// Returns the state for operators.
+    /// Returns the state of the entity, for operators.
     pub(crate) fn state(&self, now: Time) -> SecurityState {
         self.entity.state(self.now(now))
     }
@@ -281,10 +281,10 @@ impl Secured {
         Now { time: now, date: Time64::from_wall_time(wall, leap_seconds()) }
     }
 
-    /// Whether the ticket that signs now allows this payload, BTP header and all.
+    /// Checks whether the current ticket permits this payload, with its BTP header.
     ///
     /// # Errors
-    /// Why not, in words for the operator, with the application's identifier.
+    /// Returns the reason, in words for the operator, with the application's identifier.
     pub(super) fn check_own(
         &mut self,
         now: Time,
@@ -305,7 +305,8 @@ impl Secured {
         })
     }
 
-    /// [`Self::check_own`] for a message of a service: a refusal is silent, except for a warning.
+    /// Checks a message of a service, as [`Self::check_own`]. No caller waits for the reason; a warning
+    /// reports it.
     pub(super) fn check_service(
         &mut self,
         now: Time,
@@ -331,11 +332,11 @@ impl Secured {
         result
     }
 
-    /// Whether the ticket allows this message, which goes to a BTP port.
+    /// Checks whether the ticket permits this message to a BTP port.
     ///
     /// # Errors
-    /// As [`Self::check_own`], but none while no ticket holds or there is no position: what a service does
-    /// then is up to it.
+    /// Returns the reason, as [`Self::check_own`], but `Ok` without a valid ticket or without a position: the
+    /// service decides about these.
     pub(super) fn check_message(&mut self, now: Time, port: u16, message: &[u8]) -> Result<(), String> {
         let header = BtpB { destination_port: port, destination_port_info: 0 }.to_octets();
         let payload = [&header[..], message].concat();
@@ -345,11 +346,11 @@ impl Secured {
         }
     }
 
-    /// A packet of the router as it goes to the link; `mid` is that of the router's address. `None` for one
-    /// that does not go.
+    /// Signs a packet of the router for the link; `mid` is that of the router's address. Returns `None` if
+    /// the packet must not be sent.
     pub(super) fn secure(&mut self, now: Time, mid: MacAddress, packet: &[u8]) -> Option<Vec<u8>> {
         self.entity.handle_address(mid);
-        // The entity counts what it drops.
+        // The entity counts its drops.
         let secured = self.entity.secure(self.now(now), packet);
         match secured {
             Ok(secured) => {
@@ -360,7 +361,7 @@ impl Secured {
                 if reason == SecurityDrop::NoTicket
                     && let Ok(packet) = Packet::parse(packet)
                 {
-                    // For the warning.
+                    // Only to queue the warning.
                     let _ = self.check_service(now, packet.common.next_header, packet.payload);
                 }
                 None
@@ -368,7 +369,7 @@ impl Secured {
         }
     }
 
-    /// A frame came: looks whether all signed neighbours are out of time.
+    /// Warns, after a frame, if the own clock differs from those of all signed neighbours.
     fn look_at_clock(&mut self, now: Time) {
         let ahead = self.entity.clock_ahead(now);
         if self.told_of_clock == ahead.is_some() {
@@ -388,7 +389,7 @@ impl Secured {
         });
     }
 
-    /// Returns a warning for the operator, once while its reason lasts.
+    /// Returns a warning for operators, once for each period of the problem.
     pub(super) fn poll_warning(&mut self) -> Option<Event> {
         if self.silence == Silence::ToBeTold {
             self.silence = Silence::Told;
@@ -398,26 +399,25 @@ impl Secured {
     }
 }
 
-/// In the coding of messages, from centimetres above the ellipsoid.
+/// Returns the encoded elevation of an altitude in centimetres above the ellipsoid.
 fn elevation(altitude_cm: i32) -> u16 {
     u16::try_from((altitude_cm / 10).saturating_add(LOWEST).clamp(0, HIGHEST)).unwrap_or_default()
 }
 
-/// A packet that the link gives back as the router knows it.
+/// Returns a packet of the link as the router has sent it, without envelope.
 pub(super) fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
     unwrapped(packet).map_or(Cow::Borrowed(packet), Cow::Owned)
 }
 
 impl Geonet {
-    /// Signs and verifies from now on, by a ticket whose address the station has, where it is to have
-    /// pseudonyms.
+    /// Begins to sign and verify. With pseudonyms, the station takes the address of its ticket.
     pub(crate) fn secure(&mut self, now: Time, mut secured: Secured) {
         let identity = secured.entity.first_identity(secured.now(now));
         self.secured = Some(secured);
         self.become_another(now, identity);
     }
 
-    /// The position was told, and what goes with it was sent: becomes another station where that is due.
+    /// Changes the pseudonym if a change is due. The caller has sent the messages of the present position.
     pub(super) fn look_at_pseudonym(&mut self, now: Time) {
         let telling = self.facilities.as_ref().is_some_and(|facilities| facilities.is_telling());
         let Some(secured) = self.secured.as_mut().filter(|secured| secured.entity.has_pseudonyms()) else {
@@ -429,10 +429,10 @@ impl Geonet {
         self.become_another(now, identity);
     }
 
-    /// Becomes another station now, whatever holds it back.
+    /// Changes the pseudonym now, even if it is locked.
     ///
     /// # Errors
-    /// Why not, in words for the operator.
+    /// Returns the reason, in words for the operator.
     pub(crate) fn handle_pseudonym_change(&mut self, now: Time) -> Result<(), String> {
         let secured = self.with_pseudonyms()?;
         let identity = secured.entity.change_pseudonym(secured.now(now));
@@ -443,10 +443,10 @@ impl Geonet {
         Ok(())
     }
 
-    /// Stays who it is for so long; for no time ends that.
+    /// Locks the pseudonym for a span; an empty span ends the lock.
     ///
     /// # Errors
-    /// Why not, in words for the operator.
+    /// Returns the reason, in words for the operator.
     pub(crate) fn handle_pseudonym_lock(&mut self, now: Time, span: Duration) -> Result<(), String> {
         self.with_pseudonyms()?.locked_until = Some(now + span);
         Ok(())
@@ -470,10 +470,10 @@ impl Geonet {
         self.secured.as_ref()
     }
 
-    /// A frame of the link, where packets are signed.
+    /// Takes a frame of the link, if the station verifies packets.
     pub(super) fn handle_secured_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
         let Some(secured) = &mut self.secured else { return };
-        // The entity counts what it drops.
+        // The entity counts its drops.
         match secured.entity.handle_frame(secured.now(now), frame) {
             Ok(Handled::Plain) => self.route_frame(now, frame),
             Ok(Handled::Ready(copy)) => self.route_frame(now, copy.frame()),
@@ -486,7 +486,7 @@ impl Geonet {
         }
     }
 
-    /// Hands verified packets to the router.
+    /// Passes verified packets to the router.
     pub(super) fn take_verified(&mut self, now: Time) {
         while let Some(secured) = &mut self.secured
             && let Some(verified) = secured.entity.poll_verified(secured.now(now))

@@ -1,24 +1,24 @@
-//! Roadside units as access routers: IPv6 over GeoNetworking as one more uplink.
+//! Roadside units as access routers: IPv6 over GeoNetworking as an additional uplink.
 //!
-//! On any other link the kernel finds out whether a default router is there, and prefers the first that it
-//! has heard. On this one it cannot: its solicitations are answered on the spot, whoever is near, and a
-//! router stays in its list for as long as its last advertisement said. GeoNetworking knows better. So what
-//! the mobile router is told of the interface has only those routers that are near, the one to be used first;
-//! with an address of that one's prefix it registers. A vehicle that drives along roadside units therefore
-//! changes to the next one while the last is still in reach, and loses nothing.
+//! On any other link the kernel detects whether a default router is present, and prefers the first one. On
+//! this link it cannot. The station itself answers the kernel's Neighbor Solicitations, even if the router is
+//! out of range. The kernel lists a router for the lifetime of its last advertisement. GeoNetworking knows
+//! better. So this module passes the mobile router an interface with only the routers in range, the preferred
+//! one first. The mobile router registers with an address of that router's prefix. So a vehicle that passes
+//! roadside units changes to the next one while the last is still in range, and loses no packet.
 //!
-//! A roadside unit that comes into range is solicited (RFC 4861 6.3.7): the vehicle will have passed it
-//! before its next advertisement is due.
+//! A roadside unit that comes into range is solicited (RFC 4861 6.3.7): the vehicle would have passed it
+//! before its next advertisement.
 //!
-//! A router that is about to leave the radio's range is none where the vehicle has another uplink; where it
-//! has not, it is one for as long as it is heard. The router in use stays it until it is about to leave the
-//! radio's range, or another is nearer by a third. A router counts when its advertisement was heard from a
-//! neighbour (one that came over several hops is of somebody who cannot be reached), when it has not run out,
-//! and when the interface has an address of its prefix.
+//! If the vehicle has another uplink, a router that is about to leave the radio's range no longer counts.
+//! Otherwise it counts as long as it is received. The router in use stays until it is about to leave the
+//! range, or until another one is nearer by a third. A router counts only if its advertisement came directly
+//! from a neighbour. One over several hops is of a router out of range. The advertisement must not have
+//! expired, and the interface needs an address of its prefix.
 //!
-//! Anybody can advertise; which of the routers leads anywhere the mobile router finds out by registering.
-//! What somebody makes up does not put out what is in use: of a full table goes who is out of reach, then who
-//! could not be used, then the newest, and never the router in use.
+//! Any station can advertise; by registering, the mobile router finds out which router leads to the home
+//! agent. False advertisements must not displace the router in use. A full table first drops a router out of
+//! range, then an unusable one, then the newest, and never the router in use.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -35,15 +35,15 @@ use super::Station;
 use crate::geonet::Geonet;
 use crate::geonet::neighbours::Around;
 
-/// Three solicitations at once, and one in so long.
+/// Three solicitations at once, then one for each interval.
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(1);
-/// How often positions are looked at.
+/// Interval of the check of positions.
 const LOOK: Duration = Duration::from_millis(250);
-/// Routers that are remembered.
+/// Bound of remembered routers.
 const ROUTERS: usize = 32;
-/// Prefixes of one router.
+/// Bound of prefixes of one router.
 const PREFIXES: usize = 4;
-/// Another router has to be nearer by this factor.
+/// Factor by which another router must be nearer.
 const NEARER: f64 = 2.0 / 3.0;
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ struct AccessRouter {
 }
 
 impl AccessRouter {
-    /// Whether the interface has an address of one of its prefixes, and the kernel knows the router.
+    /// Returns whether the interface has an address of one of its prefixes, and the kernel knows the router.
     fn is_usable(&self, interface: &Interface) -> bool {
         let has_address = interface.addresses.iter().any(|own| {
             !own.tentative && !own.duplicate && self.prefixes.iter().any(|p| p.contains(&own.address))
@@ -73,9 +73,9 @@ fn is_near(now: Time, station: [u8; 6], around: &Around<'_>) -> bool {
 pub(super) struct Access {
     pub(super) interface: String,
     routers: Vec<AccessRouter>,
-    /// The interface as the kernel has it.
+    /// Interface with the kernel's list of routers.
     known: Option<Interface>,
-    /// As it was told: the routers that are near, the one in use first.
+    /// Routers that the mobile router was told, the one in use first.
     told: Vec<Ipv6Addr>,
     due: Option<Time>,
     solicitations: RateLimiter,
@@ -97,7 +97,8 @@ impl Access {
         self.due
     }
 
-    /// The question to a roadside unit that came into range, from the station with this address.
+    /// Returns a Router Solicitation to a roadside unit that came into range, from the station with this
+    /// address.
     pub(super) fn solicitation(&mut self, now: Time, own: [u8; 6], link_local: Ipv6Addr) -> Option<Vec<u8>> {
         self.solicitations.allow(now).then(|| {
             let message = nd::RouterSolicitation { source_link_address: Some(own) }.emit();
@@ -105,7 +106,7 @@ impl Access {
         })
     }
 
-    /// A Router Advertisement of a station.
+    /// Takes a Router Advertisement of a station.
     pub(super) fn handle_advertisement(
         &mut self,
         now: Time,
@@ -127,9 +128,9 @@ impl Access {
             prefixes: prefixes.take(PREFIXES).map(|prefix| prefix.trunc()).collect(),
             expires: now + Duration::from_secs(advertisement.router_lifetime.into()),
         };
-        // They stay in the order in which they came.
+        // The order of arrival stays.
         match self.routers.iter_mut().find(|known| known.link_local == link_local) {
-            // RFC 4861 6.3.4: what an advertisement does not say stays as it was.
+            // RFC 4861 6.3.4: a value that an advertisement omits stays.
             Some(known) if router.prefixes.is_empty() => {
                 *known = AccessRouter { prefixes: std::mem::take(&mut known.prefixes), ..router };
             }
@@ -157,8 +158,8 @@ impl Access {
         }
     }
 
-    /// The interface as the mobile router shall see it, from how the kernel has it; `others` is whether there
-    /// is another uplink to change to.
+    /// Returns the interface for the mobile router, with only the routers in range. `others` says whether the
+    /// vehicle has another working uplink.
     pub(super) fn handle_interface(
         &mut self,
         now: Time,
@@ -181,7 +182,7 @@ impl Access {
         self.told.clear();
     }
 
-    /// The interface once more, if it is to be seen otherwise than before.
+    /// Returns the interface again if its routers have changed.
     pub(super) fn handle_timeout(&mut self, now: Time, around: &Router, others: bool) -> Option<Interface> {
         self.due.filter(|due| *due <= now)?;
         self.due = (!self.routers.is_empty()).then_some(now + LOOK);
@@ -189,12 +190,12 @@ impl Access {
         (self.present(now, around, others) != self.told).then(|| self.known.clone()).flatten()
     }
 
-    /// The routers that are near, the one to be used first.
+    /// Returns the routers in range, the preferred one first.
     fn present(&self, now: Time, around: &Router, others: bool) -> Vec<Ipv6Addr> {
         let Some(known) = &self.known else { return Vec::new() };
         let seen = Around(around);
         let current = self.told.first();
-        // Beyond the edge one that beacons is better than none.
+        // Beyond the edge of the range, a router that still sends beacons is better than none.
         let mib = around.mib();
         let beacon = mib.beacon_retransmit_timer + mib.beacon_max_jitter;
         let usable = self.routers.iter().filter(|router| router.expires > now && router.is_usable(known));
@@ -214,7 +215,8 @@ impl Access {
         sort_by(&mut present, |a, b| {
             (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap_or(std::cmp::Ordering::Equal)
         });
-        // Those behind the first only say that they are there; their order shall not be news.
+        // Sort the other routers: their order has no meaning, and a change of order must not look like a
+        // change.
         let mut routers: Vec<Ipv6Addr> = present.into_iter().map(|(_, _, router)| router).collect();
         if let Some((_, others)) = routers.split_first_mut() {
             sort(others);
@@ -224,7 +226,7 @@ impl Access {
 }
 
 impl Station {
-    /// The interface to other stations may be an uplink, too; then their routers are looked after.
+    /// Starts the selection of roadside units if the interface to other stations is an uplink.
     pub(super) fn configure_access(&mut self) {
         let ours = self.virtual_interfaces.first();
         let uplinks = self.router.iter().flat_map(|router| &router.machine.config().uplinks);
@@ -233,20 +235,20 @@ impl Station {
         self.access = uplink.map(|interface| old.unwrap_or_else(|| Access::new(interface)));
     }
 
-    /// The interface as the mobile router shall see it, where that is not how the kernel has it.
+    /// Returns the interface for the mobile router, if it differs from the kernel's.
     pub(super) fn seen_by_access(&mut self, now: Time, interface: &Interface) -> Option<Interface> {
         let others = self.has_other_uplink();
         let access = self.access.as_mut().filter(|access| access.interface == interface.name)?;
         Some(access.handle_interface(now, interface, Geonet::of(&self.geonet)?.router(), others))
     }
 
-    /// The mobile router changes to another roadside unit when it is time.
+    /// Changes the mobile router to another roadside unit when it is time.
     pub(super) fn look_at_access(&mut self, now: Time, wall: WallTime) {
         let others = self.has_other_uplink();
         if let (Some(access), Some(geonet)) = (&mut self.access, &self.geonet)
             && let Some(interface) = access.handle_timeout(now, geonet.router(), others)
         {
-            // Its timers may have had their turn just now.
+            // The mobile router's timers may just have run.
             for (output, from_router) in self.take_mobility_outputs(now, wall) {
                 self.translate(now, output, from_router);
             }
@@ -255,7 +257,7 @@ impl Station {
         }
     }
 
-    /// Whether the mobile router has an uplink that works beside the interface to other stations.
+    /// Returns whether the mobile router has another working uplink than the interface to other stations.
     fn has_other_uplink(&self) -> bool {
         let Some((access, router)) = self.access.as_ref().zip(self.router.as_ref()) else { return false };
         let mut others = router.machine.uplinks().iter().filter(|it| it.config.interface != access.interface);

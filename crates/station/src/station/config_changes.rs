@@ -1,11 +1,11 @@
-//! Changes of a reloaded config, for the log and for events. The home agent's nodes are named by home
-//! address, the mobile router's uplinks and policies by name.
+//! The differences between two configs, for the log and for events. Nodes of the home agent are named by home
+//! address, uplinks and policies of the mobile router by name.
 
 use carnet_mobility::Event;
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::mobile_router::MobileRouterConfig;
 
-/// Entries of each kind that are named; the rest is counted.
+/// Number of named entries of each kind; the event only counts the rest.
 const MAX_NAMED: usize = 64;
 
 /// Entries of one kind.
@@ -41,7 +41,7 @@ pub(super) struct ConfigChanges {
 }
 
 impl ConfigChanges {
-    /// The event that tells them; `None` without any.
+    /// Returns the event with the differences; `None` without any.
     pub fn event(self) -> Option<Event> {
         let (added, removed, changed) = (self.added.finish(), self.removed.finish(), self.changed.finish());
         let is_same = added.is_empty() && removed.is_empty() && changed.is_empty();

@@ -1,4 +1,4 @@
-//! What a station is to be, how it becomes that, and what of it survives a restart.
+//! The config of a station, its changes, and the state that survives a restart.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -23,7 +23,7 @@ use crate::forwarding::{agent_entries, lan_prefixes, setting_entries};
 use crate::geonet::GeonetSettings;
 use crate::io::Output;
 
-/// What a station is to be. A role that is absent is a job not done.
+/// Config of a station. A role that is absent is inactive.
 #[derive(Debug, Clone, Default)]
 pub struct StationConfig {
     /// The home agent.
@@ -32,7 +32,7 @@ pub struct StationConfig {
     pub mobile_router: Option<MobileRouterSettings>,
     /// The GeoNetworking router.
     pub geonet: Option<GeonetSettings>,
-    /// Ways to the mobile networks of neighbouring vehicles, for a mobile router with IPv6 over
+    /// Routes to the mobile networks of neighbouring vehicles, for a mobile router with IPv6 over
     /// GeoNetworking.
     pub mnpp: Option<MnppSettings>,
 }
@@ -40,45 +40,44 @@ pub struct StationConfig {
 /// A mobile router and the interfaces of its mobile network.
 #[derive(Debug, Clone)]
 pub struct MobileRouterSettings {
-    /// The router. Its home agent is the choice of `agents`, where there is one.
+    /// Config of the router. `agents` selects its home agent if it has any.
     pub router: MobileRouterConfig,
-    /// The home agents that there are to choose from; none: the one that `router` names.
+    /// Candidate home agents; if empty, the one that `router` names.
     pub agents: AgentsConfig,
     /// Interfaces of the mobile network.
     pub lan: Vec<String>,
-    /// Whether the prefixes are advertised there, and `PREFIX::1` is put on them.
+    /// Whether the router advertises the prefixes there, and adds `PREFIX::1`.
     pub advertise: bool,
-    /// Whether mobile routers behind this one may have addresses of the links that it visits, and this one
-    /// such behind another.
+    /// Whether mobile routers behind this one may have addresses of the links that it visits. This router may
+    /// then have such addresses behind another one.
     pub nesting: bool,
-    /// Link-layer addresses of those behind this one that are known, which may have more addresses than
-    /// others.
+    /// Link-layer addresses of known mobile routers behind this one. They may have more addresses than
+    /// unknown ones.
     pub nested_routers: Vec<[u8; 6]>,
-    /// Networks in which mobile networks are that direct routes shall lead to; none: no direct routes.
+    /// Networks of mobile networks for which direct routes are wanted; if empty, there are no direct routes.
     pub direct_networks: Vec<Ipv6Net>,
 }
 
-/// What has to survive a restart.
+/// State that survives a restart.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PersistentState {
     /// The home agent's bindings and replay protection.
     #[serde(default)]
     pub home_agent: Vec<StoredBinding>,
-    /// How often the home agent has started without the bindings that it had (RFC 5847 3.2).
+    /// Number of starts at which the home agent had lost its bindings (RFC 5847 3.2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_counter: Option<u32>,
     /// The mobile router's sequence number.
     #[serde(default)]
     pub mobile_router: Option<StoredSequence>,
-    /// What has gone over the mobile router's uplinks, by interface.
+    /// Octets of the mobile router's uplinks, by interface.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub volumes: BTreeMap<String, StoredVolume>,
 }
 
 impl Station {
-    /// Becomes what `config` says. Bindings, the registration and whatever of the forwarding state is wanted
-    /// before and after stay in place; the outputs are the difference. The GeoNetworking router stays as it
-    /// is.
+    /// Applies `config`. Bindings, the registration and all unchanged entries of the forwarding state stay;
+    /// the outputs are the differences. The GeoNetworking router stays as it is.
     pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: StationConfig) {
         self.assert_drained();
         let persistent = self.persistent_state(now, wall);
@@ -114,7 +113,7 @@ impl Station {
                 withdrawals.extend(std::iter::from_fn(|| advertiser.poll_output()));
             }
         }
-        // All of them before anything is computed from them, so that nothing is torn down in between.
+        // Pass all interfaces before computing entries, so that no entry is removed in between.
         let mut wanted = self.take_mobility_outputs(now, wall);
         for (_, interface) in self.interfaces.clone() {
             self.tell_interface(now, wall, &interface);
@@ -144,7 +143,7 @@ impl Station {
         self.flush(now, wall);
     }
 
-    /// What the new config has otherwise than the one before.
+    /// Returns the differences between the new config and the previous one.
     fn config_changes(&self, old_agent: Option<&Agent>, old_router: Option<&Router>) -> Option<Event> {
         let mut changes = ConfigChanges::default();
         let agents = [old_agent, self.agent.as_ref()].map(|agent| agent.map(|it| it.machine.config()));
@@ -155,7 +154,7 @@ impl Station {
         changes.event()
     }
 
-    /// The bindings that the new config does not permit any more.
+    /// Returns an event for each binding that the new config no longer permits.
     fn ended_bindings(&self, old: Option<&Agent>) -> Vec<Event> {
         let new = self.agent.as_ref().map(|agent| &agent.machine);
         let bindings = old.into_iter().flat_map(|old| old.machine.bindings().iter());
@@ -196,7 +195,7 @@ impl Station {
             for prefix in config.prefixes.iter().copied().chain([home_address]) {
                 self.forwarder.serve(prefix, config.home_address);
             }
-            // Before the home agent turns forwarding on: the order of these matters to the kernel.
+            // Before the home agent turns forwarding on: the kernel needs this order.
             for (order, entries) in setting_entries(&router.machine, &router.lan).into_iter().enumerate() {
                 self.desired.replace(Scope::Settings(order), entries);
             }
@@ -217,8 +216,8 @@ impl Station {
                     self.forwarder.serve(prefix, address);
                 }
             }
-            // What nothing is known of has lost what it had. The date counts such starts without being
-            // stored: it only ever grows.
+            // Without stored state, the home agent has lost its bindings. The date serves as the counter of
+            // such starts without being stored, because it only increases.
             let restart_counter = persistent.restart_counter.unwrap_or_else(|| seconds(wall));
             agent.machine.set_restart_counter(restart_counter);
             agent.machine.restore(now, wall, persistent.home_agent);
@@ -233,7 +232,7 @@ impl Station {
         self.configure_direct(now, direct_networks);
     }
 
-    /// What has to survive a restart, as of now.
+    /// Returns the present state that survives a restart.
     pub fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
         let home_agent = match self.home_agent() {
             Some(agent) => agent.stored(now, wall),
@@ -242,7 +241,7 @@ impl Station {
         PersistentState { home_agent, ..self.own_state() }
     }
 
-    /// What has to survive a restart of one node of the home agent; `None` for nothing.
+    /// Returns the stored state of one node of the home agent; `None` without any.
     pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
         if let Some(agent) = self.home_agent() {
             return agent.stored_node(now, wall, home_address);
@@ -252,7 +251,7 @@ impl Station {
         dormant.get(place).cloned()
     }
 
-    /// What has to survive a restart without the home agent's nodes.
+    /// Returns the stored state without the home agent's nodes.
     pub fn own_state(&self) -> PersistentState {
         let volumes = |router: &Router| {
             let volumes = router.machine.volumes();
@@ -268,7 +267,7 @@ impl Station {
     }
 }
 
-/// Takes what is of a role that is absent.
+/// Removes and returns the state of the roles that are absent.
 fn dormant(config: &StationConfig, persistent: &mut PersistentState) -> PersistentState {
     let mut dormant = PersistentState::default();
     if config.home_agent.is_none() {
@@ -283,18 +282,18 @@ fn dormant(config: &StationConfig, persistent: &mut PersistentState) -> Persiste
     dormant
 }
 
-/// A date in seconds, as far as they go into 32 bits.
+/// Returns a date in seconds, limited to 32 bits.
 fn seconds(wall: WallTime) -> u32 {
     u32::try_from(wall.as_unix_nanos() / 1_000_000_000).unwrap_or(u32::MAX)
 }
 
 impl Agent {
     fn new(config: HomeAgentConfig, rng: &mut Rng) -> Agent {
-        // Nothing is drawn for it, so that what was recorded without it is replayed.
+        // A copy of the generator: older recordings replay with the same random numbers.
         let secret = !rng.clone().u64();
-        // Later draws tell nothing of a generator that is forked twice.
+        // Fork twice, so that later draws reveal nothing about this generator.
         let tokens = rng.clone().fork().fork();
-        // Without other home agents nothing is left to chance that others see.
+        // Without other home agents there are no random numbers that other nodes see.
         if config.others == OtherAgents::default() {
             let machine = HomeAgent::new(config).with_secret(secret).with_tokens(tokens);
             return Agent { machine, advertiser: None };
@@ -314,7 +313,7 @@ impl Agent {
         self.machine.config().nodes.iter()
     }
 
-    /// Whoever is being left does not offer himself.
+    /// A home agent that its nodes are leaving no longer offers itself.
     pub(super) fn inform_advertiser(&mut self, now: Time) {
         if let Some(advertiser) = &mut self.advertiser {
             let serves = self.machine.drain().is_none();
@@ -323,7 +322,7 @@ impl Agent {
     }
 }
 
-/// What a home agent says of itself on its home link.
+/// Returns what a home agent advertises on its home link.
 fn offer(config: &HomeAgentConfig) -> Offer {
     Offer {
         address: config.address,
@@ -334,14 +333,14 @@ fn offer(config: &HomeAgentConfig) -> Offer {
 }
 
 impl Router {
-    /// What has to survive a restart.
+    /// Returns the state that survives a restart.
     fn stored(&self) -> StoredSequence {
         let home_agent = Some(self.machine.config().home_agent)
             .filter(|agent| self.agents.is_choice() && !agent.is_unspecified());
         StoredSequence { home_agent, ..self.machine.stored() }
     }
 
-    /// The interfaces that get `PREFIX::1`, with the prefix.
+    /// Returns the interfaces that get `PREFIX::1`, with the prefix.
     pub(super) fn lan_addresses(&self) -> Vec<(String, ipnet::Ipv6Net)> {
         match self.advertisers.is_empty() {
             true => self.assigned.clone(),
@@ -349,7 +348,7 @@ impl Router {
         }
     }
 
-    /// Whether this is the home agent, or one that is tried or left.
+    /// Returns whether this is the address of the home agent, or of one that is being tried or left.
     pub(super) fn is_home_agent(&self, address: Ipv6Addr) -> bool {
         let mut machines = std::iter::once(&self.machine).chain(self.agents.machines());
         machines.any(|machine| machine.config().home_agent == address)
@@ -392,13 +391,13 @@ impl Router {
             advertisers,
             assigned: Vec::new(),
             lan_mtu: LanMtu::default(),
-            // Nothing is drawn for it, so that what was recorded without it is replayed.
+            // A copy of the generator: older recordings replay with the same random numbers.
             nesting: Nesting::new(nesting, Rng::new(!rng.clone().u64())),
         }
     }
 
-    /// The least MTU of the paths in use (until there is one, what fits every uplink), and whether the
-    /// prefixes are good.
+    /// Informs the advertisers of the MTU, and of whether the prefixes are valid. The MTU is the smallest of
+    /// the paths in use; without one, it fits every uplink.
     pub(super) fn inform_advertisers(&mut self, now: Time, in_use: Option<u32>, straight: Option<u32>) {
         let uplinks = self.machine.uplinks().iter();
         let attached = uplinks.filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }));

@@ -1,5 +1,5 @@
-//! Direct routes to other mobile networks: [`carnet_mobility::direct`] between the tunnels, the desired state
-//! and the wire.
+//! Direct routes to other mobile networks: connects [`carnet_mobility::direct`] to the tunnels, the desired
+//! state and the wire.
 
 use std::net::Ipv6Addr;
 
@@ -17,15 +17,15 @@ use crate::forwarding::path_mtu::Ends;
 use crate::io::Output;
 
 impl Station {
-    /// Direct routes; nothing where they are not wanted.
+    /// Returns the direct routes; `None` if they are not configured.
     pub fn direct(&self) -> Option<&Direct> {
         self.direct.as_ref()
     }
 
-    /// Wants them from now on, or no longer, or otherwise than before.
+    /// Begins, ends or changes the use of direct routes.
     pub(super) fn configure_direct(&mut self, now: Time, networks: Vec<Ipv6Net>) {
         let router = self.router.as_ref().map(|router| router.machine.config());
-        // Packets for the nodes of a home agent have their tunnels.
+        // A home agent's packets for its nodes have their own tunnels.
         let router = router.filter(|_| !networks.is_empty() && self.agent.is_none());
         let wanted = router.map(|router| DirectConfig {
             prefixes: router.prefixes.clone(),
@@ -36,7 +36,7 @@ impl Station {
         let kept = self.direct.as_ref().map(Direct::config) == wanted.as_ref();
         if !kept {
             if let Some(old) = &mut self.direct {
-                // The others shall not find out by silence.
+                // Tell the other routers, which would otherwise wait for a timeout.
                 old.handle_shutdown(now);
                 let last = std::iter::from_fn(|| old.poll_output());
                 self.outputs.extend(last.filter_map(|wish| match wish {
@@ -53,10 +53,10 @@ impl Station {
         }
     }
 
-    /// Computes anew what they want from the data path.
+    /// Recomputes the entries of direct routes.
     pub(super) fn forward_direct(&mut self, now: Time) {
         if let (Some(direct), Some(router)) = (&self.direct, &self.router) {
-            // A home agent's address is not a care-of address.
+            // A home agent's address is never a care-of address.
             let tunnels = direct.tunnels().into_iter().filter(|tunnel| !router.is_home_agent(tunnel.remote));
             let entries = direct_entries(&router.machine, tunnels);
             self.want(now, Scope::Direct, entries);
@@ -64,7 +64,7 @@ impl Station {
         self.take_changes();
     }
 
-    /// Follows the mobile router's care-of addresses, and does what comes of anything.
+    /// Passes the mobile router's care-of addresses to the direct routes, and executes the outputs.
     pub(super) fn follow_direct(&mut self, now: Time) {
         let (Some(direct), Some(router)) = (&mut self.direct, &self.router) else { return };
         let machine = &router.machine;
@@ -74,7 +74,7 @@ impl Station {
             uplinks.any(|uplink| uplink.care_of_addresses().contains(&address.into()))
         };
         let mut addresses: Vec<Ipv6Addr> = Vec::new();
-        // The best first; those that only receive are there as well.
+        // The preferred path comes first; paths that only receive are included.
         for address in paths.iter().filter_map(|path| path.local.ipv6()).filter(|it| is_attached(*it)) {
             if !addresses.contains(&address) {
                 addresses.push(address);
@@ -103,13 +103,13 @@ impl Station {
                 Wish::Event(event) => self.outputs.push_back(Output::Event(event)),
             }
         }
-        // The rules exist before the first direct route.
+        // The rules must exist before the first direct route.
         if is_changed || self.desired.is_empty(&Scope::Direct) {
             self.forward_direct(now);
         }
     }
 
-    /// An error message, provably about one of our packets, says that a direct route leads nowhere.
+    /// Ends a direct route: an error message, provably about one of our packets, says that it is broken.
     pub(super) fn direct_is_broken(&mut self, now: Time, ends: Ends) {
         if let (Some(direct), (Some(local), Some(remote))) =
             (&mut self.direct, (ends.0.ipv6(), ends.1.ipv6()))
@@ -118,13 +118,13 @@ impl Station {
         }
     }
 
-    /// Whether a packet from the tunnel device came through a direct tunnel.
+    /// Returns whether a packet from the tunnel device came through a direct tunnel.
     pub(super) fn is_direct_tunnel(&self, header: &Header) -> bool {
         let ends = (header.destination.into(), header.source.into());
         header.next_header != protocol::MOBILITY && self.forwarder.end_of(ends) == Some(TunnelEnd::Direct)
     }
 
-    /// Whether a packet from the tunnel device is a message to a care-of address.
+    /// Returns whether a packet from the tunnel device is a message to a care-of address.
     pub(super) fn is_direct_message(&self, header: &Header) -> bool {
         header.next_header == protocol::MOBILITY
             && self.direct.is_some()
@@ -134,7 +134,7 @@ impl Station {
             })
     }
 
-    /// Takes such a message.
+    /// Takes a message about direct routes.
     pub(super) fn straight_message(&mut self, now: Time, packet: &[u8]) -> Verdict {
         let Some(direct) = &mut self.direct else { return Verdict::Consumed };
         let result = match parse(packet) {
@@ -152,9 +152,10 @@ impl Station {
         }
     }
 
-    /// Whether an inner packet that came out of the tunnel to the home agent is a test of a direct route.
+    /// Returns whether an inner packet out of the tunnel to the home agent is a test of a direct route, and
+    /// takes it.
     pub(super) fn is_direct_test(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
-        // Of most packets no more than this is looked at.
+        // Fast check: most packets end here.
         if inner.get(6) != Some(&protocol::MOBILITY) {
             return false;
         }
@@ -163,14 +164,14 @@ impl Station {
             return false;
         }
         let Some((header, Some(message))) = parse(inner) else { return false };
-        // It is counted, and hosts on board do not need it.
+        // The machine counts the message, and hosts on board do not need it.
         let _counted = direct.handle_inner(now, header.source, header.destination, &message);
         true
     }
 }
 
-/// A packet with a Mobility Header, and what it says where it is about direct routes; `None` where the header
-/// is wrong.
+/// Returns a packet's IPv6 header, and its message if it is about direct routes; `None` if the Mobility
+/// Header is wrong.
 fn parse(packet: &[u8]) -> Option<(Header, Option<DirectRoute>)> {
     let header = Header::parse(packet).ok()?;
     let octets = packet.get(HEADER_LEN..)?;

@@ -1,4 +1,4 @@
-//! Distribution of inputs to the roles.
+//! Passes each input to its part of the station.
 
 use std::ops::ControlFlow;
 use std::slice;
@@ -20,15 +20,15 @@ use crate::io::{Command, Frame, Input, VirtualFrame};
 
 const NO_GEONET: &str = "this station does no GeoNetworking";
 const NO_HOME_AGENT: &str = "this station is no home agent";
-/// Counter names of messages of ICMPv6.
+/// Counter name of a Home Agent Address Discovery Reply (ICMPv6).
 const DISCOVERY_REPLY: &str = "home_agent_discovery_reply";
 
 impl Station {
     /// Takes an input.
     ///
     /// # Errors
-    /// Only for [`Input::Command`], [`Input::Signal`], [`Input::ChannelBusy`] and [`Input::Vehicle`]: why it
-    /// was refused, in words for the operator.
+    /// Returns why a [`Input::Command`], [`Input::Signal`], [`Input::ChannelBusy`] or [`Input::Vehicle`] was
+    /// refused, in words for the operator. Other inputs never fail.
     pub fn handle_input(&mut self, now: Time, wall: WallTime, input: Input) -> Result<(), String> {
         self.assert_drained();
         self.handle_date(now, wall);
@@ -105,14 +105,15 @@ impl Station {
                 }
             }
             Input::Command(command) => result = self.handle_command(now, wall, command),
-            // All the others were taken above.
+            // Handled above.
             _ => {}
         }
         self.flush(now, wall);
         result
     }
 
-    /// Handles inputs of GeoNetworking only: they are frequent, and change nothing else. Returns the others.
+    /// Handles frequent inputs that concern only GeoNetworking, and skips all other parts. Returns any other
+    /// input.
     fn handle_geonet_input(&mut self, now: Time, input: Input) -> ControlFlow<Result<(), String>, Input> {
         match input {
             Input::Timeout if self.mobility_timeout().is_none_or(|due| due > now) => {
@@ -233,7 +234,8 @@ impl Station {
         ControlFlow::Break(Ok(()))
     }
 
-    /// It is this date now: for [`Self::handle_frame`], which is not told it. [`Self::handle_input`] is.
+    /// Sets the date before [`Self::handle_frame`], which takes none. [`Self::handle_input`] takes one
+    /// itself.
     pub fn handle_date(&mut self, now: Time, wall: WallTime) {
         if let Some(geonet) = &mut self.geonet {
             geonet.handle_date(now, wall);
@@ -269,9 +271,9 @@ impl Station {
         self.flush_geonet(now);
     }
 
-    /// Takes a packet from the tunnel device, without allocating for the common ones. On [`Verdict::Forward`]
-    /// the buffer holds the packet to write back, on [`Verdict::Encapsulate`] the one that a socket sends.
-    /// Other outputs may wait as well.
+    /// Takes a packet from the tunnel device, without allocation for common packets. On [`Verdict::Forward`]
+    /// the buffer holds the packet to write back. On [`Verdict::Encapsulate`] it holds the packet to send by
+    /// a socket. Other outputs may wait as well.
     pub fn handle_packet(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
         self.assert_drained();
         let verdict = self.process(now, wall, buffer);
@@ -281,7 +283,7 @@ impl Station {
         verdict
     }
 
-    /// Takes an IPv6 packet that came to `ends.0` from `ends.1` inside IPv4 or UDP. `traffic_class` is the
+    /// Takes an IPv6 packet that arrived at `ends.0` from `ends.1` inside IPv4 or UDP. `traffic_class` is the
     /// outer header's octet with DSCP and ECN.
     pub fn handle_datagram(
         &mut self,
@@ -327,7 +329,7 @@ impl Station {
         self.look_at_access(now, wall);
     }
 
-    /// The packets that have gone over each uplink of the mobile router, by the slow path and by a fast one.
+    /// Returns the packet counts of each uplink of the mobile router, on the slow path and on a fast path.
     fn path_traffic(&self) -> Vec<(usize, PathTraffic)> {
         let Some(router) = &self.router else { return Vec::new() };
         let mut traffic = vec![PathTraffic::default(); router.machine.uplinks().len()];
@@ -483,7 +485,7 @@ impl Station {
 
     fn handle_link_message(&mut self, now: Time, wall: WallTime, message: &LinkMessage) {
         if message.message.first().is_some_and(|kind| *kind < icmpv6::types::ECHO_REQUEST) {
-            // An error about something that a care-of address sent.
+            // An error about a packet that a care-of address sent.
             if icmpv6::verify(message.source, message.destination, &message.message).is_ok()
                 && let Ok((error, invoking)) = icmpv6::parse_error(&message.message)
             {
@@ -507,7 +509,7 @@ impl Station {
         }
         if let Some(router) = &mut self.router {
             results.push(router.machine.handle_link_message(now, wall, message));
-            // It counts by itself what it does not believe.
+            // The machine counts the messages that it rejects.
             let _counted = router.nesting.handle_link_message(now, message, &router.machine);
             results.push(router.agents.handle_link_message(now, wall, &router.machine, message));
             for advertiser in &mut router.advertisers {

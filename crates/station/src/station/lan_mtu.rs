@@ -1,9 +1,9 @@
-//! The MTU that hosts on board are advised of (RFC 4861 4.6.4).
+//! The MTU in Router Advertisements to hosts on board (RFC 4861 4.6.4).
 //!
-//! It follows the path in use, but hosts should not see it jump: each change costs them their knowledge of
-//! their paths. So it falls at once, because larger packets would only be refused. It rises when the path has
-//! carried more for ten minutes, because a narrower uplink may soon be back. Little is lost meanwhile:
-//! packets are a little smaller than they could be.
+//! It follows the path in use, but a change costs hosts all that they have learnt about their paths. So it
+//! falls at once, because larger packets would only be refused. It rises when the path has carried more for
+//! ten minutes, because a narrower uplink may soon be back. Meanwhile packets are a little smaller than
+//! necessary.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use carnet_wire::ipv6::MIN_MTU;
 
 const RAISE_DELAY: Duration = Duration::from_secs(600);
 
-/// MTU that the hosts get.
+/// State of the advertised MTU.
 #[derive(Debug, Default)]
 pub(super) struct LanMtu {
     told: Option<u32>,
-    /// Since when the path has carried more, and the least of what it carried since.
+    /// Time since which the path has carried more, and the smallest MTU since then.
     more: Option<(Time, u32)>,
 }
 
 impl LanMtu {
-    /// Takes the present MTU of the path (`None` without a path) and returns the MTU for hosts.
+    /// Takes the MTU of the path (`None`: there is no path) and returns the MTU to advertise.
     pub(super) fn update(&mut self, now: Time, path: Option<u32>) -> Option<u32> {
         let Some(path) = path.map(|mtu| mtu.max(MIN_MTU as u32)) else {
-            // No rise is pending either.
+            // Without a path there is no rise to wait for.
             self.more = None;
             return self.told;
         };
@@ -46,7 +46,7 @@ impl LanMtu {
         self.told
     }
 
-    /// When it may rise.
+    /// Returns when the MTU may rise.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.more.map(|(since, _)| since + RAISE_DELAY)
     }
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(lan.poll_timeout(), None);
     }
 
-    /// A time that has passed and stays would wake the station without end.
+    /// A deadline that has passed and stays would wake the station endlessly.
     #[test]
     fn without_a_path_it_waits_for_nothing() {
         let mut lan = LanMtu::default();

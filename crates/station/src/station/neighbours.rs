@@ -1,5 +1,5 @@
-//! Ways to the mobile networks of neighbouring vehicles: [`carnet_mobility::mnpp`] between GeoNetworking, the
-//! tunnel and the desired state.
+//! Routes to the mobile networks of neighbouring vehicles: connects [`carnet_mobility::mnpp`] to
+//! GeoNetworking, the tunnel and the desired state.
 
 use std::time::Duration;
 
@@ -18,32 +18,32 @@ use crate::forwarding::packet::PacketBuffer;
 use crate::geonet::neighbours::{Around, Heard, destination_of};
 use crate::io::{Frame, Output};
 
-/// How the mobile networks of neighbouring vehicles are to be reached straight.
+/// Settings of the routes to neighbouring mobile networks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MnppSettings {
     /// The interface of IPv6 over GeoNetworking.
     pub interface: String,
-    /// Authorization of a prefix.
+    /// Rule by which an announced prefix is accepted.
     pub authorization: Authorization,
-    /// The least length of a prefix that is taken.
+    /// Smallest accepted prefix length.
     pub shortest: u8,
-    /// How many hops announcements go.
+    /// Hop limit of announcements.
     pub hops: u8,
-    /// The longest time between announcements while there are neighbours.
+    /// Largest interval between announcements while there are neighbours.
     pub interval: Duration,
 }
 
-/// The part of a station that keeps these ways.
+/// The part of a station that maintains these routes.
 #[derive(Debug)]
 pub(super) struct Neighbours {
     pub(super) machine: Mnpp,
     interface: String,
-    /// Packets that took the tunnel because the straight way had just been given up.
+    /// Packets that took the tunnel because their direct route had just ended.
     diverted: u64,
 }
 
 impl Station {
-    /// Neighbouring mobile networks and the ways to them; nothing where they are not sought.
+    /// Returns the neighbouring mobile networks and their routes; `None` if they are not configured.
     pub fn neighbours(&self) -> Option<&Mnpp> {
         self.neighbours.as_ref().map(|neighbours| &neighbours.machine)
     }
@@ -56,7 +56,7 @@ impl Station {
         self.neighbours.as_ref().map_or(0, |neighbours| neighbours.diverted)
     }
 
-    /// Seeks them from now on, or no longer, or otherwise than before.
+    /// Begins, ends or changes the use of routes to neighbouring mobile networks.
     pub(super) fn configure_neighbours(&mut self, settings: Option<MnppSettings>) {
         let router = self.router.as_ref().map(|router| router.machine.config());
         let wanted = settings.zip(router).map(|(settings, router)| {
@@ -85,7 +85,7 @@ impl Station {
         self.listen_to_neighbours();
     }
 
-    /// Lets GeoNetworking deliver messages of neighbouring mobile networks and of access routers.
+    /// Makes GeoNetworking queue the messages of neighbouring mobile routers and access routers.
     pub(super) fn listen_to_neighbours(&mut self) {
         let listen = self.neighbours.is_some() || self.access.is_some();
         if let Some(geonet) = &mut self.geonet {
@@ -93,7 +93,7 @@ impl Station {
         }
     }
 
-    /// Computes anew what these ways want from the data path.
+    /// Recomputes the entries of these routes.
     fn forward_neighbours(&mut self) {
         let entries = match (&self.neighbours, &self.router) {
             (Some(neighbours), Some(router)) => {
@@ -105,7 +105,7 @@ impl Station {
         self.desired.replace(Scope::Neighbours, entries);
     }
 
-    /// Serves what is due.
+    /// Runs the timers that are due.
     pub(super) fn look_at_neighbours(&mut self, now: Time) {
         if let (Some(neighbours), Some(geonet)) = (&mut self.neighbours, &self.geonet)
             && neighbours.machine.poll_timeout().is_some_and(|due| due <= now)
@@ -114,7 +114,7 @@ impl Station {
         }
     }
 
-    /// Takes in what was heard, and does what comes of it.
+    /// Handles the received messages, and executes the outputs.
     pub(super) fn follow_neighbours(&mut self, now: Time) {
         let Some(geonet) = &mut self.geonet else { return };
         let mut machine = self.neighbours.as_mut().map(|neighbours| &mut neighbours.machine);
@@ -177,7 +177,7 @@ impl Station {
         }
     }
 
-    /// A packet of the mobile network that was to go straight takes the tunnel.
+    /// Sends a packet of the mobile network into the tunnel instead of the direct route.
     fn divert(&mut self, now: Time, packet: &[u8]) {
         let Ok((header, _)) = Header::parse_packet(packet) else { return };
         if header.source.is_unicast_link_local() || header.destination.is_unicast_link_local() {
@@ -193,8 +193,8 @@ impl Station {
         self.collect_caused();
     }
 
-    /// Whether a packet of the host to a station took the tunnel instead. The direct path has just ended, and
-    /// the host did not know yet.
+    /// Sends a host's packet to a station into the tunnel, if its direct route has just ended. Returns
+    /// whether it did so. The host does not know yet that the route has ended.
     pub(super) fn was_diverted(&mut self, now: Time, station: [u8; 6], packet: &[u8]) -> bool {
         let Some(neighbours) = &mut self.neighbours else { return false };
         neighbours.machine.handle_use(now, station);
@@ -206,15 +206,14 @@ impl Station {
         true
     }
 
-    /// A fast path has sent packets to these stations.
+    /// Notes that a fast path has sent packets to these stations.
     pub(super) fn use_neighbours(&mut self, now: Time, stations: &[[u8; 6]]) {
         if let Some(neighbours) = &mut self.neighbours {
             stations.iter().for_each(|station| neighbours.machine.handle_use(now, *station));
         }
     }
 
-    /// Handles a frame to one station that was not acknowledged. True if the packet in it has taken another
-    /// path.
+    /// Handles an unacknowledged frame to one station. Returns `true` if its packet has taken another route.
     pub(super) fn is_unreachable(&mut self, now: Time, frame: &Frame) -> bool {
         let (Some(neighbours), Some(geonet)) = (&mut self.neighbours, &mut self.geonet) else { return false };
         neighbours.machine.handle_unreachable(now, frame.destination);
@@ -232,10 +231,10 @@ impl Station {
         }
     }
 
-    /// Whether an inner packet that came out of the mobile router's tunnel is a neighbour's question after a
-    /// prefix.
+    /// Returns whether an inner packet out of the mobile router's tunnel is a neighbour's test of a prefix,
+    /// and answers it.
     pub(super) fn is_prefix_test(&mut self, now: Time, inner: &[u8]) -> bool {
-        // Of most packets no more than this is looked at.
+        // Fast check: most packets end here.
         if inner.get(6) != Some(&protocol::MOBILITY) {
             return false;
         }
@@ -246,7 +245,7 @@ impl Station {
     }
 }
 
-/// Handles a message of a neighbouring mobile router.
+/// Handles a message of a neighbouring mobile router or access router.
 fn hear(
     machine: Option<&mut Mnpp>,
     access: Option<&mut Access>,
@@ -258,7 +257,7 @@ fn hear(
     let Ok((header, message)) = Header::parse_packet(packet) else { return };
     if header.next_header == protocol::MOBILITY {
         if let (Some(machine), Some((header, test))) = (machine, prefix_test(packet)) {
-            // It is counted.
+            // The machine counts the message.
             let _counted = machine.handle_straight(now, station, header.source, &test, around);
         }
     } else if let Ok(advertisement) = RouterAdvertisement::parse(message) {

@@ -1,5 +1,5 @@
-//! Mobile routers behind mobile routers: [`carnet_mobility::nesting`] between the mobile router, the links of
-//! both sides and the desired state.
+//! Nested mobile routers: connects [`carnet_mobility::nesting`] to the mobile router, the links of both sides
+//! and the desired state.
 
 use std::net::Ipv6Addr;
 
@@ -11,12 +11,12 @@ use super::Station;
 use crate::io::Output;
 
 impl Station {
-    /// Returns the state of nesting: for routers behind this one, and towards the one before it.
+    /// Returns the state of nesting: the routers behind this one, and the addresses from its parent router.
     pub fn nesting(&self) -> Option<&Nesting> {
         self.router.as_ref().map(|router| &router.nesting)
     }
 
-    /// Lets each of the two know what the other has come to.
+    /// Passes the state of the mobile router to nesting, and back.
     pub(super) fn follow_nesting(&mut self, now: Time, wall: WallTime) {
         let Some(router) = &mut self.router else { return };
         router.nesting.handle_attachments(now, &router.machine, &self.virtual_interfaces);
@@ -30,7 +30,8 @@ impl Station {
                 .collect();
             router.machine.handle_direct_addresses(now, wall, index, own);
         }
-        // This may change the best attachment of the mobile router, and with it the offer.
+        // The addresses may have changed the mobile router's preferred uplink, and with it what nesting
+        // offers.
         router.nesting.handle_attachments(now, &router.machine, &self.virtual_interfaces);
         let wishes: Vec<Wish> = std::iter::from_fn(|| router.nesting.poll_output()).collect();
         for wish in wishes {

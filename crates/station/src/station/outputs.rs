@@ -1,4 +1,4 @@
-//! How the outputs of the parts become the station's.
+//! Converts the outputs of the parts to outputs of the station.
 
 use carnet_base::{Time, WallTime};
 use carnet_geonet::ipv6_adaptation::Adaptation;
@@ -11,7 +11,7 @@ use crate::geonet::Geonet;
 use crate::io::{Kept, Output};
 
 impl Station {
-    /// As outputs, what is in the buffer.
+    /// Queues the packet in the buffer as an output.
     pub(super) fn carry_out(&mut self, verdict: Verdict, buffer: &PacketBuffer) {
         let packet = || buffer.as_slice().to_vec();
         match verdict {
@@ -28,7 +28,7 @@ impl Station {
         }
     }
 
-    /// Turns changes of the desired state into outputs; the slow path follows them at once.
+    /// Queues the changes of the desired state as outputs; the slow path applies them at once.
     pub(super) fn take_changes(&mut self) {
         while let Some(change) = self.desired.poll_change() {
             match &change {
@@ -50,7 +50,7 @@ impl Station {
         }
     }
 
-    /// Collects the outputs of the parts, in order.
+    /// Collects the outputs of all parts, in order.
     pub(super) fn flush(&mut self, now: Time, wall: WallTime) {
         self.take_changes();
         for (output, from_router) in self.take_mobility_outputs(now, wall) {
@@ -70,7 +70,8 @@ impl Station {
         if let Some(router) = &mut self.router {
             let ends = TunnelEnd::MobileRouter;
             let in_use = self.forwarder.tunnels().filter(|(tunnel, _)| tunnel.end == ends && tunnel.transmit);
-            // Hosts shall not have to learn a smaller one when a vehicle is met.
+            // The MTU over GeoNetworking counts from the start, so that hosts need not learn a smaller one
+            // when a neighbour appears.
             let straight = self.neighbours.as_ref().and(Geonet::of(&self.geonet)).and_then(Geonet::ipv6);
             let straight = straight.map(Adaptation::mtu);
             let in_use = in_use.map(|(tunnel, _)| tunnel.mtu).min();
@@ -85,7 +86,7 @@ impl Station {
         self.flush_geonet(now);
     }
 
-    /// Collects what the forwarder has to say by itself.
+    /// Collects the packets that the forwarder has caused.
     pub(super) fn collect_caused(&mut self) {
         while let Some(caused) = self.forwarder.poll_output() {
             self.outputs.push_back(match caused {
@@ -97,7 +98,7 @@ impl Station {
         }
     }
 
-    /// Collects the outputs of GeoNetworking, where nothing else can have any.
+    /// Collects the outputs of GeoNetworking, if no other part can have any.
     pub(super) fn flush_geonet(&mut self, now: Time) {
         self.follow_neighbours(now);
         if let Some(geonet) = &mut self.geonet {
@@ -105,7 +106,8 @@ impl Station {
         }
     }
 
-    /// Drains the home agent and the mobile router; the flag tells whose an output is.
+    /// Collects the outputs of the home agent and the mobile router; the flag is `true` for the mobile
+    /// router's.
     pub(super) fn take_mobility_outputs(
         &mut self,
         now: Time,
@@ -118,7 +120,7 @@ impl Station {
         if let Some(router) = &mut self.router {
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));
             router.agents.review(now, wall, &mut router.machine);
-            // The review of other home agents depends on the router's own state after it.
+            // The outputs of other home agents' machines depend on the router's own, so they come after it.
             let home_agent = router.machine.config().home_agent;
             self.path_mtus.set_home_agent(TunnelEnd::MobileRouter, home_agent);
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));

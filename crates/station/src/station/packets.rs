@@ -1,4 +1,4 @@
-//! A packet from the tunnel device or a socket: whose it is, and what becomes of it.
+//! Packets from the tunnel device or a socket, and their receivers.
 
 use carnet_base::{DropReason, Endpoint, Time, WallTime};
 use carnet_mobility::home_agent::CARE_OF_TEST_LEN;
@@ -52,8 +52,8 @@ impl Station {
         verdict
     }
 
-    /// A packet that came inside IPv4 or UDP: for this station, such as a Mobility Header message (RFC 5555
-    /// 4.1), or out of a tunnel.
+    /// Handles a packet that arrived inside IPv4 or UDP. It is for this station, such as a Mobility Header
+    /// message (RFC 5555 4.1), or comes out of a tunnel.
     pub(super) fn process_datagram(
         &mut self,
         now: Time,
@@ -80,8 +80,8 @@ impl Station {
         }
     }
 
-    /// Whether a packet from the tunnel device is addressed to an end of a tunnel or a control endpoint of
-    /// this station. A packet to a host behind one is not.
+    /// Returns whether a packet from the tunnel device is for a tunnel's end or a control address of this
+    /// station. A packet for a host behind it is not.
     fn is_own(&self, header: &Header) -> bool {
         let to_agent = self.agent.as_ref().is_some_and(|agent| {
             agent.machine.config().address == header.destination
@@ -97,7 +97,7 @@ impl Station {
         to_agent || to_router || straight()
     }
 
-    /// A packet for this station itself; `outer` when it came inside IPv4 or UDP.
+    /// Handles a packet for this station itself; `outer` is its outer header in IPv4 or UDP.
     fn deliver(
         &mut self,
         now: Time,
@@ -107,7 +107,7 @@ impl Station {
         buffer: &mut PacketBuffer,
         may_reassemble: bool,
     ) -> Verdict {
-        // The packet itself identifies a tunnel of IPv6.
+        // The ends of a tunnel in IPv6 are in the packet itself.
         let tunnel = outer.unwrap_or(Outer {
             ends: (header.destination.into(), header.source.into()),
             traffic_class: header.traffic_class,
@@ -192,9 +192,9 @@ impl Station {
                     if ends.1.ipv6().is_none() {
                         machine.handle_unbound(now, ends.0, ends.1, inner.source);
                     } else if machine.misses_binding(ends.1, inner.source).is_some() {
-                        // RFC 6275 10.4.5 has the packet dropped, and 9.3.3 a Binding Error for a Home
-                        // Address option only. So the answer is that of a machine without such a tunnel (RFC
-                        // 4443 3.1).
+                        // RFC 6275 10.4.5 has the packet dropped. 9.3.3 has a Binding Error only for a Home
+                        // Address option. So the answer is that of a machine without such a tunnel (RFC 4443
+                        // 3.1).
                         let no_tunnel = ErrorMessage::DestinationUnreachable { code: 4 };
                         let address = machine.config().address;
                         self.forwarder.error(now, address, no_tunnel, buffer.as_slice());
@@ -205,9 +205,9 @@ impl Station {
         }
     }
 
-    /// Answers the home agent's test of a care-of address, by the tunnel that it came out of. Left to the
-    /// kernel, as larger Echo Requests are, a firewall on board would keep all packets from the mobile
-    /// network.
+    /// Answers the home agent's test of a care-of address through the tunnel of the test. Larger Echo
+    /// Requests go to the kernel. If the test went there as well, a firewall on board could stop all packets
+    /// to the mobile network.
     fn answers_care_of_test(&mut self, ends: Ends, inner: &[u8]) -> bool {
         if inner.len() != CARE_OF_TEST_LEN || inner.get(6) != Some(&protocol::ICMPV6) {
             return false;
@@ -239,7 +239,7 @@ impl Station {
         self.counted(result)
     }
 
-    /// Returns the verdict of a message, and counts its drop reason.
+    /// Returns the verdict on a message, and counts its reason.
     pub(super) fn counted(&mut self, result: Result<(), MobilityDrop>) -> Verdict {
         match result {
             Ok(()) => Verdict::Consumed,
@@ -250,7 +250,8 @@ impl Station {
         }
     }
 
-    /// Handles packets to the home agents' anycast address (RFC 6275 10.5): only discovery requests.
+    /// Handles a packet to the home agents' anycast address (RFC 6275 10.5), which may only be a discovery
+    /// request.
     fn discovery(&mut self, now: Time, header: &Header, extensions: &Extensions, packet: &[u8]) -> Verdict {
         let message = packet.get(extensions.offset..).unwrap_or_default();
         let Some(agent) = &mut self.agent else { return self.forwarder.drop(TunnelDrop::UpperLayer) };
@@ -262,8 +263,8 @@ impl Station {
         self.counted(result)
     }
 
-    /// A Mobile Prefix Solicitation; `None` when it is something else, or from a node without a binding,
-    /// which is told so like by any packet.
+    /// Handles a Mobile Prefix Solicitation. Returns `None` for another message, or if the node has no
+    /// binding: it then gets the same answer as for any packet.
     fn prefix_solicitation(
         &mut self,
         now: Time,
@@ -284,8 +285,8 @@ impl Station {
         bound.then_some(verdict)
     }
 
-    /// The tunnel that a packet for its end came out of, if it did: a data path that decapsulates by itself
-    /// does not say so.
+    /// Returns the tunnel of a packet for its end, if any. A data path that decapsulates by itself does not
+    /// report it.
     fn came_through(&self, header: &Header) -> Option<Ends> {
         let is_router = |router: &&super::Router| router.machine.config().home_address == header.destination;
         match self.router.as_ref().filter(is_router) {
@@ -297,10 +298,10 @@ impl Station {
         }
     }
 
-    /// Whether a packet is a node's answer to a path MTU probe that did not come through the tunnel. A node
-    /// may take the home agent for a correspondent node with a binding. It then sends the answer from its
-    /// care-of address with a Home Address option (RFC 6275 11.3.1). RFC 8899 demands of an answer only that
-    /// it tells which probe has arrived.
+    /// Returns whether a packet is a node's answer to a path MTU probe outside the tunnel. A node may treat
+    /// the home agent as a correspondent node with a binding. It then answers from its care-of address with a
+    /// Home Address option (RFC 6275 11.3.1). RFC 8899 only requires that an answer identifies the probe that
+    /// has arrived.
     fn is_probe_answer_of_correspondent(
         &mut self,
         now: Time,
@@ -313,7 +314,7 @@ impl Station {
         if extensions.protocol != protocol::ICMPV6 || message.first() != Some(&icmpv6::types::ECHO_REPLY) {
             return false;
         }
-        // RFC 6275 9.3.1: the option is processed where there is a binding to that care-of address.
+        // RFC 6275 9.3.1: the option counts only with a binding to that care-of address.
         let sender: Endpoint = header.source.into();
         if !agent.machine.bindings().of(home_address).any(|bound| bound.care_of_address == sender)
             || icmpv6::verify(home_address, header.destination, message).is_err()
@@ -321,13 +322,13 @@ impl Station {
             return false;
         }
         let Ok(payload_length) = u16::try_from(message.len()) else { return false };
-        // The option's address is the source as upper layers see it.
+        // Upper layers see the option's address as the source.
         let seen = Header { source: home_address, next_header: protocol::ICMPV6, payload_length, ..*header };
         let ends = (header.destination.into(), sender);
         self.is_probe_answer(now, ends, &[&seen.emit(), message].concat())
     }
 
-    /// Anything else that is sent to the home agent's address or, by the home agent, to the home address.
+    /// Handles any other packet to the home agent's address or, from the home agent, to the home address.
     fn upper_layer(
         &mut self,
         now: Time,
@@ -354,12 +355,12 @@ impl Station {
             return Verdict::Consumed;
         }
         if self.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination) {
-            // The machine itself has that address.
+            // The kernel has that address.
             return Verdict::Forward;
         }
         if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.agent) {
-            // RFC 6275 9.3.1, 9.3.2: with a binding the home agent is an ordinary correspondent node, one
-            // that only knows the answer to a ping.
+            // RFC 6275 9.3.1, 9.3.2: with a binding the home agent is a correspondent node, which only
+            // answers pings.
             let sender: Endpoint = header.source.into();
             let message = packet.get(extensions.offset..).unwrap_or_default();
             if extensions.protocol == protocol::ICMPV6
@@ -396,7 +397,7 @@ impl Station {
     }
 }
 
-/// The counter name of a Mobility Header message.
+/// Returns the counter name of a Mobility Header message.
 fn message_name(octets: &[u8]) -> &'static str {
     match octets.get(2).copied() {
         Some(message_type::BINDING_REFRESH_REQUEST) => "binding_refresh_request",

@@ -1,4 +1,4 @@
-//! Path MTU discovery between the desired state, the forwarder and the wire.
+//! Connects path MTU discovery to the desired state, the forwarder and the wire.
 
 use carnet_base::{LinkMessage, Time, WallTime};
 use carnet_wire::icmpv6::{self, ErrorMessage};
@@ -13,7 +13,7 @@ use crate::forwarding::path_mtu::{Ends, Order};
 use crate::forwarding::{nesting_entries, node_entries, router_entries};
 
 impl Station {
-    /// Computes anew what the mobile router wants from the data path.
+    /// Recomputes the entries of the mobile router.
     pub(super) fn forward_router(&mut self, now: Time) {
         if let Some(router) = &self.router {
             let assigned = router.lan_addresses();
@@ -35,7 +35,7 @@ impl Station {
         self.take_changes();
     }
 
-    /// Updates the entries of one node of the home agent.
+    /// Recomputes the entries of one node of the home agent.
     pub(super) fn forward_node(&mut self, now: Time, home_address: Ipv6Addr) {
         self.want_node(now, home_address);
         self.take_changes();
@@ -58,7 +58,7 @@ impl Station {
         }
     }
 
-    /// Makes `entries` all that `scope` wants, with each tunnel's effective MTU in place of its link's.
+    /// Replaces the entries of `scope`, each tunnel with its effective MTU.
     pub(super) fn want(&mut self, now: Time, scope: Scope, mut entries: Vec<Entry>) {
         for entry in &mut entries {
             if let Entry::Tunnel(tunnel) = entry {
@@ -69,7 +69,7 @@ impl Station {
         self.desired.replace(scope, entries);
     }
 
-    /// Carries out what path MTU discovery asks for.
+    /// Executes the outputs of path MTU discovery.
     pub(super) fn follow_path_mtus(&mut self, now: Time) {
         while let Some(ends) = self.forwarder.poll_used() {
             self.path_mtus.handle_traffic(now, ends);
@@ -94,7 +94,7 @@ impl Station {
         }
     }
 
-    /// An ICMPv6 error about what `local` sent. True when it was about a tunnel.
+    /// Handles an ICMPv6 error about a packet that `local` sent. Returns whether it was about a tunnel.
     pub(super) fn handle_error(
         &mut self,
         now: Time,
@@ -120,10 +120,10 @@ impl Station {
         true
     }
 
-    /// Whether an inner packet out of the tunnel between `ends` was the answer to a probe of its MTU. It may
-    /// also answer the test of a care-of address.
+    /// Returns whether an inner packet out of the tunnel between `ends` answers a probe of its MTU. The same
+    /// answer may complete the test of a care-of address.
     pub(super) fn is_probe_answer(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
-        // Of most packets no more than this is looked at.
+        // Fast check: most packets end here.
         if !matches!(inner.get(6), Some(&(protocol::ICMPV6 | protocol::FRAGMENT))) {
             return false;
         }
@@ -140,10 +140,10 @@ impl Station {
             || self.path_mtus.handle_inner(now, ends, inner)
     }
 
-    /// Handles an Echo Reply to a care-of address. A home agent may take the mobile router for a node with a
+    /// Handles an Echo Reply to a care-of address. A home agent may treat the mobile router as a node with a
     /// binding. It then answers path MTU probes behind a type 2 routing header (RFC 6275 9.3.2), not through
-    /// the tunnel. RFC 8899 demands of an answer only that it tells which probe has arrived; the token in it
-    /// also gives the path.
+    /// the tunnel. RFC 8899 only requires that an answer identifies the probe that has arrived; its token
+    /// also identifies the path.
     pub(super) fn handle_echo_reply(&mut self, now: Time, reply: &LinkMessage) {
         let LinkMessage { source, destination, message, .. } = reply;
         if icmpv6::verify(*source, *destination, message).is_ok() {
@@ -157,8 +157,8 @@ impl Station {
         let _counted = self.forwarder.drop(TunnelDrop::UpperLayer);
     }
 
-    /// Sends an answer of the home agent's own through a tunnel that is too narrow for it in one piece. False
-    /// when it is not: then it goes the usual way.
+    /// Sends an answer of the home agent in fragments through a tunnel that is too narrow for it. Returns
+    /// `false` if it fits: the caller then sends it as usual.
     pub(super) fn answer_in_fragments(&mut self, reply: &[u8]) -> bool {
         let Ok(header) = Header::parse(reply) else { return false };
         let Some((ends, mtu)) = self.forwarder.tunnel_towards(header.destination) else { return false };

@@ -1,23 +1,23 @@
 //! Mobility Header messages under IPsec (RFC 4877, RFC 3776): between the station and the kernel's security
 //! associations.
 //!
-//! On the way such a packet has the care-of address in its IPv6 header. Its home address is in a Home Address
-//! option or type 2 routing header. But its security association is between home address and home agent: a
-//! node's kernel would exchange the two before ESP. Here the station does that, so that the kernel needs no
-//! Mobile IPv6:
+//! On the wire such a packet has the care-of address in its IPv6 header. The home address is in a Home
+//! Address option or a type 2 routing header. But its security association is between home address and home
+//! agent, so a node's kernel would exchange the two addresses before ESP. Here the station does that, so that
+//! the kernel needs no Mobile IPv6:
 //!
 //! ```text
 //!   message --> raw socket --> ESP, home address <-> home agent --> carnet0 --> care-of address put in --> uplink
 //!   uplink --> carnet0 --> home address put in place --> ESP --> raw socket, which takes nothing without ESP --> message
 //! ```
 //!
-//! The former care-of address is stored under a flow label, which ESP leaves alone in transport mode. The
-//! label is outside of ESP's protection, so it decides only where an answer goes. (RFC 6275 11.7.1: a Binding
-//! Update names the care-of address inside.) A packet that comes back from the kernel without ESP is dropped:
-//! there was no security association.
+//! The station remembers the care-of address under a flow label, which ESP in transport mode does not change.
+//! ESP does not protect the label, so the label only decides where an answer goes. A Binding Update names the
+//! care-of address inside ESP (RFC 6275 11.7.1). The station drops a packet that comes back from the kernel
+//! without ESP: there was no security association.
 //!
-//! All messages between a node and its home agent are protected, with two exceptions. Heartbeats are frequent
-//! and prove no more than a reachable path. Binding Errors go to nodes without a binding.
+//! IPsec protects all messages between a node and its home agent, with two exceptions. Heartbeats are
+//! frequent and prove no more than a reachable path. Binding Errors go to nodes without any association.
 //!
 //! Left out: IPv4 care-of addresses (RFC 5555 has ESP inside UDP there), more than one home agent, Mobile
 //! Prefix Discovery under IPsec, and AH.
@@ -36,16 +36,15 @@ use crate::forwarding::forwarder::{TunnelDrop, Verdict};
 use crate::forwarding::packet::PacketBuffer;
 use crate::io::Output;
 
-/// Messages that may be on their way through the kernel at the same time; of more the oldest are lost, and
-/// sent again.
+/// Bound of messages in the kernel at the same time. With more, the oldest are lost and sent again.
 const ON_THE_WAY: usize = 1024;
-/// How often it is told that there is no security association.
+/// Interval of warnings about a missing security association.
 const TOLD: Duration = Duration::from_secs(60);
 
-/// Care-of addresses of the messages that the kernel has.
+/// Care-of addresses of the messages in the kernel.
 #[derive(Debug)]
 pub(super) struct Protection {
-    /// By flow label, of which the low bits are the place.
+    /// Flow label and address of each message, at the index of the label's low bits.
     care_of_addresses: Vec<Option<(u32, Ipv6Addr)>>,
     last: u32,
     told: RateLimiter,
@@ -56,7 +55,8 @@ impl Protection {
         Protection { care_of_addresses: vec![None; ON_THE_WAY], last: 0, told: RateLimiter::new(1, TOLD) }
     }
 
-    /// Remembers a care-of address; its label is not 0, for which the kernel would make one.
+    /// Remembers a care-of address and returns its label. The label is never 0, because the kernel would
+    /// replace 0.
     fn remember(&mut self, care_of_address: Ipv6Addr) -> u32 {
         self.last = if self.last >= 0x000f_ffff { 1 } else { self.last + 1 };
         let place = self.last as usize % ON_THE_WAY;
@@ -73,7 +73,7 @@ impl Protection {
 }
 
 impl Station {
-    /// Starts or stops protection, as the config says. Packets on their way stay.
+    /// Begins or ends protection, as the config demands. Packets in the kernel stay.
     pub(super) fn configure_protection(&mut self) {
         let ipsec = |authentication: &Authentication| *authentication == Authentication::Ipsec;
         let agent = self.agent.as_ref().map(|agent| agent.machine.config());
@@ -86,7 +86,8 @@ impl Station {
         }
     }
 
-    /// Whether messages from one address to the other are to be protected, and the first is ours.
+    /// Returns whether messages between these addresses need protection, and `local` is an address of this
+    /// station.
     fn protects(&self, local: Ipv6Addr, remote: Ipv6Addr) -> bool {
         let as_agent = self.agent.as_ref().is_some_and(|agent| {
             let node = || agent.machine.node(remote);
@@ -102,12 +103,12 @@ impl Station {
         as_agent || as_router
     }
 
-    /// Whether this station is the mobile router with this home address.
+    /// Returns whether this station is the mobile router with this home address.
     fn is_own_home_address(&self, address: Ipv6Addr) -> bool {
         self.router.as_ref().is_some_and(|router| router.machine.config().home_address == address)
     }
 
-    /// A packet that the station sends: for the kernel to protect, where it is to be.
+    /// Returns the output for a packet: through the kernel's IPsec if it needs protection.
     pub(super) fn under_ipsec(&mut self, packet: Vec<u8>) -> Output {
         if self.protection.is_none() {
             return Output::Packet(packet);
@@ -123,7 +124,7 @@ impl Station {
         if extensions.protocol != protocol::MOBILITY || in_the_clear || !self.protects(source, destination) {
             return Output::Packet(packet);
         }
-        // RFC 6275 11.5.5: from home the router's message has no Home Address option, and its answer no
+        // RFC 6275 11.5.5: at home, the router's message has no Home Address option, and the answer no
         // routing header.
         let away = if self.is_own_home_address(source) { header.source } else { header.destination };
         let Some(protection) = &mut self.protection else { return Output::Packet(packet) };
@@ -131,7 +132,7 @@ impl Station {
         Output::Protect { source, destination, label, message: message.to_vec() }
     }
 
-    /// A packet out of the tunnel device; `None` when it has nothing to do with IPsec.
+    /// Handles a packet from the tunnel device; `None` if it does not concern IPsec.
     pub(super) fn process_protected(
         &mut self,
         now: Time,
@@ -189,7 +190,7 @@ impl Station {
         }
     }
 
-    /// Hands a packet under ESP to the kernel, between the addresses of its security association.
+    /// Passes an ESP packet to the kernel, between the addresses of its security association.
     fn receive_protected(
         &mut self,
         header: &Header,
@@ -201,7 +202,7 @@ impl Station {
         let plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
         let Some(protection) = &mut self.protection else { return Verdict::Consumed };
         if plain && protection.recall(header.flow_label).is_some() {
-            // It has been given to the kernel, which does not want it.
+            // The kernel has already refused this packet.
             return self.forwarder.drop(TunnelDrop::UpperLayer);
         }
         let away = if to_router { header.destination } else { header.source };
@@ -222,7 +223,7 @@ impl Station {
         }
     }
 
-    /// The kernel has sent a message as it was.
+    /// Warns about a message that the kernel has sent without protection.
     fn unprotected(&mut self, now: Time, header: &Header) -> Verdict {
         let _ = self.protection.as_mut().and_then(|protection| protection.recall(header.flow_label));
         if self.protection.as_mut().is_some_and(|protection| protection.told.allow(now)) {
@@ -235,7 +236,7 @@ impl Station {
         self.counted(Err(MobilityDrop::NotProtected))
     }
 
-    /// A message that the kernel has found protected.
+    /// Takes a message that the kernel's IPsec has verified.
     pub(super) fn handle_protected(
         &mut self,
         now: Time,

@@ -1,8 +1,10 @@
-//! How the store is reached: by TLS, with the certificates of `[access]`, and as one of etcd's own users.
+//! How the fleet reaches the store: by TLS, with the certificates of `[access]`, and as one of etcd's own
+//! users.
 //!
-//! The store's certificate has to come from an authority that the config names. It has to be for the name or
-//! the address in the config. The system's authorities are for the Web, so this module does not use them. The
-//! key and the password are in files that only their owner may read. The program wipes its copies in memory.
+//! An authority that the config names must have issued the store's certificate. The certificate must hold the
+//! name or the address in the config. The system's authorities are for the Web, so this module does not use
+//! them. The key and the password are in files that only their owner may read. The program wipes its copies
+//! in memory.
 
 use std::error::Error;
 use std::fmt::{self, Debug, Formatter};

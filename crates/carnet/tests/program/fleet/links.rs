@@ -1,5 +1,5 @@
-//! A member that has lost its routers but reaches the store by an interface of its own. An etcd in a network
-//! for the machines only is such a case.
+//! A member loses its routers but reaches the store by an interface of its own. So it is with etcd in a
+//! network that only the machines use.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Which way conversations take, and which of them move.
+//! The tunnel of each flow, and the flows that move when tunnels or weights change.
 
 use carnet_base::Rng;
 use carnet_mobility::flow::{Ipv6Selector, Range, TrafficSelector};
@@ -47,7 +47,7 @@ fn choose(distributor: &mut Distributor, packet: &[u8], living: &[u16]) -> Choic
     distributor.choose(Time::ZERO, &header, packet, |wanted| living.iter().any(|bid| ends(*bid) == *wanted))
 }
 
-/// The members that 4000 conversations have.
+/// Returns the members that 4000 flows take.
 fn shares(distributor: &mut Distributor, living: &[u16]) -> Vec<u16> {
     let one = |port: u16| match choose(distributor, &udp(port, &[]), living) {
         Choice::One(chosen) => living.iter().copied().find(|bid| ends(*bid) == chosen).expect("a member"),
@@ -75,10 +75,10 @@ fn shares_follow_the_weights() {
 fn conversations_stay_while_weights_change_a_little() {
     let mut one = balance(&[(1, 50), (2, 20), (3, 10)], None);
     let before = shares(&mut one, &[1, 2, 3]);
-    // Everything twice as fast, and a little otherwise.
+    // All weights double, though not exactly: the shares hardly change.
     let mut one = balance(&[(1, 110), (2, 40), (3, 19)], Some(one));
     assert_eq!(shares(&mut one, &[1, 2, 3]), before);
-    // Many small steps in one direction are a large one.
+    // Many small changes in one direction add up to a large one.
     let mut moved = one;
     for weight in 19..=60 {
         moved = balance(&[(1, 100), (2, 40), (3, weight)], Some(moved));
@@ -86,7 +86,7 @@ fn conversations_stay_while_weights_change_a_little() {
     let after = shares(&mut moved, &[1, 2, 3]);
     let share = count(&after, 3) as f64 / 4000.0;
     assert!((share - 60.0 / 200.0).abs() < 0.08, "{share}");
-    // Those that moved moved to the one that grew.
+    // Flows only move to the member whose weight grew.
     let moves = before.iter().zip(&after).filter(|(before, after)| before != after);
     assert!(moves.clone().all(|(_, after)| *after == 3) && moves.count() > 100);
 }
@@ -147,7 +147,7 @@ fn fragments_follow_the_first() {
         }
     }
     assert!(one.order.len() <= FRAGMENTED_MAX && one.fragmented.len() <= FRAGMENTED_MAX);
-    // A later fragment alone goes somewhere, and an old first one is forgotten.
+    // A later fragment alone takes some tunnel, and the entry of an old first fragment expires.
     let whole = udp(1, &[7; 2000]);
     let pieces = crate::forwarding::fragments::fragment(&whole, 1280, 1 << 20);
     assert!(matches!(choose(&mut one, &pieces[1], &living), Choice::One(_)));
@@ -174,7 +174,7 @@ fn broken_packets_go_somewhere() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// When a member goes, only its conversations move; when it is back, they are back.
+    /// When a member goes, only its flows move; when it comes back, they come back.
     #[test]
     fn only_the_conversations_of_the_dead_move(weights in prop::collection::vec(1u16..1000, 2..6), dead in any::<prop::sample::Index>()) {
         let members: Vec<(u16, u16)> = (1..).zip(weights).collect();
@@ -183,7 +183,7 @@ proptest! {
         let living: Vec<u16> = all.iter().copied().filter(|bid| *bid != dead).collect();
         let mut one = balance(&members, None);
         let before = shares(&mut one, &all);
-        // Dead at once, because its tunnel is gone, and then left out of the rules.
+        // The tunnel first fails, and then leaves the rules.
         for leave_out in [false, true] {
             if leave_out {
                 let left: Vec<(u16, u16)> = members.iter().copied().filter(|(bid, _)| *bid != dead).collect();

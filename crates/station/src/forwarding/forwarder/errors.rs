@@ -12,17 +12,17 @@ use super::{ErrorOutcome, FORGERY_INTERVAL, Forwarder};
 use crate::forwarding::desired::TunnelEnd;
 use crate::forwarding::path_mtu::Ends;
 
-/// Number of last fragmented packets about which Packet Too Big is accepted.
+/// Number of recent identifications for which the forwarder accepts Packet Too Big.
 const RECENT_IDENTIFICATIONS: u32 = 4096;
 
 impl Forwarder {
-    /// Handles an ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). Unreachability and too
-    /// large packets are passed on to the inner source as far as the message quotes the inner packet. The
-    /// caller learns the path's size from Packet Too Big.
+    /// Handles an ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). It passes unreachability
+    /// and Packet Too Big on to the inner source, if the message quotes the inner packet. The caller learns
+    /// the path MTU from the result.
     ///
-    /// Any host can send such a message, so it counts only if it quotes an own packet. The outer flow label
-    /// is a keyed hash of the inner header, and the identification of a fragment is one that was used lately.
-    /// A sender of many others is guessing.
+    /// Any host can send such a message. The forwarder accepts it if it quotes one of our packets. The proof
+    /// is the outer flow label, a keyed hash of the inner header, or for a fragment a recent identification.
+    /// A source of many messages without this proof is guessing.
     pub fn handle_error(
         &mut self,
         now: Time,
@@ -43,13 +43,13 @@ impl Forwarder {
             return ErrorOutcome::Handled;
         };
         let inner = quoted.and_then(|octets| Header::parse(octets).ok());
-        // Messages between the two ends themselves, such as probes, concern no other node.
+        // Messages between the two ends, such as probes, have no inner source to inform.
         let own = inner.is_some_and(|inner| {
             let between = |end| inner.source == end || inner.destination == end;
             inner.next_header == protocol::ICMPV6 && path.home_agent(ends).is_some_and(between)
         });
         let (outcome, relayed) = match error {
-            // RFC 8201 4: less than 1280 is no MTU, and must not be believed.
+            // RFC 8201 4: an MTU below 1280 is invalid; ignore it.
             ErrorMessage::PacketTooBig { mtu } if mtu < MIN_MTU as u32 || now < self.doubtful_until => {
                 return ErrorOutcome::Handled;
             }
@@ -58,12 +58,12 @@ impl Forwarder {
                 let relayed = ErrorMessage::PacketTooBig { mtu: room.max(MIN_MTU as u32) };
                 (ErrorOutcome::PathMtu(ends, room), relayed)
             }
-            // While an attacker guesses, heartbeats test the path.
+            // Ignore the error while an attacker guesses; heartbeats then detect a broken route.
             _ if self.end_of(ends) == Some(TunnelEnd::Direct) => {
                 let is_doubtful = now < self.doubtful_until;
                 return if is_doubtful { ErrorOutcome::Handled } else { ErrorOutcome::Broken(ends) };
             }
-            // RFC 2473 8.3: whatever went wrong in the tunnel, the inner destination is out of reach.
+            // RFC 2473 8.3: after any error inside the tunnel the inner destination is unreachable.
             ErrorMessage::DestinationUnreachable { .. } | ErrorMessage::TimeExceeded { .. } => {
                 (self.refusal(now, source, ends, error), ErrorMessage::DestinationUnreachable { code: 3 })
             }
@@ -79,9 +79,9 @@ impl Forwarder {
         outcome
     }
 
-    /// Whether an error that is provably about one of our packets says that the home agent has no binding for
-    /// it. It comes from there, and is the answer of a machine without a tunnel (RFC 4443 3.1 code 4, 3.4
-    /// code 1).
+    /// Judges whether an error that is provably about one of our packets shows that the home agent has no
+    /// binding for it. It must come from the home agent, with a code that a machine without this tunnel sends
+    /// (RFC 4443 3.1 code 4, 3.4 code 1).
     fn refusal(&self, now: Time, source: Ipv6Addr, ends: Ends, error: ErrorMessage) -> ErrorOutcome {
         let says_so = matches!(
             error,
@@ -95,14 +95,14 @@ impl Forwarder {
         }
     }
 
-    /// The inner packet in a quoted outer one, as far as it is quoted: `Some(None)` for a later fragment.
-    /// `None` when the quotation does not prove that the packet was ours.
+    /// Returns the quoted part of the inner packet: `Some(None)` for a later fragment, `None` if the
+    /// quotation does not prove that the packet was ours.
     fn quoted<'a>(&self, outer: &Header, invoking: &'a [u8]) -> Option<Option<&'a [u8]>> {
         let rest = invoking.get(HEADER_LEN..)?;
         let (next_header, rest) = match outer.next_header {
             protocol::FRAGMENT => {
                 let fragment = FragmentHeader::parse(rest).ok()?;
-                // Only where packets were cut, and about one of these.
+                // Only if this path has fragmented packets, and the message quotes a recent one.
                 let last = self.paths.get(&(outer.source.into(), outer.destination.into()))?.cut?;
                 let age = last.wrapping_sub(fragment.identification);
                 let ours = matches!(fragment.next_header, protocol::IPV6 | protocol::DESTINATION_OPTIONS);

@@ -1,24 +1,24 @@
-//! How deep tunnels may stand inside each other (RFC 2473 4.1, 4.1.1).
+//! Limits the nesting of tunnels (RFC 2473 4.1, 4.1.1).
 //!
-//! A circle of routes or of mobile routers would wrap a packet again and again, and each wrapping has a fresh
-//! hop limit. Two limits end that. The forwarder counts headers inside each other, also those behind options
-//! and in the first fragment of a packet. That is enough against stations like this one. A sender may also
-//! put a Tunnel Encapsulation Limit option into its packets. Each further header decrements it, and at 0 the
-//! sender gets a Parameter Problem.
+//! A loop of routes or of mobile routers would encapsulate a packet again and again, each time with a fresh
+//! hop limit. Two limits end that. The module counts the nested headers, also behind options and in the first
+//! fragment of a packet. This is enough against loops of carnet's stations. A sender that wants a limit for
+//! the whole path adds a Tunnel Encapsulation Limit option to its packets. Each further header copies it,
+//! decremented by one, and at 0 the sender receives a Parameter Problem.
 //!
-//! The option is not put in by this station itself: it costs 8 octets of every packet, for something that
-//! counting does as well.
+//! This station does not add the option itself: it would cost 8 octets of every packet, and counting is
+//! enough.
 
 use carnet_wire::extension::Extensions;
 use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
-/// No more IPv6 headers than this inside each other.
+/// Largest number of nested IPv6 headers.
 pub(super) const MAX_NESTING: usize = 6;
 
-/// Whether as many IPv6 headers stand at the front of a packet, one inside the other, as may.
+/// Returns whether a packet has reached the largest number of nested IPv6 headers.
 pub(super) fn is_too_deep(packet: &[u8]) -> bool {
-    // Of most packets no more than this is looked at.
+    // Fast check: most packets have none of these protocols.
     const DEEPER: [u8; 3] = [protocol::IPV6, protocol::DESTINATION_OPTIONS, protocol::FRAGMENT];
     packet.get(6).is_some_and(|next_header| DEEPER.contains(next_header)) && nesting(packet) >= MAX_NESTING
 }
@@ -37,7 +37,7 @@ fn nesting(packet: &[u8]) -> usize {
     depth
 }
 
-/// The IPv6 packet behind a header whose Next Header is this, if there is one.
+/// Returns the IPv6 packet behind a header with this Next Header, if any.
 fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
     match next_header {
         protocol::IPV6 => Some(rest),
@@ -56,10 +56,10 @@ fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns the Tunnel Encapsulation Limit option of a packet: its value and its place.
+/// Returns the value of the Tunnel Encapsulation Limit option of a packet, and its offset in the packet.
 #[inline]
 pub(super) fn of(header: &Header, packet: &[u8]) -> Option<(u8, usize)> {
-    // RFC 2473 4.1.1: in the destination options of the packet itself.
+    // RFC 2473 4.1.1: the option is in the Destination Options header of the packet itself.
     if header.next_header != protocol::DESTINATION_OPTIONS {
         return None;
     }

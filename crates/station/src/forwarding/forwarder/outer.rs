@@ -1,4 +1,4 @@
-//! The header that goes in front of an inner packet (RFC 2473 3.1).
+//! The outer header of an inner packet (RFC 2473 3.1).
 
 use std::net::Ipv6Addr;
 
@@ -6,8 +6,8 @@ use carnet_wire::ipv6::{Header, protocol, tunnel_flow_label};
 
 use super::TUNNEL_HOP_LIMIT;
 
-/// The outer header of an inner packet of `length` octets; `None` when that is too much for any. `secret` is
-/// the key of the flow label.
+/// Returns the outer header of an inner packet of `length` octets; `None` if the length does not fit into the
+/// header. `secret` is the key of the flow label.
 #[inline]
 pub(super) fn header(
     secret: u64,

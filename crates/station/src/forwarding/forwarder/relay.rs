@@ -1,10 +1,10 @@
-//! Packets that another home agent relays to this one, for a node that has moved here from there.
+//! Packets that another home agent relays to this one: they are for a node that was registered there before.
 //!
-//! The other home agent puts them into a tunnel to this one as if it were the node's care-of address. Their
-//! sources are arbitrary, like those of packets from the Internet; their destinations have to be of a node
-//! that has a tunnel here. That tunnel may lead to a third home agent, where the node has gone since, but not
-//! back to the sender. Two home agents that assign the node to each other would pass the packet to and fro.
-//! Between more of them it costs a hop each time, as between any routers.
+//! The other home agent puts them into a tunnel to this one, as if this one were the node's care-of address.
+//! Their source may be any address, as for packets from the Internet. Their destination must belong to a node
+//! that has a tunnel here. That tunnel may lead to a third home agent, to which the node has moved. It must
+//! not lead back to the sender: otherwise two home agents with contradicting bindings would pass the packet
+//! to and fro. In a loop of three or more, each home agent decrements the hop limit, as routers do.
 
 use carnet_base::{Endpoint, Time};
 use carnet_wire::ipv6::{HEADER_LEN, Header, is_unicast_routable};
@@ -14,8 +14,8 @@ use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
 
 impl Forwarder {
-    /// Takes the inner packet at `offset` out of what came between `ends`, and puts it into the tunnel of the
-    /// node that it is for. `is_peer` knows other home agents.
+    /// Takes the inner packet at `offset` out of a packet that arrived between `ends`, and puts it into the
+    /// tunnel of its node. `is_peer` says whether an address is another home agent.
     pub fn relay(
         &mut self,
         now: Time,

@@ -1,8 +1,8 @@
-//! The tunnels, and which one takes the packets of a prefix.
+//! The tunnels, and the tunnel of each prefix.
 //!
-//! Of the tunnels of a home address that transmit, the one that was told last takes everything, unless there
-//! is a distribution. The prefix tables hold the answer, so that a packet costs no more than looking its
-//! prefix up. All of them share the tunnel, of which a home agent has very many.
+//! Without a distribution, the transmitting tunnel of a home address that was set last takes everything. The
+//! prefix tables hold the result, so a packet costs one lookup of its prefix. All entries share the tunnel,
+//! because a home agent has very many of them.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::forwarding::duplicates::Window;
 use crate::forwarding::path_mtu::Ends;
 use crate::forwarding::prefix_table::PrefixTable;
 
-/// Inner packets of a tunnel.
+/// Counters of the inner packets of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
-    /// Came out of it.
+    /// Inner packets out of the tunnel.
     pub packets_in: u64,
-    /// Octets of these.
+    /// Octets of these packets.
     pub octets_in: u64,
-    /// Went into it.
+    /// Inner packets into the tunnel.
     pub packets_out: u64,
-    /// Octets of these.
+    /// Octets of these packets.
     pub octets_out: u64,
 }
 
@@ -43,15 +43,15 @@ impl Traffic {
     }
 }
 
-/// Traffic between two ends: the bindings of all home addresses that share the care-of address.
+/// Path between two ends: the bindings of all home addresses that share the care-of address.
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) bindings: Few<Arc<Tunnel>>,
-    /// The least of their MTUs.
+    /// Smallest MTU of these bindings.
     pub(super) mtu: usize,
-    /// Whether the next packet that goes in is to be reported.
+    /// Whether the forwarder reports the next packet that enters.
     pub(super) watched: bool,
-    /// The identification of the last packet that was cut on this path.
+    /// Identification of the last packet that was fragmented on this path.
     pub(super) cut: Option<u32>,
     pub(super) traffic: Traffic,
 }
@@ -61,7 +61,7 @@ impl Path {
         Path { bindings: Few::new(), mtu: MIN_MTU, watched: false, cut: None, traffic: Traffic::default() }
     }
 
-    /// The home agent's address, for a path of IPv6.
+    /// Returns the home agent's address, for a path in IPv6.
     pub(super) fn home_agent(&self, ends: Ends) -> Option<Ipv6Addr> {
         self.bindings.as_slice().first().and_then(|tunnel| match tunnel.end {
             TunnelEnd::Direct => None,
@@ -75,7 +75,7 @@ impl Path {
         self.mtu = mtu.and_then(|mtu| usize::try_from(mtu).ok()).unwrap_or(MIN_MTU);
     }
 
-    /// The binding that `address` belongs to.
+    /// Returns the binding of `address`.
     pub(super) fn binding_of(&self, address: Ipv6Addr) -> Option<&Tunnel> {
         let mut tunnels = self.bindings.as_slice().iter().map(|tunnel| &**tunnel);
         tunnels.find(|tunnel| tunnel.inner.iter().any(|prefix| prefix.contains(&address)))
@@ -93,10 +93,10 @@ impl Path {
     }
 }
 
-/// Where the packets of a prefix go.
+/// Destination of the packets of a prefix.
 #[derive(Debug)]
 pub(super) struct Leading {
-    /// The tunnel that takes everything; with a distribution, what no rule has a tunnel for.
+    /// Tunnel that takes everything; with a distribution, the packets for which no rule has a working tunnel.
     pub(super) tunnel: Arc<Tunnel>,
     pub(super) distributed: bool,
 }
@@ -108,7 +108,7 @@ impl Leading {
     }
 }
 
-/// Home address that sends the packets of a prefix, and its tunnel.
+/// Binding and tunnel of the packets of a prefix.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sender {
     pub(super) home_address: Ipv6Addr,
@@ -116,20 +116,21 @@ pub(super) struct Sender {
     pub(super) distributed: bool,
 }
 
-/// Which end, and whose.
+/// Role of this end, and home address.
 pub(super) type Name = (TunnelEnd, Ipv6Addr);
 
-/// The tunnels of one home address.
+/// Tunnels of one home address.
 #[derive(Debug)]
 pub(super) enum Binding {
-    /// One, which takes everything if it transmits. So are most, of which a home agent has very many.
+    /// One tunnel, which takes everything if it transmits. Most of a home agent's very many bindings are of
+    /// this kind.
     Plain(Arc<Tunnel>),
-    /// All other cases.
+    /// Any other state.
     Full(Box<Full>),
 }
 
 impl Binding {
-    /// The home agent's address, where there is a distribution.
+    /// Returns the home agent's address, if there is a distribution.
     pub(super) fn home_agent(&self) -> Ipv6Addr {
         match self {
             Binding::Plain(_) => Ipv6Addr::UNSPECIFIED,
@@ -151,7 +152,7 @@ impl Binding {
         }
     }
 
-    /// Returns the window of received copies.
+    /// Returns the window of received numbers.
     pub(super) fn received_mut(&mut self) -> Option<&mut Window> {
         match self {
             Binding::Plain(_) => None,
@@ -159,7 +160,7 @@ impl Binding {
         }
     }
 
-    /// Numbers are remembered from now on.
+    /// Begins to remember received numbers.
     pub(super) fn receive(&mut self, window: Window) {
         if let Binding::Plain(tunnel) = self {
             *self = Binding::Full(Box::new(Full::of(tunnel.clone())));
@@ -177,18 +178,18 @@ impl Binding {
     }
 }
 
-/// The tunnels of one home address, and what is done with them.
+/// Tunnels of one home address, their distribution and their window.
 #[derive(Debug)]
 pub(super) struct Full {
-    /// The home agent's address, where there is a distribution.
+    /// Home agent's address, if there is a distribution.
     home_agent: Ipv6Addr,
     tunnels: Few<Arc<Tunnel>>,
-    /// The one that was told last to transmit.
+    /// Tunnel that was set last as transmitting.
     latest: Option<Arc<Tunnel>>,
-    /// The one whose prefixes lead to it in the prefix table.
+    /// Tunnel to which the prefix tables lead.
     leading: Option<Arc<Tunnel>>,
     distributor: Option<Distributor>,
-    /// Window of received copies.
+    /// Window of received numbers.
     received: Option<Window>,
 }
 
@@ -206,14 +207,14 @@ impl Default for Full {
 }
 
 impl Full {
-    /// Full form of a [`Binding::Plain`].
+    /// Returns the full form of a [`Binding::Plain`].
     fn of(tunnel: Arc<Tunnel>) -> Full {
         let sending = tunnel.transmit.then(|| tunnel.clone());
         let tunnels = vec![tunnel].into();
         Full { tunnels, latest: sending.clone(), leading: sending, ..Full::default() }
     }
 
-    /// The same in as little room as it takes; `None` of nothing.
+    /// Returns the smallest form; `None` if nothing is left.
     fn pack(self: Box<Full>) -> Option<Binding> {
         let plain = self.distributor.is_none() && self.received.is_none();
         match self.tunnels.as_slice() {
@@ -237,7 +238,7 @@ impl Full {
         }
     }
 
-    /// The tunnel that takes everything.
+    /// Returns the tunnel that takes everything.
     fn sends_into(&self) -> Option<Arc<Tunnel>> {
         self.latest.clone().or_else(|| self.tunnels.as_slice().iter().find(|tunnel| tunnel.transmit).cloned())
     }
@@ -274,11 +275,12 @@ impl Forwarder {
         self.lead(name, binding);
     }
 
-    /// From now on these rules say which tunnel a packet takes.
+    /// Sets the rules by which packets take a tunnel.
     pub fn set_distribution(&mut self, distribution: &Distribution) {
         let name = (distribution.end, distribution.home_address);
         let sequence = self.rng.u64() as u32;
-        // The other end still knows the last numbers when everything else here is forgotten.
+        // The sequence continues even if all other state of the binding is lost: the other end still knows
+        // the last numbers.
         self.copies.entry(name).or_insert_with(|| Copies { sequence, ..Copies::default() });
         let mut binding = self.take(name);
         let before = binding.distributor.take();
@@ -287,7 +289,7 @@ impl Forwarder {
         self.lead(name, binding);
     }
 
-    /// From now on one tunnel takes everything.
+    /// Removes the rules: one tunnel takes everything.
     pub fn remove_distribution(&mut self, distribution: &Distribution) {
         let name = (distribution.end, distribution.home_address);
         let mut binding = self.take(name);
@@ -295,12 +297,12 @@ impl Forwarder {
         self.lead(name, binding);
     }
 
-    /// A binding to be changed; [`Self::lead`] puts it back.
+    /// Removes a binding to change it; [`Self::lead`] puts it back.
     fn take(&mut self, name: Name) -> Box<Full> {
         self.bindings.remove(&name).map(Binding::into_full).unwrap_or_default()
     }
 
-    /// Lets the prefixes of a binding lead where it sends now.
+    /// Updates the prefix tables to the tunnel of a binding.
     fn lead(&mut self, name: Name, mut binding: Box<Full>) {
         let (end, home_address) = name;
         let leading = binding.sends_into();
@@ -320,11 +322,11 @@ impl Forwarder {
         let lost =
             |prefix: &&Ipv6Net| !leading.as_ref().is_some_and(|leading| leading.inner.contains(prefix));
         for prefix in before.iter().flat_map(|before| &before.inner).filter(lost) {
-            // Another home address may have taken it over already.
+            // Another home address may already own the prefix.
             let held = table.get(*prefix).filter(|held| held.tunnel.home_address == home_address);
             let Some(ends) = held.map(|held| held.sender().ends) else { continue };
             table.remove(*prefix);
-            // Or share it, with the same care-of address.
+            // Another home address may share the prefix and the care-of address.
             let others = self.paths.get(&ends).into_iter().flat_map(|path| path.bindings.as_slice());
             let heir = others
                 .filter(|other| other.home_address != home_address && other.transmit)

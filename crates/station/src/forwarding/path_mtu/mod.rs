@@ -1,47 +1,52 @@
-//! How large an inner packet each tunnel carries without outer fragments.
+//! Finds how large an inner packet each tunnel carries without outer fragments.
 //!
-//! The effective MTU of a path (local and remote end) is the least of three: That of the link, that of Packet
-//! Too Big (RFC 8201, RFC 2473 7.1), and that of probing (RFC 8899). It is part of the desired forwarding
-//! state, so the slow path, any fast path and the operator see the same number. When it changes, the tunnel's
-//! entry is set anew.
+//! The effective MTU of a path (local and remote end) is the smallest of three. They are the link's MTU, the
+//! MTU of Packet Too Big (RFC 8201, RFC 2473 7.1), and the result of probing (RFC 8899). The effective MTU is
+//! part of the desired forwarding state, so the slow path, any fast path and the operator see the same
+//! number. When it changes, the station sets the tunnel's entry again.
 //!
-//! **Packet Too Big** counts for packets that were provably ours, never below 1280, and for ten minutes. (The
-//! forwarder checks that: outer flow labels are keyed.) It lowers the MTU at once, shortens a search, and
-//! bounds the sizes that probing tries while it counts. When it expires, a probe goes before the traffic, so
-//! that hosts do not see the MTU flap. Only if no node answers probes, the larger size is simply used again.
+//! **Packet Too Big** counts only about packets that were provably ours (the forwarder checks the keyed flow
+//! label), never below 1280, and for ten minutes. It lowers the MTU at once, shortens a search, and is the
+//! upper bound for probes during these ten minutes. After them a probe precedes the traffic, so that hosts do
+//! not see the MTU flap. Only if no probe is ever answered does the station use the larger size without one.
 //!
-//! **Inside IPv4** nothing proves an ICMP message (RFC 1191): sockets return only a few octets of its quote,
-//! and there is no flow label. Its size is a hint, and begins a search (RFC 8899 4.6.2).
+//! **Inside IPv4** an ICMP message proves nothing (RFC 1191): sockets show only a few octets of the quoted
+//! packet, and there is no flow label. Such a message is a hint, and begins a search (RFC 8899 4.6.2).
 //!
-//! **Probing** finds the MTU if a router on the path filters ICMPv6. Either end sends Echo Requests of the
-//! size in question through the tunnel (`probe`), from its home address or as the home agent. It takes the
-//! answers out of the tunnel before they go further. The other end needs no support: it answers echoes as
-//! every node does (RFC 4443 4.2). A probe is never fragmented on the way out. Its answer may come back in
-//! fragments, or not at all if the way back is narrower and not yet known to be. The result then is too small
-//! for ten minutes, which harms little.
+//! **Probing** finds the path MTU if a firewall filters ICMPv6. Either end sends Echo Requests of the size in
+//! question through the tunnel (`probe`), from its home address or as the home agent. It takes the answers
+//! out of the tunnel before any other receiver. The other end needs no support: it answers echoes as every
+//! node does (RFC 4443 4.2). The sender never fragments a probe. The answer may come back in fragments. It
+//! may be lost if the way back is narrower and this is not yet known. Then the result is too small for ten
+//! minutes, which harms little.
 //!
-//! A path starts with the link's MTU, and is probed the moment that it carries traffic (registration,
-//! handover, new binding). `search` has the search: one probe if all is well, three rounds (well under a
-//! second plus three round trips) if large packets vanish. While the path is in use the size is confirmed
-//! about once a minute, and after ten minutes a larger one is tried. An idle path is left alone until a
-//! packet wakes it. Without answers nothing changes, and the next attempts come after 10, 20, 40, at most 600
-//! seconds of use. All paths together send no more than 500 probes a second: those of a home agent that has
-//! just started wait in a queue. Those of one home address send no more than 10 a second after a burst of 64.
-//! A registered router chooses where probes go, and how many paths there are.
+//! A path starts with the link's MTU. Probing starts when the path begins to carry traffic (registration,
+//! handover, new binding). A search (`search`) takes one probe if the path carries the full size. If large
+//! packets vanish, it takes three rounds: well under a second plus three round trips. While the path is in
+//! use, the station confirms the size about once a minute, and after ten minutes tries a larger one. It does
+//! not probe an idle path until a packet wakes it. Without any answer nothing changes, and the next attempts
+//! come after 10, 20, 40, at most 600 seconds of use.
 //!
-//! A fast path has to leave inner packets for the home address or the home agent's address to the slow path.
-//! It also leaves TCP SYNs, whose MSS is clamped there. It reports now and then that it uses a path
+//! All paths together send at most 500 probes a second; those of a home agent that has just started wait in a
+//! queue. The paths of one home address send at most 10 a second after a burst of 64. A node chooses by its
+//! registrations where probes go and how many paths exist, so each one has a limit.
+//!
+//! A fast path must leave inner packets for the home address or the home agent's address to the slow path. It
+//! must also leave it TCP SYNs, whose MSS the slow path clamps. It reports now and then which paths it uses
 //! (`Input::TunnelUsed`).
 //!
 //! In RFC 8899's terms: `BASE_PLPMTU` and `MIN_PLPMTU` are 1280 octets of outer packet, inside IPv4 576 (RFC
-//! 1122 3.3.2); `MAX_PLPMTU` is the link's. Implemented are probes without user data (4.1), validated Packet
-//! Too Big (4.6), `MAX_PROBES`, `PMTU_RAISE_TIMER`, `CONFIRMATION_TIMER`, and black hole detection (4.3). So
-//! are a table of common sizes (5.3.2) and no probing of idle paths (5.1.1). Three points differ. The search
-//! begins at the top and falls, because the network mostly carries the link's size (the RFC begins at the
-//! base and rises). The candidates of a round are sent together, not one after the other. The probe timer
-//! follows the measured round trip and is shorter than a second, because there is at most one such burst in a
-//! search. Left out: the Error state (IPv6 carries 1280 by definition; without any answer the MTU stays) and
-//! probes with user data. There is no congestion control of probes beyond their rate limit.
+//! 1122 3.3.2); `MAX_PLPMTU` is the link's.
+//!
+//! * Implemented: `MAX_PROBES`, `PMTU_RAISE_TIMER`, `CONFIRMATION_TIMER`, probes without user data (4.1),
+//!   black hole detection (4.3), and validated Packet Too Big (4.6). Idle paths are not probed (5.1.1), and
+//!   the sizes come from a table of common ones (5.3.2).
+//! * Different: the search begins at the top and falls, because the network mostly carries the link's MTU
+//!   (the RFC begins at the base and rises). The candidates of a round are sent together, not one after the
+//!   other. The probe timer follows the measured round trip and is shorter than a second, as there is at most
+//!   one such burst in a search.
+//! * Left out: probes with user data, and congestion control of probes beyond their rate limit. Also the
+//!   Error state: IPv6 carries 1280 by definition, and without any answer the MTU stays.
 
 mod probe;
 mod search;
@@ -57,22 +62,22 @@ use foldhash::{HashMap, HashMapExt};
 use super::desired::{Tunnel, TunnelEnd};
 use search::{Judgement, Limits, RoundTrip, Search};
 
-/// How long a path MTU that Packet Too Big taught is believed (RFC 8201 4).
+/// Time for which the station uses a path MTU from Packet Too Big (RFC 8201 4).
 const LEARNT_LIFETIME: Duration = Duration::from_secs(600);
 /// `PMTU_RAISE_TIMER` (RFC 8899 5.1.1).
 const RAISE_INTERVAL: Duration = Duration::from_secs(600);
-/// `CONFIRMATION_TIMER` (RFC 8899 5.1.1); a quarter more or less, so that paths do not march in step.
+/// `CONFIRMATION_TIMER` (RFC 8899 5.1.1); up to a quarter more or less, so that paths do not synchronise.
 const CONFIRMATION_INTERVAL: Duration = Duration::from_secs(60);
-/// Pause after a search without an answer; it doubles with each, up to [`RAISE_INTERVAL`].
+/// Pause after an unanswered search; doubled each time, up to [`RAISE_INTERVAL`].
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
-/// All paths together: one probe per interval, after a burst.
+/// Rate limit of all paths together: one probe for each interval, after a burst.
 const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 const PROBE_BURST: u32 = 64;
 
-/// Interval of probes for the paths of one home address.
+/// Rate limit of the paths of one home address.
 const PROBE_INTERVAL_OF_ONE: Duration = Duration::from_millis(100);
 const PROBE_BURST_OF_ONE: u32 = 64;
-/// Number of home addresses above which those are forgotten that may send a whole burst again.
+/// Number of home addresses above which the station forgets those that may send a whole burst again.
 const MAX_PAYING: usize = 1024;
 
 /// Local and remote end of a tunnel.
@@ -81,61 +86,61 @@ pub type Ends = (Endpoint, Endpoint);
 /// Action for the station.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// The effective MTU is another: set the tunnel's entries anew.
+    /// The effective MTU has changed: set the tunnel's entries again.
     Changed(Ends),
-    /// Send this inner packet through the tunnel, uncut.
+    /// Send this inner packet through the tunnel, unfragmented.
     Probe(Ends, Vec<u8>),
-    /// Report the next packet that goes into the tunnel with [`PathMtus::handle_traffic`].
+    /// Report the next packet that enters the tunnel with [`PathMtus::handle_traffic`].
     Watch(Ends),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// The size from Packet Too Big no longer counts.
+    /// The MTU of Packet Too Big expires.
     Expiry,
     /// The home address of the path may send probes again.
     Turn,
-    /// The round is over, or the size is to be confirmed.
+    /// The round is over, or the next confirmation is due.
     Step,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Nothing happens until a packet comes.
+    /// Idle until a packet comes.
     Asleep,
     /// A round of probes is out, or waits in the queue.
     Searching,
-    /// Until the next confirmation.
+    /// Waits for the next confirmation.
     Settled,
 }
 
-/// A home agent has one for each of very many bindings. So sizes in octets are of the type that takes no more
-/// room when absent.
+/// State of a path. A home agent has one for each of very many bindings, so sizes are `NonZero`: their
+/// `Option` takes no more room.
 #[derive(Debug)]
 struct Path {
     end: TunnelEnd,
-    /// The home addresses whose bindings use this path, and whether they send over it.
+    /// Home addresses whose bindings use this path, and whether they transmit.
     bindings: SmallMap<Ipv6Addr, bool>,
     link: u32,
     learnt: Option<NonZeroU32>,
-    /// Size from a message without proof.
+    /// MTU of a message without proof.
     hint: Option<NonZeroU32>,
     found: Option<NonZeroU32>,
     phase: Phase,
-    /// The search under way, from its first round on, or the last one: an answer may be late.
+    /// The current search from its first round on, or the last one: an answer may be late.
     search: Option<Box<Search>>,
     queued: bool,
     round_trip: Option<RoundTrip>,
-    /// Whether there was a packet since the last conclusion.
+    /// Whether a packet has used the path since the last conclusion.
     used: bool,
-    /// Whether a probe was ever answered, and how many searches in a row were not.
+    /// Whether a probe was ever answered.
     answered: bool,
     silent: u8,
     raise_at: Time,
 }
 
 impl Path {
-    /// The most that may be tried.
+    /// Returns the largest size that may be tried.
     fn bound(&self) -> u32 {
         self.learnt.map_or(self.link, NonZeroU32::get).min(self.link)
     }
@@ -144,7 +149,7 @@ impl Path {
         self.found.map_or(u32::MAX, NonZeroU32::get).min(self.bound())
     }
 
-    /// Returns the goal of a search that begins now.
+    /// Returns the size to hope for in a search that begins now.
     fn target(&self, now: Time) -> u32 {
         if self.raise_at <= now { self.bound() } else { self.effective() }
     }
@@ -154,12 +159,12 @@ impl Path {
     }
 }
 
-/// Counts of what probing did.
+/// Counters of probing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeCounters {
     /// Probes sent.
     pub sent: u64,
-    /// Answers to them.
+    /// Answers to probes.
     pub answered: u64,
 }
 
@@ -167,14 +172,14 @@ pub struct ProbeCounters {
 #[derive(Debug)]
 pub struct PathMtus {
     paths: HashMap<Ends, Path>,
-    /// The home agent whose end this station is, or which it uses; of direct routes, the own home address.
+    /// Home agent of this station's end; for direct routes, the own home address.
     home_agents: BTreeMap<TunnelEnd, Ipv6Addr>,
     timers: TimerTable<(Ends, Timer)>,
-    /// Paths whose next round is due, in order; each is in it once at most.
+    /// Paths whose next round is due, in order; each is in the queue once at most.
     queue: VecDeque<Ends>,
-    /// When the probes of all paths together are within [`PROBE_INTERVAL`] again.
+    /// Time at which the probes of all paths together are within [`PROBE_INTERVAL`] again.
     paid_at: Time,
-    /// Budget of each home address, with [`PROBE_INTERVAL_OF_ONE`].
+    /// Time at which the probes of each home address are within [`PROBE_INTERVAL_OF_ONE`] again.
     paid_by: HashMap<Ipv6Addr, Time>,
     rng: Rng,
     orders: VecDeque<Order>,
@@ -182,7 +187,7 @@ pub struct PathMtus {
 }
 
 impl PathMtus {
-    /// No path yet.
+    /// Creates the table without any path.
     pub fn new(rng: Rng) -> PathMtus {
         PathMtus {
             paths: HashMap::new(),
@@ -197,8 +202,7 @@ impl PathMtus {
         }
     }
 
-    /// Sets the address of the home agent's side of tunnels of which this station is this end; for direct
-    /// routes, the address of this side.
+    /// Sets the home agent's address of tunnels with this end; for direct routes, this station's own address.
     pub fn set_home_agent(&mut self, end: TunnelEnd, address: Ipv6Addr) {
         self.home_agents.insert(end, address);
     }
@@ -208,28 +212,28 @@ impl PathMtus {
         self.counters
     }
 
-    /// The next thing to be done.
+    /// Returns the next action for the station.
     pub fn poll_order(&mut self) -> Option<Order> {
         next_of(&mut self.orders)
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let queue = (!self.queue.is_empty()).then(|| self.paid_at - PROBE_INTERVAL * PROBE_BURST);
         self.timers.next_deadline().into_iter().chain(queue).min()
     }
 
-    /// The largest inner packet that the path carries uncut; `None` for one that is not known.
+    /// Returns the largest inner packet that the path carries unfragmented; `None` for an unknown path.
     pub fn effective(&self, ends: Ends) -> Option<u32> {
         self.paths.get(&ends).map(Path::effective)
     }
 
-    /// Home addresses of the bindings that use a path, and which end of it this is.
+    /// Returns the home addresses of the bindings that use a path, and this station's role.
     pub fn users(&self, ends: Ends) -> Option<(TunnelEnd, Vec<Ipv6Addr>)> {
         self.paths.get(&ends).map(|path| (path.end, path.bindings.keys().copied().collect()))
     }
 
-    /// Notes a tunnel that is wanted, with the link's MTU in it, and returns the MTU that it is to have.
+    /// Adds a tunnel, whose MTU is the link's, and returns the effective MTU.
     pub fn admit(&mut self, now: Time, tunnel: &Tunnel) -> u32 {
         let ends = (tunnel.local, tunnel.remote);
         let path = self.paths.entry(ends).or_insert_with(|| Path {
@@ -267,7 +271,7 @@ impl PathMtus {
         effective
     }
 
-    /// A binding's tunnel is gone.
+    /// Removes the tunnel of a binding.
     pub fn remove(&mut self, ends: Ends, home_address: Ipv6Addr) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         path.bindings.remove(&home_address);
@@ -284,14 +288,14 @@ impl PathMtus {
         }
     }
 
-    /// Packet Too Big came about a packet that was provably ours; `mtu` is without the outer header.
+    /// Handles a Packet Too Big about a packet that was provably ours; `mtu` is without the outer header.
     pub fn handle_too_big(&mut self, now: Time, ends: Ends, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let mtu = mtu.max(Limits::of(ends.1).base);
         if mtu > path.bound() || (mtu == path.bound() && path.learnt.is_none()) {
             return;
         }
-        // RFC 8201 4: the time begins anew with every message.
+        // RFC 8201 4: each message starts the time again.
         self.timers.set((ends, Timer::Expiry), now + LEARNT_LIFETIME);
         if path.learnt == NonZeroU32::new(mtu) {
             return;
@@ -301,14 +305,14 @@ impl PathMtus {
         if path.effective() != before {
             self.orders.push_back(Order::Changed(ends));
         }
-        // RFC 8899 4.6.2: the search goes on below what was said.
+        // RFC 8899 4.6.2: the search continues below the reported size.
         if path.phase == Phase::Searching || path.effective() != before {
             self.begin(now, ends);
         }
     }
 
-    /// Handles a message that outer packets of `mtu` octets at most pass, without proof. It begins a test
-    /// whether the present size still passes, and of this size (RFC 8899 4.6.2).
+    /// Handles an unproven message that outer packets of at most `mtu` octets pass. It begins a search that
+    /// tries the current size and this one (RFC 8899 4.6.2).
     pub fn handle_hint(&mut self, now: Time, ends: Ends, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let limits = Limits::of(ends.1);
@@ -320,8 +324,8 @@ impl PathMtus {
         self.begin(now, ends);
     }
 
-    /// Handles an inner packet that came out of a tunnel and is addressed to the end itself. True if it was
-    /// the answer to a probe, which goes no further.
+    /// Handles an inner packet out of a tunnel that is addressed to the end itself. Returns whether it was
+    /// the answer to a probe, which has no other receiver.
     pub fn handle_inner(&mut self, now: Time, ends: Ends, packet: &[u8]) -> bool {
         let Some(answer) = probe::parse_answer(packet) else { return false };
         let Some(path) = self.paths.get_mut(&ends) else { return false };
@@ -338,14 +342,14 @@ impl PathMtus {
                 self.conclude(now, ends, target);
             }
         } else if answer.size > path.effective() && answer.size <= path.bound() {
-            // Late, but true.
+            // The answer is late, but proves the size.
             path.found = NonZeroU32::new(answer.size).filter(|size| size.get() < path.bound());
             self.orders.push_back(Order::Changed(ends));
         }
         true
     }
 
-    /// Paths on which the mobile router probes towards this home agent.
+    /// Returns the paths on which the mobile router probes towards this home agent.
     pub fn towards(&self, home_agent: Ipv6Addr) -> Vec<Ends> {
         let remote = Endpoint::from(home_agent);
         let of_router = |(ends, path): (&Ends, &Path)| {
@@ -354,7 +358,7 @@ impl PathMtus {
         self.paths.iter().filter_map(of_router).collect()
     }
 
-    /// A packet went into a tunnel that was to be watched.
+    /// Handles a packet that entered a watched tunnel.
     pub fn handle_traffic(&mut self, now: Time, ends: Ends) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         path.used = true;
@@ -363,7 +367,7 @@ impl PathMtus {
         }
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((ends, timer)) = self.timers.pop_expired(now) {
             match timer {
@@ -375,7 +379,7 @@ impl PathMtus {
         self.send(now);
     }
 
-    /// Sends the rounds that are due, as far as the rate allows.
+    /// Sends the rounds that are due, within the rate limits.
     pub fn send(&mut self, now: Time) {
         while self.paid_at <= now + PROBE_INTERVAL * PROBE_BURST
             && let Some(ends) = next_of(&mut self.queue)
@@ -395,7 +399,8 @@ impl PathMtus {
                 continue;
             }
             if path.search.is_none() {
-                // Not before its turn: at a home agent that has just started very many wait for it.
+                // Create the search only now: at a home agent that has just started, very many wait in the
+                // queue.
                 let (target, current) = (path.target(now), path.effective());
                 let known = path.hint.take().map_or(current, NonZeroU32::get);
                 let search = Search::new(self.rng.u64(), Limits::of(ends.1), target, known);
@@ -450,7 +455,7 @@ impl PathMtus {
         }
     }
 
-    /// No probing for the time being.
+    /// Stops probing until the next packet.
     fn rest(&mut self, ends: Ends) {
         if let Some(path) = self.paths.get_mut(&ends) {
             path.phase = Phase::Asleep;
@@ -464,10 +469,10 @@ impl PathMtus {
         match path.phase {
             Phase::Asleep => {}
             Phase::Settled if path.used => self.begin(now, ends),
-            // The forwarder still watches.
+            // The forwarder still watches the tunnel.
             Phase::Settled => {
                 path.phase = Phase::Asleep;
-                // So late no answer comes.
+                // Answers arrive earlier than this, if at all.
                 path.search = None;
             }
             Phase::Searching => match path.search.as_ref().map_or(Judgement::Silent, |search| search.judge())
@@ -484,7 +489,8 @@ impl PathMtus {
         }
     }
 
-    /// A search has shown that the path carries `size`, and nothing larger unless it is what was hoped for.
+    /// Ends a search that has shown that the path carries `size`. It carries nothing larger, unless `size` is
+    /// the target.
     fn conclude(&mut self, now: Time, ends: Ends, size: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let before = path.effective();
@@ -512,8 +518,7 @@ impl PathMtus {
         self.orders.push_back(Order::Watch(ends));
     }
 
-    /// Packet Too Big is no longer believed. Where probes are answered, one has to get through before the
-    /// traffic.
+    /// Ends the effect of Packet Too Big. If probes are answered, one must succeed before the traffic.
     fn expire(&mut self, now: Time, ends: Ends) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let before = path.effective();

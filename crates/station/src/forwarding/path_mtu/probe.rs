@@ -1,9 +1,9 @@
-//! The probe packet: an ICMPv6 Echo Request (RFC 4443 4.1) of exactly the size that is tried, to be sent as
-//! an inner packet.
+//! The probe packet: an ICMPv6 Echo Request (RFC 4443 4.1) of exactly the size to try, sent as an inner
+//! packet.
 //!
-//! Its data begin with a token that no node outside the tunnel can guess, and the size. The answer bears
-//! both, so it proves itself, even if it comes back in fragments because the way back is narrower. Its first
-//! fragment is enough, because it shows that the request arrived whole.
+//! Its data begin with a token that only a node inside the tunnel can see, followed by the size. The answer
+//! contains both, so it proves itself, even in fragments because the way back is narrower. Its first fragment
+//! is enough: it shows that the request arrived whole.
 
 use std::net::Ipv6Addr;
 
@@ -17,19 +17,19 @@ const ECHO_LEN: usize = 8;
 /// Content of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// The token of the search.
+    /// Token of the search.
     pub token: u64,
-    /// In which round the probe went out.
+    /// Round of the probe.
     pub round: u16,
-    /// Size of the probe, octets from its IPv6 header on.
+    /// Size of the probe in octets, with its IPv6 header.
     pub size: u32,
 }
 
-/// The inner packet, `size` octets long (RFC 8899 4.1: a probe is padded to the size that is tried).
+/// Returns the inner packet, `size` octets long (RFC 8899 4.1: a probe is padded to the size that is tried).
 pub(super) fn emit(source: Ipv6Addr, destination: Ipv6Addr, probe: Answer) -> Vec<u8> {
     let Answer { token, round, size } = probe;
     let mut message = vec![types::ECHO_REQUEST, 0, 0, 0];
-    // The Identifier tells nothing; the token does.
+    // The Identifier has no meaning; the token identifies the probe.
     message.extend_from_slice(&((token >> 48) as u16).to_be_bytes());
     message.extend_from_slice(&round.to_be_bytes());
     message.extend_from_slice(&token.to_be_bytes());
@@ -39,7 +39,7 @@ pub(super) fn emit(source: Ipv6Addr, destination: Ipv6Addr, probe: Answer) -> Ve
     icmpv6::packet(source, destination, icmpv6::HOP_LIMIT, message)
 }
 
-/// Reads an Echo Reply, or its first fragment, as the answer to a probe. Whether it is one, the token says.
+/// Reads an Echo Reply, or its first fragment, as the answer to a probe. The caller compares the token.
 pub(super) fn parse_answer(packet: &[u8]) -> Option<Answer> {
     let header = Header::parse(packet).ok()?;
     let mut message = packet.get(HEADER_LEN..)?;

@@ -1,27 +1,28 @@
-//! One search for the largest packet that a path carries: rounds of probes, and the judgement on them.
+//! One search for the largest packet that a path carries: rounds of probes, and the conclusion from them.
 //!
-//! The first round is one probe of the size hoped for; where the path carries it, that was all. If it is
+//! The first round is one probe of the target size. If the path carries it, the search ends. If the probe is
 //! lost, the second round tries every candidate at once, so that one round trip shows how wide the path is. A
-//! lost probe says little (it or its answer may have been lost for another reason), so nothing is concluded
-//! before [`MAX_PROBES`] probes of the size hoped for are lost while smaller ones of at least two rounds were
-//! answered, and twice as many where smaller ones were lost as well.
+//! lost probe says little, because it or its answer may be lost for another reason. So the search needs
+//! [`MAX_PROBES`] lost probes of the target size while smaller ones of at least two rounds were answered. It
+//! needs twice as many if smaller ones were lost as well.
 
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Time, sort};
 use carnet_wire::ipv6::MIN_MTU;
 
-/// What every host takes in one piece or in several (RFC 1122 3.3.2): less than that is hardly to be met.
+/// Size that every IPv4 host takes, whole or in fragments (RFC 1122 3.3.2); smaller MTUs hardly exist.
 const IPV4_BASE: u32 = 576;
-/// MTUs that are common on the way (RFC 8899 5.3.2), with the outer header: jumbo frames, FDDI, Wi-Fi,
-/// Ethernet, PPPoE, tunnels of many kinds, IPv6's minimum.
+/// Common MTUs (RFC 8899 5.3.2), with the outer header: jumbo frames, FDDI, Wi-Fi, Ethernet, PPPoE, tunnels
+/// of many kinds, IPv6's minimum.
 const COMMON: [u32; 17] =
     [1280, 1320, 1340, 1360, 1380, 1400, 1420, 1428, 1440, 1460, 1480, 1492, 1500, 2002, 2304, 4352, 9000];
 
-/// What holds for all paths of an encapsulation.
+/// Limits for all paths of an encapsulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// What every path carries (`BASE_PLPMTU` and `MIN_PLPMTU` of RFC 8899 5.1.2), without the outer header.
+    /// Size that every path carries (`BASE_PLPMTU` and `MIN_PLPMTU` of RFC 8899 5.1.2), without the outer
+    /// header.
     pub base: u32,
     /// Octets of the outer header.
     pub overhead: u32,
@@ -35,22 +36,22 @@ impl Limits {
     }
 }
 
-/// RFC 8899 5.1.2.
+/// Lost probes of the target size that prove it too large (RFC 8899 5.1.2).
 const MAX_PROBES: u32 = 3;
-/// The same where loss has other causes too.
+/// Lost probes that prove it if smaller probes were lost as well.
 const MAX_PROBES_LOSSY: u32 = 6;
-/// Rounds without any answer, after which nothing is to be learnt now.
+/// Rounds without any answer after which the search gives up.
 const SILENT_ROUNDS: u16 = 5;
-/// Rounds at most.
+/// Largest number of rounds.
 const MAX_ROUNDS: u16 = 10;
-/// `PROBE_TIMER` before a round trip has been measured. RFC 8899 5.1.1 wants seconds, for paths that data has
-/// to share with probes; here data vanish until the search is over, and too early a second round costs a few
-/// packets.
+/// `PROBE_TIMER` before a round trip has been measured. RFC 8899 5.1.1 wants seconds, for paths that data
+/// share with probes. Here large packets vanish until the search is over, and too early a second round costs
+/// a few packets.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(250);
 const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The round-trip time (RFC 6298 2), in microseconds: there is one for each path.
+/// Round-trip time (RFC 6298 2) of a path, in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RoundTrip {
     smoothed: u32,
@@ -58,9 +59,9 @@ pub(super) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// With one more sample.
+    /// Returns the round-trip time with one more sample.
     pub(super) fn with(known: Option<RoundTrip>, sample: Duration) -> RoundTrip {
-        // Beyond [`MAX_TIMEOUT`] one is as good as another, and sums have room.
+        // Samples beyond [`MAX_TIMEOUT`] make no difference; the bound avoids an overflow of the sum.
         let sample = sample.min(2 * MAX_TIMEOUT).as_micros() as u32;
         let Some(RoundTrip { smoothed, variation }) = known else {
             return RoundTrip { smoothed: sample, variation: sample / 2 };
@@ -76,7 +77,7 @@ impl RoundTrip {
     }
 }
 
-/// A size, and in which rounds it was sent and answered: bit n for round n.
+/// A size, and the rounds in which it was sent and answered: bit n for round n.
 #[derive(Debug)]
 struct Candidate {
     size: u32,
@@ -84,16 +85,16 @@ struct Candidate {
     answered: u16,
 }
 
-/// What follows from the rounds so far.
+/// Conclusion from the rounds so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judgement {
     /// Another round is needed.
     Open,
-    /// The path carries this and nothing larger.
+    /// The path carries this size and nothing larger.
     Carries(u32),
-    /// Nothing came back at all.
+    /// No probe was answered.
     Silent,
-    /// Too little came back to tell.
+    /// Too few probes were answered for a conclusion.
     Unclear,
 }
 
@@ -101,16 +102,16 @@ pub(super) enum Judgement {
 pub(super) struct Search {
     token: u64,
     base: u32,
-    /// Ascending; the last is the size hoped for.
+    /// Ascending; the last is the target.
     candidates: Vec<Candidate>,
-    /// What is used now, if it is smaller than what is hoped for.
+    /// Size in use, if it is smaller than the target.
     current: Option<u32>,
-    /// When each round went out.
+    /// Time of each round.
     rounds: Vec<Time>,
 }
 
 impl Search {
-    /// A search for sizes up to `target` while `current` is in use, or is said to be what passes.
+    /// Creates a search for sizes up to `target`; `current` is the size in use, or the size of a hint.
     pub(super) fn new(token: u64, limits: Limits, target: u32, current: u32) -> Search {
         let Limits { base, overhead } = limits;
         let current = Some(current).filter(|current| (base..target).contains(current));
@@ -126,7 +127,7 @@ impl Search {
         self.token
     }
 
-    /// The size hoped for.
+    /// Returns the target size.
     pub(super) fn target(&self) -> u32 {
         self.candidates.last().map_or(self.base, |candidate| candidate.size)
     }
@@ -135,7 +136,7 @@ impl Search {
         self.candidates.iter().rev().find(|c| c.answered != 0).map(|c| c.size)
     }
 
-    /// Begins the next round: its number and the sizes to be sent, the size hoped for first.
+    /// Begins the next round: returns its number and the sizes to send, the target first.
     pub(super) fn begin_round(&mut self, now: Time) -> (u16, Vec<u32>) {
         let round = u16::try_from(self.rounds.len()).unwrap_or(u16::MAX);
         self.rounds.push(now);
@@ -144,11 +145,11 @@ impl Search {
         for candidate in self.candidates.iter_mut().rev() {
             let size = candidate.size;
             let wanted = match best {
-                // What is not known yet, and the proof that the path works meanwhile.
+                // Unknown sizes, and one that shows that the path still works.
                 Some(best) => size >= best,
                 None if round == 0 => Some(size) == self.current,
                 None if round == 1 => true,
-                // Nobody answers: no more than is needed to find out when somebody does.
+                // Without any answer, the smallest size is enough to detect the first one.
                 None => size == base,
             };
             if wanted || size == target {
@@ -159,7 +160,7 @@ impl Search {
         (round, sizes)
     }
 
-    /// Takes an answer; the round-trip time if it is one to a probe that was sent.
+    /// Takes an answer; returns the round-trip time if it answers a probe that was sent.
     pub(super) fn handle_answer(&mut self, now: Time, round: u16, size: u32) -> Option<Duration> {
         let bit = 1_u16.checked_shl(round.into())?;
         let sent = self.rounds.get(usize::from(round))?;
@@ -168,7 +169,7 @@ impl Search {
         Some(now.saturating_since(*sent))
     }
 
-    /// How long this round is waited for.
+    /// Returns how long to wait for the answers of this round.
     pub(super) fn timeout(&self, round_trip: Option<RoundTrip>) -> Duration {
         let timeout = round_trip.map_or(FIRST_TIMEOUT, RoundTrip::timeout);
         let silent = if self.best().is_none() { self.rounds.len().saturating_sub(1) } else { 0 };
@@ -176,7 +177,7 @@ impl Search {
         timeout.clamp(MIN_TIMEOUT, MAX_TIMEOUT)
     }
 
-    /// What can be said when a round's time is over, or after an answer.
+    /// Returns the conclusion after the end of a round, or after an answer.
     pub(super) fn judge(&self) -> Judgement {
         let rounds = u16::try_from(self.rounds.len()).unwrap_or(u16::MAX);
         let Some(best) = self.best() else {
@@ -211,8 +212,7 @@ mod tests {
     const LIMITS: Limits = Limits { base: BASE, overhead: 40 };
     const BASE: u32 = 1240;
 
-    /// Runs a search over a path that carries `mtu`; `lose` says which probe (round, size) is lost
-    /// nevertheless.
+    /// Runs a search over a path that carries `mtu`; `lose` says which probe (round, size) is lost even so.
     fn run(target: u32, current: u32, mtu: u32, lose: impl Fn(u16, u32) -> bool) -> (Judgement, u16, usize) {
         let mut search = Search::new(1, LIMITS, target, current);
         let (mut now, mut probes) = (Time::ZERO, 0);
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn where_others_are_lost_too_more_is_needed() {
-        // The probe in question has bad luck for five rounds, and so has a small one, once.
+        // The probe of the target size is lost in five rounds, and a small one once.
         let unlucky = |round: u16, size: u32| (size == 1460 && round < 5) || (size == 1300 && round == 1);
         assert_eq!(run(1460, 1460, 1460, unlucky).0, Judgement::Carries(1460));
         let clean = |round: u16, size: u32| size == 1460 && round < 5;

@@ -1,4 +1,4 @@
-//! Many paths at once: what they may send together, and what they leave behind.
+//! Many paths at once: their common rate limit, and the state after they are gone.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn ends(tunnel: &Tunnel) -> Ends {
     (tunnel.local, tunnel.remote)
 }
 
-/// Runs until `end`; how many probes went out, and to how many paths.
+/// Runs until `end`; returns how many probes went out, and to how many paths.
 fn run(mtus: &mut PathMtus, mut now: Time, end: Time) -> (usize, usize) {
     let (mut probes, mut paths) = (0, std::collections::BTreeSet::new());
     loop {
@@ -56,7 +56,7 @@ fn a_fleet_that_comes_back_at_once_causes_no_storm() {
     }
     let (probes, paths) = run(&mut mtus, Time::ZERO, Time::from_secs(1));
     assert!(probes <= 500 + 64 + 20 && paths > 400, "{probes} probes for {paths} paths");
-    // No node answers. Each path has its turn, and then there is silence, because no path is in use.
+    // No probe is answered. Each path has its turn; then probing stops, because no packet uses a path.
     let (probes, paths) = run(&mut mtus, Time::from_secs(1), Time::from_secs(3600));
     assert!(paths == FLEET as usize && probes < 20 * FLEET as usize, "{probes} probes for {paths} paths");
     assert_eq!(mtus.poll_timeout(), None);
@@ -78,7 +78,7 @@ fn nothing_is_kept_of_a_path_that_is_gone() {
     }
     assert!(mtus.paths.is_empty() && mtus.queue.is_empty());
     assert_eq!(mtus.poll_timeout(), None);
-    // Strangers teach nothing.
+    // A message about an unknown path creates no state.
     mtus.handle_too_big(Time::ZERO, ends(&tunnel(1, true)), 1300);
     assert!(mtus.paths.is_empty() && mtus.poll_timeout().is_none());
 }
@@ -143,11 +143,11 @@ fn a_hint_lowers_nothing_but_begins_a_search() {
     mtus.send(Time::ZERO);
     let probes = sizes(&mut mtus);
     assert_eq!(probes.iter().map(Vec::len).collect::<Vec<_>>(), [1472, 1272]);
-    // It was a lie.
+    // The hint was false.
     let answer = carnet_wire::icmpv6::echo_reply(&probes[0]).expect("a probe");
     assert!(mtus.handle_inner(Time::ZERO, path, &answer));
     assert_eq!(mtus.effective(path), Some(1472));
-    // And now the truth.
+    // The hint is true.
     mtus.handle_hint(Time::ZERO, path, 1300);
     let mut now = Time::ZERO;
     for _ in 0..10 {
