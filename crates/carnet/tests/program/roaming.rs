@@ -346,3 +346,34 @@ fn roams_under_ipsec_cost_no_more_than_finding_them_out() {
         roam(&roads, &stations, lifetime);
     }
 }
+
+/// RFC 6275 11.5.1: the home router does not answer any more, and no loss of carrier tells of the move. At the
+/// first visit the kernel has no address of the network; at the second it has kept it.
+#[test]
+fn leaving_home_without_loss_of_carrier_waits_for_duplicate_address_detection_only() {
+    if !possible() {
+        return;
+    }
+    let roads = three_networks(1800);
+    let (agent, router) = roads.start(&["wlan0"]);
+    let traffic = roads.bed.echo(100);
+    traffic.flows();
+    let state = || router.show("uplinks")[0]["state"].as_str().unwrap_or_default().to_owned();
+    for visit in ["first", "second"] {
+        roads.change("pw", "home", None);
+        wait_until("it is at home", seconds(20), || state() == "home" && agent.bindings().is_empty());
+        // Three Binding Updates a second may be sent (RFC 6275 11.8): the next move comes after more than that.
+        let before = traffic.answered();
+        wait_until("traffic flows at home", seconds(20), || traffic.answered() > before + 150);
+        let start = Instant::now();
+        roads.change("pw", "n2", None);
+        let usable = "-6 -o addr show dev wlan0 to 2001:db8:f2::/64 -tentative";
+        wait_until("the address may be used", seconds(20), || !roads.bed.router.ip(usable).is_empty());
+        let waited = start.elapsed();
+        // The home agent tests the home address for a second (RFC 6275 10.3.1).
+        wait_until("the new address is registered", 2 * LIMIT, || !agent.bindings().is_empty());
+        traffic.flows();
+        println!("{visit} visit: the address after {waited:?}, traffic after {:?}", start.elapsed());
+    }
+    println!("{:?}", traffic.stop());
+}

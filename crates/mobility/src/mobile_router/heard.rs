@@ -80,8 +80,8 @@ struct HeardRouter {
 /// What an advertisement changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Advertised {
-    /// The router has not been heard before.
-    pub newcomer: bool,
+    /// When the router was heard before.
+    pub before: Option<Time>,
     /// It left out a prefix that it has advertised before.
     pub omits: bool,
 }
@@ -173,7 +173,7 @@ impl Heard {
         for (prefix, valid) in listed {
             self.note(now, router, prefix, valid, in_use);
         }
-        Advertised { newcomer: before.is_none(), omits }
+        Advertised { before: before.map(|before| before.at), omits }
     }
 
     /// `router` advertises `prefix`, or withdraws it.
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn address_fits_the_router_that_advertises_its_prefix() {
         let mut heard = Heard::default();
-        assert!(hear(&mut heard, 1000, "fe80::a", &[A], None).newcomer);
+        assert_eq!(hear(&mut heard, 1000, "fe80::a", &[A], None).before, None);
         hear(&mut heard, 2000, "fe80::b", &[B], None);
         let fit = |address: &str, gateway: &str| heard.fit(addr(address), addr(gateway));
         assert_eq!(fit("2001:db8:f1::1", "fe80::a"), Fit::Advertised);

@@ -45,6 +45,7 @@ mod parent;
 mod path;
 mod policies;
 mod quality;
+mod reachability;
 mod refusals;
 mod registering;
 mod sending;
@@ -481,7 +482,7 @@ impl MobileRouter {
             let question = self.uplinks[index].handle_router_advertisement(now, message, &self.config);
             self.outputs.extend(question.map(Output::Link));
         } else {
-            self.uplinks[index].handle_neighbor_advertisement(message, &self.config);
+            self.uplinks[index].handle_neighbor_advertisement(now, message, &self.config);
         }
         self.watch_candidates(now, index);
         let uplink = &self.uplinks[index];
@@ -739,8 +740,8 @@ impl MobileRouter {
     fn candidates_due(&mut self, now: Time, wall: WallTime, index: usize) {
         let Some(uplink) = self.uplinks.get_mut(index) else { return };
         let (before, order) = (uplink.attachment, uplink.care_of_addresses());
-        let (solicitation, seeking) = uplink.handle_timeout(now, &self.config);
-        self.outputs.extend(solicitation.map(Output::Link));
+        let (solicitations, seeking) = uplink.handle_timeout(now, &self.config);
+        self.outputs.extend(solicitations.into_iter().flatten().map(Output::Link));
         if seeking {
             self.solicit(now, index);
         }

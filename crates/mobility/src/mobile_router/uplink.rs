@@ -15,7 +15,8 @@
 //!   is still there (Neighbor Unreachability Detection, RFC 4861 7.3, which 11.5.1 asks for).
 //! * On the home link, where no heartbeats run, the router that advertises the home prefix is asked at an
 //!   interval: else a move without loss of carrier would show only with the next Router Advertisement of the
-//!   new link.
+//!   new link. As soon as an answer is late, a Router Solicitation goes out (see
+//!   [`reachability`](super::reachability)).
 //!
 //! On the home link it is when a router there advertises the home prefix now, or when the operator has given
 //! the interface an address in it; see `home_network` for home prefixes of which mobile networks are a part.
@@ -39,6 +40,7 @@ use super::heard::Heard;
 use super::liveness::PathState;
 use super::parent::{Parent, Parents};
 use super::quality::SignalThresholds;
+use super::reachability::{Due, Reachability};
 use super::volume::{Meter, VolumeAction, VolumePeriod};
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::{UDP_PORT, is_unicast_routable};
@@ -55,14 +57,8 @@ const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
 /// Why an uplink is down, or traffic moves.
 pub(super) const VOLUME_USED_UP: &str = "the volume is used up";
 const HOME_ROUTER_SILENT: &str = "the router of the home link does not answer";
-/// Neighbor Solicitations that a router may leave unanswered. `MAX_UNICAST_SOLICIT` (RFC 4861 10) is 3; here
-/// they follow each other faster, so that a short disturbance could lose 3.
-const MAX_PROBES: u32 = 4;
-/// Between them. RFC 4861 has a second (`RETRANS_TIMER`); here it costs no more than another router's turn if
-/// the answer is late.
-const PROBE_INTERVAL: Duration = Duration::from_millis(300);
-/// Between an answer of the home link's router and the next question. With [`MAX_PROBES`] solicitations a
-/// move is found within 1.45 s where the operator has heartbeats, and within 2.2 s elsewhere.
+/// Between an answer of the home link's router and the next question. With heartbeats a move is found within
+/// 0.5 s if a router of the new link answers, else within 1.45 s. Without heartbeats it takes 0.75 s longer.
 const HOME_PROBE_INTERVAL: Duration = Duration::from_millis(250);
 const HOME_PROBE_INTERVAL_WITHOUT_HEARTBEATS: Duration = Duration::from_secs(1);
 /// Routers whose routes an uplink's own tables hold at a time.
@@ -115,17 +111,6 @@ pub enum Attachment {
     },
 }
 
-/// Neighbor Unreachability Detection of a router (RFC 4861 7.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Probe {
-    router: Ipv6Addr,
-    /// Solicitations sent so far.
-    sent: u32,
-    next: Time,
-    /// It is asked at an interval, because it is the router of the home link.
-    at_home: bool,
-}
-
 /// An uplink's state.
 #[derive(Debug)]
 pub struct Uplink {
@@ -158,16 +143,14 @@ pub struct Uplink {
     /// Routers that have a table of their own, by its number among the uplink's: packets of several care-of
     /// addresses leave by several routers at once.
     next_hops: [Option<Ipv6Addr>; MAX_NEXT_HOPS],
-    /// A router that has to show that it is still there.
-    probe: Option<Probe>,
+    /// Whether the routers still answer.
+    reachability: Reachability,
     /// Routers are asked for until one is heard.
     seeking: bool,
     /// A candidate has appeared.
     renewed: bool,
     /// The router that advertises the home prefix here now.
     home_router: Option<Ipv6Addr>,
-    /// The router that has answered a Neighbor Solicitation last, since the link came up.
-    answering: Option<Ipv6Addr>,
     /// A router here has advertised the home prefix since the interface is known.
     home_was_advertised: bool,
     /// How often has been solicited since the link came up.
@@ -222,11 +205,10 @@ impl Uplink {
             ipv4_candidates: Vec::new(),
             failed: FailedCandidates::default(),
             next_hops: [None; MAX_NEXT_HOPS],
-            probe: None,
+            reachability: Reachability::default(),
             seeking: false,
             renewed: false,
             home_router: None,
-            answering: None,
             home_was_advertised: false,
             solicitations: 0,
             questions: RateLimiter::new(2, QUESTION_INTERVAL),
@@ -523,6 +505,7 @@ impl Uplink {
         self.candidates.clone_from(&old.candidates);
         self.ipv4_candidates.clone_from(&old.ipv4_candidates);
         self.next_hops = old.next_hops;
+        self.reachability.adopt(&old.reachability);
         self.home_was_advertised = old.home_was_advertised;
         self.solicitations = old.solicitations;
         self.lost = old.lost;
@@ -577,8 +560,7 @@ impl Uplink {
         self.portal = None;
         self.portal_probes = PortalProbes::default();
         self.failed = FailedCandidates::default();
-        self.probe = None;
-        self.answering = None;
+        self.reachability = Reachability::default();
         self.seeking = false;
         self.solicitations = 0;
     }
@@ -610,17 +592,7 @@ impl Uplink {
             self.heard.advertiser(&[], |prefix| config.is_home_link(*prefix)).is_some();
         self.seeking = false;
         self.parents.note(message, &advertisement, in_use);
-        if self.probe.is_some_and(|probe| probe.router == message.source) {
-            self.probe = None;
-        }
-        if advertised.newcomer
-            && let Some(router) =
-                in_use.filter(|router| *router != message.source && !router.is_unspecified())
-        {
-            let under_way = self.probe.filter(|probe| probe.router == router && probe.sent > 0);
-            let probe = under_way.unwrap_or(Probe { router, sent: 0, next: now, at_home: false });
-            self.probe = Some(Probe { at_home: false, ..probe });
-        }
+        self.reachability.heard(now, message.source, advertised.before, in_use);
         self.attach(config);
         // The answer may omit the prefix again.
         let asks = advertised.omits && self.questions.allow(now);
@@ -630,16 +602,16 @@ impl Uplink {
     /// A neighbour has answered a Neighbor Solicitation (RFC 4861 7.2.5).
     pub(super) fn handle_neighbor_advertisement(
         &mut self,
+        now: Time,
         message: &LinkMessage,
         config: &MobileRouterConfig,
     ) {
         let Ok(advertisement) = nd::NeighborAdvertisement::parse(&message.message) else { return };
-        if advertisement.solicited && self.probe.is_some_and(|probe| probe.router == advertisement.target) {
-            self.probe = None;
-            self.answering = Some(advertisement.target);
-            if self.heard.answered(advertisement.target) {
-                self.attach(config);
-            }
+        if advertisement.solicited
+            && self.reachability.answered(now, advertisement.target)
+            && self.heard.answered(advertisement.target)
+        {
+            self.attach(config);
         }
     }
 
@@ -655,44 +627,33 @@ impl Uplink {
     /// Sets when the router that advertises the home prefix is asked next, and asks no router of a home link
     /// that was left.
     pub(super) fn watch_home_router(&mut self, now: Time, config: &MobileRouterConfig) {
-        // Another question is under way: the one in use is in doubt.
-        if self.probe.is_some_and(|probe| !probe.at_home || Some(probe.router) == self.home_router) {
-            return;
-        }
-        let next = now + home_probe_interval(config);
-        self.probe = self.home_router.map(|router| Probe { router, sent: 0, next, at_home: true });
+        self.reachability.watch_home_router(now, self.home_router, home_probe_interval(config));
     }
 
     /// When [`Self::handle_timeout`] is due.
     pub(super) fn deadline(&self) -> Option<Time> {
-        let probe = self.probe.map(|probe| probe.next);
-        [probe, self.heard.deadline(), self.failed.deadline()].into_iter().flatten().min()
+        [self.reachability.deadline(), self.heard.deadline(), self.failed.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    /// Sends what is due to a router whose presence is in doubt, and notes what has not come. True when
-    /// routers are to be asked for.
+    /// Returns the solicitations that are due to routers whose presence is in doubt, and notes what has not
+    /// come. True when routers are to be asked for until one is heard.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
         config: &MobileRouterConfig,
-    ) -> (Option<LinkMessage>, bool) {
+    ) -> ([Option<LinkMessage>; 2], bool) {
         let mut lost = self.heard.expire(now);
-        let mut solicitation = None;
-        if let Some(mut probe) = self.probe.filter(|probe| probe.next <= now) {
-            if probe.sent >= MAX_PROBES {
-                self.probe = None;
-                // Nothing but its silence is against the router of the home link: one that never answers, as
-                // on a point-to-point link, is not judged by that.
-                if !probe.at_home || self.answering == Some(probe.router) {
-                    lost |= self.heard.failed(probe.router);
-                }
-            } else {
-                solicitation = self.neighbor_solicitation(probe.router);
-                // What cannot be sent yet, because the link-local address is tentative, has no missing
-                // answer.
-                probe.sent += u32::from(solicitation.is_some());
-                probe.next = now + PROBE_INTERVAL;
-                self.probe = Some(probe);
+        let mut messages = [None, None];
+        match self.reachability.due(now) {
+            Due::Nothing => {}
+            Due::Unreachable(router) => lost |= self.heard.failed(router),
+            Due::Solicit(router) => {
+                let solicitation = self.neighbor_solicitation(router);
+                let is_in_doubt = self.reachability.solicited(now, solicitation.is_some());
+                messages = [solicitation, if is_in_doubt { self.router_solicitation(None) } else { None }];
             }
         }
         let forgiven = self.failed.expire(now);
@@ -701,7 +662,7 @@ impl Uplink {
         if lost || forgiven || ended {
             self.attach(config);
         }
-        (solicitation, lost)
+        (messages, lost)
     }
 
     fn neighbor_solicitation(&self, router: Ipv6Addr) -> Option<LinkMessage> {

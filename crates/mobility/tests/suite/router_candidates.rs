@@ -497,7 +497,11 @@ fn home_link_is_left_when_its_router_does_not_answer() {
         let reason = Attachment::Down("the router of the home link does not answer");
         assert_eq!(pair.machine().uplinks()[0].attachment, reason);
         let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION);
-        assert_eq!(asked, [nd::ALL_ROUTERS], "the new link's router is asked");
+        assert_eq!(
+            asked,
+            [nd::ALL_ROUTERS; 2],
+            "the new link's router is asked in doubt, and when that is over"
+        );
         // A router that was left is not asked any more.
         pair.link.clear();
         pair.run(3.0);
@@ -507,6 +511,98 @@ fn home_link_is_left_when_its_router_does_not_answer() {
         let took = pair.run_while(5.0, "a registration", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
         assert!(took <= Duration::from_millis(50), "{took:?}");
     }
+}
+
+/// Lets time pass until a router is solicited on wifi, and returns how long that took.
+fn until_solicited(pair: &mut Pair) -> Duration {
+    pair.link.clear();
+    pair.run_while(5.0, "a Router Solicitation", |pair| {
+        sent_on_link(pair, icmpv6::types::ROUTER_SOLICITATION).is_empty()
+    })
+}
+
+/// RFC 6275 11.5.1: the router of the new link answers a Router Solicitation, and the home router does not answer.
+/// So it is at a first visit of that link, and when the link was visited before the return home.
+#[test]
+fn home_link_is_left_when_a_router_of_another_link_answers_the_solicitation() {
+    for (setup, limit) in [(with_heartbeats(), 500), (Setup::plain(), 1200)] {
+        let limit = Duration::from_millis(limit);
+        let mut pair = at_home(setup);
+        for visit in ["first", "second"] {
+            run_with_answers(&mut pair, 2, |_| true);
+            assert!(is_at_home(&pair) && pair.machine().is_home(), "{visit}");
+            let solicited = until_solicited(&mut pair);
+            pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+            let left = pair.run_while(5.0, "the home link is left", is_at_home);
+            assert!(solicited + left <= limit, "{visit}: {solicited:?}, {left:?}");
+            show(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
+            let took = pair.run_while(5.0, "a registration", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
+            assert!(took <= Duration::from_millis(50), "{visit}: {took:?}");
+            // Home again, without loss of carrier.
+            pair.run(1.0);
+            pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+            show(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
+        }
+    }
+}
+
+/// The home router is asked at once. The router of the link before is not asked any more.
+#[test]
+fn home_link_is_left_as_fast_when_it_was_reached_just_before() {
+    let mut pair = registered(with_heartbeats());
+    pair.link.clear();
+    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    show(&mut pair, &[CARE_OF, AT_HOME], &[HOME_ROUTER]);
+    assert!(is_at_home(&pair));
+    pair.run(0.02);
+    let asked = sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION);
+    assert!(asked.contains(&nd::solicited_node(addr(HOME_ROUTER))), "{asked:?}");
+    answer(&mut pair, HOME_ROUTER);
+    let solicited = until_solicited(&mut pair);
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    let left = pair.run_while(5.0, "the home link is left", is_at_home);
+    assert!(solicited + left <= Duration::from_millis(500), "{solicited:?}, {left:?}");
+}
+
+#[test]
+fn home_link_is_kept_when_its_second_router_advertises_while_answers_are_lost() {
+    let mut pair = at_home(with_heartbeats());
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    show(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
+    run_with_answers(&mut pair, 10, |_| true);
+    until_solicited(&mut pair);
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    pair.run(0.5);
+    run_with_answers(&mut pair, 10, |_| true);
+    assert!(is_at_home(&pair) && pair.machine().is_home());
+    let returns = pair.events.iter().filter(|(_, _, event)| matches!(event, Event::AtHome { .. }));
+    assert_eq!(returns.count(), 1);
+}
+
+/// RFC 4861 6.3.7: routers are not solicited all the time.
+#[test]
+fn routers_are_solicited_rarely_while_the_home_router_answers_late_or_not_always() {
+    let mut pair = at_home(with_heartbeats());
+    let solicitations = |pair: &Pair| sent_on_link(pair, icmpv6::types::ROUTER_SOLICITATION).len();
+    run_with_answers(&mut pair, 10, |_| true);
+    // The answer to those of the return home.
+    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    run_with_answers(&mut pair, 60, |number| number % 4 == 0);
+    assert!(is_at_home(&pair) && (1..=15).contains(&solicitations(&pair)), "{}", solicitations(&pair));
+    // Each answer takes 200 ms.
+    let (mut seen, mut late) = (0, Vec::new());
+    pair.link.clear();
+    for turn in 0..6000 {
+        pair.run(0.01);
+        let sent = sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION).len();
+        late.extend((seen..sent).map(|_| turn + 20));
+        seen = sent;
+        while late.first().is_some_and(|due| *due <= turn) {
+            late.remove(0);
+            answer(&mut pair, HOME_ROUTER);
+        }
+    }
+    assert!(is_at_home(&pair) && solicitations(&pair) <= 1, "{}", solicitations(&pair));
 }
 
 /// Coming home without loss of carrier, where the kernel's list keeps the visited link's router alone.

@@ -1,0 +1,223 @@
+//! Neighbor Unreachability Detection of a router of one uplink (RFC 4861 7.3, RFC 6275 11.5.1).
+//!
+//! The router in use is asked when another router is heard for the first time. The router that advertises the
+//! home prefix is asked at an interval, because no heartbeats run at home.
+//!
+//! If the home router does not answer as fast as it did before, it is *in doubt*: two more Neighbor
+//! Solicitations follow at once. With the second a Router Solicitation goes to all routers. After a move
+//! without loss of carrier the router of the new link answers it, so that the kernel's duplicate address
+//! detection begins early. The home link is left when such a router has advertised and the home router has
+//! left [`MAX_UNICAST_SOLICIT`] solicitations unanswered. A router that the home link has beside the home
+//! router is no sign of a move. While no other router advertises, the home router has [`PATIENCE`].
+//!
+//! Left out: the states of RFC 4861 7.3.2, which are the kernel's.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::Time;
+
+/// Neighbor Solicitations that a home router leaves unanswered if the link is another one (RFC 4861 10).
+const MAX_UNICAST_SOLICIT: u32 = 3;
+/// Neighbor Solicitations that any router may leave unanswered, and for how long at least. RFC 4861 10 has
+/// [`MAX_UNICAST_SOLICIT`] in 3 s; here they follow each other faster, and a short disturbance could lose 3.
+const MAX_PROBES: u32 = 4;
+const PATIENCE: Duration = Duration::from_millis(1200);
+/// Between two of them. RFC 4861 has a second (`RETRANS_TIMER`); here it costs no more than another router's
+/// turn if the answer is late.
+const PROBE_INTERVAL: Duration = Duration::from_millis(300);
+/// An answer of the home router is late after this at least, and after twice the time that answers take.
+const LATE: Duration = Duration::from_millis(50);
+/// Between two Router Solicitations because of doubt about one home router: `RTR_SOLICITATION_INTERVAL` (RFC 4861 10).
+const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
+/// Routers of one link answer a Router Solicitation within this time of each other (`MAX_RA_DELAY_TIME`, RFC
+/// 4861 10). A router that was heard longer before the home router, and not since, is on another link.
+const SAME_LINK: Duration = Duration::from_millis(500);
+
+/// A router that is asked, or is about to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Probe {
+    router: Ipv6Addr,
+    /// Solicitations sent so far.
+    sent: u32,
+    /// When the first and the last of them were sent.
+    began: Time,
+    last: Time,
+    next: Time,
+    /// It is asked at an interval, because it is the router of the home link.
+    at_home: bool,
+    /// Another router was heard for the first time.
+    newcomer: bool,
+    /// Another router was heard that does not belong to the home link.
+    moved: bool,
+}
+
+/// A router that answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Answering {
+    router: Ipv6Addr,
+    /// How long its answers take: the longest time of late, which halves with each faster answer.
+    within: Duration,
+}
+
+/// An action that is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Nothing.
+    Nothing,
+    /// A Neighbor Solicitation to a router.
+    Solicit(Ipv6Addr),
+    /// A router does not answer.
+    Unreachable(Ipv6Addr),
+}
+
+/// Whether the routers of an uplink still answer.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reachability {
+    probe: Option<Probe>,
+    /// The router of the home link, and since when it is.
+    home: Option<(Ipv6Addr, Time)>,
+    /// The router that has answered a Neighbor Solicitation last, since the link came up.
+    answering: Option<Answering>,
+    /// When routers were solicited last because of doubt about this home router.
+    solicited_at: Option<Time>,
+}
+
+impl Reachability {
+    /// Goes on under another configuration. A question that is under way begins anew.
+    pub fn adopt(&mut self, old: &Reachability) {
+        *self = Reachability { probe: None, ..old.clone() };
+    }
+
+    /// Sets when the router of the home link is asked next, a new one at once. Asks no router of a home link
+    /// that was left.
+    pub fn watch_home_router(&mut self, now: Time, router: Option<Ipv6Addr>, interval: Duration) {
+        let is_new = self.home.map(|(known, _)| known) != router;
+        if is_new {
+            self.home = router.map(|router| (router, now));
+            self.solicited_at = None;
+        }
+        // While away, another question may be under way: the router in use is in doubt.
+        let is_kept = |probe: Probe| match router {
+            Some(router) => probe.router == router,
+            None => !probe.at_home || probe.newcomer,
+        };
+        if !self.probe.is_some_and(is_kept) {
+            let next = if is_new { now } else { now + interval };
+            self.probe = router.map(|router| Probe { next, at_home: true, ..Probe::new(now, router) });
+        }
+    }
+
+    /// A router has advertised. It was heard before at `before`; `in_use` is the router that traffic leaves by.
+    pub fn heard(&mut self, now: Time, router: Ipv6Addr, before: Option<Time>, in_use: Option<Ipv6Addr>) {
+        if self.probe.is_some_and(|probe| probe.router == router) {
+            self.probe = None;
+        }
+        if let Some(in_use) = in_use.filter(|in_use| *in_use != router && !in_use.is_unspecified())
+            && before.is_none()
+        {
+            let under_way = self.probe.filter(|probe| probe.router == in_use && probe.sent > 0);
+            let at_home = self.home.is_some_and(|(home, _)| home == in_use);
+            let probe = under_way.unwrap_or(Probe { at_home, ..Probe::new(now, in_use) });
+            self.probe = Some(Probe { newcomer: true, ..probe });
+        }
+        let late = self.late();
+        if let (Some(probe), Some((home, since))) = (&mut self.probe, self.home)
+            && probe.router == home
+            && router != home
+            && before.is_none_or(|before| before + SAME_LINK < since)
+        {
+            probe.moved = true;
+            let due = if probe.sent == 0 { now } else { probe.last + late.unwrap_or(PROBE_INTERVAL) };
+            probe.next = probe.next.min(due);
+        }
+    }
+
+    /// A router has answered a Neighbor Solicitation; true if it was asked.
+    pub fn answered(&mut self, now: Time, router: Ipv6Addr) -> bool {
+        let Some(probe) = self.probe.filter(|probe| probe.router == router) else { return false };
+        let known = self.answering.filter(|known| known.router == router);
+        let mut within = known.map_or(Duration::ZERO, |known| known.within);
+        if probe.sent > 0 {
+            within = now.saturating_since(probe.began).max(within / 2);
+        }
+        // Else it has answered an earlier question once more, or the kernel's.
+        if probe.sent > 0 || !probe.at_home || probe.newcomer {
+            self.probe = None;
+        }
+        self.answering = Some(Answering { router, within });
+        true
+    }
+
+    /// When an action is due.
+    pub fn deadline(&self) -> Option<Time> {
+        self.probe.map(|probe| probe.next)
+    }
+
+    /// Returns the action that is due now. A Neighbor Solicitation is to be reported by [`Self::solicited`].
+    pub fn due(&mut self, now: Time) -> Due {
+        let Some(probe) = self.probe.filter(|probe| probe.next <= now) else { return Due::Nothing };
+        let answers = self.answering.is_some_and(|known| known.router == probe.router);
+        let is_silent = probe.sent >= MAX_PROBES && now.saturating_since(probe.began) >= PATIENCE;
+        let has_moved = probe.moved && answers && probe.sent >= MAX_UNICAST_SOLICIT;
+        if !is_silent && !has_moved {
+            return Due::Solicit(probe.router);
+        }
+        self.probe = None;
+        // A home router that never answers, as on a point-to-point link, is not judged by its silence alone.
+        if probe.at_home && !probe.newcomer && !answers {
+            return Due::Nothing;
+        }
+        Due::Unreachable(probe.router)
+    }
+
+    /// A Neighbor Solicitation has left; or it has not, because the link-local address is tentative, and then
+    /// it has no missing answer. True if routers are to be solicited.
+    pub fn solicited(&mut self, now: Time, has_left: bool) -> bool {
+        let late = self.late();
+        let Some(probe) = &mut self.probe else { return false };
+        probe.next = now + PROBE_INTERVAL;
+        if !has_left {
+            return false;
+        }
+        probe.sent += 1;
+        probe.last = now;
+        if probe.sent == 1 {
+            probe.began = now;
+        }
+        if let Some(late) = late.filter(|_| probe.sent < MAX_UNICAST_SOLICIT || probe.moved) {
+            probe.next = now + late;
+        }
+        if probe.sent >= MAX_PROBES {
+            probe.next = probe.next.min(probe.began + PATIENCE).max(now);
+        }
+        let is_due = self.solicited_at.is_none_or(|at| now.saturating_since(at) >= SOLICITATION_INTERVAL);
+        let solicits = late.is_some() && probe.sent == 2 && is_due;
+        if solicits {
+            self.solicited_at = Some(now);
+        }
+        solicits
+    }
+
+    /// When an answer of the home link's router is late, if it is asked and answers at all.
+    fn late(&self) -> Option<Duration> {
+        let probe = self.probe.filter(|probe| probe.at_home)?;
+        let answering = self.answering.filter(|known| known.router == probe.router)?;
+        Some((answering.within * 2).clamp(LATE, PROBE_INTERVAL))
+    }
+}
+
+impl Probe {
+    fn new(now: Time, router: Ipv6Addr) -> Probe {
+        Probe {
+            router,
+            sent: 0,
+            began: now,
+            last: now,
+            next: now,
+            at_home: false,
+            newcomer: false,
+            moved: false,
+        }
+    }
+}
