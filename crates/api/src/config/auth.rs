@@ -3,15 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use carnet_base::Key;
+use super::keys::{
+    Disclosure, Key, Kind, Optional, Section, Tables, computed, integer, optional, required, tables, text,
+    value, with_default, words,
+};
+use super::reader::{At, Value};
+use super::table::Table;
+use super::{kinds, values};
 
-use super::draft::duration;
-use super::errors::Sink;
-use super::reader::{At, Table};
-use super::{schema, values};
-
-/// RFC 4285 5.1 and 6: a default of 7 s.
-const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
 /// Keys that a node may have at a time.
 const MAX_KEYS: usize = 4;
 
@@ -35,8 +34,8 @@ pub struct Mac {
     /// Security Parameters Index, 256 or above.
     pub spi: u32,
     /// Shared key.
-    pub key: Key,
-    /// What holds off replays.
+    pub key: carnet_base::Key,
+    /// Protection against replays.
     pub replay: Replay,
     /// Whether the key in use with a home agent is made of this one and that home agent's address; not said
     /// is no, and is not enough where there are several.
@@ -58,7 +57,7 @@ pub struct FormerKey {
     /// Security Parameters Index, 256 or above.
     pub spi: u32,
     /// Shared key.
-    pub key: Key,
+    pub key: carnet_base::Key,
 }
 
 impl Auth {
@@ -92,10 +91,9 @@ impl Auth {
 }
 
 /// `auth.replay`: what holds off replays of a Binding Update.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replay {
     /// The sequence number of the Binding Update, nothing else.
-    #[default]
     Sequence,
     /// Also a timestamp in a Mobility message replay protection option (RFC 4285 6).
     Timestamp {
@@ -104,38 +102,105 @@ pub enum Replay {
     },
 }
 
-/// How Binding Updates are authenticated: it has to be said.
-pub(super) fn auth(table: &Table<'_>, sink: &Sink<'_>) -> Option<At<Auth>> {
-    const EXPECTED: &str = "authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"";
-    let value = table.need("auth", EXPECTED)?;
-    let auth = match value.as_str() {
+/// Words of a message that expects `auth`.
+const EXPECTED: &str = "authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"";
+
+/// The type of a key `auth`.
+pub(super) const KIND: Kind<Auth> = value("auth", EXPECTED, read).with_table(&TABLE, &["none", "ipsec"]);
+
+/// RFC 4285 5.1: 0 to 255 are reserved.
+const SECURITY_PARAMETERS_INDEX: Kind<u32> = integer(256, 4_294_967_295);
+const SHARED_KEY: Kind<carnet_base::Key> =
+    text("32 hexadecimal digits", EXPECTED_KEY, shared_key_of).disclosed(Disclosure::Secret);
+/// A file with a key; a relative path starts where the config file is.
+const KEY_FILE: Kind<carnet_base::Key> =
+    value("path", "a path", |value| value.parse("a path", |text| read_key(text, value.file())))
+        .disclosed(Disclosure::PathOfSecret);
+
+const SPI: Key<u32> =
+    required("spi", SECURITY_PARAMETERS_INDEX, "Security Parameters Index: the number of this key.");
+const KEY: Optional<carnet_base::Key> = optional(
+    "key",
+    SHARED_KEY,
+    "The shared key, a string. Give either this or `key_file`. Every user who can read the config can read
+     this key.",
+);
+const KEY_FILE_OF_AUTH: Optional<carnet_base::Key> = optional(
+    "key_file",
+    KEY_FILE,
+    "A file with the shared key, 32 hexadecimal digits; a relative path starts in the directory of the config
+     file.",
+);
+const REPLAY: Key<bool> = with_default(
+    "replay",
+    words(&[("sequence", false), ("timestamp", true)]),
+    "\"sequence\"",
+    r#"What stops replayed Binding Updates. `"sequence"`: their sequence number, kept in `station.state_dir`.
+       `"timestamp"`: from the first Binding Update on also the time, which needs clocks that agree. With
+       `"sequence"` a key lasts for 32,768 numbers; see [When a key has used up its
+       numbers](operating.md#when-a-key-has-used-up-its-numbers)."#,
+);
+const WINDOW: Key<Duration> = with_default(
+    "window",
+    kinds::duration(window),
+    "\"7s\"",
+    r#"With `replay = "timestamp"`: how far the clocks may differ. RFC 4285 advises more than 3 s."#,
+);
+const PER_AGENT: Optional<bool> = computed(
+    "per_agent",
+    kinds::BOOLEAN,
+    "false",
+    "Whether both ends derive a key of their own for each home agent, from this key and the home agent's
+     address. It has to be the same at both ends. See below.",
+);
+const FORMER: Tables = tables(
+    "former",
+    &FORMER_KEY,
+    "Up to three more keys that this end accepts, `[{ ... }]` with the keys of [auth.former](#authformer).
+     They serve to change a key.",
+);
+
+/// `auth`
+const TABLE: Section =
+    Section::new("auth", "auth", &[&SPI, &KEY, &KEY_FILE_OF_AUTH, &REPLAY, &WINDOW, &PER_AGENT, &FORMER]);
+
+const FORMER_SPI: Key<u32> = required(
+    "spi",
+    SECURITY_PARAMETERS_INDEX,
+    "Security Parameters Index, different from the others of this router.",
+);
+const FORMER_SHARED_KEY: Optional<carnet_base::Key> =
+    optional("key", SHARED_KEY, "The shared key. Give either this or `key_file`.");
+const FORMER_KEY_FILE: Optional<carnet_base::Key> =
+    optional("key_file", KEY_FILE, "A file with the shared key, as in `auth`.");
+
+/// `auth.former`
+const FORMER_KEY: Section =
+    Section::new("auth.former", "auth.former", &[&FORMER_SPI, &FORMER_SHARED_KEY, &FORMER_KEY_FILE]);
+
+fn read(value: &Value<'_>) -> Option<Auth> {
+    match value.as_str() {
         Some("none") => Some(Auth::None),
         Some("ipsec") => Some(Auth::Ipsec),
         Some(text) => {
             value.refuse(&format!("{text:?} is not known, expected {EXPECTED}"));
             None
         }
-        None => mac(&value.table(&schema::AUTH)?, sink),
-    };
-    auth.map(|auth| At { value: auth, at: value.at() })
+        None => mac(&Table::of(&TABLE, value)?),
+    }
 }
 
 /// The inline table of `auth`.
-fn mac(table: &Table<'_>, sink: &Sink<'_>) -> Option<Auth> {
-    let (spi, key) = shared_key(table, "auth", sink);
-    let timestamps = match table.get("replay") {
-        Some(value) => value.word(&[("sequence", false), ("timestamp", true)], &[]).map(|word| word.value),
-        None => Some(false),
-    };
-    let window = duration(table, "window", DEFAULT_WINDOW, values::window);
-    if let (Some(value), Some(false)) = (table.get("window"), timestamps) {
+fn mac(table: &Table<'_>) -> Option<Auth> {
+    let spi = table.take_at(&SPI);
+    let key = shared_key(table, &KEY, &KEY_FILE_OF_AUTH);
+    let timestamps = table.take(&REPLAY);
+    let window = table.take(&WINDOW);
+    if let (Some(value), Some(false)) = (table.value(&WINDOW), timestamps) {
         value.refuse("a window goes with timestamps only, expected replay = \"timestamp\" beside it");
     }
-    let per_agent = match table.get("per_agent") {
-        Some(value) => value.boolean().map(Some),
-        None => Some(None),
-    };
-    let former = former(table, spi, sink);
+    let per_agent = table.take(&PER_AGENT);
+    let former = former(table, spi);
     let window = window?;
     let replay = if timestamps? { Replay::Timestamp { window } } else { Replay::Sequence };
     let mac = Mac { spi: spi?.value, key: key?, replay, per_agent: per_agent? };
@@ -146,33 +211,31 @@ fn mac(table: &Table<'_>, sink: &Sink<'_>) -> Option<Auth> {
     Some(Auth::Changing(Box::new(Changing { mac, former })))
 }
 
-/// An SPI and its key.
-fn shared_key(table: &Table<'_>, path: &str, sink: &Sink<'_>) -> (Option<At<u32>>, Option<Key>) {
-    let spi = table
-        .need("spi", "an integer from 256 to 4294967295")
-        // RFC 4285 5.1: 0 to 255 are reserved.
-        .and_then(|value| value.integer(256, u32::MAX));
-    let key = match (table.get("key"), table.get("key_file")) {
-        (Some(value), None) => value.parse(values::KEY, values::key).map(|key| key.value),
-        (None, Some(value)) => value.parse("a path", |text| read_key(text, sink.file())).map(|key| key.value),
+/// The key of a table, from the table or from a file.
+fn shared_key(
+    table: &Table<'_>,
+    key: &Optional<carnet_base::Key>,
+    file: &Optional<carnet_base::Key>,
+) -> Option<carnet_base::Key> {
+    match (table.value(key), table.value(file)) {
+        (Some(_), None) => table.take(key)?,
+        (None, Some(_)) => table.take(file)?,
         (Some(_), Some(file)) => {
             file.refuse("there is a `key` already, expected one of `key` and `key_file`");
             None
         }
         (None, None) => {
-            let message = format!("`{path}.key` is missing, expected {} or a `key_file`", values::KEY);
-            sink.push(table.at(), message);
+            table.miss(key, &format!("{} or a `key_file`", EXPECTED_KEY));
             None
         }
-    };
-    (spi, key)
+    }
 }
 
 /// The keys that are accepted beside the one with this SPI. A message says by its SPI which it is signed
 /// with, so no two have the same.
-fn former(table: &Table<'_>, spi: Option<At<u32>>, sink: &Sink<'_>) -> Option<Vec<FormerKey>> {
-    let Some(value) = table.get("former") else { return Some(Vec::new()) };
-    let tables = value.tables(&schema::FORMER)?;
+fn former(table: &Table<'_>, spi: Option<At<u32>>) -> Option<Vec<FormerKey>> {
+    let Some(value) = table.value(&FORMER) else { return Some(Vec::new()) };
+    let tables = table.tables(&FORMER)?;
     if tables.is_empty() || tables.len() >= MAX_KEYS {
         let most = MAX_KEYS - 1;
         value.refuse(&format!("there are {} keys, expected 1 to {most}, or no `former`", tables.len()));
@@ -180,11 +243,12 @@ fn former(table: &Table<'_>, spi: Option<At<u32>>, sink: &Sink<'_>) -> Option<Ve
     }
     let mut spis: Vec<At<u32>> = spi.into_iter().collect();
     let keys = tables.iter().map(|table| {
-        let (spi, key) = shared_key(table, "auth.former", sink);
+        let spi = table.take_at(&FORMER_SPI);
+        let key = shared_key(table, &FORMER_SHARED_KEY, &FORMER_KEY_FILE);
         let spi = spi?;
         if let Some(other) = spis.iter().find(|other| other.value == spi.value) {
-            let place = sink.place(other.at);
-            sink.push(spi.at, format!("{} is the SPI at {place}, expected another", spi.value));
+            let place = table.sink().place(other.at);
+            table.sink().push(spi.at, format!("{} is the SPI at {place}, expected another", spi.value));
         }
         spis.push(spi);
         Some(FormerKey { spi: spi.value, key: key? })
@@ -194,10 +258,61 @@ fn former(table: &Table<'_>, spi: Option<At<u32>>, sink: &Sink<'_>) -> Option<Ve
 }
 
 /// Reads a key from a file; a relative path starts where the config file is.
-fn read_key(text: &str, config_file: &str) -> Result<Key, String> {
+fn read_key(text: &str, config_file: &str) -> Result<carnet_base::Key, String> {
     let path = Path::new(config_file).parent().unwrap_or(Path::new("")).join(values::path(text)?);
     let content = std::fs::read_to_string(&path).map_err(|error| {
-        format!("cannot read {}: {error}, expected a file with {}", path.display(), values::KEY)
+        format!("cannot read {}: {error}, expected a file with {}", path.display(), EXPECTED_KEY)
     })?;
-    values::key(content.trim_ascii())
+    shared_key_of(content.trim_ascii())
+}
+
+/// A window around the own clock, not empty.
+fn window(text: &str) -> Result<Duration, String> {
+    match values::duration(text)? {
+        Duration::ZERO => Err(format!("{text:?} accepts nothing, expected a duration above zero")),
+        window => Ok(window),
+    }
+}
+
+/// Words of a message that expects a key.
+const EXPECTED_KEY: &str = "32 hexadecimal digits (16 octets)";
+
+/// A shared key. Messages do not repeat it.
+fn shared_key_of(text: &str) -> Result<carnet_base::Key, String> {
+    if let Some(bad) = text.chars().find(|c| !c.is_ascii_hexdigit()) {
+        return Err(format!("the key has the character {bad:?}, expected {EXPECTED_KEY}"));
+    }
+    let wrong = || format!("the key has {} digits, expected {EXPECTED_KEY}", text.len());
+    if text.len() != 32 {
+        return Err(wrong());
+    }
+    let mut key = carnet_base::Key::new([0; carnet_base::Key::OCTETS]);
+    for (octet, digits) in key.octets_mut().iter_mut().zip(text.as_bytes().chunks(2)) {
+        *octet = std::str::from_utf8(digits)
+            .ok()
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+            .ok_or_else(wrong)?;
+    }
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_and_never_repeated() {
+        let octets: [u8; 16] = std::array::from_fn(|index| index as u8 * 17);
+        assert_eq!(shared_key_of("00112233445566778899aabbccddEEFF"), Ok(carnet_base::Key::new(octets)));
+        assert_eq!(
+            shared_key_of("0011"),
+            Err("the key has 4 digits, expected 32 hexadecimal digits (16 octets)".into())
+        );
+        let message = shared_key_of("0123456789abcdef0123456789abcdeg");
+        assert_eq!(
+            message,
+            Err("the key has the character 'g', expected 32 hexadecimal digits (16 octets)".into())
+        );
+        assert!(shared_key_of(&"é".repeat(16)).is_err());
+    }
 }

@@ -1,71 +1,23 @@
-//! A config as somebody else may read it: without what it keeps secret.
+//! A config for a support bundle: without its secrets.
 //!
-//! What may be shown is listed, not what may not: the kinds of values of the [schema] that give nothing away.
-//! The value of any other kind, of a key that nobody knows, and every long run of hexadecimal digits is left
-//! out. So are comments, where an old key may still stand. Of files only the paths are shown; those that hold
-//! secrets are told, so that whoever shows more than the config can take care that nothing of them is in it.
+//! The [declaration](super::keys) of a key says whether others may see its value. This module leaves out
+//! secrets, values of keys that the program does not know, and long runs of hexadecimal digits. It leaves out
+//! comments too, which may have an old key. It shows the paths of files alone, and lists the files that hold
+//! secrets, so that a caller can leave their contents out.
 
 use std::path::PathBuf;
 
 use toml::de::{DeTable, DeValue};
 
-use super::schema::{self, Section};
+use super::document::{ROOT, sections};
+use super::keys::{Declaration, Disclosure, Section};
 
-/// What stands where something was left out.
+/// Text in the place of a value that was left out.
 pub const LEFT_OUT: &str = "LEFT OUT";
 
 /// So many hexadecimal digits in a row are a key, whatever the value is said to be. (Names of certificates
 /// have 16.)
 const DIGITS_OF_A_KEY: usize = 32;
-
-/// Kinds of values that may be shown, beside those that begin as in [`OPEN_BEGINNINGS`].
-const OPEN: [&str; 30] = [
-    "URL",
-    "IPv4 address",
-    "IPv4 address or array",
-    "IPv6 address",
-    "address",
-    "address and port",
-    "address with a port",
-    "address, array of addresses or \"discover\"",
-    "array of interfaces",
-    "array of link-layer addresses",
-    "array of names of certificates",
-    "array of paths",
-    "array of ports",
-    "array of prefixes",
-    "boolean",
-    "coordinates",
-    "duration",
-    "duration or \"off\"",
-    "interface",
-    "length",
-    "lifetime",
-    "multicast group",
-    "name",
-    "path",
-    "position",
-    "prefix",
-    "radio",
-    "role",
-    "station type",
-    "volume",
-];
-
-/// Numbers, and words of a list.
-const OPEN_BEGINNINGS: [&str; 4] = ["integer, ", "number, ", "array of integers, ", "\""];
-
-/// Words that kinds of tables may have in the place of the table, and that tell no secret: that there is
-/// none.
-const OPEN_WORDS: [(&str, &str); 2] = [("auth", "none"), ("auth", "ipsec")];
-
-/// Kinds of values that are nobody else's business. Those of neither list are left out as well; a test asks
-/// for a decision.
-const SECRET: [&str; 1] = ["32 hexadecimal digits"];
-
-/// Paths of files, or of folders with files, that hold secrets.
-const SECRET_FILES: [&str; 4] =
-    ["auth.key_file", "auth.former.key_file", "station.http_tokens", "security.tickets"];
 
 /// A config without its secrets.
 #[derive(Debug, Default)]
@@ -74,7 +26,7 @@ pub struct Disclosed {
     pub text: String,
     /// Keys whose value was left out.
     pub left_out: Vec<String>,
-    /// These values: for whoever wants to be sure that they stand nowhere else either.
+    /// These values, so that a caller can search other texts for them.
     pub secrets: Vec<String>,
     /// Files and folders that hold secrets, as the config names them.
     pub secret_files: Vec<PathBuf>,
@@ -82,11 +34,14 @@ pub struct Disclosed {
 
 /// The keys of a config that hold a secret, or name a file that does.
 pub fn secret_keys() -> Vec<String> {
-    let inside = schema::SECTIONS.iter().flat_map(|section| {
-        let secret = section.keys.iter().filter(|key| SECRET.contains(&key.kind));
-        secret.map(|key| path_of(section, key.name))
-    });
-    inside.chain(SECRET_FILES.map(str::to_owned)).collect()
+    let keys = |disclosure| {
+        let sections = sections().into_iter();
+        sections.flat_map(move |section| {
+            let keys = section.keys.iter().map(|key| key.declaration());
+            keys.filter(move |key| key.disclosure == disclosure).map(|key| section.path_of(key.name))
+        })
+    };
+    keys(Disclosure::Secret).chain(keys(Disclosure::PathOfSecret)).collect()
 }
 
 /// Leaves the secrets of a config out; `None` where it is no TOML, and nothing of it can be shown.
@@ -94,32 +49,9 @@ pub fn disclose(text: &str) -> Option<Disclosed> {
     let document = DeTable::parse(text).ok()?;
     let mut disclosed = Disclosed::default();
     let mut out = String::new();
-    disclosed.table(&mut out, Some(&schema::ROOT), "", document.get_ref());
+    disclosed.table(&mut out, Some(&ROOT), "", document.get_ref());
     disclosed.text = out;
     Some(disclosed)
-}
-
-fn path_of(section: &Section, name: &str) -> String {
-    if section.path.is_empty() { name.to_owned() } else { format!("{}.{name}", section.path) }
-}
-
-fn is_open(kind: &str) -> bool {
-    OPEN.contains(&kind) || OPEN_BEGINNINGS.iter().any(|beginning| kind.starts_with(beginning))
-}
-
-/// Whether it is one of [`OPEN_WORDS`].
-fn is_open_word(kind: &str, value: &DeValue<'_>) -> bool {
-    matches!(value, DeValue::String(text) if OPEN_WORDS.contains(&(kind, &**text)))
-}
-
-/// The table that a key of a table opens.
-fn section_below(section: &Section, name: &str, kind: &str) -> Option<&'static Section> {
-    let path = match kind {
-        "auth" => "auth".to_owned(),
-        // A mobile node's uplinks are a mobile router's.
-        _ => path_of(section, name).replacen("mobile_node.", "mobile_router.", 1),
-    };
-    schema::SECTIONS.into_iter().find(|section| section.path == path)
 }
 
 /// Whether a value is a table, or an array of such, that stands under a heading of its own.
@@ -147,8 +79,7 @@ impl Disclosed {
             out.push('\n');
         }
         for (name, value) in entries().filter(|(_, value)| is_headed(value)) {
-            let kind = kind_of(section, name);
-            let below = section.and_then(|section| section_below(section, name, kind));
+            let below = declaration(section, name).and_then(|key| key.below);
             let heading =
                 if heading.is_empty() { key(name).into_owned() } else { format!("{heading}.{}", key(name)) };
             match value {
@@ -176,14 +107,19 @@ impl Disclosed {
         name: &str,
         value: &DeValue<'_>,
     ) {
-        let path = section.map_or(name.to_owned(), |section| path_of(section, name));
-        if SECRET_FILES.contains(&path.as_str())
+        let path = section.map_or(name.to_owned(), |section| section.path_of(name));
+        let disclosure = declaration(section, name).map_or(Disclosure::Secret, |key| key.disclosure);
+        if disclosure == Disclosure::PathOfSecret
             && let DeValue::String(file) = value
         {
             self.secret_files.push(PathBuf::from(&**file));
         }
-        let kind = kind_of(section, name);
-        if is_open_word(kind, value) || is_open(kind) && !has_key(value) {
+        let is_open = match disclosure {
+            Disclosure::Open | Disclosure::PathOfSecret => !has_key(value),
+            Disclosure::Words(words) => matches!(value, DeValue::String(text) if words.contains(&&**text)),
+            Disclosure::Secret => false,
+        };
+        if is_open {
             write(out, value);
         } else {
             strings(value, &mut self.secrets);
@@ -193,9 +129,9 @@ impl Disclosed {
     }
 }
 
-fn kind_of(section: Option<&'static Section>, name: &str) -> &'static str {
-    let known = section.and_then(|section| section.keys.iter().find(|key| key.name == name));
-    known.map_or("unknown", |key| key.kind)
+/// The declaration of a key; `None` where the program does not know it.
+fn declaration(section: Option<&'static Section>, name: &str) -> Option<&'static Declaration> {
+    section.and_then(|section| section.key(name))
 }
 
 /// Whether something in it looks like a key.
@@ -255,7 +191,7 @@ fn quote(out: &mut String, text: &str) {
 /// A key as TOML writes it.
 fn key(name: &str) -> std::borrow::Cow<'_, str> {
     let bare = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_' || octet == b'-';
-    // A name that nobody knows may be a key in the wrong place.
+    // A name that the program does not know may be a key in the wrong place.
     if name.len() >= DIGITS_OF_A_KEY && name.bytes().all(|octet| octet.is_ascii_hexdigit()) {
         return "left_out".into();
     }
@@ -271,46 +207,18 @@ fn key(name: &str) -> std::borrow::Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// Kinds of values that are tables of their own.
-    const TABLES: [&str; 4] = ["table", "tables", "auth", "signal"];
-
-    /// Who adds a kind of value, or a path, has to say whether others may see it.
+    /// A new secret needs a decision: it belongs here as well.
     #[test]
-    fn every_kind_of_value_is_open_or_secret_or_a_table() {
-        // Paths of what holds no secret.
-        const OPEN_FILES: [&str; 8] = [
-            "station.socket",
-            "station.state_dir",
-            "station.record",
-            "station.http_pages",
-            "mobile_router.uplink.signal_file",
-            "security.roots",
-            "security.authorities",
-            "geonet.position",
+    fn these_keys_are_secret() {
+        let expected = [
+            "auth.key",
+            "auth.former.key",
+            "station.http_tokens",
+            "auth.key_file",
+            "auth.former.key_file",
+            "security.tickets",
         ];
-        let mut files = Vec::new();
-        for section in schema::SECTIONS {
-            for key in section.keys {
-                let path = path_of(section, key.name);
-                let groups = [is_open(key.kind), SECRET.contains(&key.kind), TABLES.contains(&key.kind)];
-                let found = groups.into_iter().filter(|found| *found).count();
-                assert_eq!(
-                    found, 1,
-                    "{path}: kind {:?} is to be in one of OPEN, SECRET and TABLES",
-                    key.kind
-                );
-                if TABLES.contains(&key.kind) {
-                    assert!(section_below(section, key.name, key.kind).is_some(), "{path} has no section");
-                }
-                if key.kind.contains("path") || key.kind == "position" {
-                    files.push(path);
-                }
-            }
-        }
-        for path in files {
-            let known = [OPEN_FILES.contains(&path.as_str()), SECRET_FILES.contains(&path.as_str())];
-            assert_eq!(known.into_iter().filter(|found| *found).count(), 1, "does {path} hold secrets?");
-        }
+        assert_eq!(secret_keys(), expected);
     }
 
     /// Whether messages are authenticated is the first thing to know where they are refused.

@@ -1,4 +1,14 @@
-//! `[facilities]` of the config file: what stands above GeoNetworking.
+//! `[facilities]`: what stands above GeoNetworking.
+
+use std::net::Ipv6Addr;
+
+use super::keys::{
+    Key, Kind, Optional, Section, Tables, integer, named_words, optional, required, tables, text, value,
+    with_default,
+};
+use super::kinds;
+use super::reader::Value;
+use super::table::{Table, all};
 
 /// `[facilities]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,11 +17,11 @@ pub struct Facilities {
     pub cam: bool,
     /// Its number in messages; `None`: made of its GN address.
     pub station_id: Option<u32>,
-    /// Length of the vehicle, decimetres; `None`: nobody knows.
+    /// Length of the vehicle, decimetres; `None`: unknown.
     pub vehicle_length_dm: Option<u16>,
-    /// Width, likewise.
+    /// Width of the vehicle, decimetres; `None`: unknown.
     pub vehicle_width_dm: Option<u8>,
-    /// What the vehicle is doing.
+    /// Present use of the vehicle.
     pub role: VehicleRole,
     /// Whether events of others are kept alive (EN 302 637-3 6.1.4).
     pub keep_alive: bool,
@@ -19,14 +29,14 @@ pub struct Facilities {
     pub ldm_stations: u32,
     /// How many events.
     pub ldm_events: u32,
-    /// What the station announces.
+    /// Services that the station announces.
     pub services: Vec<Service>,
 }
 
 /// `[[facilities.service]]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
-    /// What it is.
+    /// ITS application identifier.
     pub its_aid: u32,
     /// Where it is reached.
     pub address: Option<std::net::Ipv6Addr>,
@@ -35,11 +45,10 @@ pub struct Service {
 }
 
 /// `facilities.role`: the numbers are those of TS 102 894-2.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "named values of the standard")]
 pub enum VehicleRole {
-    #[default]
     Default = 0,
     PublicTransport = 1,
     SpecialTransport = 2,
@@ -72,4 +81,152 @@ impl VehicleRole {
         ("road_operator", VehicleRole::RoadOperator),
         ("taxi", VehicleRole::Taxi),
     ];
+}
+
+/// Services that one announcement has at most.
+const MOST_SERVICES: usize = 16;
+
+/// TS 102 894-2: the longest vehicle that can be told, and the widest; beyond, values say "out of range".
+const VEHICLE_LENGTHS: Kind<u16> =
+    value("number, 0.1 to 102.1", "a number of metres from 0.1 to 102.1", |value| decimetres(value, 1021));
+const VEHICLE_WIDTHS: Kind<u8> = value("number, 0.1 to 6", "a number of metres from 0.1 to 6", |value| {
+    decimetres(value, 60).and_then(|width| u8::try_from(width).ok())
+});
+
+const CAM: Key<bool> = with_default("cam", kinds::BOOLEAN, "true", "Whether the station sends CAMs.");
+const STATION_ID: Optional<u32> = optional(
+    "station_id",
+    integer(0, 4_294_967_295),
+    "The station's number in messages. By default it is the last 32 bits of the GeoNetworking address, and
+     changes with the address.",
+);
+const VEHICLE_LENGTH: Optional<u16> = optional(
+    "vehicle_length",
+    VEHICLE_LENGTHS,
+    "Length in metres, for CAMs, with the trailer if there is one.",
+);
+const VEHICLE_WIDTH: Optional<u8> = optional("vehicle_width", VEHICLE_WIDTHS, "Width in metres.");
+const ROLE: Key<VehicleRole> = with_default(
+    "role",
+    named_words("role", &VehicleRole::NAMES),
+    "\"default\"",
+    "What the vehicle is doing. A role that has a container of its own in CAMs (public transport, rescue and
+     so on) sends it.",
+);
+const KEEP_ALIVE: Key<bool> = with_default(
+    "keep_alive",
+    kinds::BOOLEAN,
+    "true",
+    "Whether the station repeats the DENM of another station if no station has done so for a while and this
+     station is where the event matters (EN 302 637-3 6.1.4).",
+);
+const LDM_STATIONS: Key<u32> = with_default(
+    "ldm_stations",
+    integer(1, 100_000),
+    "4096",
+    "Stations that the map holds at most; each takes some hundred octets.",
+);
+const LDM_EVENTS: Key<u32> = with_default(
+    "ldm_events",
+    integer(1, 10_000),
+    "256",
+    "Events of other stations that the map holds, and remembers, at most.",
+);
+const SERVICES: Tables = tables(
+    "service",
+    &SERVICE,
+    "Services that the station announces, see [[[facilities.service]]](#facilitiesservice).",
+);
+
+/// `[facilities]`
+pub(in crate::config) const SECTION: Section = Section::new(
+    "[facilities]",
+    "facilities",
+    &[
+        &CAM,
+        &STATION_ID,
+        &VEHICLE_LENGTH,
+        &VEHICLE_WIDTH,
+        &ROLE,
+        &KEEP_ALIVE,
+        &LDM_STATIONS,
+        &LDM_EVENTS,
+        &SERVICES,
+    ],
+);
+
+const ITS_AID: Key<u32> = required(
+    "its_aid",
+    integer(0, 270_549_119),
+    "Kind of service: its ITS application identifier (ISO 17419, ETSI TS 102 965).",
+);
+const ADDRESS: Optional<Ipv6Addr> =
+    optional("address", text("IPv6 address", "an IPv6 address", address), "Address of the service.");
+const PORT: Optional<u16> =
+    optional("port", integer(1, 65_535), "Port of the service at the address, or its BTP port.");
+
+/// `[[facilities.service]]`
+const SERVICE: Section =
+    Section::new("[[facilities.service]]", "facilities.service", &[&ITS_AID, &ADDRESS, &PORT]);
+
+/// Where the table stands in the file, and what is in it.
+pub(super) struct Draft {
+    pub at: usize,
+    /// Whether the operator has given the station its number.
+    pub has_a_number: bool,
+    /// `None` when something in the table is wrong.
+    pub config: Option<Facilities>,
+}
+
+impl Draft {
+    pub(super) fn read(table: &Table<'_>) -> Draft {
+        let config = all!(Facilities {
+            cam: table.take(&CAM),
+            station_id: table.take(&STATION_ID),
+            vehicle_length_dm: table.take(&VEHICLE_LENGTH),
+            vehicle_width_dm: table.take(&VEHICLE_WIDTH),
+            role: table.take(&ROLE),
+            keep_alive: table.take(&KEEP_ALIVE),
+            ldm_stations: table.take(&LDM_STATIONS),
+            ldm_events: table.take(&LDM_EVENTS),
+            services: services(table),
+        });
+        let has_a_number = config.as_ref().is_some_and(|config| config.station_id.is_some());
+        Draft { at: table.at(), has_a_number, config }
+    }
+}
+
+fn services(table: &Table<'_>) -> Option<Vec<Service>> {
+    let tables = table.tables(&SERVICES)?;
+    if let Some(value) = table.value(&SERVICES).filter(|_| tables.len() > MOST_SERVICES) {
+        value.refuse(&format!("{} services, expected at most {MOST_SERVICES}", tables.len()));
+        return None;
+    }
+    let service = |table: &Table<'_>| {
+        all!(Service {
+            its_aid: table.take(&ITS_AID),
+            address: table.take(&ADDRESS),
+            port: table.take(&PORT),
+        })
+    };
+    // Each is read, so that all mistakes are told.
+    let services: Vec<Option<Service>> = tables.iter().map(service).collect();
+    services.into_iter().collect()
+}
+
+fn address(text: &str) -> Result<Ipv6Addr, String> {
+    text.parse().map_err(|_| "no IPv6 address".to_owned())
+}
+
+/// A number of metres, to the decimetre.
+fn decimetres(value: &Value<'_>, most: u16) -> Option<u16> {
+    let expected = format!("a number of metres from 0.1 to {}", f64::from(most) / 10.0);
+    value.number(&expected, |metres| {
+        let decimetres = (metres * 10.0).round();
+        if (1.0..=f64::from(most)).contains(&decimetres) {
+            Ok(decimetres as u16)
+        } else {
+            Err(format!("{metres} is out of range, expected {expected}"))
+        }
+    })
 }

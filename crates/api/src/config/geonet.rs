@@ -1,22 +1,47 @@
-//! `[geonet]` of the config file: the GeoNetworking router.
+//! `[geonet]`: the GeoNetworking router.
 
-use std::net::{Ipv6Addr, SocketAddr};
+mod area;
+mod beacon;
+mod dcc;
+mod forwarding;
+mod ipv6;
+mod mib;
+mod mnpp;
+mod multicast;
+mod values;
+
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use ipnet::Ipv6Net;
+use carnet_base::parts;
 
-use super::mib::Mib;
 use crate::address::MacAddress;
 
+use super::keys::{
+    Key, Kind, Optional, Section, Tables, named_words, optional, required, table, tables, text, value,
+    with_default, words,
+};
+use super::kinds;
+use super::reader::At;
+use super::table::{Table, all};
+
 pub use crate::model::AreaShape;
+pub use area::Area;
+pub use beacon::{Beacon, BeaconInterval, MultiHopBeacons};
+pub use dcc::{Dcc, DccAlgorithm, DccTimeOnAir};
+pub use forwarding::{AreaForwarding, Forwarding, Planarisation, Recovery, UnicastForwarding};
+pub use ipv6::{Ipv6, ReorderHold, ReorderRule};
+pub use mib::Mib;
+pub use mnpp::{Authorization, Mnpp};
+pub use multicast::Multicast;
+pub(super) use values::group;
 
 /// `[geonet]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Geonet {
     /// Where frames go to and come from.
     pub interface: GeonetInterface,
-    /// What kind of station it is; part of its address.
+    /// Kind of station, part of its address.
     pub station_type: StationType,
     /// Where its address comes from.
     pub address: GeonetAddress,
@@ -77,11 +102,10 @@ impl GeonetInterface {
 }
 
 /// `geonet.station_type`: the numbers are those of TS 102 894-2.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StationType {
     /// `unknown`
-    #[default]
     Unknown = 0,
     /// `pedestrian`
     Pedestrian = 1,
@@ -134,10 +158,9 @@ impl StationType {
 }
 
 /// `geonet.address` (`itsGnLocalAddrConfMethod`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GeonetAddress {
     /// From the link-layer address of the interface; changed when another station has it.
-    #[default]
     Auto,
     /// From this link-layer address.
     Managed(MacAddress),
@@ -179,259 +202,230 @@ impl Coordinates {
     }
 }
 
-/// `geonet.ipv6_interface` and `geonet.ipv6`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ipv6 {
-    /// The interface to everybody within some hops.
-    pub interface: String,
-    /// The interface where packets to areas without one come out.
-    pub dynamic_interface: Option<String>,
-    /// So many interfaces may be made because of Router Advertisements.
-    pub learnt_links: u8,
-    /// Hops that packets go; `mib.default_hop_limit` if `None`.
-    pub hop_limit: Option<u8>,
-    /// How long a packet that has overtaken others may wait for them.
-    pub reorder_wait: Duration,
-    /// Which packets have, by their hops.
-    pub reorder_rule: ReorderRule,
-    /// What waits.
-    pub reorder_hold: ReorderHold,
-    /// Octets that wait at the radio from which on packets leave with Congestion Experienced.
-    pub congestion_mark: Option<u32>,
-    /// Packets that the radio does not carry are cut, for stations that can put them together.
-    pub fragments: bool,
-}
-
-/// `geonet.ipv6.reorder_rule`: which packets that leave numbers out wait for them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ReorderRule {
-    /// Those that came over fewer hops than the one before.
-    #[default]
-    Shorter,
-    /// Those that came over another number of hops.
-    Changed,
-    /// All.
-    Always,
-}
-
-/// `geonet.ipv6.reorder_hold`: what waits when packets have overtaken others.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ReorderHold {
-    /// They do themselves.
-    #[default]
-    Packets,
-    /// The host's duplicate acknowledgements.
-    Acknowledgements,
-}
-
-/// `geonet.mnpp`: Mobile Network Prefix Provisioning.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mnpp {
-    /// Whose word is taken for a prefix.
-    pub authorization: Authorization,
-    /// The least length of a prefix that is taken.
-    pub shortest_prefix: u8,
-    /// Hops that announcements go, and packets to those who are met.
-    pub hops: u8,
-    /// The longest time between announcements while there are neighbours.
-    pub interval: Duration,
-}
-
-/// `geonet.mnpp.authorization`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Authorization {
-    /// That of the prefix owner's home agent.
-    #[default]
-    HomeAgent,
-    /// Anybody's.
-    None,
-}
-
-/// `geonet.multicast`: an MLD proxy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Multicast {
-    /// Interfaces of the mobile network, at least one.
-    pub lan: Vec<String>,
-    /// Whether groups without an area go out as well.
-    pub unmapped: bool,
-    /// MLD's Robustness Variable, 1 to 7.
-    pub robustness: u8,
-    /// MLD's Query Interval.
-    pub query_interval: Duration,
-    /// MLD's Query Response Interval, shorter than that.
-    pub query_response_interval: Duration,
-}
-
-/// `geonet.forwarding`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Forwarding {
-    /// Towards a station, or towards an area from outside.
-    pub unicast: UnicastForwarding,
-    /// Inside of an area.
-    pub area: AreaForwarding,
-    /// Where greedy forwarding finds nobody nearer.
-    pub recovery: Recovery,
-    /// How long the link to a next hop has to last by where both are and how they move; `None` looks at where
-    /// they were, as the standard has it.
-    pub link_lifetime: Option<Duration>,
-}
-
-/// `geonet.forwarding.unicast` (`itsGnNonAreaForwardingAlgorithm`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum UnicastForwarding {
-    /// Greedy (EN 302 636-4-1 E.2).
-    #[default]
-    Greedy,
-    /// Contention-based (E.3).
-    ContentionBased,
-}
-
-/// `geonet.forwarding.area` (`itsGnAreaForwardingAlgorithm`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum AreaForwarding {
-    /// Simple (F.2).
-    Simple,
-    /// Contention-based (F.3).
-    #[default]
-    ContentionBased,
-    /// Advanced (F.4).
-    Advanced,
-}
-
-/// `geonet.forwarding.recovery`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Recovery {
-    /// None; the packet is buffered or broadcast, as the standard has it.
-    #[default]
-    None,
-    /// GPSR's perimeter mode, an extension of the standard.
-    Gpsr(Planarisation),
-}
-
-/// `geonet.forwarding.planarisation`: the planar subgraph of the neighbours that perimeter mode walks along.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Planarisation {
-    /// Gabriel graph.
-    #[default]
-    Gabriel,
-    /// Relative neighbourhood graph.
-    RelativeNeighbourhood,
-}
-
-/// `geonet.dcc`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dcc {
-    /// How the gate is controlled.
-    pub algorithm: DccAlgorithm,
-    /// Which table of the standard holds for reactive control.
-    pub time_on_air: DccTimeOnAir,
-    /// Mbit/s of the radio.
-    pub data_rate: u8,
-    /// Packets of each priority that wait at most.
-    pub queue_length: u16,
-    /// How busy the channel is while nobody tells, percent.
-    pub assumed_busy: u8,
-}
-
-/// `geonet.dcc.algorithm`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum DccAlgorithm {
-    /// A time between packets for every range of the busy ratio.
-    #[default]
-    Reactive,
-    /// A share of the channel (LIMERIC).
-    Adaptive,
-}
-
-/// `geonet.dcc.time_on_air`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum DccTimeOnAir {
-    /// Up to 1 ms: table A.1.
-    #[default]
-    Millisecond,
-    /// Up to 500 us: table A.2.
-    Half,
-}
-
-/// `geonet.beacon`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Beacon {
-    /// How often.
-    pub interval: BeaconInterval,
-    /// Whether the speed of the fastest neighbour counts where it is higher.
-    pub company_speed: bool,
-    /// Metres by which others may be wrong about where the station is before it sends a beacon at once.
-    pub deviation_m: Option<u16>,
-    /// Intervals for which a beacon counts; `None` where beacons do not say.
-    pub lifetime: Option<u8>,
-    /// Whether any own broadcast counts as a beacon.
-    pub piggyback: bool,
-    /// Beacons that go further than one hop.
-    pub multi_hop: Option<MultiHopBeacons>,
-}
-
-/// How often beacons are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BeaconInterval {
-    /// As in the standard.
-    Fixed {
-        /// `itsGnBeaconServiceRetransmitTimer`
-        interval: Duration,
-        /// `itsGnBeaconServiceMaxJitter`
-        jitter: Duration,
-    },
-    /// Faster with speed: `range` / (`beacons_in_range` * speed).
-    Adaptive {
-        /// Beacons while a station crosses the range.
-        beacons_in_range: u32,
-        /// The shortest interval.
-        shortest: Duration,
-        /// The longest interval.
-        longest: Duration,
-        /// Beacons per second that all stations in range together may send; `None` for no limit.
-        load_limit: Option<u32>,
-    },
-}
-
-/// Beacons over several hops, an extension of the standard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MultiHopBeacons {
-    /// Hops that they go, above 1.
-    pub hops: u8,
-    /// One beacon in so many.
-    pub every: u32,
-}
-
 /// `geonet.standard`: a version of EN 302 636-4-1.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standard {
     /// V1.4.1: a station outside of an area that does not know where the sender is goes on with the unicast
     /// algorithm.
-    #[default]
     V1_4_1,
     /// V1.2.1 and V1.3.1: it broadcasts the packet at once.
     V1_3_1,
 }
 
-/// `[[geonet.area]]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Area {
-    /// Its name; no two are the same.
-    pub name: String,
-    /// Its shape.
-    pub shape: AreaShape,
-    /// Its centre.
-    pub center: Coordinates,
-    /// Metres from the centre to the edge: the radius; or along the angle. Above 0.
-    pub distance_a_m: u16,
-    /// Metres from the centre to the edge across the angle, above 0; 0 for a circle.
-    pub distance_b_m: u16,
-    /// Degrees clockwise from North, 0 to 359; 0 for a circle.
-    pub angle_deg: u16,
-    /// The IPv6 multicast group of everybody inside.
-    pub group: Option<Ipv6Addr>,
-    /// The IPv6 subnet of the area.
-    pub prefix: Option<Ipv6Net>,
-    /// The interface to everybody inside.
-    pub ipv6_interface: Option<String>,
+const POSITIONS: Kind<PositionSource> = value("position", values::POSITION, |value| {
+    value.parse(values::POSITION, |text| values::position(text, value.file()))
+});
+
+const INTERFACE: Key<GeonetInterface> = required(
+    "interface",
+    text("radio", values::LINK, values::link),
+    "The radio. A network interface carries frames with EtherType 0x8947. It is for GeoNetworking only: it
+     must be no uplink, not in `lan`, and not the home link.",
+);
+const STATION_TYPE: Key<StationType> = with_default(
+    "station_type",
+    named_words("station type", &StationType::NAMES),
+    "\"unknown\"",
+    "Type of the station; part of its address.",
+);
+const ADDRESS: Key<GeonetAddress> = with_default(
+    "address",
+    text(r#""auto", "managed:MAC" or "anonymous""#, values::GN_ADDRESS, values::gn_address),
+    "\"auto\"",
+    r#"`"auto"`: the GeoNetworking address is made from the link-layer address of the interface, and changes
+       if another station has the same. `"managed:02:00:00:00:00:0a"`: it is made from this address, even if
+       another station has the same. `"anonymous"`: it is made from a random address, new at each start."#,
+);
+const SET_LINK_ADDRESS: Key<bool> = with_default(
+    "set_link_address",
+    kinds::BOOLEAN,
+    "true",
+    "Give the interface the station's link-layer address if the two differ, because it receives no unicast
+     frames otherwise. They differ with `managed`, `anonymous`, and with `auto` after another station had the
+     same address. At its end the station restores the interface's own address. `false` leaves the interface
+     as it is.",
+);
+const POSITION: Key<PositionSource> = required(
+    "position",
+    POSITIONS,
+    "Source of the station's position. Before the first fix the station sends nothing. Between fixes it
+     computes its position along a straight line, so that packets carry the position at which they are sent.
+     Without a fix they say that the position is not accurate (PAI), and after 10 s the station takes itself
+     to stand still.",
+);
+const RANGE: Key<u16> = with_default(
+    "range",
+    kinds::LENGTH,
+    "\"1km\"",
+    "Longest distance that the radio reaches (`itsGnDefaultMaxCommunicationRange`). Contention timers and
+     adaptive beacons use it.",
+);
+const STANDARD: Key<Standard> = with_default(
+    "standard",
+    words(&[("1.4.1", Standard::V1_4_1), ("1.3.1", Standard::V1_3_1), ("1.2.1", Standard::V1_3_1)]),
+    "\"1.4.1\"",
+    "The version of the standard that decides where versions differ. Example: a station outside of an area
+     gets a packet for the area and does not know where the sender is. By 1.4.1 it continues with the
+     `unicast` algorithm; by the older two it broadcasts the packet at once.",
+);
+const IPV6_INTERFACE: Optional<String> = optional(
+    "ipv6_interface",
+    kinds::INTERFACE,
+    "IPv6 over GeoNetworking (EN 302 636-6-1). carnet makes this Ethernet interface, with the link-layer
+     address of the station, a link-local address and an MTU that fits, and removes it at the end. Unicast
+     packets go to the station of the next hop over any number of hops. Multicast packets go to all stations
+     within `hop_limit` hops, those to an area's `group` to the stations in the area. A packet to a station
+     whose place is unknown waits for the Location Service; `mib.location_service_buffer_size` limits how many
+     wait, to few. The interface may be an uplink of the mobile router as well
+     (`mobile_router.uplink.interface`). Roadside units that send Router Advertisements then are its access
+     routers, the nearest in range first; as on any link, nothing authenticates them. A reload may make it an
+     uplink, or end that. Without this key there is no IPv6.",
+);
+const IPV6: Tables = table(
+    "ipv6",
+    &ipv6::SECTION,
+    "More settings of IPv6 over GeoNetworking, see [[geonet.ipv6]](#geonetipv6).",
+);
+const MNPP: Tables = table(
+    "mnpp",
+    &mnpp::SECTION,
+    "Direct paths to the mobile networks of vehicles in radio range, see [[geonet.mnpp]](#geonetmnpp).",
+);
+const MULTICAST: Tables = table(
+    "multicast",
+    &multicast::SECTION,
+    "Multicast between the mobile network and IPv6 over GeoNetworking, see
+     [[geonet.multicast]](#geonetmulticast).",
+);
+const DCC: Tables = table(
+    "dcc",
+    &dcc::SECTION,
+    "Congestion control, see [[geonet.dcc]](#geonetdcc). Without it every packet goes to the radio at once.",
+);
+const FORWARDING: Tables = table(
+    "forwarding",
+    &forwarding::SECTION,
+    "Forwarding algorithms, see [[geonet.forwarding]](#geonetforwarding).",
+);
+const BEACON: Tables = table(
+    "beacon",
+    &beacon::SECTION,
+    "When the station sends beacons, see [[geonet.beacon]](#geonetbeacon).",
+);
+const MIB: Tables = table(
+    "mib",
+    &mib::SECTION,
+    "Parameters of the standard that rarely need another value, see [[geonet.mib]](#geonetmib).",
+);
+const AREAS: Tables =
+    tables("area", &area::SECTION, "Areas with a name, see [[[geonet.area]]](#geonetarea).");
+
+/// `[geonet]`
+pub(in crate::config) const SECTION: Section = Section::new(
+    "[geonet]",
+    "geonet",
+    &[
+        &INTERFACE,
+        &STATION_TYPE,
+        &ADDRESS,
+        &SET_LINK_ADDRESS,
+        &POSITION,
+        &RANGE,
+        &STANDARD,
+        &IPV6_INTERFACE,
+        &IPV6,
+        &MNPP,
+        &MULTICAST,
+        &DCC,
+        &FORWARDING,
+        &BEACON,
+        &MIB,
+        &AREAS,
+    ],
+);
+
+/// The table, and the values in it that others are compared with.
+pub(super) struct Draft {
+    /// The program has GeoNetworking.
+    _part: parts::Geonet,
+    pub interface: Option<At<GeonetInterface>>,
+    /// Whether its address is the security entity's business; also where the key could not be read.
+    pub is_anonymous: bool,
+    /// `None` when it is wrong.
+    pub ipv6_interface: Option<Option<At<String>>>,
+    pub dynamic_interface: Option<At<String>>,
+    /// Where `[geonet.ipv6]` stands.
+    pub ipv6_at: Option<usize>,
+    /// Where `[geonet.mnpp]` stands.
+    pub mnpp_at: Option<usize>,
+    pub multicast: Option<multicast::Draft>,
+    pub areas: Vec<area::Draft>,
+    /// `None` when something in the table is wrong.
+    pub config: Option<Geonet>,
+}
+
+impl Draft {
+    pub(super) fn read(part: parts::Geonet, table: &Table<'_>) -> Draft {
+        let interface = table.take_at(&INTERFACE);
+        let position = table.take(&POSITION);
+        let mib = table.table_or_defaults(&MIB).and_then(|table| mib::read(&table));
+        let largest = match &mib {
+            Some(mib) => Some(mib.max_area_size),
+            None => mib::read(&table.defaults(&MIB)).map(|mib| mib.max_area_size),
+        };
+        let areas = table.tables(&AREAS);
+        let address = table.take(&ADDRESS);
+        let ipv6_interface = table.find_at(&IPV6_INTERFACE);
+        let ipv6 = table.table_or_defaults(&IPV6).and_then(|table| ipv6::read(&table));
+        let mnpp = table.table(&MNPP).and_then(|table| match table {
+            Some(table) => mnpp::read(&table).map(Some),
+            None => Some(None),
+        });
+        let multicast = table.table(&MULTICAST).and_then(|table| match table {
+            Some(table) => multicast::Draft::read(&table).map(Some),
+            None => Some(None),
+        });
+        let dcc = table.table(&DCC).and_then(|table| match table {
+            Some(table) => dcc::read(&table).map(Some),
+            None => Some(None),
+        });
+        let mut areas: Option<Vec<area::Draft>> = areas.map(|tables| {
+            tables.iter().map(|table| area::Draft::read(table, largest.unwrap_or_default())).collect()
+        });
+        let main = ipv6_interface.clone();
+        let config = all!(Geonet {
+            interface: interface.clone().map(|interface| interface.value),
+            station_type: table.take(&STATION_TYPE),
+            address: address,
+            set_link_address: table.take(&SET_LINK_ADDRESS),
+            position: position,
+            ipv6: ipv6.as_ref().and_then(|ipv6| {
+                Some(main?.map(|interface| ipv6.clone().with_interface(interface.value)))
+            }),
+            mnpp: mnpp.clone(),
+            multicast: multicast.as_ref().and_then(|multicast| match multicast {
+                Some(multicast) => multicast.config.clone().map(Some),
+                None => Some(None),
+            }),
+            dcc: dcc,
+            forwarding: table.table_or_defaults(&FORWARDING).and_then(|table| forwarding::read(&table)),
+            beacon: table.table_or_defaults(&BEACON).and_then(|table| beacon::read(&table)),
+            range_m: table.take(&RANGE),
+            standard: table.take(&STANDARD),
+            mib: mib,
+            areas: areas.as_mut().and_then(|areas| areas.iter_mut().map(|area| area.config.take()).collect()),
+        });
+        Draft {
+            _part: part,
+            interface,
+            is_anonymous: address.is_none_or(|address| address == GeonetAddress::Anonymous),
+            ipv6_interface,
+            ipv6_at: ipv6.as_ref().and(table.value(&IPV6)).map(|value| value.at()),
+            dynamic_interface: ipv6.and_then(|ipv6| ipv6.dynamic_interface),
+            mnpp_at: mnpp.flatten().and(table.value(&MNPP)).map(|value| value.at()),
+            multicast: multicast.flatten(),
+            areas: areas.unwrap_or_default(),
+            config,
+        }
+    }
 }

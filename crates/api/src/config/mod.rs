@@ -2,55 +2,64 @@
 //!
 //! [`Config::load`] reads a file and either gives a [`Config`] in which every value has been checked,
 //! alone and against the others, or [`ConfigErrors`] with everything that is wrong in the file, each at its
-//! line and column. Every key is described for operators in `docs/config.md`; a test compares the two.
+//! line and column. Each section has a file. It declares the keys of the section ([`keys`]), reads them into
+//! the types that the program uses, and compares them with each other. A test writes the rows of
+//! `docs/config.md` from the declarations.
 //!
-//! Only what this version does is accepted. A key that carnet has a meaning for, but not yet, is refused
-//! as "not in this version"; any other key is refused as unknown, with the nearest known one.
+//! A key that is not declared is refused as unknown, with the nearest known one.
 
 mod advice;
 mod auth;
 mod checks;
+mod conflicts;
 mod conformance;
+mod dataplane;
 mod disclosure;
-mod draft;
+mod document;
 mod errors;
 mod facilities;
 mod geonet;
-mod mib;
+mod home_agent;
+mod keys;
+mod kinds;
+mod mobile_router;
 mod reader;
-mod schema;
 mod security;
+mod station;
+mod table;
 mod values;
 
 #[cfg(test)]
 mod tests;
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use ipnet::Ipv6Net;
 use toml::de::DeTable;
 
-use crate::address::MacAddress;
-
-use draft::Draft;
+use document::Draft;
 use errors::Sink;
 
 pub use auth::{Auth, Changing, FormerKey, Mac, Replay};
 pub use carnet_base::Key;
 pub use conformance::Conformance;
+pub use dataplane::{Dataplane, DataplanePath};
 pub use disclosure::{Disclosed, LEFT_OUT, disclose, secret_keys};
 pub use errors::{ConfigError, ConfigErrors};
 pub use facilities::{Facilities, Service, VehicleRole};
 pub use geonet::{
     Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Dcc, DccAlgorithm,
-    DccTimeOnAir, Forwarding, Geonet, GeonetAddress, GeonetInterface, Mnpp, MultiHopBeacons, Planarisation,
-    PositionSource, Recovery, ReorderHold, ReorderRule, Standard, StationType, UdpLink, UnicastForwarding,
+    DccTimeOnAir, Forwarding, Geonet, GeonetAddress, GeonetInterface, Ipv6, Mib, Mnpp, MultiHopBeacons,
+    Multicast, Planarisation, PositionSource, Recovery, ReorderHold, ReorderRule, Standard, StationType,
+    UdpLink, UnicastForwarding,
 };
-pub use mib::Mib;
+pub use home_agent::{AllowedRouter, HomeAgent, MultipleCareOf, PeerAgent};
+pub use mobile_router::{
+    Heartbeat, HomeAgents, MobileRouter, Policy, PolicyAction, PolicyProtocol, ProbeUrl, Registration,
+    Roaming, SignalThresholds, Uplink, VolumeAction, VolumePeriod,
+};
 pub use security::{Pseudonyms, Security, SecurityPolicy};
+pub use station::{Http, Sandbox, Station};
 
 /// A checked config.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,340 +83,10 @@ pub struct Config {
     pub conformance: Option<Conformance>,
 }
 
-/// `[station]`: what belongs to the running program.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Station {
-    /// Name of the station.
-    pub name: String,
-    /// UNIX socket of the API; `/run/carnet/NAME.sock` unless given.
-    pub socket: PathBuf,
-    /// Directory for bindings and sequence numbers; `None`: a restart forgets them.
-    pub state_dir: Option<PathBuf>,
-    /// File that takes every input, for `carnet replay`.
-    pub record: Option<PathBuf>,
-    /// Where the API is served over TCP, beside the socket.
-    pub http: Option<Http>,
-    /// Whether the process gives up what it does not need.
-    pub sandbox: Sandbox,
-}
-
-/// `station.sandbox`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Sandbox {
-    /// As far as the kernel can.
-    #[default]
-    Auto,
-    /// All of it, or the station does not start.
-    Required,
-    /// It does not.
-    Off,
-}
-
-/// `station.http`, `station.http_tokens` and `station.http_pages`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Http {
-    /// Address and port; one of loopback unless there are tokens.
-    pub address: SocketAddr,
-    /// File with the tokens of those who may use it.
-    pub tokens: Option<PathBuf>,
-    /// Directory of the dashboard's files.
-    pub pages: PathBuf,
-}
-
-/// `[dataplane]`: the way that packets take.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Dataplane {
-    /// `path`
-    pub path: DataplanePath,
-}
-
-/// `dataplane.path`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum DataplanePath {
-    /// The fastest that the kernel offers.
-    #[default]
-    Auto,
-    /// BPF programs at tc ingress.
-    Bpf,
-    /// XDP programs.
-    Xdp,
-    /// Tunnel devices of the kernel.
-    Kernel,
-    /// The TUN device `carnet0`.
-    Tun,
-}
-
-/// `[home_agent]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HomeAgent {
-    /// Address of the home agent; carnet owns it.
-    pub address: Ipv6Addr,
-    /// Address of this machine at which mobile routers in IPv4 networks register; `None`: they cannot.
-    pub ipv4_address: Option<Ipv4Addr>,
-    /// Inside IPv4 always UDP.
-    pub udp: bool,
-    /// Whether a mobile router may have several care-of addresses.
-    pub multiple_care_of: MultipleCareOf,
-    /// `care_of_test` of mobile routers that do not say it.
-    pub care_of_test: bool,
-    /// Prefix of the home link.
-    pub home_prefix: Ipv6Net,
-    /// All that is routed to this machine, the home prefix and more, where it is one prefix.
-    pub home_network: Option<Ipv6Net>,
-    /// Interface of the home link; `None` for a virtual one.
-    pub home_link: Option<String>,
-    /// Longest lifetime that is granted, a multiple of 4 s from 4 s to 262140 s.
-    pub max_lifetime: Duration,
-    /// Preference among the home agents of the home link (RFC 6275 7.4); higher wins.
-    pub preference: u16,
-    /// Whether it answers who asks for home agents (RFC 6275 10.5), and tells the home link of itself.
-    pub dhaad: bool,
-    /// Other home agents of the same home prefix and mobile routers.
-    pub peers: Vec<PeerAgent>,
-    /// The mobile routers (and plain mobile nodes) that may register.
-    pub mobile_routers: Vec<AllowedRouter>,
-}
-
-/// `multiple_care_of` (RFC 5648).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum MultipleCareOf {
-    /// `"bulk"`: any number of them in one Binding Update.
-    #[default]
-    Bulk,
-    /// `"single"`: one in each Binding Update.
-    Single,
-    /// `"none"`: one.
-    None,
-}
-
-/// `[[home_agent.peer]]`: another home agent to which mobile routers can go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerAgent {
-    /// Its address.
-    pub address: Ipv6Addr,
-    /// Its preference; higher wins.
-    pub preference: u16,
-}
-
-/// The home agents of a mobile router.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HomeAgents {
-    /// Their addresses, the preferred first.
-    pub addresses: Vec<Ipv6Addr>,
-    /// Their IPv4 addresses, in the same order, for uplinks without IPv6; none: these cannot be used.
-    pub ipv4_addresses: Vec<Ipv4Addr>,
-    /// Whether others are found out (RFC 6275 11.4.1).
-    pub discover: bool,
-}
-
-/// `[[home_agent.mobile_router]]`: one that may register with this home agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AllowedRouter {
-    /// Its home address.
-    pub home_address: Ipv6Addr,
-    /// The only prefixes that it may register; empty for a plain mobile node.
-    pub prefixes: Vec<Ipv6Net>,
-    /// How its Binding Updates are authenticated.
-    pub auth: Auth,
-    /// Whether there may be a NAT between it and the home agent.
-    pub nat: bool,
-    /// Whether a new care-of address carries packets towards it only after an Echo Reply has come from it
-    /// (`care_of_test`).
-    pub care_of_test: bool,
-}
-
-/// `[mobile_router]`, or `[mobile_node]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MobileRouter {
-    /// Home address.
-    pub home_address: Ipv6Addr,
-    /// Prefix of the home link.
-    pub home_prefix: Ipv6Net,
-    /// The home agents.
-    pub home_agents: HomeAgents,
-    /// Inside IPv4 always UDP.
-    pub udp: bool,
-    /// Heartbeats on paths that carry traffic and on others; `None` for none.
-    pub heartbeat: Option<Heartbeat>,
-    /// Mobile network prefixes; empty for a mobile node.
-    pub prefixes: Vec<Ipv6Net>,
-    /// How the prefixes are registered.
-    pub registration: Registration,
-    /// Lifetime that is asked for, a multiple of 4 s from 4 s to 262140 s.
-    pub lifetime: Duration,
-    /// Interfaces of the mobile network.
-    pub lan: Vec<String>,
-    /// Give the `lan` interfaces an address and advertise the prefix there.
-    pub advertise: bool,
-    /// Offer mobile routers on board care-of addresses of the visited links, and take such where others offer
-    /// them.
-    pub nesting: bool,
-    /// Link-layer addresses of the mobile routers on board that are known, which may have more addresses than
-    /// others.
-    pub nested_routers: Vec<MacAddress>,
-    /// Networks in which mobile networks are that direct routes shall lead to; empty for no direct routes.
-    pub direct_routes: Vec<Ipv6Net>,
-    /// Ask the home agent what has become of the home prefix.
-    pub prefix_discovery: bool,
-    /// What is requested over an uplink without answers, to find a captive portal.
-    pub captive_portal_probe: Option<ProbeUrl>,
-    /// How Binding Updates are authenticated.
-    pub auth: Auth,
-    /// The uplinks in the order of the file, at least one.
-    pub uplinks: Vec<Uplink>,
-    /// Which packets take which uplinks, in the order of the file.
-    pub policies: Vec<Policy>,
-}
-
-/// What is requested to find a captive portal, by plain HTTP.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProbeUrl {
-    /// The host and its port.
-    pub address: SocketAddr,
-    /// Both as the URL has them.
-    pub authority: String,
-    /// What follows them, with a `/` first.
-    pub path: String,
-}
-
-/// Between two heartbeats to the home agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heartbeat {
-    /// On a path that carries traffic.
-    pub busy: Duration,
-    /// On another.
-    pub idle: Duration,
-}
-
-/// `[[mobile_router.policy]]`: packets that match every field that is given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
-    /// Its name; no two have the same.
-    pub name: String,
-    /// DiffServ code points; any when empty.
-    pub dscp: Vec<u8>,
-    /// Protocol.
-    pub protocol: Option<PolicyProtocol>,
-    /// Ports at either end; any when empty.
-    pub ports: Vec<RangeInclusive<u16>>,
-    /// Prefixes of the hosts at the other end; any when empty.
-    pub prefixes: Vec<Ipv6Net>,
-    /// What becomes of the packets.
-    pub action: PolicyAction,
-    /// Uplinks with a `bid`, the preferred first, at least one.
-    pub uplinks: Vec<String>,
-}
-
-/// `protocol` of a policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PolicyProtocol {
-    /// 6.
-    Tcp,
-    /// 17.
-    Udp,
-    /// 58.
-    Icmpv6,
-}
-
-/// `action` of a policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PolicyAction {
-    /// The first of its uplinks that lives.
-    Failover,
-    /// Each conversation one of them.
-    Balance,
-    /// Each packet all of them; the first copy counts.
-    Duplicate,
-}
-
-/// `mobile_router.registration`: how the home agent learns the prefixes (RFC 3963 5.2).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Registration {
-    /// The Binding Update names each prefix.
-    #[default]
-    Explicit,
-    /// The home agent knows them from its own config.
-    Implicit,
-    /// There is no mobile network: this is `[mobile_node]`.
-    Host,
-}
-
-/// `[[mobile_router.uplink]]`
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Uplink {
-    /// Interface name.
-    pub interface: String,
-    /// Binding Identifier (RFC 5648); `None`: it shares the plain binding with all such uplinks.
-    pub bid: Option<u16>,
-    /// Of two uplinks of one priority the cheaper is better.
-    pub cost: u16,
-    /// What it can carry, in kbit/s; `None`: nobody knows.
-    pub capacity: Option<u32>,
-    /// How much may go over it; `None`: as much as it takes.
-    pub volume: Option<u64>,
-    /// What that is for.
-    pub volume_period: VolumePeriod,
-    /// The day of a month on which a month of it begins.
-    pub volume_day: u8,
-    /// What becomes of the uplink once it is used up.
-    pub volume_action: VolumeAction,
-    /// Whether it is used while its modem is in a network that is not its own operator's.
-    pub roaming: Roaming,
-    /// Lower wins; among equals the first in the file.
-    pub priority: u8,
-    /// When it is taken and left by its signal; `None`: that is no matter.
-    pub signal: Option<SignalThresholds>,
-    /// File whose last line is its signal in dBm; `None`: the kernel is asked.
-    pub signal_file: Option<PathBuf>,
-    /// How long a signal counts that nobody renews.
-    pub signal_timeout: Duration,
-}
-
-/// `volume_period` of an uplink, in UTC.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum VolumePeriod {
-    /// From midnight to midnight.
-    Day,
-    /// From Monday to Sunday.
-    Week,
-    /// A month, from `volume_day` on.
-    #[default]
-    Month,
-}
-
-/// `volume_action` of an uplink.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum VolumeAction {
-    /// It is for when no other uplink works.
-    #[default]
-    LastResort,
-    /// It is not used until the next period.
-    Stop,
-}
-
-/// `roaming` of an uplink.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Roaming {
-    /// As in the network of its own operator.
-    #[default]
-    Allowed,
-    /// It is not used.
-    Never,
-}
-
-/// `signal` of an uplink, in dBm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SignalThresholds {
-    /// At this or more it is taken.
-    pub good: i32,
-    /// At this or less it is left.
-    pub poor: i32,
-}
-
 /// Reads a duration as the config file writes it: `"60s"`, `"1h30m"`.
 ///
 /// # Errors
-/// What is wrong, and what was expected.
+/// The reason, and the expected form.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     values::duration(text)
 }
@@ -415,29 +94,17 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Reads a length as the config file writes it, in metres: `"300m"`, `"1km"`.
 ///
 /// # Errors
-/// What is wrong, and what was expected.
+/// The reason, and the expected form.
 pub fn parse_length(text: &str) -> Result<u16, String> {
-    values::geonet::length(text)
+    values::length(text)
 }
 
 /// Reads a multicast group that leaves its link.
 ///
 /// # Errors
-/// What is wrong, and what was expected.
+/// The reason, and the expected form.
 pub fn parse_group(text: &str) -> Result<std::net::Ipv6Addr, String> {
-    values::geonet::group(text)
-}
-
-impl MobileRouter {
-    /// Whether there is a mobile network: `[mobile_router]`, not `[mobile_node]`.
-    pub fn is_router(&self) -> bool {
-        self.registration != Registration::Host
-    }
-
-    /// Its table in the file.
-    fn table(&self) -> &'static str {
-        if self.is_router() { "mobile_router" } else { "mobile_node" }
-    }
+    geonet::group(text)
 }
 
 impl Config {
@@ -468,12 +135,12 @@ impl Config {
         match (sink.finish(), draft.finish()) {
             (None, Some(config)) => Ok(config),
             (Some(errors), _) => Err(errors),
-            // Whatever is missing from a draft has been noted; this is for the day when it has not.
+            // A gap in a draft has been noted. This error is for a bug.
             (None, None) => Err(ConfigErrors::single(file_name, text, 0, "the config is not complete")),
         }
     }
 
-    /// Makes zeros of all keys: whoever has made a station of it needs them no more.
+    /// Makes zeros of all keys, once a station has been made of the config.
     pub fn wipe_keys(&mut self) {
         let nodes = self.home_agent.iter_mut().flat_map(|agent| &mut agent.mobile_routers);
         let own = self.mobile_router.iter_mut().map(|router| &mut router.auth);
@@ -488,7 +155,7 @@ impl Config {
         routers.chain(own).any(|auth| *auth == Auth::Ipsec)
     }
 
-    /// What an operator should know about a config that is otherwise in order, one line each.
+    /// Warnings about a config without errors, one line each.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(agent) = &self.home_agent {

@@ -11,7 +11,11 @@ mod policies;
 mod security;
 mod together;
 
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
 use std::time::Duration;
+
+use ipnet::Ipv6Net;
 
 use super::*;
 use crate::address::MacAddress;
@@ -421,7 +425,7 @@ fn every_key_arrives() {
             },
             range_m: 500,
             standard: Standard::V1_3_1,
-            mib: Mib { max_packet_data_rate: Some(200), ..Mib::default() },
+            mib: Mib { max_packet_data_rate: Some(200), ..geonet::standard_mib() },
             areas: vec![Area {
                 name: "crossing".into(),
                 shape: AreaShape::Rectangle,

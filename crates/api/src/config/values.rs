@@ -2,39 +2,29 @@
 //!
 //! Every function gives the value or a message of the form "what is wrong, what was expected".
 
-pub(super) mod geonet;
-
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use carnet_base::Key;
 use ipnet::Ipv6Net;
 
-use super::ProbeUrl;
-
-/// Longest path of a UNIX socket: `sun_path` of Linux less its terminating zero.
-const SOCKET_PATH_MAX: usize = 107;
+use crate::address::MacAddress;
 
 /// The lifetimes that a Binding Update can express: 16 bits of 4 s each (RFC 6275 6.1.7), and not zero.
 const LIFETIME_MAX_S: u64 = 65535 * 4;
 
-/// What is expected of an address.
+/// Words of a message that expects an address.
 pub(super) const ADDRESS: &str = "a global or unique local unicast address such as \"2001:db8:1::1\"";
-/// What is expected of a prefix.
+/// Words of a message that expects a prefix.
 pub(super) const PREFIX: &str = "a prefix such as \"2001:db8:a::/64\"";
-/// What is expected of a duration.
+/// Words of a message that expects a duration.
 pub(super) const DURATION: &str = "a duration such as \"60s\", \"10m\" or \"1h30m\"";
-/// What is expected of a volume.
-pub(super) const VOLUME: &str = "a volume such as \"500MB\" or \"5GB\"";
-/// What is expected of an interface.
+/// Words of a message that expects an interface.
 pub(super) const INTERFACE: &str = "an interface name of 1 to 15 characters";
-/// What is expected of a station's name.
+/// Words of a message that expects a station's name.
 pub(super) const NAME: &str = "1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first";
-/// What is expected of a key.
-pub(super) const KEY: &str = "32 hexadecimal digits (16 octets)";
 
-/// What is expected of an IPv4 address.
+/// Words of a message that expects an IPv4 address.
 pub(super) const IPV4_ADDRESS: &str = "a unicast IPv4 address such as \"192.0.2.1\"";
 
 /// An IPv4 address that routes beyond its link.
@@ -73,60 +63,6 @@ pub(super) fn address(text: &str) -> Result<Ipv6Addr, String> {
     }
 }
 
-/// Between two heartbeats.
-pub(super) fn heartbeat(text: &str) -> Result<Duration, String> {
-    let interval = duration(text)?;
-    if interval < Duration::from_millis(50) || interval > Duration::from_secs(3600) {
-        return Err(format!("{text:?} is out of range, expected 50ms to 1h"));
-    }
-    Ok(interval)
-}
-
-/// What is expected of `captive_portal_probe`.
-pub(super) const PROBE_URL: &str =
-    "a URL with an address, such as \"http://192.0.2.80/generate_204\" or \"http://[2001:db8:80::1]:8080/\"";
-/// Octets of the longest URL.
-const PROBE_URL_MAX: usize = 255;
-
-/// The URL whose request tells of captive portals.
-pub(super) fn probe_url(text: &str) -> Result<ProbeUrl, String> {
-    let wrong = |what: &str| Err(format!("{text:?} {what}, expected {PROBE_URL}"));
-    if text.len() > PROBE_URL_MAX {
-        return Err(format!("the URL has {} octets, expected {PROBE_URL_MAX} at most", text.len()));
-    }
-    if !text.bytes().all(|octet| octet.is_ascii_graphic()) {
-        return wrong("has characters that no URL has");
-    }
-    let Some(rest) = text.strip_prefix("http://") else {
-        return wrong("does not begin with http://");
-    };
-    let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
-    let address = authority.parse::<SocketAddr>();
-    let host = authority.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(authority);
-    let is_bracketed = host.len() != authority.len();
-    let alone = host.parse::<IpAddr>().ok().filter(|address| address.is_ipv6() == is_bracketed);
-    let Some(address) = address.ok().or(alone.map(|address| SocketAddr::new(address, 80))) else {
-        return wrong("names no host by its address");
-    };
-    let is_routed = match address.ip() {
-        IpAddr::V4(ip) => ipv4_address(&ip.to_string()).is_ok(),
-        IpAddr::V6(ip) => not_routed(ip).is_none(),
-    };
-    if !is_routed || address.port() == 0 {
-        return wrong("has an address that no packet can be sent to");
-    }
-    Ok(ProbeUrl { address, authority: authority.to_owned(), path: path.to_owned() })
-}
-
-/// How long a signal counts without being renewed.
-pub(super) fn signal_timeout(text: &str) -> Result<Duration, String> {
-    let timeout = duration(text)?;
-    if timeout < Duration::from_secs(5) || timeout > Duration::from_secs(86_400) {
-        return Err(format!("{text:?} is out of range, expected 5s to 1d"));
-    }
-    Ok(timeout)
-}
-
 /// A unicast prefix without host bits.
 pub(super) fn prefix(text: &str) -> Result<Ipv6Net, String> {
     let prefix: Ipv6Net = text.parse().map_err(|_| {
@@ -146,8 +82,8 @@ pub(super) fn prefix(text: &str) -> Result<Ipv6Net, String> {
     }
 }
 
-/// What keeps an address from being a global or unique local unicast address.
-fn not_routed(address: Ipv6Addr) -> Option<&'static str> {
+/// The reason why an address is no global or unique local unicast address; `None` if it is one.
+pub(super) fn not_routed(address: Ipv6Addr) -> Option<&'static str> {
     if address.is_unspecified() {
         Some("unspecified")
     } else if address.is_loopback() {
@@ -190,22 +126,6 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(total))
 }
 
-/// An amount of data in octets: a whole number with the unit kB, MB, GB or TB, powers of a thousand; not
-/// nothing.
-pub(super) fn volume(text: &str) -> Result<u64, String> {
-    const UNITS: [(&str, u64); 4] =
-        [("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
-    let octets = UNITS.iter().find_map(|(unit, octets)| {
-        let digits = text.strip_suffix(unit).filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
-        digits.parse::<u64>().ok()?.checked_mul(*octets)
-    });
-    match octets {
-        None => Err(format!("{text:?} is no volume, expected {VOLUME}")),
-        Some(0) => Err(format!("{text:?} lets nothing through, expected {VOLUME}")),
-        Some(octets) => Ok(octets),
-    }
-}
-
 /// A binding lifetime, rounded down to the 4 s that a Binding Update counts in (RFC 6275 6.1.7).
 pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
     let lifetime = duration(text)?;
@@ -213,32 +133,6 @@ pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
         return Err(format!("{text:?} is out of range, expected 4s to {LIFETIME_MAX_S}s"));
     }
     Ok(Duration::from_secs(lifetime.as_secs() / 4 * 4))
-}
-
-/// A window around the own clock, not empty.
-pub(super) fn window(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        Duration::ZERO => Err(format!("{text:?} accepts nothing, expected a duration above zero")),
-        window => Ok(window),
-    }
-}
-
-/// Time from one beacon to the next.
-pub(super) fn beacon_interval(text: &str) -> Result<Duration, String> {
-    let interval = duration(text)?;
-    if interval < Duration::from_millis(10) || interval > Duration::from_secs(3600) {
-        return Err(format!("{text:?} is out of range, expected 10ms to 1h"));
-    }
-    Ok(interval)
-}
-
-/// Random time on top of a beacon interval.
-pub(super) fn jitter(text: &str) -> Result<Duration, String> {
-    let jitter = duration(text)?;
-    if jitter > Duration::from_secs(3600) {
-        return Err(format!("{text:?} is out of range, expected 0s to 1h"));
-    }
-    Ok(jitter)
 }
 
 /// The name of a network interface, as the kernel accepts it.
@@ -279,32 +173,36 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The path of a UNIX socket.
-pub(super) fn socket(text: &str) -> Result<PathBuf, String> {
-    if text.len() > SOCKET_PATH_MAX {
-        let length = text.len();
-        return Err(format!("the path has {length} octets, expected {SOCKET_PATH_MAX} at most for a socket"));
+/// Words of a message that expects a length.
+pub(super) const LENGTH: &str = "a length from 1 m to 65535 m such as \"300m\" or \"1km\"";
+
+/// Metres: a whole number with m or km.
+pub(super) fn length(text: &str) -> Result<u16, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let scale = match unit {
+        "m" => 1,
+        "km" => 1000,
+        _ => return Err(format!("{text:?} is no length, expected {LENGTH}")),
+    };
+    let metres = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
+    match metres.and_then(|metres| u16::try_from(metres).ok()) {
+        Some(0) => Err(format!("{text:?} is nothing, expected {LENGTH}")),
+        Some(metres) => Ok(metres),
+        None if number.is_empty() => Err(format!("{text:?} is no length, expected {LENGTH}")),
+        None => Err(format!("{text:?} is out of range, expected {LENGTH}")),
     }
-    path(text)
 }
 
-/// A shared key. Messages do not repeat it.
-pub(super) fn key(text: &str) -> Result<Key, String> {
-    if let Some(bad) = text.chars().find(|c| !c.is_ascii_hexdigit()) {
-        return Err(format!("the key has the character {bad:?}, expected {KEY}"));
+/// A link-layer address that a station can have.
+pub(super) fn own_mac(text: &str) -> Result<MacAddress, String> {
+    let mac: MacAddress = text.parse().map_err(|error: crate::address::ParseError| error.to_string())?;
+    if mac.0[0] & 1 == 1 {
+        Err(format!("{mac} is a group address, expected that of one station such as 02:00:00:00:00:0a"))
+    } else if mac.0 == [0; 6] {
+        Err(format!("{mac} is nobody's address, expected that of one station such as 02:00:00:00:00:0a"))
+    } else {
+        Ok(mac)
     }
-    let wrong = || format!("the key has {} digits, expected {KEY}", text.len());
-    if text.len() != 32 {
-        return Err(wrong());
-    }
-    let mut key = Key::new([0; Key::OCTETS]);
-    for (octet, digits) in key.octets_mut().iter_mut().zip(text.as_bytes().chunks(2)) {
-        *octet = std::str::from_utf8(digits)
-            .ok()
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok())
-            .ok_or_else(wrong)?;
-    }
-    Ok(key)
 }
 
 #[cfg(test)]
@@ -340,18 +238,15 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_and_never_repeated() {
-        let octets: [u8; 16] = std::array::from_fn(|index| index as u8 * 17);
-        assert_eq!(key("00112233445566778899aabbccddEEFF"), Ok(Key::new(octets)));
-        assert_eq!(
-            key("0011"),
-            Err("the key has 4 digits, expected 32 hexadecimal digits (16 octets)".into())
-        );
-        let message = key("0123456789abcdef0123456789abcdeg");
-        assert_eq!(
-            message,
-            Err("the key has the character 'g', expected 32 hexadecimal digits (16 octets)".into())
-        );
-        assert!(key(&"é".repeat(16)).is_err());
+    fn lengths() {
+        for (text, metres) in [("1m", 1), ("300m", 300), ("65535m", 65535), ("2km", 2000)] {
+            assert_eq!(length(text), Ok(metres), "{text}");
+        }
+        for text in ["", "m", "300", "1.5km", "-1m", "300 m", "1mi", "1km5m"] {
+            assert_eq!(length(text), Err(format!("{text:?} is no length, expected {LENGTH}")));
+        }
+        for text in ["65536m", "66km", "99999999999999999999km"] {
+            assert_eq!(length(text), Err(format!("{text:?} is out of range, expected {LENGTH}")));
+        }
     }
 }

@@ -25,6 +25,40 @@ pub(super) fn refused(lines: &str) -> Vec<String> {
     errors(&format!("{SMALL}{lines}"))
 }
 
+/// The values of the standard.
+pub(super) fn standard_mib() -> Mib {
+    Mib {
+        is_mobile: None,
+        max_sdu_size: 1398,
+        lifetime_location_entry: Duration::from_secs(20),
+        lifetime_neighbour: Duration::from_secs(20),
+        location_service_max_retransmissions: 10,
+        location_service_retransmit_timer: Duration::from_secs(1),
+        location_service_buffer_size: 1024,
+        location_service_max_pending: 256,
+        default_hop_limit: 10,
+        duplicate_packet_list_length: 8,
+        max_packet_lifetime: Duration::from_secs(600),
+        default_packet_lifetime: Duration::from_secs(60),
+        max_packet_data_rate: Some(100),
+        packet_data_rate_beta: 90,
+        max_area_size: 10,
+        min_repetition_interval: Duration::from_millis(100),
+        next_hop_hold: Duration::ZERO,
+        cbf_min_time: Duration::from_millis(1),
+        cbf_max_time: Duration::from_millis(100),
+        sector_angle: 30,
+        advanced_max_counter: 3,
+        unicast_buffer_size: 256_000,
+        broadcast_buffer_size: 1_024_000,
+        cbf_buffer_size: 256_000,
+        max_neighbours: 16_384,
+        max_other_stations: 16_384,
+        pai_interval_m: 80,
+        position_update_interval: Duration::from_secs(1),
+    }
+}
+
 const PARIS: Coordinates = Coordinates { latitude: 488_375_000, longitude: 21_008_000 };
 
 #[test]
@@ -67,7 +101,7 @@ fn a_station_may_do_geonetworking_alone() {
             },
             range_m: 1000,
             standard: Standard::V1_4_1,
-            mib: Mib::default(),
+            mib: standard_mib(),
             areas: Vec::new(),
         }
     );
@@ -425,7 +459,7 @@ fn the_radio_is_for_geonetworking_alone() {
 #[test]
 fn the_parameters_of_the_standard() {
     let mib = |text: &str| geonet(&format!("{SMALL}[geonet.mib]\n{text}")).mib;
-    assert_eq!(mib(""), Mib::default());
+    assert_eq!(mib(""), standard_mib());
     let given = mib("lifetime_location_entry = '5s'\nmax_packet_data_rate = 0\npai_interval = '40m'\n");
     assert_eq!(given.lifetime_neighbour, Duration::from_secs(5));
     assert_eq!((given.max_packet_data_rate, given.pai_interval_m), (None, 40));

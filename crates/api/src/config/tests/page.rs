@@ -1,9 +1,15 @@
-//! `docs/config.md` against the schema, and the schema against the reader.
+//! `docs/config.md` against the declarations, and the declarations against the reader.
+//!
+//! `CARNET_UPDATE_CONFIG=1 cargo test -p carnet-api rows_of_the_page` writes the tables of the page.
 
-use super::super::schema::{SECTIONS, Section};
+use super::super::document::sections;
+use super::super::keys::{Absent, Declared, Section};
 use super::{Config, FULL, parse};
 
 const PAGE: &str = include_str!("../../../../../docs/config.md");
+
+/// The head of a table of keys.
+const TABLE: &str = "\n| Key | Type | Default | Meaning |\n|---|---|---|---|\n";
 
 /// A config with every key of a mobile node that has a default.
 fn node() -> String {
@@ -13,42 +19,65 @@ fn node() -> String {
         .to_owned()
 }
 
-/// The chapter of the page about a section.
-fn chapter(section: &Section) -> &'static str {
-    let heading = format!("\n## {}\n", section.header);
-    let start = PAGE.find(&heading).unwrap_or_else(|| panic!("no chapter {}", section.header));
-    let text = &PAGE[start + heading.len()..];
-    text.find("\n## ").map_or(text, |end| &text[..end])
+/// The sections that have a chapter. The tables of a mobile node's uplinks and policies are a mobile router's.
+fn chapters() -> Vec<&'static Section> {
+    sections().into_iter().filter(|section| !section.path.starts_with("mobile_node.")).collect()
 }
 
-#[test]
-fn the_page_and_the_schema_have_the_same_keys() {
-    for section in SECTIONS {
-        let page: Vec<Vec<&str>> = chapter(section)
-            .lines()
-            .filter(|line| line.starts_with("| `"))
-            .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
-            .collect();
-        let page: Vec<(&str, &str, &str)> = page.iter().map(|row| (row[0], row[1], row[2])).collect();
-        let schema: Vec<(String, &str, String)> = section
-            .keys
-            .iter()
-            .map(|key| {
-                let plain = matches!(key.default, "required" | "none");
-                let default = if plain { key.default.to_owned() } else { format!("`{}`", key.default) };
-                (format!("`{}`", key.name), key.kind, default)
-            })
-            .collect();
-        let schema: Vec<(&str, &str, &str)> =
-            schema.iter().map(|(name, kind, default)| (name.as_str(), *kind, default.as_str())).collect();
-        assert_eq!(page, schema, "{}", section.header);
+/// The row of a key.
+fn row(section: &Section, key: &dyn Declared) -> String {
+    let declaration = key.declaration();
+    let name = declaration.name;
+    let default = match declaration.absent {
+        Absent::Required => "required".to_owned(),
+        Absent::Nothing => "none".to_owned(),
+        Absent::Default(text) | Absent::Computed(text) => format!("`{text}`"),
+    };
+    let own = section.meanings.iter().find(|(key, _)| *key == name).map(|(_, meaning)| *meaning);
+    let meaning = own.unwrap_or(declaration.meaning);
+    assert!(!meaning.is_empty(), "{} needs a sentence", section.path_of(name));
+    let meaning: Vec<&str> = meaning.split_whitespace().collect();
+    format!("| `{name}` | {} | {default} | {} |", key.type_name(), meaning.join(" "))
+}
+
+/// The page with the rows of the declarations in the place of its own.
+fn written(page: &str) -> String {
+    let mut page = page.to_owned();
+    for section in chapters() {
+        let heading = format!("\n## {}\n", section.header);
+        let start = page.find(&heading).unwrap_or_else(|| panic!("no chapter {}", section.header));
+        let table = page[start..].find(TABLE).unwrap_or_else(|| panic!("no table in {}", section.header));
+        let first = start + table + TABLE.len();
+        let last = first + page[first..].find("\n\n").expect("an end");
+        let rows: Vec<String> = section.keys.iter().map(|key| row(section, *key)).collect();
+        page.replace_range(first..last, &rows.join("\n"));
     }
+    page
 }
 
 #[test]
-fn the_page_has_no_chapter_of_a_section_that_is_not() {
+fn rows_of_the_page_are_those_of_the_declarations() {
+    let written = written(PAGE);
+    if std::env::var_os("CARNET_UPDATE_CONFIG").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
+        std::fs::write(path, written).expect("docs/config.md is written");
+        return;
+    }
+    for (found, expected) in PAGE.lines().zip(written.lines()) {
+        assert_eq!(
+            found, expected,
+            "docs/config.md is not what the declarations say: CARNET_UPDATE_CONFIG=1 cargo test -p carnet-api \
+             rows_of_the_page"
+        );
+    }
+    assert_eq!(PAGE.lines().count(), written.lines().count());
+}
+
+#[test]
+fn page_has_no_chapter_without_a_section() {
     for heading in PAGE.lines().filter_map(|line| line.strip_prefix("## ")) {
-        assert!(heading == "Types" || SECTIONS.iter().any(|section| section.header == heading), "{heading}");
+        let known = chapters().iter().any(|section| section.header == heading);
+        assert!(heading == "Types" || known, "{heading}");
     }
 }
 
@@ -70,9 +99,9 @@ fn every_example_of_the_page_parses() {
 }
 
 #[test]
-fn every_key_of_the_schema_is_read() {
-    for section in SECTIONS {
-        for key in section.keys {
+fn every_declared_key_is_read() {
+    for section in sections() {
+        for key in section.keys.iter().map(|key| key.declaration()) {
             // A date is right nowhere.
             let (before, after) = match section.header {
                 "auth" => ("auth = { ", " }\n"),
@@ -95,8 +124,9 @@ fn every_key_of_the_schema_is_read() {
 
 #[test]
 fn the_defaults_of_the_page_are_the_defaults() {
-    for section in SECTIONS {
-        for key in section.keys.iter().filter(|key| !matches!(key.default, "required" | "none")) {
+    for section in chapters() {
+        for key in section.keys.iter().map(|key| key.declaration()) {
+            let (Absent::Default(default) | Absent::Computed(default)) = key.absent else { continue };
             if section.header == "auth" {
                 continue; // inline, below
             }
@@ -127,7 +157,7 @@ fn the_defaults_of_the_page_are_the_defaults() {
                 }
                 _ => absent,
             };
-            let value = key.default.replace("NAME", "bus-42");
+            let value = default.replace("NAME", "bus-42");
             let given =
                 absent.replace(section.header, &format!("{}\n{} = {value}", section.header, key.name));
             assert_eq!(parse(&absent), parse(&given), "{} {}", section.header, key.name);

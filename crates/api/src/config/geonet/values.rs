@@ -6,24 +6,20 @@ use std::time::Duration;
 
 use ipnet::Ipv6Net;
 
-use super::super::geonet::{Coordinates, GeonetAddress, GeonetInterface, PositionSource, UdpLink};
-use crate::address::MacAddress;
+use super::super::values::{self, own_mac};
+use super::{Coordinates, GeonetAddress, GeonetInterface, PositionSource, UdpLink};
 
-/// What is expected of the interface.
-pub(in crate::config) const LINK: &str =
-    "an interface name of 1 to 15 characters or \"udp:ADDRESS[,PEER...]\"";
-/// What is expected of an address.
-pub(in crate::config) const GN_ADDRESS: &str = "\"auto\", \"managed:02:00:00:00:00:0a\" or \"anonymous\"";
-/// What is expected of a position.
-pub(in crate::config) const POSITION: &str =
-    "\"gpsd://HOST[:PORT]\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\"";
-/// What is expected of a length.
-pub(in crate::config) const LENGTH: &str = "a length from 1 m to 65535 m such as \"300m\" or \"1km\"";
-/// What is expected of a pair of coordinates.
-pub(in crate::config) const CENTER: &str = "[LATITUDE, LONGITUDE] in degrees";
+/// Words of a message that expects the interface.
+pub(super) const LINK: &str = "an interface name of 1 to 15 characters or \"udp:ADDRESS[,PEER...]\"";
+/// Words of a message that expects an address.
+pub(super) const GN_ADDRESS: &str = "\"auto\", \"managed:02:00:00:00:00:0a\" or \"anonymous\"";
+/// Words of a message that expects a position.
+pub(super) const POSITION: &str = "\"gpsd://HOST[:PORT]\", \"fixed:LAT,LON\" in degrees or \"trace:FILE\"";
+/// Words of a message that expects a pair of coordinates.
+pub(super) const CENTER: &str = "[LATITUDE, LONGITUDE] in degrees";
 
-/// What is expected of a multicast group.
-pub(in crate::config) const GROUP: &str =
+/// Words of a message that expects a multicast group.
+pub(super) const GROUP: &str =
     "a multicast address of more than link scope such as \"ff3e:40:2001:db8:1::1\"";
 
 /// Where gpsd listens.
@@ -44,8 +40,8 @@ pub(in crate::config) fn group(text: &str) -> Result<Ipv6Addr, String> {
 }
 
 /// How long packets wait for those that they have overtaken: an ear waits no longer, either.
-pub(in crate::config) fn reorder_wait(text: &str) -> Result<Duration, String> {
-    let wait = super::duration(text)?;
+pub(super) fn reorder_wait(text: &str) -> Result<Duration, String> {
+    let wait = values::duration(text)?;
     match wait <= Duration::from_secs(1) {
         true => Ok(wait),
         false => Err(format!("{text:?} is too long, expected 1s at most")),
@@ -53,8 +49,8 @@ pub(in crate::config) fn reorder_wait(text: &str) -> Result<Duration, String> {
 }
 
 /// How long a link has to last: the speeds of now say nothing about later.
-pub(in crate::config) fn link_lifetime(text: &str) -> Result<Duration, String> {
-    let span = super::duration(text)?;
+pub(super) fn link_lifetime(text: &str) -> Result<Duration, String> {
+    let span = values::duration(text)?;
     match span <= Duration::from_secs(10) {
         true => Ok(span),
         false => Err(format!("{text:?} is too long, expected 10s at most")),
@@ -63,8 +59,8 @@ pub(in crate::config) fn link_lifetime(text: &str) -> Result<Duration, String> {
 
 /// How often prefixes are announced: announcements are good for three of these, and for no more than ten
 /// minutes.
-pub(in crate::config) fn announcement_interval(text: &str) -> Result<Duration, String> {
-    let interval = super::duration(text)?;
+pub(super) fn announcement_interval(text: &str) -> Result<Duration, String> {
+    let interval = values::duration(text)?;
     match (Duration::from_secs(1)..=Duration::from_secs(200)).contains(&interval) {
         true => Ok(interval),
         false => Err(format!("{text:?} is out of range, expected 1s to 200s")),
@@ -72,18 +68,18 @@ pub(in crate::config) fn announcement_interval(text: &str) -> Result<Duration, S
 }
 
 /// MLD's Query Interval. More often only burdens the link; the field of a query ends at 31,744 s.
-pub(in crate::config) fn query_interval(text: &str) -> Result<Duration, String> {
+pub(super) fn query_interval(text: &str) -> Result<Duration, String> {
     between(text, 1, 31_744)
 }
 
 /// MLD's Query Response Interval; the field of a query ends at 8,387 s.
-pub(in crate::config) fn query_response_interval(text: &str) -> Result<Duration, String> {
+pub(super) fn query_response_interval(text: &str) -> Result<Duration, String> {
     between(text, 0, 8_387)
 }
 
-/// A duration above so many seconds, or of as many, and up to so many. Zero is none.
+/// A duration from `least` to `most` seconds, and from 100 ms.
 fn between(text: &str, least: u64, most: u64) -> Result<Duration, String> {
-    let time = super::duration(text)?;
+    let time = values::duration(text)?;
     let least = Duration::from_secs(least).max(Duration::from_millis(100));
     match (least..=Duration::from_secs(most)).contains(&time) {
         true => Ok(time),
@@ -92,8 +88,8 @@ fn between(text: &str, least: u64, most: u64) -> Result<Duration, String> {
 }
 
 /// The subnet of an area: with room for interface identifiers.
-pub(in crate::config) fn subnet(text: &str) -> Result<Ipv6Net, String> {
-    let prefix = super::prefix(text)?;
+pub(super) fn subnet(text: &str) -> Result<Ipv6Net, String> {
+    let prefix = values::prefix(text)?;
     match prefix.prefix_len() {
         ..=64 => Ok(prefix),
         _ => Err(format!("{prefix} has no room for interface identifiers, expected /64 or shorter")),
@@ -101,12 +97,12 @@ pub(in crate::config) fn subnet(text: &str) -> Result<Ipv6Net, String> {
 }
 
 /// A network interface, or `udp:` with addresses.
-pub(in crate::config) fn link(text: &str) -> Result<GeonetInterface, String> {
+pub(super) fn link(text: &str) -> Result<GeonetInterface, String> {
     match text.strip_prefix("udp:") {
         Some(addresses) => udp(addresses).map(GeonetInterface::Udp),
-        None => super::interface(text)
+        None => values::interface(text)
             .map(GeonetInterface::Frames)
-            .map_err(|message| message.replace(super::INTERFACE, LINK)),
+            .map_err(|message| message.replace(values::INTERFACE, LINK)),
     }
 }
 
@@ -148,7 +144,7 @@ fn udp(text: &str) -> Result<UdpLink, String> {
     Ok(UdpLink { local, interface, peers })
 }
 
-/// `[fe80::1%eth0]:8947` or `239.1.1.1%eth0:8947` with the name of the interface apart; a port of 0 is none.
+/// `[fe80::1%eth0]:8947` or `239.1.1.1%eth0:8947` with the name of the interface apart; `None` for port 0.
 fn socket_address(text: &str) -> Option<(SocketAddr, Option<String>)> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port_number(port)?;
@@ -162,12 +158,12 @@ fn socket_address(text: &str) -> Option<(SocketAddr, Option<String>)> {
     };
     if !six {
         let address: Ipv4Addr = address.parse().ok()?;
-        let name = zone.map(super::interface).transpose().ok()?;
+        let name = zone.map(values::interface).transpose().ok()?;
         return Some((SocketAddr::new(address.into(), port), name));
     }
     let address: Ipv6Addr = address.parse().ok()?;
     let scope = zone.and_then(|zone| zone.parse::<u32>().ok());
-    let name = zone.filter(|_| scope.is_none()).map(super::interface).transpose().ok()?;
+    let name = zone.filter(|_| scope.is_none()).map(values::interface).transpose().ok()?;
     Some((SocketAddrV6::new(address, port, 0, scope.unwrap_or(0)).into(), name))
 }
 
@@ -177,7 +173,7 @@ fn port_number(text: &str) -> Option<u16> {
 }
 
 /// Where the address comes from.
-pub(in crate::config) fn gn_address(text: &str) -> Result<GeonetAddress, String> {
+pub(super) fn gn_address(text: &str) -> Result<GeonetAddress, String> {
     match text {
         "auto" => Ok(GeonetAddress::Auto),
         "anonymous" => Ok(GeonetAddress::Anonymous),
@@ -188,20 +184,8 @@ pub(in crate::config) fn gn_address(text: &str) -> Result<GeonetAddress, String>
     }
 }
 
-/// A link-layer address that a station can have.
-pub(in crate::config) fn own_mac(text: &str) -> Result<MacAddress, String> {
-    let mac: MacAddress = text.parse().map_err(|error: crate::address::ParseError| error.to_string())?;
-    if mac.0[0] & 1 == 1 {
-        Err(format!("{mac} is a group address, expected that of one station such as 02:00:00:00:00:0a"))
-    } else if mac.0 == [0; 6] {
-        Err(format!("{mac} is nobody's address, expected that of one station such as 02:00:00:00:00:0a"))
-    } else {
-        Ok(mac)
-    }
-}
-
 /// Where the position comes from. A relative trace starts in the directory of the config file.
-pub(in crate::config) fn position(text: &str, config_file: &str) -> Result<PositionSource, String> {
+pub(super) fn position(text: &str, config_file: &str) -> Result<PositionSource, String> {
     if let Some(address) = text.strip_prefix("gpsd://") {
         gpsd(address).ok_or_else(|| {
             format!(
@@ -212,7 +196,7 @@ pub(in crate::config) fn position(text: &str, config_file: &str) -> Result<Posit
         fixed(place).map(PositionSource::Fixed)
     } else if let Some(file) = text.strip_prefix("trace:") {
         let directory = Path::new(config_file).parent().unwrap_or(Path::new(""));
-        super::path(file).map(|file| PositionSource::Trace(directory.join(file)))
+        values::path(file).map(|file| PositionSource::Trace(directory.join(file)))
     } else {
         Err(format!("{text:?} is no source of positions, expected {POSITION}"))
     }
@@ -253,12 +237,12 @@ fn fixed(text: &str) -> Result<Coordinates, String> {
 }
 
 /// A latitude in degrees.
-pub(in crate::config) fn latitude(degrees: f64) -> Result<i32, String> {
+pub(super) fn latitude(degrees: f64) -> Result<i32, String> {
     coordinate(degrees, 90.0).ok_or_else(|| format!("{degrees} is no latitude, expected -90 to 90 degrees"))
 }
 
 /// A longitude in degrees.
-pub(in crate::config) fn longitude(degrees: f64) -> Result<i32, String> {
+pub(super) fn longitude(degrees: f64) -> Result<i32, String> {
     coordinate(degrees, 180.0)
         .ok_or_else(|| format!("{degrees} is no longitude, expected -180 to 180 degrees"))
 }
@@ -267,39 +251,9 @@ fn coordinate(degrees: f64, limit: f64) -> Option<i32> {
     (-limit..=limit).contains(&degrees).then(|| (degrees * UNITS).round() as i32)
 }
 
-/// Metres: a whole number with m or km.
-pub(in crate::config) fn length(text: &str) -> Result<u16, String> {
-    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let scale = match unit {
-        "m" => 1,
-        "km" => 1000,
-        _ => return Err(format!("{text:?} is no length, expected {LENGTH}")),
-    };
-    let metres = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
-    match metres.and_then(|metres| u16::try_from(metres).ok()) {
-        Some(0) => Err(format!("{text:?} is nothing, expected {LENGTH}")),
-        Some(metres) => Ok(metres),
-        None if number.is_empty() => Err(format!("{text:?} is no length, expected {LENGTH}")),
-        None => Err(format!("{text:?} is out of range, expected {LENGTH}")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lengths() {
-        for (text, metres) in [("1m", 1), ("300m", 300), ("65535m", 65535), ("2km", 2000)] {
-            assert_eq!(length(text), Ok(metres), "{text}");
-        }
-        for text in ["", "m", "300", "1.5km", "-1m", "300 m", "1mi", "1km5m"] {
-            assert_eq!(length(text), Err(format!("{text:?} is no length, expected {LENGTH}")));
-        }
-        for text in ["65536m", "66km", "99999999999999999999km"] {
-            assert_eq!(length(text), Err(format!("{text:?} is out of range, expected {LENGTH}")));
-        }
-    }
 
     #[test]
     fn positions() {

@@ -1,0 +1,135 @@
+//! The whole config file: its tables, and what is read of each.
+//!
+//! A [`Draft`] has every value that checks compare, with its place, and the config of each table in which
+//! nothing is wrong.
+
+use carnet_base::parts;
+use toml::de::DeTable;
+
+use super::dataplane::Dataplane;
+use super::errors::Sink;
+use super::keys::{Section, Tables, required_table, table};
+use super::station::Station;
+use super::table::Table;
+use super::{
+    Config, conformance, dataplane, facilities, geonet, home_agent, mobile_router, security, station,
+};
+
+const STATION: Tables = required_table("station", &station::SECTION, "a table [station] with a `name`", "");
+const DATAPLANE: Tables = table("dataplane", &dataplane::SECTION, "");
+const HOME_AGENT: Tables = table("home_agent", &home_agent::SECTION, "");
+const MOBILE_ROUTER: Tables = table("mobile_router", &mobile_router::SECTION, "");
+const MOBILE_NODE: Tables = table("mobile_node", &mobile_router::SECTION_OF_NODE, "");
+const GEONET: Tables = table("geonet", &geonet::SECTION, "");
+const FACILITIES: Tables = table("facilities", &facilities::SECTION, "");
+const SECURITY: Tables = table("security", &security::SECTION, "");
+const CONFORMANCE: Tables = table("conformance", &conformance::SECTION, "");
+
+/// The tables at the top of the file.
+pub(super) const ROOT: Section = Section::new(
+    "the config",
+    "",
+    &[
+        &STATION,
+        &DATAPLANE,
+        &HOME_AGENT,
+        &MOBILE_ROUTER,
+        &MOBILE_NODE,
+        &GEONET,
+        &FACILITIES,
+        &SECURITY,
+        &CONFORMANCE,
+    ],
+);
+
+/// All tables but the top, each before those below it.
+pub(super) fn sections() -> Vec<&'static Section> {
+    fn add(section: &'static Section, found: &mut Vec<&'static Section>) {
+        let below = section.keys.iter().filter_map(|key| key.declaration().below);
+        for section in below {
+            if !found.iter().any(|other| other.path == section.path) {
+                found.push(section);
+                add(section, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    add(&ROOT, &mut found);
+    found
+}
+
+/// A whole file.
+pub(super) struct Draft {
+    station: Option<Station>,
+    pub dataplane: Option<Dataplane>,
+    /// `[home_agent]`, where there is one.
+    pub home_agent: Option<home_agent::Draft>,
+    /// `[mobile_router]` or `[mobile_node]`, where there is one.
+    pub mobile_router: Option<mobile_router::Draft>,
+    /// `[geonet]`, where there is one.
+    pub geonet: Option<geonet::Draft>,
+    /// `[facilities]`, where there is one.
+    pub facilities: Option<facilities::Draft>,
+    /// `[security]`, where there is one.
+    pub security: Option<security::Draft>,
+    /// `[conformance]`, where there is one.
+    pub conformance: Option<conformance::Draft>,
+    /// Whether a table of any of these names is there at all.
+    pub has_role: bool,
+}
+
+impl Draft {
+    /// Reads a document.
+    pub(super) fn read(document: &DeTable<'_>, sink: &Sink<'_>) -> Draft {
+        let root = Table::open(&ROOT, 0, document, sink);
+        let open = |key| root.table(key).flatten();
+        let part = parts::geonet();
+        let station = open(&STATION);
+        if let (Some(_), Some(node)) = (root.value(&MOBILE_ROUTER), root.value(&MOBILE_NODE)) {
+            node.refuse("there is a [mobile_router] already, expected one of the two");
+        }
+        if part.is_none() {
+            for key in [&GEONET, &FACILITIES, &SECURITY, &CONFORMANCE] {
+                if let Some(value) = root.value(key) {
+                    value.refuse("this program was built without GeoNetworking, expected no such table");
+                }
+            }
+        }
+        let roles = [&HOME_AGENT, &MOBILE_ROUTER, &MOBILE_NODE, &GEONET];
+        Draft {
+            has_role: roles.iter().any(|role| root.value(*role).is_some()),
+            station: station.and_then(|table| station::read(&table)),
+            dataplane: root.table_or_defaults(&DATAPLANE).and_then(|table| dataplane::read(&table)),
+            home_agent: open(&HOME_AGENT).map(|table| home_agent::Draft::read(&table)),
+            mobile_router: match root.value(&MOBILE_ROUTER) {
+                Some(_) => open(&MOBILE_ROUTER).map(|table| mobile_router::Draft::read(&table)),
+                None => open(&MOBILE_NODE).map(|table| mobile_router::Draft::read_node(&table)),
+            },
+            geonet: part.and_then(|part| Some(geonet::Draft::read(part, &open(&GEONET)?))),
+            facilities: part.and_then(|_| Some(facilities::Draft::read(&open(&FACILITIES)?))),
+            security: part.and_then(|_| Some(security::Draft::read(&open(&SECURITY)?))),
+            conformance: part.and_then(|_| Some(conformance::Draft::read(&open(&CONFORMANCE)?))),
+        }
+    }
+
+    /// The config, if nothing is missing.
+    pub(super) fn finish(self) -> Option<Config> {
+        /// The config of a table that may be absent; the outer `None` means that it is wrong.
+        fn config<D, C>(draft: Option<D>, config: impl FnOnce(D) -> Option<C>) -> Option<Option<C>> {
+            match draft {
+                Some(draft) => config(draft).map(Some),
+                None => Some(None),
+            }
+        }
+        Some(Config {
+            station: self.station?,
+            dataplane: self.dataplane?,
+            home_agent: config(self.home_agent, |draft| draft.config)?,
+            mobile_router: config(self.mobile_router, |draft| draft.config)?,
+            geonet: config(self.geonet, |draft| draft.config)?,
+            facilities: config(self.facilities, |draft| draft.config)?,
+            security: config(self.security, |draft| draft.config)?,
+            conformance: config(self.conformance, |draft| draft.config)?,
+        })
+    }
+}

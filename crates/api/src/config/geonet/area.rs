@@ -1,0 +1,176 @@
+//! `[[geonet.area]]`
+
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+
+use super::super::keys::{
+    Key, Optional, Section, integer, optional, required, text, value, with_default, words,
+};
+use super::super::reader::{At, Value};
+use super::super::table::{Table, all};
+use super::super::{kinds, values as common};
+use super::{AreaShape, Coordinates, values};
+
+/// `[[geonet.area]]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Area {
+    /// Name; no two are the same.
+    pub name: String,
+    /// Shape.
+    pub shape: AreaShape,
+    /// Centre.
+    pub center: Coordinates,
+    /// Metres from the centre to the edge: the radius; or along the angle. Above 0.
+    pub distance_a_m: u16,
+    /// Metres from the centre to the edge across the angle, above 0; 0 for a circle.
+    pub distance_b_m: u16,
+    /// Degrees clockwise from North, 0 to 359; 0 for a circle.
+    pub angle_deg: u16,
+    /// The IPv6 multicast group of everybody inside.
+    pub group: Option<Ipv6Addr>,
+    /// The IPv6 subnet of the area.
+    pub prefix: Option<Ipv6Net>,
+    /// The interface to everybody inside.
+    pub ipv6_interface: Option<String>,
+}
+
+const NAME: Key<String> = required("name", kinds::NAME, "Its name.");
+const SHAPE: Key<AreaShape> = required(
+    "shape",
+    words(&[
+        ("circle", AreaShape::Circle),
+        ("rectangle", AreaShape::Rectangle),
+        ("ellipse", AreaShape::Ellipse),
+    ]),
+    "A circle has a `radius`; the others have `distance_a`, `distance_b` and `angle`.",
+);
+const CENTER: Key<Coordinates> =
+    required("center", value("coordinates", values::CENTER, center), "Its centre.");
+const RADIUS: Optional<u16> =
+    optional("radius", kinds::LENGTH, "Distance from the centre to the edge of a circle.");
+const DISTANCE_A: Optional<u16> = optional(
+    "distance_a",
+    kinds::LENGTH,
+    "Distance from the centre to the edge in the direction of `angle`: half the length of the area.",
+);
+const DISTANCE_B: Optional<u16> = optional(
+    "distance_b",
+    kinds::LENGTH,
+    "Distance from the centre to the edge across it: half the width of the area.",
+);
+const ANGLE: Key<u16> = with_default("angle", integer(0, 359), "0", "Degrees clockwise from north.");
+const GROUP: Optional<Ipv6Addr> = optional(
+    "group",
+    text("multicast group", values::GROUP, values::group),
+    "The IPv6 multicast group of the area; no two areas have the same. Packets to it that enter any interface
+     of IPv6 over GeoNetworking go to all stations in the area, and come out of their
+     `geonet.ipv6_interface`.",
+);
+const PREFIX: Optional<Ipv6Net> = optional(
+    "prefix",
+    text("prefix", common::PREFIX, values::subnet),
+    "The IPv6 subnet of the area, /64 or shorter. Multicast groups that are made of it (RFC 3306) lead to the
+     area without being named. Its geographic anycast address, the prefix and `fdff:ffff:ffff:fffd`, leads to
+     one station there.",
+);
+const IPV6_INTERFACE: Optional<String> = optional(
+    "ipv6_interface",
+    kinds::INTERFACE,
+    "An interface that carnet makes for the area (the standard's static geographic virtual link). Multicast
+     packets into it go to all stations in the area, and come out of the interface that they have for it. It
+     needs `geonet.ipv6_interface`.",
+);
+
+/// `[[geonet.area]]`
+pub(in crate::config) const SECTION: Section = Section::new(
+    "[[geonet.area]]",
+    "geonet.area",
+    &[&NAME, &SHAPE, &CENTER, &RADIUS, &DISTANCE_A, &DISTANCE_B, &ANGLE, &GROUP, &PREFIX, &IPV6_INTERFACE],
+);
+
+/// The table, and the values in it that others are compared with.
+pub(in crate::config) struct Draft {
+    pub name: Option<At<String>>,
+    pub group: Option<At<Ipv6Addr>>,
+    pub ipv6_interface: Option<At<String>>,
+    pub config: Option<Area>,
+}
+
+impl Draft {
+    /// Reads the table; `largest` is in square kilometres.
+    pub(super) fn read(table: &Table<'_>, largest: u32) -> Draft {
+        let name = table.take_at(&NAME);
+        let shape = table.take(&SHAPE);
+        let center = table.take(&CENTER);
+        let extent = extent(table, shape, largest);
+        let group = table.find_at(&GROUP);
+        let ipv6_interface = table.find_at(&IPV6_INTERFACE);
+        let config = all!(Area {
+            name: name.clone().map(|name| name.value),
+            shape: shape,
+            center: center,
+            distance_a_m: extent.map(|(distance, _, _)| distance),
+            distance_b_m: extent.map(|(_, distance, _)| distance),
+            angle_deg: extent.map(|(_, _, angle)| angle),
+            group: group.map(|group| group.map(|group| group.value)),
+            prefix: table.take(&PREFIX),
+            ipv6_interface: ipv6_interface.clone().map(|name| name.map(|name| name.value)),
+        });
+        Draft { name, group: group.flatten(), ipv6_interface: ipv6_interface.flatten(), config }
+    }
+}
+
+/// How far an area reaches: a circle by its radius, any other by two distances and an angle.
+fn extent(table: &Table<'_>, shape: Option<AreaShape>, largest: u32) -> Option<(u16, u16, u16)> {
+    let radius = table.take(&RADIUS);
+    let distance_a = table.take(&DISTANCE_A);
+    let distance_b = table.take(&DISTANCE_B);
+    let angle = table.take(&ANGLE);
+    let shape = shape?;
+    let circle = [&RADIUS];
+    let distances = [&DISTANCE_A, &DISTANCE_B];
+    let refuse = |value: Option<Value<'_>>, message: &str| {
+        if let Some(value) = value {
+            value.refuse(message);
+        }
+    };
+    let needed = if shape == AreaShape::Circle {
+        let message = "a circle has none, expected `radius` alone";
+        distances.iter().for_each(|key| refuse(table.value(*key), message));
+        refuse(table.value(&ANGLE), message);
+        &circle[..]
+    } else {
+        refuse(table.value(&RADIUS), "only a circle has one, expected `distance_a` and `distance_b`");
+        &distances[..]
+    };
+    for key in needed.iter().filter(|key| table.value(**key).is_none()) {
+        table.miss(*key, common::LENGTH);
+    }
+    let (a, b) = if shape == AreaShape::Circle { (radius??, 0) } else { (distance_a??, distance_b??) };
+    let (a_km, b_km) = (f64::from(a) / 1000.0, f64::from(b) / 1000.0);
+    let size = match shape {
+        AreaShape::Circle => std::f64::consts::PI * a_km * a_km,
+        AreaShape::Rectangle => 4.0 * a_km * b_km,
+        AreaShape::Ellipse => std::f64::consts::PI * a_km * b_km,
+    };
+    if size > f64::from(largest) {
+        let lengths = [&RADIUS, &DISTANCE_A, &DISTANCE_B];
+        let at = lengths.iter().find_map(|key| table.value(*key)).map_or(table.at(), |value| value.at());
+        let message = format!("the area has {size:.2} square kilometres, expected {largest} at most");
+        table.sink().push(at, message);
+    }
+    Some((a, b, angle?))
+}
+
+/// `[LATITUDE, LONGITUDE]`
+fn center(value: &Value<'_>) -> Option<Coordinates> {
+    let items = value.array(values::CENTER)?;
+    let [latitude, longitude] = items.as_slice() else {
+        value.refuse(&format!("an array of {} does not go here, expected {}", items.len(), values::CENTER));
+        return None;
+    };
+    let latitude = latitude.number("a latitude from -90 to 90 degrees", values::latitude);
+    let longitude = longitude.number("a longitude from -180 to 180 degrees", values::longitude);
+    Some(Coordinates { latitude: latitude?, longitude: longitude? })
+}

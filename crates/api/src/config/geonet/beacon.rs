@@ -1,0 +1,237 @@
+//! `[geonet.beacon]`: when beacons are sent.
+
+use std::time::Duration;
+
+use super::super::keys::{Declared, Key, Optional, Section, computed, integer, optional, with_default};
+use super::super::table::{Table, all};
+use super::super::{kinds, values};
+
+/// `geonet.beacon`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beacon {
+    /// How often.
+    pub interval: BeaconInterval,
+    /// Whether the speed of the fastest neighbour counts where it is higher.
+    pub company_speed: bool,
+    /// Metres by which others may be wrong about where the station is before it sends a beacon at once.
+    pub deviation_m: Option<u16>,
+    /// Intervals for which a beacon counts; `None` where beacons do not say.
+    pub lifetime: Option<u8>,
+    /// Whether any own broadcast counts as a beacon.
+    pub piggyback: bool,
+    /// Beacons that go further than one hop.
+    pub multi_hop: Option<MultiHopBeacons>,
+}
+
+/// How often beacons are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeaconInterval {
+    /// As in the standard.
+    Fixed {
+        /// `itsGnBeaconServiceRetransmitTimer`
+        interval: Duration,
+        /// `itsGnBeaconServiceMaxJitter`
+        jitter: Duration,
+    },
+    /// Faster with speed: `range` / (`beacons_in_range` * speed).
+    Adaptive {
+        /// Beacons while a station crosses the range.
+        beacons_in_range: u32,
+        /// The shortest interval.
+        shortest: Duration,
+        /// The longest interval.
+        longest: Duration,
+        /// Beacons per second that all stations in range together may send; `None` for no limit.
+        load_limit: Option<u32>,
+    },
+}
+
+/// Beacons over several hops, an extension of the standard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MultiHopBeacons {
+    /// Hops that they go, above 1.
+    pub hops: u8,
+    /// Interval of such beacons, counted in beacons.
+    pub every: u32,
+}
+
+const INTERVAL: Key<Duration> = with_default(
+    "interval",
+    kinds::duration(beacon_interval),
+    "\"3s\"",
+    "Time from one beacon to the next, 10 ms to 1 h (`itsGnBeaconServiceRetransmitTimer`).",
+);
+const JITTER: Optional<Duration> = computed(
+    "jitter",
+    kinds::duration(jitter),
+    "\"750ms\"",
+    "Random time up to this that is added to it, 1 h at most (`itsGnBeaconServiceMaxJitter`). A quarter of
+     `interval` by default.",
+);
+const ADAPTIVE: Key<bool> = with_default(
+    "adaptive",
+    kinds::BOOLEAN,
+    "false",
+    "Instead of `interval` and `jitter`: the station sends `beacons_in_range` beacons while it crosses the
+     `range` at its speed.",
+);
+const BEACONS_IN_RANGE: Key<u32> = with_default(
+    "beacons_in_range",
+    integer(1, 1000),
+    "16",
+    "With `adaptive = true`: the number of beacons.",
+);
+const SHORTEST: Key<Duration> = with_default(
+    "shortest",
+    kinds::duration(beacon_interval),
+    "\"100ms\"",
+    "With `adaptive = true`: the shortest interval.",
+);
+const LONGEST: Key<Duration> = with_default(
+    "longest",
+    kinds::duration(beacon_interval),
+    "\"2s\"",
+    "With `adaptive = true`: the longest interval.",
+);
+const LOAD_LIMIT: Key<u32> = with_default(
+    "load_limit",
+    integer(0, 100_000),
+    "500",
+    "With `adaptive = true`: beacons per second of all stations in range together. Above it the interval
+     grows, also beyond `longest`. 0 for no limit.",
+);
+const COMPANY_SPEED: Key<bool> = with_default(
+    "company_speed",
+    kinds::BOOLEAN,
+    "false",
+    "With `adaptive = true`: the speed of the fastest neighbour counts if this station is slower. The speeds
+     of both decide how long two stations are in range.",
+);
+const DEVIATION: Optional<u16> = optional(
+    "deviation",
+    kinds::LENGTH,
+    "With `adaptive = true`: distance between the real position and the one that the last beacon predicts.
+     Beyond it, when the station turns or brakes, a beacon goes as soon as `shortest` allows. Use it with
+     `link_lifetime`.",
+);
+const LIFETIME: Optional<u8> = optional(
+    "lifetime",
+    integer(1, 63),
+    "How many intervals a beacon counts. Beacons carry this in their lifetime field, and a neighbour ends if
+     no beacon follows in that time. An extension of the standard, for all stations or for none.",
+);
+const PIGGYBACK: Key<bool> = with_default(
+    "piggyback",
+    kinds::BOOLEAN,
+    "false",
+    "Every own broadcast counts as a beacon, and every station that is received directly is a neighbour. An
+     extension of the standard, for all stations or for none.",
+);
+const HOPS: Key<u8> = with_default(
+    "hops",
+    integer(1, 255),
+    "1",
+    "How many hops some of the beacons go, which saves requests of the Location Service. Above 1 it is an
+     extension of the standard.",
+);
+const EVERY: Key<u32> = with_default(
+    "every",
+    integer(1, 10_000),
+    "1",
+    "With `hops` above 1: one of this number of beacons goes that far.",
+);
+
+/// `[geonet.beacon]`
+pub(in crate::config) const SECTION: Section = Section::new(
+    "[geonet.beacon]",
+    "geonet.beacon",
+    &[
+        &INTERVAL,
+        &JITTER,
+        &ADAPTIVE,
+        &BEACONS_IN_RANGE,
+        &SHORTEST,
+        &LONGEST,
+        &LOAD_LIMIT,
+        &COMPANY_SPEED,
+        &DEVIATION,
+        &LIFETIME,
+        &PIGGYBACK,
+        &HOPS,
+        &EVERY,
+    ],
+);
+
+/// Reads the table; `None` when something in it is wrong.
+pub(super) fn read(table: &Table<'_>) -> Option<Beacon> {
+    let adaptive = table.take(&ADAPTIVE);
+    let interval = interval(table, adaptive);
+    let multi_hop = all!(MultiHopBeacons { hops: table.take(&HOPS), every: table.take(&EVERY) });
+    all!(Beacon {
+        interval: interval,
+        company_speed: table.take(&COMPANY_SPEED),
+        deviation_m: table.take(&DEVIATION),
+        lifetime: table.take(&LIFETIME),
+        piggyback: table.take(&PIGGYBACK),
+        multi_hop: multi_hop.map(|beacons| (beacons.hops > 1).then_some(beacons)),
+    })
+}
+
+/// How often beacons are sent. Keys of the other way are refused.
+fn interval(table: &Table<'_>, adaptive: Option<bool>) -> Option<BeaconInterval> {
+    let interval = table.take(&INTERVAL);
+    let jitter = match table.take(&JITTER) {
+        Some(None) => interval.map(|interval| interval / 4),
+        given => given.flatten(),
+    };
+    let beacons_in_range = table.take(&BEACONS_IN_RANGE);
+    let shortest = table.take(&SHORTEST);
+    let longest = table.take(&LONGEST);
+    let load_limit = table.take(&LOAD_LIMIT);
+    let (others, what): (&[&dyn Declared], &str) = match adaptive {
+        Some(true) => (&[&INTERVAL, &JITTER], "goes with a fixed interval only, expected adaptive = false"),
+        Some(false) => (
+            &[&BEACONS_IN_RANGE, &SHORTEST, &LONGEST, &LOAD_LIMIT, &COMPANY_SPEED, &DEVIATION],
+            "goes with adaptive beacons only, expected adaptive = true beside it",
+        ),
+        None => (&[], ""),
+    };
+    for value in others.iter().filter_map(|key| table.value(*key)) {
+        value.refuse(what);
+    }
+    if let (Some(least), Some(most), Some(value)) =
+        (shortest, longest, table.value(&LONGEST).or(table.value(&SHORTEST)))
+        && least > most
+    {
+        value
+            .refuse("the longest interval is shorter than the shortest, expected `shortest` up to `longest`");
+    }
+    if adaptive? {
+        Some(BeaconInterval::Adaptive {
+            beacons_in_range: beacons_in_range?,
+            shortest: shortest?,
+            longest: longest?,
+            load_limit: load_limit.map(|limit| (limit > 0).then_some(limit))?,
+        })
+    } else {
+        Some(BeaconInterval::Fixed { interval: interval?, jitter: jitter? })
+    }
+}
+
+/// Time from one beacon to the next.
+fn beacon_interval(text: &str) -> Result<Duration, String> {
+    let interval = values::duration(text)?;
+    if interval < Duration::from_millis(10) || interval > Duration::from_secs(3600) {
+        return Err(format!("{text:?} is out of range, expected 10ms to 1h"));
+    }
+    Ok(interval)
+}
+
+/// Random time on top of a beacon interval.
+fn jitter(text: &str) -> Result<Duration, String> {
+    let jitter = values::duration(text)?;
+    if jitter > Duration::from_secs(3600) {
+        return Err(format!("{text:?} is out of range, expected 0s to 1h"));
+    }
+    Ok(jitter)
+}

@@ -1,0 +1,111 @@
+//! `[geonet.dcc]`: congestion control.
+
+use super::super::keys::{Key, Kind, Section, integer, value, with_default, words};
+use super::super::reader::Value;
+use super::super::table::{Table, all};
+
+/// `geonet.dcc`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dcc {
+    /// How the gate is controlled.
+    pub algorithm: DccAlgorithm,
+    /// Which table of the standard holds for reactive control.
+    pub time_on_air: DccTimeOnAir,
+    /// Mbit/s of the radio.
+    pub data_rate: u8,
+    /// Packets of each priority that wait at most.
+    pub queue_length: u16,
+    /// Busy ratio of the channel without a report, percent.
+    pub assumed_busy: u8,
+}
+
+/// `geonet.dcc.algorithm`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DccAlgorithm {
+    /// A time between packets for every range of the busy ratio.
+    Reactive,
+    /// A share of the channel (LIMERIC).
+    Adaptive,
+}
+
+/// `geonet.dcc.time_on_air`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DccTimeOnAir {
+    /// Up to 1 ms: table A.1.
+    Millisecond,
+    /// Up to 500 us: table A.2.
+    Half,
+}
+
+/// Mbit/s; 4.5 is no integer.
+const DATA_RATES: Kind<u8> =
+    value("integer, 3, 6, 9, 12, 18, 24 or 27", "an integer from 3 to 27", data_rate);
+
+const ALGORITHM: Key<DccAlgorithm> = with_default(
+    "algorithm",
+    words(&[("reactive", DccAlgorithm::Reactive), ("adaptive", DccAlgorithm::Adaptive)]),
+    "\"reactive\"",
+    r#"`"reactive"` (5.3): a time between packets for each range of the busy ratio. `"adaptive"` (5.4,
+       LIMERIC): a share of the channel, so that all stations together keep it below 68 %; packets are 25 ms
+       to 1 s apart."#,
+);
+const TIME_ON_AIR: Key<DccTimeOnAir> = with_default(
+    "time_on_air",
+    words(&[("1ms", DccTimeOnAir::Millisecond), ("500us", DccTimeOnAir::Half)]),
+    "\"1ms\"",
+    r#"With `"reactive"`: the table to use, by how long packets are on the air. `"1ms"` is A.1, 10 packets a
+       second down to 1; `"500us"` is A.2, 20 down to 1. A longer packet closes the gate once for each time on
+       air that it has begun."#,
+);
+const DATA_RATE: Key<u8> = with_default(
+    "data_rate",
+    DATA_RATES,
+    "6",
+    "Mbit/s to which the radio is set, a rate of 802.11p with 10 MHz; it says how long packets are on the air.
+     4.5 is not possible.",
+);
+const QUEUE_LENGTH: Key<u16> = with_default(
+    "queue_length",
+    integer(1, 100),
+    "10",
+    "Packets of each profile that wait at most; the oldest makes room. No packet waits beyond its lifetime.",
+);
+const ASSUMED_BUSY: Key<u8> = with_default(
+    "assumed_busy",
+    integer(0, 100),
+    "0",
+    "Percent that the station takes the channel to be busy until the first report, and at least when reports
+     stop.",
+);
+
+/// `[geonet.dcc]`
+pub(in crate::config) const SECTION: Section = Section::new(
+    "[geonet.dcc]",
+    "geonet.dcc",
+    &[&ALGORITHM, &TIME_ON_AIR, &DATA_RATE, &QUEUE_LENGTH, &ASSUMED_BUSY],
+);
+
+/// Reads the table; `None` when something in it is wrong.
+pub(super) fn read(table: &Table<'_>) -> Option<Dcc> {
+    all!(Dcc {
+        algorithm: table.take(&ALGORITHM),
+        time_on_air: table.take(&TIME_ON_AIR),
+        data_rate: table.take(&DATA_RATE),
+        // More would wait longer than anything is worth waiting for, and a second holds 20 packets at most.
+        queue_length: table.take(&QUEUE_LENGTH),
+        assumed_busy: table.take(&ASSUMED_BUSY),
+    })
+}
+
+fn data_rate(value: &Value<'_>) -> Option<u8> {
+    let rate = value.integer(3, 27)?;
+    match u8::try_from(rate) {
+        Ok(rate) if [3, 6, 9, 12, 18, 24, 27].contains(&rate) => Some(rate),
+        _ => {
+            value.refuse(&format!(
+                "{rate} Mbit/s is no rate of 802.11p with 10 MHz, expected 3, 6, 9, 12, 18, 24 or 27"
+            ));
+            None
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! `[geonet.forwarding]`: how packets find their way.
+
+use std::time::Duration;
+
+use super::super::keys::{Key, Optional, Section, optional, with_default, words};
+use super::super::kinds;
+use super::super::table::Table;
+use super::values;
+
+/// `geonet.forwarding`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forwarding {
+    /// Towards a station, or towards an area from outside.
+    pub unicast: UnicastForwarding,
+    /// Inside of an area.
+    pub area: AreaForwarding,
+    /// Where greedy forwarding finds no station nearer to the destination.
+    pub recovery: Recovery,
+    /// How long the link to a next hop has to last by where both are and how they move; `None` looks at where
+    /// they were, as the standard has it.
+    pub link_lifetime: Option<Duration>,
+}
+
+/// `geonet.forwarding.unicast` (`itsGnNonAreaForwardingAlgorithm`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnicastForwarding {
+    /// Greedy (EN 302 636-4-1 E.2).
+    Greedy,
+    /// Contention-based (E.3).
+    ContentionBased,
+}
+
+/// `geonet.forwarding.area` (`itsGnAreaForwardingAlgorithm`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AreaForwarding {
+    /// Simple (F.2).
+    Simple,
+    /// Contention-based (F.3).
+    ContentionBased,
+    /// Advanced (F.4).
+    Advanced,
+}
+
+/// `geonet.forwarding.recovery`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recovery {
+    /// None; the packet is buffered or broadcast, as the standard has it.
+    None,
+    /// GPSR's perimeter mode, an extension of the standard.
+    Gpsr(Planarisation),
+}
+
+/// `geonet.forwarding.planarisation`: the planar subgraph of the neighbours that perimeter mode walks along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Planarisation {
+    /// Gabriel graph.
+    Gabriel,
+    /// Relative neighbourhood graph.
+    RelativeNeighbourhood,
+}
+
+const UNICAST: Key<UnicastForwarding> = with_default(
+    "unicast",
+    words(&[("greedy", UnicastForwarding::Greedy), ("cbf", UnicastForwarding::ContentionBased)]),
+    "\"greedy\"",
+    r#"Algorithm towards a station, or towards an area from outside. `"greedy"`: to the neighbour that is
+       nearest to the destination; if 802.11 reports that it did not receive the packet, to the next best one.
+       `"cbf"`, contention-based: the station broadcasts the packet, and the receiver with the most progress
+       is the first to repeat it. That is better if neighbours change often and the link reports no loss."#,
+);
+const AREA: Key<AreaForwarding> = with_default(
+    "area",
+    words(&[
+        ("simple", AreaForwarding::Simple),
+        ("cbf", AreaForwarding::ContentionBased),
+        ("advanced", AreaForwarding::Advanced),
+    ]),
+    "\"cbf\"",
+    r#"Algorithm inside an area. `"simple"`: every station repeats a packet once. `"cbf"`: the farthest
+       receiver repeats it, and stations that hear that stay silent. `"advanced"`: a selected next hop repeats
+       it at once, with contention as the fallback."#,
+);
+const RECOVERY: Key<bool> = with_default(
+    "recovery",
+    words(&[("none", false), ("gpsr", true)]),
+    "\"none\"",
+    r#"What happens if greedy forwarding finds no neighbour that is nearer. `"none"`: the packet waits or is
+       broadcast, as the standard says. `"gpsr"`: it walks around the void. That is an extension of the
+       standard; stations without it ignore such packets."#,
+);
+const PLANARISATION: Key<Planarisation> = with_default(
+    "planarisation",
+    words(&[("gabriel", Planarisation::Gabriel), ("rng", Planarisation::RelativeNeighbourhood)]),
+    "\"gabriel\"",
+    r#"With `recovery = "gpsr"`: the planar graph of the neighbours along which a packet walks, the Gabriel
+       graph (shorter paths) or the relative neighbourhood graph (fewer links)."#,
+);
+const LINK_LIFETIME: Optional<Duration> = optional(
+    "link_lifetime",
+    kinds::duration(values::link_lifetime),
+    r#"With `unicast = "greedy"`: the station predicts the neighbours' positions by their speed and heading.
+       It selects only neighbours whose link, by the speeds of both and the `range`, lasts this long; 10 s at
+       most. A destination in range gets the packet directly, even if it is no known neighbour. This is for
+       vehicles that pass each other fast; `range` has to be the real one. It is an extension of the standard
+       that other stations need not share. `"0s"`: neighbours that are in range now. Without this key the
+       station uses the last received positions, as the standard says."#,
+);
+
+/// `[geonet.forwarding]`
+pub(in crate::config) const SECTION: Section = Section::new(
+    "[geonet.forwarding]",
+    "geonet.forwarding",
+    &[&UNICAST, &AREA, &RECOVERY, &PLANARISATION, &LINK_LIFETIME],
+);
+
+/// Reads the table; `None` when something in it is wrong.
+pub(super) fn read(table: &Table<'_>) -> Option<Forwarding> {
+    let unicast = table.take(&UNICAST);
+    let area = table.take(&AREA);
+    let gpsr = table.take(&RECOVERY);
+    let planarisation = table.take(&PLANARISATION);
+    if let (Some(value), Some(false)) = (table.value(&PLANARISATION), gpsr) {
+        value.refuse(
+            "a planarisation goes with perimeter recovery only, expected recovery = \"gpsr\" beside it",
+        );
+    }
+    let planarisation = planarisation?;
+    let recovery = if gpsr? { Recovery::Gpsr(planarisation) } else { Recovery::None };
+    let link_lifetime = table.take(&LINK_LIFETIME);
+    Some(Forwarding { unicast: unicast?, area: area?, recovery, link_lifetime: link_lifetime? })
+}

@@ -1,0 +1,172 @@
+//! `[geonet.ipv6]`: IPv6 over GeoNetworking.
+
+use std::time::Duration;
+
+use super::super::keys::{Key, Optional, Section, integer, optional, with_default, words};
+use super::super::kinds;
+use super::super::reader::At;
+use super::super::table::{Table, all};
+use super::values;
+
+/// `geonet.ipv6_interface` and `geonet.ipv6`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ipv6 {
+    /// The interface to everybody within some hops.
+    pub interface: String,
+    /// The interface where packets to areas without one come out.
+    pub dynamic_interface: Option<String>,
+    /// Interfaces that Router Advertisements may create, at most.
+    pub learnt_links: u8,
+    /// Hops that packets go; `mib.default_hop_limit` if `None`.
+    pub hop_limit: Option<u8>,
+    /// How long a packet that has overtaken others may wait for them.
+    pub reorder_wait: Duration,
+    /// Which packets have, by their hops.
+    pub reorder_rule: ReorderRule,
+    /// Packets or acknowledgements wait.
+    pub reorder_hold: ReorderHold,
+    /// Octets that wait at the radio from which on packets leave with Congestion Experienced.
+    pub congestion_mark: Option<u32>,
+    /// Packets that the radio does not carry are cut, for stations that can put them together.
+    pub fragments: bool,
+}
+
+/// `geonet.ipv6.reorder_rule`: which packets that leave numbers out wait for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReorderRule {
+    /// Packets that came over fewer hops than the one before.
+    Shorter,
+    /// Packets that came over another number of hops than the one before.
+    Changed,
+    /// All packets.
+    Always,
+}
+
+/// `geonet.ipv6.reorder_hold`: what waits when packets have overtaken others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReorderHold {
+    /// The packets.
+    Packets,
+    /// The host's duplicate acknowledgements.
+    Acknowledgements,
+}
+
+const DYNAMIC_INTERFACE: Optional<String> = optional(
+    "dynamic_interface",
+    kinds::INTERFACE,
+    "Another interface that carnet makes: packets to areas without an interface come out of it (the standard's
+     dynamic geographic virtual link). Without it they come out of `ipv6_interface`.",
+);
+const LEARNT_LINKS: Key<u8> = with_default(
+    "learnt_links",
+    integer(0, 64),
+    "0",
+    "How many interfaces carnet makes for areas without one from which Router Advertisements come. The kernel
+     gives them addresses by the advertisement, but no default route; carnet removes an interface with its
+     last prefix. Nothing authenticates such advertisements. The names are that of `ipv6_interface` with `-1`,
+     `-2` and so on.",
+);
+const HOP_LIMIT: Optional<u8> =
+    optional("hop_limit", integer(1, 255), "Hop limit of packets. As `mib.default_hop_limit` by default.");
+const REORDER_WAIT: Key<Duration> = with_default(
+    "reorder_wait",
+    kinds::duration(values::reorder_wait),
+    "\"0s\"",
+    r#"The longest time that a unicast packet waits for packets that it has overtaken; up to 1 s. The station
+       learns the real time. TCP takes packets out of order for lost ones. `"0s"`: no packet waits."#,
+);
+const REORDER_RULE: Key<ReorderRule> = with_default(
+    "reorder_rule",
+    words(&[
+        ("shorter", ReorderRule::Shorter),
+        ("changed", ReorderRule::Changed),
+        ("always", ReorderRule::Always),
+    ]),
+    "\"shorter\"",
+    r#"Which packets wait if sequence numbers before them are missing. `"shorter"`: those that came over fewer
+       hops than the packet before. `"changed"`: those over another number of hops. `"always"`: all. A gap may
+       also be packets that the source has sent to other stations; with `"always"` a packet behind such a gap
+       waits in vain."#,
+);
+const REORDER_HOLD: Key<ReorderHold> = with_default(
+    "reorder_hold",
+    words(&[("packets", ReorderHold::Packets), ("acknowledgements", ReorderHold::Acknowledgements)]),
+    "\"packets\"",
+    r#"What waits: the packets themselves, or the duplicate acknowledgements by which the host's TCP reports
+       the missing ones. `"acknowledgements"` delays no data, and helps only TCP that is not encrypted."#,
+);
+const CONGESTION_MARK: Optional<u32> = optional(
+    "congestion_mark",
+    integer(1, 10_000_000),
+    "Octets in the radio's queue from which on unicast packets leave with Congestion Experienced, if their
+     transport supports ECN (RFC 3168). The kernel adds what it needs for each packet itself, some 1,300
+     octets. If the radio's driver does not report its queue, no packet is marked.",
+);
+const FRAGMENTS: Key<bool> = with_default(
+    "fragments",
+    kinds::BOOLEAN,
+    "false",
+    "Whether the station fragments unicast packets that the radio does not carry, for stations that have this
+     as well. The MTU of the interfaces is 1500 then. Other stations ignore the request, and the host gets a
+     Packet Too Big after a second. The format is that of RFC 4944 5.3, which no other GeoNetworking station
+     is known to have.",
+);
+
+/// `[geonet.ipv6]`
+pub(in crate::config) const SECTION: Section = Section::new(
+    "[geonet.ipv6]",
+    "geonet.ipv6",
+    &[
+        &DYNAMIC_INTERFACE,
+        &LEARNT_LINKS,
+        &HOP_LIMIT,
+        &REORDER_WAIT,
+        &REORDER_RULE,
+        &REORDER_HOLD,
+        &CONGESTION_MARK,
+        &FRAGMENTS,
+    ],
+);
+
+/// The table, without the interface that stands above it.
+#[derive(Clone)]
+pub(super) struct Draft {
+    pub dynamic_interface: Option<At<String>>,
+    learnt_links: u8,
+    hop_limit: Option<u8>,
+    reorder_wait: Duration,
+    reorder_rule: ReorderRule,
+    reorder_hold: ReorderHold,
+    congestion_mark: Option<u32>,
+    fragments: bool,
+}
+
+impl Draft {
+    pub(super) fn with_interface(self, interface: String) -> Ipv6 {
+        Ipv6 {
+            interface,
+            dynamic_interface: self.dynamic_interface.map(|interface| interface.value),
+            learnt_links: self.learnt_links,
+            hop_limit: self.hop_limit,
+            reorder_wait: self.reorder_wait,
+            reorder_rule: self.reorder_rule,
+            reorder_hold: self.reorder_hold,
+            congestion_mark: self.congestion_mark,
+            fragments: self.fragments,
+        }
+    }
+}
+
+/// Reads the table; `None` when something in it is wrong.
+pub(super) fn read(table: &Table<'_>) -> Option<Draft> {
+    all!(Draft {
+        dynamic_interface: table.find_at(&DYNAMIC_INTERFACE),
+        learnt_links: table.take(&LEARNT_LINKS),
+        hop_limit: table.take(&HOP_LIMIT),
+        reorder_wait: table.take(&REORDER_WAIT),
+        reorder_rule: table.take(&REORDER_RULE),
+        reorder_hold: table.take(&REORDER_HOLD),
+        congestion_mark: table.take(&CONGESTION_MARK),
+        fragments: table.take(&FRAGMENTS),
+    })
+}

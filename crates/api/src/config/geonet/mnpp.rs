@@ -1,0 +1,82 @@
+//! `[geonet.mnpp]`: Mobile Network Prefix Provisioning.
+
+use std::time::Duration;
+
+use super::super::keys::{Key, Section, integer, with_default, words};
+use super::super::kinds;
+use super::super::table::{Table, all};
+use super::values;
+
+/// `geonet.mnpp`: Mobile Network Prefix Provisioning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mnpp {
+    /// Proof of a prefix.
+    pub authorization: Authorization,
+    /// The least length of a prefix that is taken.
+    pub shortest_prefix: u8,
+    /// Hops that announcements go, and packets to those who are met.
+    pub hops: u8,
+    /// The longest time between announcements while there are neighbours.
+    pub interval: Duration,
+}
+
+/// `geonet.mnpp.authorization`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authorization {
+    /// That of the prefix owner's home agent.
+    HomeAgent,
+    /// Every station's.
+    None,
+}
+
+const AUTHORIZATION: Key<Authorization> = with_default(
+    "authorization",
+    words(&[("home_agent", Authorization::HomeAgent), ("none", Authorization::None)]),
+    "\"home_agent\"",
+    r#"How the router checks that a station owns the prefix that it announces. `"home_agent"`: by the home
+       agent of the prefix's owner. The router sends a question to the prefix through the tunnel, and the
+       station has to answer it directly; the home agent delivers the question only to the router that has
+       registered the prefix. An answer is good for ten minutes, also without a home agent. This needs a data
+       path other than `"kernel"`. `"none"`: no check, so every station in radio range can draw the packets
+       for any prefix; for test benches."#,
+);
+const SHORTEST_PREFIX: Key<u8> = with_default(
+    "shortest_prefix",
+    integer(1, 128),
+    "64",
+    "The router ignores announcements of shorter prefixes. The question of `authorization` goes to an
+     unpredictable address of the prefix. A station may own only a part of a prefix shorter than 64 bits, so
+     the router asks eight such addresses. A station that owns a sixteenth or less does not get the whole
+     prefix, but one that owns half of it may in time. Take less than 64 only if home agents give out prefixes
+     of that length as a whole. The router also ignores prefixes that contain one of its own, or are part of
+     one.",
+);
+const HOPS: Key<u8> = with_default(
+    "hops",
+    integer(1, 10),
+    "1",
+    "How many hops announcements go, and packets to the vehicles that announce. More than one hop costs more
+     of the channel, because other stations repeat the announcements. Positions then do not predict when a
+     path ends.",
+);
+const INTERVAL: Key<Duration> = with_default(
+    "interval",
+    kinds::duration(values::announcement_interval),
+    "\"10s\"",
+    "The longest time between announcements while the router has neighbours, 1 s to 200 s. An announcement is
+     good for three intervals. It counts as a beacon if `hops` is 1.",
+);
+
+/// `[geonet.mnpp]`
+pub(in crate::config) const SECTION: Section =
+    Section::new("[geonet.mnpp]", "geonet.mnpp", &[&AUTHORIZATION, &SHORTEST_PREFIX, &HOPS, &INTERVAL]);
+
+/// Reads the table; `None` when something in it is wrong.
+pub(super) fn read(table: &Table<'_>) -> Option<Mnpp> {
+    all!(Mnpp {
+        authorization: table.take(&AUTHORIZATION),
+        shortest_prefix: table.take(&SHORTEST_PREFIX),
+        hops: table.take(&HOPS),
+        interval: table.take(&INTERVAL),
+    })
+}

@@ -1,0 +1,105 @@
+//! `[geonet.multicast]`: an MLD proxy.
+
+use std::time::Duration;
+
+use super::super::keys::{Key, Section, integer, required, with_default};
+use super::super::kinds;
+use super::super::reader::List;
+use super::super::table::Table;
+use super::values;
+
+/// `geonet.multicast`: an MLD proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Multicast {
+    /// Interfaces of the mobile network, at least one.
+    pub lan: Vec<String>,
+    /// Whether groups without an area go out as well.
+    pub unmapped: bool,
+    /// MLD's Robustness Variable, 1 to 7.
+    pub robustness: u8,
+    /// MLD's Query Interval.
+    pub query_interval: Duration,
+    /// MLD's Query Response Interval, shorter than that.
+    pub query_response_interval: Duration,
+}
+
+const LAN: Key<List<String>> = required(
+    "lan",
+    kinds::INTERFACES,
+    "The interfaces of the mobile network; they may be those of `mobile_router.lan`. carnet forwards a host's
+     packets if the host's address belongs to the interface, so the interface needs an address of the mobile
+     network.",
+);
+const UNMAPPED: Key<bool> = with_default(
+    "unmapped",
+    kinds::BOOLEAN,
+    "false",
+    "Whether groups without an area leave the vehicle as well, to all stations within `hop_limit` hops. Groups
+     of site scope (`ff05::/16`) and smaller scopes never do.",
+);
+const ROBUSTNESS: Key<u8> = with_default(
+    "robustness",
+    integer(1, 7),
+    "2",
+    "MLD's Robustness Variable: listening survives the loss of this number of messages in a row, less one.",
+);
+const QUERY_INTERVAL: Key<Duration> = with_default(
+    "query_interval",
+    kinds::duration(values::query_interval),
+    "\"125s\"",
+    "MLD's Query Interval, from 1 s: how often the router asks hosts which groups they listen to. All routers
+     of a link use the same value.",
+);
+const QUERY_RESPONSE_INTERVAL: Key<Duration> = with_default(
+    "query_response_interval",
+    kinds::duration(values::query_response_interval),
+    "\"10s\"",
+    "MLD's Query Response Interval, from 100 ms: how long hosts may take to answer. Shorter than
+     `query_interval`.",
+);
+
+/// `[geonet.multicast]`
+pub(in crate::config) const SECTION: Section = Section::new(
+    "[geonet.multicast]",
+    "geonet.multicast",
+    &[&LAN, &UNMAPPED, &ROBUSTNESS, &QUERY_INTERVAL, &QUERY_RESPONSE_INTERVAL],
+);
+
+/// The table, and the values in it that others are compared with.
+#[derive(Clone)]
+pub(in crate::config) struct Draft {
+    /// Where it stands.
+    pub at: usize,
+    pub lan: List<String>,
+    pub config: Option<Multicast>,
+}
+
+impl Draft {
+    /// Reads the table; `None` when a key other than `lan` is wrong.
+    pub(super) fn read(table: &Table<'_>) -> Option<Draft> {
+        let lan = table.take(&LAN).unwrap_or_default();
+        let unmapped = table.take(&UNMAPPED);
+        let robustness = table.take(&ROBUSTNESS);
+        let query_interval = table.take(&QUERY_INTERVAL);
+        let response = table.take(&QUERY_RESPONSE_INTERVAL);
+        if let (Some(interval), Some(response), Some(value)) =
+            (query_interval, response, table.value(&QUERY_RESPONSE_INTERVAL).or(table.value(&QUERY_INTERVAL)))
+            && response >= interval
+        {
+            // RFC 3810 9.3
+            value.refuse(
+                "hosts have no time to answer, expected a response interval shorter than the interval",
+            );
+        }
+        let (unmapped, robustness) = (unmapped?, robustness?);
+        let (query_interval, query_response_interval) = (query_interval?, response?);
+        let config = lan.complete().map(|lan| Multicast {
+            lan,
+            unmapped,
+            robustness,
+            query_interval,
+            query_response_interval,
+        });
+        Some(Draft { at: table.at(), lan, config })
+    }
+}

@@ -1,0 +1,315 @@
+//! `[home_agent]`
+
+mod allowed_router;
+mod peer;
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use ipnet::Ipv6Net;
+
+use super::conflicts::{apart, home_address, not_inside};
+use super::errors::Sink;
+use super::keys::{Key, Optional, Section, Tables, integer, optional, required, tables, with_default, words};
+use super::kinds;
+use super::reader::At;
+use super::table::{Table, all};
+
+pub use allowed_router::AllowedRouter;
+pub use peer::PeerAgent;
+
+/// `[home_agent]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HomeAgent {
+    /// Address of the home agent; carnet owns it.
+    pub address: Ipv6Addr,
+    /// Address of this machine at which mobile routers in IPv4 networks register; `None`: they cannot.
+    pub ipv4_address: Option<Ipv4Addr>,
+    /// Inside IPv4 always UDP.
+    pub udp: bool,
+    /// Whether a mobile router may have several care-of addresses.
+    pub multiple_care_of: MultipleCareOf,
+    /// `care_of_test` of mobile routers that do not say it.
+    pub care_of_test: bool,
+    /// Prefix of the home link.
+    pub home_prefix: Ipv6Net,
+    /// All that is routed to this machine, the home prefix and more, where it is one prefix.
+    pub home_network: Option<Ipv6Net>,
+    /// Interface of the home link; `None` for a virtual one.
+    pub home_link: Option<String>,
+    /// Longest lifetime that is granted, a multiple of 4 s from 4 s to 262140 s.
+    pub max_lifetime: Duration,
+    /// Preference among the home agents of the home link (RFC 6275 7.4); higher wins.
+    pub preference: u16,
+    /// Whether it answers who asks for home agents (RFC 6275 10.5), and tells the home link of itself.
+    pub dhaad: bool,
+    /// Other home agents of the same home prefix and mobile routers.
+    pub peers: Vec<PeerAgent>,
+    /// The mobile routers (and plain mobile nodes) that may register.
+    pub mobile_routers: Vec<AllowedRouter>,
+}
+
+/// `multiple_care_of` (RFC 5648).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MultipleCareOf {
+    /// `"bulk"`: any number of them in one Binding Update.
+    Bulk,
+    /// `"single"`: one in each Binding Update.
+    Single,
+    /// `"none"`: one.
+    None,
+}
+
+const ADDRESS: Key<Ipv6Addr> = required(
+    "address",
+    kinds::ADDRESS,
+    "Address of the home agent. carnet owns it: assign it to no interface. It must not be in a prefix of a
+     mobile router, nor be a home address.",
+);
+const IPV4_ADDRESS: Optional<Ipv4Addr> = optional(
+    "ipv4_address",
+    kinds::IPV4_ADDRESS,
+    "Address of this machine at which mobile routers in IPv4 networks register, by UDP port 4191 (RFC 5555).
+     Behind a NAT that forwards the port, it is the inner address. Without this key mobile routers cannot
+     register over IPv4.",
+);
+const UDP: Key<bool> = with_default(
+    "udp",
+    kinds::BOOLEAN,
+    "false",
+    "Use UDP inside IPv4 even without a NAT. Needed if only the UDP port is forwarded to this machine.",
+);
+const MULTIPLE_CARE_OF: Key<MultipleCareOf> = with_default(
+    "multiple_care_of",
+    words(&[
+        ("bulk", MultipleCareOf::Bulk),
+        ("single", MultipleCareOf::Single),
+        ("none", MultipleCareOf::None),
+    ]),
+    "\"bulk\"",
+    r#"Whether a mobile router may register several uplinks at once (RFC 5648). `"bulk"`: one Binding Update
+       may carry all of them. `"single"`: each uplink has a Binding Update of its own. `"none"`: the mobile
+       router registers its best uplink only."#,
+);
+const CARE_OF_TEST: Key<bool> = with_default(
+    "care_of_test",
+    kinds::ON_OR_OFF,
+    "\"on\"",
+    r#"With `"on"` a new care-of address gets packets only after it has answered an Echo Request with random
+       data, see [below](#test-of-a-care-of-address). It holds for all mobile routers that have no
+       `care_of_test` of their own."#,
+);
+const HOME_PREFIX: Key<Ipv6Net> = required(
+    "home_prefix",
+    kinds::PREFIX,
+    "Prefix of the home link. It may contain the mobile networks (RFC 4887 6); on a real home link this
+     machine then answers for those that are away.",
+);
+const HOME_NETWORK: Optional<Ipv6Net> = optional(
+    "home_network",
+    kinds::PREFIX,
+    "The one prefix that is routed to this machine, if it contains the home prefix and the mobile networks
+     beside it (RFC 4887 5). The home agent makes its unused parts unreachable instead of sending their
+     packets back.",
+);
+const HOME_LINK: Optional<String> = optional(
+    "home_link",
+    kinds::INTERFACE,
+    "Interface of the home link. The interface has an address of its own in the home prefix, different from
+     the home agent's. Without this key the home link is virtual: home addresses exist only as bindings.
+     carnet keeps Router Advertisements on the home link from changing this machine's routes where it can
+     ([threats](threats.md#on-the-visited-link-and-on-the-home-link)).",
+);
+const MAX_LIFETIME: Key<Duration> = with_default(
+    "max_lifetime",
+    kinds::LIFETIME,
+    "\"10m\"",
+    "Longest lifetime that the home agent grants to a binding.",
+);
+const PREFERENCE: Key<u16> = with_default(
+    "preference",
+    integer(0, 65_535),
+    "0",
+    "Preference among the home agents of the home link (RFC 6275 7.4); the higher number wins.",
+);
+const DHAAD: Key<bool> = with_default(
+    "dhaad",
+    kinds::BOOLEAN,
+    "false",
+    "Home agent address discovery. The home agent answers requests to the home agents' anycast address of the
+     home prefix (`...:fdff:ffff:ffff:fffe`; route it here like the home agent's address). The answer names
+     this home agent, its peers and those that it receives on the home link. It answers any source, once a
+     second for each /64 network and 50 times a second in total. A home prefix shorter than 64 bits has the
+     anycast address in its first /64, in that of `address` and in those of home addresses (eight at most).
+     Those that are mobile networks do not have it: routers ask in the others. On a `home_link` the home agent
+     also announces itself in Router Advertisements (H flag, its address, Home Agent Information). They make
+     it no default router, and hosts make no addresses from them. The home prefix has to be a /64 or
+     shorter.",
+);
+const PEERS: Tables = tables(
+    "peer",
+    &peer::SECTION,
+    "Other home agents to which mobile routers can move, see [[[home_agent.peer]]](#home_agentpeer).",
+);
+const MOBILE_ROUTERS: Tables = tables(
+    "mobile_router",
+    &allowed_router::SECTION,
+    "The mobile routers that may register, see [[[home_agent.mobile_router]]](#home_agentmobile_router).",
+);
+
+/// `[home_agent]`
+pub(in crate::config) const SECTION: Section = Section::new(
+    "[home_agent]",
+    "home_agent",
+    &[
+        &ADDRESS,
+        &IPV4_ADDRESS,
+        &UDP,
+        &MULTIPLE_CARE_OF,
+        &CARE_OF_TEST,
+        &HOME_PREFIX,
+        &HOME_NETWORK,
+        &HOME_LINK,
+        &MAX_LIFETIME,
+        &PREFERENCE,
+        &DHAAD,
+        &PEERS,
+        &MOBILE_ROUTERS,
+    ],
+);
+
+/// The table, and the values in it that others are compared with.
+pub(super) struct Draft {
+    pub address: Option<At<Ipv6Addr>>,
+    home_prefix: Option<At<Ipv6Net>>,
+    home_network: Option<At<Ipv6Net>>,
+    pub home_link: Option<At<String>>,
+    dhaad: bool,
+    pub peers: Vec<peer::Draft>,
+    pub routers: Vec<allowed_router::Draft>,
+    /// `None` when something in the table is wrong.
+    pub config: Option<HomeAgent>,
+}
+
+impl Draft {
+    pub(super) fn read(table: &Table<'_>) -> Draft {
+        let routers = table.tables(&MOBILE_ROUTERS);
+        let address = table.take_at(&ADDRESS);
+        let care_of_test = table.take(&CARE_OF_TEST);
+        let home_prefix = table.take_at(&HOME_PREFIX);
+        let home_network = table.find_at(&HOME_NETWORK);
+        let home_link = table.find_at(&HOME_LINK);
+        let dhaad = table.take(&DHAAD);
+        let peers: Option<Vec<peer::Draft>> =
+            table.tables(&PEERS).map(|tables| tables.iter().map(peer::Draft::read).collect());
+        let mut routers: Option<Vec<allowed_router::Draft>> = routers.map(|tables| {
+            let read = |table| allowed_router::Draft::read(table, care_of_test.unwrap_or_default());
+            tables.iter().map(read).collect()
+        });
+        let config = all!(HomeAgent {
+            address: address.map(|address| address.value),
+            ipv4_address: table.take(&IPV4_ADDRESS),
+            udp: table.take(&UDP),
+            multiple_care_of: table.take(&MULTIPLE_CARE_OF),
+            care_of_test: care_of_test,
+            home_prefix: home_prefix.map(|prefix| prefix.value),
+            home_network: home_network.map(|network| network.map(|network| network.value)),
+            home_link: home_link.clone().map(|link| link.map(|link| link.value)),
+            max_lifetime: table.take(&MAX_LIFETIME),
+            preference: table.take(&PREFERENCE),
+            dhaad: dhaad,
+            peers: peers.as_ref().and_then(|peers| peers.iter().map(|peer| peer.config).collect()),
+            mobile_routers: routers
+                .as_mut()
+                .and_then(|routers| routers.iter_mut().map(|router| router.config.take()).collect()),
+        });
+        Draft {
+            address,
+            home_prefix,
+            home_network: home_network.flatten(),
+            home_link: home_link.flatten(),
+            dhaad: dhaad.unwrap_or_default(),
+            peers: peers.unwrap_or_default(),
+            routers: routers.unwrap_or_default(),
+            config,
+        }
+    }
+
+    /// Notes what does not go together in the table.
+    pub(super) fn check(&self, sink: &Sink<'_>) {
+        if let (Some(network), Some(home)) = (self.home_network, self.home_prefix)
+            && !network.value.contains(&home.value)
+        {
+            let place = sink.place(home.at);
+            let message = format!(
+                "{} does not contain the home prefix {} at {place}, expected one that does",
+                network.value, home.value
+            );
+            sink.push(network.at, message);
+        }
+        let mut prefixes: Vec<At<Ipv6Net>> = Vec::new();
+        let mut home_addresses: HashMap<Ipv6Addr, At<Ipv6Addr>> = HashMap::new();
+        for router in &self.routers {
+            home_address(router.home_address, self.home_prefix, &router.prefixes, sink);
+            if let Some(own) = router.home_address {
+                let first = *home_addresses.entry(own.value).or_insert(own);
+                if first.at != own.at {
+                    let place = sink.place(first.at);
+                    sink.push(
+                        own.at,
+                        format!("{} is the home address at {place}, expected another", own.value),
+                    );
+                }
+                if let Some(address) = self.address.filter(|address| address.value == own.value) {
+                    let place = sink.place(address.at);
+                    sink.push(
+                        own.at,
+                        format!("{} is the home agent at {place}, expected another", own.value),
+                    );
+                }
+            }
+            not_inside(self.address, &router.prefixes, sink);
+            prefixes.extend(&router.prefixes.items);
+        }
+        apart(&prefixes, sink);
+        self.check_peers(sink);
+        // RFC 2526: the anycast address is of a /64.
+        if let Some(prefix) = self.home_prefix.filter(|prefix| self.dhaad && prefix.value.prefix_len() > 64) {
+            let message = "has no anycast address for home agents, expected /64 or shorter with `dhaad`";
+            sink.push(prefix.at, format!("{} {message}", prefix.value));
+        }
+    }
+
+    /// Other home agents, with the same mobile routers.
+    fn check_peers(&self, sink: &Sink<'_>) {
+        let peers: Vec<At<Ipv6Addr>> = self.peers.iter().filter_map(|peer| peer.address).collect();
+        for (index, peer) in peers.iter().enumerate() {
+            let taken = |other: &At<Ipv6Addr>, what: &str| {
+                let place = sink.place(other.at);
+                sink.push(peer.at, format!("{} is {what} at {place}, expected another", peer.value));
+            };
+            if let Some(own) = self.address.filter(|own| own.value == peer.value) {
+                taken(&own, "this home agent");
+            }
+            if let Some(other) = peers.iter().take(index).find(|other| other.value == peer.value) {
+                taken(other, "a peer already");
+            }
+            for router in &self.routers {
+                if let Some(home) = router.home_address.filter(|home| home.value == peer.value) {
+                    taken(&home, "the home address");
+                }
+                not_inside(Some(*peer), &router.prefixes, sink);
+            }
+        }
+        for auth in
+            self.routers.iter().filter_map(|router| router.auth.as_ref()).filter(|_| !peers.is_empty())
+        {
+            if auth.value.mac().is_some_and(|mac| mac.per_agent.is_none()) {
+                let message = "whether other home agents have the same key has to be said where there is a \
+                               [[home_agent.peer]], expected per_agent = true, or per_agent = false for a key that none has";
+                sink.push(auth.at, message);
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `[[home_agent.mobile_router]]`
+
+use std::net::Ipv6Addr;
+
+use ipnet::Ipv6Net;
+
+use super::super::auth::{self, Auth};
+use super::super::keys::{Key, Optional, Section, optional, required, with_default};
+use super::super::kinds;
+use super::super::reader::{At, List};
+use super::super::table::{Table, all};
+
+/// `[[home_agent.mobile_router]]`: one that may register with this home agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedRouter {
+    /// Home address.
+    pub home_address: Ipv6Addr,
+    /// The only prefixes that it may register; empty for a plain mobile node.
+    pub prefixes: Vec<Ipv6Net>,
+    /// How its Binding Updates are authenticated.
+    pub auth: Auth,
+    /// Whether there may be a NAT between it and the home agent.
+    pub nat: bool,
+    /// Whether a new care-of address carries packets towards it only after an Echo Reply has come from it
+    /// (`care_of_test`).
+    pub care_of_test: bool,
+}
+
+const HOME_ADDRESS: Key<Ipv6Addr> = required(
+    "home_address",
+    kinds::ADDRESS,
+    "Its home address, in the home prefix or in one of `prefixes`. No two routers have the same.",
+);
+const PREFIXES: Key<List<Ipv6Net>> = with_default(
+    "prefixes",
+    kinds::PREFIXES,
+    "[]",
+    "The only prefixes that it may register. No prefix overlaps another prefix of this or any other router.",
+);
+pub(in crate::config) const AUTH: Key<Auth> =
+    required("auth", auth::KIND, "How the home agent authenticates its Binding Updates, see [auth](#auth).");
+const NAT: Key<bool> = with_default(
+    "nat",
+    kinds::BOOLEAN,
+    "true",
+    "Whether a NAT may be between it and the home agent. With `false` the home agent accepts an IPv4 care-of
+     address only if the Binding Update comes from it. An attacker who forwards a genuine Binding Update from
+     his own address then gets no packets.",
+);
+const CARE_OF_TEST: Optional<bool> = optional(
+    "care_of_test",
+    kinds::ON_OR_OFF,
+    "As in `[home_agent]`, for this router. Without this key that value holds.",
+);
+
+/// `[[home_agent.mobile_router]]`
+pub(in crate::config) const SECTION: Section = Section::new(
+    "[[home_agent.mobile_router]]",
+    "home_agent.mobile_router",
+    &[&HOME_ADDRESS, &PREFIXES, &AUTH, &NAT, &CARE_OF_TEST],
+);
+
+/// The table, and the values in it that others are compared with.
+pub(in crate::config) struct Draft {
+    pub home_address: Option<At<Ipv6Addr>>,
+    pub prefixes: List<Ipv6Net>,
+    pub auth: Option<At<Auth>>,
+    pub config: Option<AllowedRouter>,
+}
+
+impl Draft {
+    /// Reads the table; `care_of_test` is the home agent's.
+    pub(super) fn read(table: &Table<'_>, care_of_test: bool) -> Draft {
+        let home_address = table.take_at(&HOME_ADDRESS);
+        let prefixes = table.take(&PREFIXES).unwrap_or_default();
+        let auth = table.take_at(&AUTH);
+        let config = all!(AllowedRouter {
+            home_address: home_address.map(|address| address.value),
+            prefixes: prefixes.complete(),
+            auth: auth.as_ref().map(|auth| auth.value.clone()),
+            nat: table.take(&NAT),
+            care_of_test: table.take(&CARE_OF_TEST).map(|own| own.unwrap_or(care_of_test)),
+        });
+        Draft { home_address, prefixes, auth, config }
+    }
+}

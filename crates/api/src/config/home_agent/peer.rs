@@ -1,0 +1,42 @@
+//! `[[home_agent.peer]]`
+
+use std::net::Ipv6Addr;
+
+use super::super::keys::{Key, Section, integer, required, with_default};
+use super::super::kinds;
+use super::super::reader::At;
+use super::super::table::{Table, all};
+
+/// `[[home_agent.peer]]`: another home agent to which mobile routers can go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAgent {
+    /// Address.
+    pub address: Ipv6Addr,
+    /// Preference; higher wins.
+    pub preference: u16,
+}
+
+const ADDRESS: Key<Ipv6Addr> = required("address", kinds::ADDRESS, "Its address.");
+const PREFERENCE: Key<u16> =
+    with_default("preference", integer(0, 65_535), "0", "Its preference; the higher number wins.");
+
+/// `[[home_agent.peer]]`
+pub(in crate::config) const SECTION: Section =
+    Section::new("[[home_agent.peer]]", "home_agent.peer", &[&ADDRESS, &PREFERENCE]);
+
+/// The table, and the value in it that others are compared with.
+pub(in crate::config) struct Draft {
+    pub address: Option<At<Ipv6Addr>>,
+    pub config: Option<PeerAgent>,
+}
+
+impl Draft {
+    pub(super) fn read(table: &Table<'_>) -> Draft {
+        let address = table.take_at(&ADDRESS);
+        let config = all!(PeerAgent {
+            address: address.map(|address| address.value),
+            preference: table.take(&PREFERENCE),
+        });
+        Draft { address, config }
+    }
+}

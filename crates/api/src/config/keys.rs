@@ -1,0 +1,402 @@
+//! Declarations of config keys.
+//!
+//! The file of a section declares each of its keys once: name, type, default, and the sentence of
+//! `docs/config.md`. [Tables](super::table) read values and defaults by the declaration. The
+//! [disclosure](super::disclosure) decides by it what others may see. A test writes the rows of the page.
+
+use super::reader::{Value, list};
+
+/// A table of the config file.
+pub(super) struct Section {
+    /// As an operator writes it: `[station]`, `[[mobile_router.uplink]]`, or `auth` for the inline table.
+    pub header: &'static str,
+    /// Dotted path that goes before a key in messages; empty at the top.
+    pub path: &'static str,
+    /// Keys, in the order of the page.
+    pub keys: &'static [&'static dyn Declared],
+    /// Sentences of the page that differ from those of the declarations.
+    #[cfg(test)]
+    pub meanings: &'static [(&'static str, &'static str)],
+}
+
+impl Section {
+    /// A table with these keys.
+    pub(super) const fn new(
+        header: &'static str,
+        path: &'static str,
+        keys: &'static [&'static dyn Declared],
+    ) -> Section {
+        Section {
+            header,
+            path,
+            keys,
+            #[cfg(test)]
+            meanings: &[],
+        }
+    }
+
+    /// A table with keys of another table, some of which the page explains in other words, by name.
+    pub(super) const fn with_meanings(self, meanings: &'static [(&'static str, &'static str)]) -> Section {
+        #[cfg(not(test))]
+        let _ = meanings;
+        Section {
+            #[cfg(test)]
+            meanings,
+            ..self
+        }
+    }
+
+    /// The declaration of a key.
+    pub(super) fn key(&self, name: &str) -> Option<&Declaration> {
+        self.keys.iter().map(|key| key.declaration()).find(|key| key.name == name)
+    }
+
+    /// The dotted path of a key.
+    pub(super) fn path_of(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+}
+
+/// Declaration of a key, without the type of its value.
+pub(super) struct Declaration {
+    /// Name.
+    pub name: &'static str,
+    /// Value of an absent key.
+    pub absent: Absent,
+    /// Part of the value that others may see.
+    pub disclosure: Disclosure,
+    /// The table that it opens.
+    pub below: Option<&'static Section>,
+    /// Sentences of the page. Only the test of the page has them.
+    #[cfg(test)]
+    pub meaning: &'static str,
+}
+
+/// Value of an absent key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Absent {
+    /// An error.
+    Required,
+    /// No value.
+    Nothing,
+    /// This value, in TOML. It is read like one of the file.
+    Default(&'static str),
+    /// A value that depends on others; this is how the page has it.
+    Computed(&'static str),
+}
+
+/// Part of a value that others may see, in a support bundle for example.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Disclosure {
+    /// All of it.
+    Open,
+    /// Nothing: it is a secret.
+    Secret,
+    /// The path of a file or folder that holds secrets.
+    PathOfSecret,
+    /// These words; in the place of a table, nothing else.
+    Words(&'static [&'static str]),
+}
+
+/// A key of any type.
+pub(super) trait Declared {
+    /// Returns the declaration.
+    fn declaration(&self) -> &Declaration;
+
+    /// Returns the type in the words of the page.
+    #[cfg(test)]
+    fn type_name(&self) -> String;
+}
+
+/// The type of a value: what a string, a number or an array has to be.
+pub(super) struct Kind<T: 'static> {
+    form: Form<T>,
+    disclosure: Disclosure,
+    below: Option<&'static Section>,
+}
+
+#[cfg_attr(not(test), expect(dead_code, reason = "only the page has the names of types"))]
+enum Form<T: 'static> {
+    /// A string.
+    Text { name: &'static str, expected: &'static str, parse: fn(&str) -> Result<T, String> },
+    /// An integer within bounds.
+    Integer { low: i64, high: i64, convert: fn(i64) -> Option<T> },
+    /// One of a few words.
+    Words { name: Option<&'static str>, words: &'static [(&'static str, T)] },
+    /// Any other value.
+    Value { name: &'static str, expected: &'static str, read: fn(&Value<'_>) -> Option<T> },
+}
+
+/// A string that `parse` understands, whose error is "what is wrong, what was expected".
+pub(super) const fn text<T>(
+    name: &'static str,
+    expected: &'static str,
+    parse: fn(&str) -> Result<T, String>,
+) -> Kind<T> {
+    Kind { form: Form::Text { name, expected, parse }, disclosure: Disclosure::Open, below: None }
+}
+
+/// An integer within bounds that `T` can hold.
+pub(super) const fn integer<T: TryFrom<i64>>(low: i64, high: i64) -> Kind<T> {
+    fn convert<T: TryFrom<i64>>(integer: i64) -> Option<T> {
+        T::try_from(integer).ok()
+    }
+    Kind {
+        form: Form::Integer { low, high, convert: convert::<T> },
+        disclosure: Disclosure::Open,
+        below: None,
+    }
+}
+
+/// One of a few words.
+pub(super) const fn words<T>(words: &'static [(&'static str, T)]) -> Kind<T> {
+    Kind { form: Form::Words { name: None, words }, disclosure: Disclosure::Open, below: None }
+}
+
+/// One of several words, for which the page has a name.
+pub(super) const fn named_words<T>(name: &'static str, words: &'static [(&'static str, T)]) -> Kind<T> {
+    Kind { form: Form::Words { name: Some(name), words }, disclosure: Disclosure::Open, below: None }
+}
+
+/// A value that `read` understands. It notes what is wrong with it by itself.
+pub(super) const fn value<T>(
+    name: &'static str,
+    expected: &'static str,
+    read: fn(&Value<'_>) -> Option<T>,
+) -> Kind<T> {
+    Kind { form: Form::Value { name, expected, read }, disclosure: Disclosure::Open, below: None }
+}
+
+impl<T> Kind<T> {
+    /// A value with another disclosure than [`Disclosure::Open`].
+    pub(super) const fn disclosed(self, disclosure: Disclosure) -> Kind<T> {
+        Kind { disclosure, ..self }
+    }
+
+    /// A value that may be an inline table. In its place others may see these words alone.
+    pub(super) const fn with_table(
+        self,
+        section: &'static Section,
+        words: &'static [&'static str],
+    ) -> Kind<T> {
+        Kind { below: Some(section), disclosure: Disclosure::Words(words), ..self }
+    }
+
+    /// Returns the name on the page.
+    #[cfg(test)]
+    pub(super) fn name(&self) -> String {
+        match &self.form {
+            Form::Text { name, .. } | Form::Value { name, .. } | Form::Words { name: Some(name), .. } => {
+                (*name).to_owned()
+            }
+            Form::Integer { low, high, .. } => format!("integer, {low} to {high}"),
+            Form::Words { words, .. } => list_of_words(words),
+        }
+    }
+
+    /// Words of a message that expects it.
+    pub(super) fn expected(&self) -> String {
+        match &self.form {
+            Form::Text { expected, .. } | Form::Value { expected, .. } => (*expected).to_owned(),
+            Form::Integer { low, high, .. } => format!("an integer from {low} to {high}"),
+            Form::Words { words, .. } => list_of_words(words),
+        }
+    }
+}
+
+impl<T: Clone> Kind<T> {
+    /// Reads a value; `None` when something is wrong with it, which has been noted then.
+    pub(super) fn read(&self, value: &Value<'_>) -> Option<T> {
+        match &self.form {
+            Form::Text { expected, parse, .. } => value.parse(expected, parse),
+            Form::Integer { low, high, convert } => convert(value.integer(*low, *high)?),
+            Form::Words { words, .. } => value.word(words, &list_of_words(words)),
+            Form::Value { read, .. } => read(value),
+        }
+    }
+}
+
+fn list_of_words<T>(words: &[(&str, T)]) -> String {
+    let names: Vec<String> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
+    list(&names, "or")
+}
+
+/// A key that has a value in every config.
+pub(super) struct Key<T: 'static> {
+    declaration: Declaration,
+    kind: Kind<T>,
+}
+
+/// A key without which there is no value.
+pub(super) struct Optional<T: 'static>(Key<T>);
+
+/// A key that opens a table, or several.
+pub(super) struct Tables {
+    declaration: Declaration,
+    section: &'static Section,
+    /// Words of a message where a required one is missing.
+    expected: &'static str,
+    #[cfg_attr(not(test), expect(dead_code, reason = "only the page says it"))]
+    is_repeated: bool,
+}
+
+/// Declares a key that has to be there.
+pub(super) const fn required<T>(name: &'static str, kind: Kind<T>, meaning: &'static str) -> Key<T> {
+    key(name, kind, Absent::Required, meaning)
+}
+
+/// Declares a key with a default, in TOML.
+pub(super) const fn with_default<T>(
+    name: &'static str,
+    kind: Kind<T>,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key<T> {
+    key(name, kind, Absent::Default(default), meaning)
+}
+
+/// Declares a key that may be absent.
+pub(super) const fn optional<T>(name: &'static str, kind: Kind<T>, meaning: &'static str) -> Optional<T> {
+    Optional(key(name, kind, Absent::Nothing, meaning))
+}
+
+/// Declares a key whose default its section computes.
+pub(super) const fn computed<T>(
+    name: &'static str,
+    kind: Kind<T>,
+    default: &'static str,
+    meaning: &'static str,
+) -> Optional<T> {
+    Optional(key(name, kind, Absent::Computed(default), meaning))
+}
+
+/// Declares a key that opens a table.
+pub(super) const fn table(name: &'static str, section: &'static Section, meaning: &'static str) -> Tables {
+    tables_of(name, section, Absent::Nothing, "", false, meaning)
+}
+
+/// Declares a key that opens a table which has to be there.
+pub(super) const fn required_table(
+    name: &'static str,
+    section: &'static Section,
+    expected: &'static str,
+    meaning: &'static str,
+) -> Tables {
+    tables_of(name, section, Absent::Required, expected, false, meaning)
+}
+
+/// Declares a key that opens a table each time.
+pub(super) const fn tables(name: &'static str, section: &'static Section, meaning: &'static str) -> Tables {
+    tables_of(name, section, Absent::Nothing, "", true, meaning)
+}
+
+/// Declares a key that opens at least one table.
+pub(super) const fn required_tables(
+    name: &'static str,
+    section: &'static Section,
+    expected: &'static str,
+    meaning: &'static str,
+) -> Tables {
+    tables_of(name, section, Absent::Required, expected, true, meaning)
+}
+
+const fn key<T>(name: &'static str, kind: Kind<T>, absent: Absent, meaning: &'static str) -> Key<T> {
+    let (disclosure, below) = (kind.disclosure, kind.below);
+    Key { declaration: declaration(name, absent, disclosure, below, meaning), kind }
+}
+
+const fn tables_of(
+    name: &'static str,
+    section: &'static Section,
+    absent: Absent,
+    expected: &'static str,
+    is_repeated: bool,
+    meaning: &'static str,
+) -> Tables {
+    let below = Some(section);
+    let declaration = declaration(name, absent, Disclosure::Words(&[]), below, meaning);
+    Tables { declaration, section, expected, is_repeated }
+}
+
+const fn declaration(
+    name: &'static str,
+    absent: Absent,
+    disclosure: Disclosure,
+    below: Option<&'static Section>,
+    meaning: &'static str,
+) -> Declaration {
+    #[cfg(not(test))]
+    let _ = meaning;
+    Declaration {
+        name,
+        absent,
+        disclosure,
+        below,
+        #[cfg(test)]
+        meaning,
+    }
+}
+
+impl<T> Declared for Key<T> {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    #[cfg(test)]
+    fn type_name(&self) -> String {
+        self.kind.name()
+    }
+}
+
+impl<T> Declared for Optional<T> {
+    fn declaration(&self) -> &Declaration {
+        &self.0.declaration
+    }
+
+    #[cfg(test)]
+    fn type_name(&self) -> String {
+        self.0.kind.name()
+    }
+}
+
+impl<T> Key<T> {
+    /// Returns the type.
+    pub(super) fn kind(&self) -> &Kind<T> {
+        &self.kind
+    }
+}
+
+impl<T> Optional<T> {
+    /// Returns the type.
+    pub(super) fn kind(&self) -> &Kind<T> {
+        &self.0.kind
+    }
+}
+
+impl Tables {
+    /// The section of its tables.
+    pub(super) fn section(&self) -> &'static Section {
+        self.section
+    }
+
+    /// Whether it has to be there.
+    pub(super) fn is_required(&self) -> bool {
+        self.declaration.absent == Absent::Required
+    }
+
+    /// Words of a message where it is missing.
+    pub(super) fn expected(&self) -> &'static str {
+        self.expected
+    }
+}
+
+impl Declared for Tables {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    #[cfg(test)]
+    fn type_name(&self) -> String {
+        if self.is_repeated { "tables" } else { "table" }.to_owned()
+    }
+}

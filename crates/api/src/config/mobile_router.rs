@@ -1,0 +1,721 @@
+//! `[mobile_router]`, and `[mobile_node]`, which is one without a mobile network.
+
+mod policy;
+mod uplink;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use ipnet::Ipv6Net;
+
+use crate::address::MacAddress;
+
+use super::auth::{self, Auth};
+use super::conflicts::{apart, home_address, not_inside, taken};
+use super::errors::Sink;
+use super::keys::{
+    Key, Kind, Optional, Section, Tables, optional, required, required_tables, tables, text, value,
+    with_default, words,
+};
+use super::reader::{At, List, Value};
+use super::table::{Table, all};
+use super::{kinds, values};
+
+pub use policy::{Policy, PolicyAction, PolicyProtocol};
+pub use uplink::{Roaming, SignalThresholds, Uplink, VolumeAction, VolumePeriod};
+
+/// A path that leads nowhere is noticed within a second.
+const DEFAULT_HEARTBEAT: Duration = Duration::from_millis(250);
+/// Prefixes that a direct route may have.
+const MAX_DIRECT: usize = 8;
+
+/// `[mobile_router]`, or `[mobile_node]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MobileRouter {
+    /// Home address.
+    pub home_address: Ipv6Addr,
+    /// Prefix of the home link.
+    pub home_prefix: Ipv6Net,
+    /// The home agents.
+    pub home_agents: HomeAgents,
+    /// Inside IPv4 always UDP.
+    pub udp: bool,
+    /// Heartbeats on paths that carry traffic and on others; `None` for none.
+    pub heartbeat: Option<Heartbeat>,
+    /// Mobile network prefixes; empty for a mobile node.
+    pub prefixes: Vec<Ipv6Net>,
+    /// How the prefixes are registered.
+    pub registration: Registration,
+    /// Lifetime that is asked for, a multiple of 4 s from 4 s to 262140 s.
+    pub lifetime: Duration,
+    /// Interfaces of the mobile network.
+    pub lan: Vec<String>,
+    /// Give the `lan` interfaces an address and advertise the prefix there.
+    pub advertise: bool,
+    /// Offer mobile routers on board care-of addresses of the visited links, and take such where others offer
+    /// them.
+    pub nesting: bool,
+    /// Link-layer addresses of the mobile routers on board that are known, which may have more addresses than
+    /// others.
+    pub nested_routers: Vec<MacAddress>,
+    /// Networks in which mobile networks are that direct routes shall lead to; empty for no direct routes.
+    pub direct_routes: Vec<Ipv6Net>,
+    /// Ask the home agent what has become of the home prefix.
+    pub prefix_discovery: bool,
+    /// URL to request over an uplink without answers, to find a captive portal.
+    pub captive_portal_probe: Option<ProbeUrl>,
+    /// How Binding Updates are authenticated.
+    pub auth: Auth,
+    /// The uplinks in the order of the file, at least one.
+    pub uplinks: Vec<Uplink>,
+    /// Which packets take which uplinks, in the order of the file.
+    pub policies: Vec<Policy>,
+}
+
+/// The home agents of a mobile router.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HomeAgents {
+    /// Addresses, the preferred first.
+    pub addresses: Vec<Ipv6Addr>,
+    /// IPv4 addresses, in the same order, for uplinks without IPv6. Without them such uplinks cannot be used.
+    pub ipv4_addresses: Vec<Ipv4Addr>,
+    /// Whether others are found out (RFC 6275 11.4.1).
+    pub discover: bool,
+}
+
+/// URL of plain HTTP whose answer shows a captive portal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeUrl {
+    /// The host and its port.
+    pub address: SocketAddr,
+    /// Both as the URL has them.
+    pub authority: String,
+    /// Path, with a `/` first.
+    pub path: String,
+}
+
+/// Between two heartbeats to the home agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// On a path that carries traffic.
+    pub busy: Duration,
+    /// On another.
+    pub idle: Duration,
+}
+
+/// `mobile_router.registration`: how the home agent learns the prefixes (RFC 3963 5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Registration {
+    /// The Binding Update names each prefix.
+    Explicit,
+    /// The home agent knows them from its own config.
+    Implicit,
+    /// There is no mobile network: this is `[mobile_node]`.
+    Host,
+}
+
+impl MobileRouter {
+    /// Whether there is a mobile network: `[mobile_router]`, not `[mobile_node]`.
+    pub fn is_router(&self) -> bool {
+        self.registration != Registration::Host
+    }
+
+    /// Returns the name of the table in the file.
+    pub(super) fn table(&self) -> &'static str {
+        if self.is_router() { "mobile_router" } else { "mobile_node" }
+    }
+}
+
+/// Words of a message that expects an array of home agents.
+const SEVERAL: &str = "an address, \"discover\", or an array of addresses";
+
+const HOME_AGENTS: Kind<NamedHomeAgents> =
+    value("address, array of addresses or \"discover\"", values::ADDRESS, NamedHomeAgents::read);
+const IPV4_ADDRESSES: Kind<List<Ipv4Addr>> = value("IPv4 address or array", values::IPV4_ADDRESS, |value| {
+    if value.is_array() {
+        let expected = "an IPv4 address, or an array of them";
+        return List::read(value, expected, |item| kinds::IPV4_ADDRESS.read(item));
+    }
+    let address = kinds::IPV4_ADDRESS.read(value).map(|address| At { value: address, at: value.at() });
+    Some(List { whole: address.is_some(), items: address.into_iter().collect() })
+});
+/// An interval; `None` for no heartbeats.
+const HEARTBEATS: Kind<Option<Duration>> =
+    value("duration or \"off\"", "a duration such as \"250ms\", or \"off\"", |value| match value.as_str() {
+        Some("off") => Some(None),
+        _ => value.parse("a duration such as \"250ms\", or \"off\"", heartbeat_interval).map(Some),
+    });
+const LINK_LAYER_ADDRESSES: Kind<List<MacAddress>> =
+    value("array of link-layer addresses", "an array of link-layer addresses", |value| {
+        List::read(value, "an array of link-layer addresses", |item| {
+            item.parse("a link-layer address such as 02:00:00:00:00:0a", values::own_mac)
+        })
+    });
+
+const HOME_ADDRESS: Key<Ipv6Addr> =
+    required("home_address", kinds::ADDRESS, "Home address, in `home_prefix` or in one of `prefixes`.");
+const HOME_PREFIX: Key<Ipv6Net> = required(
+    "home_prefix",
+    kinds::PREFIX,
+    "Prefix of the home link. A station is at home, and needs no tunnel, if an uplink has this prefix, or a
+     part of it with `home_agent` in it. The prefix may contain `prefixes` (RFC 4887 6); at home the station
+     then answers on the uplink for hosts on board.",
+);
+const HOME_AGENT: Key<NamedHomeAgents> = required(
+    "home_agent",
+    HOME_AGENTS,
+    r#"Address of the home agent, not in one of `prefixes`. Of several, the mobile router uses the first that
+       answers and does not refuse. It tries the next if the present one refuses, owes an answer for five
+       seconds, or says so itself (`carnet drain`). `"discover"`, alone or in the array, finds others (RFC
+       6275 11.4.1), over IPv6."#,
+);
+const HOME_AGENT_IPV4: Optional<List<Ipv4Addr>> = optional(
+    "home_agent_ipv4",
+    IPV4_ADDRESSES,
+    "IPv4 address of the home agent: its `ipv4_address`, or the outer address of the NAT before it. One for
+     each address in `home_agent`. Without this key the mobile router cannot use uplinks that have IPv4
+     only.",
+);
+const UDP: Key<bool> = with_default(
+    "udp",
+    kinds::BOOLEAN,
+    "false",
+    "Use UDP inside IPv4 even without a NAT. Behind a NAT, and where a network drops protocol 41, the mobile
+     router uses UDP in any case.",
+);
+const HEARTBEAT: Optional<Option<Duration>> = optional(
+    "heartbeat",
+    HEARTBEATS,
+    "Time between two heartbeats to the home agent on a path that carries traffic, 50 ms to 1 h. The mobile
+     router leaves a path that does not answer. Without this key it is 250 ms if any uplink has a `bid`, which
+     detects a dead path within a second, else off.",
+);
+const HEARTBEAT_IDLE: Key<Duration> = with_default(
+    "heartbeat_idle",
+    kinds::duration(heartbeat_interval),
+    "\"1s\"",
+    "Time between two heartbeats on all other paths, at least `heartbeat`.",
+);
+const PREFIXES: Key<List<Ipv6Net>> = with_default(
+    "prefixes",
+    kinds::PREFIXES,
+    "[]",
+    "Prefixes of the mobile network; no two overlap. A station without a prefix is a
+     [[mobile_node]](#mobile_node).",
+);
+const REGISTRATION: Key<Registration> = with_default(
+    "registration",
+    words(&[("explicit", Registration::Explicit), ("implicit", Registration::Implicit)]),
+    "\"explicit\"",
+    r#"`"explicit"`: each Binding Update names the prefixes. `"implicit"`: the home agent knows them from its
+       own config."#,
+);
+const LIFETIME: Key<Duration> = with_default(
+    "lifetime",
+    kinds::LIFETIME,
+    "\"60s\"",
+    "Lifetime that the mobile router requests; the home agent may grant less.",
+);
+const LAN: Key<List<String>> = with_default(
+    "lan",
+    kinds::INTERFACES,
+    "[]",
+    "Interfaces of the mobile network. They need `prefixes`, and none of them is an uplink.",
+);
+const ADVERTISE: Key<bool> = with_default(
+    "advertise",
+    kinds::BOOLEAN,
+    "true",
+    "Give an interface of `lan` the address `PREFIX::1` if it has no address in the prefix, and send Router
+     Advertisements there. Each prefix then is a /64 or shorter. With `false` the operator does both. After a
+     reload from `true` to `false` the address stays until the interface has another address in the prefix, or
+     carnet ends.",
+);
+const NESTING: Key<bool> = with_default(
+    "nesting",
+    kinds::BOOLEAN,
+    "false",
+    "Mobile routers on board may have care-of addresses of the links that this router visits, and this router
+     takes one behind another router that offers it. Their packets then do not pass every home agent, see
+     [nesting.md](nesting.md). `false` is plain NEMO in both roles. With `true` any host on board can register
+     an address of the visited link, and send and receive tunnels by it: see [threats](threats.md#on-board).",
+);
+const NESTED_ROUTERS: Key<List<MacAddress>> = with_default(
+    "nested_routers",
+    LINK_LAYER_ADDRESSES,
+    "[]",
+    "Known mobile routers on board, for `nesting`. Each may register 16 addresses, for itself and for routers
+     behind it. All other routers together may register 8.",
+);
+const DIRECT_ROUTES: Key<List<Ipv6Net>> = with_default(
+    "direct_routes",
+    kinds::PREFIXES,
+    "[]",
+    "Networks that contain mobile networks, such as those of the own fleet. If packets go to one of them, this
+     router asks its mobile router for a direct route, without the home agents between. Mobile routers of
+     these networks that ask get one, see [direct-routes.md](direct-routes.md). It needs a `dataplane.path`
+     other than `kernel`, no `[home_agent]` in the same station, and at most 8 `prefixes`, each a /64. If it
+     is empty, all packets pass the home agent.",
+);
+const PREFIX_DISCOVERY: Key<bool> = with_default(
+    "prefix_discovery",
+    kinds::BOOLEAN,
+    "false",
+    "Ask the home agent from time to time whether the home link still has the prefix of the home address (RFC
+     6275 11.4.2), and warn if it has not. Nothing authenticates the answer, so it has no other effect.",
+);
+const CAPTIVE_PORTAL_PROBE: Optional<ProbeUrl> = optional(
+    "captive_portal_probe",
+    text("URL", PROBE_URL, probe_url),
+    "URL to request over an uplink, to find a captive portal. The mobile router requests it if the uplink has
+     an address and a router and the home agent does not answer over it. The server answers with status 204; a
+     redirection or a page means a portal, and `carnet show uplinks` names it. See [captive
+     portals](#captive-portals).",
+);
+const AUTH: Key<Auth> =
+    required("auth", auth::KIND, "How the home agent authenticates Binding Updates, see [auth](#auth).");
+const UPLINKS: Tables = required_tables(
+    "uplink",
+    &uplink::SECTION,
+    "at least one table [[mobile_router.uplink]]",
+    "The uplinks, see [[[mobile_router.uplink]]](#mobile_routeruplink).",
+);
+const POLICIES: Tables = tables(
+    "policy",
+    &policy::SECTION,
+    "Policies that select uplinks for packets, see [[[mobile_router.policy]]](#mobile_routerpolicy).",
+);
+
+/// `[mobile_router]`
+pub(in crate::config) const SECTION: Section = Section::new(
+    "[mobile_router]",
+    "mobile_router",
+    &[
+        &HOME_ADDRESS,
+        &HOME_PREFIX,
+        &HOME_AGENT,
+        &HOME_AGENT_IPV4,
+        &UDP,
+        &HEARTBEAT,
+        &HEARTBEAT_IDLE,
+        &PREFIXES,
+        &REGISTRATION,
+        &LIFETIME,
+        &LAN,
+        &ADVERTISE,
+        &NESTING,
+        &NESTED_ROUTERS,
+        &DIRECT_ROUTES,
+        &PREFIX_DISCOVERY,
+        &CAPTIVE_PORTAL_PROBE,
+        &AUTH,
+        &UPLINKS,
+        &POLICIES,
+    ],
+);
+
+const NODE_UPLINKS: Tables = required_tables(
+    "uplink",
+    &uplink::SECTION_OF_NODE,
+    "at least one table [[mobile_node.uplink]]",
+    "The uplinks.",
+);
+const NODE_POLICIES: Tables =
+    tables("policy", &policy::SECTION_OF_NODE, "Policies that select uplinks for packets.");
+
+/// `[mobile_node]`: what a mobile router has, less its mobile network.
+pub(in crate::config) const SECTION_OF_NODE: Section = Section::new(
+    "[mobile_node]",
+    "mobile_node",
+    &[
+        &HOME_ADDRESS,
+        &HOME_PREFIX,
+        &HOME_AGENT,
+        &HOME_AGENT_IPV4,
+        &UDP,
+        &HEARTBEAT,
+        &HEARTBEAT_IDLE,
+        &LIFETIME,
+        &NESTING,
+        &PREFIX_DISCOVERY,
+        &CAPTIVE_PORTAL_PROBE,
+        &AUTH,
+        &NODE_UPLINKS,
+        &NODE_POLICIES,
+    ],
+)
+.with_meanings(&[
+    ("home_address", "Home address, in `home_prefix`."),
+    ("home_prefix", "Prefix of the home link."),
+    ("home_agent", "Address of the home agent, as in `[mobile_router]`."),
+    ("home_agent_ipv4", "IPv4 address of the home agent."),
+    ("udp", "Use UDP inside IPv4 even without a NAT."),
+    ("heartbeat", "Time between two heartbeats to the home agent on a path that carries traffic."),
+    ("heartbeat_idle", "Time between two heartbeats on all other paths."),
+    ("lifetime", "Lifetime that the mobile node requests."),
+    (
+        "nesting",
+        "Take a care-of address of the link that a mobile router visits, in the network of a mobile router
+         that offers it, see [nesting.md](nesting.md).",
+    ),
+    (
+        "captive_portal_probe",
+        "URL to request over an uplink, to find a captive portal, as in `[mobile_router]`.",
+    ),
+]);
+
+/// The home agents that the config names.
+#[derive(Clone)]
+struct NamedHomeAgents {
+    addresses: List<Ipv6Addr>,
+    discover: bool,
+}
+
+impl NamedHomeAgents {
+    /// Reads one address, or an array.
+    fn read(value: &Value<'_>) -> Option<NamedHomeAgents> {
+        let (elements, whole) = match value.is_array().then(|| value.array(SEVERAL)) {
+            Some(Some(elements)) => (elements, true),
+            Some(None) => (Vec::new(), false),
+            None => (Vec::new(), true),
+        };
+        let one = Some(value).filter(|value| !value.is_array());
+        let all: Vec<&Value<'_>> = elements.iter().chain(one).collect();
+        let (discover, named): (Vec<&Value<'_>>, Vec<&Value<'_>>) =
+            all.iter().partition(|value| value.as_str() == Some("discover"));
+        let items: Vec<At<Ipv6Addr>> = named
+            .iter()
+            .filter_map(|value| Some(At { value: kinds::ADDRESS.read(value)?, at: value.at() }))
+            .collect();
+        let whole = whole && items.len() == named.len();
+        if whole && all.is_empty() {
+            value.refuse(&format!("there is no home agent, expected {SEVERAL}"));
+        }
+        let addresses = List { items, whole: whole && !all.is_empty() };
+        Some(NamedHomeAgents { addresses, discover: !discover.is_empty() })
+    }
+}
+
+/// Keys of the mobile network, which a mobile node has not.
+struct Network {
+    prefixes: List<Ipv6Net>,
+    registration: Option<Registration>,
+    lan: List<String>,
+    advertise: Option<bool>,
+    nested_routers: List<MacAddress>,
+    direct_routes: List<Ipv6Net>,
+}
+
+impl Network {
+    fn read(table: &Table<'_>) -> Network {
+        Network {
+            prefixes: table.take(&PREFIXES).unwrap_or_default(),
+            registration: table.take(&REGISTRATION),
+            lan: table.take(&LAN).unwrap_or_default(),
+            advertise: table.take(&ADVERTISE),
+            nested_routers: table.take(&NESTED_ROUTERS).unwrap_or_default(),
+            direct_routes: table.take(&DIRECT_ROUTES).unwrap_or_default(),
+        }
+    }
+
+    /// That of a mobile node.
+    fn none() -> Network {
+        Network {
+            prefixes: List::default(),
+            registration: Some(Registration::Host),
+            lan: List::default(),
+            advertise: Some(true),
+            nested_routers: List::default(),
+            direct_routes: List::default(),
+        }
+    }
+}
+
+/// The table, and the values in it that others are compared with.
+pub(super) struct Draft {
+    /// Whether it is `[mobile_router]`.
+    pub is_router: bool,
+    pub home_address: Option<At<Ipv6Addr>>,
+    home_prefix: Option<At<Ipv6Net>>,
+    /// `None` when they are missing.
+    home_agents: Option<NamedHomeAgents>,
+    ipv4_addresses: List<Ipv4Addr>,
+    network: Network,
+    pub auth: Option<At<Auth>>,
+    pub uplinks: Vec<uplink::Draft>,
+    policies: Vec<policy::Draft>,
+    /// `None` when something in the table is wrong.
+    pub config: Option<MobileRouter>,
+}
+
+impl Draft {
+    /// Reads `[mobile_router]`.
+    pub(super) fn read(table: &Table<'_>) -> Draft {
+        Draft::read_with(table, Network::read, &UPLINKS, &POLICIES)
+    }
+
+    /// Reads `[mobile_node]`.
+    pub(super) fn read_node(table: &Table<'_>) -> Draft {
+        Draft::read_with(table, |_| Network::none(), &NODE_UPLINKS, &NODE_POLICIES)
+    }
+
+    fn read_with(
+        table: &Table<'_>,
+        network: fn(&Table<'_>) -> Network,
+        uplinks_key: &Tables,
+        policies_key: &Tables,
+    ) -> Draft {
+        let uplinks = table.tables(uplinks_key);
+        if let Some(value) = table.value(uplinks_key).filter(Value::is_empty) {
+            value.refuse(&format!("there is no uplink, expected {}", uplinks_key.expected()));
+        }
+        let uplinks: Option<Vec<uplink::Draft>> =
+            uplinks.map(|tables| tables.iter().map(uplink::Draft::read).collect());
+        let home_address = table.take_at(&HOME_ADDRESS);
+        let home_prefix = table.take_at(&HOME_PREFIX);
+        let home_agents = table.take(&HOME_AGENT);
+        let ipv4_addresses = table.take(&HOME_AGENT_IPV4).flatten().unwrap_or_default();
+        let policies: Option<Vec<policy::Draft>> =
+            table.tables(policies_key).map(|tables| tables.iter().map(policy::Draft::read).collect());
+        let network = network(table);
+        let auth = table.take_at(&AUTH);
+        let uplinks_config: Option<Vec<Uplink>> =
+            uplinks.as_ref().and_then(|uplinks| uplinks.iter().map(|uplink| uplink.config.clone()).collect());
+        let has_bids = uplinks_config.iter().flatten().any(|uplink| uplink.bid.is_some());
+        let config = all!(MobileRouter {
+            home_address: home_address.map(|address| address.value),
+            home_prefix: home_prefix.map(|prefix| prefix.value),
+            home_agents: home_agents.as_ref().and_then(|agents| {
+                Some(HomeAgents {
+                    addresses: agents.addresses.complete()?,
+                    ipv4_addresses: ipv4_addresses.complete()?,
+                    discover: agents.discover,
+                })
+            }),
+            udp: table.take(&UDP),
+            heartbeat: heartbeat(table, has_bids),
+            prefixes: network.prefixes.complete(),
+            registration: network.registration,
+            lifetime: table.take(&LIFETIME),
+            lan: network.lan.complete(),
+            advertise: network.advertise,
+            nesting: table.take(&NESTING),
+            nested_routers: network.nested_routers.complete(),
+            direct_routes: network.direct_routes.complete(),
+            prefix_discovery: table.take(&PREFIX_DISCOVERY),
+            captive_portal_probe: table.take(&CAPTIVE_PORTAL_PROBE),
+            auth: auth.as_ref().map(|auth| auth.value.clone()),
+            uplinks: uplinks_config,
+            policies: policies
+                .as_ref()
+                .and_then(|policies| policies.iter().map(|policy| policy.config.clone()).collect()),
+        });
+        Draft {
+            is_router: uplinks_key.section().path == uplink::SECTION.path,
+            home_address,
+            home_prefix,
+            home_agents,
+            ipv4_addresses,
+            network,
+            auth,
+            uplinks: uplinks.unwrap_or_default(),
+            policies: policies.unwrap_or_default(),
+            config,
+        }
+    }
+
+    /// The addresses of home agents that are in order.
+    pub(super) fn home_agents(&self) -> &[At<Ipv6Addr>] {
+        self.home_agents.as_ref().map_or(&[], |agents| &agents.addresses.items)
+    }
+
+    /// The IPv4 addresses of home agents that are in order.
+    pub(super) fn home_agents_ipv4(&self) -> &[At<Ipv4Addr>] {
+        &self.ipv4_addresses.items
+    }
+
+    /// Whether there may be several home agents.
+    pub(super) fn has_several_home_agents(&self) -> bool {
+        self.home_agents.as_ref().is_some_and(|agents| agents.discover || agents.addresses.items.len() > 1)
+    }
+
+    /// The interfaces of the mobile network that are in order.
+    pub(super) fn lan(&self) -> &[At<String>] {
+        &self.network.lan.items
+    }
+
+    /// Notes what does not go together in the table. `is_home_agent`: there is a `[home_agent]` beside it.
+    pub(super) fn check(&self, is_home_agent: bool, sink: &Sink<'_>) {
+        home_address(self.home_address, self.home_prefix, &self.network.prefixes, sink);
+        self.check_home_agents(sink);
+        self.check_key(sink);
+        apart(&self.network.prefixes.items, sink);
+        self.check_advertised(sink);
+        policy::check(&self.policies, &self.uplinks, sink);
+        self.check_interfaces(sink);
+        self.check_direct_routes(is_home_agent, sink);
+    }
+
+    /// No home agent twice, and IPv4 addresses of all or of none.
+    fn check_home_agents(&self, sink: &Sink<'_>) {
+        let agents = self.home_agents();
+        for (index, agent) in agents.iter().enumerate() {
+            if let Some(own) = self.home_address.filter(|own| own.value == agent.value) {
+                let place = sink.place(own.at);
+                sink.push(
+                    agent.at,
+                    format!("{} is the home address at {place}, expected another", own.value),
+                );
+            }
+            if let Some(other) = agents.iter().take(index).find(|other| other.value == agent.value) {
+                let place = sink.place(other.at);
+                sink.push(agent.at, format!("{} is there at {place} already, expected another", agent.value));
+            }
+            not_inside(Some(*agent), &self.network.prefixes, sink);
+        }
+        let whole = self.ipv4_addresses.whole
+            && self.home_agents.as_ref().is_some_and(|agents| agents.addresses.whole);
+        let ipv4 = self.home_agents_ipv4();
+        if let Some(first) = ipv4.first().filter(|_| whole && ipv4.len() != agents.len()) {
+            let message = format!(
+                "there are {} IPv4 addresses for {} home agents, expected one for each in `home_agent`",
+                ipv4.len(),
+                agents.len()
+            );
+            sink.push(first.at, message);
+        }
+    }
+
+    /// RFC 4285's authenticator does not cover the home agent's address. With one key for several home
+    /// agents, each accepts a Binding Update that was recorded on its way to another.
+    fn check_key(&self, sink: &Sink<'_>) {
+        let Some(auth) = self.auth.as_ref().filter(|_| self.has_several_home_agents()) else { return };
+        if auth.value.mac().is_some_and(|mac| mac.per_agent != Some(true)) {
+            let message = "one key for several home agents lets Binding Updates to one be played again at another, \
+                           expected per_agent = true";
+            sink.push(auth.at, message);
+        }
+    }
+
+    /// The mobile network has prefixes, and those that are advertised are short enough.
+    fn check_advertised(&self, sink: &Sink<'_>) {
+        let (Some(interface), prefixes) = (self.lan().first(), &self.network.prefixes) else { return };
+        if prefixes.items.is_empty() && prefixes.whole {
+            let message = "the mobile network has no prefix, expected `mobile_router.prefixes`";
+            sink.push(interface.at, message);
+        }
+        // RFC 4862 5.5.3: hosts make addresses from a /64 only; one is cut from a shorter prefix.
+        for prefix in prefixes.items.iter().filter(|prefix| prefix.value.prefix_len() > 64) {
+            if self.network.advertise == Some(true) {
+                let message = "is too long to be advertised on the lan, expected /64 or shorter, \
+                               or advertise = false";
+                sink.push(prefix.at, format!("{} {message}", prefix.value));
+            }
+        }
+    }
+
+    /// No interface is named twice.
+    fn check_interfaces(&self, sink: &Sink<'_>) {
+        let mut uplinks: Vec<&At<String>> = Vec::new();
+        for interface in self.uplinks.iter().filter_map(|uplink| uplink.interface.as_ref()) {
+            match uplinks.iter().find(|other| other.value == interface.value) {
+                Some(other) => taken(interface, "an uplink", other, sink),
+                None => uplinks.push(interface),
+            }
+        }
+        let mut identifiers: Vec<At<u16>> = Vec::new();
+        for bid in self.uplinks.iter().filter_map(|uplink| uplink.bid?) {
+            match identifiers.iter().find(|other| other.value == bid.value) {
+                Some(other) => {
+                    let place = sink.place(other.at);
+                    sink.push(
+                        bid.at,
+                        format!("{} is the identifier at {place}, expected another", bid.value),
+                    );
+                }
+                None => identifiers.push(bid),
+            }
+        }
+        for (index, interface) in self.lan().iter().enumerate() {
+            if let Some(other) = self.lan()[..index].iter().find(|other| other.value == interface.value) {
+                taken(interface, "in the lan", other, sink);
+            }
+            if let Some(uplink) = uplinks.iter().find(|uplink| uplink.value == interface.value) {
+                taken(interface, "an uplink", uplink, sink);
+            }
+        }
+    }
+
+    /// Direct routes need provable prefixes and no home agent beside them.
+    fn check_direct_routes(&self, is_home_agent: bool, sink: &Sink<'_>) {
+        let Some(first) = self.network.direct_routes.items.first() else { return };
+        if is_home_agent {
+            let message =
+                "a home agent has tunnels to mobile networks already, expected no [home_agent] beside it";
+            sink.push(first.at, message);
+        }
+        let prefixes = &self.network.prefixes.items;
+        let mut lengths = prefixes.iter().map(|prefix| prefix.value.prefix_len());
+        if let Some(prefix) = prefixes.first()
+            && (prefixes.len() > MAX_DIRECT || lengths.any(|length| length != 64))
+        {
+            let message =
+                "nothing that can be proven for `direct_routes`, expected at most 8 prefixes, each a /64";
+            sink.push(prefix.at, message);
+        }
+    }
+}
+
+/// Heartbeats on paths that carry traffic and on others. They are on by default if any uplink has a BID.
+fn heartbeat(table: &Table<'_>, has_bids: bool) -> Option<Option<Heartbeat>> {
+    let interval = table.take(&HEARTBEAT);
+    let idle = table.take(&HEARTBEAT_IDLE)?;
+    let interval = interval?.unwrap_or(has_bids.then_some(DEFAULT_HEARTBEAT));
+    Some(interval.map(|busy| Heartbeat { busy, idle: idle.max(busy) }))
+}
+
+/// Between two heartbeats.
+fn heartbeat_interval(text: &str) -> Result<Duration, String> {
+    let interval = values::duration(text)?;
+    if interval < Duration::from_millis(50) || interval > Duration::from_secs(3600) {
+        return Err(format!("{text:?} is out of range, expected 50ms to 1h"));
+    }
+    Ok(interval)
+}
+
+/// Words of a message that expects `captive_portal_probe`.
+const PROBE_URL: &str =
+    "a URL with an address, such as \"http://192.0.2.80/generate_204\" or \"http://[2001:db8:80::1]:8080/\"";
+
+/// Octets of the longest URL.
+const PROBE_URL_MAX: usize = 255;
+
+/// The URL whose request tells of captive portals.
+fn probe_url(text: &str) -> Result<ProbeUrl, String> {
+    let wrong = |what: &str| Err(format!("{text:?} {what}, expected {PROBE_URL}"));
+    if text.len() > PROBE_URL_MAX {
+        return Err(format!("the URL has {} octets, expected {PROBE_URL_MAX} at most", text.len()));
+    }
+    if !text.bytes().all(|octet| octet.is_ascii_graphic()) {
+        return wrong("has characters that no URL has");
+    }
+    let Some(rest) = text.strip_prefix("http://") else {
+        return wrong("does not begin with http://");
+    };
+    let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    let address = authority.parse::<SocketAddr>();
+    let host = authority.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(authority);
+    let is_bracketed = host.len() != authority.len();
+    let alone = host.parse::<IpAddr>().ok().filter(|address| address.is_ipv6() == is_bracketed);
+    let Some(address) = address.ok().or(alone.map(|address| SocketAddr::new(address, 80))) else {
+        return wrong("names no host by its address");
+    };
+    let is_routed = match address.ip() {
+        IpAddr::V4(ip) => values::ipv4_address(&ip.to_string()).is_ok(),
+        IpAddr::V6(ip) => values::not_routed(ip).is_none(),
+    };
+    if !is_routed || address.port() == 0 {
+        return wrong("has an address that no packet can be sent to");
+    }
+    Ok(ProbeUrl { address, authority: authority.to_owned(), path: path.to_owned() })
+}

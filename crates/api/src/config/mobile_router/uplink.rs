@@ -1,0 +1,282 @@
+//! `[[mobile_router.uplink]]`
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::super::keys::{
+    Key, Optional, Section, integer, optional, required, text, value, with_default, words,
+};
+use super::super::reader::{At, Value};
+use super::super::table::{Table, all};
+use super::super::{kinds, values};
+
+/// `[[mobile_router.uplink]]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uplink {
+    /// Interface name.
+    pub interface: String,
+    /// Binding Identifier (RFC 5648); `None`: it shares the plain binding with all such uplinks.
+    pub bid: Option<u16>,
+    /// Of two uplinks of one priority the cheaper is better.
+    pub cost: u16,
+    /// Capacity in kbit/s; `None`: unknown.
+    pub capacity: Option<u32>,
+    /// How much may go over it; `None`: as much as it takes.
+    pub volume: Option<u64>,
+    /// Period of `volume`.
+    pub volume_period: VolumePeriod,
+    /// The day of a month on which a month of it begins.
+    pub volume_day: u8,
+    /// Use of the uplink after its volume.
+    pub volume_action: VolumeAction,
+    /// Whether it is used while its modem is in a network that is not its own operator's.
+    pub roaming: Roaming,
+    /// Lower wins; among equals the first in the file.
+    pub priority: u8,
+    /// When it is taken and left by its signal; `None`: that is no matter.
+    pub signal: Option<SignalThresholds>,
+    /// File whose last line is its signal in dBm; `None`: the kernel is asked.
+    pub signal_file: Option<PathBuf>,
+    /// Lifetime of a reading of the signal.
+    pub signal_timeout: Duration,
+}
+
+/// `volume_period` of an uplink, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VolumePeriod {
+    /// From midnight to midnight.
+    Day,
+    /// From Monday to Sunday.
+    Week,
+    /// A month, from `volume_day` on.
+    Month,
+}
+
+/// `volume_action` of an uplink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VolumeAction {
+    /// The uplink is for when no other uplink works.
+    LastResort,
+    /// The uplink is not used until the next period.
+    Stop,
+}
+
+/// `roaming` of an uplink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Roaming {
+    /// As in the network of its own operator.
+    Allowed,
+    /// The uplink is not used.
+    Never,
+}
+
+/// `signal` of an uplink, in dBm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignalThresholds {
+    /// At this or more it is taken.
+    pub good: i32,
+    /// At this or less it is left.
+    pub poor: i32,
+}
+
+const INTERFACE: Key<String> = required("interface", kinds::INTERFACE, "Its name.");
+const BID: Optional<u16> = optional(
+    "bid",
+    integer(1, 65_535),
+    "Binding Identifier (RFC 5648), different for each uplink. Uplinks with a `bid` are all registered at the
+     same time. Uplinks without share one registration, which the best of them holds. The two kinds are not
+     registered together: those with a `bid` are registered while the best usable uplink has one.",
+);
+const COST: Key<u16> = with_default(
+    "cost",
+    integer(0, 65_535),
+    "0",
+    "Of two uplinks with the same priority, the mobile router prefers the one with the lower cost.",
+);
+const CAPACITY: Optional<u32> = optional(
+    "capacity",
+    integer(1, 100_000_000),
+    "Capacity in kbit/s. It sets the uplink's share if a policy balances, until the mobile router has measured
+     it, and is an upper limit after that. Capacities count if all uplinks of the policy that are up have one;
+     else all get the same share. The mobile router measures them when the policy fills an uplink: see `carnet
+     show uplinks`.",
+);
+const VOLUME: Optional<u64> = optional(
+    "volume",
+    text("volume", EXPECTED_VOLUME, volume),
+    "Octets that the uplink may carry in a `volume_period`, both directions together, from all programs, as
+     the interface counts them. `volume_action` says what happens after that. The event `volume_reached`
+     reports 75, 95 and 100 %. The used volume is kept in `station.state_dir`; without that a restart begins
+     at zero. `carnet show uplinks` shows it, also for uplinks without a limit.",
+);
+const VOLUME_PERIOD: Key<VolumePeriod> = with_default(
+    "volume_period",
+    words(&[("day", VolumePeriod::Day), ("week", VolumePeriod::Week), ("month", VolumePeriod::Month)]),
+    "\"month\"",
+    "Period of `volume` and of the count: a day, a week from Monday, or a month from `volume_day` on, in UTC.
+     A clock that is wrong after the machine starts loses nothing: once it is set, the count goes to the right
+     period.",
+);
+const VOLUME_DAY: Key<u8> = with_default(
+    "volume_day",
+    integer(1, 31),
+    "1",
+    "The day on which a month begins, as the network's operator bills it: `17` is from the 17th to the 16th of
+     the next month. A month without that day begins on its last day.",
+);
+const VOLUME_ACTION: Key<VolumeAction> = with_default(
+    "volume_action",
+    words(&[("last_resort", VolumeAction::LastResort), ("stop", VolumeAction::Stop)]),
+    "\"last_resort\"",
+    r#"What happens after the volume is used up. `"last_resort"`: the uplink is used only if no other works.
+       `"stop"`: the uplink is down until the next period; carnet sends nothing over it, but other programs of
+       the router still can. A clock before 2020 is not set and begins no period. Until it is set, the count
+       belongs to the last known period, and an uplink whose volume was used up stays down until the clock
+       shows a later period. Without `station.state_dir` no period is known, and the count since this start
+       belongs to the first one."#,
+);
+const ROAMING: Key<Roaming> = with_default(
+    "roaming",
+    words(&[("allowed", Roaming::Allowed), ("never", Roaming::Never)]),
+    "\"allowed\"",
+    r#"With `"never"` the uplink is down while ModemManager says that its modem is in a network other than its
+       own operator's. If ModemManager does not answer, its last word counts for 60 s, so that its restart
+       changes nothing. If it does not run or does not know, the mobile router uses the uplink."#,
+);
+const PRIORITY: Key<u8> = with_default(
+    "priority",
+    integer(1, 127),
+    "10",
+    "The usable uplink with the lowest number carries the traffic; among equals the first in the file.",
+);
+const SIGNAL: Optional<SignalThresholds> = optional(
+    "signal",
+    value("signal", "a table signal", thresholds).with_table(&SIGNAL_TABLE, &[]),
+    "Thresholds of signal strength for the use of the uplink, see [signal](#signal).",
+);
+const SIGNAL_FILE: Optional<PathBuf> = optional(
+    "signal_file",
+    kinds::PATH,
+    "File whose last line is the signal in dBm, such as `-61`; any program may write it. Without this key
+     carnet asks the kernel for the signal of Wi-Fi, and ModemManager (over D-Bus, if it runs) for that of a
+     cellular modem. It takes RSRP, RSCP or RSSI, as the radio in use has it, or an estimate from its
+     percents. For other interfaces a program can use `POST /v1/signal`; else no signal is known. `carnet show
+     uplinks` shows it.",
+);
+const SIGNAL_TIMEOUT: Key<Duration> = with_default(
+    "signal_timeout",
+    kinds::duration(signal_timeout),
+    "\"1m\"",
+    "How long a signal counts that is not renewed, 5 s to 1 d. A write to the file, an answer of the kernel or
+     ModemManager, and `POST /v1/signal` renew it, even with the same value. After that the signal is unknown,
+     and the uplink is used like one that has had no reading. A program that writes only changes needs a
+     longer time.",
+);
+
+/// `[[mobile_router.uplink]]`
+pub(in crate::config) const SECTION: Section = Section::new(
+    "[[mobile_router.uplink]]",
+    "mobile_router.uplink",
+    &[
+        &INTERFACE,
+        &BID,
+        &COST,
+        &CAPACITY,
+        &VOLUME,
+        &VOLUME_PERIOD,
+        &VOLUME_DAY,
+        &VOLUME_ACTION,
+        &ROAMING,
+        &PRIORITY,
+        &SIGNAL,
+        &SIGNAL_FILE,
+        &SIGNAL_TIMEOUT,
+    ],
+);
+
+/// `[[mobile_node.uplink]]`
+pub(in crate::config) const SECTION_OF_NODE: Section =
+    Section::new("[[mobile_node.uplink]]", "mobile_node.uplink", SECTION.keys);
+
+const GOOD: Key<i32> =
+    required("good", integer(-200, 100), "Signal in dBm from which on the mobile router takes the uplink.");
+const POOR: Key<i32> = required(
+    "poor",
+    integer(-200, 100),
+    "Signal in dBm at and below which the mobile router leaves the uplink; less than `good`.",
+);
+
+/// `signal`
+const SIGNAL_TABLE: Section = Section::new("signal", "mobile_router.uplink.signal", &[&GOOD, &POOR]);
+
+/// The table, and the values in it that others are compared with.
+pub(in crate::config) struct Draft {
+    pub interface: Option<At<String>>,
+    /// `None` when it is wrong.
+    pub bid: Option<Option<At<u16>>>,
+    pub config: Option<Uplink>,
+}
+
+impl Draft {
+    pub(super) fn read(table: &Table<'_>) -> Draft {
+        let interface = table.take_at(&INTERFACE);
+        let bid = table.find_at(&BID);
+        let config = all!(Uplink {
+            interface: interface.clone().map(|interface| interface.value),
+            bid: bid.map(|bid| bid.map(|bid| bid.value)),
+            cost: table.take(&COST),
+            capacity: table.take(&CAPACITY),
+            volume: table.take(&VOLUME),
+            volume_period: table.take(&VOLUME_PERIOD),
+            volume_day: table.take(&VOLUME_DAY),
+            volume_action: table.take(&VOLUME_ACTION),
+            roaming: table.take(&ROAMING),
+            priority: table.take(&PRIORITY),
+            signal: table.take(&SIGNAL),
+            signal_file: table.take(&SIGNAL_FILE),
+            signal_timeout: table.take(&SIGNAL_TIMEOUT),
+        });
+        Draft { interface, bid, config }
+    }
+}
+
+/// Reads `signal`. Between the two an uplink stays what it was, so that it does not flap.
+fn thresholds(value: &Value<'_>) -> Option<SignalThresholds> {
+    let table = Table::of(&SIGNAL_TABLE, value)?;
+    let (good, poor) = (table.take(&GOOD), table.take_at(&POOR));
+    let (good, poor) = (good?, poor?);
+    if poor.value >= good {
+        let value = table.value(&POOR)?;
+        value.refuse(&format!("{} dBm is not less than `good`, expected less than {good}", poor.value));
+        return None;
+    }
+    Some(SignalThresholds { good, poor: poor.value })
+}
+
+/// Words of a message that expects a volume.
+const EXPECTED_VOLUME: &str = "a volume such as \"500MB\" or \"5GB\"";
+
+/// An amount of data in octets: a whole number with the unit kB, MB, GB or TB, powers of a thousand; not
+/// nothing.
+fn volume(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 4] =
+        [("kB", 1000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)];
+    let octets = UNITS.iter().find_map(|(unit, octets)| {
+        let digits = text.strip_suffix(unit).filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
+        digits.parse::<u64>().ok()?.checked_mul(*octets)
+    });
+    match octets {
+        None => Err(format!("{text:?} is no volume, expected {EXPECTED_VOLUME}")),
+        Some(0) => Err(format!("{text:?} lets nothing through, expected {EXPECTED_VOLUME}")),
+        Some(octets) => Ok(octets),
+    }
+}
+
+/// How long a signal counts without being renewed.
+fn signal_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = values::duration(text)?;
+    if timeout < Duration::from_secs(5) || timeout > Duration::from_secs(86_400) {
+        return Err(format!("{text:?} is out of range, expected 5s to 1d"));
+    }
+    Ok(timeout)
+}

@@ -1,0 +1,180 @@
+//! `[station]`: what belongs to the running program.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::keys::{Key, Optional, Section, computed, optional, required, text, with_default, words};
+use super::table::{Table, all};
+use super::{kinds, values};
+
+/// `[station]`: what belongs to the running program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Station {
+    /// Name of the station.
+    pub name: String,
+    /// UNIX socket of the API; `/run/carnet/NAME.sock` unless given.
+    pub socket: PathBuf,
+    /// Directory for bindings and sequence numbers; `None`: a restart forgets them.
+    pub state_dir: Option<PathBuf>,
+    /// File that takes every input, for `carnet replay`.
+    pub record: Option<PathBuf>,
+    /// Where the API is served over TCP, beside the socket.
+    pub http: Option<Http>,
+    /// Whether the process gives up what it does not need.
+    pub sandbox: Sandbox,
+}
+
+/// `station.sandbox`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sandbox {
+    /// As far as the kernel can.
+    Auto,
+    /// All of it, or the station does not start.
+    Required,
+    /// The process gives up nothing.
+    Off,
+}
+
+/// `station.http`, `station.http_tokens` and `station.http_pages`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Http {
+    /// Address and port; one of loopback unless there are tokens.
+    pub address: SocketAddr,
+    /// File with the tokens of those who may use it.
+    pub tokens: Option<PathBuf>,
+    /// Directory of the dashboard's files.
+    pub pages: PathBuf,
+}
+
+/// Words of a message that expects `http`.
+const ADDRESS: &str = "an address of this machine with a port, such as \"127.0.0.1:8440\"";
+
+const NAME: Key<String> =
+    required("name", kinds::NAME, "Name of the station, for people and for the default of `socket`.");
+const SOCKET: Optional<PathBuf> = computed(
+    "socket",
+    text("path", "a path", socket),
+    "\"/run/carnet/NAME.sock\"",
+    "UNIX socket of the API, 107 octets at most. `carnet status`, `show`, `watch`, `handover`, `drain`,
+     `revoke`, `area`, `gnping`, `gnsend`, `gnrecv` and `denm` use it. carnet makes the directory if it is
+     missing. Each user who may write to the socket (mode 0660) may control the station.",
+);
+const STATE_DIR: Optional<PathBuf> = optional(
+    "state_dir",
+    kinds::PATH,
+    "Directory in which bindings, sequence numbers and used volumes outlive a restart and a crash, in
+     `NAME.state`. It also holds crash reports (`NAME.crash.SECONDS.txt`, see [After a
+     crash](operating.md#after-a-crash)). With it, a home agent acknowledges a registration when the disk has
+     it, and acknowledges none while the disk is full. Without it, a restart forgets all of that: a home agent
+     then cannot tell a replayed Binding Update from a new one. A mobile router then takes its first sequence
+     number from the clock, which uses up the numbers of its key sooner.",
+);
+const RECORD: Optional<PathBuf> = optional(
+    "record",
+    kinds::PATH,
+    r#"File to which carnet writes every input of the station as JSON lines, for `carnet replay`. Each start
+       begins a new file; those of the last four runs stay as `FILE.1` (the latest) to `FILE.4`. A home
+       agent's recording of a version before the [test of care-of addresses](#test-of-a-care-of-address)
+       replays with `care_of_test = "off"` only."#,
+);
+const HTTP: Optional<SocketAddr> = optional(
+    "http",
+    text("address with a port", ADDRESS, address),
+    r#"Address at which the API is also served over TCP, such as `"127.0.0.1:8440"`: requests that read, and
+       `/metrics` for Prometheus. On a loopback address every program of this machine may read, and none may
+       change anything. Every other address needs `http_tokens`."#,
+);
+const HTTP_TOKENS: Optional<PathBuf> = optional(
+    "http_tokens",
+    kinds::PATH_OF_SECRET,
+    "File, mode 0600, with one token a line: `read TOKEN` allows reading, `operate TOKEN` allows everything; a
+     token has 16 characters at least. With this key every request needs a token (`Authorization: Bearer
+     TOKEN`), and requests with an `operate` token may change things. carnet reads the file at each request.",
+);
+const HTTP_PAGES: Key<PathBuf> = with_default(
+    "http_pages",
+    kinds::PATH,
+    "\"/usr/share/carnet/web\"",
+    "Directory of the [dashboard](dashboard.md), which `http` serves at `/`. It needs no token, because its
+     files say nothing of the station. Without the directory there is no dashboard.",
+);
+const SANDBOX: Key<Sandbox> = with_default(
+    "sandbox",
+    words(&[("auto", Sandbox::Auto), ("required", Sandbox::Required), ("off", Sandbox::Off)]),
+    "\"auto\"",
+    r#"Whether the process gives up at its start what it does not need: capabilities, files, TCP ports and
+       system calls ([what is left](threats.md#what-is-left-to-a-process-that-somebody-has-taken-over)).
+       `"auto"`: as far as the kernel can; the log says what it cannot. `"required"`: all of it, or the
+       station does not start. `"off"`: nothing, for debuggers. carnet refuses to reload a config that needs
+       more, such as a file in another folder: restart it. In `/etc`, a home and other shared folders only the
+       files that the config names stay readable. If such a file is replaced, the next start reads the new
+       one; keep files that change in a folder of their own, such as `/etc/carnet`."#,
+);
+
+/// `[station]`
+pub(in crate::config) const SECTION: Section = Section::new(
+    "[station]",
+    "station",
+    &[&NAME, &SOCKET, &STATE_DIR, &RECORD, &HTTP, &HTTP_TOKENS, &HTTP_PAGES, &SANDBOX],
+);
+
+/// Reads the table; `None` when something in it is wrong.
+pub(super) fn read(table: &Table<'_>) -> Option<Station> {
+    let name = table.take(&NAME);
+    let socket = table.take(&SOCKET).map(|socket| {
+        let name = name.as_deref().unwrap_or_default();
+        socket.unwrap_or_else(|| PathBuf::from(format!("/run/carnet/{name}.sock")))
+    });
+    all!(Station {
+        name: name,
+        socket: socket,
+        state_dir: table.take(&STATE_DIR),
+        record: table.take(&RECORD),
+        http: http(table),
+        sandbox: table.take(&SANDBOX),
+    })
+}
+
+/// `http` and what goes with it; the outer `None` means that they are wrong.
+fn http(table: &Table<'_>) -> Option<Option<Http>> {
+    let tokens = table.take(&HTTP_TOKENS)?;
+    let pages = table.take(&HTTP_PAGES)?;
+    let Some(value) = table.value(&HTTP) else {
+        if let Some(tokens) = table.value(&HTTP_TOKENS) {
+            tokens.refuse("without `station.http`, expected both");
+            return None;
+        }
+        return Some(None);
+    };
+    let address = table.take(&HTTP)??;
+    if !address.ip().to_canonical().is_loopback() && tokens.is_none() {
+        let text = value.as_str().unwrap_or_default();
+        value.refuse(&format!(
+            "{text:?} can be reached from afar, expected a loopback address, or http_tokens beside it"
+        ));
+        return None;
+    }
+    Some(Some(Http { address, tokens, pages }))
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() == 0 || address.ip().is_multicast() => {
+            Err(format!("{text:?} is nothing to listen at, expected {ADDRESS}"))
+        }
+        Ok(address) => Ok(address),
+        Err(_) => Err(format!("{text:?} is no address with a port, expected {ADDRESS}")),
+    }
+}
+
+/// Longest path of a UNIX socket: `sun_path` of Linux less its terminating zero.
+const SOCKET_PATH_MAX: usize = 107;
+
+/// The path of a UNIX socket.
+fn socket(text: &str) -> Result<PathBuf, String> {
+    if text.len() > SOCKET_PATH_MAX {
+        let length = text.len();
+        return Err(format!("the path has {length} octets, expected {SOCKET_PATH_MAX} at most for a socket"));
+    }
+    values::path(text)
+}
