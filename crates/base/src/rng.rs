@@ -55,6 +55,14 @@ impl Rng {
         Rng(generator)
     }
 
+    /// Another generator of the same key, for a part. Nothing is drawn for it, and none of its numbers tells
+    /// anything of those of this one. [`Rng::beside`] has stream 1.
+    pub fn stream(&self, number: u64) -> Rng {
+        let mut generator = self.0.clone();
+        generator.set_stream(number);
+        Rng(generator)
+    }
+
     /// A generator of its own for a part, as hard to foresee as this one.
     pub fn fork(&mut self) -> Rng {
         let mut octets = [0; 32];

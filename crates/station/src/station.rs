@@ -79,6 +79,9 @@ struct Agent {
     advertiser: Option<RouterAdvertiser>,
 }
 
+/// The stream of the station's generator from which tokens come.
+const TOKENS: u64 = 2;
+
 /// An ITS station without I/O; see the crate's documentation.
 #[derive(Debug)]
 pub struct Station {
@@ -114,6 +117,8 @@ pub struct Station {
     /// Last counts of a fast path.
     fast_traffic: Vec<TunnelTraffic>,
     rng: Rng,
+    /// The source of the home agent's tokens, from which each home agent of a config gets others.
+    tokens: Rng,
 }
 
 impl Station {
@@ -149,6 +154,8 @@ impl Station {
             received: BTreeMap::new(),
             dropped: BTreeMap::new(),
             fast_traffic: Vec::new(),
+            // A stream of its own: older recordings replay with the same random numbers.
+            tokens: rng.stream(TOKENS),
             rng,
         };
         if let (Some(part), Some(settings)) = (parts::geonet(), config.geonet.clone()) {

@@ -674,3 +674,39 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
     println!("{data_count} packets to places that have answered, {restarts} restarts");
     assert!(data_count > 5_000 && restarts > 100, "{data_count}, {restarts}");
 }
+
+/// A node sees its own tokens. Those that it has seen must not come again for the address of a third party.
+#[test]
+fn tokens_do_not_repeat_when_the_config_takes_the_home_agent_away_and_brings_it_back() {
+    let mut tokens = BTreeSet::new();
+    let mut besieged = Besieged::new(&[], None);
+    for round in 0..3 {
+        for number in 1..=4_u16 {
+            let place = address(&format!("2001:db8:bad:{round}::{number:x}"));
+            let builder = Builder::binding_update(number, flags(false), 15);
+            let packet = ControlPacket {
+                source: place,
+                destination: address(AGENT),
+                hop_limit: 64,
+                home_address: Some(address(HOME)),
+                routing_home_address: None,
+                mobility_header: &mut builder.finish(),
+            }
+            .emit();
+            besieged.station.handle_input(besieged.now, WALL, Input::Packet(packet)).expect("accepted");
+            for output in std::iter::from_fn(|| besieged.station.poll_output()) {
+                if let Output::Packet(packet) = output
+                    && packet.len() == 96
+                {
+                    assert!(tokens.insert(packet[88..].to_vec()), "round {round}, update {number}");
+                }
+            }
+        }
+        for config in [StationConfig::default(), without_key(true)] {
+            besieged.station.reconfigure(besieged.now, WALL, config);
+            besieged.drain();
+        }
+        besieged.pass(Duration::from_secs(100));
+    }
+    assert_eq!(tokens.len(), 12);
+}

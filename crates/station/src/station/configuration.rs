@@ -206,7 +206,7 @@ impl Station {
                 router.machine.restore_volume(&interface, volume);
             }
         }
-        self.agent = config.home_agent.map(|config| Agent::new(config, &mut self.rng));
+        self.agent = config.home_agent.map(|config| Agent::new(config, &mut self.rng, self.tokens.fork()));
         if let Some(agent) = &mut self.agent {
             let address = agent.machine.config().address;
             self.path_mtus.set_home_agent(TunnelEnd::HomeAgent, address);
@@ -288,11 +288,10 @@ fn seconds(wall: WallTime) -> u32 {
 }
 
 impl Agent {
-    fn new(config: HomeAgentConfig, rng: &mut Rng) -> Agent {
+    /// `tokens` is the source of the tokens by which the home agent tests care-of addresses.
+    fn new(config: HomeAgentConfig, rng: &mut Rng, tokens: Rng) -> Agent {
         // A copy of the generator: older recordings replay with the same random numbers.
         let secret = !rng.clone().u64();
-        // Fork twice, so that later draws reveal nothing about this generator.
-        let tokens = rng.clone().fork().fork();
         // Without other home agents there are no random numbers that other nodes see.
         if config.others == OtherAgents::default() {
             let machine = HomeAgent::new(config).with_secret(secret).with_tokens(tokens);
