@@ -1,9 +1,9 @@
 //! Builds every `*.bpf.c` beside this file with clang.
 //!
 //! `CLANG` names another clang than the first in `PATH`. The objects keep their BTF, which describes the
-//! maps. An `llvm-strip`, if found, removes their debug information (`.BTF.ext`, which a loader would keep in
-//! memory, too) and the names of jump targets. Then they are packed, to a third (`src/packed.rs`). Of
-//! `steering.bpf.c` only the instructions are kept (`src/instructions.rs`).
+//! maps. An `llvm-strip`, if found, removes their debug information (`.BTF.ext`, which a loader would also
+//! keep in memory) and the names of jump targets. Then the script packs the objects to a third
+//! (`src/packed.rs`). It keeps only the instructions of `steering.bpf.c` (`src/instructions.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,10 +32,9 @@ fn main() {
         let mut command = Command::new(&clang);
         command
             .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
-            // Where clang does not find the sources when it writes BTF, their text does not become part of
-            // it.
+            // Clang writes the text of its sources into BTF unless it cannot find them.
             .arg("-fdebug-compilation-dir=/nowhere")
-            // The kernel's <asm/...> headers, where a distribution keeps them by architecture.
+            // Path of the kernel's <asm/...> headers on distributions that keep them by architecture.
             .arg(format!(
                 "-I/usr/include/{}-linux-gnu",
                 env::var("HOST").expect("cargo sets HOST").split('-').next().unwrap_or("")
@@ -50,7 +49,7 @@ fn main() {
             Err(error) => panic!("{NO_CLANG}: {error}"),
         }
         if let Some(strip) = &strip {
-            // Debug information is of no use to the kernel: an object that keeps it is larger, no worse.
+            // The kernel does not need debug information; without a strip tool the object is only larger.
             let _ = Command::new(strip)
                 .args(["-g", "--remove-section=.BTF.ext", "--remove-section=.rel.BTF.ext"])
                 .args(["--wildcard", "--strip-symbol=LBB*"])
@@ -68,7 +67,7 @@ fn main() {
     }
 }
 
-/// The `llvm-strip` that belongs to this clang, if there is one.
+/// Returns the `llvm-strip` of this clang, if any.
 fn strip_of(clang: &str) -> Option<PathBuf> {
     let output =
         Command::new(clang).arg("-print-prog-name=llvm-strip").stderr(Stdio::null()).output().ok()?;

@@ -1,10 +1,11 @@
-//! The instructions of a program out of its ELF object, for who loads it with nothing but the system call.
+//! Extracts the instructions of a program from its ELF object, for a program that loads it by the system call
+//! alone.
 //!
-//! For `steering.bpf.c` the build script does the work of a loader. It finds the section and puts the number
-//! of each map where the program loads it. Left out is everything that this program lacks: calls of its own
-//! functions, global data, types.
+//! For `steering.bpf.c` the build script does the work of a loader. It finds the section and replaces the
+//! address of each map by a number. Left out: calls of own functions, global data and types, which this
+//! program does not have.
 
-/// The maps of the steering program; its instructions have their numbers.
+/// Maps of the steering program, in the order of their numbers in the instructions.
 pub const STEERING_MAPS: [&str; 3] = ["KNOWN", "PLACES", "READ"];
 
 /// `SHT_SYMTAB`, `SHT_REL`.
@@ -61,7 +62,7 @@ impl Elf<'_> {
             .collect()
     }
 
-    /// A name in a section of names.
+    /// Returns a name in a section of names.
     fn name(&self, names: &Section, at: usize) -> Option<&[u8]> {
         let from = self.octets.get(names.start.checked_add(at)?..names.start.checked_add(names.size)?)?;
         from.split(|octet| *octet == 0).next()
@@ -72,7 +73,7 @@ impl Elf<'_> {
 /// `None` if the section needs more than that.
 #[allow(dead_code, reason = "the program has the result")]
 pub fn linked(object: &[u8], section: &str, maps: &[&str]) -> Option<Vec<u8>> {
-    // EI_CLASS is 64 bits; EI_DATA.
+    // Magic number, and EI_CLASS for 64 bits. EI_DATA is the byte order.
     if !object.starts_with(b"\x7fELF\x02") {
         return None;
     }
@@ -94,7 +95,7 @@ pub fn linked(object: &[u8], section: &str, maps: &[&str]) -> Option<Vec<u8>> {
             if info & 0xffff_ffff != ADDRESS {
                 return None;
             }
-            // The source register: which half of the octet that is depends on the order of bits.
+            // The source register is the upper or lower half of the octet, by the byte order.
             instruction[1] |= if elf.is_little { MAP << 4 } else { MAP };
             let immediate = if elf.is_little { number.to_le_bytes() } else { number.to_be_bytes() };
             instruction[4..].copy_from_slice(&immediate);

@@ -1,26 +1,26 @@
 //! The BPF programs of carnet as ELF objects, for a loader.
 //!
-//! The programs are C, in the folder of this crate. `tunnel_tc.bpf.c` and `tunnel_xdp.bpf.c` are the fast
+//! The programs are in C, in the folder of this crate. `tunnel_tc.bpf.c` and `tunnel_xdp.bpf.c` are the fast
 //! path of the tunnels (their common part is in `tunnel.h`), `geonet.bpf.c` that of IPv6 over GeoNetworking.
 //! `sink.bpf.c` counts and drops for the benchmarks, `source.bpf.c` helps to send. `steering.bpf.c` chooses
-//! among the TUN device's queues and is no object, see [`STEERING`]. They use the kernel's user-space headers
-//! only, so one object fits every kernel. The programs are licensed `Dual MIT/GPL`, because some of the
-//! kernel's helpers are for GPL programs; this crate just carries the objects.
+//! among the TUN device's queues; it is not stored as an object, see [`STEERING`]. They use the kernel's
+//! user-space headers only, so one object fits every kernel. The programs are licensed `Dual MIT/GPL`,
+//! because some of the kernel's helpers are only for GPL programs. This crate only stores the objects.
 #![forbid(unsafe_code)]
 
-// Linking is the build script's.
+// Only the build script links.
 mod instructions;
 mod packed;
 
 pub use instructions::STEERING_MAPS;
 
 /// Socket filter that selects the queue of the TUN device for a packet: only the instructions, as the kernel
-/// takes them. It is small and runs at every station. A loader would need more memory than all else, because
-/// it reads all of the kernel's types. Where an instruction loads a map, its immediate value is a number in
-/// [`STEERING_MAPS`], which the program replaces by the map's descriptor.
+/// takes them. The program is small and runs at every station. A loader would need more memory than the rest
+/// of the program, because it reads all of the kernel's types. An instruction that loads a map has the number
+/// of the map in [`STEERING_MAPS`]. The loading program replaces it by the map's descriptor.
 pub const STEERING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steering.bpf.instructions"));
 
-/// An ELF object as it lies in the program.
+/// A packed ELF object.
 #[derive(Debug, Clone, Copy)]
 pub struct Packed(&'static [u8]);
 
@@ -32,12 +32,12 @@ pub struct Object {
 }
 
 impl Packed {
-    /// The object.
+    /// Returns the unpacked object.
     pub fn unpack(self) -> Object {
         const ALIGNMENT: usize = align_of::<u64>();
         let size = self.0.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
         let mut octets: Vec<u8> = Vec::with_capacity(ALIGNMENT + size);
-        // It is moved no more: there is room for all of it.
+        // The buffer has its final size, so it does not move again.
         let start = octets.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         octets.resize(start, 0);
         packed::unpack(self.0, &mut octets);

@@ -1,14 +1,13 @@
-//! Objects made smaller, so that they take less of the program and of its memory.
+//! Packs objects, so that they take less of the program and of its memory.
 //!
 //! A packed object is its length, four octets, and then pieces. A piece has a number of literal octets, and a
-//! number of octets that are repeated from a distance before. The numbers are in groups of seven bits, the
-//! lowest first; the eighth says that more follow. Both sides are here: the build script packs, the program
-//! unpacks.
+//! number of octets that repeat earlier ones at a distance. The numbers are in groups of seven bits, the
+//! lowest first; the eighth bit says that more follow. The build script packs, the program unpacks.
 
-/// No repetition is shorter than that.
+/// Length of the shortest repetition.
 #[allow(dead_code, reason = "the program only unpacks")]
 const SHORTEST: usize = 4;
-/// So many places are tried for a repetition.
+/// Number of places that are tried for a repetition.
 #[allow(dead_code, reason = "the program only unpacks")]
 const TRIES: usize = 512;
 
@@ -16,7 +15,7 @@ const TRIES: usize = 512;
 #[allow(dead_code, reason = "the program only unpacks")]
 pub fn pack(octets: &[u8]) -> Vec<u8> {
     let mut packed = (octets.len() as u32).to_le_bytes().to_vec();
-    // Where each group of octets stood.
+    // Places of each group of octets.
     let mut places: std::collections::HashMap<[u8; SHORTEST], Vec<usize>> = std::collections::HashMap::new();
     let group = |at: usize| octets.get(at..at + SHORTEST).and_then(|group| group.try_into().ok());
     let (mut at, mut literals) = (0, 0);
@@ -56,7 +55,7 @@ fn number(packed: &mut Vec<u8>, mut number: usize) {
     packed.push(number as u8);
 }
 
-/// Puts an object behind what is in `octets`; nothing more than what makes sense.
+/// Appends an unpacked object to `octets`; stops at invalid input.
 #[allow(dead_code, reason = "the build script only packs")]
 pub fn unpack(packed: &[u8], octets: &mut Vec<u8>) {
     let Some((length, mut rest)) = packed.split_first_chunk() else { return };
@@ -68,7 +67,7 @@ pub fn unpack(packed: &[u8], octets: &mut Vec<u8>) {
         rest = behind;
         let (Some(length), Some(distance)) = (take(&mut rest), take(&mut rest)) else { return };
         let Some(from) = octets.len().checked_sub(distance).filter(|_| distance > 0) else { return };
-        // A repetition may reach into itself.
+        // A repetition may overlap its own result.
         for at in from..from + length {
             octets.push(octets[at]);
         }

@@ -1,4 +1,4 @@
-//! `[facilities]`: from the config file to what the services want to know.
+//! `[facilities]`: converts the config section to the settings of the services.
 
 use carnet_api::config;
 use carnet_its::cdd::{self, StationId, StationType, VehicleLengthValue, VehicleWidth};
@@ -14,7 +14,7 @@ pub(crate) fn facilities(
     name: &str,
     station_type: config::StationType,
 ) -> FacilitiesSettings {
-    // A count that does not fit is out of reach anyway.
+    // A count that does not fit is never reached.
     let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
     let role = cdd::VehicleRole::ALL.get(config.role as usize).copied();
     FacilitiesSettings {

@@ -1,4 +1,4 @@
-//! `[geonet]`: from the config file to what the router wants to know.
+//! `[geonet]`: converts the config section to the settings of the router.
 
 use carnet_api::config::{
     self, AreaForwarding, Authorization, BeaconInterval, DccAlgorithm, DccTimeOnAir, Geonet, GeonetAddress,
@@ -25,7 +25,7 @@ pub fn router(config: &Geonet, address: Option<GnAddress>) -> GeonetSettings {
     }
 }
 
-/// The gate in front of the radio.
+/// Returns the settings of the gate in front of the radio.
 fn dcc(config: &config::Dcc) -> dcc::Config {
     let table = match config.time_on_air {
         DccTimeOnAir::Millisecond => dcc::reactive::Table::A1,
@@ -68,7 +68,7 @@ fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
         },
         congestion_mark: ipv6.congestion_mark,
         fragments: ipv6.fragments,
-        // Until the link is known.
+        // Preliminary MTU until the link is known.
         mtu: ipv6_adaptation::mtu(mib(config).max_sdu_size, None),
     })
 }
@@ -87,7 +87,7 @@ fn multicast(config: &Geonet) -> Option<MulticastConfig> {
     })
 }
 
-/// How the mobile networks of vehicles in radio range are reached.
+/// Returns the settings of routes to the mobile networks of vehicles in radio range.
 pub fn mnpp(config: &Geonet) -> Option<MnppSettings> {
     let (mnpp, ipv6) = (config.mnpp.as_ref()?, config.ipv6.as_ref()?);
     Some(MnppSettings {
@@ -102,13 +102,13 @@ pub fn mnpp(config: &Geonet) -> Option<MnppSettings> {
     })
 }
 
-/// The GN address with this MID.
+/// Returns the GN address with this MID.
 pub fn address(config: &Geonet, mid: MacAddress) -> GnAddress {
     let manual = matches!(config.address, GeonetAddress::Managed(_));
     GnAddress::new(manual, StationType::from_value(config.station_type.number()), mid)
 }
 
-/// An area of the config in the units of the wire.
+/// Converts an area of the config to the units of the wire.
 pub fn wire_area(area: &config::Area) -> Area {
     Area {
         shape: wire_shape(area.shape),
@@ -120,7 +120,7 @@ pub fn wire_area(area: &config::Area) -> Area {
     }
 }
 
-/// The shape of an area.
+/// Converts the shape of an area.
 pub fn wire_shape(shape: config::AreaShape) -> AreaShape {
     match shape {
         config::AreaShape::Circle => AreaShape::Circle,
@@ -132,7 +132,7 @@ pub fn wire_shape(shape: config::AreaShape) -> AreaShape {
 fn mib(config: &Geonet) -> Mib {
     let standard = Mib::default();
     let given = &config.mib;
-    // A count that does not fit is out of reach anyway.
+    // A count that does not fit is never reached.
     let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
     let (beacon_interval, beacon_retransmit_timer, beacon_max_jitter) = match config.beacon.interval {
         BeaconInterval::Fixed { interval, jitter } => (mib::BeaconInterval::Fixed, interval, jitter),
@@ -197,7 +197,7 @@ fn mib(config: &Geonet) -> Mib {
         duplicate_packet_list_length: size(given.duplicate_packet_list_length),
         max_packet_lifetime: given.max_packet_lifetime,
         default_packet_lifetime: given.default_packet_lifetime,
-        // Kilobytes, as in the standard.
+        // The standard's unit is kilobytes.
         max_packet_data_rate: given.max_packet_data_rate.map(|rate| rate.saturating_mul(1000)),
         packet_data_rate_beta: f32::from(given.packet_data_rate_beta) / 100.0,
         max_area_size: f64::from(given.max_area_size) * 1e6,

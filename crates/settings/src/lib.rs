@@ -1,10 +1,10 @@
-//! From a config file to what a station wants to know, and the recording of what goes into a station.
+//! Converts a config file to the settings of a station, and records the inputs of a station.
 //!
-//! Two programs need both: carnet on the road, and the C interface by which a simulator runs the same
+//! Two programs need both: carnet on the road, and the C interface through which a simulator runs the same
 //! station. So either can replay a run of the other.
 //!
-//! The settings of the platform (interfaces, fast paths, the source of positions) are in the program and not
-//! here.
+//! Left out: the settings of the platform (interfaces, fast paths, the source of positions), which are in the
+//! program.
 #![forbid(unsafe_code)]
 
 mod facilities;
@@ -28,7 +28,7 @@ use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation, Sha
 use carnet_station::{GeonetSettings, MobileRouterSettings, StationConfig};
 use carnet_wire::geonet::GnAddress;
 
-/// Returns the config of a station. Its address as a GeoNetworking router may follow later.
+/// Returns the config of a station. Its GN address may follow later.
 pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig {
     let home_agent = config.home_agent.as_ref().map(|agent| HomeAgentConfig {
         address: agent.address,
@@ -127,7 +127,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
     StationConfig { home_agent, mobile_router, geonet, mnpp }
 }
 
-/// The home agents to choose from; none where there is no choice.
+/// Returns the candidate home agents; empty if there is no choice.
 fn agents(agents: &config::HomeAgents) -> AgentsConfig {
     if !agents.discover && agents.addresses.len() < 2 {
         return AgentsConfig::default();
@@ -141,7 +141,7 @@ fn agents(agents: &config::HomeAgents) -> AgentsConfig {
     }
 }
 
-/// That of a node at its home agent, which may have very many.
+/// Returns the authentication of a node at its home agent, which may have very many nodes.
 fn authentication(auth: &Auth) -> Authentication {
     match auth {
         Auth::None => Authentication::None,
@@ -157,8 +157,8 @@ fn authentication(auth: &Auth) -> Authentication {
     }
 }
 
-/// Returns a mobile router's own authentication. Its keys are in the heap, even a single one: the value is
-/// moved while it is made, and would leave them where it was.
+/// Returns a mobile router's own authentication. Even a single key is on the heap: the value is moved during
+/// its construction, and would leave copies of the key on the stack.
 fn own_authentication(auth: &Auth) -> Authentication {
     match auth.mac() {
         Some(mac) => shared_keys(mac, auth.former()),

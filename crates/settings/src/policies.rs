@@ -1,12 +1,12 @@
-//! Policies of the config file as flow bindings have them: one traffic selector for each combination of what
-//! is given.
+//! Converts policies of the config to flow bindings: one traffic selector for each combination of the given
+//! values.
 
 use carnet_api::config::{self, PolicyAction, PolicyProtocol};
 use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
 use carnet_mobility::mobile_router::Policy;
 use carnet_wire::ipv6::protocol;
 
-/// The policy that the mobile router knows.
+/// Returns the policy for the mobile router.
 pub fn policy(policy: &config::Policy) -> Policy {
     Policy {
         name: policy.name.clone(),
@@ -47,7 +47,7 @@ fn selectors(policy: &config::Policy) -> Vec<Ipv6Selector> {
     selectors
 }
 
-/// Each of the values, or none at all in place of no value.
+/// Returns each of the values, or one `None` (any) without values.
 fn or_any<T>(values: Vec<T>) -> Vec<Option<T>> {
     if values.is_empty() { vec![None] } else { values.into_iter().map(Some).collect() }
 }

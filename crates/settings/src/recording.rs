@@ -1,9 +1,9 @@
-//! Recording a run, and reading a recording.
+//! Records a run, and reads a recording.
 //!
-//! A recording is a file of JSON lines. The first line is the [`Header`] with everything that a station is
-//! started with besides its config. Each following one is a [`Line`]: an input and when it came. The station
-//! reads no clock and draws no random number of its own. So the same config and recording give the same
-//! outputs, to the octet. The config is not in the recording: it holds the keys.
+//! A recording is a file of JSON lines. The first line is the [`Header`] with all values of the start except
+//! the config. Each following line is a [`Line`]: an input and its time. The station reads no clock and draws
+//! no random number of its own. So the same config and recording give the same outputs, to the octet. The
+//! recording does not contain the config, because the config holds the keys.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Lines, Write};
@@ -20,21 +20,21 @@ use serde::{Deserialize, Serialize};
 /// Start values of a station.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Header {
-    /// Seed of its randomness, and so of its secrets.
+    /// Seed of its random numbers, and so of its secrets.
     pub seed: Seed,
     /// Monotonic time of the start.
     pub time: Time,
     /// Date of the start.
     pub wall: WallTime,
-    /// State of an earlier run.
+    /// State that an earlier run has stored.
     pub state: PersistentState,
-    /// The GN address, where the station is a GeoNetworking router: it may not be in the config.
+    /// GN address of a GeoNetworking router: it may not be in the config.
     #[serde(default)]
     pub gn_address: Option<u64>,
 }
 
 impl Header {
-    /// The station that `config` and this header make.
+    /// Returns the station of `config` and this header.
     pub fn station(self, config: &Config) -> Station {
         let station = crate::station(config, self.gn_address.map(GnAddress));
         Station::new(station, self.state, Rng::from_seed(self.seed), self.time, self.wall)
@@ -44,35 +44,35 @@ impl Header {
 /// One input.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Line {
-    /// When it came.
+    /// Time of the input.
     pub time: Time,
-    /// The date then.
+    /// Date of the input.
     pub wall: WallTime,
     /// The input.
     pub input: Input,
 }
 
-/// So many earlier recordings stay.
+/// Number of earlier recordings that stay.
 pub const KEPT: u32 = 4;
 
-/// A recording that is being written.
+/// A recording to which a run is written.
 #[derive(Debug)]
 pub struct Recording(BufWriter<File>);
 
 impl Recording {
-    /// Creates a recording in a new file, readable by its owner only: packets are private. The recordings of
-    /// the last [`KEPT`] runs stay beside it, as `PATH.1` (the latest), `PATH.2` and so on. One that ends in
-    /// a crash is worth the most, and a restart shall not destroy it.
+    /// Creates a recording in a new file, readable by its owner only, because packets are private. The
+    /// recordings of the last [`KEPT`] runs stay beside it, as `PATH.1` (the latest), `PATH.2` and so on. A
+    /// recording that ends in a crash is the most valuable one, and a restart must not destroy it.
     ///
     /// # Errors
-    /// When the file cannot be made or written.
+    /// Returns an error if the file cannot be created or written.
     pub fn create(path: &Path, header: &Header) -> io::Result<Recording> {
         let kept = |number: u32| {
             let mut name = path.as_os_str().to_owned();
             name.push(format!(".{number}"));
             PathBuf::from(name)
         };
-        // A special file, a pipe for example, is written to and not moved.
+        // A special file, for example a pipe, is written to and not renamed.
         if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
             for number in (1..KEPT).rev().filter(|number| kept(*number).exists()) {
                 fs::rename(kept(number), kept(number + 1))?;
@@ -88,15 +88,15 @@ impl Recording {
     /// Writes an input.
     ///
     /// # Errors
-    /// When the file cannot be written; it is of no use then.
+    /// Returns an error if the file cannot be written; the recording is then useless.
     pub fn input(&mut self, time: Time, wall: WallTime, input: Input) -> io::Result<()> {
         self.line(&Line { time, wall, input })
     }
 
-    /// Writes out what is buffered.
+    /// Writes the buffer to the file.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.0.flush()
     }
@@ -108,26 +108,26 @@ impl Recording {
     }
 }
 
-/// Why a recording cannot be read.
+/// Reason why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the file system.
         source: io::Error,
     },
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("{}: empty", .0.display())]
     Empty(PathBuf),
-    /// A line is something else.
+    /// A line has unexpected content.
     #[error("{}:{line}: expected {expected}", path.display())]
     Line {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The number of the line.
+        /// Number of the line.
         line: usize,
         /// Expected content.
         expected: &'static str,
@@ -148,7 +148,7 @@ impl Inputs {
     /// Opens a recording.
     ///
     /// # Errors
-    /// If there is no recording.
+    /// Returns an error if the file cannot be read or is not a recording.
     pub fn open(path: &Path) -> Result<(Header, Inputs), ReadError> {
         let unreadable = |source| ReadError::File { path: path.to_owned(), source };
         let lines = BufReader::new(File::open(path).map_err(unreadable)?).lines();
@@ -183,7 +183,7 @@ impl Iterator for Inputs {
 mod tests {
     use super::*;
 
-    /// A number as those of simulations are, or all that a station's secrets come from.
+    /// A seed is a number as in simulations, or 64 digits from which a station's secrets come.
     #[test]
     fn a_seed_is_a_number_or_64_digits() {
         let digits = "0123456789abcdef".repeat(4);

@@ -1,9 +1,8 @@
-//! The recorded cases of `conformance/recorded`: what a station was given and what it answered, by standard
-//! and clause.
+//! The recorded cases of `conformance/recorded`: inputs and answers of a station, by standard and clause.
 //!
-//! Each is played again, and the answers have to be the same to the octet. `CARNET_UPDATE_CASES=1` writes the
-//! present answers. The tester's codec, which shares no code with the station, then checks whether they are
-//! the standards'.
+//! The test plays each case again and expects the same answers, to the octet. `CARNET_UPDATE_CASES=1` writes
+//! the present answers. The tester's codec, which shares no code with the station, then checks the answers
+//! against the standards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,14 +14,14 @@ use carnet_station::Station;
 use carnet_station::io::Output;
 use serde_json::{Value, json};
 
-/// Set, it has the answers written instead of compared.
+/// Environment variable that makes the test write the answers instead of comparing them.
 const UPDATE: &str = "CARNET_UPDATE_CASES";
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/recorded")
 }
 
-/// The inputs of all cases, by file name.
+/// Returns the inputs of all cases, by file name.
 fn cases() -> Vec<PathBuf> {
     let standards = fs::read_dir(folder()).expect("the cases").map(|entry| entry.expect("an entry").path());
     let mut cases: Vec<PathBuf> = standards
@@ -35,8 +34,8 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-/// Returns the station's outputs at its start, which depend on the config only, and its answers. They are
-/// lines with the number of an input, and its outputs.
+/// Returns the station's outputs at its start, which depend on the config only, and its answers. Each line
+/// has the number of an input and one output.
 fn answers(case: &Path) -> (PathBuf, String, String) {
     let text = fs::read_to_string(case).expect("a case");
     let head: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("a header");
@@ -54,11 +53,10 @@ fn answers(case: &Path) -> (PathBuf, String, String) {
     (name.with_extension("start.jsonl"), start, lines)
 }
 
-/// Octets of a probe of a path's MTU before the rest, which is all zero.
+/// Octets of a path MTU probe before its padding, which is all zero.
 const PROBE_BEGINS: usize = 120;
 
-/// An output as it is written: of large packets through a tunnel that are the station's own pings, the
-/// beginning.
+/// Returns an output for the file, without the padding of path MTU probes.
 fn written(output: &Output) -> Value {
     let mut value = json!(output);
     if let Output::Packet(packet) = output
@@ -120,7 +118,7 @@ fn every_case_is_answered_as_it_was_recorded() {
     assert!(differences.is_empty(), "{}\n{UPDATE}=1 writes what is answered now", differences.join("\n"));
 }
 
-/// Runs one of the programs under `conformance/`; `None` where there is no Python.
+/// Runs one of the programs under `conformance/`; `None` without Python.
 fn python(arguments: &[&str]) -> Option<(bool, String)> {
     let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "python3".into());
     let ran = Command::new(&python).args(["-B"]).args(arguments).current_dir(folder().join("..")).output();

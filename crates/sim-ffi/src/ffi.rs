@@ -1,7 +1,7 @@
 //! The functions of the C interface.
 //!
-//! Each function checks its pointers, runs the station behind [`catch_unwind`] and says by a
-//! [`CarnetSimStatus`] how it went; what went wrong in words is in `carnet_sim_last_error`.
+//! Each function checks its pointers and runs the station behind [`catch_unwind`]. It returns a
+//! [`CarnetSimStatus`]; `carnet_sim_last_error` has the reason of an error in words.
 
 use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,7 +30,7 @@ pub struct CarnetSimStation {
 }
 
 impl CarnetSimStation {
-    /// Runs `call` unless the station has panicked, and turns its result, or its panic, into a status.
+    /// Runs `call` unless the station has panicked, and converts its result, or its panic, to a status.
     fn run(&mut self, call: impl FnOnce(&mut SimulatedStation) -> Result<(), Refusal>) -> CarnetSimStatus {
         if self.panicked {
             return CarnetSimStatus::Panicked;
@@ -65,23 +65,23 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_else(|| "a panic without words".into())
 }
 
-/// The octets at a pointer; null is allowed where there are none.
+/// Returns the octets at a pointer; null is allowed if `length` is 0.
 ///
 /// # Safety
-/// `octets` is null or points to `length` octets that nobody changes as long as the slice lives.
+/// `octets` is null or points to `length` octets that do not change as long as the slice lives.
 unsafe fn octets<'a>(octets: *const u8, length: usize) -> Option<&'a [u8]> {
     if length == 0 {
         return Some(&[]);
     }
-    // No object is larger than that.
+    // No object is larger than `isize::MAX`.
     if octets.is_null() || isize::try_from(length).is_err() {
         return None;
     }
-    // SAFETY: not null, and by contract that long.
+    // SAFETY: not null, and by contract of this length.
     Some(unsafe { slice::from_raw_parts(octets, length) })
 }
 
-/// The link-layer address at a pointer.
+/// Returns the link-layer address at a pointer.
 ///
 /// # Safety
 /// `address` is null or points to six octets.
@@ -90,14 +90,14 @@ unsafe fn mac(address: *const u8) -> Option<MacAddress> {
     unsafe { octets(address, 6) }?.try_into().ok()
 }
 
-/// Copies text, cut where it does not fit, with a zero at its end; returns its whole length.
+/// Copies text, cut to the capacity, with a terminating zero; returns its whole length.
 ///
 /// # Safety
 /// `to` is null or points to `capacity` octets that may be written.
 unsafe fn copy_text(text: &str, to: *mut c_char, capacity: usize) -> usize {
     if !to.is_null() && capacity > 0 {
         let fits = text.len().min(capacity - 1);
-        // SAFETY: `fits` and the zero behind it are within `capacity`, and nobody else's octets.
+        // SAFETY: `fits` and the zero behind it are within `capacity`, and by contract writable.
         unsafe {
             ptr::copy_nonoverlapping(text.as_ptr().cast(), to, fits);
             to.add(fits).write(0);
@@ -106,24 +106,25 @@ unsafe fn copy_text(text: &str, to: *mut c_char, capacity: usize) -> usize {
     text.len()
 }
 
-/// The version of this interface; it has to be the header's `CARNET_SIM_ABI_VERSION`.
+/// Returns the version of this interface, which must equal the header's `CARNET_SIM_ABI_VERSION`.
 #[unsafe(no_mangle)]
 pub extern "C" fn carnet_sim_abi_version() -> u32 {
     CARNET_SIM_ABI_VERSION
 }
 
-/// Whether a panic ends one station only, and not the process: whether the library was built with unwinding.
+/// Returns whether a panic only ends one station: the library was built with unwinding. Otherwise it ends the
+/// process.
 #[unsafe(no_mangle)]
 pub extern "C" fn carnet_sim_contains_panics() -> bool {
     cfg!(panic = "unwind")
 }
 
-/// A new station, to be freed by `carnet_sim_free`; its outputs of the start wait. Null where something is
-/// wrong, and then `error` has it in words, cut to `error_capacity` octets with the zero at its end.
+/// Creates a station, to be freed by `carnet_sim_free`; the outputs of its start wait. On failure returns
+/// null and writes the reason to `error`, cut to `error_capacity` octets with a terminating zero.
 ///
 /// # Safety
-/// `options` points to options whose pointers point to as many octets as they say. `error` is null or points
-/// to `error_capacity` octets that may be written.
+/// `options` points to options whose pointers point to as many octets as their lengths say. `error` is null
+/// or points to `error_capacity` writable octets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carnet_sim_new(
     options: *const CarnetSimOptions,
@@ -149,7 +150,7 @@ pub unsafe extern "C" fn carnet_sim_new(
 }
 
 /// # Safety
-/// The pointers point to as many octets as the options say.
+/// The pointers point to as many octets as the lengths in the options say.
 unsafe fn new_station(options: &CarnetSimOptions) -> Result<SimulatedStation, String> {
     // SAFETY: by contract.
     let config = unsafe { octets(options.config, options.config_length) }.ok_or("no config")?;
@@ -173,17 +174,18 @@ unsafe fn new_station(options: &CarnetSimOptions) -> Result<SimulatedStation, St
 /// Ends a station and its recording. Null is allowed.
 ///
 /// # Safety
-/// `station` is null or comes from `carnet_sim_new` and was not freed; nobody uses it any more.
+/// `station` is null, or comes from `carnet_sim_new` and has not been freed. The caller does not use it any
+/// more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carnet_sim_free(station: *mut CarnetSimStation) {
     if !station.is_null() {
-        // SAFETY: by contract it is a box that nobody else has.
+        // SAFETY: by contract this is the only pointer to the box.
         let station = unsafe { Box::from_raw(station) };
         let _contained = catch_unwind(AssertUnwindSafe(|| drop(station)));
     }
 }
 
-/// Hands a frame of the radio to the station.
+/// Passes a frame of the radio to the station.
 ///
 /// # Safety
 /// As for [`carnet_sim_handle_frame`].
@@ -206,11 +208,11 @@ unsafe fn with_frame(
     station.run(|station| call(station, ReceivedFrame { source, destination, packet }))
 }
 
-/// A frame of EtherType 0x8947 from the radio; `packet` is what stands behind the EtherType.
+/// Takes a frame of EtherType 0x8947 from the radio; `packet` are the octets behind the EtherType.
 ///
 /// # Safety
-/// `station` is null or comes from `carnet_sim_new`, and nobody else uses it during the call. `source` and
-/// `destination` are null or point to 6 octets, `packet` to `length` octets.
+/// `station` is null or comes from `carnet_sim_new`, and no other thread uses it during the call. `source`
+/// and `destination` are null or point to 6 octets, `packet` to `length` octets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carnet_sim_handle_frame(
     station: *mut CarnetSimStation,
@@ -227,8 +229,8 @@ pub unsafe extern "C" fn carnet_sim_handle_frame(
     unsafe { with_frame(station, source, destination, packet, length, call) }
 }
 
-/// A frame that this station sent to one other and that was not acknowledged, given back by the link;
-/// `packet` is what stood behind its EtherType.
+/// Takes back a frame of this station to one other station that was not acknowledged; `packet` are the octets
+/// behind the EtherType.
 ///
 /// # Safety
 /// As for `carnet_sim_handle_frame`.
@@ -248,7 +250,7 @@ pub unsafe extern "C" fn carnet_sim_handle_unacknowledged(
     unsafe { with_frame(station, source, destination, packet, length, call) }
 }
 
-/// A frame that the host has put into the virtual interface `link` (0 is that of `ipv6_interface`).
+/// Takes a frame that the host has sent on the virtual interface `link` (0 is the one of `ipv6_interface`).
 ///
 /// # Safety
 /// As for `carnet_sim_handle_frame`, `payload` like `packet`.
@@ -275,7 +277,7 @@ pub unsafe extern "C" fn carnet_sim_handle_host_frame(
     station.run(|station| station.handle_host_frame(Time::from_nanos(now), link, frame))
 }
 
-/// The IPv6 addresses that the host has on the virtual interface `link`, all of them.
+/// Takes the complete list of the host's IPv6 addresses on the virtual interface `link`.
 ///
 /// # Safety
 /// `station` as for `carnet_sim_handle_frame`; `addresses` is null or points to `count` addresses.
@@ -301,7 +303,7 @@ pub unsafe extern "C" fn carnet_sim_handle_addresses(
     })
 }
 
-/// Where the node is now. To be told before anything else that happens at the same time.
+/// Takes the present position of the node, before all other events of the same time.
 ///
 /// # Safety
 /// `station` as for `carnet_sim_handle_frame`; `position` is null or points to a position.
@@ -320,7 +322,7 @@ pub unsafe extern "C" fn carnet_sim_handle_position(
     station.run(|station| station.handle_input(Time::from_nanos(now), Input::Position(position)))
 }
 
-/// A payload to be sent over GeoNetworking.
+/// Takes a payload to send over GeoNetworking.
 ///
 /// # Safety
 /// `station` as for `carnet_sim_handle_frame`; `request` is null or points to a request, `payload` to
@@ -367,7 +369,7 @@ pub unsafe extern "C" fn carnet_sim_handle_request(
     station.run(|station| station.handle_input(Time::from_nanos(now), Input::Geonet(request)))
 }
 
-/// An IPv6 packet that the host's routing gives to the tunnel device.
+/// Takes an IPv6 packet that the host's routing sends into the tunnel device.
 ///
 /// # Safety
 /// As for `carnet_sim_handle_frame`.
@@ -384,7 +386,7 @@ pub unsafe extern "C" fn carnet_sim_handle_packet(
     station.run(|station| station.handle_input(Time::from_nanos(now), Input::Packet(packet.to_vec())))
 }
 
-/// Any other input, as JSON like in a recording: what stands behind `"input":`.
+/// Takes any other input, as JSON like in a recording: the value of `"input"`.
 ///
 /// # Safety
 /// As for `carnet_sim_handle_frame`, `json` like `packet`.
@@ -404,7 +406,7 @@ pub unsafe extern "C" fn carnet_sim_handle_input(
     })
 }
 
-/// Time has passed; to be called when `carnet_sim_deadline` is reached.
+/// Runs the timers that are due; the caller calls it when `carnet_sim_deadline` is reached.
 ///
 /// # Safety
 /// `station` as for `carnet_sim_handle_frame`.
@@ -418,7 +420,7 @@ pub unsafe extern "C" fn carnet_sim_handle_timeout(
     station.run(|station| station.handle_input(Time::from_nanos(now), Input::Timeout))
 }
 
-/// When `carnet_sim_handle_timeout` is due, nanoseconds; `CARNET_SIM_NEVER` where nothing is.
+/// Returns when `carnet_sim_handle_timeout` is due, nanoseconds; `CARNET_SIM_NEVER` if no timer runs.
 ///
 /// # Safety
 /// `station` as for `carnet_sim_handle_frame`.
@@ -434,10 +436,10 @@ pub unsafe extern "C" fn carnet_sim_deadline(station: *mut CarnetSimStation) -> 
     deadline.map_or(CARNET_SIM_NEVER, Time::as_nanos)
 }
 
-/// Takes the next output. `Empty` when nothing is left; until then no input is taken.
+/// Takes the next output; returns `Empty` if none is left. Until then the station takes no input.
 ///
 /// # Safety
-/// `station` as for `carnet_sim_handle_frame`; `output` is null or points to an output that may be written.
+/// `station` as for `carnet_sim_handle_frame`; `output` is null or points to a writable output.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carnet_sim_poll_output(
     station: *mut CarnetSimStation,
@@ -459,7 +461,7 @@ pub unsafe extern "C" fn carnet_sim_poll_output(
     });
     match (status, taken) {
         (CarnetSimStatus::Done, Some(taken)) => {
-            // SAFETY: not null, and by contract to be written.
+            // SAFETY: not null, and by contract writable.
             unsafe { output.write(taken) };
             CarnetSimStatus::Done
         }
@@ -468,7 +470,7 @@ pub unsafe extern "C" fn carnet_sim_poll_output(
     }
 }
 
-/// An output in C's words, and its octets.
+/// Converts an output to the type of C, and its octets.
 fn described(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), Refusal> {
     let mut described = CarnetSimOutput {
         kind: CarnetSimOutputKind::Other,
@@ -516,7 +518,7 @@ fn described(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), Refusal> {
     Ok((described, octets))
 }
 
-/// Hops that a payload has gone; one for a single-hop packet.
+/// Returns the hops that a payload has taken; one for a single-hop packet.
 fn hops(delivered: &Delivered) -> u8 {
     match delivered.kind {
         DeliveredKind::Shb => 1,
@@ -524,12 +526,11 @@ fn hops(delivered: &Delivered) -> u8 {
     }
 }
 
-/// All counters as a JSON object, cut to `capacity` octets with the zero at its end. Returns its whole
-/// length.
+/// Writes all counters to `text` as a JSON object, cut to `capacity` octets with a terminating zero. Returns
+/// the whole length.
 ///
 /// # Safety
-/// `station` as for `carnet_sim_handle_frame`; `text` is null or points to `capacity` octets that may be
-/// written.
+/// `station` as for `carnet_sim_handle_frame`; `text` is null or points to `capacity` writable octets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carnet_sim_counters(
     station: *mut CarnetSimStation,
@@ -547,8 +548,8 @@ pub unsafe extern "C" fn carnet_sim_counters(
     unsafe { copy_text(&counters, text, capacity) }
 }
 
-/// What went wrong last, in words, cut to `capacity` octets with the zero at its end. Returns its whole
-/// length.
+/// Writes the reason of the last error to `text`, cut to `capacity` octets with a terminating zero. Returns
+/// the whole length.
 ///
 /// # Safety
 /// As for `carnet_sim_counters`.
@@ -564,7 +565,7 @@ pub unsafe extern "C" fn carnet_sim_last_error(
     unsafe { copy_text(&station.error, text, capacity) }
 }
 
-/// Writes out the recording as far as it goes.
+/// Writes the recording to its file as far as it goes.
 ///
 /// # Safety
 /// `station` as for `carnet_sim_handle_frame`.

@@ -6,14 +6,14 @@
 //!
 //! **How to drive it.** Each node of the simulation has a station ([`ffi::carnet_sim_new`]). Each `handle`
 //! function takes the time and an input. Then call [`ffi::carnet_sim_poll_output`] until it returns no
-//! output, and execute the outputs *after* that, in order. An output that is delivered earlier leads back
+//! output, and execute the outputs *after* that, in order. An output that is delivered earlier may lead back
 //! into the same node (TCP answers a segment at once). A station that is not drained refuses inputs. Then
 //! [`ffi::carnet_sim_deadline`] says when [`ffi::carnet_sim_handle_timeout`] is due; one event per node is
 //! enough.
 //!
-//! **Deterministic.** No clock, thread, global or generator of its own: All randomness comes from the seed.
-//! The same calls give the same outputs, to the octet, in every process. With a recording
-//! ([`station::Options::record`]) every input is written in the format of `station.record`, and
+//! **Deterministic.** The library has no clock, thread, global or generator of its own: all random numbers
+//! come from the seed. The same calls give the same outputs, to the octet, in every process. With a recording
+//! ([`station::Options::record`]) the station writes every input in the format of `station.record`, and
 //! `carnet replay` plays it without a simulator.
 //!
 //! **Panics are contained** if the library was built with unwinding (`cargo build --profile sim`). A panic
@@ -21,8 +21,8 @@
 //! [`types::CarnetSimStatus::Panicked`]. Built with `panic = "abort"` (the release profile) a panic ends the
 //! process; [`ffi::carnet_sim_contains_panics`] says which it is.
 //!
-//! **Pointers.** What a pointer has to point to stands at each function. Null is refused where it is not said
-//! to be allowed; lengths are octets; nothing that is handed in is kept beyond the call.
+//! **Pointers.** Each function states the objects of its pointers. It refuses null unless its documentation
+//! permits it. Lengths are octets. The library keeps no pointer of the caller beyond the call.
 //!
 //! Left out: an input or output that has no function of its own is JSON, as in a recording
 //! ([`ffi::carnet_sim_handle_input`], [`types::CarnetSimOutputKind::Other`]). That is enough for rare ones.

@@ -1,4 +1,4 @@
-//! The station behind the C interface: what a handle of [`crate::ffi`] points to, without any pointer.
+//! The station behind the C interface: the object of a handle of [`crate::ffi`], without any pointer.
 
 use std::path::Path;
 
@@ -15,26 +15,26 @@ use carnet_station::io::{Frame, Input, Output, VirtualFrame};
 pub struct Options<'a> {
     /// The config file's text.
     pub config: &'a str,
-    /// The GN address. With `None` the config has to do without GeoNetworking.
+    /// GN address. With `None` the config must not have GeoNetworking.
     pub gn_address: Option<u64>,
-    /// Seed of all its randomness.
+    /// Seed of all its random numbers.
     pub seed: u64,
-    /// The time of the start.
+    /// Time of the start.
     pub now: Time,
-    /// The date of the start.
+    /// Date of the start.
     pub wall: WallTime,
-    /// Where its inputs are recorded, if they are.
+    /// Path of the recording, if any.
     pub record: Option<&'a Path>,
 }
 
-/// Why an input was not taken.
+/// Reason why an input was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// Outputs of the input before wait still.
+    /// Outputs of the previous input still wait.
     NotDrained,
-    /// It is earlier than the input before.
+    /// The input is earlier than the previous one.
     TimeRunsBackwards,
-    /// The station says no, or the recording cannot be written, or the input cannot be read; in words.
+    /// The station refuses, the recording cannot be written, or the input cannot be read; in words.
     Refused(String),
 }
 
@@ -43,19 +43,19 @@ pub enum Refusal {
 pub struct SimulatedStation {
     station: Station,
     recording: Option<Recording>,
-    /// The time and date of the start.
+    /// Time and date of the start.
     start: (Time, WallTime),
     now: Time,
     drained: bool,
-    /// Buffer of the output that was taken last.
+    /// Buffer of the last output.
     taken: Vec<u8>,
 }
 
 impl SimulatedStation {
-    /// A station whose outputs of the start wait.
+    /// Creates a station; the outputs of its start wait.
     ///
     /// # Errors
-    /// The mistakes in the config, one line for each error, or why the recording cannot be made.
+    /// Returns the errors in the config, one line for each, or why the recording cannot be made.
     pub fn new(options: &Options<'_>) -> Result<SimulatedStation, String> {
         let config = Config::parse(options.config, "config")
             .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
@@ -89,7 +89,7 @@ impl SimulatedStation {
         })
     }
 
-    /// The station.
+    /// Returns the station.
     pub fn station(&self) -> &Station {
         &self.station
     }
@@ -98,7 +98,7 @@ impl SimulatedStation {
         self.start.1 + now.saturating_since(self.start.0)
     }
 
-    /// Before an input: the rules hold, and it is recorded.
+    /// Checks the order of calls before an input, and records it.
     fn enter(&mut self, now: Time, input: impl FnOnce() -> Input) -> Result<(), Refusal> {
         if !self.drained {
             return Err(Refusal::NotDrained);
@@ -120,7 +120,7 @@ impl SimulatedStation {
     /// Takes a frame of the radio.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason of a refusal.
     pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), Refusal> {
         self.enter(now, || Input::Frame(owned(&frame)))?;
         self.station.handle_frame(now, frame);
@@ -130,15 +130,15 @@ impl SimulatedStation {
     /// Takes back a frame that was not acknowledged.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason of a refusal.
     pub fn handle_unacknowledged(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), Refusal> {
         self.handle_input(now, Input::Unacknowledged(owned(&frame)))
     }
 
-    /// Takes a frame that the host has put into a virtual interface.
+    /// Takes a frame that the host has sent on a virtual interface.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason of a refusal.
     pub fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) -> Result<(), Refusal> {
         self.enter(now, || {
             let HostFrame { destination, source, ether_type, payload } = frame;
@@ -157,14 +157,14 @@ impl SimulatedStation {
     /// Takes any input.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason of a refusal.
     pub fn handle_input(&mut self, now: Time, input: Input) -> Result<(), Refusal> {
         self.enter(now, || input.clone())?;
         let wall = self.wall(now);
         self.station.handle_input(now, wall, input).map_err(Refusal::Refused)
     }
 
-    /// The next output; its octets come back by [`Self::keep`].
+    /// Returns the next output; the caller gives its octets back by [`Self::keep`].
     pub fn poll_output(&mut self) -> Option<Output> {
         let taken = std::mem::take(&mut self.taken);
         if taken.capacity() > 0 {
@@ -175,28 +175,28 @@ impl SimulatedStation {
         output
     }
 
-    /// Keeps the octets of an output until the next one is taken, and shows them.
+    /// Keeps the octets of an output until the next one is taken, and returns them.
     pub fn keep(&mut self, octets: Vec<u8>) -> &[u8] {
         self.taken = octets;
         &self.taken
     }
 
-    /// When [`Input::Timeout`] is due, never earlier than now.
+    /// Returns when [`Input::Timeout`] is due, never earlier than now.
     pub fn deadline(&self) -> Option<Time> {
         self.station.poll_timeout().map(|due| due.max(self.now))
     }
 
-    /// All counters by name, as `carnet show counters --json` has them.
+    /// Returns all counters by name, as `carnet show counters --json` does.
     pub fn counters(&self) -> String {
         let counters: serde_json::Map<_, _> =
             self.station.counters().into_iter().map(|(name, count)| (name, count.into())).collect();
         serde_json::Value::Object(counters).to_string()
     }
 
-    /// Writes out what is recorded so far.
+    /// Writes the recording to its file as far as it goes.
     ///
     /// # Errors
-    /// Why it cannot be written.
+    /// Returns why it cannot be written.
     pub fn flush(&mut self) -> Result<(), Refusal> {
         match self.recording.as_mut().map(Recording::flush) {
             Some(Err(error)) => Err(Refusal::Refused(format!("the recording cannot be written: {error}"))),
@@ -207,7 +207,7 @@ impl SimulatedStation {
 
 impl Drop for SimulatedStation {
     fn drop(&mut self) {
-        // A caller that needs the result calls it before.
+        // A caller that needs the result calls `flush` before.
         let _too_late = self.flush();
     }
 }

@@ -1,53 +1,53 @@
 //! The types of the C interface.
 
-/// What `carnet_sim_abi_version` says for this header.
+/// Version of this header, to compare with `carnet_sim_abi_version`.
 pub const CARNET_SIM_ABI_VERSION: u32 = 1;
-/// What `carnet_sim_deadline` says where nothing is due.
+/// Result of `carnet_sim_deadline` if no timer runs.
 pub const CARNET_SIM_NEVER: u64 = u64::MAX;
 
-/// How a call went.
+/// Result of a call.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CarnetSimStatus {
-    /// Done; of `carnet_sim_poll_output`: there is an output.
+    /// Done; from `carnet_sim_poll_output`: there is an output.
     Done = 0,
-    /// There is no output (any more).
+    /// There is no further output.
     Empty = 1,
-    /// A pointer is null that must not be, or a value does not exist.
+    /// A pointer is null without permission, or a value does not exist.
     BadArgument = 2,
-    /// `carnet_sim_poll_output` has not said yet that nothing is left.
+    /// The caller has not called `carnet_sim_poll_output` until it returned `Empty`.
     NotDrained = 3,
     /// The time is before that of an earlier call.
     TimeRunsBackwards = 4,
-    /// The station refuses the input.
+    /// The station refuses the input; `carnet_sim_last_error` has the reason.
     Refused = 5,
-    /// The station has panicked, now or before. It can only be freed.
+    /// The station has panicked in this call or before. The caller can only free it.
     Panicked = 6,
 }
 
-/// What a station is made of.
+/// Options of a new station.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CarnetSimOptions {
-    /// Text of the config file, UTF-8, without a zero at its end.
+    /// Text of the config file, UTF-8, without a terminating zero.
     pub config: *const u8,
-    /// Its octets.
+    /// Length of the text in octets.
     pub config_length: usize,
-    /// Path of a recording, UTF-8; null for none.
+    /// Path of a recording, UTF-8; null for no recording.
     pub record: *const u8,
-    /// Its octets.
+    /// Length of the path in octets.
     pub record_length: usize,
     /// GN address; 0 for a station without GeoNetworking.
     pub gn_address: u64,
-    /// What all randomness of the station comes from.
+    /// Seed of all random numbers of the station.
     pub seed: u64,
     /// Nanoseconds since the simulation began.
     pub now: u64,
-    /// The date then, nanoseconds since 1970 (UTC).
+    /// Date at `now`, nanoseconds since 1970 (UTC).
     pub wall: u64,
 }
 
-/// Where a node is, in the units of EN 302 636-4-1 9.5.2.
+/// Position of a node, in the units of EN 302 636-4-1 9.5.2.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CarnetSimPosition {
@@ -61,7 +61,7 @@ pub struct CarnetSimPosition {
     pub speed: i16,
     /// Tenths of a degree clockwise from North.
     pub heading: u16,
-    /// PAI: the position is accurate.
+    /// Position accuracy indicator (PAI).
     pub accurate: bool,
 }
 
@@ -71,31 +71,31 @@ pub struct CarnetSimPosition {
 pub struct CarnetSimAddress {
     /// The address, in network order.
     pub address: [u8; 16],
-    /// Bits of its prefix.
+    /// Prefix length in bits.
     pub prefix_length: u8,
 }
 
-/// How a payload travels.
+/// Transport of a payload.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CarnetSimTransport {
     /// To a station: `destination`.
     GeoUnicast = 0,
-    /// To all in the circle of `radius` around `latitude`, `longitude`.
+    /// To all stations in the circle of `radius` around `latitude`, `longitude`.
     GeoBroadcast = 1,
-    /// To anybody in the circle.
+    /// To any one station in the circle.
     GeoAnycast = 2,
-    /// To all within `hop_limit` hops.
+    /// To all stations within `hop_limit` hops.
     TopologicallyScoped = 3,
-    /// To all in range; a beacon is spared.
+    /// To all stations in range; it replaces a beacon.
     SingleHop = 4,
 }
 
-/// A payload to be sent (GN-DATA.request).
+/// A payload to send (GN-DATA.request).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CarnetSimRequest {
-    /// How it travels: a `CarnetSimTransport`.
+    /// A `CarnetSimTransport`.
     pub transport: u32,
     /// GN address for `GeoUnicast`.
     pub destination: u64,
@@ -107,15 +107,15 @@ pub struct CarnetSimRequest {
     pub radius: u16,
     /// NH of the Common Header: 0 any, 1 BTP-A, 2 BTP-B, 3 IPv6.
     pub next_header: u8,
-    /// Hops that it may go; 0 for the default.
+    /// Hop limit; 0 for the default.
     pub hop_limit: u8,
-    /// Milliseconds that it may be on its way; 0 for the default.
+    /// Lifetime in milliseconds; 0 for the default.
     pub lifetime_ms: u64,
     /// Whether it may wait for a neighbour (SCF).
     pub store: bool,
 }
 
-/// What an output is.
+/// Kind of an output.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CarnetSimOutputKind {
@@ -123,12 +123,12 @@ pub enum CarnetSimOutputKind {
     Frame = 0,
     /// A frame for the host: `link`, `source`, `destination`, `ether_type`, the octets behind it.
     HostFrame = 1,
-    /// A payload that came over GeoNetworking for whoever listens: `station`, `next_header`, `hops`, the
+    /// A payload received over GeoNetworking, for its receiver: `station`, `next_header`, `hops`, the
     /// payload.
     Delivered = 2,
-    /// An IPv6 packet that the tunnel device gives to the host's routing.
+    /// An IPv6 packet from the tunnel device, for the host's routing.
     Packet = 3,
-    /// Anything else, as JSON like in the answer of `carnet replay`.
+    /// Any other output, as JSON like in the answer of `carnet replay`.
     Other = 4,
 }
 
@@ -136,11 +136,11 @@ pub enum CarnetSimOutputKind {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CarnetSimOutput {
-    /// What it is.
+    /// Kind of the output.
     pub kind: CarnetSimOutputKind,
     /// The virtual interface.
     pub link: u32,
-    /// GN address of the station that sent a payload; 0 where that is not known.
+    /// GN address of the station that sent a payload; 0 if unknown.
     pub station: u64,
     /// Link-layer source.
     pub source: [u8; 6],
@@ -150,10 +150,10 @@ pub struct CarnetSimOutput {
     pub ether_type: u16,
     /// NH of a payload.
     pub next_header: u8,
-    /// Hops that a payload, or an IPv6 packet, has gone; 0 where that is not known.
+    /// Hops that a payload, or an IPv6 packet, has taken; 0 if unknown.
     pub hops: u8,
-    /// Its octets, there until the next call for this station.
+    /// Octets of the output, valid until the next call for this station.
     pub octets: *const u8,
-    /// How many.
+    /// Number of octets.
     pub length: usize,
 }

@@ -1,4 +1,4 @@
-//! A program in C that knows nothing but the header and the library.
+//! A program in C that only uses the header and the library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,7 +36,7 @@ fn two_stations_in_c() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     };
-    // In two processes to the octet the same.
+    // Two processes give the same octets.
     assert_eq!(run(), run());
     fs::remove_file(&program).expect("to be removed");
 }

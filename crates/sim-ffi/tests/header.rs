@@ -1,4 +1,4 @@
-//! The header is what the crate says. `CARNET_UPDATE=1` writes it anew.
+//! Compares the header with the sources. `CARNET_UPDATE=1` writes it again.
 
 use std::fs;
 use std::path::Path;

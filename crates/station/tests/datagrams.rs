@@ -11,7 +11,7 @@ use common::{CORRESPONDENT, HOST, WALL, address, agent_config, data, interface, 
 
 const AGENT: &str = "udp:198.51.100.2:4191";
 const ROUTER: &str = "udp:10.0.0.10:4191";
-/// What the NAT makes of it.
+/// Address and port of the router behind the NAT.
 const MAPPED: &str = "udp:192.0.2.77:40001";
 
 fn end(text: &str) -> Endpoint {
@@ -22,7 +22,7 @@ struct World {
     now: Time,
     /// Home agent, mobile router.
     stations: [Station; 2],
-    /// What came out of tunnels, at which station.
+    /// Packets out of tunnels, each with its station.
     arrived: Vec<(usize, Vec<u8>)>,
     /// Everything that was on the wire, and to which station.
     wire: Vec<(usize, Vec<u8>)>,
@@ -97,7 +97,7 @@ impl World {
         through
     }
 
-    /// What arrived and is no probe of the path's MTU.
+    /// Returns the packets out of tunnels that are not path MTU probes.
     fn data(&self) -> Vec<(usize, Vec<u8>)> {
         self.arrived.iter().filter(|(_, packet)| packet[6] == protocol::NO_NEXT_HEADER).cloned().collect()
     }

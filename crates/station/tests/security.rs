@@ -299,8 +299,8 @@ fn nobody_else_is_believed() {
     trusting.revoked.push(name_of(&Portable, &revoked.authority));
     let with_ticket_until =
         |seconds| Credentials { tickets: vec![pki.ticket(13, until(seconds))], ..pki.credentials(13) };
-    // 0 receives. 1 is good, 2 signs nothing, and 3 is under another root. 4 is of a revoked authority, and 5
-    // has a ticket for ten seconds only.
+    // Station 0 receives. 1 is trusted, 2 does not sign, and 3 has another root. The authority of 4 is
+    // revoked, and the ticket of 5 is valid for ten seconds.
     let all = vec![
         strict(&trusting),
         strict(&pki.credentials(12)),

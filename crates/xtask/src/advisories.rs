@@ -1,11 +1,10 @@
-//! Security advisories about the crates that the lock files name: `cargo xtask advisories` compares them with
-//! the snapshot of RustSec's database in `tools/advisories.tsv`, without a network, and fails for each
-//! advisory that applies.
+//! Security advisories about the crates in the lock files. `cargo xtask advisories` compares these with the
+//! snapshot of RustSec's database in `tools/advisories.tsv`, without a network. It fails for each advisory
+//! that applies.
 //!
-//! `cargo xtask advisories --update FOLDER` makes the snapshot anew from a checkout of the database (which is
-//! in the public domain, CC0). Advisories that were withdrawn are left out, and so are those that are only
-//! informational (unmaintained crates). Not looked at: licences, and yanked versions, which only the registry
-//! knows.
+//! `cargo xtask advisories --update FOLDER` writes the snapshot from a checkout of the database (which is in
+//! the public domain, CC0). The snapshot leaves out withdrawn advisories and informational ones (unmaintained
+//! crates). Left out as well: licences, and yanked versions, which only the registry knows.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +21,7 @@ const LOCK_FILES: [&str; 3] = ["Cargo.lock", "fuzz/Cargo.lock", "crates/its/orac
 struct Advisory {
     package: String,
     id: String,
-    /// Version requirements: a version that meets one of them has the mend, or never had the fault.
+    /// Version requirements: a version that meets one of them is patched, or was never affected.
     unaffected: Vec<String>,
 }
 
@@ -89,7 +88,7 @@ fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The advisory in a file of the database; `None` if it was withdrawn or is informational.
+/// Returns the advisory in a file of the database; `None` if it is withdrawn or informational.
 fn parse_advisory(text: &str) -> Result<Option<Advisory>, Error> {
     let front = text.strip_prefix("```toml\n").and_then(|rest| rest.split_once("\n```"));
     let (front, _) = front.context("expected a block of TOML at the beginning")?;
@@ -127,7 +126,7 @@ fn parse_snapshot(text: &str) -> Result<BTreeMap<String, Vec<Advisory>>, Error> 
     Ok(advisories)
 }
 
-/// Names and versions in a lock file.
+/// Returns the names and versions in a lock file.
 fn locked(text: &str) -> Result<Vec<(String, Version)>, Error> {
     let table: toml::Table = text.parse()?;
     let packages = table.get("package").and_then(toml::Value::as_array).context("expected [[package]]")?;

@@ -1,6 +1,6 @@
-//! Tasks of the repository itself: `cargo xtask gen-asn1` writes the message types of `crates/its/src/asn1`
-//! from ETSI's ASN.1 modules in `crates/its/asn1`; with `--check` it writes nothing and fails if something
-//! else is there. `cargo xtask advisories` compares the lock files with known security advisories.
+//! Tasks of the repository itself. `cargo xtask gen-asn1` writes the message types of `crates/its/src/asn1`
+//! from ETSI's ASN.1 modules in `crates/its/asn1`. With `--check` it writes nothing and fails if a file
+//! differs. `cargo xtask advisories` compares the lock files with known security advisories.
 //!
 //! No part of the program depends on this crate.
 #![forbid(unsafe_code)]

@@ -1,11 +1,11 @@
-//! `docs/openapi.json`: the API in OpenAPI 3.1, made of what the sources say of it. The requests come from
-//! the table at the head of `model.rs`, their description from `docs/api.md`, the bodies from the types and
-//! their serde attributes, with the comments of the fields. So nothing of it is written twice, and the
-//! program carries none of it.
+//! `docs/openapi.json`: the API in OpenAPI 3.1, generated from the sources. The requests come from the table
+//! at the head of `model.rs`, their description from `docs/api.md`. The bodies come from the types and their
+//! serde attributes, with the comments of the fields. So no text is written twice, and the program does not
+//! contain the description.
 //!
-//! `CARNET_UPDATE_OPENAPI=1 cargo test -p carnet-api --test openapi` writes the file. That the server knows
-//! these requests and no others is tested beside it (`crates/carnet/src/http/tests/page.rs`), that it answers
-//! as they say by `make test-api`.
+//! `CARNET_UPDATE_OPENAPI=1 cargo test -p carnet-api --test openapi` writes the file. Another test checks
+//! that the server knows exactly these requests (`crates/carnet/src/http/tests/page.rs`). `make test-api`
+//! checks that its answers match the description.
 
 mod schema;
 
@@ -20,9 +20,9 @@ use schema::Types;
 struct Request {
     method: String,
     path: String,
-    /// Type of its body.
+    /// Type of the request's body.
     body: Option<String>,
-    /// What the table says of the answer.
+    /// Answer, as the table has it.
     answer: String,
 }
 
@@ -34,7 +34,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The type that a piece of the table names: "array of [`Binding`]".
+/// Returns the type in a cell of the table: "array of [`Binding`]".
 fn named(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("[`")?;
     rest.split_once("`]").map(|(name, _)| name.to_owned())
@@ -51,7 +51,7 @@ fn requests(source: &str) -> Vec<Request> {
     requests.collect()
 }
 
-/// What `docs/api.md` says of a request.
+/// Returns the description of a request from `docs/api.md`.
 fn description(page: &str, request: &Request) -> String {
     let start = format!("| `{} {}` | ", request.method.to_uppercase(), request.path);
     let row = page.lines().find_map(|line| line.strip_prefix(&start));
@@ -59,7 +59,7 @@ fn description(page: &str, request: &Request) -> String {
     row.split(" | ").next().expect("a cell").to_owned()
 }
 
-/// What may stand behind the question mark, from the table of `docs/api.md`.
+/// Returns the query parameters, from the table of `docs/api.md`.
 fn parameters(page: &str) -> Vec<Value> {
     let (_, table) = page.split_once("| key | meaning |\n|---|---|\n").expect("the table of keys");
     let rows = table.lines().map_while(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
@@ -90,7 +90,7 @@ fn answer(types: &mut Types, request: &Request) -> (&'static str, Value) {
     if text.starts_with("none") {
         ("204", json!({"description": "Done."}))
     } else if text.starts_with("stream") {
-        // OpenAPI 3.1 has no word for the messages of a stream; the schema of one is named beside it.
+        // OpenAPI 3.1 cannot describe the messages of a stream; `x-message` has the schema of one.
         let mut content = json!({"schema": {"type": "string"}});
         if let Some(schema) = schema {
             content["x-message"] = schema;
@@ -207,7 +207,7 @@ fn the_description_is_what_the_sources_say() {
 fn every_public_type_of_the_api_is_described() {
     let document = document();
     let described = document["components"]["schemas"].as_object().expect("schemas");
-    // `pub use drain::{…}` and the types of model.rs itself.
+    // Types of `pub use drain::{…}` and types of model.rs itself.
     let source = read("crates/api/src/model.rs");
     let declared = source.lines().filter_map(|line| {
         line.strip_prefix("pub struct ")
@@ -220,7 +220,7 @@ fn every_public_type_of_the_api_is_described() {
     let (lists, _) = lists.split_once("/// A station in a few lines").expect("its end");
     let listed =
         lists.split(|c: char| !c.is_alphanumeric()).filter(|word| word.starts_with(char::is_uppercase));
-    // A Rust error, which no body has.
+    // `ParseTargetError` is a Rust error, and in no body.
     for name in declared.chain(listed.map(str::to_owned)).filter(|name| name != "ParseTargetError") {
         assert!(
             described.contains_key(&name),
@@ -231,8 +231,7 @@ fn every_public_type_of_the_api_is_described() {
 
 #[test]
 fn an_answer_of_the_types_is_as_described() {
-    // One of each kind: what serde writes has the fields that the schema has, and each has all that it
-    // demands.
+    // For one type of each kind: serde writes the fields of the schema, and all that it requires.
     let document = document();
     let fields = |name: &str| -> Vec<String> {
         let schema = &document["components"]["schemas"][name];

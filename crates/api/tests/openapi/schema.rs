@@ -1,8 +1,8 @@
-//! JSON Schema (2020-12) of Rust types, from their source: what serde makes of a struct or an enum, with its
-//! comments.
+//! JSON Schema (2020-12) of Rust types, from their source: the JSON of serde for a struct or an enum, with
+//! its comments.
 //!
-//! It knows what the API's types use and refuses anything else, so that a new way of writing a type is
-//! noticed.
+//! The module knows what the API's types use and refuses everything else. So the test fails on a new
+//! construct.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Fields, GenericArgument, Item, Meta, PathArguments, Token, Type, Variant};
 
-/// Bounds that handlers check, and the type alone does not have: type, field, and what is added to its
-/// schema. A request outside of them is answered with 422.
+/// Returns bounds that handlers check but the type does not have, to add to the schema of a field. The API
+/// answers a request outside of them with 422.
 fn bounds(name: &str, field: &str) -> Value {
     match (name, field) {
         ("AreaRequest", "name") => {
@@ -30,7 +30,7 @@ fn bounds(name: &str, field: &str) -> Value {
     }
 }
 
-/// Types that are strings in JSON, whatever they are in Rust.
+/// Returns the schema of a type that is a string in JSON.
 fn string(name: &str) -> Option<Value> {
     let gn_address = json!({"type": "string", "pattern": "^[0-9a-fA-F]{4}(:[0-9a-fA-F]{4}){3}$"});
     let mac = json!({"type": "string", "pattern": "^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$"});
@@ -75,17 +75,17 @@ fn integer(name: &str) -> Option<Value> {
     Some(json!({"type": "integer", "minimum": low, "maximum": high}))
 }
 
-/// What serde's attributes say of a type, a variant or a field.
+/// The serde attributes of a type, a variant or a field.
 #[derive(Default)]
 struct Serde {
     rename: Option<String>,
     rename_all: Option<String>,
     tag: Option<String>,
-    /// May be absent from what is read.
+    /// Whether the key may be absent in a request.
     default: bool,
-    /// May be absent from what is written.
+    /// Whether the key may be absent in an answer.
     skips: bool,
-    /// An `Option` whose key has to be there.
+    /// Whether the key of an `Option` must be present.
     present: bool,
     deny_unknown: bool,
 }
@@ -119,7 +119,7 @@ impl Serde {
         serde
     }
 
-    /// The name of a variant.
+    /// Returns the JSON name of a variant.
     fn variant(&self, name: &str) -> String {
         let between = match self.rename_all.as_deref() {
             Some("snake_case") => '_',
@@ -137,7 +137,7 @@ impl Serde {
     }
 }
 
-/// The comment, without examples, and without what makes it link.
+/// Returns the comment, without examples and links.
 fn comment(attributes: &[Attribute]) -> String {
     let mut lines = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("doc")) {
@@ -152,16 +152,16 @@ fn comment(attributes: &[Attribute]) -> String {
     lines.join(" ").trim().replace("[`", "`").replace("`]", "`")
 }
 
-/// The types that were found, and the schemas of those that somebody has referred to.
+/// All types of the sources, and the schemas of those that another type or a request refers to.
 pub struct Types {
     items: BTreeMap<String, Item>,
-    /// Those that are read, directly or as a part: what may be absent there need not be there.
+    /// Types that requests contain, directly or as a part: their keys with a default are optional.
     read: BTreeSet<String>,
     schemas: BTreeMap<String, Value>,
 }
 
 impl Types {
-    /// All types of these sources.
+    /// Reads all types of these sources.
     pub fn read(sources: &[String]) -> Types {
         let files = sources.iter().map(|source| syn::parse_file(source).expect("a source file"));
         let named = files.flat_map(|file| file.items).filter_map(|item| {
@@ -176,7 +176,7 @@ impl Types {
         Types { items: named.collect(), read: BTreeSet::new(), schemas: BTreeMap::new() }
     }
 
-    /// These are the bodies of requests.
+    /// Marks the types of request bodies.
     pub fn asked_for<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         let mut open: Vec<String> = names.map(str::to_owned).collect();
         while let Some(name) = open.pop() {
@@ -197,7 +197,7 @@ impl Types {
         }
     }
 
-    /// A reference to a type with a name, which gets its schema.
+    /// Returns a reference to a named type, and creates its schema.
     pub fn reference(&mut self, name: &str) -> Value {
         if !self.schemas.contains_key(name) {
             self.schemas.insert(name.to_owned(), Value::Null);
@@ -324,7 +324,7 @@ impl Types {
     }
 }
 
-/// The last name of a type's path, and what it is of.
+/// Returns the last name of a type's path, and its arguments.
 fn taken_apart(kind: &Type) -> (String, Vec<Type>) {
     let Type::Path(path) = kind else { panic!("a type without a name") };
     let last = path.path.segments.last().expect("a name");

@@ -1,8 +1,8 @@
 //! Lowers rasn-compiler's result to what the unaligned packed encoding needs (X.691). Each type has a name of
 //! its own, constraints are the least and the greatest value, and additions are apart from the root.
 //!
-//! Constraints that this encoding does not use are left out (X.691 9.3). They are those on components of a
-//! type, and those on the size of an UTF8String, which is kept for its own sake.
+//! Constraints that this encoding does not use are left out (X.691 9.3), such as those on components of a
+//! type. The size of a UTF8String has no effect on the encoding either, but stays as a bound for the reader.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,16 +15,16 @@ use super::names::{constant, pascal, snake};
 /// A type with its name.
 pub struct Type {
     pub name: String,
-    /// As the module has it.
+    /// Name in the module.
     pub asn1_name: String,
     /// Comment of the module.
     pub comment: String,
     pub kind: Kind,
-    /// Whether a value can be copied as it is.
+    /// Whether the Rust type is `Copy`.
     pub copy: bool,
 }
 
-/// Least, greatest, and whether there may be others.
+/// Least and greatest value, and whether the constraint is extensible.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     pub least: i128,
@@ -37,7 +37,7 @@ pub struct Component {
     pub name: String,
     pub ty: String,
     pub optional: bool,
-    /// Its DEFAULT, as an expression.
+    /// DEFAULT value, as an expression.
     pub default: Option<String>,
 }
 
@@ -81,10 +81,10 @@ pub enum Kind {
     },
 }
 
-/// The types of `module`.
+/// Returns the types of `module`.
 ///
 /// # Errors
-/// An unsupported part of the notation.
+/// Returns an error for an unsupported part of the notation.
 pub fn lower(definitions: &[ToplevelDefinition], module: &str) -> anyhow::Result<Vec<Type>> {
     let mut known = BTreeMap::new();
     let mut own = Vec::new();
@@ -126,17 +126,17 @@ pub fn lower(definitions: &[ToplevelDefinition], module: &str) -> anyhow::Result
 }
 
 struct Lowering<'a> {
-    /// Types by their names; of two that have the same name, the module's own.
+    /// Types by name; of two with the same name, the module's own.
     known: BTreeMap<String, &'a ToplevelTypeDefinition>,
     values: BTreeMap<String, &'a ASN1Value>,
     sets: BTreeMap<String, &'a ObjectSet>,
-    /// Names that types in components may not get.
+    /// Names that types in components must not get.
     taken: BTreeSet<String>,
     types: Vec<Type>,
 }
 
 impl<'a> Lowering<'a> {
-    /// Adds the type `name`, with `more` constraints from where it is used.
+    /// Adds the type `name`, with the constraints `more` of the place of its use.
     fn define(
         &mut self,
         name: String,
@@ -171,7 +171,7 @@ impl<'a> Lowering<'a> {
                     CharacterStringType::UTF8String => "Utf8",
                     other => bail!("{other:?}"),
                 };
-                // Longest text that the codec reads, without a size.
+                // Longest text that the codec reads, if the type has no size.
                 let any = Bounds { least: 0, most: 16_383, extensible: false };
                 Kind::Text { alphabet, size: bounds(&constraints, true)?.unwrap_or(any) }
             }
@@ -179,7 +179,7 @@ impl<'a> Lowering<'a> {
                 let count = it.extensible.unwrap_or(it.members.len());
                 let (root, additions) = it.members.split_at(count);
                 let mut root: Vec<_> = root.iter().collect();
-                // X.691 14.1: by value, not by place.
+                // X.691 14.1: the order is by value, not by position.
                 root.sort_by_key(|member| member.index);
                 Kind::Enumerated {
                     root: root.iter().map(|it| pascal(&it.name)).collect(),
@@ -228,7 +228,7 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// The type of a component, defined if it has none of its own.
+    /// Returns the type of a component; defines one if the component has an anonymous type.
     fn component(
         &mut self,
         ty: &ASN1Type,
@@ -266,8 +266,8 @@ impl<'a> Lowering<'a> {
     }
 
     fn sequence(&mut self, name: &str, it: &SequenceOrSet) -> anyhow::Result<Kind> {
-        // COMPONENTS OF, which ETSI has as the first of a SEQUENCE, rasn-compiler puts behind all others, and
-        // counts once more than there are components.
+        // rasn-compiler puts the components of COMPONENTS OF behind all others, although ETSI has them first.
+        // It also counts one component too many.
         let mut members: Vec<&SequenceOrSetMember> = it.members.iter().collect();
         let taken_over = self.taken_over(it)?;
         let own = members.len() - taken_over;
@@ -305,7 +305,7 @@ impl<'a> Lowering<'a> {
         Ok(Kind::Sequence { root: all, additions: it.extensible.map(|_| additions) })
     }
 
-    /// How many components COMPONENTS OF has brought.
+    /// Returns the number of components from COMPONENTS OF.
     fn taken_over(&self, it: &SequenceOrSet) -> anyhow::Result<usize> {
         let mut count = 0;
         for name in &it.components_of {
@@ -318,7 +318,7 @@ impl<'a> Lowering<'a> {
         Ok(count)
     }
 
-    /// A SEQUENCE of a number and a value whose type it says (X.681).
+    /// Returns a SEQUENCE of a number and a value whose type the number selects (X.681).
     fn numbered(&self, it: &SequenceOrSet) -> anyhow::Result<Option<Kind>> {
         let [number, value] = &it.members[..] else { return Ok(None) };
         let ASN1Type::ObjectClassField(field) = &value.ty else { return Ok(None) };
@@ -367,7 +367,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// A DEFAULT in Rust; `ty` is the component's type.
+    /// Returns a DEFAULT as Rust; `ty` is the component's type.
     fn expression(&self, declared: &ASN1Type, ty: &str, value: &ASN1Value) -> anyhow::Result<String> {
         // An alias has no constructor.
         let constructor = match declared {
@@ -391,7 +391,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The type of that name, behind names that are no more than another one.
+    /// Returns the type of this name, through all aliases.
     fn base(&self, name: &str) -> anyhow::Result<&'a ToplevelTypeDefinition> {
         let found = *self.known.get(name).with_context(|| format!("{name} is not there"))?;
         match &found.ty {
@@ -408,7 +408,7 @@ impl<'a> Lowering<'a> {
             Kind::Sequence { root, additions } => {
                 root.iter().chain(additions.iter().flatten()).all(|it| named(&it.ty))
             }
-            // Of an unknown alternative there are octets.
+            // An unknown alternative is kept as octets, so its type is not `Copy`.
             Kind::Choice { root, additions: None } => root.iter().all(|(_, ty)| named(ty)),
             _ => false,
         }
@@ -441,12 +441,12 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Whether a constraint says something of values or of sizes.
+/// Returns whether a constraint limits values or sizes.
 fn visible(constraints: &[&Constraint]) -> anyhow::Result<bool> {
     Ok(bounds(constraints, false)?.is_some() || bounds(constraints, true)?.is_some())
 }
 
-/// All constraints together, on values or on sizes; the last one says whether there may be others (X.680
+/// Combines all constraints on values or on sizes; the last one decides whether they are extensible (X.680
 /// 50.8).
 fn bounds(constraints: &[&Constraint], sizes: bool) -> anyhow::Result<Option<Bounds>> {
     let mut all: Option<Bounds> = None;
@@ -475,7 +475,7 @@ fn set_bounds(set: &ElementOrSetOperation, sizes: bool) -> anyhow::Result<Option
                     most: one.most.max(other.most),
                     extensible: one.extensible || other.extensible,
                 }),
-                // One that is not seen hides the other.
+                // A union with an invisible constraint is invisible.
                 (SetOperator::Union, ..) => None,
                 (SetOperator::Intersection, Some(one), Some(other)) => Some(intersection(one, other)),
                 (SetOperator::Intersection, one, other) => one.or(other),

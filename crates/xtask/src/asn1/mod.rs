@@ -2,8 +2,8 @@
 //!
 //! rasn-compiler reads and links the modules. The result is lowered ([`lower`]) to what the unaligned packed
 //! encoding (X.691) needs, and written in the notation of `crates/its/src/uper/macros.rs` ([`notation`]).
-//! Types of rasn itself are not used: its general codec takes several times as long, and a size that the
-//! program has not.
+//! The crate does not use rasn's own types: its general codec takes several times as long, and is too large
+//! for the program.
 //!
 //! Refused with a message: notation that ETSI's modules do not need, such as SET, REAL, parameters, and size
 //! constraints with an extension marker on strings.
@@ -20,15 +20,15 @@ use std::rc::Rc;
 use anyhow::{Context, bail, ensure};
 use rasn_compiler::prelude::*;
 
-/// Modules that are linked together, and which of them are written. Modules of different messages may have
-/// types of the same name, which rasn-compiler does not keep apart; so each message is linked for itself.
+/// Modules to link together, and the modules of these to write. Modules of different messages may have types
+/// of the same name, which rasn-compiler confuses, so each message is linked separately.
 struct Family {
     folder: &'static str,
     modules: &'static [&'static str],
     written: &'static [Module],
 }
 
-/// A module that is written: its name, and where it was published.
+/// A module to write: its name, and where it was published.
 type Module = (&'static str, &'static str);
 
 const FAMILIES: &[Family] = &[
@@ -88,7 +88,7 @@ const FAMILIES: &[Family] = &[
 /// Writes all files, or compares them.
 ///
 /// # Errors
-/// A module that cannot be read or parsed, or a file that differs.
+/// Returns an error if a module cannot be read or parsed, or if a file differs.
 pub fn generate(root: &Path, check: bool) -> anyhow::Result<()> {
     let crate_root = root.join("crates/its");
     let mut wrong = Vec::new();
@@ -119,7 +119,7 @@ pub fn generate(root: &Path, check: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The files of the modules that `module` imports from.
+/// Returns the files of the modules that `module` imports from.
 fn imports(definitions: &[ToplevelDefinition], module: &str) -> Vec<String> {
     let header = definitions.iter().find_map(|definition| match definition {
         ToplevelDefinition::Type(it) => it.module_header.clone().filter(|it| it.borrow().name == module),
@@ -159,7 +159,7 @@ fn link(folder: &Path, modules: &[&str]) -> anyhow::Result<Vec<ToplevelDefinitio
     Ok(collected.take())
 }
 
-/// Comments of some modules are in the encoding of Windows.
+/// Decodes text: some modules have comments in a Windows encoding.
 fn text(octets: &[u8]) -> String {
     String::from_utf8(octets.to_vec()).unwrap_or_else(|_| {
         let letter = |octet: &u8| match octet {
@@ -185,7 +185,7 @@ fn words(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {
         .collect())
 }
 
-/// Keeps what was linked, and generates nothing.
+/// A backend that keeps the linked definitions, and generates nothing.
 #[derive(Default)]
 struct Collector(Rc<RefCell<Vec<ToplevelDefinition>>>);
 

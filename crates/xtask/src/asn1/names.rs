@@ -1,6 +1,6 @@
-//! Names of ASN.1 in Rust's spelling.
+//! Converts names of ASN.1 to Rust's spelling.
 
-/// Names whose words cannot be told from their letters; in the first place as ASN.1 has them.
+/// Names whose words cannot be found by their letters: the ASN.1 name, and a name that can be split.
 const ODD: [(&str, &str); 9] = [
     ("WMInumber", "WmiNumber"),
     ("wMInumber", "wmiNumber"),
@@ -10,7 +10,7 @@ const ODD: [(&str, &str); 9] = [
     ("sGNSSplusDR", "SgnssPlusDr"),
     ("dGNSSplusDR", "DgnssPlusDr"),
     ("dR", "Dr"),
-    // As it is written in release 1.
+    // Spelling error of release 1.
     ("aquaplannning", "aquaplaning"),
 ];
 
@@ -36,8 +36,8 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// `speedValue`, `RSUContainer`, `alt-000-01` as a type or a variant: `SpeedValue`, `RsuContainer`,
-/// `Alt000_01`.
+/// Returns the name of a type or a variant: `speedValue`, `RSUContainer`, `alt-000-01` become `SpeedValue`,
+/// `RsuContainer`, `Alt000_01`.
 pub fn pascal(name: &str) -> String {
     words(name).iter().fold(String::new(), |mut all, word| {
         let digit = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_digit());
@@ -51,7 +51,7 @@ pub fn pascal(name: &str) -> String {
     })
 }
 
-/// As a component.
+/// Returns the name of a component.
 pub fn snake(name: &str) -> String {
     let name = words(name).join("_");
     if ["type", "final", "move", "ref", "use", "match", "static", "where"].contains(&name.as_str()) {
@@ -60,7 +60,7 @@ pub fn snake(name: &str) -> String {
     name
 }
 
-/// As a constant.
+/// Returns the name of a constant.
 pub fn constant(name: &str) -> String {
     words(name).join("_").to_uppercase()
 }

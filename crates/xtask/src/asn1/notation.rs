@@ -1,4 +1,4 @@
-//! Types in the notation of `crates/its/src/uper/macros.rs`, as rustfmt leaves it (it does not look into macros).
+//! Types in the notation of `crates/its/src/uper/macros.rs`, formatted here because rustfmt skips macros.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,10 +15,10 @@ pub struct Head<'a> {
 /// Longest line.
 const WIDTH: usize = 110;
 
-/// A type's entry, if it is one of a macro's.
+/// Returns a type's entry, if the type belongs into this macro.
 type Entry = fn(&Type) -> Option<String>;
 
-/// The macros in the order of the file.
+/// Macros in the order of the file.
 const MACROS: [(&str, Entry); 13] = [
     ("integers", integers),
     ("enumerated", |it| enumerated(it, false)),
@@ -35,10 +35,10 @@ const MACROS: [(&str, Entry); 13] = [
     ("numbered", numbered),
 ];
 
-/// Types that are keys of maps and compared.
+/// Types that are keys of maps or are compared.
 const ORDERED: [&str; 1] = ["ActionId"];
 
-/// The file.
+/// Returns the text of the file.
 pub fn write(
     head: &Head<'_>,
     types: &[Type],
@@ -79,7 +79,7 @@ pub fn write(
     text
 }
 
-/// A number with its thousands apart.
+/// Returns a number with separated thousands.
 pub fn digits(number: i128) -> String {
     let plain = number.unsigned_abs().to_string();
     let mut text = String::new();
@@ -114,9 +114,9 @@ fn comment(it: &Type, module: &str, words: &BTreeMap<String, String>, indent: &s
     text
 }
 
-/// The first paragraph of a module's comment, for rustdoc.
+/// Returns the first paragraph of a module's comment, for rustdoc.
 fn published(comment: &str) -> String {
-    // Made here, with links.
+    // This crate has written the comment, with links.
     if comment.contains("[`") {
         return comment.to_owned();
     }
@@ -143,7 +143,7 @@ fn published(comment: &str) -> String {
 }
 
 fn derives(it: &Type) -> String {
-    // The macros of these derive it for all.
+    // The macros of all other kinds derive it themselves.
     let by_macro = !matches!(it.kind, Kind::Sequence { .. } | Kind::Choice { .. });
     match (it.copy && !by_macro, ORDERED.contains(&it.name.as_str())) {
         (true, true) => "    #[derive(Copy, PartialOrd, Ord, Hash)]\n".to_owned(),
@@ -152,7 +152,7 @@ fn derives(it: &Type) -> String {
     }
 }
 
-/// The smallest number of Rust's for these.
+/// Returns the smallest integer type of Rust for these bounds.
 fn integer_type(bounds: Bounds) -> &'static str {
     let Bounds { least, most, extensible } = bounds;
     // A later release may have larger values.
@@ -174,7 +174,7 @@ fn range(bounds: Bounds) -> String {
     format!("{}..={}{mark}", digits(bounds.least), digits(bounds.most))
 }
 
-/// Items in braces, on one line if they fit.
+/// Returns items in braces, on one line if they fit.
 fn braces(start: &str, items: &[String], end: &str) -> String {
     let one = format!("{start} {{ {} }}{end}", items.join(", "));
     if one.len() + 4 <= WIDTH && !items.is_empty() {
@@ -192,9 +192,9 @@ fn integers(it: &Type) -> Option<String> {
     let within = |value: i128| (bounds.least..=bounds.most).contains(&value);
     let unavailable = named.iter().find(|(name, value)| name == "UNAVAILABLE" && within(*value));
     let default = match (it.name.as_str(), unavailable) {
-        // The present version.
+        // Present version of the protocol.
         ("ProtocolVersion", _) => 2,
-        // Value of a DENM that has none.
+        // Default of a DENM without this value.
         ("ValidityDuration", _) => 600,
         (_, Some((_, value))) => *value,
         _ if within(0) => 0,
@@ -278,7 +278,7 @@ fn sequences(it: &Type, extensible: bool) -> Option<String> {
         return None;
     }
     let first = braces(&it.name, &root.iter().map(component).collect::<Vec<_>>(), "");
-    // An addition may always be missing, for it may be an earlier release.
+    // An addition is optional, because an earlier release lacks it.
     let addition = |it: &Component| format!("{}: {}", it.name, it.ty);
     Some(match additions {
         Some(later) if !later.is_empty() => {
