@@ -1,10 +1,9 @@
-//! How the fleet reaches the store: by TLS, with the certificates of `[access]`, and as one of etcd's own
-//! users.
+//! Access to the store: by TLS, with the certificates of `[access]`, and as one of etcd's own users.
 //!
 //! An authority that the config names must have issued the store's certificate. The certificate must hold the
 //! name or the address in the config. The system's authorities are for the Web, so this module does not use
-//! them. The key and the password are in files that only their owner may read. The program wipes its copies
-//! in memory.
+//! them. Only their owner may read the files with the key and the password. The program wipes its copies in
+//! memory.
 
 use std::error::Error;
 use std::fmt::{self, Debug, Formatter};
@@ -27,7 +26,7 @@ use tokio_rustls::rustls::{
 };
 use zeroize::Zeroizing;
 
-/// Octets of a file of certificates at most.
+/// Largest size of a file of certificates, in octets.
 const MOST: u64 = 1 << 20;
 
 const NO_TLS: &str = "expected TLS, as store has https://";
@@ -43,25 +42,25 @@ pub struct Files {
     password_file: Option<PathBuf>,
 }
 
-/// Content of these files.
+/// Content of the files of `[access]`.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// For servers with `https://`.
+    /// TLS, for servers with `https://`.
     pub tls: Option<Arc<Tls>>,
-    /// Whom they are asked as.
+    /// User for all requests.
     pub user: Option<Arc<User>>,
 }
 
 /// Certificates that a server has to present, and the client's own.
 pub struct Tls {
     connector: TlsConnector,
-    /// For messages.
+    /// Path of the authorities, for error messages.
     ca: PathBuf,
 }
 
 /// A user of etcd.
 pub struct User {
-    /// Its name.
+    /// Name of the user.
     pub name: String,
     password: Zeroizing<String>,
 }
@@ -73,7 +72,7 @@ struct Question<'q> {
 }
 
 impl Files {
-    /// Relative paths begin in this folder.
+    /// Makes relative paths begin in this folder.
     pub fn begin_in(&mut self, folder: &Path) {
         let paths = [&mut self.ca, &mut self.certificate, &mut self.key, &mut self.password_file];
         for path in paths.into_iter().flatten() {
@@ -81,10 +80,10 @@ impl Files {
         }
     }
 
-    /// Reads them, for servers with `https://` or for those without.
+    /// Reads the files, for servers with `https://` or for those without.
     ///
     /// # Errors
-    /// The mistake, with its place.
+    /// Returns the mistake, with its place.
     pub fn read(&self, encrypted: bool) -> anyhow::Result<Access> {
         if !encrypted {
             for (name, there) in [
@@ -152,7 +151,7 @@ impl Files {
     }
 }
 
-/// The certificates in a file, of which there is one at least.
+/// Reads the certificates in a file, at least one.
 fn certificates(name: &str, path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let mut octets = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut octets));
@@ -166,7 +165,7 @@ fn certificates(name: &str, path: &Path) -> anyhow::Result<Vec<CertificateDer<'s
     Ok(found)
 }
 
-/// A file that only its owner may read.
+/// Reads a file that only its owner may read.
 fn secret(name: &str, path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let octets = key_file::read(path);
     octets.map(Zeroizing::new).with_context(|| format!("access.{name}: cannot take {}", path.display()))
@@ -181,7 +180,7 @@ fn private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
     })
 }
 
-/// The only line of a file.
+/// Reads the only line of a file.
 fn password(path: &Path) -> anyhow::Result<Zeroizing<String>> {
     let octets = secret("password_file", path)?;
     let line = octets.strip_suffix(b"\n").unwrap_or(&octets);
@@ -200,7 +199,7 @@ impl User {
 
     /// Returns the request for a token.
     pub fn question(&self) -> anyhow::Result<Zeroizing<Vec<u8>>> {
-        // So large that it does not grow, which would leave a part of it behind.
+        // A buffer that has to grow would leave a copy of the password behind.
         let longest = 64 + 6 * (self.name.len() + self.password.len());
         let mut text = Zeroizing::new(Vec::with_capacity(longest));
         serde_json::to_writer(&mut *text, &Question { name: &self.name, password: &self.password })?;
@@ -209,10 +208,10 @@ impl User {
 }
 
 impl Tls {
-    /// TLS over a connection to the server of this name.
+    /// Begins TLS over a connection to the server of this name.
     ///
     /// # Errors
-    /// When it is not the server, or speaks no TLS.
+    /// Returns an error if another server answers, or if it speaks no TLS.
     pub async fn over(
         &self,
         name: &ServerName<'static>,
@@ -227,7 +226,7 @@ impl Tls {
                     format!("expected a certificate that holds for {}", name.to_str())
                 }
                 Some(rustls::Error::InvalidMessage(_)) => NO_TLS.into(),
-                // As etcd does it: a reset where it has not read all that was said.
+                // etcd resets a connection that it has not read to its end.
                 None if matches!(
                     error.kind(),
                     io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
@@ -244,11 +243,12 @@ impl Tls {
 
 /// Returns the error of TLS, if it is one.
 fn in_tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
-    // An error of I/O names what is behind the one that it holds, and not that one.
+    // `source` of an I/O error skips the error that it contains, so look at that first.
     error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
 }
 
-/// Whether etcd has refused the certificate of this member: with TLS 1.3 it says so after the handshake.
+/// Returns whether etcd has refused the certificate of this member: with TLS 1.3 that happens after the
+/// handshake.
 pub fn refuses_certificate(error: &anyhow::Error) -> bool {
     matches!(
         error.chain().find_map(in_tls),

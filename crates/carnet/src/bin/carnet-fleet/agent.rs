@@ -1,9 +1,9 @@
 //! A home agent's process: `carnet run`, which keeps its records here instead of on the disk.
 //!
-//! It is started before it is wanted, and waits for its records: what takes long, as loading BPF programs, is
-//! done then. It is told where they are by `--store`, and says that it works as to systemd (`sd_notify`). The
-//! end of that connection is its end: so it is stopped, and so it ends when this program does, however that
-//! may be. It says no farewell then, for the home agent goes on elsewhere.
+//! A standby starts the process early. The process loads BPF programs and then waits for its records.
+//! `--store` tells it the socket of the records, and it reports readiness as to systemd (`sd_notify`). It
+//! ends when its connection ends, so it also ends when this program dies. It does not de-register anything
+//! then, because the home agent continues elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,44 +23,45 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::time::timeout;
 
-/// How long it may take to remove what it has set up.
+/// Time within which the process has to remove its routes and addresses.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Event of a home agent.
 #[derive(Debug)]
 pub enum News {
-    /// It works.
+    /// The home agent is active.
     Working,
-    /// It has records to store, by this number.
+    /// Records to store, with the number of the commit.
     Commit(u64, Vec<Change>),
-    /// It is no more: why, and whether it was told to end.
+    /// The process has ended: the reason, and whether this program ended it.
     Ended(String, bool),
 }
 
-/// How one is started.
+/// Parameters of the process.
 #[derive(Debug, Clone)]
 pub struct Recipe {
     /// The carnet program.
     pub program: PathBuf,
     /// The home agent's config.
     pub config: PathBuf,
-    /// Where its sockets go.
+    /// Directory of its sockets.
     pub directory: PathBuf,
-    /// Of the seat.
+    /// Name of the seat.
     pub name: String,
 }
 
 impl Recipe {
-    /// Looks for mistakes in the home agent's config, with the program that is to run by it. May block.
+    /// Checks the home agent's config, by the program that will use it. May block.
     ///
     /// # Errors
-    /// The mistakes in the config.
+    /// Returns the mistakes in the config.
     pub fn check(&self) -> anyhow::Result<toml::Table> {
         let program = self.program.display();
         let checked =
             std::process::Command::new(&self.program).args(["check", "--config"]).arg(&self.config).output();
         let checked = checked.with_context(|| format!("program: cannot run {program}"))?;
-        // The home agent logs its warnings when it runs. Without a state_dir it warns, which is right here.
+        // The home agent logs its warnings when it runs. One of them concerns the missing state_dir, which is
+        // right here.
         ensure!(
             checked.status.success(),
             "config: expected the config of a home agent, found mistakes\n{}",
@@ -81,13 +82,13 @@ impl Recipe {
 /// Message to the agent's task.
 #[derive(Debug)]
 enum Told {
-    /// Its oldest commit is stored.
+    /// The oldest commit is stored.
     Written,
-    /// Its config is to be read again.
+    /// The process must read its config again.
     Reload,
 }
 
-/// A process that runs, or is about to.
+/// A process that runs or starts.
 #[derive(Debug)]
 pub struct Agent {
     begin: Option<Sender<BTreeMap<String, String>>>,
@@ -97,7 +98,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts one that waits.
+    /// Starts a process that waits for its records.
     pub fn start(recipe: Recipe) -> Agent {
         let (begin, begun) = channel(1);
         let (tell, told) = unbounded_channel();
@@ -110,35 +111,35 @@ impl Agent {
         Agent { begin: Some(begin), tell, news }
     }
 
-    /// Gives it its records: from now on it is the home agent. To be done once.
+    /// Passes the records to the process, which becomes the home agent. Call it once.
     pub fn begin(&self, records: BTreeMap<String, String>) {
         if let Some(begin) = &self.begin {
             let _ = begin.try_send(records);
         }
     }
 
-    /// Tells it to end. [`News::Ended`] comes when it has.
+    /// Ends the process. [`News::Ended`] follows.
     pub fn stop(&mut self) {
         self.begin = None;
     }
 
-    /// Tells it that its oldest commit is stored.
+    /// Tells the process that its oldest commit is stored.
     pub fn written(&self) {
         let _ = self.tell.send(Told::Written);
     }
 
-    /// Tells one that works to read its config again.
+    /// Tells an active process to read its config again.
     pub fn reload(&self) {
         let _ = self.tell.send(Told::Reload);
     }
 }
 
-/// The sockets at which the home agent of a seat finds its records, and says that it works.
+/// Returns the paths of the sockets for the records and for the readiness of a seat's home agent.
 pub fn sockets(directory: &Path, seat: &str) -> [PathBuf; 2] {
     ["store", "ready"].map(|kind| directory.join(format!("{seat}.{kind}")))
 }
 
-/// From its start to its end.
+/// Runs the process from its start to its end.
 async fn live(
     recipe: Recipe,
     mut begun: Receiver<BTreeMap<String, String>>,
@@ -159,7 +160,7 @@ async fn live(
         .spawn()
         .with_context(|| format!("cannot start {}", recipe.program.display()))?;
     let (mut commits, mut taken) = (0_u64, None::<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>);
-    // Records for which it is not there yet, and a signal: before it listens to that, it would end by it.
+    // Records and a signal that came too early: before the process handles SIGHUP, the signal would end it.
     let (mut early, mut early_reload) = (None, false);
     let mut notice = [0; 256];
     loop {
@@ -189,7 +190,7 @@ async fn live(
                 }
             }
             line = next_line(&mut taken) => {
-                // Its end comes as that of the process.
+                // The end of the connection is handled as the end of the process.
                 let Some(line) = line? else {
                     taken = None;
                     continue;
@@ -210,14 +211,14 @@ async fn live(
     }
 }
 
-/// A process that has ended hears nothing.
+/// A process that has ended ignores the signal.
 fn reload(child: &Child) {
     if let Some(process) = child.id().and_then(|id| i32::try_from(id).ok()) {
         let _ = kill(Pid::from_raw(process), Signal::SIGHUP);
     }
 }
 
-/// Says what there is. It reads all before it does anything else.
+/// Sends all records. The process reads all of them before it does anything else.
 async fn give(stream: &mut OwnedWriteHalf, records: &BTreeMap<String, String>) -> anyhow::Result<()> {
     let mut text = Vec::new();
     for record in records {
@@ -228,7 +229,7 @@ async fn give(stream: &mut OwnedWriteHalf, records: &BTreeMap<String, String>) -
     stream.write_all(&text).await.context("it does not take its records")
 }
 
-/// The next line. Safe to cancel.
+/// Returns the next line. Safe to cancel.
 async fn next_line(
     taken: &mut Option<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>,
 ) -> std::io::Result<Option<String>> {
@@ -238,7 +239,7 @@ async fn next_line(
     }
 }
 
-/// A socket's name in the file system, which goes with this.
+/// Path of a socket, removed on drop.
 struct Bound(PathBuf);
 
 impl Drop for Bound {
@@ -247,7 +248,7 @@ impl Drop for Bound {
     }
 }
 
-/// A socket in the place of one that a crash has left.
+/// Binds a socket; replaces one that a crash has left.
 fn bound<S>(path: &Path, bind: impl FnOnce(PathBuf) -> std::io::Result<S>) -> anyhow::Result<(S, Bound)> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -257,8 +258,8 @@ fn bound<S>(path: &Path, bind: impl FnOnce(PathBuf) -> std::io::Result<S>) -> an
     .with_context(|| format!("cannot listen at {}", path.display()))
 }
 
-/// Waits until it has ended, and removed what it has set up; it has been told to by the end of the
-/// connection.
+/// Waits until the process has ended and has removed its routes and addresses. The end of the connection has
+/// told it to.
 async fn end(child: &mut Child) -> anyhow::Result<String> {
     if let Ok(status) = timeout(FAREWELL, child.wait()).await {
         return Ok(of(status?));

@@ -1,8 +1,8 @@
-//! One program for each seat in a directory: a second one would take the sockets of the first, and end its
-//! home agent.
+//! Ensures one program for each seat in a directory. A second one would take the sockets of the first, and
+//! end its home agent.
 //!
-//! A lock on a file (`flock`), which goes with the process, however it ends. Left out: programs with other
-//! directories.
+//! A lock on a file (`flock`) ensures it; the kernel releases it with the process. Left out: programs with
+//! other directories.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-/// The lock; its file goes with it.
+/// The lock; its file is removed on drop.
 #[derive(Debug)]
 pub struct Alone {
     path: PathBuf,
@@ -21,10 +21,10 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Takes it.
+    /// Takes the lock.
     ///
     /// # Errors
-    /// When another has it: which process. When there can be no such file.
+    /// Returns an error with the process that holds the lock, or if the file cannot be created.
     pub fn in_place(directory: &Path, seat: &str) -> anyhow::Result<Alone> {
         let path = directory.join(format!("{seat}.lock"));
         let cannot = || format!("cannot lock {}", path.display());
@@ -39,7 +39,7 @@ impl Alone {
                 .with_context(cannot)?;
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Ok(mut lock) => {
-                    // Its holder may have ended, and deleted it, since it was opened.
+                    // The previous holder may have deleted the file after this process opened it.
                     let own = lock.metadata().with_context(cannot)?;
                     if fs::metadata(&path)
                         .is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()))
@@ -78,7 +78,7 @@ mod tests {
     fn a_second_one_is_refused_and_told_of_the_first() {
         let directory = std::env::temp_dir().join(format!("carnet-fleet-alone-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
-        // A file that a crash left is no lock.
+        // A file that a crash left is not locked.
         fs::write(directory.join("north.lock"), "4711").expect("a file");
         let first = Alone::in_place(&directory, "north").expect("there is none");
         let _other = Alone::in_place(&directory, "south").expect("another seat");

@@ -26,33 +26,34 @@ const CLEAR: &str = "http://";
 pub struct Config {
     /// This member's name.
     pub member: String,
-    /// The servers of etcd, as `https://HOST:PORT` or `http://HOST:PORT`.
+    /// Servers of etcd, as `https://HOST:PORT` or `http://HOST:PORT`.
     pub store: Vec<String>,
-    /// How they are reached.
+    /// Certificates and user for the servers.
     #[serde(default)]
     pub access: Files,
-    /// Begins the names of all keys.
+    /// First part of all keys.
     #[serde(default = "carnet")]
     pub fleet: String,
-    /// Where sockets between this program and its home agents go.
+    /// Directory of the sockets between this program and its home agents.
     #[serde(default = "run_directory")]
     pub directory: PathBuf,
     /// The carnet program.
     #[serde(default = "carnet_program")]
     pub program: PathBuf,
-    /// The times, if not the usual ones.
+    /// Times that differ from the defaults.
     #[serde(default)]
     pub times: Times,
-    /// The seat's name.
+    /// Name of the seat.
     pub seat: String,
     /// The home agent's config.
     pub config: PathBuf,
-    /// The members that may have it, the one that is to have it first.
+    /// Members that may be the leader, the preferred one first.
     pub members: Vec<String>,
-    /// Interfaces without whose carriers this member reaches no routers.
+    /// Interfaces; without the carriers of all of them this member is isolated.
     #[serde(default)]
     pub links: Vec<String>,
-    /// Neighbours, as `ADDRESS` or `ADDRESS%INTERFACE`, without which it reaches none.
+    /// Neighbours, as `ADDRESS` or `ADDRESS%INTERFACE`; without an answer of any of them this member is
+    /// isolated.
     #[serde(default)]
     pub reach: Vec<String>,
 }
@@ -80,7 +81,7 @@ fn carnet_program() -> PathBuf {
     "carnet".into()
 }
 
-/// Whether it can be part of a key, and of a file's name.
+/// Returns whether a text can be part of a key, and of a file's name.
 fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.chars().all(|one| one.is_ascii_alphanumeric() || "-_.".contains(one))
@@ -91,7 +92,7 @@ fn is_interface(text: &str) -> bool {
     (1..=15).contains(&text.len()) && !text.chars().any(|one| one.is_whitespace() || "/:%".contains(one))
 }
 
-/// Whom to ask, with the interface that a link-local address needs.
+/// Returns the neighbour to ask, with the interface that a link-local address needs.
 fn neighbour(text: &str) -> Option<Neighbour> {
     let (address, interface) = match text.split_once('%') {
         Some((address, interface)) => (address, Some(interface)),
@@ -112,7 +113,7 @@ fn place(text: &str) -> Option<(&'static str, &str)> {
         .into_iter()
         .find_map(|scheme| Some((scheme, text.strip_prefix(scheme)?.trim_end_matches('/'))))?;
     let (host, port) = rest.rsplit_once(':')?;
-    // An address of IPv6 without brackets would lose its end as the port.
+    // An IPv6 address without brackets would lose its last part as the port.
     let is_host = !host.is_empty() && (!host.contains(':') || host.starts_with('[') && host.ends_with(']'));
     (is_host && port.parse::<u16>().is_ok()).then_some((scheme, rest))
 }
@@ -121,7 +122,7 @@ fn place(text: &str) -> Option<(&'static str, &str)> {
 fn name(place: &str) -> anyhow::Result<ServerName<'static>> {
     let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
     let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    // In brackets is an address of IPv6, and nothing else.
+    // Brackets contain an IPv6 address only.
     let named = match address {
         Some(address) => {
             address.parse::<Ipv6Addr>().ok().map(|address| ServerName::from(IpAddr::from(address)))
@@ -134,10 +135,10 @@ fn name(place: &str) -> anyhow::Result<ServerName<'static>> {
 }
 
 impl Config {
-    /// Reads it.
+    /// Reads the config.
     ///
     /// # Errors
-    /// The mistake, with its place.
+    /// Returns the mistake, with its place.
     pub fn load(path: &Path) -> anyhow::Result<Config> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut config: Config = toml::from_str(&text).with_context(|| path.display().to_string())?;
@@ -191,7 +192,7 @@ impl Config {
         Ok(())
     }
 
-    /// How the home agent is started.
+    /// Returns the parameters of the home agent's process.
     pub fn recipe(&self) -> Recipe {
         Recipe {
             program: self.program.clone(),
@@ -201,11 +202,11 @@ impl Config {
         }
     }
 
-    /// Looks for mistakes in the home agent's config; what of both configs is no mistake, but will hardly be
-    /// meant.
+    /// Checks the home agent's config. Returns warnings about both configs: settings that are valid but
+    /// hardly intended.
     ///
     /// # Errors
-    /// The mistakes in the home agent's config.
+    /// Returns the mistakes in the home agent's config.
     pub fn check_agent(&self) -> anyhow::Result<Vec<String>> {
         let table = self.recipe().check()?;
         let mut warnings = Vec::new();
@@ -226,10 +227,10 @@ impl Config {
         Ok(warnings)
     }
 
-    /// The servers, with all that is in the files of `[access]`.
+    /// Returns the servers, with the content of the files of `[access]`.
     ///
     /// # Errors
-    /// The mistake in the servers.
+    /// Returns the mistake in the servers.
     pub fn servers(&self) -> anyhow::Result<Vec<Server>> {
         let first = self.store.first().context("store: expected at least one server of etcd")?;
         let encrypted = first.starts_with(ENCRYPTED);
@@ -252,7 +253,7 @@ impl Config {
         places.into_iter().map(server).collect()
     }
 
-    /// After such a silence neighbours are missed.
+    /// Returns the silence after which neighbours are missing.
     fn silence(&self) -> Duration {
         Duration::from_millis(self.times.reach_ms.unwrap_or(1000))
     }

@@ -1,9 +1,9 @@
-//! The store, in etcd: its JSON gateway (`/v3/kv/txn`, `/v3/kv/range`, `/v3/kv/put`, `/v3/watch`,
-//! `/v3/auth/authenticate`) over HTTP/1.1, by TLS where the config has `https://`.
+//! The store in etcd: its JSON gateway (`/v3/kv/txn`, `/v3/kv/range`, `/v3/kv/put`, `/v3/watch`,
+//! `/v3/auth/authenticate`) over HTTP/1.1, by TLS if the config has `https://`.
 //!
-//! Keys and values are Base64 there, and 64-bit numbers are text. After any error a transaction may have been
-//! executed, unless etcd says that it refuses its token. Answers are bounded: one longer than [`LONGEST`] is
-//! an error, and of an error text only [`WORDS`] characters are repeated.
+//! The gateway has keys and values in Base64, and 64-bit numbers as text. After any error a transaction may
+//! have been executed, unless etcd says that it refuses the token. Answers are bounded: one above [`LONGEST`]
+//! is an error. Error messages repeat at most [`WORDS`] characters of etcd's text.
 
 mod server;
 
@@ -31,37 +31,37 @@ use crate::access::{self, User};
 
 pub use server::Server;
 
-/// Keys in one answer.
+/// Largest number of keys in one answer.
 const PAGE: u32 = 1000;
-/// Octets of one answer, or of one line of a watch.
+/// Largest size of an answer, or of one line of a watch, in octets.
 const LONGEST: usize = 64 << 20;
-/// Octets of all keys and values of a seat, which hold some hundred thousand bindings.
+/// Largest size of all keys and values of a seat, in octets: some hundred thousand bindings.
 const MOST: usize = 512 << 20;
 /// Longest answer with the reason of an error, in octets.
 const LONGEST_WHY: usize = 64 << 10;
-/// Characters of it that are told.
+/// Characters of etcd's text in error messages.
 const WORDS: usize = 300;
-/// How long a connection may take, with all of TLS.
+/// Time limit of a connection, including TLS.
 const CONNECT: Duration = Duration::from_millis(500);
-/// How long an answer to a reading may take, and one to a password, for which etcd calculates.
+/// Time limit of a read request, and of a password, for which etcd computes a hash.
 pub const READ: Duration = Duration::from_secs(5);
-/// The home agent's record of itself; the others are of nodes.
+/// Key of the home agent's own record; the other keys are nodes.
 const OWN: &str = "own";
-/// Octets of a token at most.
+/// Largest size of a token, in octets.
 const LONGEST_TOKEN: usize = 16 << 10;
-/// Errors of etcd for a request that it has refused for its token before it did anything. It does not know
-/// the token, got none, or got one from before its users were changed.
+/// Errors of etcd for a request that it has refused because of the token, before it did anything. The token
+/// is unknown, missing, or older than a change of users.
 const STALE: [&str; 3] =
     ["etcdserver: invalid auth token", NO_USER, "etcdserver: revision of auth store is old"];
 const NO_USER: &str = "etcdserver: user name is empty";
-/// Error of etcd for a request for a token while it needs none.
+/// Error of etcd for a token request while its authentication is off.
 const NO_USERS: &str = "etcdserver: authentication is not enabled";
 
-/// How etcd begins to refuse a certificate with a common name, where it has users: its gateway could not make
-/// use of that.
+/// First words of etcd's refusal of a certificate with a common name, if etcd has users: its gateway cannot
+/// use one.
 const COMMON_NAME: &str = "CommonName of client";
 
-/// A connection to one.
+/// A connection to a server of etcd.
 #[derive(Debug)]
 pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
@@ -73,15 +73,15 @@ pub struct Connection {
 /// State of a seat, without the records themselves.
 #[derive(Debug)]
 pub struct Overview {
-    /// The store's revision then.
+    /// Revision of the store at the time of the read.
     pub revision: Revision,
-    /// The value of [`Key::Owner`], if there is that key.
+    /// Value of [`Key::Owner`]; `None` if the key does not exist.
     pub owner: Option<String>,
     /// Number of nodes with records.
     pub nodes: u64,
 }
 
-/// An answer, or what etcd says instead of one.
+/// Answer of etcd: a success, or its reason for a failure.
 enum Answered {
     Yes(Response<Incoming>),
     No(StatusCode, String),
@@ -97,7 +97,7 @@ struct Header {
     revision: Number,
 }
 
-/// A 64-bit number, which JSON for protocol buffers writes as text.
+/// A 64-bit number, which JSON of protocol buffers has as text.
 #[derive(Debug, Default, Clone, Copy)]
 struct Number(u64);
 
@@ -144,7 +144,7 @@ struct Authenticated {
     token: String,
 }
 
-/// Up to etcd 3.5 there are both, with the same text; later there is the second alone.
+/// etcd up to 3.5 sends both fields, with the same text; later versions send the second only.
 #[derive(Deserialize)]
 struct Failure {
     error: Option<String>,
@@ -182,17 +182,17 @@ fn decoded(text: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(STANDARD.decode(text)?)?)
 }
 
-/// Returns the end of the range of all names that begin with these, which end with a slash.
+/// Returns the end of the range of all names with this prefix, which ends with a slash.
 fn after(names: &str) -> String {
     let mut end = names.to_owned();
     end.pop();
-    // The character behind a slash.
+    // The character after a slash.
     end.push('0');
     end
 }
 
 impl Prefix {
-    /// Of a seat.
+    /// Returns the prefix of a seat.
     pub fn of(fleet: &str, seat: &str) -> Prefix {
         Prefix(format!("/{fleet}/{seat}/"))
     }
@@ -201,7 +201,7 @@ impl Prefix {
         encoded(&format!("{}{key}", self.0))
     }
 
-    /// The end of the range of all keys.
+    /// Returns the end of the range of all keys.
     fn end(&self) -> String {
         encoded(&after(&self.0))
     }
@@ -215,7 +215,7 @@ impl Connection {
     /// Connects to a server.
     ///
     /// # Errors
-    /// When it cannot be reached.
+    /// Returns an error if the server cannot be reached.
     pub async fn to(server: &Server) -> anyhow::Result<Connection> {
         let connect = async {
             let stream = TcpStream::connect(&server.place).await?;
@@ -237,7 +237,7 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // It ends with the connection.
+        // The task ends with the connection.
         Ok(Connection { sender, driver: Some(tokio::spawn(connection)), server: server.clone() })
     }
 
@@ -283,7 +283,7 @@ impl Connection {
         Ok(Ok(Some(token)))
     }
 
-    /// Asks, and has the answer or at least its beginning.
+    /// Sends a request, and returns the answer or its beginning.
     async fn exchange(
         &mut self,
         path: &str,
@@ -295,8 +295,8 @@ impl Connection {
             .uri(path)
             .header(header::HOST, &self.server.place)
             .header(header::CONTENT_TYPE, "application/json")
-            // By this etcd knows a request of its gateway: else the common name of its own certificate were
-            // the user.
+            // This header marks the request as one of the gateway. Otherwise etcd would take the common name
+            // of its own certificate for the user.
             .header(header::ACCEPT, "application/json");
         if let Some(token) = token {
             request = request.header(header::AUTHORIZATION, token);
@@ -325,7 +325,7 @@ impl Connection {
         Ok(Answered::No(status, why))
     }
 
-    /// Why a request has failed: what has ended the connection, if that has ended.
+    /// Returns why a request has failed: the reason for the end of the connection, if it has ended.
     async fn why(&mut self, error: hyper::Error) -> anyhow::Error {
         let ended = match self.driver.take() {
             Some(driver) if self.sender.is_closed() => driver.await.ok().and_then(Result::err),
@@ -338,7 +338,7 @@ impl Connection {
         error
     }
 
-    /// Makes a transaction.
+    /// Executes a transaction.
     ///
     /// # Errors
     /// If it is unknown whether the transaction was executed.
@@ -375,20 +375,20 @@ impl Connection {
         })
     }
 
-    /// Writes a key without asking.
+    /// Writes a key without a condition.
     ///
     /// # Errors
-    /// When it is not known to be written.
+    /// Returns an error if it is unknown whether the key was written.
     pub async fn put(&mut self, prefix: &Prefix, key: &Key, value: &str) -> anyhow::Result<()> {
         let body = json!({"key": prefix.name(key), "value": encoded(value)});
         whole(self.send("/v3/kv/put", &body).await?).await?;
         Ok(())
     }
 
-    /// Reads all keys, as they are at one revision.
+    /// Reads all keys, at one revision.
     ///
     /// # Errors
-    /// When it cannot.
+    /// Returns an error if a read fails.
     pub async fn read(&mut self, prefix: &Prefix) -> anyhow::Result<Snapshot> {
         let mut snapshot = Snapshot::default();
         let (mut from, mut octets) = (prefix.0.clone().into_bytes(), 0_usize);
@@ -408,7 +408,7 @@ impl Connection {
                 ensure!(snapshot.revision > 0, "etcd's answer has no revision");
             }
             for pair in &page.kvs {
-                // They come in order: who says that there is more has to come to an end.
+                // Keys come in ascending order, so a faulty server cannot make this loop endless.
                 let name = STANDARD.decode(&pair.key)?;
                 ensure!(name >= from, "etcd's answer has keys that were not asked for");
                 octets += pair.key.len() + pair.value.len();
@@ -428,13 +428,13 @@ impl Connection {
         }
     }
 
-    /// Reads what is of interest to people, however much there is.
+    /// Reads the state for operators, for any number of records.
     ///
     /// # Errors
-    /// When it cannot.
+    /// Returns an error if a read fails.
     pub async fn overview(&mut self, prefix: &Prefix) -> anyhow::Result<Overview> {
         let records = format!("{}record/", prefix.0);
-        // All of it at one revision.
+        // One transaction reads all at one revision.
         let body = json!({"success": [
             {"request_range": {"key": prefix.name(&Key::Owner)}},
             {"request_range": {"key": encoded(&records), "range_end": encoded(&after(&records)), "count_only": true}},
@@ -450,10 +450,10 @@ impl Connection {
         Ok(Overview { revision: answer.header.revision.0, owner, nodes })
     }
 
-    /// Begins to watch all keys, from the revision after this one.
+    /// Begins to watch all keys, from the revision after `known`.
     ///
     /// # Errors
-    /// When it cannot.
+    /// Returns an error if the watch cannot begin.
     pub async fn watch(mut self, prefix: &Prefix, known: Revision) -> anyhow::Result<Watch> {
         let body = json!({"create_request": {
             "key": encoded(&prefix.0),
@@ -472,22 +472,22 @@ impl Connection {
     }
 }
 
-/// Changes, as they arrive.
+/// A watch: changes of keys as they arrive.
 #[derive(Debug)]
 pub struct Watch {
     _connection: Connection,
     prefix: Prefix,
     body: Incoming,
     buffer: Vec<u8>,
-    /// So much of it has no end of a line.
+    /// Octets of the buffer in which no end of a line was found.
     searched: usize,
 }
 
 impl Watch {
-    /// The next changes, by revision. Safe to cancel.
+    /// Returns the next changes, by revision. Safe to cancel.
     ///
     /// # Errors
-    /// When the watch has ended: it has to be begun anew, from what is read then.
+    /// Returns an error if the watch has ended: the caller must read all keys and begin another watch.
     pub async fn next(&mut self) -> anyhow::Result<BTreeMap<Revision, Vec<Event>>> {
         loop {
             let found = self.buffer[self.searched..].iter().position(|octet| *octet == b'\n');
@@ -530,7 +530,7 @@ impl Watch {
     }
 }
 
-/// The whole body of an answer, if it is not too long.
+/// Returns the whole body of an answer, if it is at most [`LONGEST`].
 async fn whole(response: Response<Incoming>) -> anyhow::Result<Bytes> {
     at_most(LONGEST, response).await
 }
@@ -541,7 +541,7 @@ fn words(said: &str) -> String {
     printable.take(WORDS).collect()
 }
 
-/// The whole body of an answer, if it is no longer than this.
+/// Returns the whole body of an answer, if it is at most `longest` octets.
 async fn at_most(longest: usize, response: Response<Incoming>) -> anyhow::Result<Bytes> {
     let body = http_body_util::Limited::new(response.into_body(), longest);
     let collected = body.collect().await.map_err(|error| anyhow::anyhow!("{error}"))?;

@@ -1,4 +1,4 @@
-//! A seat's keeper: does what [`Seat`] says, with the store and the home agent's process.
+//! A seat's keeper: executes the decisions of [`Seat`], with the store and the home agent's process.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,14 +19,14 @@ use crate::agent::{self, Agent, Recipe};
 use crate::etcd::{Connection, Prefix, Server};
 use crate::links::Verdict;
 
-/// After a home agent that has ended by itself.
+/// Pause after a home agent that has ended unexpectedly.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Between two attempts to follow the store.
+/// Pause between two attempts to watch the store.
 const AGAIN: Duration = Duration::from_millis(200);
 /// After this silence the server of a watch counts as gone: a standby writes every second, and a leader more
 /// often.
 const SILENT: Duration = Duration::from_secs(3);
-/// Attempts at one transaction at the same time.
+/// Largest number of simultaneous attempts at one transaction.
 const ATTEMPTS: usize = 4;
 
 /// Message of the store.
@@ -38,32 +38,32 @@ enum FromStore {
     Lost(u64, String),
 }
 
-/// Where a seat is kept.
+/// Servers and keys of a seat.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// The store.
     pub servers: Vec<Server>,
-    /// Of the seat's keys.
+    /// Prefix of the seat's keys.
     pub prefix: Prefix,
 }
 
 /// State of the home agent here.
 #[derive(Debug)]
 enum Process {
-    /// Without a process until this time; with the records to begin with, if one is wanted.
+    /// No process until this time; with the records for the next one, if it becomes the leader.
     None(Instant, Option<BTreeMap<String, String>>),
-    /// It waits until it is wanted.
+    /// The process waits for its records.
     Waits(Agent),
     Runs(Agent),
-    /// It has been told to end; what the next one begins with, if there is to be one.
+    /// The process is ending; with the records for the next one, if it becomes the leader.
     Ends(Agent, Option<BTreeMap<String, String>>),
 }
 
-/// A seat, and everything around it.
+/// A seat, with its store and its process.
 pub struct Keeper {
     name: String,
     seat: Seat,
-    /// This process among those that are or were this member.
+    /// Number of this process, different from those of other processes of this member.
     number: u64,
     began: Instant,
     place: Place,
@@ -82,12 +82,12 @@ pub struct Keeper {
     /// Results of the check of the home agent's config, for a standby.
     checked: UnboundedReceiver<Result<(), String>>,
     tell_checked: UnboundedSender<Result<(), String>>,
-    /// Another process says that it is this member.
+    /// Whether another process claims to be this member.
     doubled: bool,
 }
 
 impl Keeper {
-    /// A keeper that begins, with what is known of the links.
+    /// Creates a keeper that starts, with the verdict on the links.
     pub fn new(
         name: String,
         config: SeatConfig,
@@ -128,8 +128,8 @@ impl Keeper {
         Time::ZERO + self.began.elapsed()
     }
 
-    /// Runs until `end`; then gives the seat up first, and returns when the process has ended. `reload` is
-    /// for the home agent.
+    /// Runs until `end`; then gives the seat up first, and returns when the process has ended. `reload`
+    /// passes the request to read the home agent's config again.
     pub async fn run(mut self, mut end: watch::Receiver<bool>, mut reload: UnboundedReceiver<()>) {
         let mut ending = false;
         self.hear_links();
@@ -165,8 +165,8 @@ impl Keeper {
         }
     }
 
-    /// Lets the home agent read its config again. A leader's does so itself. A standby's is replaced, once
-    /// the config is known to have no mistakes. One that starts later reads it anyway.
+    /// Makes the home agent read its config again. A leader's process does so itself. A standby's process is
+    /// replaced, after a check of the config. A process that starts later reads the new config anyway.
     fn reload(&self) {
         info!("seat {}: the home agent's config is read again", self.name);
         match &self.process {
@@ -182,8 +182,8 @@ impl Keeper {
         }
     }
 
-    /// With a config that has mistakes the one that waits stays: it begins by what it has read when it was
-    /// started.
+    /// Replaces the waiting process after the check. With mistakes in the config it stays, with the config of
+    /// its start.
     fn renew(&mut self, checked: Result<(), String>) {
         match (checked, &self.process) {
             (Err(why), _) => error!("seat {}: the home agent's config is not taken over: {why}", self.name),
@@ -191,13 +191,13 @@ impl Keeper {
                 info!("seat {}: another home agent waits, by that config", self.name);
                 self.stop();
             }
-            // It has begun meanwhile.
+            // The process has become active meanwhile.
             (Ok(()), Process::Runs(agent)) => agent.reload(),
             (Ok(()), Process::None(..) | Process::Ends(..)) => {}
         }
     }
 
-    /// Starts a home agent that waits, if it is time.
+    /// Starts a home agent that waits, if the pause is over.
     fn prepare(&mut self) {
         if let Process::None(from, wanted) = &mut self.process
             && *from <= Instant::now()
@@ -213,7 +213,7 @@ impl Keeper {
         }
     }
 
-    /// Has the home agent end, whether it waits or works.
+    /// Ends the home agent, waiting or active.
     fn stop(&mut self) {
         let nothing = Process::None(Instant::now(), None);
         self.process = match std::mem::replace(&mut self.process, nothing) {
@@ -248,13 +248,13 @@ impl Keeper {
                 }
                 self.seat.handle_lost(now);
             }
-            // Of one that was given up.
+            // Result of an attempt that was given up.
             _ => {}
         }
     }
 
-    /// Two machines with one name are one member to the others: these do not count on either when the other
-    /// has gone.
+    /// Warns of two machines with one name. Other members see them as one, and do not notice when one of them
+    /// fails.
     fn look_for_doubles(&mut self, events: &[Event]) {
         let mut processes = events.iter().filter_map(|event| {
             let value = event.value.as_deref()?;
@@ -267,7 +267,7 @@ impl Keeper {
                 _ => None,
             }
         });
-        // A process of an earlier life says nothing any more.
+        // A process of an earlier run writes no more.
         if processes.any(|process| process != self.number) && !std::mem::replace(&mut self.doubled, true) {
             warn!("seat {}: another process says that it is the member {}, too", self.name, self.member);
         }
@@ -286,7 +286,7 @@ impl Keeper {
     fn hear_agent(&mut self, news: agent::News) {
         let now = self.now();
         match news {
-            // Events of a process that was told to end do not count for the next.
+            // Events of a process that is ending do not count for the next one.
             agent::News::Working | agent::News::Commit(..) if !matches!(self.process, Process::Runs(_)) => {}
             agent::News::Working => {
                 info!("seat {}: the home agent works", self.name);
@@ -323,7 +323,7 @@ impl Keeper {
                 Output::Hello(value) => {
                     let (place, key) = (self.place.clone(), Key::Member(self.member.clone()));
                     tokio::spawn(async move {
-                        // The next one tells the same.
+                        // A lost write does no harm: the next one has the same content.
                         for server in &place.servers {
                             let put = async {
                                 Connection::to(server).await?.put(&place.prefix, &key, &value).await
@@ -377,7 +377,7 @@ impl Keeper {
             if !first {
                 sleep(AGAIN).await;
             }
-            // Another one each time.
+            // Use another server each time.
             let server = &place.servers[number as usize % place.servers.len()];
             let error = match follow(server, &place.prefix, number, silent, &tell).await {
                 Ok(never) => match never {},
@@ -409,7 +409,7 @@ async fn agent_news(process: &mut Process) -> agent::News {
     }
 }
 
-/// Reads, then watches, for ever.
+/// Reads, then watches, endlessly.
 async fn follow(
     server: &Server,
     prefix: &Prefix,
@@ -457,7 +457,7 @@ async fn make(
             Some(ended) = attempts.join_next() => match ended.ok().flatten() {
                 Some(Ok((open, id, outcome))) => {
                     connection = Some(open);
-                    // The other requests have been executed, or never will be; so has a repeated one.
+                    // The other attempts have been executed or never will be; so has a repeated one.
                     attempts = JoinSet::new();
                     while to_make.try_recv().is_ok() {}
                     if std::mem::take(&mut failing) {
@@ -473,14 +473,14 @@ async fn make(
                         warn!("seat {name}: the store does not take a transaction: {error:#}");
                     }
                 }
-                // No answer in time.
+                // There was no answer in time: try the next server.
                 None => turn += 1,
             },
         }
     }
 }
 
-/// One attempt at a transaction.
+/// Makes one attempt at a transaction.
 async fn attempt(
     server: Server,
     prefix: Prefix,

@@ -1,8 +1,8 @@
-//! Whether this member is connected to its routers: by the carriers of interfaces, and by neighbours of which
-//! one answers at least.
+//! Finds whether this member is connected to its routers. All its interfaces must have carriers, and at least
+//! one of its neighbours must answer.
 //!
-//! A neighbour counts as missing only after several requests. So a stalled program does not mistake its own
-//! silence for that of others.
+//! A neighbour is missing only after several requests. So a stalled program does not mistake its own silence
+//! for that of its neighbours.
 
 use std::future::pending;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use carnet_linux::{Carriers, Echoes, Neighbour};
 use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-/// So often neighbours are asked before they are missed.
+/// Requests without an answer after which neighbours are missing.
 const ATTEMPTS: u32 = 4;
-/// Before the kernel is asked again that has failed to tell.
+/// Pause after a failed request to the kernel.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Links and neighbours to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// Interfaces, all of which have a carrier.
+    /// Interfaces; all must have a carrier.
     pub links: Vec<String>,
-    /// Neighbours, one of whom answers.
+    /// Neighbours; one must answer.
     pub reach: Vec<Neighbour>,
-    /// After such a silence they are missed.
+    /// Silence after which neighbours are missing.
     pub silence: Duration,
 }
 
-/// Whether the member is connected; `Err`: why it is not.
+/// Result: connected, or the reason why not.
 pub type Verdict = Result<(), String>;
 
 /// Watchers of links and neighbours.
@@ -36,17 +36,17 @@ struct Links {
     /// Requests to neighbours, if there are any.
     echoes: Option<Echoes>,
     asking: Interval,
-    /// How often they have been asked since one answered.
+    /// Requests since the last answer.
     unanswered: u32,
-    /// Whether they answer, if that is known.
+    /// Whether a neighbour answers; `None` if unknown.
     reached: Option<bool>,
 }
 
 impl Wanted {
-    /// Looks from now on. The first verdict is there when this is ready.
+    /// Begins to watch. Returns after the first verdict.
     ///
     /// # Errors
-    /// When the kernel does not let this program look.
+    /// Returns an error if the kernel refuses to show links or to send requests.
     pub async fn begin(self) -> anyhow::Result<Receiver<Verdict>> {
         let (tell, mut verdict) = channel(Ok(()));
         if !self.links.is_empty() || !self.reach.is_empty() {
@@ -63,7 +63,7 @@ impl Wanted {
 }
 
 impl Links {
-    /// Tells the first verdict, and each that is another than the one before.
+    /// Sends the first verdict, and each change.
     async fn look(mut self, tell: Sender<Verdict>) {
         let mut told = None;
         let mut found = self.verdict();
@@ -83,7 +83,7 @@ impl Links {
         }
     }
 
-    /// How it is, if that is known.
+    /// Returns the present verdict; `None` if it is not known yet.
     fn verdict(&mut self) -> anyhow::Result<Option<Verdict>> {
         if let Some(name) = self.carriers.missing()? {
             return Ok(Some(Err(format!("{name} is not there, or has no carrier"))));
@@ -92,7 +92,7 @@ impl Links {
         Ok(self.reached.map(|reached| reached.then_some(()).ok_or_else(missed)))
     }
 
-    /// Until it may be otherwise.
+    /// Waits until the verdict may have changed.
     async fn wait(&mut self) -> anyhow::Result<()> {
         let answered = async {
             match &self.echoes {
@@ -101,7 +101,7 @@ impl Links {
             }
         };
         tokio::select! {
-            // Answers that arrived while this program was stalled count before the time does.
+            // Answers that arrived while this program was stalled count before the timeout.
             biased;
             answered = answered => {
                 answered?;

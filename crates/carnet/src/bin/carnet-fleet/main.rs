@@ -2,16 +2,16 @@
 //!
 //! Several machines may be one home agent, a *seat*. Each runs this program, once for each seat, in a network
 //! namespace of its own, because each namespace has one station. The leader of the seat runs `carnet run`
-//! with the home agent's config, and etcd has the content of an acknowledgement before it leaves. When the
-//! leader dies, another member is the leader within a second, with all bindings. `carnet_fleet` says how, and
+//! with the home agent's config. etcd has the content of an acknowledgement before it leaves. When the leader
+//! dies, another member is the leader within a second, with all bindings. `carnet_fleet` explains how, and
 //! why there are never two leaders.
 //!
-//! * [`config`] is the file, [`keeper`] keeps a seat.
-//! * [`alone`] sees to it that there is one program for each seat in a place.
-//! * [`links`] looks whether routers can be reached.
-//! * [`status`] shows people what the store says of a seat.
-//! * [`etcd`] speaks to the store, by what [`access`] has of certificates and passwords; [`agent`] speaks to
-//!   the home agent's process.
+//! * [`config`] reads the config file, [`keeper`] runs a seat.
+//! * [`alone`] ensures that there is one program for each seat in a directory.
+//! * [`links`] watches whether routers are reachable.
+//! * [`status`] shows the state of a seat.
+//! * [`etcd`] communicates with the store, with the certificates and passwords of [`access`]. [`agent`]
+//!   communicates with the home agent's process.
 //!
 //! Left out: the routes to the home agent, which a routing daemon of the leader announces.
 #![forbid(unsafe_code)]
@@ -49,7 +49,7 @@ use config::Config;
 use etcd::Prefix;
 use keeper::{Keeper, Place};
 
-/// A mistake in the config.
+/// Exit code of a mistake in the config.
 const MISTAKE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(error, ExitCode::from(MISTAKE)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    // The task that watches the links stays on this thread.
+    // The task that watches the links must stay on this thread.
     let here = LocalSet::new();
     let work = async {
         match shown {
@@ -123,7 +123,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// 64 random bits.
+/// Returns 64 random bits.
 fn random() -> anyhow::Result<u64> {
     let mut octets = [0; 8];
     let mut file = std::fs::File::open("/dev/urandom").context("no random numbers")?;

@@ -2,9 +2,10 @@
 //!
 //! etcd stores no times: an entry about the leader may be a year old. So this command reads the entries, and
 //! then listens to writes: a leader writes each beat, and a standby each second. It ends when it has received
-//! all members, or after the silence by which members themselves detect a dead one; a leader has its lease.
+//! a write of all members. Otherwise it ends after the silence by which members themselves detect a dead one;
+//! a leader has its lease.
 //!
-//! Left out: since when one has the seat, which etcd does not know, and its log says.
+//! Left out: the start of the present leadership, which etcd does not store; the log has it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,7 +31,7 @@ struct Status {
     /// Leader of the seat.
     owner: Option<String>,
     state: State,
-    /// Member that last wrote that it is the leader, or gives the seat up.
+    /// Member that was the last to write as the leader, or to give the seat up.
     last: Option<Last>,
     members: Vec<Member>,
     /// Number of nodes of which the home agent has records.
@@ -39,21 +40,21 @@ struct Status {
     here: Here,
 }
 
-/// Of the seat.
+/// State of the seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    /// Its owner's home agent works.
+    /// The leader's home agent is active.
     Working,
-    /// It is starting.
+    /// The leader's home agent is starting.
     Starting,
     /// The last leader gave it up, and no member has taken it yet.
     Free,
-    /// The last leader writes nothing any more.
+    /// The last leader no longer writes.
     Silent,
     /// The seat never had a leader.
     New,
-    /// The entry is not of this version.
+    /// Another version wrote the leader's entry.
     Unknown,
     /// No server of the store answers.
     Unreachable,
@@ -62,11 +63,12 @@ enum State {
 #[derive(Debug, Serialize)]
 struct Last {
     member: String,
-    /// Which process of it; as text, for many take a number of JSON for one with a fraction.
+    /// Number of the leader's process. It is text, because many programs read JSON numbers as floating-point
+    /// numbers.
     process: String,
-    /// Which transaction of that process.
+    /// Number of the transaction of that process.
     transaction: u64,
-    /// To whom it gives the seat, if to a certain one.
+    /// Member to which the leader gives the seat, if it chose one.
     gives_to: Option<String>,
 }
 
@@ -74,9 +76,9 @@ struct Last {
 struct Member {
     name: String,
     state: MemberState,
-    /// It does not reach its routers.
+    /// Whether the member is isolated.
     cut_off: bool,
-    /// It is in this config.
+    /// Whether the member is in this config.
     listed: bool,
 }
 
@@ -92,7 +94,7 @@ enum MemberState {
 #[derive(Debug, Serialize)]
 struct Asked {
     server: String,
-    /// Why it does not answer.
+    /// Reason why the server does not answer.
     error: Option<String>,
 }
 
@@ -108,9 +110,9 @@ struct Here {
 #[derive(Debug)]
 struct Listener {
     seat: SeatConfig,
-    /// The owner's key: no token where it is not of ours.
+    /// Leader's entry; its token is `None` if another version wrote it.
     owner: Option<Option<Token>>,
-    /// Whether that was written while this listened.
+    /// Whether the entry was written while this program listened.
     fresh: bool,
     present: BTreeMap<String, Presence>,
 }
@@ -151,14 +153,14 @@ impl Listener {
         self.token().filter(|_| has_it).map(|token| token.member.as_str())
     }
 
-    /// Whether nothing is missing.
+    /// Returns whether all members and the leader have written.
     fn has_heard_all(&self) -> bool {
         let owner = self.owner();
         let heard = |name: &String| owner == Some(name) || self.present.contains_key(name);
         owner.is_some() && self.seat.members.iter().all(heard)
     }
 
-    /// How long it is worth listening.
+    /// Returns how long to listen.
     fn patience(&self) -> Duration {
         if self.state() == State::Silent { GONE.max(self.seat.lease) } else { GONE }
     }
@@ -189,7 +191,7 @@ impl Listener {
 /// Prints the state; returns whether the seat has a leader.
 ///
 /// # Errors
-/// When it cannot be asked for, or printed.
+/// Returns an error if the state cannot be read or printed.
 pub async fn show(config: &Config, json: bool) -> anyhow::Result<bool> {
     let status = ask(config).await?;
     let text = match json {
@@ -343,8 +345,8 @@ fn here(config: &Config) -> Here {
     Here { member: config.member.clone(), runs: runs(&config.directory, &config.seat) }
 }
 
-/// Whether a program of this seat runs on this machine: one with a home agent listens on a socket for it. It
-/// does not notice this connection.
+/// Returns whether a program of this seat runs on this machine, by connecting to its socket. The program does
+/// not notice.
 fn runs(directory: &Path, seat: &str) -> Option<bool> {
     let [_, ready] = agent::sockets(directory, seat);
     match UnixDatagram::unbound().and_then(|socket| socket.connect(ready)) {
@@ -371,7 +373,7 @@ mod tests {
         Token { member: member.into(), process: u64::MAX, count: 3, state }.to_text()
     }
 
-    /// It says this, and that the owner is this one.
+    /// Asserts the state and the leader.
     fn says(listener: &Listener, owner: Option<&str>, expected: &str) {
         let config: Config = toml::from_str(
             "member = 'anna'\nstore = []\nseat = 'north'\nconfig = 'north.toml'\nmembers = ['anna', 'bruno']\n\
@@ -383,7 +385,7 @@ mod tests {
         assert!(status.text().contains(expected), "{}", status.text());
     }
 
-    /// An earlier entry is no sign of life.
+    /// An earlier entry does not prove that the leader is alive.
     #[test]
     fn an_owner_is_one_that_is_heard() {
         let working = token("anna", TokenState::Working);
@@ -402,7 +404,7 @@ mod tests {
         );
     }
 
-    /// Another lease is another silence.
+    /// The silence follows the configured lease.
     #[test]
     fn an_owner_has_its_lease() {
         let mut listener = listener(Some(&token("anna", TokenState::Working)));
@@ -427,7 +429,7 @@ mod tests {
         says(&listener, None, "nobody knows: what the store says is not of this version\n");
     }
 
-    /// As where the lists of two configs differ.
+    /// The lists of two members' configs may differ.
     #[test]
     fn whoever_else_is_heard_is_shown() {
         let mut listener = listener(None);

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::{Connection, READ};
 use crate::access::{Tls, User};
 
-/// How long a password that was refused is not tried again.
+/// Time for which a refused password is not tried again.
 const REFUSED: Duration = Duration::from_secs(1);
 
 /// One of the store's servers.
@@ -29,10 +29,10 @@ pub struct Server {
     state: Arc<Mutex<State>>,
 }
 
-/// Of the token for a server.
+/// State of the token for a server.
 #[derive(Default)]
 struct State {
-    /// The last that was given.
+    /// Last received token.
     given: Given,
     /// Time and reason of the last failure, and whether etcd refused the user.
     failed: Option<(Instant, bool, String)>,
@@ -41,19 +41,19 @@ struct State {
 /// A token.
 #[derive(Clone, Default)]
 pub(super) struct Given {
-    /// Each has another; 0: none.
+    /// Number of the token; 0 for no token.
     number: u64,
-    /// None where etcd wants none.
+    /// Token; `None` if etcd needs none.
     pub(super) value: Option<HeaderValue>,
 }
 
 impl Server {
-    /// A server, which is reached by TLS or not, and asked as a user or not.
+    /// Creates a server, with or without TLS and user.
     pub fn new(place: &str, tls: Option<(Arc<Tls>, ServerName<'static>)>, user: Option<Arc<User>>) -> Server {
         Server { place: place.to_owned(), tls, user, state: Arc::default() }
     }
 
-    /// A token, another one than that which is refused.
+    /// Returns a token that differs from the refused one.
     pub(super) async fn token(&self, refused: Option<&Given>) -> anyhow::Result<Given> {
         let Some(user) = self.user.clone() else { return Ok(Given::default()) };
         let old = refused.map_or(0, |given| given.number);
@@ -69,7 +69,7 @@ impl Server {
         let server = self.clone();
         let asked = tokio::spawn(async move {
             let mut state = server.state.lock().await;
-            // Another task has requested it meanwhile. Otherwise all tasks that wait behind a failed request
+            // Another task has received one meanwhile. Otherwise all tasks that wait behind a failed request
             // would also send one, one after the other, and more would join than finish.
             if state.given.number > old {
                 return Ok(state.given.clone());
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// Where etcd takes connections and answers nothing, more would begin to wait than end to.
+    /// A server of etcd accepts connections but does not answer: more tasks would begin to wait than finish.
     #[tokio::test]
     async fn who_waits_for_a_token_that_cannot_be_had_does_not_ask_after_the_others() {
         let listener = TcpListener::bind("[::1]:0").await.expect("a port");
