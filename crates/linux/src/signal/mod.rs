@@ -195,6 +195,8 @@ mod tests {
     use super::*;
 
     const HOLD: Duration = Duration::from_millis(400);
+    /// A signal that has not come by then does not come: the longest wait of these tests is [`HOLD`].
+    const LIMIT: Duration = Duration::from_secs(20);
 
     fn source(name: &str) -> SignalSource {
         SignalSource { interface: name.into(), file: None }
@@ -202,6 +204,12 @@ mod tests {
 
     fn roaming(interface: &str, roaming: Option<bool>) -> Signal {
         Signal::Roaming { interface: interface.into(), roaming }
+    }
+
+    /// Returns the next signal, and fails if there is none.
+    async fn next(signals: &mut Signals, expected: &str) -> Signal {
+        let next = tokio::time::timeout(LIMIT, signals.next()).await;
+        next.unwrap_or_else(|_| panic!("no signal within {LIMIT:?}, expected: {expected}"))
     }
 
     /// ModemManager has said that one modem roams and another does not.
@@ -213,7 +221,7 @@ mod tests {
         signals.modems = Modems::of(modems);
         for news in [roaming("wwan0", Some(true)), roaming("wwan1", Some(false))] {
             sender.send(news.clone()).await.expect("a reader");
-            assert_eq!(signals.next().await, news);
+            assert_eq!(next(&mut signals, "what ModemManager has said").await, news);
         }
         signals
     }
@@ -222,7 +230,8 @@ mod tests {
     async fn roaming_is_unknown_when_modem_manager_has_vanished_for_long() {
         let began = Instant::now();
         let mut signals = known().await;
-        let gone = [signals.next().await, signals.next().await];
+        let expected = "whether a modem roams is unknown";
+        let gone = [next(&mut signals, expected).await, next(&mut signals, expected).await];
         assert_eq!(gone, [roaming("wwan0", None), roaming("wwan1", None)]);
         assert!(began.elapsed() >= HOLD, "its restart changes nothing");
     }
@@ -232,7 +241,8 @@ mod tests {
         let mut signals = known().await;
         signals.watch(vec![source("wwan0"), source("eth0")]);
         signals.roaming_hold = HOLD;
-        assert_eq!(signals.next().await, roaming("wwan0", None));
+        let expected = "whether wwan0 roams is unknown";
+        assert_eq!(next(&mut signals, expected).await, roaming("wwan0", None));
         assert!(!signals.roaming.contains_key("wwan1"));
     }
 }
