@@ -176,6 +176,14 @@ impl Registration {
     }
 }
 
+/// A care-of address as it is authenticated and compared: an IPv4 one as IPv4-mapped.
+pub(crate) fn mapped(care_of_address: IpAddr) -> Ipv6Addr {
+    match care_of_address {
+        IpAddr::V6(address) => address,
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+    }
+}
+
 /// Reaction to a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remedy {

@@ -6,6 +6,8 @@
 
 mod entry;
 mod exchange;
+mod identified;
+mod links;
 mod numbers;
 
 use std::collections::VecDeque;
@@ -15,13 +17,17 @@ use std::time::Duration;
 use carnet_base::Time;
 
 pub use entry::Binding;
-pub(crate) use entry::{Abilities, Attempt, MAX_UPDATES, Member, Update};
+pub(crate) use entry::{Abilities, Attempt, Member, Update};
 pub use exchange::Registration;
 pub(crate) use exchange::{
     CONNECTION_ATTEMPT_DELAY, Exchange, INITIAL_BINDACK_TIMEOUT, MAX_BINDACK_TIMEOUT, Outstanding, Purpose,
-    Remedy, Sent, refresh_after, remedy,
+    Remedy, Sent, mapped, refresh_after, remedy,
 };
+pub(crate) use identified::{Draft, FULL_TIMEOUT, MAX_CORRECTIONS, STAGGER};
+pub(crate) use links::Links;
 pub(crate) use numbers::UpdateNumbers;
+
+use crate::OLD_PATH_GRACE;
 
 /// Registrations of a mobile router with its home agent, and those that it is requesting.
 #[derive(Debug)]
@@ -48,6 +54,8 @@ pub(crate) struct BindingUpdateList {
     pub(crate) back_off: Option<Duration>,
     /// Care-of addresses given up, and until when packets to them are still accepted.
     pub(crate) previous: Vec<(IpAddr, Time)>,
+    /// When the first of them is closed, if one was added since [`Self::take_grace`].
+    grace: Option<Time>,
 }
 
 impl BindingUpdateList {
@@ -65,6 +73,56 @@ impl BindingUpdateList {
             abilities: Abilities::default(),
             back_off: None,
             previous: Vec::new(),
+            grace: None,
         }
+    }
+
+    /// Whether a care-of address is an IPv6 one that the router tries while IPv4 carries the uplink. It has to speak
+    /// for itself.
+    pub(crate) fn is_trying_ipv6(&self, index: usize, care_of_address: IpAddr) -> bool {
+        let registered = self.bindings.get(index).and_then(|binding| binding.care_of_address());
+        care_of_address.is_ipv6() && registered.is_some_and(|registered| registered.is_ipv4())
+    }
+
+    /// Returns the index of an uplink's binding with identifier.
+    pub(crate) fn binding_of(&self, uplink: usize) -> Option<usize> {
+        self.bindings.iter().position(|binding| binding.uplink == uplink)
+    }
+
+    /// Whether an uplink is registered under its identifier.
+    pub(crate) fn is_registered(&self, uplink: usize) -> bool {
+        self.binding_of(uplink).is_some_and(|index| self.bindings[index].registration.is_some())
+    }
+
+    /// Accepts packets to `care_of_address` that are on their way for a while.
+    pub(crate) fn retire(&mut self, now: Time, care_of_address: IpAddr) {
+        self.previous.retain(|(address, until)| *address != care_of_address && *until > now);
+        self.previous.push((care_of_address, now + OLD_PATH_GRACE));
+        self.grace = self.previous.first().map(|(_, first)| *first);
+    }
+
+    /// Returns when the first old path is closed, if one was added since the last call.
+    pub(crate) fn take_grace(&mut self) -> Option<Time> {
+        self.grace.take()
+    }
+
+    /// Closes the old paths that have had their time. Returns when the next one has.
+    pub(crate) fn expire_previous(&mut self, now: Time) -> Option<Time> {
+        self.previous.retain(|(_, until)| *until > now);
+        self.previous.first().map(|(_, first)| *first)
+    }
+
+    /// Ends all bindings with identifiers. Their care-of addresses are retired.
+    pub(crate) fn clear(&mut self, now: Time) {
+        for index in 0..self.bindings.len() {
+            let binding = &mut self.bindings[index];
+            let registration = binding.registration.take();
+            *binding = Binding::new(binding.uplink, binding.bid);
+            if let Some(registration) = registration {
+                self.retire(now, registration.care_of_address);
+            }
+        }
+        self.updates.clear();
+        self.abilities.bootstrapped = false;
     }
 }

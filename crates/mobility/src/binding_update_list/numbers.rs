@@ -2,10 +2,16 @@
 //! 4285 6).
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use carnet_base::Time;
+use carnet_base::{Time, WallTime};
 
-use crate::Authentication;
+use crate::security::DEFAULT_WINDOW;
+use crate::sequence::is_later;
+use crate::{Authentication, MAX_UPDATE_RATE, ReplayProtection, is_newer};
+
+/// A minute in nanoseconds.
+const MINUTE: u64 = 60_000_000_000;
 
 /// Sequence numbers and timestamps of the Binding Updates to one home agent. All bindings of a home address
 /// share them (RFC 5648 4.1).
@@ -43,5 +49,91 @@ impl UpdateNumbers {
             acknowledged_timestamp: None,
             sent_at: VecDeque::new(),
         }
+    }
+
+    pub(crate) fn update_rate_limit(&mut self, now: Time) -> Option<Time> {
+        let second = Duration::from_secs(1);
+        while self.sent_at.front().is_some_and(|at| now.saturating_since(*at) >= second) {
+            self.sent_at.pop_front();
+        }
+        let first = self.sent_at.front()?;
+        (self.sent_at.len() >= MAX_UPDATE_RATE).then_some(*first + second)
+    }
+
+    /// The NTP timestamp for a Message-ID option, where the security association asks for one. Greater than
+    /// every one before (RFC 4285 6), also at the same instant or when the clock was set back a little.
+    pub(crate) fn timestamp(&mut self, wall: WallTime) -> Option<u64> {
+        self.replay_window()?;
+        let clock = self.clock(wall).to_ntp();
+        let least = self.newest_timestamp.map_or(clock, |newest| newest.wrapping_add(1));
+        let timestamp = if is_later(clock, least) { clock } else { least };
+        self.newest_timestamp = Some(timestamp);
+        Some(timestamp)
+    }
+
+    /// How far the home agent's clock may be from ours, where timestamps are in use.
+    pub(crate) fn replay_window(&self) -> Option<Duration> {
+        match self.authentication.association()?.replay {
+            ReplayProtection::Timestamp { window } => Some(window),
+            ReplayProtection::Sequence => self.timestamps_demanded.then_some(DEFAULT_WINDOW),
+        }
+    }
+
+    /// The home agent's clock, as far as we know.
+    pub(crate) fn clock(&self, wall: WallTime) -> WallTime {
+        let nanos = i128::from(wall.as_unix_nanos()) + self.clock_offset;
+        WallTime::from_unix_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
+    }
+
+    /// Status 145 (RFC 4285 6): from now on Binding Updates have timestamps, if they had none before.
+    pub(crate) fn take_up_timestamps(&mut self) -> bool {
+        let can = self.authentication.association().is_some() && self.replay_window().is_none();
+        self.timestamps_demanded |= can;
+        can
+    }
+
+    /// Status 144: the home agent's clock is the one that counts (RFC 4285 6). It names its time to a second.
+    /// If that is close enough to the sent timestamp, the clock is right: the timestamp was only older than
+    /// another one.
+    pub(crate) fn learn_clock(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
+        let clock = self.clock(wall);
+        let date = |timestamp: Option<u64>| Some(WallTime::from_ntp(timestamp?, clock));
+        let (Some(window), Some(ours), Some(theirs)) = (self.replay_window(), date(sent), date(told)) else {
+            return;
+        };
+        if theirs.distance(ours) + Duration::from_secs(1) > window {
+            self.clock_offset = i128::from(theirs.as_unix_nanos()) - i128::from(wall.as_unix_nanos());
+            self.newest_timestamp = self.acknowledged_timestamp;
+        }
+    }
+
+    /// Returns sequence number and timestamp of a Binding Update that leaves now. A router without stored
+    /// state goes on from the minutes of the clock: two starts are as many numbers apart as minutes. A random
+    /// number would use up the key's 2^15 numbers (RFC 6275 15.3) in a few starts.
+    pub(crate) fn next(&mut self, now: Time, wall: WallTime) -> (u16, Option<u64>) {
+        self.sent_at.push_back(now);
+        if !self.is_numbered {
+            self.sequence = (wall.as_unix_nanos() / MINUTE) as u16;
+            self.is_numbered = true;
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        (self.sequence, self.timestamp(wall))
+    }
+
+    /// Takes in the number that status 135 bears. Returns false if the acknowledgement is a duplicate or
+    /// late: the last Binding Update has passed that number already.
+    pub(crate) fn take_sequence(&mut self, last: u16) -> bool {
+        let is_news = !is_newer(self.sequence, last);
+        if is_news {
+            self.sequence = last;
+        }
+        is_news
+    }
+
+    /// Notes the timestamp of an acknowledgement.
+    pub(crate) fn timestamp_acknowledged(&mut self, told: Option<u64>) {
+        let newest = self.acknowledged_timestamp;
+        self.acknowledged_timestamp =
+            told.filter(|new| newest.is_none_or(|old| is_later(*new, old))).or(newest);
     }
 }

@@ -11,25 +11,24 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{LinkMessage, Time, WallTime};
-use carnet_wire::mobility::options::NO_KEEPALIVE;
+use carnet_base::{Time, WallTime};
+use carnet_wire::mobility::options::Options;
 use carnet_wire::mobility::status::Status;
-use carnet_wire::mobility::{BindingAcknowledgement, MobilityOption};
-use carnet_wire::{icmpv6, nd};
+use carnet_wire::mobility::{
+    BindingAcknowledgement, BindingRevocation, Builder, HomeAgentSwitch, MobilityOption, RevocationKind,
+};
 
-use super::sending::mapped;
+use super::orders::{Answered, MAX_ALTERNATIVES, Proof, REPETITIONS, Switch, came_to, judge_revocation};
 use super::{
     Contradicted, Hints, KNOWN_REFUSAL_PAUSE, MobileRouter, REFUSED_INTERVAL, Registration, Timer,
     UNKNOWN_REFUSAL_PAUSE,
 };
+use crate::binding_update_list::mapped;
 use crate::binding_update_list::{
-    Exchange, MAX_BINDACK_TIMEOUT, Purpose, Remedy, Sent, refresh_after, remedy,
+    Exchange, MAX_BINDACK_TIMEOUT, MAX_CORRECTIONS, Member, Purpose, Remedy, Sent, Update, refresh_after,
+    remedy,
 };
-use crate::home_agent::ND_HOP_LIMIT;
 use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
-
-/// Statuses 135 and 144 are answered at once this often in an exchange; then the back-off applies.
-const MAX_CORRECTIONS: u32 = 3;
 
 impl MobileRouter {
     /// Handles a Binding Acknowledgement, and sends what has waited for it.
@@ -98,17 +97,17 @@ impl MobileRouter {
             _ => None,
         });
         if status == Status::ID_MISMATCH {
-            self.learn_clock(wall, sent.timestamp, timestamp);
+            self.numbers.learn_clock(wall, sent.timestamp, timestamp);
             return self.correct(now, wall, exchange);
         }
-        if status == Status::MESSAGE_ID_REQUIRED && self.take_up_timestamps() {
+        if status == Status::MESSAGE_ID_REQUIRED && self.numbers.take_up_timestamps() {
             return self.correct(now, wall, exchange);
         }
         if sent.timestamp.is_some() && sent.timestamp != timestamp {
             return Err(MobilityDrop::Timestamp);
         }
         if exchange.single {
-            // What comes now is a new answer; the refusal may be repeated in it.
+            // This is a new answer, which may repeat the refusal.
             self.end_refusal();
             self.list.exchange = Some(Exchange { single: false, ..exchange.clone() });
         }
@@ -136,7 +135,7 @@ impl MobileRouter {
             return Ok(());
         }
         self.accept(now, &exchange, sent, acknowledgement);
-        // What was sent later about the other care-of address of the race is undone.
+        // Undoes a later Binding Update about the other care-of address of the race.
         let overtaken = exchange.sent.iter().any(|other| {
             other.care_of_address != sent.care_of_address && is_newer(other.sequence, sent.sequence)
         });
@@ -242,7 +241,7 @@ impl MobileRouter {
             uplink: exchange.uplink,
             care_of_address: sent.care_of_address,
             since: now,
-            udp: self.takes_udp(exchange.uplink, sent.care_of_address, acknowledgement),
+            udp: self.composer().takes_udp(exchange.uplink, sent.care_of_address, acknowledgement),
             lifetime,
             expires: sent.at + lifetime,
             sequence: sent.sequence,
@@ -272,14 +271,14 @@ impl MobileRouter {
         let after = advised
             .filter(|advice| *advice < lifetime && !advice.is_zero())
             .unwrap_or(lifetime)
-            .min(refresh_after(lifetime, self.is_full(exchange.uplink)));
+            .min(refresh_after(lifetime, self.uplinks.is_full(exchange.uplink)));
         self.timers.set(Timer::Refresh, sent.at + after);
         self.timers.set(Timer::Expire, registration.expires);
         let latency = now.saturating_since(exchange.started.unwrap_or(now));
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         self.outputs.push_back(Output::Event(Event::Registered {
             home_agent: self.config.home_agent,
-            care_of_address: self.local_end(exchange.uplink, &registration),
+            care_of_address: self.composer().local_end(exchange.uplink, &registration),
             bid: None,
             uplink: self.uplinks[exchange.uplink].config.interface.clone(),
             latency_us: u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
@@ -303,24 +302,6 @@ impl MobileRouter {
         self.watch_candidates(now, index);
     }
 
-    /// Whether data goes in UDP, which is for an IPv4 care-of address only: behind a NAT, or when either side
-    /// wants it so (RFC 5555 4.2, 3.2.2). The option is there also without a NAT; then its refresh time is
-    /// all ones.
-    pub(super) fn takes_udp(
-        &self,
-        uplink: usize,
-        care_of_address: IpAddr,
-        acknowledgement: &BindingAcknowledgement<'_>,
-    ) -> bool {
-        let told = acknowledgement.options.iter().any(|option| {
-            matches!(
-                option,
-                Ok(MobilityOption::NatDetection { force_udp, refresh }) if force_udp || refresh != NO_KEEPALIVE
-            )
-        });
-        care_of_address.is_ipv4() && (told || self.forces_udp(uplink))
-    }
-
     /// Status 135: the next number after the one that the home agent names, at once but not for ever.
     fn sequence_error(
         &mut self,
@@ -329,11 +310,9 @@ impl MobileRouter {
         exchange: Exchange,
         last: u16,
     ) -> Result<(), MobilityDrop> {
-        // A number that the last transmission has passed already: a duplicate, or a late answer.
-        if is_newer(self.numbers.sequence, last) {
+        if !self.numbers.take_sequence(last) {
             return Err(MobilityDrop::Unexpected);
         }
-        self.numbers.sequence = last;
         self.list.outstanding = None;
         let mut exchange = exchange;
         exchange.answered();
@@ -350,28 +329,6 @@ impl MobileRouter {
         }
         self.transmit(now, wall);
         Ok(())
-    }
-
-    /// Status 145 (RFC 4285 6): from now on Binding Updates have timestamps, if they had none before.
-    pub(super) fn take_up_timestamps(&mut self) -> bool {
-        let can = self.numbers.authentication.association().is_some() && self.replay_window().is_none();
-        self.numbers.timestamps_demanded |= can;
-        can
-    }
-
-    /// Status 144: the home agent's clock is the one that counts (RFC 4285 6). It names its time to a second;
-    /// when that is close enough to what was sent, the timestamp was only older than another one, and the
-    /// clock is right.
-    pub(super) fn learn_clock(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
-        let clock = self.clock(wall);
-        let date = |timestamp: Option<u64>| Some(WallTime::from_ntp(timestamp?, clock));
-        let (Some(window), Some(ours), Some(theirs)) = (self.replay_window(), date(sent), date(told)) else {
-            return;
-        };
-        if theirs.distance(ours) + Duration::from_secs(1) > window {
-            self.numbers.clock_offset = i128::from(theirs.as_unix_nanos()) - i128::from(wall.as_unix_nanos());
-            self.numbers.newest_timestamp = self.numbers.acknowledged_timestamp;
-        }
     }
 
     fn rejected(&mut self, now: Time, wall: WallTime, exchange: Exchange, sent: Sent, status: Status) {
@@ -460,7 +417,7 @@ impl MobileRouter {
         *self.refusals.pause.get_or_insert(first)
     }
 
-    /// What the operator is told when a refusal has stopped the service.
+    /// Returns the words for the operator when a refusal has stopped the service.
     pub(super) fn service_stops(&self, now: Time) -> String {
         let pause = self.timers.get(Timer::AskAgain).map_or(REFUSED_INTERVAL, |at| at.saturating_since(now));
         let pause = match pause.as_secs() {
@@ -495,11 +452,6 @@ impl MobileRouter {
         self.timers.stop(Timer::Expire);
     }
 
-    /// The plain binding is no more.
-    pub(super) fn unregister_plain(&mut self) {
-        self.unregister();
-    }
-
     /// The exchange goes on, but not before `after` has passed.
     fn hold(&mut self, now: Time, after: Duration) {
         if let Some(exchange) = &mut self.list.exchange {
@@ -508,26 +460,472 @@ impl MobileRouter {
         }
     }
 
-    /// RFC 6275 11.5.5: tells the home link that the home address is here again.
-    pub(super) fn announce_home(&mut self) {
-        let Some(uplink) = self.home_link() else { return };
-        let advertisement = nd::NeighborAdvertisement {
-            target: self.config.home_address,
-            router: self.config.is_router(),
-            solicited: false,
-            override_: true,
-            target_link_address: uplink.link_address(),
+    /// RFC 5846 10.
+    pub(super) fn revocation_ordered(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        message: &MobilityMessage<'_>,
+        revocation: &BindingRevocation<'_>,
+        octets: &[u8],
+    ) -> Result<(), MobilityDrop> {
+        let RevocationKind::Indication { .. } = revocation.kind else {
+            return Err(MobilityDrop::UnknownType);
         };
-        let mut message = advertisement.emit();
-        icmpv6::set_checksum(&mut message, self.config.home_address, nd::ALL_NODES);
-        let message = LinkMessage {
-            interface: uplink.config.interface.clone(),
-            source: self.config.home_address,
-            destination: nd::ALL_NODES,
-            hop_limit: ND_HOP_LIMIT,
-            peer: None,
-            message,
-        };
-        self.outputs.push_back(Output::Link(message));
+        // "its Binding Update List contains an entry for that Home Address"; or it did, and our answer was
+        // lost.
+        let answered =
+            self.orders.last_revocation.as_ref().filter(|it| it.until > now && it.is_of(message, revocation));
+        let answered = answered.cloned();
+        let (uplink, registration) =
+            self.way_of(message).or(answered.as_ref().map(|it| it.by)).ok_or(MobilityDrop::Unexpected)?;
+        self.verify_notice(now, wall, message, revocation.options, octets)?;
+        if let Some(Answered { by, status, .. }) = answered {
+            self.acknowledge_revocation(by, revocation, status);
+            return Ok(());
+        }
+        let (status, named) = judge_revocation(revocation, &self.list);
+        let by = (uplink, registration);
+        let (sequence, came_to) = (revocation.sequence, came_to(message));
+        let until = now + REPETITIONS;
+        self.orders.last_revocation = Some(Answered { sequence, came_to, by, status, until });
+        self.acknowledge_revocation(by, revocation, status);
+        if status < 128 {
+            self.revoked(now, &named);
+        }
+        Ok(())
     }
+
+    /// RFC 5142 6.1.
+    pub(super) fn switch_ordered(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        message: &MobilityMessage<'_>,
+        switch: &HomeAgentSwitch<'_>,
+        octets: &[u8],
+    ) -> Result<(), MobilityDrop> {
+        self.way_of(message).ok_or(MobilityDrop::Unexpected)?;
+        let authenticated = self.verify_notice(now, wall, message, switch.options, octets)?;
+        let to = switch.addresses().take(MAX_ALTERNATIVES).collect();
+        self.orders.switch = Some(Switch { to, authenticated });
+        Ok(())
+    }
+
+    /// By the way by which the indication has come.
+    fn acknowledge_revocation(
+        &mut self,
+        (uplink, registration): (usize, Registration),
+        revocation: &BindingRevocation<'_>,
+        status: u8,
+    ) {
+        let kind = RevocationKind::Acknowledgement { status };
+        let builder = Builder::binding_revocation(kind, revocation.sequence, revocation.flags);
+        // As the home agent does it: in place of the care-of address the one that the message leaves from.
+        let source = match registration.care_of_address {
+            IpAddr::V6(address) => address,
+            IpAddr::V4(_) => self.config.home_address,
+        };
+        let mut mobility_header = self.composer().finish_authenticated(builder, None, source);
+        let output = self.composer().heartbeat_packet(uplink, registration, &mut mobility_header);
+        self.outputs.push_back(output);
+    }
+
+    /// The bindings with these identifiers end, or all. The home agent is asked again after a long while,
+    /// like one that has refused; with some bindings left, for what is gone.
+    fn revoked(&mut self, now: Time, bids: &[u16]) {
+        let all = bids.is_empty()
+            || self.list.bindings.iter().filter(|b| b.registration.is_some()).all(|b| bids.contains(&b.bid));
+        let what = if all { "the service" } else { "some bindings" };
+        self.outputs.push_back(Output::Event(Event::Deregistered {
+            reason: format!("the home agent {} has revoked {what}", self.config.home_agent),
+        }));
+        if all {
+            self.list.exchange = None;
+            self.timers.stop(super::Timer::Retransmit);
+            self.clear_bindings(now);
+            // The home agent's operator has decided this: no short pauses.
+            self.refusals.pause = Some(super::REFUSED_INTERVAL);
+            self.refuse(now, Status::PROHIBITED);
+        } else {
+            for index in 0..self.list.bindings.len() {
+                if bids.contains(&self.list.bindings[index].bid) {
+                    if let Some(registration) = self.list.bindings[index].registration.take() {
+                        self.retire(now, registration.care_of_address);
+                    }
+                    self.list.hold_binding(now, index, super::REFUSED_INTERVAL);
+                }
+            }
+            self.timers.set(super::Timer::Bindings, now);
+        }
+        self.forwarding_changed("the home agent revoked a binding");
+    }
+
+    /// Returns the registration by whose path a message of the home agent has come to this router (RFC 6275
+    /// 6.4).
+    fn way_of(&self, message: &MobilityMessage<'_>) -> Option<(usize, Registration)> {
+        let home_address = self.config.home_address;
+        if message.destination != home_address && message.routing_home_address != Some(home_address) {
+            return None;
+        }
+        let came_to = came_to(message);
+        let paths = (0..self.uplinks.len()).filter_map(|uplink| Some((uplink, self.heartbeat_path(uplink)?)));
+        let mut by = paths
+            .filter(|(uplink, registration)| self.composer().local_end(*uplink, registration) == came_to);
+        by.next()
+    }
+
+    /// Checks that a notice is the home agent's and new; whether anything proves that.
+    fn verify_notice(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        message: &MobilityMessage<'_>,
+        options: Options<'_>,
+        octets: &[u8],
+    ) -> Result<bool, MobilityDrop> {
+        let home_address = self.config.home_address;
+        let numbers = (&self.numbers, home_address);
+        let proof = self.orders.verify((now, wall), message, options, octets, numbers)?;
+        if proof == Proof::Key {
+            self.outputs.push_back(Output::Persist(home_address));
+        }
+        Ok(proof != Proof::None)
+    }
+
+    /// Whether an acknowledgement is for bindings with identifiers.
+    pub(super) fn answers_bindings(&self, acknowledgement: &BindingAcknowledgement<'_>) -> bool {
+        self.answered_sequence(acknowledgement)
+            .is_some_and(|sequence| self.list.updates.iter().any(|update| update.sequence == sequence))
+    }
+
+    /// The number of the Binding Update that an acknowledgement answers. Status 135 bears the number that the
+    /// home agent has accepted last instead (RFC 6275 9.5.1): it can answer nothing but the outstanding one.
+    pub(super) fn answered_sequence(&self, acknowledgement: &BindingAcknowledgement<'_>) -> Option<u16> {
+        match Status(acknowledgement.status) {
+            Status::SEQUENCE_OUT_OF_WINDOW => self.list.outstanding.map(|outstanding| outstanding.sequence),
+            _ => Some(acknowledgement.sequence),
+        }
+    }
+
+    /// Handles an acknowledgement of bindings with identifiers, which is known to be for us.
+    pub(super) fn bindings_acknowledged(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        acknowledgement: &BindingAcknowledgement<'_>,
+        octets: &[u8],
+    ) -> Result<(), MobilityDrop> {
+        let sequence = self.answered_sequence(acknowledgement).ok_or(MobilityDrop::Unexpected)?;
+        let position = self.list.updates.iter().position(|update| update.sequence == sequence);
+        let position = position.ok_or(MobilityDrop::Unexpected)?;
+        let update = self.list.updates[position].clone();
+        self.verify_acknowledgement(now, octets, update.authenticated)?;
+        let status = Status(acknowledgement.status);
+        if status == Status::SEQUENCE_OUT_OF_WINDOW {
+            if !self.numbers.take_sequence(acknowledgement.sequence) {
+                return Err(MobilityDrop::Unexpected);
+            }
+            self.list.outstanding = None;
+            return self.correct_bindings(now, wall, &update);
+        }
+        self.list.updates.remove(position);
+        let timestamp = acknowledgement.options.iter().find_map(|option| match option {
+            Ok(MobilityOption::MessageIdentifier(timestamp)) => Some(timestamp),
+            _ => None,
+        });
+        if status == Status::ID_MISMATCH {
+            self.numbers.learn_clock(wall, update.timestamp, timestamp);
+            return self.correct_bindings(now, wall, &update);
+        }
+        if status == Status::MESSAGE_ID_REQUIRED && self.numbers.take_up_timestamps() {
+            return self.correct_bindings(now, wall, &update);
+        }
+        if update.timestamp.is_some() && update.timestamp != timestamp {
+            return Err(MobilityDrop::Timestamp);
+        }
+        if !status.is_rejection() {
+            self.timestamp_acknowledged(update.at, update.timestamp, timestamp, !update.removal);
+        }
+        // RFC 6275 10.3.1: before the first registration the home agent does duplicate address detection.
+        let known =
+            self.list.registration.is_some() || self.list.bindings.iter().any(|b| b.registration.is_some());
+        self.path_answered(now, update.via.0, known.then(|| now.saturating_since(update.at)));
+        if update.removal {
+            // 133: there was nothing to forget. Whatever else it says, the lifetime ends it (RFC 5648 5.7 on
+            // 167).
+            for member in &update.members {
+                self.list.bindings[member.binding].removal = None;
+            }
+            let warnings = self.flows.acknowledged(&update, acknowledgement);
+            self.warn(warnings);
+            self.reconcile(now, wall);
+            return Ok(());
+        }
+        let statuses = identifier_statuses(acknowledgement);
+        if statuses.is_empty() && !status.is_rejection() {
+            self.identifiers_unknown(now, wall, &update, acknowledgement);
+            return Ok(());
+        }
+        if !status.is_rejection() && self.taken_for_a_host(acknowledgement) {
+            self.not_a_mobile_router(now, wall, update.via.0, update.via.1);
+            return Ok(());
+        }
+        self.list.superseded(&update);
+        let mut registered = false;
+        for member in &update.members {
+            let bid = self.list.bindings[member.binding].bid;
+            let own = statuses.iter().find(|(other, _)| *other == bid).map_or(0, |(_, status)| *status);
+            let own = if own == 0 { status } else { Status(own) };
+            if own.is_rejection() {
+                self.binding_refused(now, wall, &update, *member, own);
+                if self.refusals.status.is_some() || !self.is_multiple() {
+                    return Ok(());
+                }
+            } else if statuses.iter().any(|(other, _)| *other == bid) {
+                registered |= self.binding_registered(now, &update, *member, acknowledgement);
+            }
+        }
+        if registered {
+            if let Some(plain) = self.list.bootstrapped(now, &update) {
+                self.retire(now, plain.care_of_address);
+                self.unregister();
+            }
+        }
+        let warnings = self.flows.acknowledged(&update, acknowledgement);
+        self.warn(warnings);
+        self.reconcile(now, wall);
+        let reason = self.reason_to_move(now);
+        self.forwarding_changed(&reason);
+        Ok(())
+    }
+
+    /// An acknowledgement bears the timestamp of its Binding Update again. That of a registration without
+    /// one bears the home agent's time; that of a de-registration bears none, which says nothing.
+    pub(super) fn timestamp_acknowledged(
+        &mut self,
+        sent_at: Time,
+        sent: Option<u64>,
+        told: Option<u64>,
+        registers: bool,
+    ) {
+        if sent.is_none() {
+            if !registers {
+                return;
+            }
+            return self
+                .orders
+                .notices
+                .clock_told(sent_at, told.filter(|_| self.numbers.authentication.authenticates()));
+        }
+        self.numbers.timestamp_acknowledged(told);
+    }
+
+    /// Takes over what the home agent has acknowledged for one binding; false when it granted no time.
+    fn binding_registered(
+        &mut self,
+        now: Time,
+        update: &Update,
+        member: Member,
+        acknowledgement: &BindingAcknowledgement<'_>,
+    ) -> bool {
+        // Not more than was asked for, and counted from when it was asked for.
+        let lifetime = lifetime_from_units(acknowledgement.lifetime).min(self.config.lifetime);
+        let uplink = self.list.bindings[member.binding].uplink;
+        if lifetime.is_zero() {
+            self.list.hold_binding(now, member.binding, MAX_BINDACK_TIMEOUT);
+            return false;
+        }
+        let registration = Registration {
+            uplink,
+            care_of_address: member.care_of_address,
+            since: now,
+            udp: self.composer().takes_udp(uplink, member.care_of_address, acknowledgement),
+            lifetime,
+            expires: update.at + lifetime,
+            sequence: update.sequence,
+        };
+        let binding = &mut self.list.bindings[member.binding];
+        let registration = registration.after(binding.registration.as_ref());
+        let before = binding.registration.replace(registration);
+        binding.priority = member.priority;
+        self.refusals.setback = None;
+        self.registration_acknowledged();
+        let binding = &mut self.list.bindings[member.binding];
+        let attempt = binding.attempt.take();
+        binding.removal = None;
+        let started = attempt.as_ref().and_then(|attempt| attempt.started).unwrap_or(update.at);
+        if let Some(attempt) = attempt {
+            // The addresses that were tried before this one and brought no answer.
+            let before = attempt.sent.iter().filter(|(sequence, _)| !is_newer(*sequence, update.sequence));
+            let losers = before.map(|(_, address)| *address);
+            self.uplinks[uplink].race_decided(now, member.care_of_address, losers);
+            self.watch_candidates(now, uplink);
+        }
+        if let Some(before) = before.filter(|b| b.care_of_address != registration.care_of_address) {
+            self.retire(now, before.care_of_address);
+        }
+        let same = before.is_some_and(|b| b.care_of_address == registration.care_of_address);
+        if !same {
+            self.hints = super::Hints::default();
+        }
+        self.path_registered(now, uplink, registration, same);
+        let latency = now.saturating_since(started);
+        self.outputs.push_back(Output::Forwarding(self.config.home_address));
+        self.outputs.push_back(Output::Event(Event::Registered {
+            home_agent: self.config.home_agent,
+            care_of_address: self.composer().local_end(uplink, &registration),
+            bid: Some(self.list.bindings[member.binding].bid),
+            uplink: self.uplinks[uplink].config.interface.clone(),
+            latency_us: u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),
+            lifetime_s: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
+            refresh: same,
+        }));
+        true
+    }
+
+    /// The remedy for each status that a binding may be refused with.
+    fn binding_refused(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        update: &Update,
+        member: Member,
+        status: Status,
+    ) {
+        let uplink = self.list.bindings[member.binding].uplink;
+        let name = self.uplinks[uplink].config.interface.clone();
+        let held = self.list.bindings[member.binding].registration.is_some();
+        let after = match status {
+            // RFC 5648 5.7: "MUST set 'O' flag".
+            Status::MCOA_NON_MCOA_BINDING_EXISTS => {
+                self.list.abilities.bootstrapped = false;
+                self.list.retry_binding(now, member.binding);
+                Some("replacing the plain binding".to_string())
+            }
+            // "needs to stop using bulk registrations".
+            Status::MCOA_BULK_PROHIBITED if update.count > 1 => {
+                self.list.abilities.bulk = false;
+                self.list.retry_binding(now, member.binding);
+                Some("registering one at a time".to_string())
+            }
+            // "SHOULD send a Binding Identifier mobility option including the Care-of Address field": it is
+            // always there, so the home agent has forgotten between the two.
+            Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
+                self.list.correct_binding(now, member.binding).then(|| "trying again".to_string())
+            }
+            // "MUST stop registering multiple bindings".
+            Status::MCOA_PROHIBITED => {
+                self.list.abilities.identifiers = false;
+                Some("registering without binding identifiers".to_string())
+            }
+            Status::AUTHENTICATION_FAILED if held => {
+                Some("registered all the same, trying again".to_string())
+            }
+            _ => None,
+        };
+        let remedy = remedy(status);
+        let what = match (&after, remedy) {
+            (Some(what), _) => what.clone(),
+            (None, Remedy::Retry(after)) => format!("trying again in {} s", after.as_secs()),
+            (None, Remedy::StartOver) => "de-registering first".into(),
+            (None, Remedy::GoOn) => "trying again".into(),
+            (None, Remedy::BackOff | Remedy::Stop) => {
+                self.clear_bindings(now);
+                self.refuse(now, status);
+                self.service_stops(now)
+            }
+        };
+        self.outputs.push_back(Output::Event(Event::Rejected {
+            status: status.0,
+            reason: format!("{name}: {}; {what}", status.meaning()),
+        }));
+        if status == Status::MCOA_PROHIBITED {
+            self.clear_bindings(now);
+            self.evaluate(now, wall, "the home agent permits one care-of address only");
+        }
+        if after.is_some() {
+            return;
+        }
+        match remedy {
+            Remedy::Retry(after) => {
+                // As it is with RFC 6275 11.7.3: what was registered before stays as it is.
+                self.refusals.setback = Some(status);
+                self.list.hold_binding(now, member.binding, after);
+            }
+            Remedy::GoOn => {}
+            Remedy::StartOver => {
+                let (uplink, address) = update.via;
+                self.clear_bindings(now);
+                self.deregister_from(now, wall, uplink, address);
+                self.forwarding_changed("the home agent refused");
+            }
+            Remedy::BackOff | Remedy::Stop => {
+                let Update { sequence, authenticated, .. } = *update;
+                self.refusals.contradicted = Some(Contradicted { sequence, authenticated });
+                self.forwarding_changed("the home agent refused");
+            }
+        }
+    }
+
+    /// RFC 5648 5.7: no Binding Identifier option in the answer. The home agent has registered the care-of
+    /// address that the Binding Update came from, as RFC 6275 has it.
+    fn identifiers_unknown(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        update: &Update,
+        acknowledgement: &BindingAcknowledgement<'_>,
+    ) {
+        self.list.abilities.identifiers = false;
+        let message = format!(
+            "the home agent {} knows no binding identifiers (RFC 5648): one uplink at a time is registered",
+            self.config.home_agent
+        );
+        self.outputs.push_back(Output::Event(Event::Warning { message }));
+        self.clear_bindings(now);
+        let (uplink, care_of_address) = update.via;
+        let lifetime = lifetime_from_units(acknowledgement.lifetime).min(self.config.lifetime);
+        if !self.taken_for_a_host(acknowledgement) && !lifetime.is_zero() {
+            let registration = Registration {
+                uplink,
+                care_of_address,
+                since: now,
+                udp: self.composer().takes_udp(uplink, care_of_address, acknowledgement),
+                lifetime,
+                expires: update.at + lifetime,
+                sequence: update.sequence,
+            };
+            self.list.registration = Some(registration);
+            // An IPv4 care-of address was not named in a way that such an agent understands.
+            self.list.doubtful = care_of_address.is_ipv4();
+            self.timers.set(Timer::Expire, registration.expires);
+        }
+        self.evaluate(now, wall, "the home agent knows no binding identifiers");
+    }
+
+    fn warn(&mut self, messages: Vec<String>) {
+        let warnings = messages.into_iter().map(|message| Output::Event(Event::Warning { message }));
+        self.outputs.extend(warnings);
+    }
+
+    /// The home agent objected to something that has been corrected: sends again at once, at most a few
+    /// times.
+    fn correct_bindings(&mut self, now: Time, wall: WallTime, update: &Update) -> Result<(), MobilityDrop> {
+        let patient = self.list.correct_members(now, update);
+        self.reconcile(now, wall);
+        if patient { Ok(()) } else { Err(MobilityDrop::RateLimited) }
+    }
+}
+
+/// The Binding Identifier options of an acknowledgement: identifier and status of each.
+fn identifier_statuses(acknowledgement: &BindingAcknowledgement<'_>) -> Vec<(u16, u8)> {
+    acknowledgement
+        .options
+        .iter()
+        .filter_map(|option| match option {
+            Ok(MobilityOption::BindingIdentifier { bid, status, .. }) => Some((bid, status)),
+            _ => None,
+        })
+        .collect()
 }

@@ -18,12 +18,8 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
-use super::liveness::PathState;
-use super::{MobileRouter, Timer};
-use crate::binding_update_list::refresh_after;
-
 /// Between two samples of the counts while packets arrive all the time.
-const SAMPLE: Duration = Duration::from_millis(25);
+pub(super) const SAMPLE: Duration = Duration::from_millis(25);
 /// Packets that arrived all the time and arrive no more make a path doubtful after this time.
 const GAP: Duration = Duration::from_millis(60);
 /// Heartbeats in a row that a doubtful path may leave unanswered, the pause between them, and the time for an
@@ -93,7 +89,7 @@ impl Arrivals {
     }
 
     /// Takes in the counts; true when the path has become doubtful.
-    fn take(&mut self, now: Time, counts: PathTraffic) -> bool {
+    pub(super) fn take(&mut self, now: Time, counts: PathTraffic) -> bool {
         let Some(before) = self.counts.replace(counts) else { return false };
         let (sent, received) = (counts.sent > before.sent, counts.received > before.received);
         if sent || received {
@@ -127,7 +123,7 @@ impl Arrivals {
     }
 
     /// Packets have arrived in three of the last four samples.
-    fn flows(&self) -> bool {
+    pub(super) fn flows(&self) -> bool {
         (self.received & 0b1111).count_ones() >= 3
     }
 
@@ -136,81 +132,5 @@ impl Arrivals {
         let since = |at: Option<Time>| at.map_or(Duration::MAX, |at| now.saturating_since(at));
         let silence = if self.is_full { FULL_SILENCE } else { patience };
         since(self.last) >= silence || since(self.last_answer) >= NO_ANSWER
-    }
-}
-
-impl PathState {
-    /// Whether packets or answers arrive over it, so that it has not failed.
-    fn is_alive(&self, now: Time) -> bool {
-        !self.arrivals.has_failed(now, self.patience())
-    }
-}
-
-impl MobileRouter {
-    /// Whether an uplink carries what it can, and more waits. Only heartbeats tell that, and when it is over.
-    pub fn is_full(&self, uplink: usize) -> bool {
-        self.is_probing()
-            && self.uplinks.path(uplink).is_some_and(|path| path.arrivals.is_full && !path.failed)
-    }
-
-    /// An uplink has become full: its registration is renewed earlier than was planned.
-    pub(super) fn renew_while_full(&mut self, now: Time, uplink: usize) {
-        let is_multiple = self.is_multiple();
-        let of_binding = self.binding_of(uplink).filter(|_| is_multiple);
-        let plain =
-            self.list.registration.filter(|registration| !is_multiple && registration.uplink == uplink);
-        let (timer, registration) = match of_binding {
-            Some(index) => (Timer::Bindings, self.list.bindings[index].registration),
-            None => (Timer::Refresh, plain),
-        };
-        let Some(registration) = registration else { return };
-        let due = registration.expires - registration.lifetime + refresh_after(registration.lifetime, true);
-        if self.timers.get(timer).is_some_and(|at| at > due) {
-            self.timers.set(timer, due.max(now));
-        }
-    }
-
-    /// Whether something has arrived over an uplink lately.
-    pub(super) fn is_heard(&self, now: Time, uplink: usize) -> bool {
-        self.uplinks.path(uplink).is_some_and(|path| path.is_alive(now))
-    }
-
-    /// What the station has counted of tunnelled packets, by uplink. To be called before
-    /// [`Self::handle_timeout`].
-    pub fn handle_traffic(&mut self, now: Time, counts: impl IntoIterator<Item = (usize, PathTraffic)>) {
-        for (uplink, counts) in counts {
-            let is_watched = self.is_probing() && self.heartbeat_path(uplink).is_some();
-            let Some(path) = self.uplinks.path_mut(uplink) else { continue };
-            let is_doubtful = path.arrivals.take(now, counts);
-            if is_doubtful && is_watched && !path.failed {
-                path.arrivals.is_doubtful = true;
-                self.ask_the_others(now, uplink);
-                self.timers.set(Timer::Heartbeat(uplink), now);
-            } else {
-                path.arrivals.is_doubtful &= is_watched && !path.failed;
-            }
-        }
-        let pause = self.sample_pause();
-        match pause.map(|pause| now + pause) {
-            Some(next) if self.timers.get(Timer::Traffic).is_none_or(|at| at > next) => {
-                self.timers.set(Timer::Traffic, next);
-            }
-            Some(_) => {}
-            None => self.timers.stop(Timer::Traffic),
-        }
-    }
-
-    /// The timer by which the station counts anew.
-    pub(super) fn traffic_due(&mut self, now: Time) {
-        if let Some(pause) = self.sample_pause() {
-            self.timers.set(Timer::Traffic, now + pause);
-        }
-    }
-
-    /// Until the counts are looked at again; `None` where they say nothing.
-    fn sample_pause(&self) -> Option<Duration> {
-        let liveness = self.config.liveness.filter(|_| self.is_probing())?;
-        let flows = self.uplinks.paths().any(|path| path.arrivals.flows());
-        Some(if flows { SAMPLE } else { liveness.busy.max(SAMPLE) })
     }
 }

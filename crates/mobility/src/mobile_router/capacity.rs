@@ -17,9 +17,9 @@
 
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::Time;
 
-use super::MobileRouter;
+use super::Uplink;
 use super::volume::Octets;
 
 /// Between two samples.
@@ -112,25 +112,21 @@ impl Gauge {
     }
 }
 
-impl MobileRouter {
-    /// What the counters of an uplink show now.
-    pub(super) fn gauge(&mut self, now: Time, wall: WallTime, index: usize, octets: Octets) {
-        let uplink = &mut self.uplinks[index];
-        let Some(rates) = uplink.gauge.rates(now, octets) else { return };
-        let long = uplink.path.trips.are_long();
-        uplink.gauge.learn(rates, long.unwrap_or(false));
-        let Some(measured) = uplink.gauge.estimates.into_iter().flatten().max() else { return };
-        let measured = uplink.config.capacity.map_or(measured, |most| most.min(measured));
-        let known = uplink.capacity.unwrap_or(0);
-        if known.abs_diff(measured) > known / SAME {
-            self.set_capacity(now, wall, index, Some(measured));
-        }
+impl Uplink {
+    /// Takes in the counters of the interface. Returns the capacity in kbit/s if the known one differs from it.
+    pub(super) fn measure_capacity(&mut self, now: Time, octets: Octets) -> Option<u32> {
+        let rates = self.gauge.rates(now, octets)?;
+        let long = self.path.trips.are_long();
+        self.gauge.learn(rates, long.unwrap_or(false));
+        let measured = self.gauge.estimates.into_iter().flatten().max()?;
+        let measured = self.config.capacity.map_or(measured, |most| most.min(measured));
+        let known = self.capacity.unwrap_or(0);
+        (known.abs_diff(measured) > known / SAME).then_some(measured)
     }
 
-    /// Another network: what was measured there says nothing here.
-    pub(super) fn forget_capacity(&mut self, index: usize) {
-        let uplink = &mut self.uplinks[index];
-        uplink.gauge = Gauge::default();
-        uplink.capacity = uplink.config.capacity;
+    /// Forgets the measurements: they say nothing about another network.
+    pub(super) fn forget_capacity(&mut self) {
+        self.gauge = Gauge::default();
+        self.capacity = self.config.capacity;
     }
 }

@@ -16,12 +16,11 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{RateLimiter, Time, WallTime};
+use carnet_base::{RateLimiter, Time};
 use carnet_wire::nd::{NdOption, NdOptions};
 use serde::{Deserialize, Serialize};
 
-use super::demotion::Response;
-use super::{Attachment, MobileRouter, Timer};
+use super::{Attachment, Uplink};
 use crate::{Event, Output};
 
 /// Captive-Portal option (RFC 8910 2.3).
@@ -78,7 +77,7 @@ const PAUSE: (Duration, Duration, Duration) =
 /// A probe without a result for this time is lost.
 const LOST: Duration = Duration::from_secs(30);
 /// Between two looks at which uplinks have no answer.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// The probes over one uplink.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -104,87 +103,6 @@ impl Default for PortalProber {
     }
 }
 
-impl MobileRouter {
-    /// Has an uplink without answers probed, where the operator wants that.
-    pub(super) fn probe_portals(&mut self, now: Time) {
-        if !self.config.probes_portals || self.stopping {
-            return self.timers.stop(Timer::Portal);
-        }
-        self.timers.set(Timer::Portal, now + LOOK);
-        self.portals.probe = self.portals.probe.filter(|(_, until)| *until > now);
-        for index in 0..self.uplinks.len() {
-            let is_foreign = matches!(self.uplinks[index].attachment, Attachment::Foreign { .. });
-            let is_silent = matches!(self.response(index), Response::Silent { .. });
-            let answers = !is_silent && self.heartbeat_path(index).is_some();
-            let probes = &mut self.uplinks[index].portal_probes;
-            if !is_foreign || answers {
-                *probes = PortalProbes::default();
-            } else if (is_silent || probes.found.is_some()) && self.portals.probe.is_none() {
-                let (due, pause) = probes.next.unwrap_or((now, PAUSE.0));
-                if due <= now {
-                    let longest = if probes.found.is_some() { PAUSE.1 } else { PAUSE.2 };
-                    let pause = pause.min(longest);
-                    probes.next = Some((now + pause, (pause * 2).min(longest)));
-                    self.portals.probe = Some((index, now + LOST));
-                    let uplink = self.uplinks[index].config.interface.clone();
-                    let sources = self.uplinks[index].care_of_addresses();
-                    self.outputs.push_back(Output::ProbePortal { uplink, sources });
-                }
-            }
-        }
-    }
-
-    /// What a probe over an uplink has found.
-    pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
-        self.assert_drained();
-        let Ok(index) = self.uplink_called(interface) else { return };
-        self.portals.probe = self.portals.probe.filter(|(probed, _)| *probed != index);
-        let is_foreign = matches!(self.uplinks[index].attachment, Attachment::Foreign { .. });
-        if !self.config.probes_portals || !is_foreign {
-            return;
-        }
-        let probes = &mut self.uplinks[index].portal_probes;
-        // The result of a probe that began in the network before says nothing of this one.
-        if probes.next.is_none() {
-            return;
-        }
-        match probe {
-            PortalProbe::Redirected(url) if is_uri(url) => {
-                let is_new = probes.found.as_ref() != Some(url);
-                if probes.found.is_none() {
-                    probes.next = Some((now + PAUSE.0, PAUSE.0 * 2));
-                }
-                probes.found = Some(url.clone());
-                if is_new && self.portals.events.allow(now) {
-                    let uplink = self.uplinks[index].config.interface.clone();
-                    let portal = Event::CaptivePortal { uplink, uri: url.clone(), redirects: true };
-                    self.outputs.push_back(Output::Event(portal));
-                }
-            }
-            PortalProbe::Passed if probes.found.take().is_some() => self.portal_passed(now, wall, index),
-            // A portal that does not answer for once is still there.
-            PortalProbe::Passed | PortalProbe::Redirected(_) | PortalProbe::Unanswered => {}
-        }
-    }
-
-    /// A user has agreed to the terms: ends the back-off that the uplink has got without answers.
-    fn portal_passed(&mut self, now: Time, wall: WallTime, index: usize) {
-        if let Some(binding) = self.binding_of(index).filter(|_| self.is_multiple()) {
-            let binding = &mut self.list.bindings[binding];
-            binding.held_until = None;
-            if let Some(attempt) = &mut binding.attempt {
-                attempt.next = attempt.next.min(now);
-            }
-            return self.reconcile(now, wall);
-        }
-        self.rehabilitate(index);
-        if self.list.exchange.as_ref().is_some_and(|exchange| exchange.uplink == index && !exchange.single) {
-            self.timers.set(Timer::Retransmit, now);
-        }
-        self.evaluate(now, wall, "a captive portal lets packets pass");
-    }
-}
-
 /// The URI of an option, padded with zeros; `None` for what is none or says that there is no portal.
 fn uri(data: &[u8]) -> Option<String> {
     let end = data.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
@@ -194,6 +112,81 @@ fn uri(data: &[u8]) -> Option<String> {
 
 fn is_uri(text: &str) -> bool {
     (1..=LONGEST).contains(&text.len()) && text.bytes().all(|octet| octet.is_ascii_graphic())
+}
+
+impl PortalProber {
+    /// Forgets a probe whose result is overdue.
+    pub(super) fn expire(&mut self, now: Time) {
+        self.probe = self.probe.filter(|(_, until)| *until > now);
+    }
+
+    /// Looks at an uplink. Returns the probe to be made over it, if one is due.
+    pub(super) fn look(
+        &mut self,
+        now: Time,
+        index: usize,
+        uplink: &mut Uplink,
+        (is_silent, answers): (bool, bool),
+    ) -> Option<Output> {
+        let is_foreign = matches!(uplink.attachment, Attachment::Foreign { .. });
+        let probes = &mut uplink.portal_probes;
+        if !is_foreign || answers {
+            *probes = PortalProbes::default();
+            return None;
+        }
+        if !(is_silent || probes.found.is_some()) || self.probe.is_some() {
+            return None;
+        }
+        let (due, pause) = probes.next.unwrap_or((now, PAUSE.0));
+        if due > now {
+            return None;
+        }
+        let longest = if probes.found.is_some() { PAUSE.1 } else { PAUSE.2 };
+        let pause = pause.min(longest);
+        probes.next = Some((now + pause, (pause * 2).min(longest)));
+        self.probe = Some((index, now + LOST));
+        let sources = uplink.care_of_addresses();
+        Some(Output::ProbePortal { uplink: uplink.config.interface.clone(), sources })
+    }
+
+    /// Notes that the result of the probe over an uplink has come.
+    pub(super) fn finish(&mut self, index: usize) {
+        self.probe = self.probe.filter(|(probed, _)| *probed != index);
+    }
+
+    /// Takes in the result of a probe over an uplink on a foreign link. Returns the event to be told, and whether a
+    /// known portal lets packets pass now.
+    pub(super) fn take(
+        &mut self,
+        now: Time,
+        uplink: &mut Uplink,
+        probe: &PortalProbe,
+    ) -> (Option<Event>, bool) {
+        let probes = &mut uplink.portal_probes;
+        // The result of a probe that began in the network before says nothing of this one.
+        if probes.next.is_none() {
+            return (None, false);
+        }
+        match probe {
+            PortalProbe::Redirected(url) if is_uri(url) => {
+                let is_new = probes.found.as_ref() != Some(url);
+                if probes.found.is_none() {
+                    probes.next = Some((now + PAUSE.0, PAUSE.0 * 2));
+                }
+                probes.found = Some(url.clone());
+                let is_told = is_new && self.events.allow(now);
+                let portal = || Event::CaptivePortal {
+                    uplink: uplink.config.interface.clone(),
+                    uri: url.clone(),
+                    redirects: true,
+                };
+                (is_told.then(portal), false)
+            }
+            PortalProbe::Passed => (None, probes.found.take().is_some()),
+            // A portal that does not answer for once is still there.
+            PortalProbe::Redirected(_) | PortalProbe::Unanswered => (None, false),
+        }
+    }
 }
 
 #[cfg(test)]

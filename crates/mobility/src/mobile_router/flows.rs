@@ -14,12 +14,11 @@ use carnet_wire::mobility::flow::{
 };
 use carnet_wire::mobility::{BindingAcknowledgement, Builder, MobilityOption};
 
-use carnet_base::{Time, WallTime, sort_by_key};
+use carnet_base::sort_by_key;
 
-use super::MobileRouter;
-use crate::binding_update_list::{Member, Update};
+use super::uplinks::Uplinks;
+use crate::binding_update_list::{BindingUpdateList, Member, Update};
 use crate::flow::{FlowAction, FlowBinding, TrafficSelector};
-use crate::{Event, Output};
 
 /// A Binding Update stays shorter than this: it must fit an IPv6 packet of 1280 octets with what is around
 /// it.
@@ -59,6 +58,7 @@ pub(super) struct FlowState {
 /// What the router knows about flows at the home agent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Flows {
+    pub policies: Vec<Policy>,
     pub states: Vec<FlowState>,
     /// The operator's uplinks for a policy in place of the configured ones.
     pub overrides: Vec<Option<Vec<String>>>,
@@ -87,63 +87,19 @@ impl Flows {
                 refused: None,
             })
             .collect();
-        Flows { states, overrides: vec![None; policies.len()], ..Flows::default() }
-    }
-}
-
-impl MobileRouter {
-    /// The flow bindings that the data path obeys, by priority: each with the identifiers of registered
-    /// uplinks that live, the best first. What the home agent refused is failover here too.
-    pub fn flows(&self) -> &[FlowBinding] {
-        &self.flows.effective
-    }
-
-    /// Another choice of uplinks for a policy, for as long as the router runs; `None` for the configured
-    /// ones.
-    ///
-    /// # Errors
-    /// When there is no such policy or uplink, in words for the operator.
-    pub fn handle_policy_uplinks(
-        &mut self,
-        now: Time,
-        wall: WallTime,
-        name: &str,
-        uplinks: Option<&[String]>,
-    ) -> Result<(), String> {
-        self.assert_drained();
-        let policies = &self.config.policies;
-        let index = policies.iter().position(|policy| policy.name == name).ok_or_else(|| {
-            let names: Vec<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
-            match names.as_slice() {
-                [] => format!("no policy is called {name}: the config has none"),
-                names => format!("no policy is called {name}, expected one of: {}", names.join(", ")),
-            }
-        })?;
-        for interface in uplinks.unwrap_or_default() {
-            let uplink = self.uplinks.iter().find(|uplink| uplink.config.interface == *interface);
-            if uplink.is_none_or(|uplink| uplink.config.bid.is_none()) {
-                return Err(format!("no uplink with a bid is called {interface}"));
-            }
+        Flows {
+            policies: policies.to_vec(),
+            states,
+            overrides: vec![None; policies.len()],
+            ..Flows::default()
         }
-        if uplinks.is_some_and(<[String]>::is_empty) {
-            return Err("at least one uplink is expected".into());
-        }
-        if let Some(choice) = self.flows.overrides.get_mut(index) {
-            *choice = uplinks.map(<[String]>::to_vec);
-        }
-        for flow in self.flows.states.iter_mut().filter(|flow| flow.policy == index) {
-            flow.refused = None;
-        }
-        self.reconcile(now, wall);
-        self.forwarding_changed("the operator moved a policy");
-        Ok(())
     }
 
     /// The uplinks that a policy names, the operator's choice before the configuration, the good ones first.
     /// With a choice made, the other configured ones remain as a reserve.
-    fn policy_uplinks(&self, policy: usize) -> Vec<usize> {
-        let Some(configured) = self.config.policies.get(policy) else { return Vec::new() };
-        let chosen = self.flows.overrides.get(policy).and_then(Option::as_ref);
+    fn policy_uplinks(&self, all: &Uplinks, policy: usize) -> Vec<usize> {
+        let Some(configured) = self.policies.get(policy) else { return Vec::new() };
+        let chosen = self.overrides.get(policy).and_then(Option::as_ref);
         let reserve = configured.uplinks.iter().filter(|_| configured.action == FlowAction::Failover);
         let names: Vec<&String> = match chosen {
             Some(chosen) => chosen.iter().chain(reserve).collect(),
@@ -151,33 +107,38 @@ impl MobileRouter {
         };
         let mut uplinks: Vec<usize> = Vec::new();
         for name in names {
-            if let Some(uplink) = self.uplinks.iter().position(|u| u.config.interface == *name)
+            if let Some(uplink) = all.iter().position(|u| u.config.interface == *name)
                 && !uplinks.contains(&uplink)
             {
                 uplinks.push(uplink);
             }
         }
-        sort_by_key(&mut uplinks, |&uplink| self.is_avoided(uplink));
+        sort_by_key(&mut uplinks, |&uplink| all.is_avoided(uplink));
         if configured.action == FlowAction::Balance {
             // A share for an uplink that is to be left would be lost time; unless there is no other.
-            let good = uplinks.iter().filter(|&&uplink| !self.is_avoided(uplink)).count();
+            let good = uplinks.iter().filter(|&&uplink| !all.is_avoided(uplink)).count();
             uplinks.truncate(if good > 0 { good } else { uplinks.len() });
         }
         uplinks
     }
 
     /// A flow as it should be where the given bindings are registered.
-    fn wanted_flow(&self, flow: &FlowState, registered: impl Fn(usize) -> bool) -> Option<FlowBinding> {
-        let mut uplinks = self.policy_uplinks(flow.policy);
+    fn wanted_flow(
+        &self,
+        all: &Uplinks,
+        flow: &FlowState,
+        registered: impl Fn(usize) -> bool,
+    ) -> Option<FlowBinding> {
+        let mut uplinks = self.policy_uplinks(all, flow.policy);
         uplinks.retain(|&uplink| registered(uplink));
-        let weights = self.weights(&uplinks);
+        let weights = all.weights(&uplinks);
         let mut bids: Vec<(u16, u16)> = uplinks
             .into_iter()
             .zip(weights)
-            .filter_map(|(uplink, weight)| Some((self.uplinks[uplink].config.bid?, weight)))
+            .filter_map(|(uplink, weight)| Some((all[uplink].config.bid?, weight)))
             .collect();
-        let mut action = self.config.policies.get(flow.policy)?.action;
-        if self.flows.copies {
+        let mut action = self.policies.get(flow.policy)?.action;
+        if self.copies {
             bids.truncate(1);
             action = FlowAction::Failover;
         }
@@ -190,34 +151,35 @@ impl MobileRouter {
         })
     }
 
-    fn is_registered(&self, uplink: usize) -> bool {
-        self.binding_of(uplink).is_some_and(|index| self.list.bindings[index].registration.is_some())
-    }
-
     /// What the home agent is to be told about a flow in any Binding Update, with these bindings registered.
-    fn flow_due(&self, flow: &FlowState, registered: impl Fn(usize) -> bool) -> Option<FlowBinding> {
-        self.flow_news(flow, flow.acknowledged.as_ref(), &registered).or_else(|| {
+    fn flow_due(
+        &self,
+        all: &Uplinks,
+        flow: &FlowState,
+        registered: impl Fn(usize) -> bool,
+    ) -> Option<FlowBinding> {
+        self.flow_news(all, flow, flow.acknowledged.as_ref(), &registered).or_else(|| {
             flow.pending.as_ref()?;
-            self.wanted_flow(flow, registered)
+            self.wanted_flow(all, flow, registered)
         })
     }
 
     /// In what a flow differs from what the home agent knows of it.
     fn flow_news(
         &self,
+        all: &Uplinks,
         flow: &FlowState,
         known: Option<&FlowBinding>,
         registered: impl Fn(usize) -> bool,
     ) -> Option<FlowBinding> {
-        let wanted = self.wanted_flow(flow, &registered)?;
+        let wanted = self.wanted_flow(all, flow, &registered)?;
         let bids: Vec<u16> = wanted.bids.iter().map(|(bid, _)| *bid).collect();
         if flow.refused.as_ref().is_some_and(|(_, for_bids)| *for_bids == bids) {
             return None;
         }
         let Some(known) = known else { return Some(wanted) };
         // Identifiers that are not registered now do no harm there (RFC 6089 4.3).
-        let live =
-            |bid: u16| self.uplinks.iter().position(|u| u.config.bid == Some(bid)).is_some_and(&registered);
+        let live = |bid: u16| all.iter().position(|u| u.config.bid == Some(bid)).is_some_and(&registered);
         let have: Vec<(u16, u16)> = known.bids.iter().copied().filter(|(bid, _)| live(*bid)).collect();
         let same = known.action == wanted.action
             && have.len() == wanted.bids.len()
@@ -225,41 +187,51 @@ impl MobileRouter {
         (!same).then_some(wanted)
     }
 
-    /// The binding whose Binding Update shall tell the home agent about flows, when there is something to
-    /// tell.
-    pub(super) fn flow_carrier(&self) -> Option<usize> {
-        if self.flows.unknown || !self.list.abilities.bootstrapped {
+    /// Returns the binding whose Binding Update shall tell the home agent about flows, if there is something to tell:
+    /// `best`, the first one that traffic may take.
+    pub(super) fn carrier(
+        &self,
+        all: &Uplinks,
+        list: &BindingUpdateList,
+        best: Option<usize>,
+    ) -> Option<usize> {
+        if self.unknown || !list.abilities.bootstrapped {
             return None;
         }
         // Whatever is under way describes the flows again until it is answered.
-        let under_way = self.list.bindings.iter().any(|b| b.attempt.is_some() || b.removal.is_some());
-        let due = self.flows.states.iter().any(|flow| {
+        let under_way = list.bindings.iter().any(|b| b.attempt.is_some() || b.removal.is_some());
+        let due = self.states.iter().any(|flow| {
             let said = flow.pending.as_ref().map(|(_, flow)| flow).or(flow.acknowledged.as_ref());
-            self.flow_news(flow, said, |u| self.is_registered(u)).is_some()
+            self.flow_news(all, flow, said, |u| list.is_registered(u)).is_some()
                 || (flow.pending.is_some() && !under_way)
         });
-        let best = self.transmit_bindings().first().copied()?;
-        due.then_some(best)
+        best.filter(|_| due)
     }
 
     /// The flows that a Binding Update about these members describes, and those that it only names.
-    pub(super) fn flows_for(&self, members: &[Member], removal: bool) -> (Vec<FlowBinding>, Vec<u16>) {
-        if self.flows.unknown {
+    pub(super) fn described(
+        &self,
+        all: &Uplinks,
+        list: &BindingUpdateList,
+        (members, removal): (&[Member], bool),
+        prefixes: usize,
+    ) -> (Vec<FlowBinding>, Vec<u16>) {
+        if self.unknown {
             return (Vec::new(), Vec::new());
         }
-        let about = |uplink: usize| members.iter().any(|m| self.list.bindings[m.binding].uplink == uplink);
+        let about = |uplink: usize| members.iter().any(|m| list.bindings[m.binding].uplink == uplink);
         let registered = |uplink: usize| {
             if removal {
-                self.is_registered(uplink) && !about(uplink)
+                list.is_registered(uplink) && !about(uplink)
             } else {
-                self.is_registered(uplink) || about(uplink)
+                list.is_registered(uplink) || about(uplink)
             }
         };
         let mut described = Vec::new();
         let mut named = Vec::new();
-        let mut length = 24 * members.len() + 24 * self.config.prefixes.len() + 60;
-        for flow in &self.flows.states {
-            let due = self.flow_due(flow, registered);
+        let mut length = 24 * members.len() + 24 * prefixes + 60;
+        for flow in &self.states {
+            let due = self.flow_due(all, flow, registered);
             let cost = due.as_ref().map_or(2, |flow| 24 + flow_length(flow));
             match due {
                 Some(flow) if length + cost <= MAX_LENGTH => described.push(flow),
@@ -273,7 +245,7 @@ impl MobileRouter {
     }
 
     /// Adds the options (RFC 6089 4.2, RFC 5094).
-    pub(super) fn add_flows(
+    pub(super) fn add_options(
         &self,
         mut builder: Builder,
         described: &[FlowBinding],
@@ -287,7 +259,7 @@ impl MobileRouter {
                 status: 0,
                 sub_options: &sub_options(Some(&flow.selector), &bids),
             });
-            if !self.flows.copies {
+            if !self.copies {
                 let action =
                     FlowActionOption { fid: flow.fid, action: flow.action, weights: flow.bids.clone() };
                 builder = builder.option(&MobilityOption::VendorSpecific {
@@ -306,14 +278,67 @@ impl MobileRouter {
         builder
     }
 
+    /// The Binding Update of this number described these flows.
+    pub(super) fn sent(&mut self, sequence: u16, flows: &[FlowBinding]) {
+        for sent in flows {
+            if let Some(flow) = self.states.iter_mut().find(|flow| flow.fid == sent.fid) {
+                flow.pending = Some((sequence, sent.clone()));
+            }
+        }
+    }
+
+    /// Whether a Binding Update of this number is the last that described some flow, and not answered.
+    pub(super) fn tells(&self, sequence: u16) -> bool {
+        self.states.iter().any(|flow| flow.pending.as_ref().is_some_and(|(last, _)| *last == sequence))
+    }
+
+    /// The home agent has none of them any more.
+    pub(super) fn forget(&mut self) {
+        for flow in &mut self.states {
+            flow.acknowledged = None;
+            flow.pending = None;
+            flow.refused = None;
+        }
+        self.unknown = false;
+        self.copies = false;
+    }
+
+    fn flow_answered(&mut self, sequence: u16, sent: &FlowBinding, status: u8) -> Option<String> {
+        let Some(flow) = self.states.iter_mut().find(|flow| flow.fid == sent.fid) else { return None };
+        let latest = flow.pending.as_ref().is_none_or(|(last, _)| *last == sequence);
+        if latest {
+            flow.pending = None;
+        } else if status >= 128 {
+            return None;
+        }
+        if status < 128 {
+            flow.acknowledged = Some(sent.clone());
+            flow.refused = None;
+            return None;
+        }
+        let bids: Vec<u16> = sent.bids.iter().map(|(bid, _)| *bid).collect();
+        flow.acknowledged = None;
+        flow.refused = Some((status, bids));
+        let policy = self.policies.get(flow.policy).map_or("", |policy| policy.name.as_str());
+        let what = match status {
+            flow_status::PROHIBITED => "administratively prohibited",
+            flow_status::MALFORMED => "malformed",
+            flow_status::BID_NOT_FOUND => "an uplink of it is not registered; to be tried again when it is",
+            flow_status::FID_NOT_FOUND => "not found",
+            flow_status::SELECTOR_NOT_SUPPORTED => "its traffic selector is not supported",
+            _ => "reason unspecified",
+        };
+        Some(format!("policy {policy}: the home agent refuses flow {} (status {status}): {what}", sent.fid))
+    }
+
     /// What the home agent says about the flows of a Binding Update.
-    pub(super) fn flows_acknowledged(
+    pub(super) fn acknowledged(
         &mut self,
         update: &Update,
         acknowledgement: &BindingAcknowledgement<'_>,
-    ) {
+    ) -> Vec<String> {
         if acknowledgement.status >= 128 || (update.flows.is_empty() && update.summary.is_empty()) {
-            return;
+            return Vec::new();
         }
         let mut statuses: Vec<(u16, u8)> = Vec::new();
         let mut actions: Vec<FlowActionOption> = Vec::new();
@@ -325,110 +350,51 @@ impl MobileRouter {
         }
         // RFC 6089 5.2.6: no copy of an option means that it was not understood.
         if !update.flows.is_empty() && statuses.is_empty() {
-            self.flows.unknown = true;
-            self.warn(
-                "the home agent knows no flow bindings (RFC 6089): policies hold for what this router sends",
-            );
-            return;
+            self.unknown = true;
+            let warning =
+                "the home agent knows no flow bindings (RFC 6089): policies hold for what this router sends";
+            return vec![warning.to_owned()];
         }
+        let mut warnings = Vec::new();
         for sent in &update.flows {
             let status = statuses.iter().find(|(fid, _)| *fid == sent.fid).map(|(_, status)| *status);
             let echoed = actions.iter().find(|action| action.fid == sent.fid);
             let status = status.unwrap_or(flow_status::UNSPECIFIED);
             let plain = sent.action == FlowAction::Failover && sent.bids.len() == 1;
-            if status < 128 && !self.flows.copies && !plain && echoed.is_none_or(|e| e.action != sent.action)
-            {
-                self.flows.copies = true;
-                for flow in &mut self.flows.states {
+            if status < 128 && !self.copies && !plain && echoed.is_none_or(|e| e.action != sent.action) {
+                self.copies = true;
+                for flow in &mut self.states {
                     flow.acknowledged = None;
                     flow.pending = None;
                 }
-                self.warn("the home agent can only copy packets (RFC 6089): policies fail over from uplink to uplink");
-                return;
+                warnings.push(
+                    "the home agent can only copy packets (RFC 6089): policies fail over from uplink to \
+                     uplink"
+                        .to_owned(),
+                );
+                return warnings;
             }
-            self.flow_answered(update.sequence, sent, status);
+            warnings.extend(self.flow_answered(update.sequence, sent, status));
         }
         // RFC 6089 5.3.3: a flow that was only named is answered when it is not there any more.
         for (fid, status) in statuses {
             if status >= 128
                 && update.summary.contains(&fid)
-                && let Some(flow) = self.flows.states.iter_mut().find(|flow| flow.fid == fid)
+                && let Some(flow) = self.states.iter_mut().find(|flow| flow.fid == fid)
             {
                 flow.acknowledged = None;
             }
         }
-    }
-
-    /// The Binding Update of this number described these flows.
-    pub(super) fn flows_sent(&mut self, sequence: u16, flows: &[FlowBinding]) {
-        for sent in flows {
-            if let Some(flow) = self.flows.states.iter_mut().find(|flow| flow.fid == sent.fid) {
-                flow.pending = Some((sequence, sent.clone()));
-            }
-        }
-    }
-
-    /// Whether a Binding Update of this number is the last that described some flow, and not answered.
-    pub(super) fn tells_flows(&self, sequence: u16) -> bool {
-        self.flows.states.iter().any(|flow| flow.pending.as_ref().is_some_and(|(last, _)| *last == sequence))
-    }
-
-    fn flow_answered(&mut self, sequence: u16, sent: &FlowBinding, status: u8) {
-        let Some(flow) = self.flows.states.iter_mut().find(|flow| flow.fid == sent.fid) else { return };
-        let latest = flow.pending.as_ref().is_none_or(|(last, _)| *last == sequence);
-        if latest {
-            flow.pending = None;
-        } else if status >= 128 {
-            return;
-        }
-        if status < 128 {
-            flow.acknowledged = Some(sent.clone());
-            flow.refused = None;
-            return;
-        }
-        let bids: Vec<u16> = sent.bids.iter().map(|(bid, _)| *bid).collect();
-        flow.acknowledged = None;
-        flow.refused = Some((status, bids));
-        let policy = self.config.policies.get(flow.policy).map_or("", |policy| policy.name.as_str());
-        let what = match status {
-            flow_status::PROHIBITED => "administratively prohibited",
-            flow_status::MALFORMED => "malformed",
-            flow_status::BID_NOT_FOUND => "an uplink of it is not registered; to be tried again when it is",
-            flow_status::FID_NOT_FOUND => "not found",
-            flow_status::SELECTOR_NOT_SUPPORTED => "its traffic selector is not supported",
-            _ => "reason unspecified",
-        };
-        self.warn(&format!(
-            "policy {policy}: the home agent refuses flow {} (status {status}): {what}",
-            sent.fid
-        ));
-    }
-
-    fn warn(&mut self, message: &str) {
-        self.outputs.push_back(Output::Event(Event::Warning { message: message.to_string() }));
-    }
-
-    /// The home agent has none of them any more.
-    pub(super) fn forget_flows(&mut self) {
-        for flow in &mut self.flows.states {
-            flow.acknowledged = None;
-            flow.pending = None;
-            flow.refused = None;
-        }
-        self.flows.unknown = false;
-        self.flows.copies = false;
+        warnings
     }
 
     /// The flows that the data path obeys, as they follow from what is registered.
-    pub(super) fn update_flows(&mut self) {
-        let transmit: Vec<usize> =
-            self.transmit_bindings().into_iter().map(|index| self.list.bindings[index].uplink).collect();
+    pub(super) fn update(&mut self, all: &Uplinks, transmit: &[usize]) {
         let effective = self
-            .flows
             .states
             .iter()
             .filter_map(|flow| {
-                let mut wanted = self.wanted_flow(flow, |uplink| transmit.contains(&uplink))?;
+                let mut wanted = self.wanted_flow(all, flow, |uplink| transmit.contains(&uplink))?;
                 // Copies need a home agent that sorts them out.
                 let taken = flow.acknowledged.as_ref().is_some_and(|known| known.action == wanted.action);
                 if wanted.action == FlowAction::Duplicate && !taken {
@@ -437,7 +403,43 @@ impl MobileRouter {
                 Some(wanted)
             })
             .collect();
-        self.flows.effective = effective;
+        self.effective = effective;
+    }
+
+    /// Takes in another choice of uplinks for a policy; `None` for the configured ones.
+    ///
+    /// # Errors
+    /// When there is no such policy or uplink, in words for the operator.
+    pub(super) fn choose_uplinks(
+        &mut self,
+        all: &Uplinks,
+        name: &str,
+        uplinks: Option<&[String]>,
+    ) -> Result<(), String> {
+        let policies = &self.policies;
+        let index = policies.iter().position(|policy| policy.name == name).ok_or_else(|| {
+            let names: Vec<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
+            match names.as_slice() {
+                [] => format!("no policy is called {name}: the config has none"),
+                names => format!("no policy is called {name}, expected one of: {}", names.join(", ")),
+            }
+        })?;
+        for interface in uplinks.unwrap_or_default() {
+            let uplink = all.iter().find(|uplink| uplink.config.interface == *interface);
+            if uplink.is_none_or(|uplink| uplink.config.bid.is_none()) {
+                return Err(format!("no uplink with a bid is called {interface}"));
+            }
+        }
+        if uplinks.is_some_and(<[String]>::is_empty) {
+            return Err("at least one uplink is expected".into());
+        }
+        if let Some(choice) = self.overrides.get_mut(index) {
+            *choice = uplinks.map(<[String]>::to_vec);
+        }
+        for flow in self.states.iter_mut().filter(|flow| flow.policy == index) {
+            flow.refused = None;
+        }
+        Ok(())
     }
 }
 

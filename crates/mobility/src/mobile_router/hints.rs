@@ -11,17 +11,14 @@
 //! them off. While the home agent acknowledges nothing, they are followed every [`DEMAND_INTERVAL`], for they
 //! come only while traffic waits.
 
-use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::Time;
 
-use super::{DEMAND_INTERVAL, MobileRouter};
-use crate::MobilityDrop;
-use crate::binding_update_list::Exchange;
+use super::DEMAND_INTERVAL;
 
 /// Between the first hint that is followed and the next, and the least between two Binding Updates.
-const HINT_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const HINT_INTERVAL: Duration = Duration::from_secs(1);
 /// The interval doubles up to this.
 const MAX_HINT_INTERVAL: Duration = Duration::from_secs(64);
 /// After so long without any hint the next is a first one again.
@@ -37,6 +34,19 @@ pub(super) struct Hints {
 impl Hints {
     fn of(&mut self, is_proven: bool) -> &mut Pauses {
         if is_proven { &mut self.proven } else { &mut self.others }
+    }
+
+    /// Whether the router follows a hint that has come now.
+    pub(super) fn allow(&mut self, now: Time, is_proven: bool) -> bool {
+        self.of(is_proven).allow(now)
+    }
+
+    /// Notes that the router has followed a hint.
+    pub(super) fn followed(&mut self, now: Time, is_proven: bool) {
+        self.of(is_proven).followed(now);
+        if is_proven {
+            self.proven.waits_since = Some(now);
+        }
     }
 
     /// The home agent has acknowledged a registration.
@@ -72,63 +82,5 @@ impl Pauses {
     fn followed(&mut self, now: Time) {
         let wait = self.next.map_or(HINT_INTERVAL, |(_, wait)| wait);
         self.next = Some((now + wait, (wait * 2).min(MAX_HINT_INTERVAL)));
-    }
-}
-
-impl MobileRouter {
-    /// The home agent's address has said by an ICMPv6 error that it does not take a packet which this router
-    /// has tunnelled to it; the packet is proven to be ours.
-    ///
-    /// # Errors
-    /// Why it had no effect.
-    pub fn handle_tunnel_error(
-        &mut self,
-        now: Time,
-        wall: WallTime,
-        home_agent: Ipv6Addr,
-    ) -> Result<(), MobilityDrop> {
-        self.assert_drained();
-        if home_agent != self.config.home_agent {
-            return Err(MobilityDrop::WrongParty);
-        }
-        self.follow_hint(now, wall, true)
-    }
-
-    /// An unauthenticated hint that the home agent misses our binding.
-    pub(super) fn hint(&mut self, now: Time, wall: WallTime) -> Result<(), MobilityDrop> {
-        self.follow_hint(now, wall, false)
-    }
-
-    fn follow_hint(&mut self, now: Time, wall: WallTime, is_proven: bool) -> Result<(), MobilityDrop> {
-        if self.home.at_home || self.stopping || self.refusals.status.is_some() {
-            return Err(MobilityDrop::Unexpected);
-        }
-        if !self.hints.of(is_proven).allow(now) {
-            return Err(MobilityDrop::RateLimited);
-        }
-        if self.is_multiple() {
-            self.register_all_again(now);
-            self.reconcile(now, wall);
-            self.hint_followed(now, is_proven);
-            return Ok(());
-        }
-        match self.list.exchange.as_ref().map(Exchange::last_sent) {
-            None => self.refresh(now, wall),
-            // The answer to what was just sent may be on its way.
-            Some(_) if self.list.exchange.as_ref().is_some_and(|e| e.held) => return Ok(()),
-            Some(last) if last.is_none_or(|at| now.saturating_since(at) >= HINT_INTERVAL) => {
-                self.transmit(now, wall);
-            }
-            Some(_) => return Ok(()),
-        }
-        self.hint_followed(now, is_proven);
-        Ok(())
-    }
-
-    fn hint_followed(&mut self, now: Time, is_proven: bool) {
-        self.hints.of(is_proven).followed(now);
-        if is_proven {
-            self.hints.proven.waits_since = Some(now);
-        }
     }
 }

@@ -18,9 +18,9 @@ use carnet_base::{Address, LinkMessage};
 use carnet_wire::{icmpv6, nd};
 use ipnet::Ipv6Net;
 
-use super::{MobileRouter, MobileRouterConfig};
+use super::{MobileRouterConfig, Uplink};
+use crate::MobilityDrop;
 use crate::home_agent::{Heard, HomeLink, ND_HOP_LIMIT};
-use crate::{MobilityDrop, Output};
 
 impl MobileRouterConfig {
     /// Whether a prefix that is advertised on a link says that it is the home link.
@@ -41,32 +41,23 @@ impl MobileRouterConfig {
     pub fn is_aggregated(&self) -> bool {
         self.prefixes.iter().any(|prefix| self.home_prefix.contains(prefix))
     }
-}
 
-/// Whether the router is on its home link.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct HomePresence {
-    /// The selected uplink is on the home link,
-    pub(super) at_home: bool,
-    /// and the home agent knows it.
-    pub(super) returned: bool,
-}
-
-impl MobileRouter {
-    /// A neighbour on an uplink asks for an address: on the home link for one on board, which is behind us.
-    pub(super) fn sought_at_home(&mut self, index: usize, message: &LinkMessage) -> Result<(), MobilityDrop> {
-        if !self.is_home() || self.uplinks.target != Some(index) || !self.config.is_aggregated() {
-            return Ok(());
+    /// Returns the answer to a neighbour on the home link that asks for an address on board, which is behind us.
+    pub(super) fn home_answer(
+        &self,
+        uplink: &Uplink,
+        message: &LinkMessage,
+    ) -> Result<Option<LinkMessage>, MobilityDrop> {
+        if !self.is_aggregated() {
+            return Ok(None);
         }
-        let Heard::Solicitation { target, source, peer } = HomeLink::read(message)? else { return Ok(()) };
-        let config = &self.config;
-        let aboard = config.prefixes.iter().any(|prefix| prefix.contains(&target));
+        let Heard::Solicitation { target, source, peer } = HomeLink::read(message)? else { return Ok(None) };
+        let aboard = self.prefixes.iter().any(|prefix| prefix.contains(&target));
         // The kernel answers for the home address, which is on the interface.
-        if !aboard || target == config.home_address || !config.home_prefix.contains(&target) {
-            return Ok(());
+        if !aboard || target == self.home_address || !self.home_prefix.contains(&target) {
+            return Ok(None);
         }
-        let uplink = &self.uplinks[index];
-        let Some(own) = uplink.link_local() else { return Ok(()) };
+        let Some(own) = uplink.link_local() else { return Ok(None) };
         // RFC 4861 7.2.4: duplicate address detection is answered to all nodes.
         let solicited = !source.is_unspecified();
         let (destination, peer) = if solicited { (source, peer) } else { (nd::ALL_NODES, None) };
@@ -79,16 +70,45 @@ impl MobileRouter {
         };
         let mut message = advertisement.emit();
         icmpv6::set_checksum(&mut message, own, destination);
-        self.outputs.push_back(Output::Link(LinkMessage {
+        Ok(Some(LinkMessage {
             interface: uplink.config.interface.clone(),
             source: own,
             destination,
             hop_limit: ND_HOP_LIMIT,
             peer,
             message,
-        }));
-        Ok(())
+        }))
     }
+
+    /// RFC 6275 11.5.5: returns the message that tells the home link that the home address is here again.
+    pub(super) fn home_announcement(&self, uplink: &Uplink) -> LinkMessage {
+        let advertisement = nd::NeighborAdvertisement {
+            target: self.home_address,
+            router: self.is_router(),
+            solicited: false,
+            override_: true,
+            target_link_address: uplink.link_address(),
+        };
+        let mut message = advertisement.emit();
+        icmpv6::set_checksum(&mut message, self.home_address, nd::ALL_NODES);
+        LinkMessage {
+            interface: uplink.config.interface.clone(),
+            source: self.home_address,
+            destination: nd::ALL_NODES,
+            hop_limit: ND_HOP_LIMIT,
+            peer: None,
+            message,
+        }
+    }
+}
+
+/// Whether the router is on its home link.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HomePresence {
+    /// The selected uplink is on the home link,
+    pub(super) at_home: bool,
+    /// and the home agent knows it.
+    pub(super) returned: bool,
 }
 
 #[cfg(test)]

@@ -28,9 +28,12 @@ use std::time::Duration;
 use carnet_base::{Endpoint, RateLimiter, Time, WallTime};
 use carnet_wire::mobility::Builder;
 
-use super::arrivals::{Arrivals, DOUBTED_ALLOWED, DOUBTED_PATIENCE, DOUBTED_PAUSE, FULL_INTERVAL};
+use super::arrivals::{
+    Arrivals, DOUBTED_ALLOWED, DOUBTED_PATIENCE, DOUBTED_PAUSE, FULL_INTERVAL, PathTraffic, SAMPLE,
+};
 use super::capacity::RoundTrips;
 use super::{MobileRouter, Registration, Timer};
+use crate::binding_update_list::refresh_after;
 use crate::{Event, MobilityDrop, MobilityMessage};
 
 /// How often, and how long, heartbeats are sent.
@@ -87,7 +90,7 @@ pub struct Quality {
     pub loss: f64,
 }
 
-/// What is known of the path over one uplink.
+/// Path over one uplink.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PathState {
     /// The care-of address that this is about, and whether in UDP.
@@ -196,48 +199,62 @@ impl PathState {
         };
         Some(Quality { rtt, jitter: self.jitter, loss })
     }
+
+    /// Returns how long answers take at most, if that was measured.
+    pub(super) fn answer_time(&self) -> Option<Duration> {
+        self.rtt.map(|_| self.late())
+    }
+
+    /// Whether packets or answers arrive, so that the path has not failed.
+    pub(super) fn is_alive(&self, now: Time) -> bool {
+        !self.arrivals.has_failed(now, self.patience())
+    }
 }
 
 /// Heartbeats as far as all paths to a home agent have them in common.
 #[derive(Debug)]
 pub(super) struct Heartbeats {
+    /// How often they are sent; never if absent.
+    pub(super) config: Option<Liveness>,
     /// The home agent's Restart Counter (RFC 5847 3.2).
     restart_counter: Option<u32>,
     /// Until when no heartbeat is sent, because the home agent knows none.
-    unknown_until: Option<Time>,
+    pub(super) unknown_until: Option<Time>,
     /// Limit of the answers to Heartbeat requests, which nothing authenticates.
     answers: RateLimiter,
 }
 
-impl Default for Heartbeats {
-    fn default() -> Heartbeats {
+impl Heartbeats {
+    /// Heartbeats to a home agent that may know them.
+    pub(super) fn new(config: Option<Liveness>) -> Heartbeats {
         Heartbeats {
+            config,
             restart_counter: None,
             unknown_until: None,
             answers: RateLimiter::new(100, Duration::from_millis(10)),
         }
     }
+
+    /// Whether keepalives behind a NAT are more frequent than heartbeats on an idle path.
+    fn are_rare(&self) -> bool {
+        self.config.is_none_or(|it| it.idle >= KEEPALIVE.0)
+    }
+
+    /// Whether heartbeats tell which paths live.
+    pub(super) fn are_sent(&self) -> bool {
+        self.config.is_some() && self.unknown_until.is_none()
+    }
 }
 
 impl MobileRouter {
-    /// What heartbeats have measured over an uplink.
+    /// Returns the figures that heartbeats have measured over an uplink.
     pub fn quality(&self, uplink: usize) -> Option<Quality> {
         self.uplinks.path(uplink)?.quality()
     }
 
     /// Whether an uplink that is up has been found to lead nowhere.
     pub fn is_silent(&self, uplink: usize) -> bool {
-        self.uplinks.path(uplink).is_some_and(|path| path.failed)
-    }
-
-    /// Whether an uplink that had failed has yet to prove itself.
-    pub(super) fn is_proving(&self, uplink: usize) -> bool {
-        self.uplinks.path(uplink).is_some_and(|path| path.proving)
-    }
-
-    /// Whether heartbeats tell which uplinks live.
-    pub(super) fn is_probing(&self) -> bool {
-        self.config.liveness.is_some() && self.heartbeats.unknown_until.is_none()
+        self.uplinks.is_silent(uplink)
     }
 
     /// The path over an uplink is registered, for the first time or with another care-of address unless
@@ -249,8 +266,9 @@ impl MobileRouter {
         registration: Registration,
         same: bool,
     ) {
-        self.judge_ipv6_attempt(now, uplink);
+        let is_probing = self.uplinks.heartbeats.are_sent();
         let Some(path) = self.uplinks.path_mut(uplink) else { return };
+        path.judge_ipv6_attempt(now);
         let over = Some((registration.care_of_address, registration.udp));
         if path.over != over || !same {
             path.over = over;
@@ -263,20 +281,26 @@ impl MobileRouter {
         }
         if path.failed {
             path.failed = false;
-            path.proving = self.config.liveness.is_some() && self.heartbeats.unknown_until.is_none();
+            path.proving = is_probing;
             path.answered = 0;
         }
         path.arrivals.answered(now, None, None);
-        self.expect_ipv6(now, uplink, registration);
+        match self.uplinks[uplink].next_ipv6_attempt(now, registration.care_of_address) {
+            Some(at) if self.timers.get(Timer::Ipv6(uplink)).is_none() => {
+                self.timers.set(Timer::Ipv6(uplink), at);
+            }
+            Some(_) => {}
+            None => self.timers.stop(Timer::Ipv6(uplink)),
+        }
         self.schedule_heartbeat(now, uplink, now);
     }
 
     /// An acknowledgement has come over an uplink. Where no heartbeat measures the round trip, that does;
     /// `took` is absent if the home agent may have waited before it answered.
     pub(super) fn path_answered(&mut self, now: Time, uplink: usize, took: Option<Duration>) {
-        self.judge_ipv6_attempt(now, uplink);
-        let heartbeats = self.is_probing();
+        let heartbeats = self.uplinks.heartbeats.are_sent();
         let Some(path) = self.uplinks.path_mut(uplink) else { return };
+        path.judge_ipv6_attempt(now);
         if let Some(took) = took.filter(|_| path.rtt.is_none() || !heartbeats) {
             path.measured(took);
         }
@@ -286,18 +310,13 @@ impl MobileRouter {
         path.arrivals.answered(now, None, None);
     }
 
-    /// How long answers over an uplink take at most, as far as that was measured.
-    pub(super) fn answer_time(&self, uplink: usize) -> Option<Duration> {
-        let path = self.uplinks.path(uplink)?;
-        path.rtt.map(|_| path.late())
-    }
-
     /// The registration whose path over an uplink heartbeats are for.
     pub(super) fn heartbeat_path(&self, uplink: usize) -> Option<Registration> {
         if self.stopping || self.home.at_home || self.refusals.status.is_some() {
             return None;
         }
-        let of_binding = self.binding_of(uplink).and_then(|index| self.list.bindings[index].registration);
+        let of_binding =
+            self.list.binding_of(uplink).and_then(|index| self.list.bindings[index].registration);
         let plain =
             self.list.registration.filter(|r| self.uplinks[uplink].has_care_of_address(r.care_of_address));
         let registration = of_binding.or(plain)?;
@@ -308,12 +327,12 @@ impl MobileRouter {
     fn heartbeat_interval(&self, uplink: usize) -> Option<Duration> {
         let registration = self.heartbeat_path(uplink)?;
         let path = self.uplinks.path(uplink)?;
-        let keepalive = registration.udp.then(|| path.keepalive.unwrap_or(KEEPALIVE.0));
-        if self.heartbeats.unknown_until.is_some() {
+        let keepalive = registration.udp.then(|| path.keepalive_interval());
+        if self.uplinks.heartbeats.unknown_until.is_some() {
             return keepalive.map(|_| KEEPALIVE.0);
         }
         let busy = self.is_busy(uplink) || path.proving;
-        let liveness = self.config.liveness.map(|it| if busy { it.busy } else { it.idle });
+        let liveness = self.uplinks.heartbeats.config.map(|it| if busy { it.busy } else { it.idle });
         // Of those on a full path many are lost.
         let full = path.arrivals.is_full && busy && !path.failed;
         let liveness = liveness.map(|interval| if full { interval.min(FULL_INTERVAL) } else { interval });
@@ -332,7 +351,7 @@ impl MobileRouter {
 
     fn schedule_heartbeat(&mut self, now: Time, uplink: usize, not_before: Time) {
         let Some(interval) = self.heartbeat_interval(uplink) else {
-            match self.heartbeats.unknown_until.filter(|_| self.config.liveness.is_some()) {
+            match self.uplinks.heartbeats.unknown_until.filter(|_| self.uplinks.heartbeats.config.is_some()) {
                 Some(until) => self.timers.set(Timer::Heartbeat(uplink), until.max(not_before)),
                 None => self.timers.stop(Timer::Heartbeat(uplink)),
             }
@@ -361,10 +380,10 @@ impl MobileRouter {
     /// The timer of an uplink: something was missed, or the next is due.
     pub(super) fn heartbeat_due(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let Some(registration) = self.heartbeat_path(uplink) else { return };
-        if self.heartbeats.unknown_until.is_some_and(|until| until <= now) {
-            self.heartbeats.unknown_until = None;
+        if self.uplinks.heartbeats.unknown_until.is_some_and(|until| until <= now) {
+            self.uplinks.heartbeats.unknown_until = None;
         }
-        if self.heartbeats.unknown_until.is_some() {
+        if self.uplinks.heartbeats.unknown_until.is_some() {
             // The keepalive of RFC 5555 4.3 then: a Binding Update.
             self.uplinks[uplink].path.last_sent = Some(now);
             self.keepalive_by_update(now, wall, uplink);
@@ -413,8 +432,8 @@ impl MobileRouter {
         if newly > 0 && path.missed == NAT_DOUBT && registration.udp && !path.failed {
             // A NAT that has forgotten us is as silent as a path that leads nowhere, but a Binding Update
             // mends it.
-            if self.config.liveness.is_none_or(|it| it.idle >= KEEPALIVE.0) {
-                self.mapping_lost(uplink);
+            if self.uplinks.heartbeats.are_rare() {
+                self.uplinks[uplink].path.mapping_lost();
             }
             self.keepalive_by_update(now, wall, uplink);
         }
@@ -457,7 +476,7 @@ impl MobileRouter {
         path.sequence = path.sequence.wrapping_add(1);
         let sequence = path.sequence;
         let mut mobility_header = Builder::heartbeat_request(sequence).finish();
-        let output = self.heartbeat_packet(uplink, registration, &mut mobility_header);
+        let output = self.composer().heartbeat_packet(uplink, registration, &mut mobility_header);
         let path = &mut self.uplinks[uplink].path;
         path.waiting.push_back((sequence, now, false));
         if path.waiting.len() > MAX_WAITING {
@@ -476,14 +495,15 @@ impl MobileRouter {
     ) -> Result<(), MobilityDrop> {
         let came_to = message.outer.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local);
         let paths = (0..self.uplinks.len()).filter_map(|uplink| Some((uplink, self.heartbeat_path(uplink)?)));
-        let by =
-            paths.into_iter().find(|(uplink, registration)| self.local_end(*uplink, registration) == came_to);
+        let by = paths
+            .into_iter()
+            .find(|(uplink, registration)| self.composer().local_end(*uplink, registration) == came_to);
         let (uplink, registration) = by.ok_or(MobilityDrop::Unexpected)?;
-        if !self.heartbeats.answers.allow(now) {
+        if !self.uplinks.heartbeats.answers.allow(now) {
             return Err(MobilityDrop::RateLimited);
         }
         let mut mobility_header = Builder::heartbeat_response(sequence).finish();
-        let output = self.heartbeat_packet(uplink, registration, &mut mobility_header);
+        let output = self.composer().heartbeat_packet(uplink, registration, &mut mobility_header);
         self.outputs.push_back(output);
         Ok(())
     }
@@ -499,7 +519,7 @@ impl MobileRouter {
     ) -> Result<(), MobilityDrop> {
         let came_to = message.outer.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local);
         let by = |uplink: usize| {
-            self.heartbeat_path(uplink).is_some_and(|r| self.local_end(uplink, &r) == came_to)
+            self.heartbeat_path(uplink).is_some_and(|r| self.composer().local_end(uplink, &r) == came_to)
         };
         let waits = |path: &PathState| path.waiting.iter().any(|(number, _, _)| *number == sequence);
         let find = |waits: &dyn Fn(&PathState) -> bool| {
@@ -507,7 +527,7 @@ impl MobileRouter {
         };
         if find(&|path| path.denied.contains(&sequence)).is_some() {
             // Whoever said that the home agent knows no heartbeats was somebody else.
-            self.heartbeats.unknown_until = None;
+            self.uplinks.heartbeats.unknown_until = None;
             for path in self.uplinks.paths_mut() {
                 path.denied.clear();
             }
@@ -549,10 +569,17 @@ impl MobileRouter {
         if path.failed_at.is_some_and(|at| now.saturating_since(at) >= FORGIVEN) {
             path.failures = 0;
         }
-        self.keepalive_answered(uplink);
+        let nat = self.heartbeat_path(uplink).filter(|registration| registration.udp);
+        let heartbeats = &self.uplinks.heartbeats;
+        let is_idle = heartbeats.are_rare() && (heartbeats.config.is_none() || !self.is_busy(uplink));
+        if let Some(registration) = nat.filter(|_| is_idle)
+            && self.uplinks[uplink].path.over == Some((registration.care_of_address, true))
+        {
+            self.uplinks[uplink].path.keepalive_answered();
+        }
         // RFC 5847 3.2: another counter, and the home agent has lost our bindings.
-        let before = self.heartbeats.restart_counter;
-        self.heartbeats.restart_counter = restart_counter.or(before);
+        let before = self.uplinks.heartbeats.restart_counter;
+        self.uplinks.heartbeats.restart_counter = restart_counter.or(before);
         if before.is_some_and(|before| restart_counter.is_some_and(|counter| counter != before)) {
             // Not authenticated, and no more than a hint.
             let _ = self.hint(now, wall);
@@ -618,10 +645,11 @@ impl MobileRouter {
             }
             false
         });
-        if let Some(index) = self.binding_of(uplink).filter(|_| self.is_multiple()) {
-            if self.others_live(uplink) {
+        if let Some(index) = self.list.binding_of(uplink).filter(|_| self.is_multiple()) {
+            if self.list.others_live(&self.uplinks, uplink) {
                 self.handovers.reason = Some((now, reason.clone()));
-                self.forget(now, index);
+                self.list.forget(now, index);
+                self.watch_grace();
                 self.list.bindings[index].again = true;
                 self.list.bindings[index].held_until = (!rival).then_some(now + hold);
             } else if self.list.bindings[index].attempt.is_none() {
@@ -632,20 +660,6 @@ impl MobileRouter {
         self.forwarding_changed(&reason);
     }
 
-    /// An uplink that failed as the last one kept its binding. Now another lives: the home agent, to which a
-    /// binding without answers may still be the best, is told there.
-    pub(super) fn give_up_silent(&mut self, now: Time) {
-        for index in 0..self.list.bindings.len() {
-            let uplink = self.list.bindings[index].uplink;
-            let kept = self.list.bindings[index].registration.is_some() && self.is_silent(uplink);
-            if kept && self.others_live(uplink) {
-                self.forget(now, index);
-                // It may be the home agent that was away: no hold-down.
-                self.list.bindings[index].again = true;
-            }
-        }
-    }
-
     /// Without identifiers: the next uplink is registered instead.
     fn demote_failed(&mut self, now: Time, wall: WallTime, uplink: usize) {
         if self.is_multiple() || self.uplinks.target != Some(uplink) || self.list.exchange.is_some() {
@@ -653,7 +667,7 @@ impl MobileRouter {
         }
         let others = (0..self.uplinks.len())
             .any(|other| other != uplink && !self.uplinks[other].care_of_addresses().is_empty());
-        if others && self.uplinks.forced != Some(uplink) && self.demoted_until(uplink).is_none() {
+        if others && self.uplinks.forced != Some(uplink) && self.uplinks.demoted_until(uplink).is_none() {
             self.demote_uplink(now, wall, uplink, crate::binding_update_list::INITIAL_BINDACK_TIMEOUT);
         } else {
             self.list.doubtful = true;
@@ -673,7 +687,7 @@ impl MobileRouter {
         if !self.uplinks.paths().any(doubted) || (0..self.uplinks.len()).any(lives) {
             return Err(MobilityDrop::Unexpected);
         }
-        self.heartbeats.unknown_until = Some(now + UNSUPPORTED);
+        self.uplinks.heartbeats.unknown_until = Some(now + UNSUPPORTED);
         for path in self.uplinks.paths_mut() {
             path.denied = path.waiting.drain(..).map(|(number, _, _)| number).collect();
             path.missed = 0;
@@ -696,6 +710,98 @@ impl MobileRouter {
         if let Some(path) = self.uplinks.path_mut(uplink) {
             let PathState { failures, failed_at, sequence, .. } = *path;
             *path = PathState { failures, failed_at, ..PathState::new(sequence) };
+        }
+    }
+
+    /// Whether an uplink carries what it can, and more waits. Only heartbeats show that, and when it is over.
+    pub fn is_full(&self, uplink: usize) -> bool {
+        self.uplinks.is_full(uplink)
+    }
+
+    /// An uplink has become full: its registration is renewed earlier than was planned.
+    pub(super) fn renew_while_full(&mut self, now: Time, uplink: usize) {
+        let is_multiple = self.is_multiple();
+        let of_binding = self.list.binding_of(uplink).filter(|_| is_multiple);
+        let plain =
+            self.list.registration.filter(|registration| !is_multiple && registration.uplink == uplink);
+        let (timer, registration) = match of_binding {
+            Some(index) => (Timer::Bindings, self.list.bindings[index].registration),
+            None => (Timer::Refresh, plain),
+        };
+        let Some(registration) = registration else { return };
+        let due = registration.expires - registration.lifetime + refresh_after(registration.lifetime, true);
+        if self.timers.get(timer).is_some_and(|at| at > due) {
+            self.timers.set(timer, due.max(now));
+        }
+    }
+
+    /// Takes in the station's counts of tunnelled packets, by uplink. To be called before
+    /// [`Self::handle_timeout`].
+    pub fn handle_traffic(&mut self, now: Time, counts: impl IntoIterator<Item = (usize, PathTraffic)>) {
+        for (uplink, counts) in counts {
+            let is_watched = self.uplinks.heartbeats.are_sent() && self.heartbeat_path(uplink).is_some();
+            let Some(path) = self.uplinks.path_mut(uplink) else { continue };
+            let is_doubtful = path.arrivals.take(now, counts);
+            if is_doubtful && is_watched && !path.failed {
+                path.arrivals.is_doubtful = true;
+                self.ask_the_others(now, uplink);
+                self.timers.set(Timer::Heartbeat(uplink), now);
+            } else {
+                path.arrivals.is_doubtful &= is_watched && !path.failed;
+            }
+        }
+        let pause = self.sample_pause();
+        match pause.map(|pause| now + pause) {
+            Some(next) if self.timers.get(Timer::Traffic).is_none_or(|at| at > next) => {
+                self.timers.set(Timer::Traffic, next);
+            }
+            Some(_) => {}
+            None => self.timers.stop(Timer::Traffic),
+        }
+    }
+
+    /// The timer by which the station counts anew.
+    pub(super) fn traffic_due(&mut self, now: Time) {
+        if let Some(pause) = self.sample_pause() {
+            self.timers.set(Timer::Traffic, now + pause);
+        }
+    }
+
+    /// Until the counts are looked at again; `None` where they say nothing.
+    fn sample_pause(&self) -> Option<Duration> {
+        let liveness = self.uplinks.heartbeats.config.filter(|_| self.uplinks.heartbeats.are_sent())?;
+        let flows = self.uplinks.paths().any(|path| path.arrivals.flows());
+        Some(if flows { SAMPLE } else { liveness.busy.max(SAMPLE) })
+    }
+
+    /// The home agent has not found a packet where it expected it: behind a NAT the mapping is another.
+    pub(in crate::mobile_router) fn mappings_lost(&mut self, message: &MobilityMessage<'_>) {
+        let Some((local, _)) = message.outer else { return };
+        let uplink = (0..self.uplinks.len()).find(|&uplink| {
+            self.heartbeat_path(uplink)
+                .is_some_and(|r| r.udp && self.composer().local_end(uplink, &r) == local)
+        });
+        if let Some(uplink) = uplink {
+            self.uplinks[uplink].path.mapping_lost();
+        }
+    }
+
+    /// Behind a NAT, with a home agent that knows no heartbeats.
+    pub(super) fn keepalive_by_update(&mut self, now: Time, wall: WallTime, uplink: usize) {
+        match self.list.binding_of(uplink).filter(|_| self.is_multiple()) {
+            Some(index) => {
+                self.list.bindings[index].again = true;
+                self.reconcile(now, wall);
+            }
+            None => self.refresh(now, wall),
+        }
+    }
+
+    /// A Binding Update leaves over an uplink: it is as good as a keepalive.
+    pub(super) fn update_sent(&mut self, now: Time, uplink: usize) {
+        let is_rare = self.uplinks.heartbeats.are_rare();
+        if let Some(path) = self.uplinks.path_mut(uplink).filter(|_| is_rare) {
+            path.update_sent(now);
         }
     }
 }

@@ -25,12 +25,12 @@
 //!
 //! Left out: the K and L flags.
 
-mod acknowledging;
 mod answers;
 mod arrivals;
 mod candidate;
 mod capacity;
 mod captive_portal;
+mod composer;
 mod demotion;
 mod family;
 mod flows;
@@ -48,7 +48,6 @@ mod quality;
 mod reachability;
 mod refusals;
 mod registering;
-mod sending;
 mod uplink;
 mod uplinks;
 mod volume;
@@ -73,7 +72,6 @@ use flows::Flows;
 pub use flows::{MAX_FLOWS, Policy};
 use hints::Hints;
 use home_network::HomePresence;
-use liveness::Heartbeats;
 pub use liveness::{Liveness, Quality};
 use notices::Notices;
 use orders::Orders;
@@ -84,12 +82,14 @@ pub use path::Path;
 pub use policies::{Agreement, PolicyStatus};
 pub use quality::SignalThresholds;
 use refusals::{Contradicted, Refusals};
+use uplink::VOLUME_USED_UP;
 pub use uplink::{Attachment, MAX_NEXT_HOPS, Uplink, UplinkConfig};
 use uplinks::Uplinks;
 pub use volume::{Octets, StoredVolume, VolumeAction, VolumePeriod};
 
 pub use crate::binding_update_list::{Binding, Registration};
 use crate::binding_update_list::{BindingUpdateList, Exchange, Outstanding, Purpose, UpdateNumbers};
+use crate::flow::FlowBinding;
 use crate::home_agent::ND_HOP_LIMIT;
 use crate::{Authentication, Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
 
@@ -242,7 +242,6 @@ pub struct MobileRouter {
     hints: Hints,
     home: HomePresence,
     flows: Flows,
-    heartbeats: Heartbeats,
     portals: PortalProber,
     handovers: Handovers,
     /// The router de-registers, because the station is about to stop.
@@ -256,7 +255,7 @@ impl MobileRouter {
     pub fn new(config: MobileRouterConfig, rng: &mut Rng) -> Self {
         let identifiers = config.uplinks.iter().enumerate().filter_map(|(index, u)| Some((index, u.bid?)));
         MobileRouter {
-            uplinks: Uplinks::new(&config.uplinks, rng),
+            uplinks: Uplinks::new(&config, rng),
             list: BindingUpdateList::new(identifiers),
             numbers: UpdateNumbers::new(config.authentication.with(config.home_agent)),
             refusals: Refusals::default(),
@@ -264,7 +263,6 @@ impl MobileRouter {
             hints: Hints::default(),
             home: HomePresence::default(),
             flows: Flows::new(&config.policies),
-            heartbeats: Heartbeats::default(),
             portals: PortalProber::default(),
             handovers: Handovers::default(),
             stopping: false,
@@ -418,7 +416,7 @@ impl MobileRouter {
     /// Takes over the state of an interface.
     pub fn handle_interface(&mut self, now: Time, wall: WallTime, interface: &Interface) {
         self.assert_drained();
-        let Some(index) = self.uplinks.iter().position(|u| u.config.interface == interface.name) else {
+        let Some(index) = self.uplinks.position(&interface.name) else {
             return;
         };
         let before = self.uplinks[index].attachment;
@@ -435,7 +433,7 @@ impl MobileRouter {
     /// An interface has vanished.
     pub fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {
         self.assert_drained();
-        let Some(index) = self.uplinks.iter().position(|u| u.config.interface == name) else { return };
+        let Some(index) = self.uplinks.position(name) else { return };
         let before = self.uplinks[index].attachment;
         self.uplinks[index].handle_gone();
         self.timers.stop(Timer::Solicit(index));
@@ -455,11 +453,15 @@ impl MobileRouter {
         message: &LinkMessage,
     ) -> Result<(), MobilityDrop> {
         self.assert_drained();
-        let Some(index) = self.uplinks.iter().position(|u| u.config.interface == message.interface) else {
+        let Some(index) = self.uplinks.position(&message.interface) else {
             return Ok(());
         };
         if message.message.first() == Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
-            return self.sought_at_home(index, message);
+            if self.is_home() && self.uplinks.target == Some(index) {
+                let answer = self.config.home_answer(&self.uplinks[index], message)?;
+                self.outputs.extend(answer.map(Output::Link));
+            }
+            return Ok(());
         }
         let is_advertisement = match message.message.first() {
             Some(&icmpv6::types::ROUTER_ADVERTISEMENT) => true,
@@ -540,7 +542,7 @@ impl MobileRouter {
     /// # Errors
     /// When there is none, in words for the operator.
     pub fn uplink_called(&self, name: &str) -> Result<usize, String> {
-        self.uplinks.iter().position(|u| u.config.interface == name).ok_or_else(|| {
+        self.uplinks.position(name).ok_or_else(|| {
             let names: Vec<&str> = self.uplinks.iter().map(|u| u.config.interface.as_str()).collect();
             format!("no uplink is called {name}, expected one of: {}", names.join(", "))
         })
@@ -556,7 +558,9 @@ impl MobileRouter {
         let asked = self.list.updates.back().map(|update| update.via.1);
         let path = binding.or(self.plain_path()).or(asked).filter(|_| !self.home.at_home);
         self.stopping = true;
-        self.store_volumes();
+        if self.uplinks.iter().any(Uplink::has_unstored_volume) {
+            self.outputs.push_back(Output::Persist(self.config.home_address));
+        }
         for timer in [Timer::Refresh, Timer::Expire, Timer::Settle, Timer::AskAgain] {
             self.timers.stop(timer);
         }
@@ -567,7 +571,7 @@ impl MobileRouter {
             Some(exchange) if exchange.purpose == Purpose::Deregister => self.list.exchange = Some(exchange),
             exchange => {
                 self.timers.stop(Timer::Retransmit);
-                // What was sent and not answered yet may have been accepted.
+                // A Binding Update without an answer may have been accepted.
                 let sent = exchange.and_then(|e| e.sent.last().map(|sent| sent.care_of_address));
                 let position = |address| self.uplinks.iter().position(|u| u.has_care_of_address(address));
                 if let Some(care_of_address) = path.or(sent)
@@ -651,7 +655,10 @@ impl MobileRouter {
     pub fn handle_demand(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
         if self.is_multiple() {
-            return self.hasten_bindings(now, wall);
+            if self.list.hasten(now, DEMAND_INTERVAL) {
+                self.reconcile(now, wall);
+            }
+            return;
         }
         let Some(exchange) = self.list.exchange.as_mut().filter(|e| e.purpose == Purpose::Register) else {
             return;
@@ -711,7 +718,11 @@ impl MobileRouter {
                 }
                 Timer::Heartbeat(index) => self.heartbeat_due(now, wall, index),
                 Timer::Signal(index) => self.signal_expired(now, wall, index),
-                Timer::Ipv6(index) => self.try_ipv6_again(now, wall, index),
+                Timer::Ipv6(index) => {
+                    if self.uplinks.get_mut(index).is_some_and(|uplink| uplink.try_ipv6_again(now)) {
+                        self.evaluate(now, wall, "IPv6 is tried again");
+                    }
+                }
                 Timer::Traffic => self.traffic_due(now),
                 Timer::Portal => self.probe_portals(now),
             }
@@ -764,5 +775,218 @@ impl MobileRouter {
         self.watch_candidates(now, index);
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         another
+    }
+
+    /// The signal strength of an uplink, in dBm; `None` when it is unknown. One that is not told
+    /// again within [`super::UplinkConfig::signal_timeout`], changed or not, is not known any more either.
+    pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
+        self.assert_drained();
+        let Some(index) = self.uplinks.position(interface) else { return };
+        self.uplinks[index].signal_at = now;
+        self.take_signal(now, wall, index, dbm);
+        self.expect_signal(index);
+    }
+
+    /// Sets the timer of the signal that an uplink has.
+    pub(super) fn expect_signal(&mut self, index: usize) {
+        let uplink = &self.uplinks[index];
+        match uplink.config.signal_timeout.filter(|_| uplink.signal.is_some()) {
+            Some(timeout) => self.timers.set(Timer::Signal(index), uplink.signal_at + timeout),
+            None => self.timers.stop(Timer::Signal(index)),
+        }
+    }
+
+    /// The signal of an uplink was not renewed in time: it is unknown from now on.
+    pub(super) fn signal_expired(&mut self, now: Time, wall: WallTime, index: usize) {
+        let name = &self.uplinks[index].config.interface;
+        let message = format!("the signal of {name} is unknown: nobody has renewed it");
+        self.outputs.push_back(Output::Event(Event::Warning { message }));
+        self.take_signal(now, wall, index, None);
+    }
+
+    /// Octets that have gone over an uplink in the period that its volume is for.
+    pub fn handle_volume(&mut self, now: Time, wall: WallTime, interface: &str, octets: u64) {
+        self.assert_drained();
+        let Some(index) = self.uplinks.position(interface) else { return };
+        let before = self.uplinks[index].is_used_up();
+        self.uplinks[index].used = octets;
+        self.outputs.extend(self.uplinks[index].volume_event().map(Output::Event));
+        if self.uplinks[index].is_used_up() != before {
+            let reason = if before { "a new period of its volume" } else { VOLUME_USED_UP };
+            self.attach_anew(now, wall, index);
+            self.evaluate(now, wall, reason);
+        }
+    }
+
+    /// Whether the modem of an uplink is in a network that is not its own operator's; `None` if that is
+    /// unknown.
+    pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
+        self.assert_drained();
+        let Some(index) = self.uplinks.position(interface) else { return };
+        if std::mem::replace(&mut self.uplinks[index].roaming, roaming) != roaming {
+            self.attach_anew(now, wall, index);
+        }
+    }
+
+    /// Attaches an uplink anew: the reason not to use it may have changed.
+    fn attach_anew(&mut self, now: Time, wall: WallTime, index: usize) {
+        let before = self.uplinks[index].attachment;
+        self.uplinks[index].attach(&self.config);
+        self.watch_candidates(now, index);
+        self.attachment_changed(now, wall, index, before);
+    }
+
+    /// Takes in the capacity of an uplink in kbit/s, which another program has measured: the weight of its
+    /// share where flows are balanced. A measurement of the router replaces it.
+    pub fn handle_capacity(&mut self, now: Time, wall: WallTime, interface: &str, kbit_s: Option<u32>) {
+        self.assert_drained();
+        let Some(index) = self.uplinks.position(interface) else { return };
+        self.set_capacity(now, wall, index, kbit_s);
+    }
+
+    pub(super) fn set_capacity(&mut self, now: Time, wall: WallTime, index: usize, kbit_s: Option<u32>) {
+        if self.uplinks[index].capacity != kbit_s {
+            self.uplinks[index].capacity = kbit_s;
+            self.reconcile(now, wall);
+            self.forwarding_changed("the capacity of an uplink changed");
+        }
+    }
+
+    fn take_signal(&mut self, now: Time, wall: WallTime, index: usize, dbm: Option<i32>) {
+        if let Some(reason) = self.uplinks[index].take_signal(dbm) {
+            self.evaluate(now, wall, reason);
+        }
+    }
+
+    /// Takes in the counters of an uplink's interface. Where it has no volume that is for show alone,
+    /// and is stored with what else is.
+    pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
+        self.assert_drained();
+        let Some(index) = self.uplinks.position(interface) else { return };
+        let uplink = &mut self.uplinks[index];
+        let (used, is_due) = uplink.count_octets(now, wall, octets);
+        let was_used_up = uplink.is_used_up();
+        self.handle_volume(now, wall, interface, used);
+        let uplink = &mut self.uplinks[index];
+        if uplink.config.volume.is_some() && (is_due || uplink.is_used_up() != was_used_up) {
+            uplink.volume_stored(now, used);
+            self.outputs.push_back(Output::Persist(self.config.home_address));
+        }
+        if let Some(measured) = self.uplinks[index].measure_capacity(now, octets) {
+            self.set_capacity(now, wall, index, Some(measured));
+        }
+    }
+
+    /// Returns the octets that have gone over the uplinks, to survive a restart.
+    pub fn volumes(&self) -> impl Iterator<Item = (&str, StoredVolume)> {
+        self.uplinks.iter().filter_map(|u| Some((u.config.interface.as_str(), u.meter.volume.clone()?)))
+    }
+
+    /// Takes back one of what [`Self::volumes`] gave, before anything else is told.
+    pub fn restore_volume(&mut self, interface: &str, volume: StoredVolume) {
+        if let Some(uplink) = self.uplinks.iter_mut().find(|u| u.config.interface == interface) {
+            uplink.restore_volume(volume);
+        }
+    }
+
+    /// Another choice of uplinks for a policy, for as long as the router runs; `None` for the configured
+    /// ones.
+    ///
+    /// # Errors
+    /// When there is no such policy or uplink, in words for the operator.
+    pub fn handle_policy_uplinks(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        name: &str,
+        uplinks: Option<&[String]>,
+    ) -> Result<(), String> {
+        self.assert_drained();
+        self.flows.choose_uplinks(&self.uplinks, name, uplinks)?;
+        self.reconcile(now, wall);
+        self.forwarding_changed("the operator moved a policy");
+        Ok(())
+    }
+
+    /// The flow bindings that the data path obeys, by priority: each with the identifiers of registered
+    /// uplinks that live, the best first. A flow that the home agent refused is failover here, too.
+    pub fn flows(&self) -> &[FlowBinding] {
+        &self.flows.effective
+    }
+
+    /// The policies in the order of the configuration.
+    pub fn policy_status(&self) -> Vec<PolicyStatus<'_>> {
+        self.flows.status(&self.uplinks)
+    }
+
+    /// The home agent's address has said by an ICMPv6 error that it does not take a packet which this router
+    /// has tunnelled to it; the packet is proven to be ours.
+    ///
+    /// # Errors
+    /// Why it had no effect.
+    pub fn handle_tunnel_error(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        home_agent: Ipv6Addr,
+    ) -> Result<(), MobilityDrop> {
+        self.assert_drained();
+        if home_agent != self.config.home_agent {
+            return Err(MobilityDrop::WrongParty);
+        }
+        self.follow_hint(now, wall, true)
+    }
+
+    /// Returns the order of a Home Agent Switch message since the last call.
+    pub fn take_switch(&mut self) -> Option<Switch> {
+        self.orders.switch.take()
+    }
+
+    /// A user has agreed to the terms: ends the back-off that the uplink has got without answers.
+    fn portal_passed(&mut self, now: Time, wall: WallTime, index: usize) {
+        if let Some(binding) = self.list.binding_of(index).filter(|_| self.is_multiple()) {
+            let binding = &mut self.list.bindings[binding];
+            binding.held_until = None;
+            if let Some(attempt) = &mut binding.attempt {
+                attempt.next = attempt.next.min(now);
+            }
+            return self.reconcile(now, wall);
+        }
+        self.rehabilitate(index);
+        if self.list.exchange.as_ref().is_some_and(|exchange| exchange.uplink == index && !exchange.single) {
+            self.timers.set(Timer::Retransmit, now);
+        }
+        self.evaluate(now, wall, "a captive portal lets packets pass");
+    }
+
+    /// Has an uplink without answers probed, where the operator wants that.
+    fn probe_portals(&mut self, now: Time) {
+        if !self.config.probes_portals || self.stopping {
+            return self.timers.stop(Timer::Portal);
+        }
+        self.timers.set(Timer::Portal, now + captive_portal::LOOK);
+        self.portals.expire(now);
+        for index in 0..self.uplinks.len() {
+            let is_silent = matches!(self.response(index), Response::Silent { .. });
+            let answers = !is_silent && self.heartbeat_path(index).is_some();
+            let probe = self.portals.look(now, index, &mut self.uplinks[index], (is_silent, answers));
+            self.outputs.extend(probe);
+        }
+    }
+
+    /// Takes in the result of a probe for a captive portal over an uplink.
+    pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
+        self.assert_drained();
+        let Ok(index) = self.uplink_called(interface) else { return };
+        self.portals.finish(index);
+        let is_foreign = matches!(self.uplinks[index].attachment, Attachment::Foreign { .. });
+        if !self.config.probes_portals || !is_foreign {
+            return;
+        }
+        let (event, has_passed) = self.portals.take(now, &mut self.uplinks[index], probe);
+        self.outputs.extend(event.map(Output::Event));
+        if has_passed {
+            self.portal_passed(now, wall, index);
+        }
     }
 }

@@ -3,16 +3,18 @@
 //! Every change of an uplink leads to the same question, which uplink is the target, and every answer to the
 //! same act, to bring the registration in line with it.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 
 use super::captive_portal::PortalProbes;
+use super::demotion::is_given_up;
 use super::uplink::ipv4_of;
 use super::{Attachment, MobileRouter, Registration, Timer};
 use crate::binding_update_list::{Exchange, Purpose, refresh_after};
-use crate::{Event, OLD_PATH_GRACE, Output, UDP_PORT};
+use crate::{Event, Output, UDP_PORT};
 
 /// An uplink that has just come back must stay up this long before a working one is given up for it.
 const SETTLING_TIME: Duration = Duration::from_secs(1);
@@ -40,7 +42,7 @@ impl MobileRouter {
             // holds.
             if renewed || self.path_is_gone(index) {
                 self.path_moved(index);
-                self.forget_capacity(index);
+                self.uplinks[index].forget_capacity();
                 self.uplinks[index].portal_probes = PortalProbes::default();
                 self.rehabilitate(index);
                 self.list.back_off = None;
@@ -183,7 +185,7 @@ impl MobileRouter {
         let mut next = None;
         for index in 0..self.uplinks.len() {
             let settles_at = self.uplinks[index].settles_at;
-            let settling = settles_at > now && self.others_live(index);
+            let settling = settles_at > now && self.list.others_live(&self.uplinks, index);
             self.uplinks[index].settling = settling;
             if settling {
                 next = Some(next.map_or(settles_at, |at: Time| at.min(settles_at)));
@@ -219,7 +221,7 @@ impl MobileRouter {
             self.timers.stop(Timer::Retransmit);
             if self.timers.get(Timer::Refresh).is_none() {
                 // It was stopped while no uplink could be used.
-                let is_full = self.is_full(uplink);
+                let is_full = self.uplinks.is_full(uplink);
                 let refresh_at =
                     |r: Registration| r.expires - r.lifetime + refresh_after(r.lifetime, is_full);
                 let after = self.list.registration.map_or(now, refresh_at);
@@ -301,9 +303,10 @@ impl MobileRouter {
         self.unregister();
         self.list.doubtful = false;
         self.home.returned = true;
-        self.announce_home();
         if let Some(uplink) = self.home_link() {
+            let announcement = self.config.home_announcement(uplink);
             let interface = uplink.config.interface.clone();
+            self.outputs.push_back(Output::Link(announcement));
             self.outputs.push_back(Output::Event(Event::AtHome { interface }));
         }
         self.forwarding_changed("the home agent acknowledged the return");
@@ -332,17 +335,84 @@ impl MobileRouter {
 
     /// Packets to `care_of_address` that are on their way are still welcome for a while.
     pub(super) fn retire(&mut self, now: Time, care_of_address: IpAddr) {
-        self.list.previous.retain(|(address, until)| *address != care_of_address && *until > now);
-        self.list.previous.push((care_of_address, now + OLD_PATH_GRACE));
-        self.grace_over(now);
+        self.list.retire(now, care_of_address);
+        self.watch_grace();
+    }
+
+    /// Sets the timer for the old paths that the Binding Update List has added.
+    pub(super) fn watch_grace(&mut self) {
+        if let Some(first) = self.list.take_grace() {
+            self.timers.set(Timer::Grace, first);
+        }
     }
 
     /// Closes the old paths that have had their time.
     pub(super) fn grace_over(&mut self, now: Time) {
-        self.list.previous.retain(|(_, until)| *until > now);
-        if let Some((_, first)) = self.list.previous.first() {
-            self.timers.set(Timer::Grace, *first);
+        if let Some(first) = self.list.expire_previous(now) {
+            self.timers.set(Timer::Grace, first);
         }
+    }
+
+    /// Whether the uplink of the outstanding Binding Update has had its chance, and another shall have it.
+    pub(super) fn is_uplink_silent(&self, now: Time) -> bool {
+        let Some(exchange) = self.list.exchange.as_ref() else { return false };
+        exchange.purpose == Purpose::Register
+            && !exchange.single
+            && !self.stopping
+            && self.refusals.status.is_none()
+            && is_given_up(exchange, now)
+            && self.uplinks.forced != Some(exchange.uplink)
+            && !self.uplinks.is_heard(now, exchange.uplink)
+            && self.uplinks.has_alternative(exchange.uplink)
+    }
+
+    /// Demotes the uplink of the outstanding Binding Update and tries the next.
+    pub(super) fn demote(&mut self, now: Time, wall: WallTime) {
+        let Some(exchange) = self.list.exchange.as_ref() else { return };
+        let (index, timeout) = (exchange.uplink, exchange.timeout);
+        let sent: BTreeSet<IpAddr> = exchange.sent.iter().map(|sent| sent.care_of_address).collect();
+        for address in sent {
+            self.candidate_failed(now, index, address);
+        }
+        self.demote_uplink(now, wall, index, timeout);
+    }
+
+    /// Demotes an uplink; `timeout` is what the next Binding Update waits for its answer where the back-off
+    /// goes on.
+    pub(super) fn demote_uplink(&mut self, now: Time, wall: WallTime, index: usize, timeout: Duration) {
+        let again = self.uplinks.demote(now, index);
+        self.timers.set(Timer::Demotion(index), again);
+        let name = &self.uplinks[index].config.interface;
+        let reason = format!("no answer from the home agent over {name}");
+        self.outputs.push_back(Output::Event(Event::Warning { message: reason.clone() }));
+        if self.uplinks.are_demoted() || self.list.back_off.is_some() {
+            self.list.back_off = self.list.back_off.max(Some(timeout));
+        }
+        self.evaluate(now, wall, &reason);
+        if self.list.exchange.as_ref().is_some_and(|exchange| exchange.uplink == index) {
+            // The best even so.
+            self.transmit(now, wall);
+        } else {
+            self.handovers.reason = Some((now, reason));
+        }
+    }
+
+    /// The uplink may be chosen like any other again.
+    pub(super) fn rehabilitate(&mut self, index: usize) {
+        self.timers.stop(Timer::Demotion(index));
+        if let Some(uplink) = self.uplinks.get_mut(index) {
+            uplink.demoted_until = None;
+        }
+    }
+
+    /// Every uplink may, and the back-off begins anew: something has changed.
+    pub(super) fn rehabilitate_all(&mut self) {
+        for index in 0..self.uplinks.len() {
+            self.rehabilitate(index);
+            self.uplinks[index].forgive(&self.config);
+        }
+        self.list.back_off = None;
+        self.handovers.reason = None;
     }
 }
 

@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Time, sort_by_key};
+use carnet_wire::mobility::status::Status;
 
-use super::sending::mapped;
-use super::{MobileRouter, Registration, Uplink};
+use super::demotion::{Response, UNANSWERED};
+use super::{MobileRouter, Timer, Uplink};
 use crate::binding_update_list::Purpose;
 use crate::{Event, Output};
 
@@ -61,7 +62,7 @@ impl MobileRouter {
         let over = path.and_then(|path| self.uplink_with(path));
         for (care_of_address, uplink) in self.accepted_care_of_addresses() {
             let transmit = path == Some(care_of_address) && over.is_none_or(|over| over == uplink);
-            let bid = self.binding_of(uplink).map(|index| self.list.bindings[index].bid);
+            let bid = self.list.binding_of(uplink).map(|index| self.list.bindings[index].bid);
             self.push_ends(&mut paths, uplink, bid, care_of_address, transmit.then_some(udp));
         }
         // Among those that carry traffic the order is as above.
@@ -70,19 +71,19 @@ impl MobileRouter {
     }
 
     /// The bindings that traffic may take, the best first: those that are registered and live. When none
-    /// lives, the best of the registered all the same; when none of these has its care-of address any more,
-    /// one that is being registered anew, for whatever arrives behind the Binding Update is accepted.
+    /// lives, the best of the registered all the same. When none of these has its care-of address any more,
+    /// one that is being registered anew: the home agent accepts all that arrives behind the Binding Update.
     pub(super) fn transmit_bindings(&self) -> Vec<usize> {
         if self.stopping || self.refusals.status.is_some() || self.home.at_home {
             return Vec::new();
         }
         let mut order: Vec<usize> = (0..self.list.bindings.len()).collect();
-        sort_by_key(&mut order, |&index| (self.priority(self.list.bindings[index].uplink), index));
+        sort_by_key(&mut order, |&index| (self.uplinks.priority(self.list.bindings[index].uplink), index));
         let attached = |index: &usize| {
             let binding = &self.list.bindings[*index];
             binding.care_of_address().is_some_and(|a| self.uplinks[binding.uplink].has_care_of_address(a))
         };
-        let lives = |index: &usize| !self.is_silent(self.list.bindings[*index].uplink);
+        let lives = |index: &usize| !self.uplinks.is_silent(self.list.bindings[*index].uplink);
         let registered: Vec<usize> = order.iter().copied().filter(attached).collect();
         let living: Vec<usize> = registered.iter().copied().filter(lives).collect();
         if !living.is_empty() {
@@ -117,11 +118,18 @@ impl MobileRouter {
     ) {
         let kinds: &[bool] = if care_of_address.is_ipv4() { &[true, false] } else { &[false] };
         for udp in kinds {
-            if let Some((local, remote)) = self.ends(uplink, care_of_address, *udp)
+            if let Some((local, remote)) = self.composer().ends(uplink, care_of_address, *udp)
                 && !paths.iter().any(|path| path.local == local && path.uplink == uplink)
             {
                 let transmit = transmit.is_some_and(|in_udp| in_udp == *udp || care_of_address.is_ipv6());
-                paths.push(Path { uplink, bid, local, remote, priority: self.priority(uplink), transmit });
+                paths.push(Path {
+                    uplink,
+                    bid,
+                    local,
+                    remote,
+                    priority: self.uplinks.priority(uplink),
+                    transmit,
+                });
             }
         }
     }
@@ -223,12 +231,6 @@ impl MobileRouter {
         accepted
     }
 
-    /// Our end of the tunnel of a registration over an uplink.
-    pub(super) fn local_end(&self, uplink: usize, registration: &Registration) -> Endpoint {
-        self.ends(uplink, registration.care_of_address, registration.udp)
-            .map_or(Endpoint::Ipv6(mapped(registration.care_of_address)), |(local, _)| local)
-    }
-
     /// Why traffic moves that an acknowledgement moves: an uplink that has failed lately, or the
     /// acknowledgement alone.
     pub(super) fn reason_to_move(&mut self, now: Time) -> String {
@@ -238,7 +240,9 @@ impl MobileRouter {
 
     /// Asks for the forwarding to be computed anew, and reports when traffic moved.
     pub(super) fn forwarding_changed(&mut self, reason: &str) {
-        self.update_flows();
+        let transmit = self.transmit_bindings();
+        let transmit: Vec<usize> = transmit.iter().map(|&index| self.list.bindings[index].uplink).collect();
+        self.flows.update(&self.uplinks, &transmit);
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         let active = self.active_uplink();
         if active != self.handovers.reported {
@@ -253,6 +257,90 @@ impl MobileRouter {
             self.handovers.reported = active;
             // It has been told.
             self.handovers.reason = None;
+        }
+    }
+
+    /// Why the home agent has said no for the moment, while nothing is registered with it.
+    pub fn setback(&self) -> Option<Status> {
+        self.refusals.setback.filter(|_| !self.has_registration())
+    }
+
+    /// Whether anything is registered.
+    pub fn has_registration(&self) -> bool {
+        self.list.registration.is_some()
+            || self.list.bindings.iter().any(|binding| binding.registration.is_some())
+    }
+
+    /// The uplinks that are registered and answer.
+    pub fn living_uplinks(&self) -> impl Iterator<Item = usize> {
+        (0..self.uplinks.len())
+            .filter(|&uplink| self.heartbeat_path(uplink).is_some() && !self.uplinks.is_silent(uplink))
+    }
+
+    /// Whether the home agent owes us an answer that is late. Nothing is registered although there is an
+    /// uplink, or no registered uplink brings answers any more.
+    pub fn is_unanswered(&self) -> bool {
+        if self.stopping
+            || self.home.at_home
+            || self.uplinks.target.is_none()
+            || self.refusals.status.is_some()
+        {
+            return false;
+        }
+        let given_up = self.list.exchange.as_ref().is_some_and(|exchange| exchange.unanswered >= UNANSWERED);
+        self.living_uplinks().next().is_none() || given_up
+    }
+
+    /// Returns why the home agent refuses to register an uplink, in words for the operator.
+    pub fn refusal(&self) -> Option<String> {
+        self.refusals.words()
+    }
+
+    /// How the home agent responds over an uplink.
+    pub fn response(&self, uplink: usize) -> Response {
+        if self.refusals.status.is_some() {
+            return Response::Refused { again: self.timers.get(Timer::AskAgain) };
+        }
+        let binding = self.list.binding_of(uplink).filter(|_| self.is_multiple());
+        if let Some(binding) = binding.and_then(|index| self.list.bindings.get(index)) {
+            let attempt = binding.attempt.as_ref();
+            let next = attempt.map(|attempt| attempt.next).or(binding.held_until);
+            let is_refused =
+                attempt.is_none() && binding.held_until.is_some() && self.refusals.setback.is_some();
+            if binding.registration.is_none() && (is_refused || self.refusals.key_trouble.is_some()) {
+                return Response::Refused { again: next };
+            }
+            let unanswered =
+                attempt.is_some_and(|attempt| attempt.rounds > UNANSWERED) && !self.uplinks.is_full(uplink);
+            return if unanswered || self.uplinks.is_silent(uplink) {
+                Response::Silent { again: next }
+            } else if binding.registration.is_none() && attempt.is_some() {
+                Response::Asked
+            } else {
+                Response::Answers
+            };
+        }
+        if self.uplinks.is_silent(uplink) || self.uplinks.demoted_until(uplink).is_some() {
+            return Response::Silent { again: self.uplinks.demoted_until(uplink) };
+        }
+        let exchange = self.list.exchange.as_ref();
+        match exchange.filter(|e| e.uplink == uplink && e.purpose == Purpose::Register && !e.single) {
+            Some(exchange)
+                if self.list.registration.is_none()
+                    && (exchange.held || self.refusals.key_trouble.is_some()) =>
+            {
+                Response::Refused { again: self.timers.get(Timer::Retransmit) }
+            }
+            Some(exchange) if exchange.unanswered >= UNANSWERED && !self.uplinks.is_full(uplink) => {
+                Response::Silent { again: self.timers.get(Timer::Retransmit) }
+            }
+            Some(exchange) => {
+                let registered = self.list.registration.is_some_and(|registration| {
+                    exchange.care_of_addresses.contains(&registration.care_of_address)
+                });
+                if registered { Response::Answers } else { Response::Asked }
+            }
+            None => Response::Answers,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! How the policies do, for people to see.
 
-use super::MobileRouter;
+use super::flows::Flows;
+use super::uplinks::Uplinks;
 use crate::flow::FlowAction;
 
 /// What the home agent does about a policy.
@@ -37,34 +38,34 @@ pub struct PolicyStatus<'a> {
     pub agreement: Agreement,
 }
 
-impl MobileRouter {
+impl Flows {
     /// The policies in the order of the configuration.
-    pub fn policy_status(&self) -> Vec<PolicyStatus<'_>> {
-        let policies = self.config.policies.iter().enumerate();
+    pub(super) fn status<'a>(&'a self, all: &'a Uplinks) -> Vec<PolicyStatus<'a>> {
+        let policies = self.policies.iter().enumerate();
         policies
             .map(|(index, policy)| {
-                let flows = || self.flows.states.iter().filter(|flow| flow.policy == index);
+                let flows = || self.states.iter().filter(|flow| flow.policy == index);
                 let bids = flows()
-                    .filter_map(|flow| self.flows().iter().find(|effective| effective.fid == flow.fid))
+                    .filter_map(|flow| self.effective.iter().find(|effective| effective.fid == flow.fid))
                     .flat_map(|effective| {
                         let all = if effective.action == FlowAction::Failover { 1 } else { usize::MAX };
                         effective.bids.iter().take(all).map(|(bid, _)| *bid)
                     });
                 let mut takes: Vec<&str> = Vec::new();
                 for bid in bids {
-                    let uplink = self.uplinks.iter().find(|uplink| uplink.config.bid == Some(bid));
+                    let uplink = all.iter().find(|uplink| uplink.config.bid == Some(bid));
                     let name = uplink.map(|uplink| uplink.config.interface.as_str());
                     takes.extend(name.filter(|name| !takes.contains(name)));
                 }
-                let chosen = self.flows.overrides.get(index).and_then(Option::as_ref);
+                let chosen = self.overrides.get(index).and_then(Option::as_ref);
                 let is_agreed = flows().all(|flow| flow.acknowledged.is_some() && flow.pending.is_none());
-                let agreement = if self.flows.unknown {
+                let agreement = if self.unknown {
                     Agreement::Unknown
                 } else if flows().any(|flow| flow.refused.is_some()) {
                     Agreement::Refused
                 } else if !is_agreed {
                     Agreement::Asked
-                } else if self.flows.copies {
+                } else if self.copies {
                     Agreement::Failover
                 } else {
                     Agreement::Agreed

@@ -46,3 +46,16 @@ impl Default for Refusals {
         }
     }
 }
+
+impl Refusals {
+    /// Why the home agent refuses to register an uplink.
+    pub(super) fn words(&self) -> Option<String> {
+        let refused = self.status.or(self.setback);
+        let status = refused.map(|status| match status {
+            Status::AUTHENTICATION_FAILED => format!("wrong key (status {})", status.0),
+            status => format!("status {}, {}", status.0, status.meaning()),
+        });
+        let key = self.key_trouble.as_ref().map(|trouble| format!("an acknowledgement {trouble}"));
+        status.or(key)
+    }
+}

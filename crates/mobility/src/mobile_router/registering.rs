@@ -15,40 +15,26 @@
 //! Left out: bindings to the home link beside others (the H flag, 5.6): on the home link everything is
 //! de-registered, as without Binding Identifiers.
 
-use std::net::IpAddr;
-use std::time::Duration;
+use std::net::{IpAddr, Ipv6Addr};
 
-use carnet_base::{Time, WallTime, sort_by_key};
-use carnet_wire::mobility::{BindingUpdateFlags, Builder, MobilityOption};
+use carnet_base::{Time, WallTime};
 
+use super::composer::Composer;
+use super::hints::HINT_INTERVAL;
 use super::movement::care_of_addresses;
-use super::sending::{SILENT_AFTER, mapped};
-use super::{Attachment, DEMAND_INTERVAL, MobileRouter, Timer};
-use crate::binding_update_list::INITIAL_BINDACK_TIMEOUT;
-use crate::binding_update_list::{Abilities, Attempt, Binding, MAX_UPDATES, Member, Update};
-use crate::{Event, Output, lifetime_units};
+use super::{Attachment, MobileRouter, Timer};
+use crate::binding_update_list::{
+    Abilities, Attempt, Binding, CONNECTION_ATTEMPT_DELAY, Draft, Exchange, FULL_TIMEOUT, Outstanding,
+    Purpose, STAGGER, Sent, Update, mapped,
+};
+use crate::{Event, MobilityDrop, Output};
 
-/// The first Binding Update waits so long for further uplinks: at a start they are found one after the other.
-const GATHERING: Duration = Duration::from_millis(10);
-/// Between Binding Updates from different uplinks while none has been answered (RFC 8305 5).
-const STAGGER: Duration = Duration::from_millis(250);
-/// A binding that is to be renewed within this part of its lifetime is renewed together with others.
-const TOGETHER: u32 = 4;
 /// Rounds of Binding Updates without an answer that make an uplink one that leads nowhere, where nothing
 /// else tells.
 const SILENT_ROUNDS: u32 = 3;
 
-/// On a full uplink many Binding Updates are lost, and arrivals prove that it lives: the time for an answer
-/// does not double beyond this (RFC 6275 11.8 doubles it to spare a home agent that does not answer).
-pub(super) const FULL_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// A Binding Update to be.
-struct Draft {
-    overwrite: bool,
-    removal: bool,
-    via: (usize, IpAddr),
-    members: Vec<Member>,
-}
+/// Binding Updates without an answer after which the router warns the operator.
+const SILENT_AFTER: usize = 4;
 
 impl MobileRouter {
     /// Whether bindings with identifiers are what is to be registered now.
@@ -66,38 +52,6 @@ impl MobileRouter {
         self.list.abilities.identifiers && self.uplinks.get(uplink).is_some_and(|u| u.config.bid.is_some())
     }
 
-    /// The binding of an uplink, as an index.
-    pub(super) fn binding_of(&self, uplink: usize) -> Option<usize> {
-        self.list.bindings.iter().position(|binding| binding.uplink == uplink)
-    }
-
-    /// A care-of address to send from on behalf of others than `except`: of the best registered uplink that
-    /// lives.
-    fn living(&self, except: &[usize]) -> Option<(usize, IpAddr)> {
-        let mut living: Vec<(bool, u8, usize, IpAddr)> = self
-            .list
-            .bindings
-            .iter()
-            .filter(|binding| !except.contains(&binding.uplink))
-            .filter_map(|binding| {
-                let address = binding.care_of_address()?;
-                let attached = self.uplinks[binding.uplink].has_care_of_address(address);
-                let usable = attached && !self.is_silent(binding.uplink);
-                usable.then(|| {
-                    let proving = self.is_proving(binding.uplink);
-                    (proving, self.priority(binding.uplink), binding.uplink, address)
-                })
-            })
-            .collect();
-        sort_by_key(&mut living, |(proving, priority, uplink, _)| (*proving, *priority, *uplink));
-        living.first().map(|(_, _, uplink, address)| (*uplink, *address))
-    }
-
-    /// Whether another uplink than this one is registered and lives.
-    pub(super) fn others_live(&self, uplink: usize) -> bool {
-        self.living(&[uplink]).is_some()
-    }
-
     /// Brings the home agent's bindings in line with the uplinks.
     pub(super) fn reconcile(&mut self, now: Time, wall: WallTime) {
         self.expire_bindings(now);
@@ -111,61 +65,25 @@ impl MobileRouter {
         }
         self.timers.stop(Timer::Retransmit);
         self.timers.stop(Timer::Refresh);
-        self.hasten_when_alone(now);
-        self.give_up_silent(now);
-        self.review(now);
+        self.list.hasten_when_alone(&self.uplinks, now);
+        self.list.give_up_silent(&self.uplinks, now);
+        let best = self.transmit_bindings().first().copied();
+        let carrier = self.flows.carrier(&self.uplinks, &self.list, best);
+        self.list.review(&self.uplinks, now, carrier, &|sequence| self.flows.tells(sequence));
+        self.watch_grace();
         let mut next = None;
-        while let Some(draft) = self.draft(now) {
+        while let Some(draft) = self.list.draft(&self.uplinks, now) {
             if let Some(at) = self.next_update_allowed(now) {
                 next = Some(at);
                 break;
             }
             self.send_draft(now, wall, draft);
         }
-        let due = next.or_else(|| self.next_due(now));
+        let due = next.or_else(|| self.list.next_due(&self.uplinks, now));
         match due {
             Some(at) => self.timers.set(Timer::Bindings, at),
             None => self.timers.stop(Timer::Bindings),
         }
-    }
-
-    /// The last uplink that lived has gone: the others are not left to a back-off that grew while nothing
-    /// depended on them. One may even be registered, with the acknowledgement lost.
-    fn hasten_when_alone(&mut self, now: Time) {
-        let lives = self.others_live(usize::MAX);
-        if !std::mem::replace(&mut self.list.lived, lives) || lives {
-            return;
-        }
-        for index in 0..self.list.bindings.len() {
-            let silent = self.is_silent(self.list.bindings[index].uplink);
-            let binding = &mut self.list.bindings[index];
-            binding.held_until = binding.held_until.filter(|_| !silent);
-            if let Some(attempt) = &mut binding.attempt {
-                attempt.next = attempt.next.min(now);
-                attempt.timeout = attempt.timeout.min(INITIAL_BINDACK_TIMEOUT);
-            }
-        }
-    }
-
-    /// When there is something to do for the bindings again.
-    fn next_due(&self, now: Time) -> Option<Time> {
-        let can_remove = |binding: &&Binding| self.others_live(binding.uplink);
-        let removals = self.list.bindings.iter().filter(can_remove).filter_map(|b| b.removal.as_ref());
-        let attempts = self.list.bindings.iter().filter_map(|binding| binding.attempt.as_ref());
-        let held = self.list.bindings.iter().filter(|b| b.attempt.is_none()).filter_map(|b| b.held_until);
-        let ends = self.list.bindings.iter().filter_map(|binding| binding.registration.map(|r| r.expires));
-        let usable = |b: &&Binding| !self.uplinks[b.uplink].care_of_addresses().is_empty();
-        let refresh_at = |binding: &Binding| binding.refresh_at(self.is_full(binding.uplink));
-        let refreshes = self.list.bindings.iter().filter(usable).filter_map(refresh_at);
-        removals
-            .chain(attempts)
-            .map(|attempt| attempt.next)
-            .chain(held)
-            .chain(ends)
-            .chain(refreshes)
-            // What is due and could not be done just now waits for something to change.
-            .filter(|at| *at > now)
-            .min()
     }
 
     fn expire_bindings(&mut self, now: Time) {
@@ -180,261 +98,6 @@ impl MobileRouter {
                 self.forwarding_changed("a registration ended");
             }
         }
-    }
-
-    /// Notes what differs between the uplinks and what is registered.
-    fn review(&mut self, now: Time) {
-        let carrier = self.flow_carrier();
-        for index in 0..self.list.bindings.len() {
-            let uplink = self.list.bindings[index].uplink;
-            let candidates = self.uplinks[uplink].care_of_addresses();
-            let held = self.list.bindings[index].held_until.is_some_and(|until| until > now);
-            let Some(first) = candidates.first().copied() else {
-                self.give_up(now, index);
-                continue;
-            };
-            let priority = self.priority(uplink);
-            let is_full = self.is_full(uplink);
-            let tells = self.list.bindings[index]
-                .attempt
-                .as_ref()
-                .and_then(|attempt| attempt.sent.last())
-                .is_some_and(|(sequence, _)| self.tells_flows(*sequence));
-            let wants_flows = carrier == Some(index) || tells;
-            let binding = &mut self.list.bindings[index];
-            if !held {
-                binding.held_until = None;
-            }
-            let due = binding.refresh_at(is_full).is_some_and(|at| at <= now);
-            let differs = binding.again
-                || due
-                || wants_flows
-                || binding.care_of_address() != Some(first)
-                || binding.priority != priority;
-            if !differs {
-                binding.attempt = None;
-            } else if let Some(attempt) = &mut binding.attempt {
-                // Another care-of address, another priority: not a repetition of what was asked.
-                let asked = attempt.sent.last().is_none_or(|(_, address)| candidates.contains(address));
-                if !asked {
-                    *attempt = Attempt::new(now, false);
-                }
-            } else if !held {
-                let first = binding.registration.is_none();
-                let start = if first && !self.list.abilities.bootstrapped { now + GATHERING } else { now };
-                binding.attempt = Some(Attempt::new(start, first));
-            }
-        }
-    }
-
-    /// An uplink that cannot be used: the home agent is told when there is another to tell it over.
-    fn give_up(&mut self, now: Time, index: usize) {
-        let uplink = self.list.bindings[index].uplink;
-        let others = self.others_live(uplink);
-        if self.list.bindings[index].is_known() && others {
-            self.forget(now, index);
-        }
-        // There is nothing to register from here. What was sent and not answered may have been accepted.
-        let attempt = self.list.bindings[index].attempt.take();
-        if !others && attempt.is_some_and(|attempt| !attempt.sent.is_empty()) {
-            self.list.bindings[index].removal.get_or_insert(Attempt::new(now, false));
-        }
-    }
-
-    /// Ends a binding; the home agent is told.
-    pub(super) fn forget(&mut self, now: Time, index: usize) {
-        let binding = &mut self.list.bindings[index];
-        let known = binding.is_known();
-        binding.attempt = None;
-        if known {
-            binding.removal = Some(Attempt::new(now, false));
-        }
-        let registration = binding.registration.take();
-        for update in &mut self.list.updates {
-            update.members.retain(|member| member.binding != index);
-        }
-        if let Some(registration) = registration {
-            self.retire(now, registration.care_of_address);
-        }
-    }
-
-    /// What is to be sent now, the most urgent first.
-    fn draft(&mut self, now: Time) -> Option<Draft> {
-        self.draft_removal(now).or_else(|| self.draft_registration(now))
-    }
-
-    fn draft_removal(&mut self, now: Time) -> Option<Draft> {
-        if !self.list.abilities.bootstrapped {
-            return None;
-        }
-        let due: Vec<usize> = (0..self.list.bindings.len())
-            .filter(|&index| self.list.bindings[index].removal.as_ref().is_some_and(|r| r.next <= now))
-            .collect();
-        let except: Vec<usize> = due.iter().map(|&index| self.list.bindings[index].uplink).collect();
-        let via = self.living(&except)?;
-        let take = if self.list.abilities.bulk { due.len() } else { 1 };
-        let members: Vec<Member> = due
-            .into_iter()
-            .take(take)
-            .map(|binding| Member { binding, care_of_address: via.1, priority: 0 })
-            .collect();
-        (!members.is_empty()).then_some(Draft { overwrite: false, removal: true, via, members })
-    }
-
-    fn draft_registration(&mut self, now: Time) -> Option<Draft> {
-        let member = |router: &MobileRouter, index: usize| {
-            let binding = &router.list.bindings[index];
-            let attempt = binding.attempt.as_ref()?;
-            let candidates = router.uplinks[binding.uplink].care_of_addresses();
-            // While what works is only to be renewed, the other family stays out of it.
-            let alone = binding.care_of_address() == candidates.first().copied() && attempt.rounds == 0;
-            let turn = if alone { 0 } else { attempt.turn };
-            let care_of_address = *candidates.get(turn).or(candidates.first())?;
-            Some(Member { binding: index, care_of_address, priority: router.priority(binding.uplink) })
-        };
-        let mut order: Vec<usize> = (0..self.list.bindings.len()).collect();
-        let is_full =
-            |router: &MobileRouter, index: usize| router.is_full(router.list.bindings[index].uplink);
-        sort_by_key(&mut order, |&index| {
-            (is_full(self, index), self.priority(self.list.bindings[index].uplink), index)
-        });
-        let due = |router: &MobileRouter, index: usize| {
-            router.list.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.next <= now)
-        };
-        let soon = |router: &MobileRouter, index: usize| {
-            router.list.bindings[index]
-                .registration
-                .is_some_and(|r| r.expires.saturating_since(now) <= r.lifetime / TOGETHER + r.lifetime / 4)
-        };
-        // What waits in a full queue for seconds would be overtaken by the next renewals of others. Those
-        // that are due before the lifetime over the full uplink can end come before its first Binding Update.
-        let begins = |router: &MobileRouter, index: usize| {
-            router.list.bindings[index].attempt.as_ref().is_some_and(|attempt| attempt.sent.is_empty())
-        };
-        if order.iter().any(|&index| is_full(self, index) && due(self, index) && begins(self, index)) {
-            for &index in &order {
-                let binding = &self.list.bindings[index];
-                let lasts = |at: Time| binding.registration.is_some_and(|r| at <= now + r.lifetime / 2);
-                let is_due_meanwhile = binding.refresh_at(false).is_some_and(lasts);
-                if binding.held_until.is_none() && !is_full(self, index) && is_due_meanwhile {
-                    let binding = &mut self.list.bindings[index];
-                    binding.again = true;
-                    binding.attempt.get_or_insert_with(|| Attempt::new(now, false));
-                }
-            }
-        }
-        let first = order.iter().copied().find(|&index| due(self, index))?;
-        let lead = member(self, first)?;
-        let overwrite = !self.list.abilities.bootstrapped;
-        let mut members = vec![lead];
-        // RFC 5648 8.1: not the first from an IPv4 care-of address. An uplink that has not answered speaks
-        // for itself.
-        let fit = |router: &MobileRouter, index: usize, care_of_address: IpAddr| {
-            let binding = &router.list.bindings[index];
-            care_of_address.is_ipv6()
-                && !router.is_trying_ipv6(index, care_of_address)
-                && !router.is_silent(binding.uplink)
-                && binding.attempt.as_ref().is_none_or(|attempt| attempt.rounds == 0 && attempt.turn == 0)
-        };
-        if self.list.abilities.bulk && self.is_probing() && fit(self, first, lead.care_of_address) {
-            for &index in order.iter().filter(|&&index| index != first) {
-                if self.list.bindings[index].attempt.is_none() && soon(self, index) {
-                    let attempt = Attempt::new(now, false);
-                    self.list.bindings[index].attempt = Some(attempt);
-                }
-                let Some(other) = member(self, index).filter(|_| due(self, index) || overwrite) else {
-                    continue;
-                };
-                if fit(self, index, other.care_of_address) {
-                    members.push(other);
-                }
-            }
-        }
-        let via = self.via(&members)?;
-        Some(Draft { overwrite, removal: false, via, members })
-    }
-
-    /// Where a Binding Update leaves from: the only member's own care-of address; of several, a registered
-    /// one's.
-    fn via(&self, members: &[Member]) -> Option<(usize, IpAddr)> {
-        let own = |member: &Member| (self.list.bindings[member.binding].uplink, member.care_of_address);
-        let registered = members.iter().find(|member| {
-            self.list.bindings[member.binding].care_of_address() == Some(member.care_of_address)
-        });
-        let via = registered.or(members.first()).map(own)?;
-        // What only renews IPv6 care-of addresses (RFC 5648 5.3) need not wait in a full queue.
-        let renews = |member: &Member| {
-            member.care_of_address.is_ipv6()
-                && self.list.bindings[member.binding].care_of_address() == Some(member.care_of_address)
-        };
-        let full: Vec<usize> = (0..self.uplinks.len()).filter(|&uplink| self.is_full(uplink)).collect();
-        let spared = || self.living(&full).filter(|(_, address)| address.is_ipv6());
-        if full.contains(&via.0) && members.iter().all(renews) { spared().or(Some(via)) } else { Some(via) }
-    }
-
-    fn send_draft(&mut self, now: Time, wall: WallTime, draft: Draft) {
-        let (flows, summary) = self.flows_for(&draft.members, draft.removal);
-        let own_address = draft.members.iter().find(|_| !draft.removal).map(|m| mapped(m.care_of_address));
-        let source = match draft.via.1 {
-            IpAddr::V6(address) => address,
-            IpAddr::V4(_) => self.config.home_address,
-        };
-        let authenticated = own_address.unwrap_or(source);
-        let (sequence, timestamp) = self.number_update(now, wall, draft.via, authenticated);
-        let update = Update {
-            sequence,
-            at: now,
-            timestamp,
-            overwrite: draft.overwrite,
-            removal: draft.removal,
-            via: draft.via,
-            count: draft.members.len(),
-            members: draft.members,
-            authenticated,
-            flows,
-            summary,
-        };
-        let output = self.bindings_update(&update);
-        for member in update.members.iter().filter(|_| update.removal) {
-            self.list.bindings[member.binding].registration = None;
-            self.list.bindings[member.binding].removed = Some(sequence);
-        }
-        let full: Vec<usize> = (0..self.uplinks.len()).filter(|&uplink| self.is_full(uplink)).collect();
-        for member in &update.members {
-            let candidates = self.uplinks[self.list.bindings[member.binding].uplink].care_of_addresses();
-            let binding = &mut self.list.bindings[member.binding];
-            let attempt = if update.removal { &mut binding.removal } else { &mut binding.attempt };
-            if let Some(attempt) = attempt {
-                let renewal =
-                    binding.registration.is_some_and(|r| candidates.first() == Some(&r.care_of_address));
-                let rivals =
-                    if update.removal || (renewal && attempt.rounds == 0) { 1 } else { candidates.len() };
-                attempt.transmitted(now, sequence, member.care_of_address, rivals);
-                if full.contains(&binding.uplink) {
-                    attempt.timeout = attempt.timeout.min(FULL_TIMEOUT);
-                }
-            }
-            binding.removal.take_if(|removal| removal.is_exhausted());
-            if let Some(removal) = binding.removal.as_mut().filter(|_| !update.removal) {
-                // This may do as well.
-                removal.next = removal.next.max(now + STAGGER);
-            }
-        }
-        if update.overwrite {
-            for binding in &mut self.list.bindings {
-                if let Some(attempt) = &mut binding.attempt {
-                    attempt.next = attempt.next.max(now + STAGGER);
-                }
-            }
-        }
-        self.note_silence(now, &update);
-        if self.list.updates.len() == MAX_UPDATES {
-            self.list.updates.pop_front();
-        }
-        self.flows_sent(sequence, &update.flows);
-        self.update_sent(now, update.via.0);
-        self.list.updates.push_back(update);
-        self.send_update(output);
     }
 
     /// The operator is told of an uplink over which no first registration comes about. Where no heartbeats
@@ -452,45 +115,15 @@ impl MobileRouter {
                 && binding.registration.is_some()
                 && binding.attempt.as_ref().is_some_and(|attempt| attempt.rounds > SILENT_ROUNDS);
             let uplink = binding.uplink;
-            if silent && self.others_live(uplink) && !self.is_heard(now, uplink) {
+            if silent && self.list.others_live(&self.uplinks, uplink) && !self.uplinks.is_heard(now, uplink) {
                 self.path_failed(now, uplink);
             }
         }
     }
 
-    fn bindings_update(&self, update: &Update) -> Output {
-        let flags = BindingUpdateFlags {
-            acknowledge: true,
-            home_registration: true,
-            mobile_router: self.config.is_router(),
-            force_udp: update.via.1.is_ipv4() && self.forces_udp(update.via.0),
-            overwrite: update.overwrite,
-            ..BindingUpdateFlags::default()
-        };
-        let lifetime = if update.removal { 0 } else { lifetime_units(self.config.lifetime) };
-        let mut builder = Builder::binding_update(update.sequence, flags, lifetime);
-        for member in &update.members {
-            // Design 6: no Alternate Care-of Address and no IPv4 Care-of Address option beside it.
-            builder = builder.option(&MobilityOption::BindingIdentifier {
-                bid: self.list.bindings[member.binding].bid,
-                status: 0,
-                home: false,
-                // RFC 6089 5.2.1: never 0.
-                priority: member.priority.clamp(1, 127),
-                care_of_address: (!update.removal).then_some(member.care_of_address),
-            });
-        }
-        if !update.removal {
-            builder = self.add_prefixes(builder);
-        }
-        builder = self.add_flows(builder, &update.flows, &update.summary);
-        let mut mobility_header = self.finish_authenticated(builder, update.timestamp, update.authenticated);
-        self.control_packet(update.via.0, update.via.1, &mut mobility_header)
-    }
-
     /// The uplink of a binding has another care-of address, or none.
     pub(super) fn binding_moved(&mut self, now: Time, uplink: usize, before: Attachment) {
-        let Some(index) = self.binding_of(uplink) else { return };
+        let Some(index) = self.list.binding_of(uplink) else { return };
         let lost = |router: &MobileRouter, address: IpAddr| {
             care_of_addresses(before).contains(&Some(address))
                 && !router.uplinks[uplink].has_care_of_address(address)
@@ -509,49 +142,6 @@ impl MobileRouter {
         if let Some(attempt) = &mut self.list.bindings[index].attempt {
             attempt.next = attempt.next.min(now);
         }
-    }
-
-    /// Packets wait, and nothing is registered: what is under way is not left to the back-off.
-    pub(super) fn hasten_bindings(&mut self, now: Time, wall: WallTime) {
-        let mut due = false;
-        for attempt in self.list.bindings.iter_mut().filter_map(|binding| binding.attempt.as_mut()) {
-            if attempt.last.is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL) {
-                attempt.next = attempt.next.min(now);
-                due = true;
-            }
-        }
-        if due {
-            self.reconcile(now, wall);
-        }
-    }
-
-    /// Every binding is registered anew at once: the home agent may have lost them.
-    pub(super) fn register_all_again(&mut self, now: Time) {
-        for binding in &mut self.list.bindings {
-            if binding.is_known() {
-                binding.again = true;
-                binding.held_until = None;
-                if let Some(attempt) = &mut binding.attempt {
-                    attempt.next = attempt.next.min(now);
-                }
-            }
-        }
-    }
-
-    /// Nothing is registered under an identifier any more, as far as we care.
-    pub(super) fn clear_bindings(&mut self, now: Time) {
-        for index in 0..self.list.bindings.len() {
-            let binding = &mut self.list.bindings[index];
-            *binding =
-                Binding { registration: binding.registration, ..Binding::new(binding.uplink, binding.bid) };
-            if let Some(registration) = self.list.bindings[index].registration.take() {
-                self.retire(now, registration.care_of_address);
-            }
-        }
-        self.list.updates.clear();
-        self.list.abilities.bootstrapped = false;
-        self.forget_flows();
-        self.timers.stop(Timer::Bindings);
     }
 
     /// Takes over the bindings of the same uplinks under an earlier configuration.
@@ -583,5 +173,199 @@ impl MobileRouter {
                 uplink.path = before.path.clone();
             }
         }
+    }
+
+    /// An unauthenticated hint that the home agent misses our binding.
+    pub(super) fn hint(&mut self, now: Time, wall: WallTime) -> Result<(), MobilityDrop> {
+        self.follow_hint(now, wall, false)
+    }
+
+    pub(super) fn follow_hint(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        is_proven: bool,
+    ) -> Result<(), MobilityDrop> {
+        if self.home.at_home || self.stopping || self.refusals.status.is_some() {
+            return Err(MobilityDrop::Unexpected);
+        }
+        if !self.hints.allow(now, is_proven) {
+            return Err(MobilityDrop::RateLimited);
+        }
+        if self.is_multiple() {
+            self.list.register_all_again(now);
+            self.reconcile(now, wall);
+            self.hints.followed(now, is_proven);
+            return Ok(());
+        }
+        match self.list.exchange.as_ref().map(Exchange::last_sent) {
+            None => self.refresh(now, wall),
+            // The answer to what was just sent may be on its way.
+            Some(_) if self.list.exchange.as_ref().is_some_and(|e| e.held) => return Ok(()),
+            Some(last) if last.is_none_or(|at| now.saturating_since(at) >= HINT_INTERVAL) => {
+                self.transmit(now, wall);
+            }
+            Some(_) => return Ok(()),
+        }
+        self.hints.followed(now, is_proven);
+        Ok(())
+    }
+
+    /// Ends all bindings with identifiers, as far as this router cares.
+    pub(super) fn clear_bindings(&mut self, now: Time) {
+        self.list.clear(now);
+        self.watch_grace();
+        self.flows.forget();
+        self.timers.stop(Timer::Bindings);
+    }
+
+    fn send_draft(&mut self, now: Time, wall: WallTime, draft: Draft) {
+        let about = (draft.members.as_slice(), draft.removal);
+        let prefixes = self.config.prefixes.len();
+        let (flows, summary) = self.flows.described(&self.uplinks, &self.list, about, prefixes);
+        let own_address = draft.members.iter().find(|_| !draft.removal).map(|m| mapped(m.care_of_address));
+        let source = match draft.via.1 {
+            IpAddr::V6(address) => address,
+            IpAddr::V4(_) => self.config.home_address,
+        };
+        let authenticated = own_address.unwrap_or(source);
+        let (sequence, timestamp) = self.number_update(now, wall, draft.via, authenticated);
+        let update = Update {
+            sequence,
+            at: now,
+            timestamp,
+            overwrite: draft.overwrite,
+            removal: draft.removal,
+            via: draft.via,
+            count: draft.members.len(),
+            members: draft.members,
+            authenticated,
+            flows,
+            summary,
+        };
+        let output = self.composer().bindings_update(&self.list, &self.flows, &update);
+        self.list.transmitted(&self.uplinks, now, &update);
+        self.note_silence(now, &update);
+        self.flows.sent(sequence, &update.flows);
+        self.update_sent(now, update.via.0);
+        self.list.push_update(update);
+        self.send_update(output);
+    }
+
+    /// Returns the composer of this router's messages.
+    pub(super) fn composer(&self) -> Composer<'_> {
+        Composer { config: &self.config, uplinks: &self.uplinks, numbers: &self.numbers }
+    }
+
+    /// Sends the outstanding Binding Update, with a new sequence number, and sets the timer for the next
+    /// time. Not more often than `MAX_UPDATE_RATE` (RFC 6275 11.8). Over another uplink instead when this one
+    /// has brought no answers.
+    pub(super) fn transmit(&mut self, now: Time, wall: WallTime) {
+        if self.is_uplink_silent(now) {
+            return self.demote(now, wall);
+        }
+        let Some(mut exchange) = self.list.exchange.take() else { return };
+        if let Some(next) = self.next_update_allowed(now) {
+            self.timers.set(Timer::Retransmit, next);
+            self.list.exchange = Some(exchange);
+            self.list.is_waiting = self.overtaking_until(now).is_some();
+            return;
+        }
+        self.list.is_waiting = false;
+        if exchange.purpose == Purpose::Register && exchange.unanswered > 0 {
+            // What worked a while ago is silent now: all there is joins the race.
+            for address in self.uplinks[exchange.uplink].care_of_addresses() {
+                if !exchange.care_of_addresses.contains(&address) {
+                    exchange.care_of_addresses.push(address);
+                }
+            }
+        }
+        let Some(care_of_address) = exchange.next_care_of_address() else { return };
+        let via = (exchange.uplink, care_of_address);
+        let (sequence, timestamp) = self.number_update(now, wall, via, mapped(care_of_address));
+        let sent = Sent { sequence, at: now, timestamp, care_of_address };
+        let output = self.composer().binding_update(&exchange, sent);
+        let wait = exchange.transmitted(sent);
+        if self.uplinks.is_full(exchange.uplink) {
+            exchange.timeout = exchange.timeout.min(FULL_TIMEOUT);
+        }
+        if exchange.sent.len() == SILENT_AFTER && exchange.purpose == Purpose::Register {
+            self.warn_of_silence(exchange.uplink);
+        }
+        if exchange.single {
+            self.timers.stop(Timer::Retransmit);
+        } else {
+            self.timers.set(Timer::Retransmit, now + wait);
+        }
+        self.update_sent(now, exchange.uplink);
+        self.list.exchange = Some(exchange);
+        self.send_update(output);
+    }
+
+    /// [`SILENT_AFTER`] Binding Updates over an uplink have brought nothing. The cause is told apart at the
+    /// home agent only: it says nothing to whom it does not know.
+    pub(super) fn warn_of_silence(&mut self, uplink: usize) {
+        let config = &self.config;
+        let name = self.uplinks.get(uplink).map_or("?", |uplink| uplink.config.interface.as_str());
+        let unknown = match self.numbers.authentication.association() {
+            Some(association) => {
+                format!("the home address {} or the SPI {}", config.home_address, association.spi)
+            }
+            None => format!("the home address {}", config.home_address),
+        };
+        let message = format!(
+            "no valid acknowledgement from the home agent {} over {name} after {SILENT_AFTER} Binding Updates: it \
+             cannot be reached that way, or does not know {unknown}, which its log tells",
+            config.home_agent
+        );
+        self.outputs.push_back(Output::Event(Event::Warning { message }));
+    }
+
+    /// When the next Binding Update may leave, if not now: not more often than RFC 6275 11.7.1 has it, and
+    /// behind the outstanding one.
+    pub(super) fn next_update_allowed(&mut self, now: Time) -> Option<Time> {
+        self.numbers.update_rate_limit(now).max(self.overtaking_until(now))
+    }
+
+    /// Until when a Binding Update could arrive before the outstanding one; `None` if it cannot now.
+    fn overtaking_until(&self, now: Time) -> Option<Time> {
+        let Outstanding { at, via: (uplink, address), .. } = self.list.outstanding?;
+        let link = self.uplinks.get(uplink)?;
+        let at_home = self.home.at_home && address == IpAddr::V6(self.config.home_address);
+        if !(at_home || link.has_care_of_address(address)) || self.uplinks.is_silent(uplink) {
+            return None;
+        }
+        let arrived = at + self.uplinks.answer_time(uplink).unwrap_or_default().max(CONNECTION_ATTEMPT_DELAY);
+        (arrived > now).then_some(arrived)
+    }
+
+    /// An acknowledgement has answered the outstanding Binding Update: what waited for that leaves now.
+    pub(super) fn update_answered(&mut self, now: Time, wall: WallTime) {
+        if self.is_multiple() {
+            self.reconcile(now, wall);
+        } else if std::mem::take(&mut self.list.is_waiting) && self.list.exchange.is_some() {
+            self.transmit(now, wall);
+        }
+    }
+
+    /// The sequence number and timestamp of a Binding Update that leaves now from `via`. All bindings share
+    /// the number (RFC 5648 4.1).
+    pub(super) fn number_update(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        via: (usize, IpAddr),
+        authenticated: Ipv6Addr,
+    ) -> (u16, Option<u64>) {
+        let (sequence, timestamp) = self.numbers.next(now, wall);
+        self.list.outstanding = Some(Outstanding { sequence, at: now, via, authenticated });
+        (sequence, timestamp)
+    }
+
+    /// The forwarding that the Binding Update itself needs (its source address's uplink) comes first.
+    pub(super) fn send_update(&mut self, update: Output) {
+        self.outputs.push_back(Output::Forwarding(self.config.home_address));
+        self.outputs.push_back(Output::Persist(self.config.home_address));
+        self.outputs.push_back(update);
     }
 }

@@ -22,8 +22,8 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use serde::{Deserialize, Serialize};
 
-use super::{MobileRouter, Uplink};
-use crate::{Event, Output};
+use super::Uplink;
+use crate::Event;
 
 /// Between two times that the counts are stored because they have grown, seconds.
 const STORE_INTERVAL_S: u64 = 60;
@@ -379,74 +379,50 @@ impl Uplink {
     pub(super) fn is_stopped(&self) -> bool {
         self.config.volume_action == VolumeAction::Stop && self.is_used_up()
     }
-}
 
-impl MobileRouter {
-    /// What the counters of an uplink's interface show now. Where it has no volume that is for show alone,
-    /// and is stored with what else is.
-    pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
-        self.assert_drained();
-        let Some(index) = self.uplinks.iter().position(|u| u.config.interface == interface) else { return };
-        let uplink = &mut self.uplinks[index];
-        let limited = uplink.config.volume.is_some();
-        let first = uplink.meter.volume.is_none();
-        let volume = uplink.meter.volume.get_or_insert_with(|| StoredVolume::new(octets));
-        let begins = volume.count(now, wall, octets, uplink.config.volume_period);
+    /// Takes in the counters of the interface. Returns the octets of the period, and whether they are to be stored.
+    pub(super) fn count_octets(&mut self, now: Time, wall: WallTime, octets: Octets) -> (u64, bool) {
+        let first = self.meter.volume.is_none();
+        let volume = self.meter.volume.get_or_insert_with(|| StoredVolume::new(octets));
+        let begins = volume.count(now, wall, octets, self.config.volume_period);
         let used = volume.used;
-        let was_used_up = uplink.is_used_up();
-        let due = uplink.meter.stored.is_none_or(|(stored, at)| {
+        let due = self.meter.stored.is_none_or(|(stored, at)| {
             let grown = used.abs_diff(stored) >= STORE_OCTETS;
             grown && now.saturating_since(at) >= Duration::from_secs(STORE_INTERVAL_S)
         });
-        self.handle_volume(now, wall, interface, used);
-        let uplink = &mut self.uplinks[index];
-        if limited && (first || begins || due || uplink.is_used_up() != was_used_up) {
-            uplink.meter.stored = Some((used, now));
-            self.outputs.push_back(Output::Persist(self.config.home_address));
-        }
-        self.gauge(now, wall, index, octets);
+        (used, first || begins || due)
     }
 
-    /// Tells once of each level that the volume of an uplink reaches in a period.
-    pub(super) fn tell_volume(&mut self, index: usize) {
-        let uplink = &mut self.uplinks[index];
-        let level = uplink.level();
-        let told = std::mem::replace(&mut uplink.meter.told, level);
-        if let Some(volume) = uplink.config.volume.filter(|_| level > told) {
-            self.outputs.push_back(Output::Event(Event::VolumeReached {
-                uplink: uplink.config.interface.clone(),
-                percent: level,
-                used: uplink.used,
-                volume,
-                period: uplink.config.volume_period.name().into(),
-            }));
-        }
+    /// Notes that the octets of the period are stored now.
+    pub(super) fn volume_stored(&mut self, now: Time, used: u64) {
+        self.meter.stored = Some((used, now));
     }
 
-    /// What has gone over the uplinks, to survive a restart.
-    pub fn volumes(&self) -> impl Iterator<Item = (&str, StoredVolume)> {
-        self.uplinks.iter().filter_map(|u| Some((u.config.interface.as_str(), u.meter.volume.clone()?)))
+    /// Returns an event if the volume has reached another level in this period.
+    pub(super) fn volume_event(&mut self) -> Option<Event> {
+        let level = self.level();
+        let told = std::mem::replace(&mut self.meter.told, level);
+        let volume = self.config.volume.filter(|_| level > told)?;
+        Some(Event::VolumeReached {
+            uplink: self.config.interface.clone(),
+            percent: level,
+            used: self.used,
+            volume,
+            period: self.config.volume_period.name().into(),
+        })
     }
 
-    /// Takes back one of what [`Self::volumes`] gave, before anything else is told.
-    pub fn restore_volume(&mut self, interface: &str, volume: StoredVolume) {
-        if let Some(uplink) = self.uplinks.iter_mut().find(|u| u.config.interface == interface) {
-            uplink.used = volume.used;
-            uplink.meter.volume = Some(StoredVolume { restored: true, ..volume });
-            // An earlier run has told.
-            uplink.meter.told = uplink.level();
-        }
+    /// Takes back octets of an earlier run, which has told of their level.
+    pub(super) fn restore_volume(&mut self, volume: StoredVolume) {
+        self.used = volume.used;
+        self.meter.volume = Some(StoredVolume { restored: true, ..volume });
+        self.meter.told = self.level();
     }
 
-    /// What was used since it was last stored is stored before the end.
-    pub(super) fn store_volumes(&mut self) {
-        let news = |meter: &Meter| {
-            let used = meter.volume.as_ref().map(|volume| volume.used);
-            used.is_some_and(|used| meter.stored.is_none_or(|(stored, _)| stored != used))
-        };
-        if self.uplinks.iter().any(|uplink| news(&uplink.meter)) {
-            self.outputs.push_back(Output::Persist(self.config.home_address));
-        }
+    /// Whether octets were counted since they were last stored.
+    pub(super) fn has_unstored_volume(&self) -> bool {
+        let used = self.meter.volume.as_ref().map(|volume| volume.used);
+        used.is_some_and(|used| self.meter.stored.is_none_or(|(stored, _)| stored != used))
     }
 }
 

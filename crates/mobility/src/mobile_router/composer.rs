@@ -1,0 +1,216 @@
+//! Composes the messages of a mobile router: Binding Updates (RFC 6275 11.7.1, RFC 3963 5.2, RFC 4285 5.1,
+//! RFC 5555 4.4.2, RFC 5648 5.1), heartbeats, and the packets around them.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
+
+use carnet_base::Endpoint;
+use carnet_wire::mobility::options::NO_KEEPALIVE;
+use carnet_wire::mobility::{
+    BindingAcknowledgement, BindingUpdateFlags, Builder, ControlPacket, MobilityOption,
+};
+
+use super::flows::Flows;
+use super::uplinks::Uplinks;
+use super::{MobileRouterConfig, Registration, RegistrationMode};
+use crate::binding_update_list::{BindingUpdateList, Exchange, Purpose, Sent, Update, UpdateNumbers, mapped};
+use crate::{HOP_LIMIT, Output, UDP_PORT, lifetime_units};
+
+/// The values that messages are composed of.
+#[derive(Clone, Copy)]
+pub(super) struct Composer<'a> {
+    pub(super) config: &'a MobileRouterConfig,
+    pub(super) uplinks: &'a Uplinks,
+    pub(super) numbers: &'a UpdateNumbers,
+}
+
+impl Composer<'_> {
+    /// The prefixes, where Binding Updates name them.
+    pub(super) fn add_prefixes(&self, mut builder: Builder) -> Builder {
+        if self.config.mode == RegistrationMode::Explicit {
+            for prefix in &self.config.prefixes {
+                builder = builder.option(&MobilityOption::MobileNetworkPrefix {
+                    prefix: prefix.network(),
+                    prefix_length: prefix.prefix_len(),
+                });
+            }
+        }
+        builder
+    }
+
+    /// Returns a Mobility Header message from a care-of address to the home agent. From an IPv4 one it goes
+    /// inside UDP (RFC 5555 4.1), where the packet bears the home address.
+    pub(super) fn control_packet(
+        &self,
+        uplink: usize,
+        care_of_address: IpAddr,
+        mobility_header: &mut [u8],
+    ) -> Output {
+        self.packet(uplink, care_of_address, true, mobility_header)
+    }
+
+    /// A Heartbeat, which takes the way that data takes.
+    pub(super) fn heartbeat_packet(
+        &self,
+        uplink: usize,
+        registration: Registration,
+        mobility_header: &mut [u8],
+    ) -> Output {
+        self.packet(uplink, registration.care_of_address, registration.udp, mobility_header)
+    }
+
+    pub(super) fn packet(
+        &self,
+        uplink: usize,
+        care_of_address: IpAddr,
+        udp: bool,
+        mobility_header: &mut [u8],
+    ) -> Output {
+        let config = &self.config;
+        let away = care_of_address != IpAddr::V6(config.home_address);
+        let (source, home_address) = match care_of_address {
+            IpAddr::V6(address) => (address, away.then_some(config.home_address)),
+            IpAddr::V4(_) => (config.home_address, None),
+        };
+        let packet = ControlPacket {
+            source,
+            destination: config.home_agent,
+            hop_limit: HOP_LIMIT,
+            home_address,
+            routing_home_address: None,
+            mobility_header,
+        }
+        .emit();
+        match self.ends(uplink, care_of_address, udp) {
+            Some((Endpoint::Ipv6(_), _)) | None => Output::Packet(packet),
+            Some((local, remote)) => Output::Encapsulated { local, remote, packet },
+        }
+    }
+
+    /// The two ends of the tunnel from a care-of address of an uplink; `None` for an IPv4 one when the home
+    /// agent has no IPv4 address.
+    pub(super) fn ends(
+        &self,
+        uplink: usize,
+        care_of_address: IpAddr,
+        udp: bool,
+    ) -> Option<(Endpoint, Endpoint)> {
+        let socket = |address, port| Endpoint::Udp(SocketAddrV4::new(address, port));
+        let port = self.uplinks.get(uplink).map_or(UDP_PORT, |uplink| uplink.udp_port);
+        match care_of_address {
+            IpAddr::V6(address) => Some((Endpoint::Ipv6(address), Endpoint::Ipv6(self.config.home_agent))),
+            IpAddr::V4(address) => {
+                let agent = self.config.home_agent_ipv4?;
+                if udp {
+                    Some((socket(address, port), socket(agent, UDP_PORT)))
+                } else {
+                    Some((Endpoint::Ipv4(address), Endpoint::Ipv4(agent)))
+                }
+            }
+        }
+    }
+
+    /// Whether the home agent is asked to use UDP also without a NAT (RFC 5555 4.4.1).
+    pub(super) fn forces_udp(&self, uplink: usize) -> bool {
+        self.config.force_udp || self.uplinks.get(uplink).is_some_and(|uplink| uplink.needs_udp)
+    }
+
+    /// Adds what authenticates a Binding Update for this care-of address; an IPv4 one counts as IPv4-mapped.
+    pub(super) fn finish_authenticated(
+        &self,
+        mut builder: Builder,
+        timestamp: Option<u64>,
+        care_of_address: Ipv6Addr,
+    ) -> Vec<u8> {
+        if let Some(timestamp) = timestamp {
+            builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
+        }
+        let Some(association) = self.numbers.authentication.association() else { return builder.finish() };
+        let mut mobility_header = builder.option(&association.blank_option()).finish();
+        association.sign(&mut mobility_header, care_of_address, self.config.home_address);
+        mobility_header
+    }
+
+    /// Builds a Binding Update (RFC 6275 11.7.1, RFC 3963 5.2, RFC 4285 5.1, RFC 5555 4.4.2).
+    pub(super) fn binding_update(&self, exchange: &Exchange, sent: Sent) -> Output {
+        let config = &self.config;
+        let from_home = sent.care_of_address == IpAddr::V6(config.home_address);
+        let register = exchange.purpose == Purpose::Register;
+        let flags = BindingUpdateFlags {
+            acknowledge: true,
+            home_registration: true,
+            mobile_router: config.is_router(),
+            force_udp: sent.care_of_address.is_ipv4() && self.forces_udp(exchange.uplink),
+            ..BindingUpdateFlags::default()
+        };
+        let lifetime = if register { lifetime_units(config.lifetime) } else { 0 };
+        let mut builder = Builder::binding_update(sent.sequence, flags, lifetime);
+        match sent.care_of_address {
+            _ if from_home => {}
+            IpAddr::V6(address) => {
+                builder = builder.option(&MobilityOption::AlternateCareOfAddress(address));
+            }
+            IpAddr::V4(address) => {
+                builder = builder.option(&MobilityOption::Ipv4CareOfAddress(address));
+            }
+        }
+        if register {
+            builder = self.add_prefixes(builder);
+        }
+        let authenticated = mapped(sent.care_of_address);
+        let mut mobility_header = self.finish_authenticated(builder, sent.timestamp, authenticated);
+        self.control_packet(exchange.uplink, sent.care_of_address, &mut mobility_header)
+    }
+
+    pub(super) fn bindings_update(&self, list: &BindingUpdateList, flows: &Flows, update: &Update) -> Output {
+        let flags = BindingUpdateFlags {
+            acknowledge: true,
+            home_registration: true,
+            mobile_router: self.config.is_router(),
+            force_udp: update.via.1.is_ipv4() && self.forces_udp(update.via.0),
+            overwrite: update.overwrite,
+            ..BindingUpdateFlags::default()
+        };
+        let lifetime = if update.removal { 0 } else { lifetime_units(self.config.lifetime) };
+        let mut builder = Builder::binding_update(update.sequence, flags, lifetime);
+        for member in &update.members {
+            // Design 6: no Alternate Care-of Address and no IPv4 Care-of Address option beside it.
+            builder = builder.option(&MobilityOption::BindingIdentifier {
+                bid: list.bindings[member.binding].bid,
+                status: 0,
+                home: false,
+                // RFC 6089 5.2.1: never 0.
+                priority: member.priority.clamp(1, 127),
+                care_of_address: (!update.removal).then_some(member.care_of_address),
+            });
+        }
+        if !update.removal {
+            builder = self.add_prefixes(builder);
+        }
+        builder = flows.add_options(builder, &update.flows, &update.summary);
+        let mut mobility_header = self.finish_authenticated(builder, update.timestamp, update.authenticated);
+        self.control_packet(update.via.0, update.via.1, &mut mobility_header)
+    }
+
+    /// Our end of the tunnel of a registration over an uplink.
+    pub(super) fn local_end(&self, uplink: usize, registration: &Registration) -> Endpoint {
+        self.ends(uplink, registration.care_of_address, registration.udp)
+            .map_or(Endpoint::Ipv6(mapped(registration.care_of_address)), |(local, _)| local)
+    }
+
+    /// Whether data from an IPv4 care-of address goes in UDP: behind a NAT, or if one of the two demands it
+    /// (RFC 5555 4.2, 3.2.2). The option is there also without a NAT; then its refresh time is all ones.
+    pub(super) fn takes_udp(
+        &self,
+        uplink: usize,
+        care_of_address: IpAddr,
+        acknowledgement: &BindingAcknowledgement<'_>,
+    ) -> bool {
+        let told = acknowledgement.options.iter().any(|option| {
+            matches!(
+                option,
+                Ok(MobilityOption::NatDetection { force_udp, refresh }) if force_udp || refresh != NO_KEEPALIVE
+            )
+        });
+        care_of_address.is_ipv4() && (told || self.forces_udp(uplink))
+    }
+}
