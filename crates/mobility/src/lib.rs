@@ -32,6 +32,7 @@ mod message;
 pub mod mnpp;
 pub mod mobile_router;
 pub mod nesting;
+mod path_liveness;
 pub mod router_advertiser;
 mod security;
 mod sequence;

@@ -151,7 +151,7 @@ impl BindingUpdateList {
             if !differs {
                 binding.attempt = None;
             } else if let Some(attempt) = &mut binding.attempt {
-                // Another care-of address, another priority: not a repetition of what was asked.
+                // Another care-of address or priority is another request, not a repetition.
                 let asked = attempt.sent.last().is_none_or(|(_, address)| candidates.contains(address));
                 if !asked {
                     *attempt = Attempt::new(now, false);
@@ -203,7 +203,7 @@ impl BindingUpdateList {
             let kept = self.bindings[index].registration.is_some() && links.is_silent(uplink);
             if kept && self.others_live(links, uplink) {
                 self.forget(now, index);
-                // It may be the home agent that was away: no hold-down.
+                // The home agent may have been away: no hold-down.
                 self.bindings[index].again = true;
             }
         }
@@ -416,7 +416,7 @@ impl BindingUpdateList {
     pub(crate) fn bootstrapped(&mut self, now: Time, update: &Update) -> Option<Registration> {
         if !self.abilities.bootstrapped {
             for binding in &mut self.bindings {
-                // These have waited for this acknowledgement.
+                // Requests that have waited for the first acknowledgement are due now.
                 if let Some(attempt) = binding.attempt.as_mut().filter(|attempt| attempt.sent.is_empty()) {
                     attempt.next = now;
                 }
@@ -458,7 +458,7 @@ impl BindingUpdateList {
             }
             binding.removal.take_if(|removal| removal.is_exhausted());
             if let Some(removal) = binding.removal.as_mut().filter(|_| !update.removal) {
-                // This may do as well.
+                // The registration may replace the removal.
                 removal.next = removal.next.max(now + STAGGER);
             }
         }

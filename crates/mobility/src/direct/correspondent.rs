@@ -100,7 +100,7 @@ impl Direct {
         self.may_answer(now, bound, 1 + message.prefixes.len())?;
         let hint = message.care_of_address;
         if let Some(peer) = bound.and_then(|bound| self.peers.get_mut(&bound))
-            && (peer.remote.is_none() || peer.heartbeats.failed || peer.mute)
+            && (peer.remote.is_none() || peer.heartbeats.has_failed() || peer.mute)
             && is_unicast_routable(hint)
         {
             // Nothing is believed by it but where to ask; whom we ask there sees our care-of address.
@@ -141,7 +141,7 @@ impl Direct {
         let Some(peer) = self.peers.get(&home_address) else {
             return self.care_of_addresses.first().copied();
         };
-        let registered = self.path_of(peer).filter(|_| !peer.heartbeats.failed).map(|(local, _)| local);
+        let registered = self.path_of(peer).filter(|_| !peer.heartbeats.has_failed()).map(|(local, _)| local);
         registered.or_else(|| self.choice(peer))
     }
 
@@ -275,8 +275,8 @@ impl Direct {
         });
         peer.heard = Some((message.sequence, now + lifetime + MEMORY));
         (peer.remote, peer.mute) = (Some(ends.1), false);
-        if moved || peer.heartbeats.failed {
-            peer.heartbeats.restart();
+        if moved || peer.heartbeats.has_failed() {
+            peer.heartbeats.renew();
             // What failed before did so on another path.
             (peer.hold, peer.failures) = (now, 0);
         }

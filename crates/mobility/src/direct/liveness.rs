@@ -13,9 +13,10 @@ use std::time::Duration;
 use carnet_base::Time;
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 
-use super::peer::{Heartbeats, Peer};
+use super::peer::Peer;
 use super::tokens::{sign, verify};
 use super::{Direct, DirectDrop};
+use crate::path_liveness::{PathLiveness, Sequence};
 
 /// Our care-of address and the other's.
 pub(super) type Ends = (Ipv6Addr, Ipv6Addr);
@@ -32,41 +33,27 @@ const LOST: usize = 4;
 /// The least time for an answer, and what is added to two round trips.
 const PATIENCE: Duration = Duration::from_millis(200);
 const SLACK: Duration = Duration::from_millis(50);
-/// Answers in a row after which a failed path is taken again.
-const RECOVERED: u32 = 3;
 /// In an answer: there is no binding.
 const UNKNOWN: u8 = 128;
 
-impl Heartbeats {
-    /// The path is another, or has just been seen to work.
-    pub(super) fn restart(&mut self) {
-        self.open.clear();
-        (self.failed, self.answers) = (false, 0);
-    }
+/// How long an answer may take.
+fn patience(beats: &PathLiveness<u64>) -> Duration {
+    beats.round_trip().smoothed().map_or(PATIENCE, |rtt| (rtt * 2 + SLACK).max(PATIENCE))
+}
 
-    fn patience(&self) -> Duration {
-        self.rtt.map_or(PATIENCE, |rtt| (rtt * 2 + SLACK).max(PATIENCE))
-    }
+/// The intervals of the heartbeats to a router.
+fn sequence(now: Time, peer: &Peer) -> Sequence {
+    let beats = &peer.heartbeats;
+    let in_use = peer.used.is_some_and(|used| now.saturating_since(used) <= IN_USE);
+    let interval = if in_use && !beats.has_failed() { INTERVAL } else { IDLE_INTERVAL };
+    Sequence { interval, patience: patience(beats), pause: QUICK, allowed: LOST }
 }
 
 impl Direct {
     /// When the next heartbeat leaves, or is given up.
     pub(super) fn next_beat(&self, now: Time, peer: &Peer) -> Option<Time> {
         self.path_of(peer)?;
-        let beats = &peer.heartbeats;
-        let Some(sent) = beats.sent else { return Some(now) };
-        if beats.failed {
-            return Some(sent + IDLE_INTERVAL);
-        }
-        Some(match beats.open.len() {
-            0 => {
-                let in_use = peer.used.is_some_and(|used| now.saturating_since(used) <= IN_USE);
-                sent + if in_use { INTERVAL } else { IDLE_INTERVAL }
-            }
-            1 => sent + beats.patience(),
-            open if open < LOST => sent + QUICK,
-            _ => sent + beats.patience(),
-        })
+        Some(peer.heartbeats.next_of(&sequence(now, peer)).unwrap_or(now))
     }
 
     /// Sends a heartbeat where one is due.
@@ -77,16 +64,15 @@ impl Direct {
         if self.next_beat(now, peer).is_none_or(|at| at > now) {
             return;
         }
-        if !peer.heartbeats.failed && peer.heartbeats.open.len() >= LOST {
+        if peer.heartbeats.is_exhausted(&sequence(now, peer)) {
             return self.fail(now, home_address, "no answer");
         }
         let cookie = self.rng.u64();
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        if peer.heartbeats.failed && !std::mem::take(&mut peer.heartbeats.open).is_empty() {
-            peer.heartbeats.answers = 0;
+        if peer.heartbeats.has_failed() && peer.heartbeats.forget() {
+            peer.heartbeats.interrupt();
         }
-        peer.heartbeats.open.push((cookie, now));
-        peer.heartbeats.sent = Some(now);
+        peer.heartbeats.sent(now, cookie);
         self.counters.heartbeats += 1;
         let mut message = DirectRoute {
             cookie,
@@ -102,8 +88,9 @@ impl Direct {
     /// anew.
     pub(super) fn fail(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        peer.heartbeats =
-            Heartbeats { failed: true, sent: Some(now), rtt: peer.heartbeats.rtt, ..Heartbeats::default() };
+        peer.heartbeats.restart();
+        peer.heartbeats.fail();
+        peer.heartbeats.note_sent(now);
         // It may have moved.
         (peer.home, peer.exchange, peer.hold) = (None, None, now);
         self.set_direct(now, home_address, false, reason);
@@ -154,7 +141,7 @@ impl Direct {
     ) -> Result<(), DirectDrop> {
         // By its cookie: who has no binding does not say who he is.
         let asked = self.peers.iter_mut().find_map(|(home_address, peer)| {
-            let (_, sent) = *peer.heartbeats.open.iter().find(|(cookie, _)| *cookie == message.cookie)?;
+            let sent = peer.heartbeats.sent_at(message.cookie)?;
             Some((*home_address, peer, sent))
         });
         let (home_address, peer, sent) = asked.ok_or(DirectDrop::Unasked)?;
@@ -164,18 +151,14 @@ impl Direct {
         if !peer.registration.as_ref().is_some_and(|registration| is_its(&registration.key)) {
             return Err(DirectDrop::Authenticator);
         }
-        let rtt = now.saturating_since(sent);
-        beats.rtt = Some(beats.rtt.map_or(rtt, |before| (before * 7 + rtt) / 8));
-        beats.open.clear();
         if message.status >= UNKNOWN {
+            beats.round_trip_mut().measure(now.saturating_since(sent));
             peer.registration = None;
             (peer.home, peer.hold) = (None, now);
-        } else if beats.failed {
-            beats.answers += 1;
-            if beats.answers >= RECOVERED {
-                beats.restart();
-            }
+        } else {
+            beats.answer(now, message.cookie);
         }
+        peer.heartbeats.forget();
         self.look(now, home_address);
         Ok(())
     }

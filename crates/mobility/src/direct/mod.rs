@@ -299,7 +299,7 @@ impl Direct {
             direct: peer.direct,
             reason: peer.reason,
             since: peer.since,
-            rtt: peer.heartbeats.rtt,
+            rtt: peer.heartbeats.round_trip().smoothed(),
         })
     }
 
@@ -535,7 +535,7 @@ impl Direct {
     fn review(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
         let (direct, reason) = match (self.path_of(peer), &peer.binding, &peer.registration) {
-            (Some(_), ..) if peer.heartbeats.failed => (false, "no answer"),
+            (Some(_), ..) if peer.heartbeats.has_failed() => (false, "no answer"),
             (Some(_), ..) => (true, "both are bound"),
             (None, _, Some(_)) if peer.binding.is_some() => (false, "the care-of address is gone"),
             (None, Some(_), _) => (false, "it has no binding of ours"),
@@ -553,7 +553,7 @@ impl Direct {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let before = std::mem::replace(&mut peer.direct, direct);
         if before == direct {
-            if !direct && peer.reason != reason && !peer.heartbeats.failed {
+            if !direct && peer.reason != reason && !peer.heartbeats.has_failed() {
                 peer.reason = reason;
             }
             return;

@@ -10,6 +10,7 @@ use carnet_wire::mobility::direct_route::MAX_PREFIXES;
 use ipnet::Ipv6Net;
 
 use super::tokens::{Key, verify};
+use crate::path_liveness::{PathLiveness, Proof, RoundTrip};
 
 /// Answers to what one router has proven to have asked, of each kind.
 const ANSWERS: u32 = 32;
@@ -19,6 +20,9 @@ const FORGERIES: u32 = 16;
 const FORGERY_INTERVAL: Duration = Duration::from_millis(20);
 /// So long a network counts as a router's that has only said so: then it is asked after again.
 const CLAIM_LIFETIME: Duration = Duration::from_secs(480);
+
+/// Answers in a row after which a failed path is taken again.
+const PROOF: Proof = Proof { of_failed: 3, of_proving: 3 };
 
 /// Its binding here: what it has proven.
 #[derive(Debug, Clone)]
@@ -130,18 +134,6 @@ impl Exchange {
     }
 }
 
-/// Heartbeats on the path in use.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Heartbeats {
-    /// Not answered: cookie, and when it left.
-    pub(super) open: Vec<(u64, Time)>,
-    pub(super) sent: Option<Time>,
-    /// The path has failed; so many answers in a row have come since.
-    pub(super) failed: bool,
-    pub(super) answers: u32,
-    pub(super) rtt: Option<Duration>,
-}
-
 /// Sequence numbers of routers that are known no longer, as long as somebody could play their Binding Updates
 /// again.
 #[derive(Debug, Default)]
@@ -189,7 +181,8 @@ pub(super) struct Peer {
     pub(super) choice: usize,
     /// What it says is behind it, of what was asked about, and until when that counts.
     claims: Vec<(Ipv6Net, Time)>,
-    pub(super) heartbeats: Heartbeats,
+    /// Heartbeats on the path in use, by their cookies.
+    pub(super) heartbeats: PathLiveness<u64>,
     /// When a packet went to it last.
     pub(super) used: Option<Time>,
     /// Nothing is asked before.
@@ -223,7 +216,7 @@ impl Peer {
             mute: false,
             choice: 0,
             claims: Vec::new(),
-            heartbeats: Heartbeats::default(),
+            heartbeats: PathLiveness::new(PROOF, RoundTrip::default()),
             used: None,
             hold: Time::ZERO,
             failures: 0,

@@ -122,7 +122,7 @@ impl Direct {
 
     fn is_needed(&self, now: Time, peer: &Peer) -> bool {
         let Some(local) = self.choice(peer) else { return false };
-        peer.heartbeats.failed
+        peer.heartbeats.has_failed()
             || peer.registration.as_ref().is_none_or(|registration| {
                 registration.care_of_address != local || now >= registration.since + RENEWAL
             })
@@ -392,7 +392,7 @@ impl Direct {
         if let Some((tokens, care_of_address)) = tests.tokens(now, &self.config.prefixes) {
             (peer.home, peer.exchange) = (Some(tokens), None);
             // What it has proven counts, as long as that works.
-            let bound = peer.binding.as_ref().filter(|_| !peer.heartbeats.failed && !peer.mute);
+            let bound = peer.binding.as_ref().filter(|_| !peer.heartbeats.has_failed() && !peer.mute);
             peer.remote = Some(bound.map_or(care_of_address, |binding| binding.care_of_address));
             (peer.hold, peer.choice) = (now, 0);
         }
@@ -453,7 +453,7 @@ impl Direct {
                 (peer.exchange, peer.failures, peer.mute) = (None, 0, false);
                 // From another address than the one that packets go to, it says nothing of that one.
                 if peer.binding.as_ref().is_none_or(|binding| binding.care_of_address == remote) {
-                    peer.heartbeats.restart();
+                    peer.heartbeats.renew();
                 }
                 self.counters.registered += 1;
                 self.outputs.push_back(super::Output::Routes);

@@ -7,6 +7,7 @@ use carnet_base::Time;
 use ipnet::Ipv6Net;
 
 use super::{MAX_CLAIMS, MnppDrop};
+use crate::path_liveness::{PathLiveness, Proof, RoundTrip, Sequence};
 
 /// Packets were sent so lately: they go on being sent.
 const BUSY: Duration = Duration::from_secs(2);
@@ -62,15 +63,6 @@ pub(super) enum Standing {
     Direct,
 }
 
-/// A probe that waits for its answer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Probe {
-    pub(super) cookie: u64,
-    pub(super) first: Time,
-    pub(super) last: Time,
-    pub(super) sent: u32,
-}
-
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) link_local: Ipv6Addr,
@@ -90,9 +82,8 @@ pub(super) struct Peer {
     used: Option<Time>,
     /// When it last answered.
     pub(super) confirmed: Option<Time>,
-    pub(super) probe: Option<Probe>,
-    /// Round trip, smoothed, and its variation (RFC 6298).
-    round_trip: Option<(Duration, Duration)>,
+    /// Probes; those without an answer since the last one have the same cookie.
+    pub(super) probes: PathLiveness<u64>,
     /// It fell silent so many times lately, and is not tried before then.
     pub(super) failures: u32,
     pub(super) hold: Time,
@@ -111,8 +102,7 @@ impl Peer {
             asked: false,
             used: None,
             confirmed: None,
-            probe: None,
-            round_trip: None,
+            probes: PathLiveness::new(Proof::default(), RoundTrip::default()),
             failures: 0,
             hold: now,
         }
@@ -124,7 +114,7 @@ impl Peer {
 
     /// The smoothed round trip.
     pub(super) fn rtt(&self) -> Option<Duration> {
-        self.round_trip.map(|(smoothed, _)| smoothed)
+        self.probes.round_trip().smoothed()
     }
 
     /// It announces a prefix until then.
@@ -163,23 +153,12 @@ impl Peer {
     /// It hears us, and we hear it.
     pub(super) fn confirm(&mut self, now: Time) {
         self.confirmed = Some(now);
-        self.probe = None;
+        self.probes.forget();
     }
 
     /// It answered a probe.
     pub(super) fn answered(&mut self, now: Time, cookie: u64) -> Result<(), MnppDrop> {
-        let probe = self.probe.filter(|probe| probe.cookie == cookie).ok_or(MnppDrop::Unasked)?;
-        // Which of several is answered cannot be told (Karn).
-        if probe.sent == 1 {
-            let sample = now.saturating_since(probe.first);
-            self.round_trip = Some(match self.round_trip {
-                None => (sample, sample / 2),
-                Some((smoothed, variation)) => {
-                    let difference = smoothed.abs_diff(sample);
-                    ((smoothed * 7 + sample) / 8, (variation * 3 + difference) / 4)
-                }
-            });
-        }
+        self.probes.answer(now, cookie).ok_or(MnppDrop::Unasked)?;
         self.confirm(now);
         Ok(())
     }
@@ -199,19 +178,26 @@ impl Peer {
 
     /// When the next probe is due.
     pub(super) fn next_probe(&self, now: Time) -> Time {
-        match (&self.probe, self.confirmed) {
-            (Some(probe), _) => probe.last + self.wait(),
-            (None, Some(confirmed)) if self.is_direct() => {
+        if !self.probes.is_quiet() {
+            return self.probes.next_of(&self.sequence(0)).unwrap_or(now);
+        }
+        match self.confirmed {
+            Some(confirmed) if self.is_direct() => {
                 confirmed + if self.is_busy(now) { BUSY_INTERVAL } else { IDLE_INTERVAL }
             }
-            (None, _) => now,
+            _ => now,
         }
+    }
+
+    /// Returns the intervals of probes, of which `allowed` in a row may stay without an answer.
+    pub(super) fn sequence(&self, allowed: usize) -> Sequence {
+        let wait = self.wait();
+        Sequence { interval: wait, patience: wait, pause: wait, allowed }
     }
 
     /// How long an answer may take.
     fn wait(&self) -> Duration {
-        let usual =
-            self.round_trip.map_or(SHORTEST_WAIT * 2, |(smoothed, variation)| smoothed + variation * 4);
+        let usual = self.probes.round_trip().timeout().unwrap_or(SHORTEST_WAIT * 2);
         usual.clamp(SHORTEST_WAIT, LONGEST_WAIT)
     }
 }

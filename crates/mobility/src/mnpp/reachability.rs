@@ -8,7 +8,7 @@ use carnet_wire::mobility::{PrefixTest, PrefixTestKind};
 use carnet_wire::nd;
 use ipnet::Ipv6Net;
 
-use super::peer::{Peer, Probe, Standing};
+use super::peer::{Peer, Standing};
 use super::{LinkAddress, Mnpp, Output, PROOF_RENEWAL, Sight, Surroundings};
 use crate::Event;
 
@@ -16,8 +16,8 @@ use crate::Event;
 const LOOK_DIRECT: Duration = Duration::from_millis(250);
 const LOOK_AWAY: Duration = Duration::from_millis(500);
 /// Probes without an answer after which a station is silent: one that is not heard, and one that is.
-const SILENT: u32 = 3;
-const DEAF: u32 = 6;
+const SILENT: usize = 3;
+const DEAF: usize = 6;
 /// A station that was heard so lately is heard.
 const HEARD: Duration = Duration::from_millis(300);
 /// An answer is fresh for so long.
@@ -85,7 +85,7 @@ impl Mnpp {
             }
         }
         let look = if peer.is_direct() { LOOK_DIRECT } else { LOOK_AWAY };
-        let probing = peer.is_direct() || peer.probe.is_some();
+        let probing = peer.is_direct() || !peer.probes.is_quiet();
         let probe = probing.then(|| peer.next_probe(now));
         let test = self.test_at(now).filter(|_| reachable);
         let claims = peer.claims.iter().map(|claim| match test {
@@ -149,16 +149,16 @@ impl Mnpp {
         }
         let heard = now.saturating_since(sight.heard) < HEARD;
         let most = if heard { DEAF } else { SILENT };
-        if peer.probe.is_some_and(|probe| probe.sent >= most) {
+        if peer.probes.is_exhausted(&peer.sequence(most)) {
             return true;
         }
         let Some((asker, link_local)) = self.station else { return false };
-        let fresh = Probe { cookie: self.rng.u64(), first: now, last: now, sent: 0 };
-        let probe = peer.probe.get_or_insert(fresh);
-        (probe.last, probe.sent) = (now, probe.sent + 1);
+        let fresh = self.rng.u64();
+        let cookie = peer.probes.oldest().unwrap_or(fresh);
+        peer.probes.sent(now, cookie);
         let test = PrefixTest {
             kind: PrefixTestKind::Probe,
-            cookie: probe.cookie,
+            cookie,
             responder: station,
             asker,
             prefix: Ipv6Addr::UNSPECIFIED,
@@ -182,7 +182,7 @@ impl Mnpp {
 
     fn stay_away(&mut self, peer: &mut Peer, reason: &'static str) {
         peer.standing = Standing::Away(reason);
-        peer.probe = None;
+        peer.probes.forget();
     }
 
     fn meet(&mut self, now: Time, station: LinkAddress, peer: &mut Peer) {
@@ -193,7 +193,7 @@ impl Mnpp {
 
     fn part(&mut self, now: Time, station: LinkAddress, peer: &mut Peer, reason: &'static str) {
         (peer.standing, peer.since) = (Standing::Away(reason), now);
-        peer.probe = None;
+        peer.probes.forget();
         self.counters.parted += 1;
         self.tell(station, peer, false, reason);
         self.outputs.push_back(Output::Withdrawn(station));

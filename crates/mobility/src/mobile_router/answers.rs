@@ -107,7 +107,7 @@ impl MobileRouter {
             return Err(MobilityDrop::Timestamp);
         }
         if exchange.single {
-            // This is a new answer, which may repeat the refusal.
+            // The answer is a new one, and may repeat the refusal.
             self.end_refusal();
             self.list.exchange = Some(Exchange { single: false, ..exchange.clone() });
         }
@@ -686,11 +686,9 @@ impl MobileRouter {
                 registered |= self.binding_registered(now, &update, *member, acknowledgement);
             }
         }
-        if registered {
-            if let Some(plain) = self.list.bootstrapped(now, &update) {
-                self.retire(now, plain.care_of_address);
-                self.unregister();
-            }
+        if registered && let Some(plain) = self.list.bootstrapped(now, &update) {
+            self.retire(now, plain.care_of_address);
+            self.unregister();
         }
         let warnings = self.flows.acknowledged(&update, acknowledgement);
         self.warn(warnings);

@@ -66,7 +66,7 @@ pub(super) struct Flows {
     pub unknown: bool,
     /// It knows them, but not what is to be done but to copy.
     pub copies: bool,
-    /// As [`MobileRouter::flows`] shows them.
+    /// As [`super::MobileRouter::flows`] shows them.
     pub effective: Vec<FlowBinding>,
 }
 
@@ -304,7 +304,7 @@ impl Flows {
     }
 
     fn flow_answered(&mut self, sequence: u16, sent: &FlowBinding, status: u8) -> Option<String> {
-        let Some(flow) = self.states.iter_mut().find(|flow| flow.fid == sent.fid) else { return None };
+        let flow = self.states.iter_mut().find(|flow| flow.fid == sent.fid)?;
         let latest = flow.pending.as_ref().is_none_or(|(last, _)| *last == sequence);
         if latest {
             flow.pending = None;

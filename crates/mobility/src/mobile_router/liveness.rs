@@ -21,7 +21,6 @@
 
 mod keepalives;
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -34,6 +33,7 @@ use super::arrivals::{
 use super::capacity::RoundTrips;
 use super::{MobileRouter, Registration, Timer};
 use crate::binding_update_list::refresh_after;
+use crate::path_liveness::{PathLiveness, Proof, RoundTrip, Timing};
 use crate::{Event, MobilityDrop, MobilityMessage};
 
 /// How often, and how long, heartbeats are sent.
@@ -54,8 +54,6 @@ impl Default for Liveness {
 /// A failed path is one that so many in a row were lost on (`MISSING_HEARTBEATS_ALLOWED`, RFC 5847 5, is 3
 /// there).
 const ALLOWED: usize = 5;
-/// So many heartbeats without an answer are remembered: on a full path answers take seconds.
-const MAX_WAITING: usize = 128;
 /// Between the quick ones that follow one whose answer is late.
 const SUSPICION: Duration = Duration::from_millis(50);
 /// An answer is late after this at least. Then more are asked for; nothing is missed yet.
@@ -65,8 +63,6 @@ const PATIENCE: (Duration, Duration, Duration) =
     (Duration::from_millis(120), Duration::from_millis(700), Duration::from_millis(300));
 /// Behind a NAT, so many lost in a row and a Binding Update tells the home agent the mapping.
 const NAT_DOUBT: usize = 2;
-/// So many answers in a row, and an uplink that had failed is trusted.
-const PROOF: u32 = 3;
 /// An uplink that has failed is registered again after this long at first; doubles up to the second.
 const HOLD_DOWN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
 /// An uplink that lived so long has not failed before.
@@ -91,33 +87,16 @@ pub struct Quality {
 }
 
 /// Path over one uplink.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct PathState {
     /// The care-of address that this is about, and whether in UDP.
     over: Option<(IpAddr, bool)>,
-    /// Without an answer yet: number, time, whether it has been missed.
-    waiting: VecDeque<(u32, Time, bool)>,
-    /// Missed in a row.
-    missed: usize,
-    /// Answered in a row.
-    answered: u32,
-    rtt: Option<Duration>,
-    variation: Duration,
-    last_rtt: Option<Duration>,
-    jitter: Duration,
-    /// The last results, the newest lowest; a bit is set for a loss.
-    losses: u64,
-    results: u32,
-    /// It has failed, and nothing has been heard since.
-    pub failed: bool,
-    /// It has failed and answers again, not often enough yet.
-    pub proving: bool,
+    pub(super) liveness: PathLiveness<u32>,
     failures: u32,
     failed_at: Option<Time>,
     /// Behind a NAT: between keepalives, and an interval that was too long.
     keepalive: Option<Duration>,
     too_long: Option<Duration>,
-    last_sent: Option<Time>,
     /// Between two attempts over IPv6 where IPv4 carries the uplink, and when the last was.
     pub(super) ipv6_interval: Option<Duration>,
     pub(super) ipv6_tried_at: Option<Time>,
@@ -125,24 +104,32 @@ pub(super) struct PathState {
     denied: Vec<u32>,
     pub(super) trips: RoundTrips,
     pub(super) arrivals: Arrivals,
-    /// Of the last heartbeat. Each path counts for itself, from a random number: who hears the heartbeats of
-    /// one shall not know those of another, and answer for a home agent that does not.
+    /// Number of the last heartbeat. Each path counts for itself, from a random number. So a listener on one path
+    /// does not know the numbers of another, and cannot answer there in place of the home agent.
     sequence: u32,
 }
 
 impl PathState {
     pub(super) fn new(sequence: u32) -> PathState {
-        PathState { sequence, ..PathState::default() }
-    }
-
-    /// Whether the home agent has answered a heartbeat of late.
-    fn has_answered(&self) -> bool {
-        self.results > self.losses.count_ones()
+        PathState {
+            over: None,
+            liveness: PathLiveness::new(Proof::default(), RoundTrip::following_queues()),
+            failures: 0,
+            failed_at: None,
+            keepalive: None,
+            too_long: None,
+            ipv6_interval: None,
+            ipv6_tried_at: None,
+            denied: Vec::new(),
+            trips: RoundTrips::default(),
+            arrivals: Arrivals::default(),
+            sequence,
+        }
     }
 
     /// When an answer has taken longer than answers take (RFC 6298 2).
     fn late(&self) -> Duration {
-        self.rtt.map_or(PATIENCE.2, |rtt| rtt + self.variation * 4).clamp(LATE, PATIENCE.1)
+        self.liveness.round_trip().timeout().unwrap_or(PATIENCE.2).clamp(LATE, PATIENCE.1)
     }
 
     /// When an answer is not waited for any longer.
@@ -157,52 +144,19 @@ impl PathState {
 
     /// Whether a heartbeat that was sent since then should have been answered by now.
     pub(super) fn is_unanswered_since(&self, now: Time, since: Time) -> bool {
-        let due = self.rtt.unwrap_or(PATIENCE.2);
-        self.waiting.iter().any(|(_, sent, _)| *sent >= since && now.saturating_since(*sent) > due)
-    }
-
-    fn result(&mut self, lost: bool) {
-        self.losses = self.losses << 1 | u64::from(lost);
-        self.results = (self.results + 1).min(64);
-    }
-
-    fn measured(&mut self, rtt: Duration) {
-        // RFC 6298 2.
-        match self.rtt {
-            None => {
-                self.rtt = Some(rtt);
-                self.variation = rtt / 2;
-            }
-            // A buffer has run empty: what it cost is no measure any more.
-            Some(smoothed) if rtt * 2 < smoothed => {
-                self.variation /= 2;
-                self.rtt = Some((smoothed + rtt) / 2);
-            }
-            Some(smoothed) => {
-                self.variation = (self.variation * 3 + smoothed.abs_diff(rtt)) / 4;
-                self.rtt = Some((smoothed * 7 + rtt) / 8);
-            }
-        }
-        if let Some(last) = self.last_rtt.replace(rtt) {
-            let difference = last.abs_diff(rtt);
-            self.jitter = (self.jitter * 15 + difference) / 16;
-        }
+        let due = self.liveness.round_trip().smoothed().unwrap_or(PATIENCE.2);
+        self.liveness.is_unanswered_since(now, since, due)
     }
 
     fn quality(&self) -> Option<Quality> {
-        let rtt = self.rtt?;
-        let loss = if self.results == 0 {
-            0.0
-        } else {
-            let mask = u64::MAX >> (64 - self.results);
-            f64::from((self.losses & mask).count_ones()) / f64::from(self.results)
-        };
-        Some(Quality { rtt, jitter: self.jitter, loss })
+        let round_trip = self.liveness.round_trip();
+        let rtt = round_trip.smoothed()?;
+        Some(Quality { rtt, jitter: round_trip.jitter(), loss: self.liveness.loss() })
     }
 
     /// Returns how long answers take at most, if that was measured.
     pub(super) fn answer_time(&self) -> Option<Duration> {
-        self.rtt.map(|_| self.late())
+        self.liveness.round_trip().smoothed().map(|_| self.late())
     }
 
     /// Whether packets or answers arrive, so that the path has not failed.
@@ -272,18 +226,12 @@ impl MobileRouter {
         let over = Some((registration.care_of_address, registration.udp));
         if path.over != over || !same {
             path.over = over;
-            path.waiting.clear();
-            path.missed = 0;
-            path.answered = 0;
+            path.liveness.restart();
             path.arrivals.moved();
             path.too_long = path.too_long.filter(|_| same);
             path.keepalive = path.keepalive.filter(|_| same);
         }
-        if path.failed {
-            path.failed = false;
-            path.proving = is_probing;
-            path.answered = 0;
-        }
+        path.liveness.show(is_probing);
         path.arrivals.answered(now, None, None);
         match self.uplinks[uplink].next_ipv6_attempt(now, registration.care_of_address) {
             Some(at) if self.timers.get(Timer::Ipv6(uplink)).is_none() => {
@@ -301,12 +249,12 @@ impl MobileRouter {
         let heartbeats = self.uplinks.heartbeats.are_sent();
         let Some(path) = self.uplinks.path_mut(uplink) else { return };
         path.judge_ipv6_attempt(now);
-        if let Some(took) = took.filter(|_| path.rtt.is_none() || !heartbeats) {
-            path.measured(took);
+        let round_trip = path.liveness.round_trip_mut();
+        if let Some(took) = took.filter(|_| round_trip.smoothed().is_none() || !heartbeats) {
+            round_trip.measure(took);
         }
-        path.missed = 0;
         // Their answers may still come, behind a queue, and say that the path is alive.
-        path.waiting.iter_mut().for_each(|(_, _, missed)| *missed = true);
+        path.liveness.excuse();
         path.arrivals.answered(now, None, None);
     }
 
@@ -331,10 +279,10 @@ impl MobileRouter {
         if self.uplinks.heartbeats.unknown_until.is_some() {
             return keepalive.map(|_| KEEPALIVE.0);
         }
-        let busy = self.is_busy(uplink) || path.proving;
+        let busy = self.is_busy(uplink) || path.liveness.is_proving();
         let liveness = self.uplinks.heartbeats.config.map(|it| if busy { it.busy } else { it.idle });
         // Of those on a full path many are lost.
-        let full = path.arrivals.is_full && busy && !path.failed;
+        let full = path.arrivals.is_full && busy && !path.liveness.has_failed();
         let liveness = liveness.map(|interval| if full { interval.min(FULL_INTERVAL) } else { interval });
         liveness.into_iter().chain(keepalive).min()
     }
@@ -358,20 +306,18 @@ impl MobileRouter {
             return;
         };
         let Some(path) = self.uplinks.path(uplink) else { return };
-        let from = path.last_sent.map_or(now, |sent| sent + interval);
+        let from = path.liveness.last_sent().map_or(now, |sent| sent + interval);
         self.timers.set(Timer::Heartbeat(uplink), from.max(not_before));
     }
 
     /// Sets the timers of all uplinks by what they carry now.
     pub(super) fn schedule_heartbeats(&mut self, now: Time) {
         for uplink in 0..self.uplinks.len() {
-            let suspicious = self.uplinks[uplink].path.waiting.iter().any(|(_, _, missed)| *missed);
-            let waits = !self.uplinks[uplink].path.waiting.is_empty();
-            if suspicious || waits {
+            if !self.uplinks[uplink].path.liveness.is_quiet() {
                 if self.heartbeat_path(uplink).is_some() {
                     continue;
                 }
-                self.uplinks[uplink].path.waiting.clear();
+                self.uplinks[uplink].path.liveness.forget();
             }
             self.schedule_heartbeat(now, uplink, now);
         }
@@ -385,36 +331,22 @@ impl MobileRouter {
         }
         if self.uplinks.heartbeats.unknown_until.is_some() {
             // The keepalive of RFC 5555 4.3 then: a Binding Update.
-            self.uplinks[uplink].path.last_sent = Some(now);
+            self.uplinks[uplink].path.liveness.note_sent(now);
             self.keepalive_by_update(now, wall, uplink);
             self.schedule_heartbeat(now, uplink, now);
             return;
         }
         let path = &mut self.uplinks[uplink].path;
         let patience = path.patience();
-        let mut newly = 0;
-        for (_, sent, missed) in path.waiting.iter_mut().filter(|(_, _, missed)| !missed) {
-            if now.saturating_since(*sent) >= patience {
-                *missed = true;
-                newly += 1;
-            }
-        }
-        for _ in 0..newly {
-            path.result(true);
-        }
-        path.missed += newly;
-        if newly > 0 {
-            path.answered = 0;
-        }
+        let newly = path.liveness.expire(now, patience);
         let late = path.late();
-        let open = path.waiting.iter().filter(|(_, _, missed)| !missed).count();
-        let is_late = path.waiting.iter().any(|(_, at, missed)| !missed && now.saturating_since(*at) >= late);
-        if is_late && path.missed == newly && open + newly == 1 {
+        let is_late = path.liveness.is_late(now, late);
+        if is_late && path.liveness.missed() == newly && path.liveness.open() + newly == 1 {
             self.ask_the_others(now, uplink);
         }
         let path = &mut self.uplinks[uplink].path;
         let (allowed, pause) = path.series();
-        let is_decided = path.missed >= allowed && !path.failed;
+        let is_decided = path.liveness.missed() >= allowed && !path.liveness.has_failed();
         if is_decided && !path.arrivals.has_failed(now, patience) {
             // Deliveries go on.
             path.arrivals.is_full = true;
@@ -429,7 +361,8 @@ impl MobileRouter {
             }
         }
         let path = &self.uplinks[uplink].path;
-        if newly > 0 && path.missed == NAT_DOUBT && registration.udp && !path.failed {
+        let is_doubted = newly > 0 && path.liveness.missed() == NAT_DOUBT;
+        if is_doubted && registration.udp && !path.liveness.has_failed() {
             // A NAT that has forgotten us is as silent as a path that leads nowhere, but a Binding Update
             // mends it.
             if self.uplinks.heartbeats.are_rare() {
@@ -440,20 +373,15 @@ impl MobileRouter {
         let interval = self.heartbeat_interval(uplink).unwrap_or(KEEPALIVE.0);
         let path = &self.uplinks[uplink].path;
         // In a series: until it is decided. Afterwards, and before, at the interval.
-        let suspicious = path.missed > 0 || is_late || path.arrivals.is_doubtful;
-        let series = suspicious && !is_decided && !path.failed && !path.arrivals.is_full;
-        let enough = series && path.missed + open >= allowed;
-        let gap = if series { pause } else { interval };
-        let due = path.last_sent.is_none_or(|sent| now.saturating_since(sent) >= gap);
-        if due && !enough {
+        let suspicious = path.liveness.missed() > 0 || is_late || path.arrivals.is_doubtful;
+        let is_series = suspicious && !is_decided && !path.liveness.has_failed() && !path.arrivals.is_full;
+        let gap = if is_series { pause } else { interval };
+        let timing = Timing { gap, is_series, late, patience, allowed };
+        let has_enough = path.liveness.has_enough(&timing);
+        if !has_enough && path.liveness.is_due(now, &timing) {
             self.send_heartbeat(now, uplink, registration);
         }
-        let path = &self.uplinks[uplink].path;
-        let first_open = path.waiting.iter().find(|(_, _, missed)| !missed).map(|(_, at, _)| *at);
-        let judged = first_open.map(|at| at + if series || path.failed { patience } else { late });
-        let next = path.last_sent.unwrap_or(now) + gap;
-        let next = if enough { judged.unwrap_or(next) } else { judged.map_or(next, |at| at.min(next)) };
-        let next = if next <= now { now + SUSPICION } else { next };
+        let next = self.uplinks[uplink].path.liveness.next(now, &timing, has_enough);
         self.timers.set(Timer::Heartbeat(uplink), next);
     }
 
@@ -462,10 +390,10 @@ impl MobileRouter {
         for other in 0..self.uplinks.len() {
             let path = &mut self.uplinks[other].path;
             if other != uplink
-                && path.waiting.is_empty()
+                && path.liveness.is_quiet()
                 && self.timers.get(Timer::Heartbeat(other)).is_some()
             {
-                path.last_sent = path.last_sent.filter(|at| now.saturating_since(*at) < SUSPICION);
+                path.liveness.hasten(now, SUSPICION);
                 self.timers.set(Timer::Heartbeat(other), now);
             }
         }
@@ -478,11 +406,7 @@ impl MobileRouter {
         let mut mobility_header = Builder::heartbeat_request(sequence).finish();
         let output = self.composer().heartbeat_packet(uplink, registration, &mut mobility_header);
         let path = &mut self.uplinks[uplink].path;
-        path.waiting.push_back((sequence, now, false));
-        if path.waiting.len() > MAX_WAITING {
-            path.waiting.pop_front();
-        }
-        path.last_sent = Some(now);
+        path.liveness.sent(now, sequence);
         self.outputs.push_back(output);
     }
 
@@ -521,7 +445,7 @@ impl MobileRouter {
         let by = |uplink: usize| {
             self.heartbeat_path(uplink).is_some_and(|r| self.composer().local_end(uplink, &r) == came_to)
         };
-        let waits = |path: &PathState| path.waiting.iter().any(|(number, _, _)| *number == sequence);
+        let waits = |path: &PathState| path.liveness.awaits(sequence);
         let find = |waits: &dyn Fn(&PathState) -> bool| {
             (0..self.uplinks.len()).find(|&uplink| waits(&self.uplinks[uplink].path) && by(uplink))
         };
@@ -536,36 +460,11 @@ impl MobileRouter {
         }
         let uplink = find(&waits).ok_or(MobilityDrop::Unexpected)?;
         let path = &mut self.uplinks[uplink].path;
-        let Some(at) = path.waiting.iter().position(|(number, _, _)| *number == sequence) else {
-            return Err(MobilityDrop::Unexpected);
-        };
-        let Some((_, sent, missed)) = path.waiting.remove(at) else { return Err(MobilityDrop::Unexpected) };
-        path.measured(now.saturating_since(sent));
-        path.trips.note(now, now.saturating_since(sent));
+        let answer = path.liveness.answer(now, sequence).ok_or(MobilityDrop::Unexpected)?;
+        path.trips.note(now, answer.round_trip);
         let was_full = path.arrivals.is_full;
-        path.arrivals.answered(now, Some(now.saturating_since(sent)), path.trips.least());
+        path.arrivals.answered(now, Some(answer.round_trip), path.trips.least());
         let is_full_now = path.arrivals.is_full && !was_full;
-        if missed {
-            // It was late, not lost.
-            path.losses &= !1;
-        } else {
-            path.result(false);
-        }
-        path.missed = 0;
-        // What was asked before this one and not answered is lost, and no sign of a failure any more.
-        let overtaken = path.waiting.iter().filter(|(_, at, missed)| !missed && *at < sent).count();
-        for _ in 0..overtaken {
-            path.result(true);
-        }
-        // Those sent later may still be answered, however late.
-        path.waiting.retain(|(_, at, _)| *at >= sent);
-        path.answered = path.answered.saturating_add(1);
-        let came_back = path.failed;
-        path.failed = false;
-        let proven = path.proving && path.answered >= PROOF;
-        if proven {
-            path.proving = false;
-        }
         if path.failed_at.is_some_and(|at| now.saturating_since(at) >= FORGIVEN) {
             path.failures = 0;
         }
@@ -584,7 +483,7 @@ impl MobileRouter {
             // Not authenticated, and no more than a hint.
             let _ = self.hint(now, wall);
         }
-        if came_back {
+        if answer.came_back {
             // The only uplink, and with it the home agent, is back: the others have their chance as well.
             for binding in &mut self.list.bindings {
                 binding.held_until = None;
@@ -596,14 +495,11 @@ impl MobileRouter {
         if is_full_now {
             self.renew_while_full(now, uplink);
         }
-        if came_back || proven {
+        if answer.came_back || answer.is_proven {
             self.evaluate(now, wall, "a silent uplink answers again");
         }
-        let waits = self.uplinks[uplink]
-            .path
-            .waiting
-            .front()
-            .map(|(_, at, _)| *at + self.uplinks[uplink].path.patience());
+        let path = &self.uplinks[uplink].path;
+        let waits = path.liveness.oldest_sent().map(|at| at + path.patience());
         self.schedule_heartbeat(now, uplink, now);
         if let (Some(judged), Some(next)) = (waits, self.timers.get(Timer::Heartbeat(uplink))) {
             self.timers.set(Timer::Heartbeat(uplink), judged.min(next).max(now));
@@ -620,9 +516,7 @@ impl MobileRouter {
             Some(before) if now.saturating_since(before) < FORGIVEN => path.failures.saturating_add(1),
             _ => 0,
         };
-        path.failed = true;
-        path.proving = false;
-        path.answered = 0;
+        path.liveness.fail();
         let hold = (HOLD_DOWN.0 * 2_u32.pow(path.failures.min(8))).min(HOLD_DOWN.1);
         let over = path.over;
         let name = self.uplinks[uplink].config.interface.clone();
@@ -681,18 +575,21 @@ impl MobileRouter {
         // or a stranger could bring those back that lead nowhere.
         let lives = |uplink: usize| {
             let path = &self.uplinks[uplink].path;
-            path.has_answered() && !path.failed && self.heartbeat_path(uplink).is_some()
+            path.liveness.has_answered()
+                && !path.liveness.has_failed()
+                && self.heartbeat_path(uplink).is_some()
         };
-        let doubted = |path: &PathState| !path.waiting.is_empty() && (!path.has_answered() || path.failed);
+        let doubted = |path: &PathState| {
+            let liveness = &path.liveness;
+            !liveness.is_quiet() && (!liveness.has_answered() || liveness.has_failed())
+        };
         if !self.uplinks.paths().any(doubted) || (0..self.uplinks.len()).any(lives) {
             return Err(MobilityDrop::Unexpected);
         }
         self.uplinks.heartbeats.unknown_until = Some(now + UNSUPPORTED);
         for path in self.uplinks.paths_mut() {
-            path.denied = path.waiting.drain(..).map(|(number, _, _)| number).collect();
-            path.missed = 0;
-            path.failed = false;
-            path.proving = false;
+            path.denied = path.liveness.take_outstanding();
+            path.liveness.reset();
         }
         self.schedule_heartbeats(now);
         Ok(())
@@ -742,12 +639,12 @@ impl MobileRouter {
             let is_watched = self.uplinks.heartbeats.are_sent() && self.heartbeat_path(uplink).is_some();
             let Some(path) = self.uplinks.path_mut(uplink) else { continue };
             let is_doubtful = path.arrivals.take(now, counts);
-            if is_doubtful && is_watched && !path.failed {
+            if is_doubtful && is_watched && !path.liveness.has_failed() {
                 path.arrivals.is_doubtful = true;
                 self.ask_the_others(now, uplink);
                 self.timers.set(Timer::Heartbeat(uplink), now);
             } else {
-                path.arrivals.is_doubtful &= is_watched && !path.failed;
+                path.arrivals.is_doubtful &= is_watched && !path.liveness.has_failed();
             }
         }
         let pause = self.sample_pause();

@@ -778,7 +778,7 @@ impl MobileRouter {
     }
 
     /// The signal strength of an uplink, in dBm; `None` when it is unknown. One that is not told
-    /// again within [`super::UplinkConfig::signal_timeout`], changed or not, is not known any more either.
+    /// again within [`UplinkConfig::signal_timeout`], changed or not, is not known any more either.
     pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
         self.assert_drained();
         let Some(index) = self.uplinks.position(interface) else { return };
@@ -858,8 +858,8 @@ impl MobileRouter {
         }
     }
 
-    /// Takes in the counters of an uplink's interface. Where it has no volume that is for show alone,
-    /// and is stored with what else is.
+    /// Takes in the counters of an uplink's interface. For an uplink without a volume the counters are only
+    /// shown.
     pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
         self.assert_drained();
         let Some(index) = self.uplinks.position(interface) else { return };
@@ -882,7 +882,7 @@ impl MobileRouter {
         self.uplinks.iter().filter_map(|u| Some((u.config.interface.as_str(), u.meter.volume.clone()?)))
     }
 
-    /// Takes back one of what [`Self::volumes`] gave, before anything else is told.
+    /// Takes back an item of [`Self::volumes`], before any other input.
     pub fn restore_volume(&mut self, interface: &str, volume: StoredVolume) {
         if let Some(uplink) = self.uplinks.iter_mut().find(|u| u.config.interface == interface) {
             uplink.restore_volume(volume);
@@ -919,8 +919,8 @@ impl MobileRouter {
         self.flows.status(&self.uplinks)
     }
 
-    /// The home agent's address has said by an ICMPv6 error that it does not take a packet which this router
-    /// has tunnelled to it; the packet is proven to be ours.
+    /// Handles an ICMPv6 error from the home agent's address about a packet that this router has tunnelled to
+    /// it. The packet is proven to be ours.
     ///
     /// # Errors
     /// Why it had no effect.

@@ -66,7 +66,7 @@ pub(super) enum Proof {
     None,
     /// The notice has a timestamp and a MAC, and the router has stored the timestamp.
     Key,
-    /// It came under IPsec.
+    /// The notice came under IPsec.
     Ipsec,
 }
 

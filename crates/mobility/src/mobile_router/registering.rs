@@ -1,19 +1,17 @@
-//! Several care-of addresses at once: what is to be registered, and in which Binding Updates (RFC 5648 5.1 to
-//! 5.4 and 5.9, RFC 6089 5.2, RFC 5555).
+//! Sends Binding Updates (RFC 6275 11.7.1 and 11.8, RFC 3963 5.2, RFC 5648 5), and registers again on hints.
 //!
-//! Every change leads to one question: in what does the home agent's list of our bindings, as far as it has
-//! acknowledged it, differ from what the uplinks are? The differences are put into as few Binding Updates as
-//! RFC 5648 allows, and whatever is not acknowledged is a difference still, to be sent again later.
+//! Every transmission has a new sequence number and, where the security association demands one, a greater
+//! timestamp than all before (RFC 4285 6). [`crate::binding_update_list`] says which bindings are due, and
+//! [`super::composer`] writes the messages.
 //!
-//! * The first Binding Update replaces whatever the home agent has (O flag, 5.9). While it is unanswered, the
-//!   other uplinks follow one by one, in the manner of happy eyeballs: one that leads nowhere delays nobody.
-//! * From then on bindings are added, each from its own care-of address where it is an IPv4 one (8.1: that is
-//!   how a NAT is found), else together.
-//! * An uplink that is gone is forgotten by a Binding Update of lifetime 0 from one that lives (5.4), at
-//!   once: that is what moves the traffic towards us.
+//! All bindings of a home address share the sequence number (RFC 5648 4.1). The home agent refuses a number
+//! that is not greater than the last one (RFC 6275 9.5.1). Uplinks have different delays: two Binding Updates
+//! that leave by two uplinks at once may arrive in the other order. So at most one is outstanding. The next
+//! one leaves once the home agent has answered, or the first has had the time to arrive. If the first left by
+//! an uplink that is gone or silent, the next one leaves at once, because traffic must not wait for it.
 //!
-//! Left out: bindings to the home link beside others (the H flag, 5.6): on the home link everything is
-//! de-registered, as without Binding Identifiers.
+//! Left out: bindings to the home link beside others (the H flag, RFC 5648 5.6). On the home link the router
+//! ends all bindings, as without Binding Identifiers.
 
 use std::net::{IpAddr, Ipv6Addr};
 

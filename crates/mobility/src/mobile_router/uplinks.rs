@@ -55,12 +55,12 @@ impl Uplinks {
 
     /// Whether the path over an uplink that is up has failed.
     pub(super) fn is_silent(&self, index: usize) -> bool {
-        self.path(index).is_some_and(|path| path.failed)
+        self.path(index).is_some_and(|path| path.liveness.has_failed())
     }
 
     /// Whether a path that had failed has yet to prove itself.
     pub(super) fn is_proving(&self, index: usize) -> bool {
-        self.path(index).is_some_and(|path| path.proving)
+        self.path(index).is_some_and(|path| path.liveness.is_proving())
     }
 
     /// Whether something has arrived over an uplink lately.
@@ -71,7 +71,7 @@ impl Uplinks {
     /// Whether an uplink carries what it can, and more waits. Only heartbeats show that, and when it is over.
     pub(super) fn is_full(&self, index: usize) -> bool {
         self.heartbeats.are_sent()
-            && self.path(index).is_some_and(|path| path.arrivals.is_full && !path.failed)
+            && self.path(index).is_some_and(|path| path.arrivals.is_full && !path.liveness.has_failed())
     }
 
     /// Returns how long answers over an uplink take at most, if that was measured.

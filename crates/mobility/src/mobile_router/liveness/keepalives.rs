@@ -12,8 +12,8 @@ use super::{KEEPALIVE, MIN_KEEPALIVE, PathState};
 impl PathState {
     /// A Binding Update leaves over the path.
     pub(super) fn update_sent(&mut self, now: Time) {
-        if self.waiting.is_empty() {
-            self.last_sent = Some(now);
+        if self.liveness.is_quiet() {
+            self.liveness.note_sent(now);
         }
     }
 

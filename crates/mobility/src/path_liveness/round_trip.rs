@@ -1,0 +1,57 @@
+//! Round trips of a path, smoothed (RFC 6298 2), and their jitter (RFC 3550 6.4.1).
+
+use std::time::Duration;
+
+/// Round trips of a path.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RoundTrip {
+    smoothed: Option<Duration>,
+    variation: Duration,
+    last: Option<Duration>,
+    jitter: Duration,
+    /// Whether a short round trip after long ones counts for more, because a queue has emptied.
+    follows_queues: bool,
+}
+
+impl RoundTrip {
+    /// Round trips of a path with a queue: a short one after long ones counts for more than RFC 6298 has it.
+    pub(crate) fn following_queues() -> RoundTrip {
+        RoundTrip { follows_queues: true, ..RoundTrip::default() }
+    }
+
+    /// Takes in a measurement.
+    pub(crate) fn measure(&mut self, sample: Duration) {
+        match self.smoothed {
+            None => {
+                self.smoothed = Some(sample);
+                self.variation = sample / 2;
+            }
+            Some(smoothed) if self.follows_queues && sample * 2 < smoothed => {
+                self.variation /= 2;
+                self.smoothed = Some((smoothed + sample) / 2);
+            }
+            Some(smoothed) => {
+                self.variation = (self.variation * 3 + smoothed.abs_diff(sample)) / 4;
+                self.smoothed = Some((smoothed * 7 + sample) / 8);
+            }
+        }
+        if let Some(last) = self.last.replace(sample) {
+            self.jitter = (self.jitter * 15 + last.abs_diff(sample)) / 16;
+        }
+    }
+
+    /// Returns the smoothed round trip.
+    pub(crate) fn smoothed(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
+    /// Returns the mean difference between one round trip and the next.
+    pub(crate) fn jitter(&self) -> Duration {
+        self.jitter
+    }
+
+    /// Returns the time that an answer takes at most: the smoothed round trip and four times its variation.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.smoothed.map(|smoothed| smoothed + self.variation * 4)
+    }
+}

@@ -1,0 +1,83 @@
+//! When the next heartbeat leaves, and when the path is judged.
+
+use std::time::Duration;
+
+use carnet_base::Time;
+
+use super::PathLiveness;
+
+/// Least time until a path is looked at again.
+const LEAST: Duration = Duration::from_millis(50);
+
+/// Heartbeats that leave at an interval, whether the ones before were answered or not.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timing {
+    /// Between two heartbeats, now.
+    pub(crate) gap: Duration,
+    /// A quick series is to decide about the path.
+    pub(crate) is_series: bool,
+    /// An answer is late after this time. Then a series begins.
+    pub(crate) late: Duration,
+    /// An answer is missed after this time.
+    pub(crate) patience: Duration,
+    /// Heartbeats in a row without an answer that make a path fail.
+    pub(crate) allowed: usize,
+}
+
+/// Heartbeats of which each waits for the answer to the one before, or until that is late.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sequence {
+    /// Between two heartbeats that are answered.
+    pub(crate) interval: Duration,
+    /// Time for an answer.
+    pub(crate) patience: Duration,
+    /// Pause between two heartbeats of the series that follows one without an answer.
+    pub(crate) pause: Duration,
+    /// Heartbeats in a row without an answer that make a path fail.
+    pub(crate) allowed: usize,
+}
+
+impl<N: Copy + PartialEq> PathLiveness<N> {
+    /// Whether the heartbeats of a series that have left are enough to decide.
+    pub(crate) fn has_enough(&self, timing: &Timing) -> bool {
+        timing.is_series && self.missed + self.open() >= timing.allowed
+    }
+
+    /// Whether the time for the next heartbeat has come.
+    pub(crate) fn is_due(&self, now: Time, timing: &Timing) -> bool {
+        self.last_sent.is_none_or(|sent| now.saturating_since(sent) >= timing.gap)
+    }
+
+    /// Returns when there is something to do for the path again. `has_enough` was found before the heartbeat
+    /// that may have left now.
+    pub(crate) fn next(&self, now: Time, timing: &Timing, has_enough: bool) -> Time {
+        let first_open = self.outstanding.iter().find(|it| !it.is_missed).map(|it| it.sent);
+        let time = if timing.is_series || self.has_failed() { timing.patience } else { timing.late };
+        let judged = first_open.map(|at| at + time);
+        let next = self.last_sent.unwrap_or(now) + timing.gap;
+        let next = match judged {
+            Some(judged) if has_enough => judged,
+            Some(judged) => judged.min(next),
+            None => next,
+        };
+        if next <= now { now + LEAST } else { next }
+    }
+
+    /// Returns when the next heartbeat of a sequence leaves, or the path is given up; `None` before the first
+    /// one.
+    pub(crate) fn next_of(&self, sequence: &Sequence) -> Option<Time> {
+        let sent = self.last_sent?;
+        Some(match self.outstanding.len() {
+            _ if self.has_failed() => sent + sequence.interval,
+            0 => sent + sequence.interval,
+            1 => sent + sequence.patience,
+            open if open < sequence.allowed => sent + sequence.pause,
+            _ => sent + sequence.patience,
+        })
+    }
+
+    /// Whether all heartbeats of a series are outstanding, so that the path is given up when the next is due.
+    pub(crate) fn is_exhausted(&self, sequence: &Sequence) -> bool {
+        !self.has_failed() && self.outstanding.len() >= sequence.allowed
+    }
+}
