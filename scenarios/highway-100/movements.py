@@ -48,7 +48,7 @@ class Lane:
 
 def main():
     rng = random.Random(100)
-    # The first ones of both directions are about to meet.
+    # The first vehicles of both directions are about to meet.
     lanes = [
         Lane(rng, +1, -6.0, 2500.0, (150, 250), (22, 25), 18),
         Lane(rng, +1, -2.0, 2500.0, (70, 170), (28, 38), 32),

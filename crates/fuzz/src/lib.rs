@@ -6,11 +6,11 @@
 //! (`fuzz/corpus/NAME`) through the same functions, on any toolchain, with a few thousand mutations.
 //!
 //! * [`parsers`]: octets as they come from the network, a file, a socket or another program.
-//! * [`secured`]: a station that believes what is signed, and what is not.
-//! * [`story`], [`stations`]: what a station hears and when, as octets that mean something however they are
-//!   changed.
+//! * [`secured`]: a station that verifies signatures, fed with signed and with unsigned packets.
+//! * [`story`], [`stations`]: a station's inputs with their times, as octets. Any change of the octets gives
+//!   another valid story.
 //!
-//! Left out: answers of the kernel (netlink, `/proc`), which are read by crates that have tests of their own.
+//! Left out: answers of the kernel (netlink, `/proc`). The crates that read them have tests of their own.
 #![forbid(unsafe_code)]
 
 pub mod parsers;
@@ -18,16 +18,16 @@ pub mod secured;
 pub mod stations;
 pub mod story;
 
-/// Something that is fuzzed.
+/// A function to fuzz.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its name: of the program in `fuzz/fuzz_targets`, and of the folder in `fuzz/corpus`.
+    /// Name of the program in `fuzz/fuzz_targets`, and of the corpus folder in `fuzz/corpus`.
     pub name: &'static str,
     /// Function that takes the octets.
     pub run: fn(&[u8]),
 }
 
-/// All of them, what strangers reach first.
+/// All targets; the parsers of octets from unauthenticated sources stand first.
 pub const TARGETS: &[Target] = &[
     Target { name: "home_agent", run: stations::home_agent },
     Target { name: "mobile_router", run: stations::mobile_router },

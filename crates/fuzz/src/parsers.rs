@@ -1,7 +1,7 @@
-//! Parsers: any octets go in, and what comes out is looked at.
+//! Parsers: any octets go in, and assertions check each parsed value.
 //!
-//! A parsed value is written and parsed again, if there is a writer. If it changes on that way, two stations
-//! would not agree on it.
+//! If the parser has a writer, the parsed value is written and parsed again. A value that changes in this
+//! round trip would mean that two stations disagree on it.
 
 use std::fmt::Debug;
 use std::hint::black_box;
@@ -44,7 +44,7 @@ pub fn geonet(octets: &[u8]) {
     let _ = black_box(carnet_station::geonet::echo::Echo::parse(octets));
 }
 
-/// Facilities messages, UPER. Which one is meant stands in them, but for SAMs.
+/// Facilities messages in UPER. The message names its own type, except a SAM.
 pub fn messages(octets: &[u8]) {
     comes_back::<Cam>(octets);
     comes_back::<Denm>(octets);
@@ -53,7 +53,7 @@ pub fn messages(octets: &[u8]) {
     comes_back::<release2::denm::Denm>(octets);
     comes_back::<release2::vam::Vam>(octets);
     comes_back::<release2::cpm::CollectivePerceptionMessage>(octets);
-    // Where both understand it they agree.
+    // If both decoders accept the message, their results agree.
     if let (Ok(glance), Ok(cam)) = (Glance::of(octets), carnet_its::ca::receive(octets)) {
         let basic = cam.cam.cam_parameters.basic_container;
         assert_eq!(Some(glance.position), basic.reference_position.position());
@@ -61,7 +61,7 @@ pub fn messages(octets: &[u8]) {
     }
 }
 
-/// A message that decodes can be encoded, and means the same again.
+/// Checks that a decoded message can be encoded, and that decoding this encoding gives an equal message.
 fn comes_back<T: Uper + PartialEq + Debug>(octets: &[u8]) {
     if let Ok(message) = decode::<T>(octets) {
         let again = encode(&message).expect("of values that were read");
@@ -101,15 +101,15 @@ pub fn certificate(octets: &[u8]) {
     }
 }
 
-/// A certificate has one encoding. Exceptions are the sign of r in its signature, and extensions of later
-/// releases, which are hashed unchanged and not written.
+/// Checks that a certificate has one encoding. Exceptions: the sign of r in its signature, and extensions of
+/// later releases. carnet hashes such extensions unchanged and does not write them.
 fn is_written_once(certificate: &Certificate) {
     let written =
         Certificate::new(certificate.issuer(), certificate.content().clone(), *certificate.signature());
     let (written, came) = (written.octets(), certificate.octets());
     match written.iter().zip(came).position(|(written, came)| written != came) {
         None => assert_eq!(written.len(), came.len()),
-        // The preamble of what is signed has a bit that says whether there are extensions.
+        // The preamble of the signed data has a bit that says whether extensions follow.
         Some(preamble) => {
             assert_eq!(came[preamble], written[preamble] | 0x80);
             assert!(written.len() < came.len());
@@ -129,7 +129,7 @@ pub fn gpsd(octets: &[u8]) {
     for piece in octets.chunks(usize::from(piece).max(1)) {
         in_pieces.push(piece, |report| cut.push(look_at(report)));
     }
-    // However the stream is cut, it says the same.
+    // Parsing the stream in pieces gives the same result as parsing it at once.
     assert_eq!(whole, cut);
     assert_eq!(reader.counters().lines, in_pieces.counters().lines);
     assert!(reader.counters().overlong as usize * LONGEST_LINE <= octets.len());
@@ -168,7 +168,8 @@ pub fn trace(octets: &[u8]) {
     }
 }
 
-/// A config file is accepted, or refused with a place and words. An accepted one makes a station.
+/// A config file is accepted, or refused with a line and a reason. A station starts with each accepted
+/// config.
 pub fn config(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     match Config::parse(text, "c.toml") {
@@ -191,8 +192,8 @@ pub fn config(octets: &[u8]) {
     }
 }
 
-/// The body of a request to the API. The first octet says which; what is read is written and read the same
-/// again.
+/// The body of a request to the API. The first octet selects the request type. A parsed body is written, and
+/// parsing the written body gives an equal value.
 pub fn requests(octets: &[u8]) {
     let Some((&kind, octets)) = octets.split_first() else { return };
     let reader: fn(&[u8]) -> bool = match kind % 12 {
@@ -217,7 +218,7 @@ fn same_again<T: Serialize + DeserializeOwned + PartialEq + Debug>(octets: &[u8]
     let text = serde_json::to_vec(&value).expect("all of these have a text");
     let again = serde_json::from_slice::<T>(&text).expect("it was just written");
     if again != value {
-        // serde_json may miss a number by its last bit.
+        // serde_json may change the last bit of a floating point number.
         let trees = (serde_json::to_value(&again).ok(), serde_json::to_value(&value).ok());
         let same = matches!(&trees, (Some(again), Some(value)) if is_nearly(again, value));
         assert!(same, "{}: {again:?} != {value:?}", String::from_utf8_lossy(&text));
@@ -225,7 +226,7 @@ fn same_again<T: Serialize + DeserializeOwned + PartialEq + Debug>(octets: &[u8]
     true
 }
 
-/// Whether they differ only by the last bits of floating point numbers.
+/// Returns whether two values differ only in the last bits of floating point numbers.
 fn is_nearly(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) if one.is_f64() && other.is_f64() => {
@@ -243,7 +244,8 @@ fn is_nearly(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// A line of a recording, which `carnet replay` and the simulator read: to a station with every part.
+/// A line of a recording, which `carnet replay` and the simulator read. The line goes to a station with every
+/// part.
 pub fn recording(octets: &[u8]) {
     for line in octets.split(|octet| *octet == b'\n').take(64) {
         same_again::<Output>(line);
@@ -252,8 +254,8 @@ pub fn recording(octets: &[u8]) {
     stations::replay(octets);
 }
 
-/// Records that a station finds on the disk or in a store, and those of the members of a fleet about each
-/// other.
+/// Records that a station reads from the disk or from a store, and records that members of a fleet exchange
+/// about each other.
 pub fn records(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     if let Some(key) = Key::of(text) {

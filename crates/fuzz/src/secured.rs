@@ -1,8 +1,8 @@
-//! A station that verifies signatures, and an attacker that has packets of others and changes them, or
-//! fabricates some.
+//! A station that verifies signatures, and an attacker. The attacker replays and changes packets of other
+//! senders, or fabricates packets.
 //!
-//! Every accepted packet was signed. Its octets after the Basic Header, which is not covered, are those of a
-//! packet that a vehicle with a ticket has sent.
+//! The target checks that each accepted packet was signed. Its octets after the Basic Header, which no
+//! signature covers, must equal those of a packet that a vehicle with a ticket has sent.
 
 use std::sync::OnceLock;
 
@@ -19,16 +19,16 @@ mod support;
 
 use support::{Pki, at, frame, strict};
 
-/// Octets of the Basic Header.
+/// Octets of the Basic Header, which no signature covers.
 const BASIC_HEADER: usize = 4;
-/// Changes of one packet.
+/// Most changes that the attacker makes to one packet.
 const MOST_CHANGES: usize = 4;
 
-/// Packets that a vehicle has sent within two seconds, with its certificate and without.
+/// Packets that a vehicle sends within two seconds, with and without its certificate.
 struct Sent {
     pki: Pki,
     packets: Vec<Vec<u8>>,
-    /// The same as a receiver has it.
+    /// The packets without their envelope, as a receiver delivers them.
     plain: Vec<Vec<u8>>,
 }
 
@@ -48,9 +48,9 @@ fn send() -> Sent {
     Sent { pki, packets, plain }
 }
 
-/// Arriving packets, with their time. A story's frame is a packet from its Basic Header on. A delivered
-/// packet is one that was sent, by its number, with changes of three octets each. A change has the place, and
-/// the difference to the octet there.
+/// Arriving packets with their times. A story's frame is a packet from its Basic Header on. A delivered
+/// packet is a sent packet, selected by its number, with changes of three octets each. A change has the place
+/// of an octet, and the bits of that octet to flip.
 pub fn secured(octets: &[u8]) {
     SENT.with(|sent| {
         let sent = sent.get_or_init(send);

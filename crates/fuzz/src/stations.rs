@@ -1,10 +1,10 @@
 //! Stations as a whole, in virtual time: a home agent, a mobile router with its home agent, two GeoNetworking
 //! stations.
 //!
-//! A [`story`] has their inputs. Beside panics, these are faults: a timer that is due again at once without
-//! end, an answer with too many packets, and an invalid packet. Others are a binding that the config does not
-//! allow or that no key has signed. A binding without end, and a state that a restart does not read, are
-//! faults as well.
+//! A [`story`] has their inputs. These are faults, besides panics: a timer that is due again at once without
+//! end, an answer with too many packets, and an invalid packet. A binding that the config does not allow,
+//! that no key has signed, or that never ends is a fault too. So is a saved state that a restarted station
+//! cannot read.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
@@ -26,27 +26,29 @@ use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption, message_typ
 
 use crate::story::{self, Event, Kind, fate};
 
-/// The date at the start.
+/// Date when a story starts.
 pub const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
-/// Of the first station.
+/// GN address of the first station.
 pub const GN_ADDRESS: GnAddress = gn_address(FIRST);
 const FIRST: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const SECOND: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const START: Time = Time::from_secs(1000);
 
-/// The key in place of each in the configs, which nothing in a corpus was signed with, and the SPI.
+/// The key that replaces each key in the configs. No message in a corpus was signed with this key. Its SPI
+/// follows.
 const KEY: [u8; 16] = [0x5e; 16];
 const SPI: u32 = 300;
-/// Packets and frames that one input may cause. A search for a station that ends sends all that waited for
-/// it.
+/// Most packets and frames that one input may cause. A location service that succeeds sends all packets that
+/// waited for that station.
 const MOST_OUTPUTS: usize = 300;
-/// Timeouts in one story, after which time passes without them.
+/// Most timeouts in one story; after them time passes without timeouts.
 const MOST_TIMEOUTS: usize = 200;
-/// Timeouts at one moment.
+/// Most timeouts at one moment.
 const MOST_AT_ONCE: usize = 64;
-/// Packets on the way between the stations.
+/// Most packets under way between the stations.
 const MOST_UNDER_WAY: usize = 64;
-/// Longer than any lifetime that a home agent grants, and what it keeps behind it.
+/// Longer than any lifetime that a home agent grants, including the time that the home agent keeps an entry
+/// after its end.
 const FOR_EVER: Duration = Duration::from_secs(600_000);
 
 const fn gn_address(mac: [u8; 6]) -> GnAddress {
@@ -93,12 +95,12 @@ fn station(text: &str, address: GnAddress) -> StationConfig {
     config
 }
 
-/// One of several.
+/// Returns the config that the story's octet selects.
 fn chosen(choice: u8, among: &[StationConfig]) -> &StationConfig {
     &among[usize::from(choice) % among.len()]
 }
 
-/// A home agent alone. The story's choice is its config: plain, with a home link, with IPv4.
+/// A home agent alone. The story selects its config: plain, with a home link, or with IPv4.
 pub fn home_agent(octets: &[u8]) {
     let (choice, events) = story::read(octets);
     let config = chosen(choice, &configs().agents);
@@ -107,7 +109,8 @@ pub fn home_agent(octets: &[u8]) {
     world.end();
 }
 
-/// A mobile router, and its home agent, which answers where the story lets the answers arrive.
+/// A mobile router and its home agent. The home agent's answers reach the mobile router if the story delivers
+/// them.
 pub fn mobile_router(octets: &[u8]) {
     let (choice, events) = story::read(octets);
     let router = chosen(choice, &configs().routers);
@@ -124,7 +127,7 @@ fn has_ipv4(router: &carnet_station::MobileRouterSettings) -> bool {
     router.router.home_agent_ipv4.is_some()
 }
 
-/// A vehicle with every part of GeoNetworking, and another station that forwards.
+/// A vehicle with every part of GeoNetworking, and a second station that forwards.
 pub fn geonet_station(octets: &[u8]) {
     let (_, events) = story::read(octets);
     let [vehicle, forwarder] = &configs().vehicles[..] else { return };
@@ -157,7 +160,8 @@ pub fn replay(octets: &[u8]) {
     }
 }
 
-/// A home agent, a mobile router and a vehicle find this when they start; it is read as it is kept.
+/// A home agent, a mobile router and a vehicle start with this state. Each must read back the state that it
+/// saves.
 pub fn start_with(state: PersistentState, wall: WallTime) {
     for config in [&configs().agents[0], &configs().agents[1], &configs().routers[0], &configs().vehicles[0]]
     {
@@ -167,7 +171,7 @@ pub fn start_with(state: PersistentState, wall: WallTime) {
         while station.poll_output().is_some() {}
         world.stations.push(station);
         world.configs.push(config.clone());
-        // The bindings of a file need not have been signed.
+        // The bindings of a state file need no signature of this run.
         world.signed = true;
         world.pass(START + Duration::from_secs(100));
         world.tell(0, Input::Timeout);
@@ -227,10 +231,10 @@ struct World {
     started: WallTime,
     stations: Vec<Station>,
     configs: Vec<StationConfig>,
-    /// To whom, and what.
+    /// Packets under way, each with the index of the station that receives it.
     under_way: VecDeque<(usize, UnderWay)>,
     timeouts: usize,
-    /// Whether a sender with the key has sent a message.
+    /// Whether a message signed with the key has been sent.
     signed: bool,
 }
 
@@ -249,7 +253,7 @@ impl World {
 
     fn new(configs: &[&StationConfig]) -> World {
         let mut world = World::empty();
-        // A router knows its own key.
+        // A mobile router signs with its own key.
         world.signed = configs.iter().any(|config| config.mobile_router.is_some());
         for (number, config) in configs.iter().enumerate() {
             let rng = Rng::new(number as u64);
@@ -357,7 +361,7 @@ impl World {
         );
     }
 
-    /// Time passes, and every timer has its turn.
+    /// Lets time pass and handles each timer that is due.
     fn pass(&mut self, until: Time) {
         let mut at_once = 0;
         while self.timeouts < MOST_TIMEOUTS {
@@ -379,13 +383,13 @@ impl World {
 
     fn tell(&mut self, number: usize, input: Input) {
         let (now, wall) = (self.now, self.wall());
-        // A refusal is an answer as well.
+        // A refused input is an allowed result.
         let _ = self.stations[number].handle_input(now, wall, input);
         self.drain(number);
         self.look_at(number);
     }
 
-    /// Takes a station's outputs; those for its peer are under way.
+    /// Takes a station's outputs. Packets for the other station go under way.
     fn drain(&mut self, number: usize) {
         let mut outputs = 0;
         while let Some(output) = self.stations[number].poll_output() {
@@ -418,7 +422,7 @@ impl World {
         assert!(outputs <= MOST_OUTPUTS, "{outputs} packets for one input");
     }
 
-    /// Nothing is kept that may not be.
+    /// Checks that the station keeps no state that its config forbids.
     fn look_at(&self, number: usize) {
         let station = &self.stations[number];
         if let (Some(agent), Some(config)) = (station.home_agent(), &self.configs[number].home_agent) {
@@ -446,7 +450,7 @@ impl World {
         }
     }
 
-    /// Every binding ends, and what is kept is read again by the same station.
+    /// Checks that every binding ends, and that the station reads the state that it saved.
     fn end(mut self) {
         for number in 0..self.stations.len() {
             let state = self.stations[number].persistent_state(self.now, self.wall());
@@ -457,7 +461,7 @@ impl World {
             let mut again = Station::new(config, read, Rng::new(9), START, wall);
             while again.poll_output().is_some() {}
         }
-        // A router that still asks would go on to be bound.
+        // If a mobile router still sends Binding Updates, its binding does not end.
         if let ([agent], [_]) = (&self.configs[..], &self.stations[..])
             && agent.mobile_router.is_none()
         {
@@ -469,7 +473,7 @@ impl World {
     }
 }
 
-/// An ICMPv6 message of a story, with a right checksum.
+/// An ICMPv6 message of a story, with a correct checksum.
 fn link_message(content: &[u8]) -> Option<LinkMessage> {
     let ([number, hop_limit], rest) = content.split_first_chunk()?;
     let (source, rest) = rest.split_first_chunk::<16>()?;
@@ -487,8 +491,8 @@ fn link_message(content: &[u8]) -> Option<LinkMessage> {
     })
 }
 
-/// A packet with a Mobility Header gets the authenticator, where it has room for one, and the checksum of who
-/// knows the key.
+/// Gives a packet with a Mobility Header a correct checksum, and the authenticator of a sender with the key
+/// if there is room for it.
 fn sign(packet: &mut [u8]) {
     let Ok(header) = Header::parse(packet) else { return };
     let Ok(extensions) = Extensions::parse(packet) else { return };

@@ -1,9 +1,9 @@
-//! Inputs of stations with their times, as octets. So a fuzzer that changes octets changes the story, and not
-//! whether it is one.
+//! Inputs of stations with their times, as octets. A fuzzer that changes octets changes the story, and the
+//! result is again a valid story.
 //!
-//! The first octet chooses a config. Each event has its kind (the top bit: at the second station) and its
-//! time after the one before. The length of its content follows in two octets, and then that content. A
-//! length beyond the end means all of the rest. The stations ignore content that makes no sense.
+//! The first octet selects a config. Each event has its kind (the top bit selects the second station) and its
+//! time after the previous event. Two octets with the length of the content follow, and then the content. A
+//! length beyond the end means all remaining octets. The stations ignore invalid content.
 
 use std::time::Duration;
 
@@ -17,35 +17,36 @@ pub enum Kind {
     Packet,
     /// A packet whose Mobility Header gets the checksum and the authenticator of a sender with the key.
     Signed,
-    /// An ICMPv6 message is heard: interface, hop limit, source, destination, message. It gets a right
-    /// checksum.
+    /// The station receives an ICMPv6 message: interface, hop limit, source, destination, message. It gets a
+    /// correct checksum.
     Icmpv6,
-    /// A packet comes inside IPv4 or UDP: traffic class, address and port (0: no UDP), packet. Signed
-    /// likewise.
+    /// A packet arrives inside IPv4 or UDP: traffic class, address and port (0: no UDP), packet. A Mobility
+    /// Header gets the checksum and the authenticator of a sender with the key.
     Datagram,
-    /// A frame of GeoNetworking is heard: source, destination, packet.
+    /// The station receives a GeoNetworking frame: source, destination, packet.
     Frame,
     /// Any input, as JSON.
     Input,
-    /// A packet under way between the stations arrives: its fate, the place, and the value.
+    /// A packet under way between the stations arrives: its fate, the place of an octet to change, and that
+    /// octet's new value.
     Deliver,
 }
 
 /// Fates of a packet under way, bits of the first octet of a [`Kind::Deliver`].
 pub mod fate {
-    /// It comes again later.
+    /// The packet arrives a second time later.
     pub const TWICE: u8 = 1;
-    /// An octet of it is changed.
+    /// An octet of the packet is changed.
     pub const CHANGED: u8 = 2;
-    /// It has right checksums after that.
+    /// The changed packet gets correct checksums.
     pub const SUMMED: u8 = 4;
-    /// It is lost.
+    /// The packet is lost.
     pub const LOST: u8 = 8;
-    /// The last one goes first.
+    /// The packet that was sent last arrives first.
     pub const OVERTAKES: u8 = 16;
 }
 
-/// Every kind, by its number.
+/// All kinds, in the order of their numbers.
 const KINDS: [Kind; 8] = [
     Kind::Wait,
     Kind::Packet,
@@ -57,7 +58,7 @@ const KINDS: [Kind; 8] = [
     Kind::Deliver,
 ];
 const AT_SECOND: u8 = 0x80;
-/// More than that many events say nothing new, and take long.
+/// Most events of a story. More events take long and test nothing new.
 const MOST: usize = 200;
 
 /// One event.
@@ -65,15 +66,15 @@ const MOST: usize = 200;
 pub struct Event<'a> {
     /// Kind of the event.
     pub kind: Kind,
-    /// At which station.
+    /// Index of the station that gets the event.
     pub station: usize,
-    /// How long after the event before.
+    /// Time since the previous event.
     pub after: Duration,
-    /// Its content.
+    /// Content of the event.
     pub content: &'a [u8],
 }
 
-/// The choice of a config, and the events.
+/// Returns the octet that selects a config, and the events.
 pub fn read(octets: &[u8]) -> (u8, impl Iterator<Item = Event<'_>>) {
     let (choice, mut rest) = octets.split_first().map_or((0, octets), |(choice, rest)| (*choice, rest));
     let events = std::iter::from_fn(move || {
@@ -88,13 +89,14 @@ pub fn read(octets: &[u8]) -> (u8, impl Iterator<Item = Event<'_>>) {
     (choice, events.take(MOST))
 }
 
-/// From nothing to nine hours: three bits of number, five of its power of two.
+/// Converts a delay octet to a duration between zero and nine hours. The octet is a floating point number:
+/// three bits of mantissa, five bits of exponent.
 fn span(delay: u8) -> Duration {
     let number = u64::from(delay & 7) << u32::from(delay >> 3).min(22);
     Duration::from_millis(number)
 }
 
-/// The delay that is closest below a span.
+/// Returns the delay octet for the longest duration that does not exceed `span_ms`.
 pub fn delay(span_ms: u64) -> u8 {
     (0..=u8::MAX)
         .filter(|delay| span(*delay) <= Duration::from_millis(span_ms))
@@ -102,7 +104,7 @@ pub fn delay(span_ms: u64) -> u8 {
         .unwrap_or(0)
 }
 
-/// Writes an event behind a story.
+/// Appends an event to a story.
 pub fn write(story: &mut Vec<u8>, kind: Kind, station: usize, delay: u8, content: &[u8]) {
     let length = u16::try_from(content.len()).unwrap_or(u16::MAX);
     story.extend([kind as u8 | if station == 0 { 0 } else { AT_SECOND }, delay]);

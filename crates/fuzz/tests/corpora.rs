@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use carnet_base::Rng;
 use carnet_fuzz::{TARGETS, Target};
 
-/// Mutations of each target's corpus: so few that the tests of a debug build do not wait for them.
+/// Mutations of each target's corpus. The tests of a debug build do them within seconds.
 const ROUNDS: usize = 200;
-/// Octets of one corpus: it goes into the repository.
+/// Most octets of one corpus, because the repository holds it.
 const LARGEST_CORPUS: usize = 200_000;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
-/// All targets, or the one that is named; `tools/fuzz coverage` looks at each by itself.
+/// Returns all targets, or the named one: `tools/fuzz coverage` measures each target by itself.
 fn wanted() -> impl Iterator<Item = &'static Target> {
     let only = std::env::var("CARNET_FUZZ_TARGET").ok();
     TARGETS.iter().filter(move |target| only.as_deref().is_none_or(|only| only == target.name))
@@ -42,7 +42,7 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Runs it; what does not hold is said with the octets, so that it can be kept as a file of the corpus.
+/// Runs the target. If an assertion fails, prints the octets, so that they can become a file of the corpus.
 fn run(target: &Target, from: &str, octets: &[u8]) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (target.run)(octets))) {
         let hex: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
@@ -58,7 +58,7 @@ fn every_file_of_the_corpora() {
         assert!(!checked_in.is_empty(), "{}: no corpus", target.name);
         let size: usize = checked_in.iter().map(|(_, octets)| octets.len()).sum();
         assert!(size <= LARGEST_CORPUS, "{}: {size} octets", target.name);
-        // Inputs that fuzzing has found on this machine.
+        // Inputs that `make fuzz` found on this machine.
         let found = std::env::var_os("CARNET_FUZZ_FOUND").map(|found| Path::new(&found).join(target.name));
         let found = found.filter(|folder| folder.is_dir()).map(|folder| files(&folder)).unwrap_or_default();
         for (name, octets) in checked_in.iter().chain(&found) {

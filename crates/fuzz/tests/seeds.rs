@@ -1,6 +1,6 @@
-//! The beginnings of the corpora of stories: what was recorded, and frames of the captures, in the form of
-//! `carnet_fuzz::story`. `cargo test -p carnet-fuzz --test seeds -- --ignored` writes them into
-//! `fuzz/corpus`; needed when that form has changed.
+//! The first inputs of the corpora of stories: the recorded cases and frames of the captures, in the format
+//! of `carnet_fuzz::story`. `cargo test -p carnet-fuzz --test seeds -- --ignored` writes them into
+//! `fuzz/corpus`. Run it when that format has changed.
 
 #![allow(clippy::disallowed_methods, reason = "it writes files")]
 
@@ -36,7 +36,8 @@ fn write(target: &str, name: &str, octets: &[u8]) {
     fs::write(folder.join(name), octets).expect("written");
 }
 
-/// A recorded case as a story; `signed`: with a key, which is another one there.
+/// Returns a recorded case as a story. `signed`: the messages carry an authenticator, which the target makes
+/// anew with its own key.
 fn told(choice: u8, signed: bool, lines: impl Iterator<Item = Line>) -> Vec<u8> {
     let mut story = vec![choice];
     let mut before = 0;
@@ -90,7 +91,7 @@ fn write_what_was_recorded() {
             write(target, &format!("{standard}-{name}"), &story);
         }
     }
-    // A router that registers, moves, loses what it sends, and leaves.
+    // The story of a mobile router that registers, moves, loses packets that it sends, and leaves.
     for choice in 0..3 {
         let mut story = vec![choice];
         let arrives = |story: &mut Vec<u8>, count| {
@@ -126,7 +127,7 @@ fn write_frames() {
     for (number, mut packet) in fixtures::packets().into_iter().enumerate() {
         let mut story = vec![0];
         hears(&mut story, &packet);
-        // To this station, where it is to one.
+        // Packets to a single station get this station as their destination.
         let to = ShortPositionVector { address: carnet_fuzz::stations::GN_ADDRESS, ..Default::default() };
         if set_destination(&mut packet, &to).is_ok() {
             hears(&mut story, &packet);
@@ -167,7 +168,7 @@ fn write_signed() {
             let content = [&[number], changes].concat();
             story::write(&mut story, Kind::Deliver, 0, story::delay(10), &content);
         };
-        // As it was sent, again, with another hop limit, with another payload.
+        // Each packet arrives unchanged, a second time, with another hop limit, and with another payload.
         arrives(&[]);
         arrives(&[]);
         arrives(&[0, 3, 1]);

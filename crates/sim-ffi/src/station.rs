@@ -17,9 +17,9 @@ pub struct Options<'a> {
     pub config: &'a str,
     /// GN address. With `None` the config must not have GeoNetworking.
     pub gn_address: Option<u64>,
-    /// Seed of all its random numbers.
+    /// Seed of all random numbers of the station.
     pub seed: u64,
-    /// Time of the start.
+    /// Simulation time of the start.
     pub now: Time,
     /// Date of the start.
     pub wall: WallTime,
@@ -30,11 +30,12 @@ pub struct Options<'a> {
 /// Reason why an input was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// Outputs of the previous input still wait.
+    /// The caller has not taken all outputs of the previous input.
     NotDrained,
     /// The input is earlier than the previous one.
     TimeRunsBackwards,
-    /// The station refuses, the recording cannot be written, or the input cannot be read; in words.
+    /// The station refused the input, or the recording cannot be written, or the input cannot be read. The
+    /// text has the reason.
     Refused(String),
 }
 
@@ -43,16 +44,16 @@ pub enum Refusal {
 pub struct SimulatedStation {
     station: Station,
     recording: Option<Recording>,
-    /// Time and date of the start.
+    /// Simulation time and date of the start.
     start: (Time, WallTime),
     now: Time,
     drained: bool,
-    /// Buffer of the last output.
+    /// Octets of the output that the caller took last.
     taken: Vec<u8>,
 }
 
 impl SimulatedStation {
-    /// Creates a station; the outputs of its start wait.
+    /// Creates a station. The outputs of its start wait for the caller.
     ///
     /// # Errors
     /// Returns the errors in the config, one line for each, or why the recording cannot be made.
@@ -127,7 +128,7 @@ impl SimulatedStation {
         Ok(())
     }
 
-    /// Takes back a frame that was not acknowledged.
+    /// Takes back a frame that its receiver did not acknowledge.
     ///
     /// # Errors
     /// Returns the reason of a refusal.
@@ -181,7 +182,7 @@ impl SimulatedStation {
         &self.taken
     }
 
-    /// Returns when [`Input::Timeout`] is due, never earlier than now.
+    /// Returns when [`Input::Timeout`] is due; never a time in the past.
     pub fn deadline(&self) -> Option<Time> {
         self.station.poll_timeout().map(|due| due.max(self.now))
     }
@@ -193,7 +194,7 @@ impl SimulatedStation {
         serde_json::Value::Object(counters).to_string()
     }
 
-    /// Writes the recording to its file as far as it goes.
+    /// Writes the recording to its file up to the last input.
     ///
     /// # Errors
     /// Returns why it cannot be written.
@@ -207,7 +208,7 @@ impl SimulatedStation {
 
 impl Drop for SimulatedStation {
     fn drop(&mut self) {
-        // A caller that needs the result calls `flush` before.
+        // A drop reports no error. A caller that needs the result calls `flush` before.
         let _too_late = self.flush();
     }
 }

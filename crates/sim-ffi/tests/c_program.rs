@@ -1,10 +1,10 @@
-//! A program in C that only uses the header and the library.
+//! Compiles and runs a C program that uses only the header and the library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// The static library that cargo has built beside this test, the newest one.
+/// Returns the newest static library that cargo has built beside this test.
 fn library() -> Option<PathBuf> {
     let beside = env::current_exe().ok()?;
     let folders = [beside.parent()?, beside.parent()?.parent()?];
@@ -36,7 +36,7 @@ fn two_stations_in_c() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     };
-    // Two processes give the same octets.
+    // Two runs of the program in two processes print the same octets.
     assert_eq!(run(), run());
     fs::remove_file(&program).expect("to be removed");
 }

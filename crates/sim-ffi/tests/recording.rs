@@ -1,4 +1,5 @@
-//! A run through the interface is recorded, and the recording gives the same outputs without the simulator.
+//! Records a run through the interface. Checks that replaying the recording without the simulator gives the
+//! same outputs.
 
 use std::fs;
 
