@@ -1,59 +1,59 @@
 //! The Basic Transport Protocol (ETSI EN 302 636-5-1): ports on top of GeoNetworking.
 //!
-//! Four octets in front of the payload, in one of two forms; which one it is says the Common Header's next
-//! header ([`crate::geonet::CommonNextHeader`]). There is no checksum and no length.
+//! The header has four octets and one of two forms. The next header of the Common Header
+//! ([`crate::geonet::CommonNextHeader`]) says which form it is. A BTP header has no checksum and no length.
 
 use crate::Error;
 use crate::octets::{rest, u16_at};
 
-/// Octets of either header.
+/// Length of a BTP-A or BTP-B header, octets.
 pub const LEN: usize = 4;
 
-/// BTP-A, for interactive exchanges (clause 7.2): a port to answer to.
+/// BTP-A header, for interactive exchanges (clause 7.2): it names the port for the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BtpA {
     /// Port of the receiving facility.
     pub destination_port: u16,
-    /// Port of the sending facility, which expects the answer there.
+    /// Port of the sending facility, which expects the answer at this port.
     pub source_port: u16,
 }
 
-/// BTP-B, for messages without an answer (clause 7.3).
+/// BTP-B header, for messages without an answer (clause 7.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BtpB {
     /// Port of the receiving facility.
     pub destination_port: u16,
-    /// More about the destination port, for well-known ones; 0 without.
+    /// Destination port info: more about a well-known destination port, or 0.
     pub destination_port_info: u16,
 }
 
 impl BtpA {
-    /// Reads the header; returns it and what follows.
+    /// Reads the header; returns the header and the octets behind it.
     ///
     /// # Errors
-    /// [`Error::Truncated`] under 4 octets.
+    /// [`Error::Truncated`] if there are fewer than 4 octets.
     pub fn parse(octets: &[u8]) -> Result<(BtpA, &[u8]), Error> {
         let (destination_port, source_port, payload) = parse(octets, "BTP-A header")?;
         Ok((BtpA { destination_port, source_port }, payload))
     }
 
-    /// The header's octets.
+    /// Returns the octets of the header.
     pub fn to_octets(&self) -> [u8; LEN] {
         emit(self.destination_port, self.source_port)
     }
 }
 
 impl BtpB {
-    /// Reads the header; returns it and what follows.
+    /// Reads the header; returns the header and the octets behind it.
     ///
     /// # Errors
-    /// [`Error::Truncated`] under 4 octets.
+    /// [`Error::Truncated`] if there are fewer than 4 octets.
     pub fn parse(octets: &[u8]) -> Result<(BtpB, &[u8]), Error> {
         let (destination_port, destination_port_info, payload) = parse(octets, "BTP-B header")?;
         Ok((BtpB { destination_port, destination_port_info }, payload))
     }
 
-    /// The header's octets.
+    /// Returns the octets of the header.
     pub fn to_octets(&self) -> [u8; LEN] {
         emit(self.destination_port, self.destination_port_info)
     }
@@ -69,7 +69,7 @@ fn emit(first: u16, second: u16) -> [u8; LEN] {
     [a, b, c, d]
 }
 
-/// The ports and their messages in one place.
+/// Defines the port constants and the names of their messages from one list.
 macro_rules! ports {
     ($($name:ident = $value:literal, $message:literal, $meaning:literal;)*) => {
         /// Well-known destination ports (TS 103 248 V2.4.1).
@@ -78,7 +78,7 @@ macro_rules! ports {
             pub const $name: u16 = $value;)*
         }
 
-        /// The message that a well-known port is for, or `None`.
+        /// Returns the name of the message that uses this well-known port, or `None` for another port.
         pub const fn message(port: u16) -> Option<&'static str> {
             match port {
                 $(port::$name => Some($message),)*

@@ -1,8 +1,9 @@
 //! The Internet checksum over the IPv6 pseudo-header (RFC 8200 8.1, RFC 1071).
 //!
-//! One sum serves both ends. Over octets whose checksum field is zero it is the value to write there; over
-//! octets that carry a right checksum it is 0. UDP's rule that a computed 0 is sent as 0xffff is left to UDP:
-//! neither ICMPv6 nor the Mobility Header has it.
+//! One function serves sender and receiver. If the checksum field of the octets is zero, the function returns
+//! the value for the field. If the field holds the right checksum, the function returns 0. UDP sends a
+//! computed 0 as 0xffff; ICMPv6 and the Mobility Header have no such rule, so this module leaves the rule to
+//! UDP code.
 
 use std::net::Ipv6Addr;
 
@@ -12,7 +13,7 @@ use std::net::Ipv6Addr;
 /// those that the upper layer sees. With a Home Address option the source is the home address, not the
 /// care-of address (RFC 6275 6.1.1). With a routing header the destination is the last one (RFC 8200 8.1).
 ///
-/// Returns 0 when `octets` carry a right checksum.
+/// Returns 0 if the checksum field in `octets` is right.
 ///
 /// ```
 /// use carnet_wire::checksum::upper_layer;
@@ -34,8 +35,8 @@ pub fn protocol_and_length(protocol: u8, length: usize) -> u16 {
     fold(u64::from(protocol) + (length & 0xffff) + (length >> 16))
 }
 
-/// The one's complement sum of the 16-bit words, not inverted; an odd last octet counts as the high half of a
-/// word.
+/// Returns the one's complement sum of the 16-bit words, not inverted; an odd last octet is the high half of
+/// a word.
 pub fn sum(octets: &[u8]) -> u16 {
     // RFC 1071 2 (B): the sum does not depend on the order of octets. So this code adds in the machine's
     // order and swaps the result. It adds eight octets at a time, with their halves apart so that neither

@@ -1,9 +1,9 @@
 //! Dynamic Home Agent Address Discovery (RFC 6275 6.5 and 6.6) with the Mobile Router Support flag of
 //! RFC 3963 7.1 and 7.2.
 //!
-//! Two ICMPv6 messages. As everywhere in this crate the checksum is [`crate::icmpv6`]'s: parsers expect it
-//! verified, emitters leave it zero. The order of the addresses in a reply is the preference of the home
-//! agents and is not judged here.
+//! Each of the two messages is an ICMPv6 message. The functions in [`crate::icmpv6`] verify and set the
+//! checksum: parsers here expect a verified checksum, and emitters leave the field zero. A reply lists the
+//! home agents in order of preference; this module does not check the order.
 
 use crate::Error;
 use crate::icmpv6::types;
@@ -16,9 +16,9 @@ const MOBILE_ROUTER: u16 = 0x8000;
 /// Home Agent Address Discovery Request, ICMPv6 type 144.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiscoveryRequest {
-    /// Matches the reply to the request.
+    /// Number that a reply copies from its request.
     pub identifier: u16,
-    /// R: home agents that support mobile routers are wanted.
+    /// R: the sender wants home agents that support mobile routers.
     pub mobile_router: bool,
 }
 
@@ -26,13 +26,14 @@ impl DiscoveryRequest {
     /// Reads the message.
     ///
     /// # Errors
-    /// [`Error::Truncated`] under 8 octets, [`Error::Value`] for another type or a code that is not 0.
+    /// [`Error::Truncated`] if there are fewer than 8 octets, [`Error::Value`] for another type or a code
+    /// other than 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
         let (identifier, flags) = fixed(message, types::DHAAD_REQUEST, "144")?;
         Ok(DiscoveryRequest { identifier, mobile_router: flags & MOBILE_ROUTER != 0 })
     }
 
-    /// The message with a zero checksum.
+    /// Returns the octets of the message with a zero checksum.
     pub fn emit(&self) -> Vec<u8> {
         emit(types::DHAAD_REQUEST, self.identifier, flags(self.mobile_router))
     }
@@ -41,9 +42,9 @@ impl DiscoveryRequest {
 /// Home Agent Address Discovery Reply, ICMPv6 type 145.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiscoveryReply<'a> {
-    /// The request's identifier.
+    /// Identifier of the request.
     pub identifier: u16,
-    /// R: the home agents listed support mobile routers.
+    /// R: the listed home agents support mobile routers.
     pub mobile_router: bool,
     addresses: &'a [u8],
 }
@@ -52,8 +53,8 @@ impl<'a> DiscoveryReply<'a> {
     /// Reads the message.
     ///
     /// # Errors
-    /// [`Error::Truncated`] under 8 octets. [`Error::Value`] for another type or a code other than 0.
-    /// [`Error::Length`] if the length of the addresses is not a multiple of 16 octets.
+    /// [`Error::Truncated`] if there are fewer than 8 octets. [`Error::Value`] for another type or a code
+    /// other than 0. [`Error::Length`] if the length of the addresses is not a multiple of 16 octets.
     pub fn parse(message: &'a [u8]) -> Result<Self, Error> {
         let (identifier, flags) = fixed(message, types::DHAAD_REPLY, "145")?;
         let addresses = rest(message, 8, WHAT)?;
@@ -67,7 +68,7 @@ impl<'a> DiscoveryReply<'a> {
         Ok(DiscoveryReply { identifier, mobile_router: flags & MOBILE_ROUTER != 0, addresses })
     }
 
-    /// The home agents' addresses, the most preferred first.
+    /// Returns the addresses of the home agents, the most preferred first.
     pub fn addresses(&self) -> impl Iterator<Item = Ipv6Addr> + use<'a> {
         self.addresses
             .chunks_exact(16)
@@ -75,8 +76,8 @@ impl<'a> DiscoveryReply<'a> {
     }
 }
 
-/// A Home Agent Address Discovery Reply with a zero checksum; how many addresses fit a packet is the caller's
-/// care (77 in 1280 octets; RFC 6275 10.5.1 asks to keep within the minimum MTU).
+/// Returns a Home Agent Address Discovery Reply with a zero checksum. The caller limits the number of
+/// addresses: 77 fit a packet of 1280 octets, and RFC 6275 10.5.1 asks to stay within the minimum MTU.
 pub fn discovery_reply(identifier: u16, mobile_router: bool, addresses: &[Ipv6Addr]) -> Vec<u8> {
     let mut message = emit(types::DHAAD_REPLY, identifier, flags(mobile_router));
     for address in addresses {
@@ -85,8 +86,8 @@ pub fn discovery_reply(identifier: u16, mobile_router: bool, addresses: &[Ipv6Ad
     message
 }
 
-/// The Mobile IPv6 Home-Agents anycast address of a 64-bit home prefix: interface identifier
-/// fdff:ffff:ffff:fffe (RFC 2526, RFC 6275 6.5). The low 64 bits of `prefix` are ignored.
+/// Returns the Mobile IPv6 Home-Agents anycast address of a 64-bit home prefix: interface identifier
+/// fdff:ffff:ffff:fffe (RFC 2526, RFC 6275 6.5). Ignores the low 64 bits of `prefix`.
 pub fn home_agents_anycast(prefix: Ipv6Addr) -> Ipv6Addr {
     let high = u128::from(prefix) & !u128::from(u64::MAX);
     Ipv6Addr::from(high | 0xfdff_ffff_ffff_fffe)
@@ -94,7 +95,8 @@ pub fn home_agents_anycast(prefix: Ipv6Addr) -> Ipv6Addr {
 
 const WHAT: &str = "home agent discovery";
 
-/// Identifier and flags of a message of the type wanted; mobile prefix discovery has the same.
+/// Reads identifier and flags of a message of type `wanted`. The messages of mobile prefix discovery have the
+/// same fixed part.
 pub(crate) fn fixed(message: &[u8], wanted: u8, expected: &'static str) -> Result<(u16, u16), Error> {
     let [message_type, code] = array::<2>(message, 0, WHAT)?;
     if message_type != wanted {
@@ -106,12 +108,12 @@ pub(crate) fn fixed(message: &[u8], wanted: u8, expected: &'static str) -> Resul
     Ok((u16_at(message, 4, WHAT)?, u16_at(message, 6, WHAT)?))
 }
 
-/// The field after the identifier.
+/// Returns the field after the identifier, with R set if `mobile_router` is true.
 fn flags(mobile_router: bool) -> u16 {
     if mobile_router { MOBILE_ROUTER } else { 0 }
 }
 
-/// The fixed part of a message with a zero checksum.
+/// Returns the fixed part of a message with a zero checksum.
 pub(crate) fn emit(message_type: u8, identifier: u16, flags: u16) -> Vec<u8> {
     let mut message = vec![message_type, 0, 0, 0];
     message.extend_from_slice(&identifier.to_be_bytes());

@@ -1,140 +1,144 @@
-//! Why octets were refused.
+//! Errors of the parsers.
 //!
-//! An [`Error`] says what was expected and what came. Where a standard asks for an ICMPv6 Parameter Problem,
-//! [`Error::parameter_problem`] knows its code and pointer; every other error is answered with silence.
-//! Whether an answer may be sent at all is RFC 4443 2.4 (e)'s business: see
-//! [`crate::icmpv6::may_answer_with`].
+//! An [`Error`] names the expected and the found value. If a standard requires an ICMPv6 Parameter Problem
+//! for the error, [`Error::parameter_problem`] returns its code and pointer. A node does not answer any other
+//! error. [`crate::icmpv6::may_answer_with`] decides by RFC 4443 2.4 (e) whether the node may send the answer
+//! at all.
 
 use crate::icmpv6::ErrorMessage;
 
 /// A parser's error, with the expected and the found value.
 ///
-/// Offsets are in octets. Those of [`crate::extension`] count from the start of the IPv6 packet; those of
-/// [`Error::PayloadProtocol`] and [`Error::HeaderLength`] count from the start of the Mobility Header.
+/// Offsets are in octets. The offsets of errors from [`crate::extension`] count from the start of the IPv6
+/// packet. The offsets of [`Error::PayloadProtocol`] and [`Error::HeaderLength`] count from the start of the
+/// Mobility Header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The octets end before the structure does.
     #[error("{what}: {needed} octets needed, {found} found")]
     Truncated {
-        /// The structure.
+        /// Name of the structure.
         what: &'static str,
-        /// Octets that it needs, counted from the start of what was given.
+        /// Octets that the structure needs, counted from the start of the input.
         needed: usize,
-        /// Octets that there are.
+        /// Octets that the input has.
         found: usize,
     },
     /// A length that the structure does not allow.
     #[error("{what}: length {found}, expected {expected}")]
     Length {
-        /// The structure.
+        /// Name of the structure.
         what: &'static str,
-        /// The lengths that it allows.
+        /// Lengths that the structure allows.
         expected: &'static str,
-        /// The length that came, in the unit of its field.
+        /// Received length, in the unit of its field.
         found: usize,
     },
     /// A value that the field does not allow.
     #[error("{what}: value {found}, expected {expected}")]
     Value {
-        /// The field.
+        /// Name of the field.
         what: &'static str,
-        /// The values that it allows.
+        /// Values that the field allows.
         expected: &'static str,
-        /// The value that came.
+        /// Received value.
         found: u32,
     },
     /// A checksum that does not fit the octets and addresses.
     #[error("{what}: checksum {found:#06x} is wrong")]
     Checksum {
-        /// The message.
+        /// Name of the message.
         what: &'static str,
-        /// The checksum field as it came.
+        /// Received checksum field.
         found: u16,
     },
-    /// Something that may be there once was there again (RFC 6275 6.3, RFC 4285 5).
+    /// A header or option that may occur once occurred again (RFC 6275 6.3, RFC 4285 5).
     #[error("{what}: more than one")]
     Repeated {
-        /// Name of the header or option that may occur once.
+        /// Name of the repeated header or option.
         what: &'static str,
     },
-    /// Something stood behind what must come last, or before what must come first (RFC 4285 5).
+    /// A header or option stood behind the one that must be last, or before the one that must be first (RFC
+    /// 4285 5).
     #[error("{what}: expected {expected}")]
     Order {
         /// Name of the misplaced header or option.
         what: &'static str,
-        /// Where it belongs.
+        /// Required place of the header or option.
         expected: &'static str,
     },
-    /// More than [`crate::extension::MAX_HEADERS`] extension headers.
+    /// The packet has more than [`crate::extension::MAX_HEADERS`] extension headers.
     #[error("more than {limit} extension headers")]
     TooManyHeaders {
-        /// How many are followed.
+        /// The most extension headers that the parser reads.
         limit: usize,
     },
-    /// An unknown option whose type says that the packet is to be discarded (RFC 8200 4.2).
+    /// An unknown option whose type demands that the receiver discard the packet (RFC 8200 4.2).
     #[error(
         "option of type {option_type:#04x} at octet {offset} is not known and asks for discarding the packet"
     )]
     UnrecognizedOption {
-        /// The option's type; its two highest bits are 01, 10 or 11.
+        /// Type of the option; its two highest bits are 01, 10 or 11.
         option_type: u8,
-        /// Where the Option Type octet is in the packet.
+        /// Offset of the Option Type octet in the packet.
         offset: usize,
     },
-    /// A Hop-by-Hop Options header that does not follow the IPv6 header at once (RFC 8200 4).
+    /// A Hop-by-Hop Options header that does not stand directly behind the IPv6 header (RFC 8200 4).
     #[error("hop-by-hop options announced at octet {offset}, expected only in the IPv6 header")]
     MisplacedHopByHop {
-        /// Where the Next Header octet of value 0 is in the packet.
+        /// Offset in the packet of the Next Header octet with value 0.
         offset: usize,
     },
     /// A routing header of an unknown type with segments left (RFC 8200 4.4).
     #[error("routing header of unknown type {routing_type} at octet {offset} with segments left")]
     UnrecognizedRouting {
-        /// The Routing Type that came.
+        /// Received Routing Type.
         routing_type: u8,
-        /// Where the Routing Type octet is in the packet.
+        /// Offset of the Routing Type octet in the packet.
         offset: usize,
     },
-    /// A type 2 routing header that RFC 6275 11.3.3 has discarded in silence.
+    /// An invalid type 2 routing header, which RFC 6275 11.3.3 discards without an answer.
     #[error("type 2 routing header: {what} {found} at octet {offset}, expected {expected}")]
     HomeAddressRouting {
-        /// The field.
+        /// Name of the field.
         what: &'static str,
-        /// The one value that it may have.
+        /// The only value that the field may have.
         expected: u8,
-        /// The value that came.
+        /// Received value.
         found: u8,
-        /// Where the field is in the packet.
+        /// Offset of the field in the packet.
         offset: usize,
     },
     /// A Mobility Header whose Payload Proto is not 59 (RFC 6275 9.2).
     #[error("mobility header: payload protocol {found}, expected 59")]
     PayloadProtocol {
-        /// The Payload Proto that came; the field is the Mobility Header's first octet.
+        /// Received Payload Proto, the first octet of the Mobility Header.
         found: u8,
     },
-    /// A Mobility Header shorter than its type of message (RFC 6275 9.2).
+    /// A Mobility Header that is shorter than its MH Type requires (RFC 6275 9.2).
     #[error("mobility header of type {message_type}: {found} octets, expected at least {needed}")]
     HeaderLength {
         /// The MH Type.
         message_type: u8,
-        /// Octets of the fixed part of that message.
+        /// Octets of the fixed part of the message.
         needed: usize,
-        /// Octets that the Header Len field, the Mobility Header's second octet, stands for.
+        /// Length in octets by the Header Len field, the second octet of the Mobility Header.
         found: usize,
     },
 }
 
 impl Error {
-    /// The Parameter Problem that the standards ask for, or `None` where they ask for silence.
+    /// Returns the Parameter Problem that the standards require, or `None` if they require no answer.
     ///
-    /// `upper_layer_offset` is where the upper layer (here: the Mobility Header) begins in the packet; it
-    /// matters for [`Error::PayloadProtocol`] and [`Error::HeaderLength`] only. RFC 6275 9.2 wants the
-    /// checksum verified before those two are answered: [`crate::mobility::MobilityHeader::parse_verified`].
+    /// `upper_layer_offset` is the offset of the upper layer (here: the Mobility Header) in the packet. Only
+    /// [`Error::PayloadProtocol`] and [`Error::HeaderLength`] use it. RFC 6275 9.2 requires the receiver to
+    /// verify the checksum before it answers these two errors: see
+    /// [`crate::mobility::MobilityHeader::parse_verified`].
     pub fn parameter_problem(&self, upper_layer_offset: usize) -> Option<ErrorMessage> {
         let (code, offset) = match *self {
-            // RFC 8200 4.2: 01 discards in silence; 10 and 11 are answered. Which of the two it was matters
-            // for multicast destinations only, and `may_answer_with` sees to that.
+            // RFC 8200 4.2: a receiver answers an unknown option with highest bits 10 or 11, and does not
+            // answer 01. Bits 10 and 11 differ for multicast destinations only, and `may_answer_with` makes
+            // that difference.
             Error::UnrecognizedOption { option_type, offset } if option_type & 0x80 != 0 => (2, offset),
             Error::MisplacedHopByHop { offset } => (1, offset),
             Error::UnrecognizedRouting { offset, .. } => (0, offset),

@@ -10,8 +10,8 @@
 //! most [`MAX_HEADERS`] headers, and one Fragment header. The Home Address option and the type 2 routing
 //! header may occur once (RFC 6275 6.3, 6.4).
 //!
-//! Left out: AH and ESP end the chain as if they were the upper layer. Jumbo payloads are an unrecognized
-//! option. The emitter places the Home Address option after the routing header and before the Fragment
+//! Left out: AH and ESP, which end the chain like an upper layer, and jumbo payloads, whose option counts as
+//! unrecognized. The emitter places the Home Address option after the routing header and before the Fragment
 //! header; the parser does not demand this place.
 
 use crate::Error;
@@ -20,22 +20,23 @@ use crate::ipv6::{HEADER_LEN, Header, protocol};
 use crate::octets::{address_at, array, rest, slice, u8_at};
 use std::net::Ipv6Addr;
 
-/// How many extension headers are followed.
+/// The most extension headers that the parser reads.
 pub const MAX_HEADERS: usize = 8;
 /// The Home Address option of the Destination Options header (RFC 6275 6.3).
 pub const HOME_ADDRESS_OPTION: u8 = 0xc9;
 /// The Tunnel Encapsulation Limit option of the Destination Options header (RFC 2473 4.1.1).
 pub const TUNNEL_ENCAPSULATION_LIMIT_OPTION: u8 = 0x04;
-/// Type of the option that numbers the packets of a duplicated flow: an experimental one of RFC 4727. Every
-/// node may skip it, and no node changes it in transit (RFC 8200 4.2). Its data are the number, four octets.
+/// Type of the option that numbers the packets of a duplicated flow: an experimental type of RFC 4727. Every
+/// node may skip the option, and no node changes it in transit (RFC 8200 4.2). Its data are the number, four
+/// octets.
 pub const SEQUENCE_OPTION: u8 = 0x1e;
-/// Octets of a Destination Options header with that option alone.
+/// Octets of a Destination Options header that holds [`SEQUENCE_OPTION`] and no other option.
 pub const SEQUENCE_DESTINATION_LEN: usize = 8;
 /// The Routing Type of the routing header that carries a home address (RFC 6275 6.4).
 pub const ROUTING_TYPE_HOME_ADDRESS: u8 = 2;
 /// Octets of the type 2 routing header.
 pub const HOME_ADDRESS_ROUTING_LEN: usize = 24;
-/// Octets of a Destination Options header with a Home Address option and nothing else but padding.
+/// Octets of a Destination Options header that holds a Home Address option and no other option but padding.
 pub const HOME_ADDRESS_DESTINATION_LEN: usize = 24;
 
 const PAD1: u8 = 0;
@@ -44,27 +45,28 @@ const PAD_N: u8 = 1;
 /// The parsed extension headers of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extensions {
-    /// The address in the Home Address option. Not judged: RFC 6275 9.3.1 has packets dropped whose home
-    /// address is no unicast routable one ([`crate::ipv6::is_unicast_routable`]).
+    /// Address in the Home Address option. The parser accepts any address. RFC 6275 9.3.1 drops a packet
+    /// whose home address is not a routable unicast address ([`crate::ipv6::is_unicast_routable`]).
     pub home_address: Option<Ipv6Addr>,
-    /// Where the Option Type of the Home Address option is, octets from the start of the packet.
+    /// Offset of the Option Type octet of the Home Address option, in octets from the start of the packet.
     pub home_address_offset: Option<usize>,
-    /// The address in the type 2 routing header, whose Segments Left is 1: the packet's last destination.
+    /// Address in the type 2 routing header, whose Segments Left is 1: the final destination of the packet.
     pub routing_home_address: Option<Ipv6Addr>,
-    /// How many further encapsulations the Tunnel Encapsulation Limit option allows.
+    /// Number of further encapsulations that the Tunnel Encapsulation Limit option allows.
     pub tunnel_encapsulation_limit: Option<u8>,
-    /// Offset of the limit octet of that option, in octets from the start of the packet. A Parameter Problem
-    /// about a limit of 0 points at it (RFC 2473 4.1.1 (b)).
+    /// Offset of the limit octet of the Tunnel Encapsulation Limit option, in octets from the start of the
+    /// packet. A Parameter Problem about a limit of 0 points at it (RFC 2473 4.1.1 (b)).
     pub tunnel_encapsulation_limit_offset: Option<usize>,
-    /// The number in [`SEQUENCE_OPTION`], where its length is right; of another length it is another
-    /// experiment's.
+    /// Number in [`SEQUENCE_OPTION`]; `None` if the option has another length, because it then belongs to
+    /// another experiment.
     pub sequence: Option<u32>,
     /// The Fragment header.
     pub fragment: Option<FragmentHeader>,
-    /// The upper layer's protocol. In a fragment other than the first: the Fragment header's Next Header.
+    /// Protocol of the upper layer. In a fragment other than the first: the Next Header of the Fragment
+    /// header.
     pub protocol: u8,
-    /// Where the upper layer begins, octets from the start of the packet. In a fragment other than the first:
-    /// where its data begins.
+    /// Offset of the upper layer, in octets from the start of the packet. In a fragment other than the first:
+    /// offset of the fragment's data.
     pub offset: usize,
 }
 
@@ -73,8 +75,8 @@ impl Extensions {
     /// ends with the Fragment header. Octets beyond the Payload Length are ignored.
     ///
     /// # Errors
-    /// Those of [`Header::parse_packet`]; [`Error::Truncated`] if a header or option exceeds the packet. With
-    /// the offset for a Parameter Problem: [`Error::UnrecognizedOption`], [`Error::MisplacedHopByHop`],
+    /// The errors of [`Header::parse_packet`]; [`Error::Truncated`] if a header or option exceeds the packet.
+    /// With the offset for a Parameter Problem: [`Error::UnrecognizedOption`], [`Error::MisplacedHopByHop`],
     /// [`Error::UnrecognizedRouting`] and [`Error::HomeAddressRouting`]. [`Error::Length`] for a known option
     /// of a wrong length; [`Error::Repeated`] and [`Error::TooManyHeaders`].
     pub fn parse(packet: &[u8]) -> Result<Extensions, Error> {
@@ -91,7 +93,7 @@ impl Extensions {
             protocol: header.next_header,
             offset: HEADER_LEN,
         };
-        // Where the Next Header octet is that announced the header at walk.offset.
+        // Offset of the Next Header octet that names the header at `walk.offset`.
         let mut announced_at = 6;
         for count in 0..=MAX_HEADERS {
             let next = match walk.protocol {
@@ -124,7 +126,7 @@ impl Extensions {
         Err(Error::TooManyHeaders { limit: MAX_HEADERS })
     }
 
-    /// The options of the header at `self.offset`, which ends where `packet` ends (RFC 8200 4.2).
+    /// Reads the options of the header at `self.offset` by RFC 8200 4.2; the header ends where `packet` ends.
     fn options(&mut self, packet: &[u8], destination: bool) -> Result<(), Error> {
         let mut at = self.offset + 2;
         while let Some(&option_type) = packet.get(at) {
@@ -174,13 +176,14 @@ impl Extensions {
         Ok(())
     }
 
-    /// The routing header at `self.offset`; its Next Header and end.
+    /// Reads the routing header at `self.offset`; returns its Next Header and its end in the packet.
     fn routing(&mut self, packet: &[u8]) -> Result<(u8, usize), Error> {
         const WHAT: &str = "routing header";
         let start = self.offset;
         let [_, length, routing_type, segments_left] = array::<4>(packet, start, WHAT)?;
         if routing_type == ROUTING_TYPE_HOME_ADDRESS {
-            // RFC 6275 11.3.3: a length other than 2 or segments left other than 1 is discarded.
+            // RFC 6275 11.3.3: the receiver discards a header with a length other than 2 or Segments Left
+            // other than 1.
             let wrong = |what, expected, found, offset| {
                 Err(Error::HomeAddressRouting { what, expected, found, offset: start + offset })
             };
@@ -195,14 +198,14 @@ impl Extensions {
             }
             self.routing_home_address = Some(address_at(packet, start + 8, WHAT)?);
         } else if segments_left != 0 {
-            // RFC 8200 4.4
+            // RFC 8200 4.4: the receiver answers an unknown Routing Type with segments left.
             return Err(Error::UnrecognizedRouting { routing_type, offset: start + 2 });
         }
         header_span(packet, start, WHAT)
     }
 }
 
-/// The Next Header, and the end in the packet, of an extension header with the usual length field.
+/// Returns the Next Header and the end in the packet of an extension header with the usual length field.
 fn header_span(packet: &[u8], start: usize, what: &'static str) -> Result<(u8, usize), Error> {
     let [next, length] = array::<2>(packet, start, what)?;
     let octets = (usize::from(length) + 1) * 8;
@@ -238,7 +241,7 @@ pub fn upper_layer(packet: &[u8]) -> Option<(u8, usize, bool)> {
     None
 }
 
-/// A type 2 routing header with Segments Left 1 (RFC 6275 6.4.1).
+/// Returns a type 2 routing header with Segments Left 1 (RFC 6275 6.4.1).
 pub fn home_address_routing(next_header: u8, home_address: Ipv6Addr) -> [u8; HOME_ADDRESS_ROUTING_LEN] {
     let mut octets = [0; HOME_ADDRESS_ROUTING_LEN];
     octets[..4].copy_from_slice(&[next_header, 2, ROUTING_TYPE_HOME_ADDRESS, 1]);
@@ -246,7 +249,7 @@ pub fn home_address_routing(next_header: u8, home_address: Ipv6Addr) -> [u8; HOM
     octets
 }
 
-/// A Destination Options header with a Home Address option at its alignment of 8n+6 (RFC 6275 6.3).
+/// Returns a Destination Options header with a Home Address option at its alignment of 8n+6 (RFC 6275 6.3).
 pub fn home_address_destination(
     next_header: u8,
     home_address: Ipv6Addr,
@@ -257,12 +260,13 @@ pub fn home_address_destination(
     octets
 }
 
-/// A Destination Options header of 8 octets with a Tunnel Encapsulation Limit option (RFC 2473 4.1.1).
+/// Returns a Destination Options header of 8 octets with a Tunnel Encapsulation Limit option (RFC 2473
+/// 4.1.1).
 pub fn encapsulation_limit_destination(next_header: u8, limit: u8) -> [u8; 8] {
     [next_header, 0, TUNNEL_ENCAPSULATION_LIMIT_OPTION, 1, limit, PAD_N, 1, 0]
 }
 
-/// A Destination Options header with [`SEQUENCE_OPTION`].
+/// Returns a Destination Options header with [`SEQUENCE_OPTION`].
 pub fn sequence_destination(next_header: u8, sequence: u32) -> [u8; SEQUENCE_DESTINATION_LEN] {
     let [a, b, c, d] = sequence.to_be_bytes();
     [next_header, 0, SEQUENCE_OPTION, 4, a, b, c, d]

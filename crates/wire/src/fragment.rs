@@ -11,21 +11,21 @@ pub const FRAGMENT_HEADER_LEN: usize = 8;
 /// The Fragment header (RFC 8200 4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FragmentHeader {
-    /// The first header of the fragmentable part of the original packet.
+    /// Type of the first header in the fragmentable part of the original packet.
     pub next_header: u8,
-    /// Where this fragment's data begins in the fragmentable part: octets, a multiple of 8.
+    /// Offset of this fragment's data in the fragmentable part, in octets; a multiple of 8.
     pub offset: u16,
-    /// Whether more fragments follow (M).
+    /// M: more fragments follow.
     pub more: bool,
-    /// Identification, equal in all fragments of one packet.
+    /// Identification; all fragments of one packet have the same value.
     pub identification: u32,
 }
 
 impl FragmentHeader {
-    /// Reads the header; reserved bits are ignored.
+    /// Reads the header and ignores its reserved bits.
     ///
     /// # Errors
-    /// [`Error::Truncated`] under 8 octets.
+    /// [`Error::Truncated`] if there are fewer than 8 octets.
     pub fn parse(octets: &[u8]) -> Result<FragmentHeader, Error> {
         const WHAT: &str = "fragment header";
         let [next_header, _, high, low] = array::<4>(octets, 0, WHAT)?;
@@ -38,14 +38,14 @@ impl FragmentHeader {
         })
     }
 
-    /// The header's octets. The offset is rounded down to a multiple of 8.
+    /// Returns the octets of the header. Rounds the offset down to a multiple of 8.
     pub fn emit(&self) -> [u8; FRAGMENT_HEADER_LEN] {
         let [high, low] = ((self.offset & 0xfff8) | u16::from(self.more)).to_be_bytes();
         let [a, b, c, d] = self.identification.to_be_bytes();
         [self.next_header, 0, high, low, a, b, c, d]
     }
 
-    /// Whether this is a fragment other than the first, which holds no upper-layer header.
+    /// Returns whether this is a fragment other than the first; such a fragment has no upper-layer header.
     pub fn is_later(&self) -> bool {
         self.offset != 0
     }

@@ -1,8 +1,9 @@
-//! ICMPv6: error messages, echo, and the rules of when to keep silent (RFC 4443).
+//! ICMPv6: error messages, echo, and the rules that forbid an answer (RFC 4443).
 //!
-//! A *message* begins with the ICMPv6 Type octet. Parsers here do not look at the checksum: call [`verify`]
-//! first, with the addresses that the upper layer sees. Rate limiting (RFC 4443 2.4 (f)) needs a clock and is
-//! the caller's; so is knowing link-layer multicast (e.4, e.5) and anycast sources (e.6).
+//! A *message* begins with the ICMPv6 Type octet. Parsers here do not check the checksum: call [`verify`]
+//! first, with the addresses that the upper layer sees. The caller limits the rate of errors (RFC 4443 2.4
+//! (f)), which needs a clock. The caller also recognizes link-layer multicast (e.4, e.5) and anycast sources
+//! (e.6).
 //!
 //! Left out: multi-part messages (RFC 4884). Neighbor Discovery is in [`crate::nd`], home agent discovery in
 //! [`crate::discovery`].
@@ -13,7 +14,7 @@ use crate::octets::{array, rest, u16_at, u32_at};
 use crate::{Error, checksum};
 use std::net::Ipv6Addr;
 
-/// Values of the ICMPv6 Type field; under 128 are errors.
+/// Values of the ICMPv6 Type field; values under 128 are errors.
 pub mod types {
     /// Destination Unreachable (RFC 4443 3.1).
     pub const DESTINATION_UNREACHABLE: u8 = 1;
@@ -65,10 +66,10 @@ pub mod unreachable {
     pub const REJECT_ROUTE: u8 = 6;
 }
 
-/// The hop limit of the packets that this module makes.
+/// Hop limit of the error packets and Echo Replies of this module.
 pub const HOP_LIMIT: u8 = 64;
 
-/// An ICMPv6 error (RFC 4443 3), without the packet that it is about.
+/// An ICMPv6 error (RFC 4443 3), without the invoking packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorMessage {
     /// Destination Unreachable; codes in [`mod@unreachable`].
@@ -81,22 +82,23 @@ pub enum ErrorMessage {
         /// The MTU of the next hop, octets.
         mtu: u32,
     },
-    /// Time Exceeded: code 0 the hop limit, code 1 the time for reassembly.
+    /// Time Exceeded: code 0 for the hop limit, code 1 for the time for reassembly.
     TimeExceeded {
         /// The Code field.
         code: u8,
     },
-    /// Parameter Problem: code 0 an erroneous field, 1 an unknown Next Header, 2 an unknown option.
+    /// Parameter Problem: code 0 for an erroneous field, 1 for an unknown Next Header, 2 for an unknown
+    /// option.
     ParameterProblem {
         /// The Code field.
         code: u8,
-        /// Where the fault is, octets from the start of the invoking packet.
+        /// Offset of the fault, in octets from the start of the invoking packet.
         pointer: u32,
     },
 }
 
 impl ErrorMessage {
-    /// Type, Code and the 32-bit field after the checksum.
+    /// Returns Type, Code and the 32-bit field after the checksum.
     fn fields(self) -> (u8, u8, u32) {
         match self {
             ErrorMessage::DestinationUnreachable { code } => (types::DESTINATION_UNREACHABLE, code, 0),
@@ -107,10 +109,10 @@ impl ErrorMessage {
     }
 }
 
-/// Checks the checksum of an ICMPv6 message (RFC 4443 2.3).
+/// Verifies the checksum of an ICMPv6 message (RFC 4443 2.3).
 ///
 /// # Errors
-/// [`Error::Truncated`] under 4 octets, [`Error::Checksum`] when it is wrong.
+/// [`Error::Truncated`] if there are fewer than 4 octets, [`Error::Checksum`] if the checksum is wrong.
 pub fn verify(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> Result<(), Error> {
     let found = u16_at(message, 2, "ICMPv6 message")?;
     match checksum::upper_layer(source, destination, protocol::ICMPV6, message) {
@@ -144,14 +146,15 @@ pub(crate) fn set_checksum_at(
 /// Reads an ICMPv6 error message. The second value is the part of the invoking packet in the message.
 ///
 /// # Errors
-/// [`Error::Truncated`] under 8 octets; [`Error::Value`] for a type other than the four of RFC 4443 3.
+/// [`Error::Truncated`] if there are fewer than 8 octets; [`Error::Value`] for a type other than the four of
+/// RFC 4443 3.
 pub fn parse_error(message: &[u8]) -> Result<(ErrorMessage, &[u8]), Error> {
     const WHAT: &str = "ICMPv6 error message";
     let [message_type, code] = array::<2>(message, 0, WHAT)?;
     let field = u32_at(message, 4, WHAT)?;
     let error = match message_type {
         types::DESTINATION_UNREACHABLE => ErrorMessage::DestinationUnreachable { code },
-        // RFC 4443 3.2: the code is ignored by the receiver.
+        // RFC 4443 3.2: a receiver ignores the code.
         types::PACKET_TOO_BIG => ErrorMessage::PacketTooBig { mtu: field },
         types::TIME_EXCEEDED => ErrorMessage::TimeExceeded { code },
         types::PARAMETER_PROBLEM => ErrorMessage::ParameterProblem { code, pointer: field },
@@ -166,10 +169,11 @@ pub fn parse_error(message: &[u8]) -> Result<(ErrorMessage, &[u8]), Error> {
     Ok((error, rest(message, 8, WHAT)?))
 }
 
-/// The whole IPv6 packet with an ICMPv6 error about `invoking`, the packet from its IPv6 header on.
+/// Returns the whole IPv6 packet with an ICMPv6 error about `invoking`, which begins with the IPv6 header.
 ///
-/// At most 1280 octets: as much of the invoking packet as fits (RFC 4443 2.4 (c)). The checksum is in place,
-/// the hop limit is 64. Whether it may be sent is [`may_answer_with`]'s to say.
+/// The packet has at most 1280 octets and contains as much of the invoking packet as fits (RFC 4443 2.4 (c)).
+/// The function sets the checksum, and the hop limit to 64. It does not decide whether the node may send the
+/// packet: see [`may_answer_with`].
 pub fn error_packet(
     source: Ipv6Addr,
     destination: Ipv6Addr,
@@ -185,10 +189,10 @@ pub fn error_packet(
     packet(source, destination, HOP_LIMIT, message)
 }
 
-/// The whole IPv6 packet with an ICMPv6 message: header, message, checksum.
+/// Returns the whole IPv6 packet with an ICMPv6 message: header, message, checksum.
 ///
-/// Neighbor Discovery wants hop limit 255 (RFC 4861 4). A message over 65,535 octets, which no IPv6 packet
-/// holds, is cut.
+/// Neighbor Discovery requires hop limit 255 (RFC 4861 4). The function cuts a message over 65,535 octets,
+/// which no IPv6 packet holds.
 pub fn packet(source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8, mut message: Vec<u8>) -> Vec<u8> {
     message.truncate(usize::from(u16::MAX));
     set_checksum(&mut message, source, destination);
@@ -207,8 +211,8 @@ pub fn packet(source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8, mut messag
     packet
 }
 
-/// Whether any ICMPv6 error may be sent about a packet: [`may_answer_with`] without the two exceptions for
-/// multicast destinations.
+/// Returns whether a node may send any ICMPv6 error about a packet: [`may_answer_with`] without the two
+/// exceptions for multicast destinations.
 pub fn may_answer(invoking: &[u8]) -> bool {
     may_answer_with(ErrorMessage::DestinationUnreachable { code: 0 }, invoking)
 }
@@ -237,7 +241,7 @@ pub fn may_answer_with(error: ErrorMessage, invoking: &[u8]) -> bool {
     }
 }
 
-/// The two exceptions of RFC 4443 2.4 (e.3).
+/// Returns whether the error is one of the two exceptions of RFC 4443 2.4 (e.3).
 fn allowed_to_multicast(error: ErrorMessage, invoking: &[u8]) -> bool {
     match error {
         ErrorMessage::PacketTooBig { .. } => true,
@@ -249,13 +253,13 @@ fn allowed_to_multicast(error: ErrorMessage, invoking: &[u8]) -> bool {
     }
 }
 
-/// The Echo Reply to a packet with a Home Address option (RFC 6275 9.3.1, 9.3.2): `header` is the packet's,
-/// `message` the ICMPv6 message behind its extension headers. It goes to where the packet came from, with a
-/// type 2 routing header that names `home_address`.
+/// Returns the Echo Reply to a packet with a Home Address option (RFC 6275 9.3.1, 9.3.2). `header` is the
+/// packet's IPv6 header, `message` the ICMPv6 message behind its extension headers. The reply goes to the
+/// source of the packet, with a type 2 routing header that names `home_address`.
 ///
-/// Answers `None` as [`echo_reply`] does.
+/// Returns `None` in the cases in which [`echo_reply`] does.
 pub fn echo_reply_to_home(header: &Header, message: &[u8], home_address: Ipv6Addr) -> Option<Vec<u8>> {
-    // The option's address is the source as upper layers see it.
+    // The upper layer sees the address in the Home Address option as the source.
     let payload_length = u16::try_from(message.len()).ok()?;
     let seen = Header { source: home_address, next_header: protocol::ICMPV6, payload_length, ..*header };
     let reply = echo_reply(&[&seen.emit(), message].concat())?;

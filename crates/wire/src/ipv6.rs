@@ -1,8 +1,9 @@
 //! The IPv6 header (RFC 8200 3).
 //!
-//! Forty octets and two checks: the version, and that the octets are as many as the Payload Length says.
-//! Octets beyond the payload length (Ethernet padding) are cut off. Jumbograms (payload length 0 with a
-//! hop-by-hop option, RFC 2675) are left out: such a packet has no payload here.
+//! The header has forty octets. The parser makes two checks: the version is 6, and the packet has at least as
+//! many octets as the Payload Length says. The parser cuts off octets beyond the Payload Length (Ethernet
+//! padding). Left out: jumbograms (Payload Length 0 with a hop-by-hop option, RFC 2675), which this parser
+//! reads as packets without payload.
 
 use crate::Error;
 use crate::octets::{address_at, array, slice, u16_at};
@@ -21,7 +22,7 @@ pub mod protocol {
     pub const TCP: u8 = 6;
     /// UDP.
     pub const UDP: u8 = 17;
-    /// An IPv6 packet inside (RFC 2473).
+    /// An encapsulated IPv6 packet (RFC 2473).
     pub const IPV6: u8 = 41;
     /// Routing header (RFC 8200 4.4).
     pub const ROUTING: u8 = 43;
@@ -33,7 +34,7 @@ pub mod protocol {
     pub const AUTHENTICATION: u8 = 51;
     /// ICMPv6 (RFC 4443).
     pub const ICMPV6: u8 = 58;
-    /// Nothing follows (RFC 8200 4.7).
+    /// No next header (RFC 8200 4.7).
     pub const NO_NEXT_HEADER: u8 = 59;
     /// Destination Options header (RFC 8200 4.6).
     pub const DESTINATION_OPTIONS: u8 = 60;
@@ -44,15 +45,15 @@ pub mod protocol {
 /// The IPv6 header (RFC 8200 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Differentiated services and congestion bits.
+    /// The Traffic Class: DS field and ECN bits.
     pub traffic_class: u8,
     /// The flow label, 20 bits.
     pub flow_label: u32,
-    /// Octets after this header.
+    /// Length of the octets after this header.
     pub payload_length: u16,
     /// Next header: see [`protocol`].
     pub next_header: u8,
-    /// Hops that are left.
+    /// Number of remaining hops.
     pub hop_limit: u8,
     /// The source address.
     pub source: Ipv6Addr,
@@ -61,12 +62,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header; the payload need not be there.
+    /// Reads the header; the packet may lack its payload.
     ///
     /// # Errors
-    /// [`Error::Truncated`] under 40 octets, [`Error::Value`] when the version is not 6.
-    // Inlined, or each packet waits for the fields to pass through memory in other sizes than they were
-    // written.
+    /// [`Error::Truncated`] if there are fewer than 40 octets, [`Error::Value`] if the version is not 6.
+    // Inline the function. Otherwise the caller reads the fields from memory in other sizes than the function
+    // wrote, which stalls the processor for each packet.
     #[inline]
     pub fn parse(packet: &[u8]) -> Result<Header, Error> {
         const WHAT: &str = "IPv6 header";
@@ -85,10 +86,11 @@ impl Header {
         })
     }
 
-    /// Reads the header of a whole packet; the second value is its payload, cut to the Payload Length.
+    /// Reads the header of a whole packet; the second returned value is the payload, cut to the Payload
+    /// Length.
     ///
     /// # Errors
-    /// Those of [`Header::parse`], and [`Error::Truncated`] when octets of the payload are missing.
+    /// The errors of [`Header::parse`], and [`Error::Truncated`] if the packet lacks octets of the payload.
     #[inline]
     pub fn parse_packet(packet: &[u8]) -> Result<(Header, &[u8]), Error> {
         let header = Header::parse(packet)?;
@@ -96,7 +98,7 @@ impl Header {
         Ok((header, payload))
     }
 
-    /// The header's octets. Of the flow label the low 20 bits are used.
+    /// Returns the octets of the header, with the low 20 bits of the flow label.
     pub fn emit(&self) -> [u8; HEADER_LEN] {
         let word = 0x6000_0000 | (u32::from(self.traffic_class) << 20) | (self.flow_label & 0x000f_ffff);
         let mut octets = [0; HEADER_LEN];
@@ -111,8 +113,8 @@ impl Header {
 }
 
 /// Returns the flow label of the outer header, which spreads the inner flows over equal paths (RFC 6438 3).
-/// It is a hash of addresses and label of the inner header with a key, so that outsiders cannot predict it.
-/// It is never 0, which would mean "not labelled".
+/// The label is a keyed hash of addresses and flow label of the inner header, so that outsiders cannot
+/// predict it. The label is never 0, because 0 means "not labelled".
 pub fn tunnel_flow_label(key: u64, inner: &Header) -> u32 {
     let (source, destination) = (u128::from(inner.source), u128::from(inner.destination));
     let halves = [
@@ -132,8 +134,8 @@ pub fn tunnel_flow_label(key: u64, inner: &Header) -> u32 {
     ((hash >> 44) as u32).max(1)
 }
 
-/// Returns whether an address is reserved: in `::/8` (RFC 4291 2.4, IANA's registry of the IPv6 address
-/// space). The block contains the unspecified, the loopback, the IPv4-compatible and the IPv4-mapped
+/// Returns whether an address lies in the reserved block `::/8` (RFC 4291 2.4, IANA's registry of the IPv6
+/// address space). The block contains the unspecified, the loopback, the IPv4-compatible and the IPv4-mapped
 /// addresses. No packet on a link has such a source. A host that receives an IPv4-mapped source may treat it
 /// as IPv4 and bypass its rules for IPv6. The prefixes of NAT64 (RFC 6052 2.1, RFC 8215) lie in `::/8` and
 /// are not reserved: their addresses are valid sources and destinations.
@@ -145,8 +147,8 @@ pub fn is_reserved(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Whether an address is unicast and routable: what RFC 6275 asks of home and care-of addresses (6.1.7, 6.3,
-/// 9.3.1). Not multicast, link-local or reserved ([`is_reserved`]).
+/// Returns whether an address is unicast and routable, as RFC 6275 requires of home and care-of addresses
+/// (6.1.7, 6.3, 9.3.1). Multicast, link-local and reserved addresses ([`is_reserved`]) are not.
 pub fn is_unicast_routable(address: Ipv6Addr) -> bool {
     !(address.is_multicast() || address.is_unicast_link_local() || is_reserved(address))
 }

@@ -2,8 +2,8 @@
 //!
 //! This crate knows the formats and makes no protocol decisions. Parsers read octets from unauthenticated
 //! sources: they never panic and never allocate. A parser rejects input with an [`Error`] that names the
-//! expected and the found value. Emitters write exactly one form, the standard's, with every reserved bit
-//! zero.
+//! expected and the found value. Emitters write only the form that the standard defines, with every reserved
+//! bit zero.
 //!
 //! | module | standard |
 //! |---|---|
@@ -20,7 +20,7 @@
 //! Left out: IPsec headers (they end the chain of extension headers), jumbograms, source routing other than
 //! the type 2 routing header, reassembly, Redirect.
 //!
-//! Everywhere, a *packet* starts with the IPv6 header; a *message* (ICMPv6) and a *mobility header* start
+//! In all modules, a *packet* starts with the IPv6 header; a *message* (ICMPv6) and a *mobility header* start
 //! with their own first octet. Offsets are in octets.
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,8 @@
-//! Multicast Listener Discovery: queries and reports of version 2 (RFC 3810 5), and those of version 1 (RFC
-//! 2710 3).
+//! Multicast Listener Discovery: queries and reports of version 2 (RFC 3810 5) and of version 1 (RFC 2710 3).
 //!
 //! [`Message::parse_packet`] makes the checks of RFC 3810 6.2, 7.4 and 7.6 that a packet allows. They cover
 //! hop limit 1, the Router Alert option (RFC 2711) with the value of MLD, a link-local source, and the
-//! checksum. The parser ignores octets behind the last record or source (5.1.12, 5.2.11) and auxiliary data.
+//! checksum. The parser ignores auxiliary data and octets behind the last record or source (5.1.12, 5.2.11).
 //!
 //! Left out: emitting reports. On a router that is itself a listener, the kernel's IPv6 stack sends them.
 
@@ -16,27 +15,27 @@ use crate::octets::{address_at, array, slice, u8_at, u16_at};
 
 /// All MLDv2-capable routers, ff02::16 (RFC 3810 5.2.14).
 pub const ALL_ROUTERS_V2: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
-/// Octets of sources that a query has room for, at least: a packet of 1280 octets less its headers.
+/// Least number of source addresses for which a query has room: a packet of 1280 octets less its headers.
 pub const MAX_QUERIED_SOURCES: usize = (1280 - HEADER_LEN - ROUTER_ALERT.len() - QUERY_V2) / 16;
 
 const QUERY: u8 = 130;
 const REPORT_V1: u8 = 131;
 const DONE_V1: u8 = 132;
 const REPORT_V2: u8 = 143;
-/// Octets of the version 1 messages, and of a version 2 query without sources.
+/// Octets of a version 1 message, and of a version 2 query without sources.
 const LENGTH_V1: usize = 24;
 const QUERY_V2: usize = 28;
-/// The whole Hop-by-Hop Options header of MLD: ICMPv6 follows, Router Alert with value 0, two octets of
+/// The Hop-by-Hop Options header of MLD: next header ICMPv6, Router Alert with value 0, two octets of
 /// padding.
 const ROUTER_ALERT: [u8; 8] = [protocol::ICMPV6, 0, 5, 2, 0, 0, 1, 0];
 const WHAT: &str = "MLD message";
 
-/// IPv6 addresses, one behind the other.
+/// A list of IPv6 addresses in their octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sources<'a>(&'a [u8]);
 
 impl Sources<'_> {
-    /// How many.
+    /// Returns the number of addresses.
     pub fn len(&self) -> usize {
         self.0.len() / 16
     }
@@ -46,7 +45,7 @@ impl Sources<'_> {
         self.0.is_empty()
     }
 
-    /// Each of them.
+    /// Returns the addresses in order.
     pub fn iter(&self) -> impl Iterator<Item = Ipv6Addr> {
         self.0.chunks_exact(16).filter_map(|octets| Some(Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?)))
     }
@@ -55,24 +54,24 @@ impl Sources<'_> {
 /// Fields of a query that only version 2 has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryV2<'a> {
-    /// S: routers leave their timers alone.
+    /// S: routers that receive the query do not lower their timers.
     pub suppress: bool,
-    /// QRV, 0 if it is above 7.
+    /// QRV, the querier's Robustness Variable; 0 if the Robustness Variable is above 7.
     pub robustness: u8,
-    /// QQI, seconds.
+    /// QQI, the querier's Query Interval, seconds.
     pub query_interval: u32,
-    /// The sources that are asked about; none in a General Query or one about an address.
+    /// Sources that the query asks about; empty in a General Query and in a Multicast Address Specific Query.
     pub sources: Sources<'a>,
 }
 
 /// A query (RFC 3810 5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Query<'a> {
-    /// Milliseconds that a listener may take to answer.
+    /// Longest time that a listener may take to answer, milliseconds.
     pub maximum_response_delay: u32,
-    /// The group that is asked about; `None` in a General Query.
+    /// Group that the query asks about; `None` in a General Query.
     pub group: Option<Ipv6Addr>,
-    /// The rest of a version 2 query; `None` in one of version 1.
+    /// Fields that only version 2 has; `None` in a version 1 query.
     pub v2: Option<QueryV2<'a>>,
 }
 
@@ -98,9 +97,9 @@ pub enum RecordType {
 pub struct Record<'a> {
     /// Type of the record; `None` for an unknown type, which a receiver ignores.
     pub record_type: Option<RecordType>,
-    /// The group.
+    /// Multicast address that the record is about.
     pub group: Ipv6Addr,
-    /// The sources.
+    /// Sources of the record.
     pub sources: Sources<'a>,
 }
 
@@ -112,7 +111,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Each record, up to one that runs past the end.
+    /// Returns the records in order and stops before a record that exceeds the message.
     pub fn iter(&self) -> impl Iterator<Item = Record<'a>> {
         let mut rest = self.octets;
         (0..self.count).map_while(move |_| {
@@ -140,21 +139,21 @@ fn split_record(octets: &[u8]) -> Option<(Record<'_>, &[u8])> {
     Some((Record { record_type, group, sources: Sources(octets.get(20..20 + sources)?) }, behind))
 }
 
-/// A message.
+/// An MLD message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Multicast Listener Query, of either version.
+    /// Multicast Listener Query, of version 1 or 2.
     Query(Query<'a>),
     /// Version 2 Multicast Listener Report.
     Report(Records<'a>),
-    /// Version 1 Multicast Listener Report.
+    /// Version 1 Multicast Listener Report, with its group.
     ReportV1(Ipv6Addr),
-    /// Version 1 Multicast Listener Done.
+    /// Version 1 Multicast Listener Done, with its group.
     DoneV1(Ipv6Addr),
 }
 
 impl<'a> Message<'a> {
-    /// Reads a packet; `None` if it carries no MLD message. The header is the packet's.
+    /// Reads a packet; `None` if the packet carries no MLD message. The returned header is the IPv6 header.
     pub fn parse_packet(packet: &'a [u8]) -> Option<Result<(Header, Message<'a>), Error>> {
         let (header, payload) = Header::parse_packet(packet).ok()?;
         let (message, alert) = match header.next_header {
@@ -196,7 +195,8 @@ impl<'a> Query<'a> {
             let found = u32::from(found.octets()[0]);
             return Err(Error::Value { what: "queried address", expected: "a multicast address", found });
         }
-        // RFC 3810 8.1: 24 octets are version 1, 28 or more version 2; what is between is neither.
+        // RFC 3810 8.1: 24 octets are version 1, 28 or more are version 2; a length between 24 and 28 is
+        // invalid.
         if message.len() == LENGTH_V1 {
             return Ok(Query { maximum_response_delay: code.into(), group, v2: None });
         }
@@ -212,25 +212,26 @@ impl<'a> Query<'a> {
     }
 }
 
-/// A version 2 query to be sent. A General Query goes to all nodes, any other to its group.
+/// A version 2 query for sending. The emitter sends a General Query to all nodes, any other query to its
+/// group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryRepr<'a> {
-    /// Milliseconds; rounded down to what the field can say.
+    /// Maximum Response Delay, milliseconds; the emitter rounds it down to a value that the code can express.
     pub maximum_response_delay: u32,
-    /// The group, or all of them.
+    /// Group that the query asks about; `None` for a General Query.
     pub group: Option<Ipv6Addr>,
-    /// S.
+    /// S: routers that receive the query do not lower their timers.
     pub suppress: bool,
     /// The Robustness Variable.
     pub robustness: u8,
-    /// The Query Interval in seconds; rounded down to what the field can say.
+    /// Query Interval, seconds; the emitter rounds it down to a value that the code can express.
     pub query_interval: u32,
-    /// The sources, [`MAX_QUERIED_SOURCES`] at most; those beyond are left out.
+    /// Sources that the query asks about. The emitter writes at most [`MAX_QUERIED_SOURCES`].
     pub sources: &'a [Ipv6Addr],
 }
 
 impl QueryRepr<'_> {
-    /// The whole packet from this link-local address.
+    /// Returns the whole packet with the link-local `source`.
     pub fn packet(&self, source: Ipv6Addr) -> Vec<u8> {
         const ALL_NODES: Ipv6Addr = crate::nd::ALL_NODES;
         let destination = self.group.unwrap_or(ALL_NODES);
@@ -258,8 +259,8 @@ impl QueryRepr<'_> {
     }
 }
 
-/// Maximum Response Code and QQIC (RFC 3810 5.1.3, 5.1.9): a number below 2^`bits`, or a mantissa of
-/// `mantissa` bits and an exponent of three.
+/// Decodes a Maximum Response Code or QQIC (RFC 3810 5.1.3, 5.1.9). The code is a number below 2^`bits`, or a
+/// mantissa of `mantissa` bits and an exponent of three bits.
 fn decode(code: u32, bits: u32, mantissa: u32) -> u32 {
     if code < 1 << bits {
         return code;
@@ -268,19 +269,19 @@ fn decode(code: u32, bits: u32, mantissa: u32) -> u32 {
     (code & ((1 << mantissa) - 1) | 1 << mantissa) << (exponent + 3)
 }
 
-/// The code of the largest number that is not larger.
+/// Returns the code of the largest encodable number that does not exceed `value`.
 fn encode(value: u32, bits: u32, mantissa: u32) -> u32 {
     if value < 1 << bits {
         return value;
     }
     let largest = ((1 << (mantissa + 1)) - 1) << 10;
     let value = value.min(largest);
-    // The highest bit of the number is the implicit one of the mantissa.
+    // The mantissa omits its highest bit, which is the highest bit of the number.
     let shift = (31 - value.leading_zeros()) - mantissa;
     1 << bits | (shift - 3) << mantissa | (value >> shift) & ((1 << mantissa) - 1)
 }
 
-/// Whether there is a Router Alert option with the value of MLD (RFC 2711 2.1).
+/// Returns whether the options contain a Router Alert option with the value of MLD (RFC 2711 2.1).
 fn alerts(options: &[u8]) -> bool {
     let mut rest = options;
     while let Some((kind, behind)) = rest.split_first() {
@@ -337,7 +338,7 @@ mod tests {
         for (code, value) in [(32_767, 32_767), (0x8000, 32_768), (0x8001, 32_776), (0xffff, 8_387_584)] {
             assert_eq!((decode(code, 15, 12), encode(value, 15, 12)), (value, code), "{code}");
         }
-        // The next lower value.
+        // Each number is encoded as the next lower value that has a code.
         assert_eq!(
             (encode(135, 7, 4), encode(u32::MAX, 7, 4), encode(u32::MAX, 15, 12)),
             (0x80, 0xff, 0xffff)

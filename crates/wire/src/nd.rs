@@ -10,9 +10,9 @@
 //!
 //! * the router preference and the Route Information option (RFC 4191 2.2, 2.3).
 //!
-//! `parse` makes the checks of RFC 4861 6.1 and 7.1 that need the message alone. It checks type, code,
-//! length, the structure of the options, and that the target is no multicast address. [`check_header`] makes
-//! those that need the IPv6 header: hop limit 255 and checksum. The caller makes the rest:
+//! `parse` makes the checks of RFC 4861 6.1 and 7.1 that need only the message. It checks type, code, length
+//! and structure of the options, and rejects a multicast target. [`check_header`] checks the hop limit of 255
+//! and the checksum, which need the IPv6 header. The caller makes the other checks:
 //!
 //! * A Router Advertisement has a link-local source (6.1.2).
 //!
@@ -21,7 +21,7 @@
 //!
 //! * A Neighbor Advertisement to a multicast address is not solicited (7.1.2).
 //!
-//! Options are in [`crate::nd::option`]. Link-layer addresses are those of Ethernet. Emitters leave the
+//! Options are in [`crate::nd::option`]. Link-layer addresses are Ethernet addresses. Emitters leave the
 //! checksum zero: [`crate::icmpv6::packet`] or [`crate::icmpv6::set_checksum`] sets it.
 //!
 //! Two options have their own files: [`registration`] of an address with a router (RFC 8505), and [`nesting`]
@@ -46,7 +46,8 @@ use crate::octets::{address_at, array, rest, u8_at, u16_at, u32_at};
 use crate::{Error, nd};
 use std::net::Ipv6Addr;
 
-/// The hop limit that every Neighbor Discovery packet has, so that none can come from beyond the link.
+/// Hop limit of every Neighbor Discovery packet: a router on the path would lower it, so the packet comes
+/// from this link.
 pub const HOP_LIMIT: u8 = 255;
 /// All nodes on the link, ff02::1.
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -82,7 +83,7 @@ pub fn check_header(header: &Header, message: &[u8]) -> Result<(), Error> {
 /// Router Solicitation (RFC 4861 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouterSolicitation {
-    /// The sender's link-layer address, when the Source Link-Layer Address option is there.
+    /// Link-layer address of the sender, if the message has a Source Link-Layer Address option.
     pub source_link_address: Option<[u8; 6]>,
 }
 
@@ -90,14 +91,14 @@ impl RouterSolicitation {
     /// Reads the message.
     ///
     /// # Errors
-    /// [`Error::Truncated`], [`Error::Value`] for another type or code, [`Error::Length`] for an option of
-    /// length 0.
+    /// [`Error::Truncated`] for a short message, [`Error::Value`] for another type or code, [`Error::Length`]
+    /// for an option of length 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
         let options = fixed(message, types::ROUTER_SOLICITATION, "133", 8)?;
         Ok(RouterSolicitation { source_link_address: options.source_link_address() })
     }
 
-    /// The message with a zero checksum.
+    /// Returns the octets of the message with a zero checksum.
     pub fn emit(&self) -> Vec<u8> {
         let mut message = vec![types::ROUTER_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
         if let Some(address) = self.source_link_address {
@@ -107,24 +108,24 @@ impl RouterSolicitation {
     }
 }
 
-/// A Router Advertisement as it came (RFC 4861 4.2).
+/// A received Router Advertisement (RFC 4861 4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouterAdvertisement<'a> {
-    /// The hop limit that hosts are to use, 0 for none said.
+    /// Hop limit for the packets of hosts; 0 if the router gives no value.
     pub hop_limit: u8,
-    /// M: addresses by DHCPv6.
+    /// M: hosts get addresses by DHCPv6.
     pub managed: bool,
-    /// O: other configuration by DHCPv6.
+    /// O: hosts get other configuration by DHCPv6.
     pub other: bool,
     /// H: the router is a home agent on this link (RFC 6275 7.1).
     pub home_agent: bool,
-    /// How good a default router this is (RFC 4191 2.2). Reserved (10) reads as medium.
+    /// Preference of the router as default router (RFC 4191 2.2). The reserved value 10 reads as medium.
     pub preference: RoutePreference,
     /// Router lifetime in seconds; 0 if the router is not a default router.
     pub router_lifetime: u16,
-    /// Milliseconds, 0 for none said.
+    /// Reachable time, milliseconds; 0 if the router gives no value.
     pub reachable_time: u32,
-    /// Milliseconds, 0 for none said.
+    /// Retransmission timer, milliseconds; 0 if the router gives no value.
     pub retrans_timer: u32,
     options: NdOptions<'a>,
 }
@@ -133,8 +134,8 @@ impl<'a> RouterAdvertisement<'a> {
     /// Reads the message.
     ///
     /// # Errors
-    /// [`Error::Truncated`], [`Error::Value`] for another type or code, [`Error::Length`] for an option of
-    /// length 0.
+    /// [`Error::Truncated`] for a short message, [`Error::Value`] for another type or code, [`Error::Length`]
+    /// for an option of length 0.
     pub fn parse(message: &'a [u8]) -> Result<Self, Error> {
         const WHAT: &str = "router advertisement";
         let options = fixed(message, types::ROUTER_ADVERTISEMENT, "134", 16)?;
@@ -152,38 +153,39 @@ impl<'a> RouterAdvertisement<'a> {
         })
     }
 
-    /// The options in the order of the message.
+    /// Returns the options in the order of the message.
     pub fn options(&self) -> NdOptions<'a> {
         self.options
     }
 }
 
-/// A Router Advertisement to be sent; the fields are those of [`RouterAdvertisement`].
+/// A Router Advertisement for sending; its fields are those of [`RouterAdvertisement`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RouterAdvertisementRepr<'a> {
-    /// The hop limit that hosts are to use, 0 for none said.
+    /// Hop limit for the packets of hosts; 0 if the router gives no value.
     pub hop_limit: u8,
-    /// M: addresses by DHCPv6.
+    /// M: hosts get addresses by DHCPv6.
     pub managed: bool,
-    /// O: other configuration by DHCPv6.
+    /// O: hosts get other configuration by DHCPv6.
     pub other: bool,
     /// H: the router is a home agent on this link (RFC 6275 7.1).
     pub home_agent: bool,
-    /// How good a default router this is; sent as medium when the router lifetime is 0 (RFC 4191 2.2).
+    /// Preference of the router as default router; the emitter writes medium if the router lifetime is 0 (RFC
+    /// 4191 2.2).
     pub preference: RoutePreference,
     /// Router lifetime in seconds; 0 if the router is not a default router.
     pub router_lifetime: u16,
-    /// Milliseconds, 0 for none said.
+    /// Reachable time, milliseconds; 0 if the router gives no value.
     pub reachable_time: u32,
-    /// Milliseconds, 0 for none said.
+    /// Retransmission timer, milliseconds; 0 if the router gives no value.
     pub retrans_timer: u32,
-    /// The options in the order that they are sent in.
+    /// The options, in the order of the message.
     pub options: &'a [NdOption<'a>],
 }
 
-/// A Router Advertisement's octets with a zero checksum.
+/// Returns the octets of a Router Advertisement with a zero checksum.
 pub fn router_advertisement(repr: &RouterAdvertisementRepr<'_>) -> Vec<u8> {
-    // RFC 4191 2.2: with a lifetime of 0 the preference MUST be 00.
+    // RFC 4191 2.2: if the router lifetime is 0, the preference MUST be 00.
     let preference = if repr.router_lifetime == 0 { RoutePreference::Medium } else { repr.preference };
     let flags = u8::from(repr.managed) << 7
         | u8::from(repr.other) << 6
@@ -202,9 +204,9 @@ pub fn router_advertisement(repr: &RouterAdvertisementRepr<'_>) -> Vec<u8> {
 /// Neighbor Solicitation (RFC 4861 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeighborSolicitation {
-    /// The address that is asked for; not multicast.
+    /// Address whose link-layer address the sender asks for; not a multicast address.
     pub target: Ipv6Addr,
-    /// The sender's link-layer address, when the Source Link-Layer Address option is there.
+    /// Link-layer address of the sender, if the message has a Source Link-Layer Address option.
     pub source_link_address: Option<[u8; 6]>,
 }
 
@@ -212,15 +214,15 @@ impl NeighborSolicitation {
     /// Reads the message.
     ///
     /// # Errors
-    /// [`Error::Truncated`], [`Error::Value`] for another type or code or a multicast target,
-    /// [`Error::Length`] for an option of length 0.
+    /// [`Error::Truncated`] for a short message, [`Error::Value`] for another type or code or a multicast
+    /// target, [`Error::Length`] for an option of length 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
         let options = fixed(message, types::NEIGHBOR_SOLICITATION, "135", 24)?;
         let target = target(message)?;
         Ok(NeighborSolicitation { target, source_link_address: options.source_link_address() })
     }
 
-    /// The message with a zero checksum.
+    /// Returns the octets of the message with a zero checksum.
     pub fn emit(&self) -> Vec<u8> {
         let mut message = vec![types::NEIGHBOR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
         message.extend_from_slice(&self.target.octets());
@@ -234,15 +236,16 @@ impl NeighborSolicitation {
 /// Neighbor Advertisement (RFC 4861 4.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeighborAdvertisement {
-    /// The address that is spoken of; not multicast.
+    /// Address that the sender advertises; not a multicast address.
     pub target: Ipv6Addr,
-    /// R: the sender is a router. Set when standing in for a mobile router's home address (RFC 3963 6.2).
+    /// R: the sender is a router. A home agent sets the flag when it acts as proxy for the home address of a
+    /// mobile router (RFC 3963 6.2).
     pub router: bool,
-    /// S: the answer to a solicitation.
+    /// S: the advertisement answers a solicitation.
     pub solicited: bool,
-    /// O: replaces a link-layer address that is cached already.
+    /// O: the receiver replaces the link-layer address in its cache.
     pub override_: bool,
-    /// The target's link-layer address, when the Target Link-Layer Address option is there.
+    /// Link-layer address of the target, if the message has a Target Link-Layer Address option.
     pub target_link_address: Option<[u8; 6]>,
 }
 
@@ -250,8 +253,8 @@ impl NeighborAdvertisement {
     /// Reads the message.
     ///
     /// # Errors
-    /// [`Error::Truncated`], [`Error::Value`] for another type or code or a multicast target,
-    /// [`Error::Length`] for an option of length 0.
+    /// [`Error::Truncated`] for a short message, [`Error::Value`] for another type or code or a multicast
+    /// target, [`Error::Length`] for an option of length 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
         let options = fixed(message, types::NEIGHBOR_ADVERTISEMENT, "136", 24)?;
         let flags = u8_at(message, 4, nd::WHAT)?;
@@ -264,7 +267,7 @@ impl NeighborAdvertisement {
         })
     }
 
-    /// The message with a zero checksum.
+    /// Returns the octets of the message with a zero checksum.
     pub fn emit(&self) -> Vec<u8> {
         let flags =
             u8::from(self.router) << 7 | u8::from(self.solicited) << 6 | u8::from(self.override_) << 5;
@@ -296,7 +299,7 @@ fn fixed<'a>(
     NdOptions::parse(rest(message, length, WHAT)?)
 }
 
-/// The target of a Neighbor Solicitation or Advertisement.
+/// Reads the target of a Neighbor Solicitation or Advertisement.
 fn target(message: &[u8]) -> Result<Ipv6Addr, Error> {
     let target = address_at(message, 8, WHAT)?;
     if target.is_multicast() {

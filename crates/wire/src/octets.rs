@@ -1,12 +1,12 @@
-//! Reading fixed-size fields without a chance to panic.
+//! Readers of fixed-size fields; they never panic.
 //!
-//! Each function reads at an offset in octets and answers [`Error::Truncated`] when the octets end too early;
-//! `what` names the structure for that error. All integers are big-endian.
+//! Each function reads at an offset in octets and returns [`Error::Truncated`] if the octets end too early;
+//! `what` names the structure in this error. All integers are big-endian.
 
 use crate::Error;
 use std::net::Ipv6Addr;
 
-/// `N` octets at `offset`.
+/// Returns the `N` octets at `offset`.
 pub(crate) fn array<const N: usize>(
     octets: &[u8],
     offset: usize,
@@ -19,27 +19,27 @@ pub(crate) fn array<const N: usize>(
     })
 }
 
-/// The octet at `offset`.
+/// Returns the octet at `offset`.
 pub(crate) fn u8_at(octets: &[u8], offset: usize, what: &'static str) -> Result<u8, Error> {
     array::<1>(octets, offset, what).map(|[octet]| octet)
 }
 
-/// The 16-bit field at `offset`.
+/// Returns the 16-bit field at `offset`.
 pub(crate) fn u16_at(octets: &[u8], offset: usize, what: &'static str) -> Result<u16, Error> {
     array(octets, offset, what).map(u16::from_be_bytes)
 }
 
-/// The 32-bit field at `offset`.
+/// Returns the 32-bit field at `offset`.
 pub(crate) fn u32_at(octets: &[u8], offset: usize, what: &'static str) -> Result<u32, Error> {
     array(octets, offset, what).map(u32::from_be_bytes)
 }
 
-/// The IPv6 address at `offset`.
+/// Returns the IPv6 address at `offset`.
 pub(crate) fn address_at(octets: &[u8], offset: usize, what: &'static str) -> Result<Ipv6Addr, Error> {
     array::<16>(octets, offset, what).map(Ipv6Addr::from)
 }
 
-/// The `length` octets from `offset` on.
+/// Returns the `length` octets from `offset` on.
 pub(crate) fn slice<'a>(
     octets: &'a [u8],
     offset: usize,
@@ -50,7 +50,7 @@ pub(crate) fn slice<'a>(
     octets.get(offset..end).ok_or(Error::Truncated { what, needed: end, found: octets.len() })
 }
 
-/// Everything from `offset` on.
+/// Returns all octets from `offset` on.
 pub(crate) fn rest<'a>(octets: &'a [u8], offset: usize, what: &'static str) -> Result<&'a [u8], Error> {
     octets.get(offset..).ok_or(Error::Truncated { what, needed: offset, found: octets.len() })
 }

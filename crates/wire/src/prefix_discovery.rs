@@ -1,9 +1,10 @@
 //! Mobile prefix discovery (RFC 6275 6.7 and 6.8): a mobile node asks its home agent for the prefixes of the
 //! home link.
 //!
-//! Two ICMPv6 messages. As everywhere in this crate the checksum is [`crate::icmpv6`]'s: parsers expect it
-//! verified, emitters leave it zero. A solicitation has a Home Address option around it, an advertisement a
-//! type 2 routing header; both are the caller's.
+//! Each of the two messages is an ICMPv6 message. The functions in [`crate::icmpv6`] verify and set the
+//! checksum: parsers here expect a verified checksum, and emitters leave the field zero. The packet of a
+//! solicitation has a Home Address option, the packet of an advertisement a type 2 routing header; the caller
+//! adds both.
 
 use crate::Error;
 use crate::discovery::{emit, fixed};
@@ -14,7 +15,7 @@ use crate::octets::rest;
 /// Mobile Prefix Solicitation, ICMPv6 type 146.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefixSolicitation {
-    /// Matches the advertisement to the solicitation.
+    /// Number that an advertisement copies from its solicitation.
     pub identifier: u16,
 }
 
@@ -22,26 +23,27 @@ impl PrefixSolicitation {
     /// Reads the message.
     ///
     /// # Errors
-    /// [`Error::Truncated`] under 8 octets, [`Error::Value`] for another type or a code that is not 0.
+    /// [`Error::Truncated`] if there are fewer than 8 octets, [`Error::Value`] for another type or a code
+    /// other than 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
         let (identifier, _) = fixed(message, types::MOBILE_PREFIX_SOLICITATION, "146")?;
         Ok(PrefixSolicitation { identifier })
     }
 
-    /// The message with a zero checksum.
+    /// Returns the octets of the message with a zero checksum.
     pub fn emit(&self) -> Vec<u8> {
         emit(types::MOBILE_PREFIX_SOLICITATION, self.identifier, 0)
     }
 }
 
-/// Mobile Prefix Advertisement, ICMPv6 type 147, as it came.
+/// A received Mobile Prefix Advertisement, ICMPv6 type 147.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefixAdvertisement<'a> {
-    /// The solicitation's identifier.
+    /// Identifier of the solicitation.
     pub identifier: u16,
-    /// M: addresses of the home link by DHCPv6.
+    /// M: nodes on the home link get addresses by DHCPv6.
     pub managed: bool,
-    /// O: other configuration of the home link by DHCPv6.
+    /// O: nodes on the home link get other configuration by DHCPv6.
     pub other: bool,
     /// Prefix Information options.
     pub options: NdOptions<'a>,
@@ -51,7 +53,7 @@ impl<'a> PrefixAdvertisement<'a> {
     /// Reads the message.
     ///
     /// # Errors
-    /// Those of [`PrefixSolicitation::parse`], [`Error::Length`] for an option of length 0.
+    /// The errors of [`PrefixSolicitation::parse`], and [`Error::Length`] for an option of length 0.
     pub fn parse(message: &'a [u8]) -> Result<Self, Error> {
         let (identifier, flags) = fixed(message, types::MOBILE_PREFIX_ADVERTISEMENT, "147")?;
         Ok(PrefixAdvertisement {
@@ -63,7 +65,7 @@ impl<'a> PrefixAdvertisement<'a> {
     }
 }
 
-/// A Mobile Prefix Advertisement with a zero checksum, M and O clear.
+/// Returns a Mobile Prefix Advertisement with a zero checksum, M and O clear.
 pub fn prefix_advertisement(identifier: u16, options: &[NdOption<'_>]) -> Vec<u8> {
     let mut message = emit(types::MOBILE_PREFIX_ADVERTISEMENT, identifier, 0);
     for option in options {

@@ -1,4 +1,5 @@
-//! The chain of extension headers: what is kept, what is refused, and what the refusal points at.
+//! The chain of extension headers: fields that the parser returns, packets that it rejects, and pointers of
+//! the Parameter Problems.
 
 mod common;
 
@@ -15,7 +16,7 @@ use std::net::Ipv6Addr;
 
 const HOME: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x1234);
 
-/// A packet with the given first header and payload.
+/// Returns a packet with the given first header and payload.
 fn packet(next_header: u8, payload: &[u8]) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
@@ -95,7 +96,7 @@ fn a_later_fragment_ends_the_walk() {
     );
 }
 
-/// RFC 8200 4.2: the two highest bits of an unknown option say what to do.
+/// An extension header with [`SEQUENCE_OPTION`] gives the sequence number of a copied packet.
 #[test]
 fn numbers_of_copies() {
     let whole = |option: &[u8]| [&[protocol::NO_NEXT_HEADER, 0][..], option].concat();
@@ -104,11 +105,13 @@ fn numbers_of_copies() {
     };
     let numbered = [SEQUENCE_OPTION, 4, 0xff, 0, 0, 1];
     assert_eq!(parse(protocol::DESTINATION_OPTIONS, &numbered), Some(0xff00_0001));
-    // An experiment of another implementation, and not for routers on the path.
+    // The parser ignores an option of another length (another experiment), and the option in a Hop-by-Hop
+    // Options header.
     assert_eq!(parse(protocol::DESTINATION_OPTIONS, &[SEQUENCE_OPTION, 3, 1, 2, 3, 0]), None);
     assert_eq!(parse(protocol::HOP_BY_HOP, &numbered), None);
 }
 
+/// RFC 8200 4.2: the two highest bits of an unknown option say how a receiver handles the packet.
 #[test]
 fn unknown_options() {
     let with =
@@ -121,7 +124,7 @@ fn unknown_options() {
     assert_eq!(problem(&with(0x5e)), None, "01 is silent");
     assert_eq!(problem(&with(0x9e)), Some((2, 43)));
     assert_eq!(problem(&with(0xde)), Some((2, 43)));
-    // A multicast destination is answered for 10 alone.
+    // If the destination is multicast, only an option type with highest bits 10 causes an answer.
     for (option_type, answered) in [(0x9e, true), (0xde, false)] {
         let mut multicast = with(option_type);
         multicast[24] = 0xff;
@@ -148,7 +151,7 @@ fn home_address_options_that_are_refused() {
     short[7] = 15;
     let refused = Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &short));
     assert_eq!(refused, Err(Error::Length { what: "home address option", expected: "16", found: 15 }));
-    // RFC 6275 6.3: once at most.
+    // RFC 6275 6.3: a packet has at most one Home Address option.
     let twice = [
         home_address_destination(protocol::DESTINATION_OPTIONS, HOME),
         home_address_destination(protocol::UDP, HOME),
@@ -156,12 +159,12 @@ fn home_address_options_that_are_refused() {
     .concat();
     let refused = Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &twice));
     assert_eq!(refused, Err(Error::Repeated { what: "home address option" }));
-    // An option header of length octet alone.
+    // The header ends behind the Option Type: the option lacks its length octet.
     let header = [protocol::UDP, 0, 1, 3, 0, 0, 0, 0xc9];
     assert!(Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &header)).is_err());
 }
 
-/// RFC 6275 6.4.1 and 11.3.3; RFC 8200 4.4.
+/// RFC 6275 6.4.1 and 11.3.3, RFC 8200 4.4: which routing headers the parser rejects.
 #[test]
 fn routing_headers_that_are_refused() {
     let good = home_address_routing(protocol::UDP, HOME);
@@ -179,7 +182,7 @@ fn routing_headers_that_are_refused() {
     let twice = [home_address_routing(protocol::ROUTING, HOME), good].concat();
     let refused = Extensions::parse(&packet(protocol::ROUTING, &twice));
     assert_eq!(refused, Err(Error::Repeated { what: "type 2 routing header" }));
-    // A type that is not known: skipped without segments left, else answered.
+    // The parser skips a routing header of unknown type if it has no segments left, and rejects it otherwise.
     let mut other = good;
     other[2] = 4;
     assert_eq!(problem(&packet(protocol::ROUTING, &other)), Some((0, 42)));
@@ -230,7 +233,7 @@ fn unicast_and_routable() {
     for no in ["::", "::1", "fe80::1", "ff02::1", "ff0e::1", "::ffff:192.0.2.1", "::192.0.2.1", "::2"] {
         assert!(!is_unicast_routable(address(no)), "{no}");
     }
-    // Beside the prefixes of NAT64, before and behind ::/8.
+    // Addresses just outside the NAT64 prefixes, and just before and behind ::/8.
     for no in
         ["64:ff9b:0:1::1", "64:ff9b:0:0:1::1", "64:ff9b::1:0:0:1", "64:ff9b:2::1", "63:ff9b::1", "ff::1"]
     {

@@ -1,4 +1,4 @@
-//! The options of flow bindings, octet by octet as the figures of RFC 6088 and RFC 6089 have them.
+//! The options of flow bindings, octet by octet as in the figures of RFC 6088 and RFC 6089.
 
 mod common;
 
@@ -14,8 +14,8 @@ fn compact(text: &str) -> String {
     to_hex(&hex(text))
 }
 
-/// UDP to port 5000, to Binding Identifier 2. The Flow Identification option is made by hand, after RFC 6089
-/// figures 2, 4 and 5 and RFC 6088 figure 2.
+/// A flow of UDP packets to port 5000 is bound to Binding Identifier 2. The expected Flow Identification
+/// option is made by hand, after RFC 6089 figures 2, 4 and 5 and RFC 6088 figure 2.
 #[test]
 fn a_flow_to_one_binding() {
     let selector = TrafficSelector::Ipv6(Ipv6Selector {
@@ -40,7 +40,7 @@ fn a_flow_to_one_binding() {
     assert_eq!(read.bids.expect("a reference").iter().collect::<Vec<_>>(), [2]);
 }
 
-/// Every field of an IPv6 selector in its place (RFC 6088 figure 2).
+/// Every field of an IPv6 selector is at its place (RFC 6088 figure 2).
 #[test]
 fn all_fields_of_an_ipv6_selector() {
     let selector = Ipv6Selector {
@@ -62,13 +62,13 @@ fn all_fields_of_an_ipv6_selector() {
         00000100 000001ff 00012345 00012346 0001 0002 0003 0004 b8 bc 06 11";
     let octets = sub_options(Some(&TrafficSelector::Ipv6(selector)), &[]);
     assert_eq!(to_hex(&octets), compact(by_hand));
-    // "The receiver SHOULD ignore the first 8 bits" of a flow label; reserved bits are ignored as well.
+    // "The receiver SHOULD ignore the first 8 bits" of a flow label. The parser also ignores reserved bits.
     let dirty = by_hand.replace("00012345", "ff012345").replace("02 00 efff 0000", "02 77 efff 9999");
     let read = SubOptions::parse(&hex(&dirty)).expect("sub-options").selector;
     assert_eq!(read, Some(SelectorField::Known(TrafficSelector::Ipv6(selector))));
 }
 
-/// Every field of an IPv4 selector in its place (RFC 6088 figure 1).
+/// Every field of an IPv4 selector is at its place (RFC 6088 figure 1).
 #[test]
 fn all_fields_of_an_ipv4_selector() {
     let address = |last| std::net::Ipv4Addr::new(192, 0, 2, last);
@@ -81,7 +81,7 @@ fn all_fields_of_an_ipv4_selector() {
         differentiated_services: Some(Range::only(0xb8)),
         protocol: Some(Range::new(6, 17)),
     };
-    // A to N: 1110 1110 1110 11, and two reserved bits.
+    // Flags A to N: 1110 1110 1110 11, then two reserved bits.
     let by_hand = "03 23  01 00 eeec 0000 c0000201 c0000209 c000024d 00000001 00000002
         0035 1388 1392 b8 06 11";
     let octets = sub_options(Some(&TrafficSelector::Ipv4(selector)), &[]);
@@ -94,7 +94,8 @@ fn all_fields_of_an_ipv4_selector() {
 fn sub_options_that_make_no_sense() {
     let parse = |text: &str| SubOptions::parse(&hex(text)).map(|read| read.selector.is_some());
     let selector = "traffic selector";
-    // Ends without starts, a range backwards, more or fewer octets than the flags name.
+    // The parser rejects a last value without a first value, a range with last before first, and more or
+    // fewer octets than the flags announce.
     let alone = Error::Order { what: selector, expected: "the last of a range only with the first" };
     assert_eq!(parse("03 08 02 00 0010 0000 1388"), Err(alone));
     let backwards = Error::Order { what: selector, expected: "the first of a range before the last" };
@@ -103,16 +104,16 @@ fn sub_options_that_make_no_sense() {
     assert!(matches!(parse("03 07 02 00 0020 0000 13"), Err(Error::Truncated { .. })));
     assert!(matches!(parse("03 05 02 00 0000 00"), Err(Error::Truncated { .. })));
     assert!(matches!(parse("03 00"), Err(Error::Truncated { .. })));
-    // One of each kind at most (RFC 6089 4.2.1.3, 4.2.1.4).
+    // RFC 6089 4.2.1.3, 4.2.1.4: an option has at most one sub-option of each kind.
     assert_eq!(parse("02 02 0001 02 02 0002"), Err(Error::Repeated { what: "binding reference sub-option" }));
     let twice = "03 06 02 00 0000 0000".repeat(2);
     assert_eq!(parse(&twice), Err(Error::Repeated { what: "traffic selector sub-option" }));
-    // No BID, half a BID, a length beyond the end.
+    // The parser rejects a list without a BID, an incomplete BID, and a length beyond the end.
     assert!(matches!(parse("02 00"), Err(Error::Length { .. })));
     assert!(matches!(parse("02 03 000100"), Err(Error::Length { .. })));
     assert!(matches!(parse("02 04 0001"), Err(Error::Truncated { .. })));
     assert!(matches!(parse("07"), Err(Error::Truncated { .. })));
-    // Unknown sub-options and padding are skipped; an unknown format is named.
+    // The parser skips unknown sub-options and padding, and returns the number of an unknown format.
     assert_eq!(parse("00 01 03 ffffff c8 01 00 03 06 02 00 0000 0000"), Ok(true));
     let unknown = hex("03 03 09 00 ff");
     let unknown = SubOptions::parse(&unknown).expect("sub-options");

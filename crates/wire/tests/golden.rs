@@ -1,4 +1,4 @@
-//! Packets that others made: read, and made again bit for bit.
+//! Packets that other implementations made: carnet parses them and emits them bit for bit.
 
 mod common;
 
@@ -37,7 +37,8 @@ fn prefix() -> MobilityOption<'static> {
     MobilityOption::MobileNetworkPrefix { prefix: address("2001:db8:2::"), prefix_length: 64 }
 }
 
-/// The Mobility Header of a packet, its checksum verified with the addresses that the extension headers name.
+/// Returns the Mobility Header of a packet. Its checksum is verified with the addresses that the extension
+/// headers name.
 fn mobility_header(packet: &[u8]) -> MobilityHeader<'_> {
     let header = Header::parse(packet).expect("IPv6");
     let extensions = Extensions::parse(packet).expect("extension headers");
@@ -59,7 +60,7 @@ fn options<'a>(message: &Message<'a>) -> Vec<MobilityOption<'a>> {
     options.iter().map(|option| option.expect("option")).collect()
 }
 
-/// As the Builder's result, with the checksum of the golden messages.
+/// Returns the octets of the builder as hex, with the checksum of the golden messages.
 fn checksummed(mut octets: Vec<u8>) -> String {
     set_checksum(&mut octets, HOME_ADDRESS, HOME_AGENT);
     to_hex(&octets)
@@ -135,7 +136,7 @@ fn golden_authenticated() {
     let covered = field.covered_octets(&golden).expect("pieces");
     assert_eq!(mac(covered), golden[field.data.clone()]);
 
-    // The other way round: build with zero data, fill in the MAC, then the checksum.
+    // The reverse: build the message with zero data, fill in the MAC, then the checksum.
     let mut octets = Builder::binding_update(3, MOBILE_ROUTER, 60)
         .option(&prefix())
         .option(&MobilityOption::Authentication { subtype: 1, spi: 300, data: &[0; 12] })
@@ -219,7 +220,7 @@ fn umip_binding_acknowledgement() {
     }
 }
 
-/// Linux picks a flow label, carnet sends 0.
+/// Compares all octets but the flow label: Linux chooses a flow label, carnet sends 0.
 fn assert_same_but_flow_label(made: &[u8], captured: &[u8]) {
     let mut captured = captured.to_vec();
     captured[1..4].fill(0);
@@ -280,7 +281,7 @@ fn umip_neighbor_discovery() {
 
     let packet = hex(fixture::UMIP_DUPLICATE_DETECTION);
     let (header, message) = Header::parse_packet(&packet).expect("IPv6");
-    // UMIP sends what comes from the unspecified address with a wrong checksum; tshark says so too.
+    // UMIP sends packets from the unspecified address with a wrong checksum; tshark reports the same.
     let wrong = Error::Checksum { what: "ICMPv6 message", found: 0x4b40 };
     assert_eq!(check_header(&header, message), Err(wrong));
     let target = address("2001:db8:1::100");

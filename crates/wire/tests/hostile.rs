@@ -4,7 +4,7 @@ mod common;
 
 use common::{Numbers, everything, fixtures};
 
-/// Mutations; `CARNET_ROUNDS` says otherwise.
+/// Number of mutations; `CARNET_ROUNDS` overrides it.
 const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
     Some(text) => match usize::from_str_radix(text, 10) {
         Ok(number) => number,
@@ -18,7 +18,7 @@ fn truncated_at_each_octet() {
     for packet in fixtures::packets() {
         for end in 0..=packet.len() {
             everything(&packet[..end]);
-            // And with a payload length that fits what is left.
+            // Parses the packet again with a payload length that fits the remaining octets.
             let mut shorter = packet[..end].to_vec();
             if let Some(payload) = end.checked_sub(40) {
                 shorter[4..6].copy_from_slice(&u16::try_from(payload).expect("short").to_be_bytes());
@@ -71,7 +71,7 @@ fn mutate(octets: &mut Vec<u8>, packets: &[Vec<u8>], numbers: &mut Numbers) {
         0 => octets[at] ^= 1 << numbers.under(8),
         1 => octets[at] = numbers.next() as u8,
         2 => octets[at] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][numbers.under(6)],
-        // Next headers, message and option types that lead somewhere.
+        // Values of next headers, message types and option types that the parsers know.
         3 => octets[at] = [0, 2, 3, 6, 8, 9, 10, 41, 43, 44, 58, 59, 60, 135, 0xc9][numbers.under(15)],
         4 => octets.truncate(at),
         5 => octets.insert(at, numbers.next() as u8),

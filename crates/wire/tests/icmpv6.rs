@@ -1,4 +1,5 @@
-//! ICMPv6: error packets, when to keep silent, echo (RFC 4443), and Neighbor Discovery's checks (RFC 4861).
+//! ICMPv6: error packets, cases without an answer, echo (RFC 4443), and the checks of Neighbor Discovery (RFC
+//! 4861).
 
 mod common;
 
@@ -82,11 +83,11 @@ fn a_wrong_checksum_is_found() {
     }
 }
 
-/// RFC 4443 2.4 (e).
+/// RFC 4443 2.4 (e): the packets about which a node sends no error.
 #[test]
 fn when_to_keep_silent() {
     assert!(may_answer(&udp(A, B, 8)));
-    // (e.1) and (e.2): errors and redirects; informational messages are fine.
+    // (e.1) and (e.2): a node does not answer errors and redirects; it may answer informational messages.
     for (message_type, answered) in [
         (1, false),
         (4, false),
@@ -99,14 +100,14 @@ fn when_to_keep_silent() {
     ] {
         let invoking = packet(A, B, 64, vec![message_type, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(may_answer(&invoking), answered, "type {message_type}");
-        // The same behind an extension header.
+        // The rule also holds for an ICMPv6 message behind an extension header.
         let mut behind = invoking[..40].to_vec();
         behind[6] = protocol::DESTINATION_OPTIONS;
         behind[5] = 16;
         behind.extend([protocol::ICMPV6, 0, 1, 4, 0, 0, 0, 0]);
         behind.extend(&invoking[40..]);
         assert_eq!(may_answer(&behind), answered, "type {message_type} behind options");
-        // The type cannot be seen: no.
+        // The octets end before the ICMPv6 type: a node does not answer.
         assert!(!may_answer(&behind[..48]));
         assert!(!may_answer(&invoking[..40]));
     }
@@ -117,12 +118,12 @@ fn when_to_keep_silent() {
     assert!(!may_answer(&fragment));
     fragment[40] = protocol::UDP;
     assert!(may_answer(&fragment));
-    // (e.3) a multicast destination, with its exceptions.
+    // (e.3): a node does not answer a multicast destination, with two exceptions.
     assert!(!may_answer(&udp(A, GROUP, 8)));
     for error in ERRORS {
         let too_big = matches!(error, ErrorMessage::PacketTooBig { .. });
         assert_eq!(may_answer_with(error, &udp(A, GROUP, 8)), too_big);
-        // (e.6) a source that cannot be answered has none.
+        // (e.6): a node does not answer an unspecified or multicast source.
         for source in [Ipv6Addr::UNSPECIFIED, GROUP] {
             assert!(!may_answer_with(error, &udp(source, B, 8)));
             assert!(!may_answer_with(error, &udp(source, GROUP, 8)));
@@ -138,10 +139,11 @@ fn echo() {
     let request = packet(A, B, 3, hex("8000000012340001deadbeef0102"));
     let reply = echo_reply(&request).expect("an echo request");
     assert_eq!(reply, packet(B, A, 64, hex("8100000012340001deadbeef0102")));
-    // Octets behind the payload (Ethernet padding) are not echoed.
+    // The reply does not contain octets behind the payload (Ethernet padding).
     let padded = [&request[..], &[0; 6]].concat();
     assert_eq!(echo_reply(&padded), Some(reply.clone()));
-    // No answer: to a reply, a wrong checksum, a group, an invalid source, a truncated message.
+    // A node does not answer an Echo Reply, a wrong checksum, a multicast destination, an invalid source or a
+    // truncated message.
     assert_eq!(echo_reply(&reply), None);
     let mut wrong = request.clone();
     wrong[50] ^= 1;
@@ -166,7 +168,8 @@ fn neighbor_discovery_comes_from_the_link() {
     assert!(check_header(&Header { source: A, ..header }, message).is_err());
 }
 
-/// RFC 4861 6.1 and 7.1: code 0, the length, no multicast target, no option of length 0.
+/// RFC 4861 6.1 and 7.1: a message needs code 0, its full length, a target that is not multicast, and no
+/// option of length 0.
 #[test]
 fn neighbor_discovery_messages_that_are_refused() {
     let solicitation = NeighborSolicitation { target: A, source_link_address: Some([2, 0, 0, 0, 0, 1]) };
@@ -193,7 +196,7 @@ fn neighbor_discovery_messages_that_are_refused() {
         Err(Error::Length { what: "neighbor discovery option", expected: "at least 1", found: 0 })
     );
     assert!(matches!(parse(&with(25, 2)), Err(Error::Truncated { .. })));
-    // The reserved field and unknown options are ignored.
+    // A receiver ignores the reserved field and unknown options.
     assert_eq!(parse(&with(5, 0xff)), Ok(solicitation));
     let unknown = NeighborSolicitation { target: A, source_link_address: None };
     assert_eq!(parse(&with(24, 0xee)), Ok(unknown));
@@ -221,12 +224,13 @@ fn options_that_make_no_sense_are_unknown() {
             (options.count(), options.filter(|option| !matches!(option, NdOption::Unknown { .. })).count());
         (count, known)
     };
-    // Prefix length 129; a prefix option of one unit; a link-layer address of two.
+    // Invalid: prefix length 129, a Prefix Information option of one unit, a link-layer address option of two
+    // units.
     assert_eq!(read(&format!("030481c0{}", "00".repeat(28))), (1, 0));
     assert_eq!(read(&format!("030480c0{}", "00".repeat(28))), (1, 1));
     assert_eq!(read("0301400000000000"), (1, 0));
     assert_eq!(read("0102000000000000 0000000000000000 0101000000000000"), (2, 1));
-    // RFC 4191 2.3: /65 needs three units, /1 two; preference 10 is ignored.
+    // RFC 4191 2.3: a prefix of 65 bits needs three units, of 1 bit two; a receiver ignores preference 10.
     assert_eq!(read("1802410000000010 20010db800000000"), (1, 0));
     assert_eq!(read("1801010000000010"), (1, 0));
     assert_eq!(read("1801000000000010"), (1, 1));
@@ -271,7 +275,7 @@ fn router_preference() {
         let octets = emit(preference, 30);
         assert_eq!(octets[5], bits);
         assert_eq!(RouterAdvertisement::parse(&octets).expect("fine").preference, preference);
-        // RFC 4191 2.2: no preference without a lifetime.
+        // RFC 4191 2.2: a Router Advertisement with lifetime 0 carries no preference.
         assert_eq!(emit(preference, 0)[5], 0);
     }
     let mut reserved = emit(RoutePreference::Medium, 30);

@@ -1,4 +1,4 @@
-//! MLD messages: golden ones of scapy 2.8.0, and what is wrong with others.
+//! MLD messages: golden messages of scapy 2.8.0, and invalid messages.
 
 mod common;
 
@@ -8,16 +8,16 @@ use common::{Numbers, address, hex};
 
 /// A General Query with MRD 10 s, QRV 2, QQI 125 s.
 const GENERAL_QUERY: &str = "6000000000240001fe800000000000000000000000000005ff0200000000000000000000000000013a00050200000100820056922710000000000000000000000000000000000000027d0000";
-/// About two sources of ff1e::42: S, QRV 3, QQIC 0x8f, MRD 1 s.
+/// Query about two sources of ff1e::42: S, QRV 3, QQIC 0x8f, MRD 1 s.
 const SOURCE_QUERY: &str = "6000000000440001fe800000000000000000000000000005ff1e00000000000000000000000000423a000502000001008200155303e80000ff1e00000000000000000000000000420b8f000220010db800000000000000000000000120010db8000000000000000000000002";
-/// TO_EX({}) of ff1e::42, BLOCK of two sources of ff1e::43 with four octets of auxiliary data.
+/// Report: TO_EX({}) of ff1e::42, BLOCK of two sources of ff1e::43 with four octets of auxiliary data.
 const REPORT: &str = "60000000005c0001fe800000000000000000000000000064ff0200000000000000000000000000163a000502000001008f00496f0000000204000000ff1e000000000000000000000000004206010002ff1e000000000000000000000000004320010db800000000000000000000000120010db800000000000000000000000261626364";
 
 fn parse(packet: &[u8]) -> Result<Message<'_>, Error> {
     Message::parse_packet(packet).expect("an MLD message").map(|(_, message)| message)
 }
 
-/// With the checksum that fits the rest.
+/// Returns the packet with the right checksum.
 fn summed(mut packet: Vec<u8>) -> Vec<u8> {
     let (source, destination) = (octets(&packet, 8), octets(&packet, 24));
     if let Some(message) = packet.get_mut(48..) {
@@ -43,7 +43,7 @@ fn queries_are_emitted_and_read_back() {
     };
     assert_eq!(general.packet(address("fe80::5")), hex(GENERAL_QUERY));
     let group = Some(address("ff1e::42"));
-    // (0xf | 0x10) << 3 s.
+    // QQIC 0x8f encodes (0xf | 0x10) << 3 s.
     let about = QueryRepr {
         maximum_response_delay: 1000,
         group,
@@ -64,8 +64,8 @@ fn queries_are_emitted_and_read_back() {
         );
         assert_eq!(v2.sources.iter().collect::<Vec<_>>(), repr.sources);
     }
-    // As many sources as fit into the smallest packet that passes everywhere; a robustness that does not fit
-    // is not said.
+    // The emitter writes as many sources as fit a packet of 1280 octets, and QRV 0 for a Robustness Variable
+    // above 7.
     let many = [sources[0]; MAX_QUERIED_SOURCES + 1];
     let packet = QueryRepr { sources: &many, robustness: 8, ..about }.packet(address("fe80::5"));
     assert!((1265..=1280).contains(&packet.len()), "{}", packet.len());
@@ -86,7 +86,8 @@ fn records_are_read_and_what_is_behind_them_is_left() {
         (Some(RecordType::Block), address("ff1e::43"), sources),
     ];
     assert_eq!(read, expected);
-    // More records than there are, and one that runs past the end: those before it count.
+    // A report announces more records than it has, or a record exceeds the message: the parser returns the
+    // records before the fault.
     for (at, octet) in [(55, 9), (79, 3)] {
         let mut packet = hex(REPORT);
         packet[at] = octet;
@@ -111,7 +112,7 @@ fn version_1_is_told_by_its_length() {
     assert_eq!((query.group, query.v2), (Some(group), None));
     assert_eq!(parse(&version_1(131)), Ok(Message::ReportV1(group)));
     assert_eq!(parse(&version_1(132)), Ok(Message::DoneV1(group)));
-    // 26 octets are of no version (RFC 3810 8.1).
+    // RFC 3810 8.1: a query of 26 octets has no valid version.
     let mut packet = version_1(130);
     packet.extend([0, 0]);
     packet[5] = 34;
@@ -132,11 +133,11 @@ fn what_the_standard_has_dropped_is_refused() {
     for packet in [changed(44, 1), changed(42, 6), changed(8, 0x20), changed(50, 0)] {
         assert!(parse(&packet).is_err());
     }
-    // About no group.
+    // A query about an address that is not multicast is invalid.
     let mut unicast = hex(SOURCE_QUERY);
     unicast[56] = 0x20;
     assert!(parse(&summed(unicast)).is_err());
-    // Without the option, and something else than MLD.
+    // A packet without the Router Alert option is invalid, and a packet without MLD message is ignored.
     let mut plain = hex(REPORT);
     plain.drain(40..48);
     (plain[5], plain[6]) = (84, 58);

@@ -31,7 +31,7 @@ fn mn_aaa(data: &[u8]) -> MobilityOption<'_> {
 
 #[test]
 fn messages_without_options() {
-    // RFC 6275: a Binding Update or Acknowledgement without options has 4 octets of padding.
+    // RFC 6275: a Binding Update or Binding Acknowledgement without options has 4 octets of padding.
     assert_eq!(to_hex(&update().finish()), "3b01050000000007 0000000f01020000".replace(' ', ""));
     let acknowledgement = Builder::binding_acknowledgement(135, true, true, 0x1234, 0).finish();
     assert_eq!(to_hex(&acknowledgement), "3b010600000087c01234000001020000");
@@ -73,7 +73,8 @@ fn flags_one_by_one() {
     }
 }
 
-/// RFC 6275 9.2: checksum, then payload protocol, then length, with what a Parameter Problem points at.
+/// RFC 6275 9.2: the parser checks the checksum, then the payload protocol, then the length; the errors give
+/// the pointer of the Parameter Problem.
 #[test]
 fn header_checks() {
     let mut good = update().finish();
@@ -91,7 +92,7 @@ fn header_checks() {
     let error = Error::PayloadProtocol { found: 6 };
     assert_eq!(MobilityHeader::parse(&payload), Err(error));
     assert_eq!(problem(error), Some((0, 100)));
-    // A wrong checksum comes first, and is silent.
+    // The parser checks the checksum first; a node does not answer a wrong checksum.
     let silent = MobilityHeader::parse_verified(&payload, A, B).expect_err("checksum");
     assert!(matches!(silent, Error::Checksum { .. }));
     assert_eq!(silent.parameter_problem(100), None);
@@ -133,7 +134,7 @@ fn unknown_types() {
     let header = MobilityHeader::parse(&header).expect("fine");
     assert!(!header.is_known_type());
     assert_eq!(header.message(), Ok(Message::Other(255)));
-    // RFC 6275 9.2: the type is looked at before the payload protocol.
+    // RFC 6275 9.2: the parser checks the MH Type before the payload protocol.
     let both = hex("0600ff0000000000");
     assert_eq!(MobilityHeader::parse(&both).and_then(|header| header.message()), Ok(Message::Other(255)));
     let test_init = hex("3b010100000000000000000000000000");
@@ -165,7 +166,7 @@ fn no_option_past_the_end_in_any_message() {
     ] {
         let mut octets = octets;
         assert!(MobilityHeader::parse(&octets).expect("fine").message().is_ok());
-        // The last option is the padding, four octets of it.
+        // The last option is a padding of four octets.
         let at = octets.len() - 3;
         octets[at] = 3;
         let message = MobilityHeader::parse(&octets).expect("fine").message();
@@ -179,7 +180,7 @@ fn options_of_a_wrong_length_are_errors_of_their_own() {
         let octets = hex(text);
         let options = Options::parse(&octets).expect("structure");
         let read: Vec<_> = options.iter().collect();
-        // Later options are still read.
+        // The parser still reads later options.
         let more = [&octets[..], &hex("02020005")].concat();
         let last = Options::parse(&more).expect("structure").iter().last();
         assert_eq!(last, Some(Ok(MobilityOption::BindingRefreshAdvice(5))));
@@ -202,13 +203,13 @@ fn options_of_a_wrong_length_are_errors_of_their_own() {
     assert_eq!(one("0904 01000001"), length("authentication option", "at least 5", 4));
     assert_eq!(one("0905 0100000001"), Ok(9));
     assert_eq!(one("0a0700000000000000"), length("message identifier option", "8", 7));
-    // Of types that are not read, no length is wrong.
+    // An option of an unknown type may have any length.
     assert_eq!(one("c80100"), Ok(200));
     assert_eq!(one("2a00"), Ok(42));
 }
 
-/// The options of RFC 5094, 5555, 5648, 5847 and 6089: each length that is wrong, and reserved bits that do
-/// not matter.
+/// Options of RFC 5094, 5555, 5648, 5847 and 6089: the parser rejects each wrong length and ignores reserved
+/// bits.
 #[test]
 fn lengths_of_later_options() {
     let all = [
@@ -271,7 +272,7 @@ fn identifier(care_of_address: Option<IpAddr>) -> MobilityOption<'static> {
     MobilityOption::BindingIdentifier { bid: 1, status: 0, home: false, priority: 10, care_of_address }
 }
 
-/// Each option at its place; the padding before it is the least that does.
+/// The builder puts each option at its alignment, with the least padding before it.
 #[test]
 fn alignment_of_every_option() {
     let data = [0xaa; 32];
@@ -295,7 +296,7 @@ fn alignment_of_every_option() {
         (identifier(Some(A4.into())), 8, 2),
         (identifier(Some(A.into())), 8, 2),
         (MobilityOption::FlowSummary(Identifiers::parse(&data[..4], "").expect("two")), 2, 0),
-        // For the sake of the selector in it.
+        // The selector in the option requires the alignment of 8n.
         (
             MobilityOption::FlowIdentification { fid: 1, priority: 1, status: 0, sub_options: &data[..5] },
             8,
@@ -333,7 +334,7 @@ fn what_does_not_fit_is_left_out_whole() {
     for _ in 0..84 {
         some = some.option(&prefix);
     }
-    // 12 + 20 + 83 * 24 = 2024 octets; one more fills the header to the last octet.
+    // 12 + 20 + 83 * 24 = 2024 octets; one more prefix fills the header to its last octet.
     assert_eq!(some.clone().try_finish().expect("fits").len(), 2024);
     let full = some.option(&prefix);
     assert_eq!(full.clone().try_finish().expect("fits").len(), builder::MAX_LEN);
@@ -387,7 +388,7 @@ fn where_authentication_stands() {
     assert_eq!(find(Builder::binding_refresh_request()), Ok(None));
     let field = find(update().option(&mn_ha(&data))).expect("fine").expect("there");
     assert_eq!((field.spi, field.covered, field.data), (300, 0..20, 20..32));
-    // MN-AAA may follow, nothing else but padding may.
+    // Behind MN-HA only MN-AAA and padding may follow.
     let both = find(update().option(&mn_ha(&data)).option(&mn_aaa(&data)));
     assert_eq!(both.expect("fine").expect("there").covered, 0..20);
     let advice = MobilityOption::BindingRefreshAdvice(3);
@@ -401,18 +402,18 @@ fn where_authentication_stands() {
     }
     let acknowledged = Builder::binding_acknowledgement(0, false, true, 7, 15).option(&mn_ha(&data));
     assert!(matches!(find(acknowledged), Ok(Some(_))));
-    // RFC 4285 5: one of each subtype; MN-HA before MN-AAA.
+    // RFC 4285 5: a message has at most one option of each subtype, and MN-HA before MN-AAA.
     let repeated = find(update().option(&mn_ha(&data)).option(&mn_ha(&data)));
     assert_eq!(repeated, Err(Error::Repeated { what: "MN-HA authentication option" }));
     let repeated = find(update().option(&mn_ha(&data)).option(&mn_aaa(&data)).option(&mn_aaa(&data)));
     assert_eq!(repeated, Err(Error::Repeated { what: "MN-AAA authentication option" }));
     let swapped = find(update().option(&mn_aaa(&data)).option(&mn_ha(&data)));
     assert!(matches!(swapped, Err(Error::Order { .. })));
-    // Too short for an SPI.
+    // An authentication option too short for its SPI is an error.
     let short = hex("3b02050000000007 0000000f 0904 01000000 010400000000".replace(' ', "").as_str());
     let expected = Error::Length { what: "authentication option", expected: "at least 5", found: 4 };
     assert_eq!(authentication_field(&short), Err(expected));
-    // The caller knows the algorithm and judges empty data.
+    // The parser accepts empty authentication data: the caller knows the algorithm and its length.
     let empty = find(update().option(&mn_ha(&[]))).expect("fine").expect("there");
     assert!(empty.data.is_empty());
 }

@@ -1,4 +1,4 @@
-//! The options with which mobile routers stand behind each other: what is sent is read, and nothing else is.
+//! The options for nested mobile routers: the parser reads what the emitter wrote, and ignores other options.
 
 use std::net::Ipv6Addr;
 
@@ -16,7 +16,7 @@ fn address() -> impl Strategy<Value = Ipv6Addr> {
 }
 
 fn network() -> impl Strategy<Value = Ipv6Addr> {
-    // A target is no multicast address.
+    // The range excludes multicast addresses, which are not valid targets.
     (0..0xff00_0000_0000_0000_u64).prop_map(|half| Ipv6Addr::from(u128::from(half) << 64))
 }
 
@@ -35,7 +35,7 @@ fn registration() -> impl Strategy<Value = AddressRegistration> {
     )
 }
 
-/// As it stands in a Router Advertisement.
+/// Returns the option as in a Router Advertisement.
 fn advertised(information: &NestingInformation) -> Vec<u8> {
     let data = information.data();
     let options =
@@ -64,7 +64,7 @@ proptest! {
         prop_assert_eq!(NeighborSolicitation::parse(&message).map(|it| it.target), Ok(target));
     }
 
-    /// Any octets are parsed without panic, and parsed values stand there.
+    /// Arbitrary octets never panic the parser; parsed values survive writing and reading.
     #[test]
     fn hostile_octets_are_no_information(data in prop::collection::vec(any::<u8>(), 0..=2038)) {
         let option = NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data };
@@ -86,7 +86,7 @@ proptest! {
         prop_assert_eq!(read(&data), None);
     }
 
-    /// RFC 6550 7.2: each number is later than those shortly before it.
+    /// RFC 6550 7.2: each number is later than the up to 16 numbers before it.
     #[test]
     fn transactions_follow_each_other(start in any::<u8>(), steps in 1usize..=16) {
         let mut transaction = start;
@@ -99,7 +99,7 @@ proptest! {
     }
 }
 
-/// RFC 8505 4.1, figure 1: the octets.
+/// RFC 8505 4.1, figure 1: the option has these octets.
 #[test]
 fn the_registration_option_is_that_of_the_rfc() {
     let registration =
@@ -110,7 +110,7 @@ fn the_registration_option_is_that_of_the_rfc() {
     assert_eq!(NdOptions::parse(&octets).map(Iterator::count), Ok(1));
 }
 
-/// Longer owners, and registrations without a transaction number, are left alone.
+/// The parser ignores longer owners and registrations without a transaction number.
 #[test]
 fn other_forms_of_a_registration_are_left_alone() {
     let mut message = NeighborSolicitation { target: Ipv6Addr::LOCALHOST, source_link_address: None }.emit();

@@ -1,9 +1,10 @@
-//! Scapy as a witness: the same values give the same octets there and here, and what it makes is read right.
+//! Scapy as independent check: it makes the same octets as carnet from the same values, and carnet reads its
+//! packets right.
 //!
-//! This file avoids known faults of scapy 2.8.0. The flags of a Binding Update are a field of seven bits, the
-//! others go to `reserved`. There is no class for newer options (`MIP6OptUnknown`, which does not align). A
-//! packet that it parses back has a wrong checksum of its Home Address option unless that option stands
-//! alone. So packets are only built there, never re-built.
+//! This file avoids known faults of scapy 2.8.0. Its flags field of a Binding Update has seven bits, so the
+//! test writes the other flags to `reserved`. Scapy has no class for newer options; its `MIP6OptUnknown` does
+//! not align. If scapy rebuilds a parsed packet, the checksum is wrong unless the Home Address option stands
+//! alone. So the test lets scapy build packets, but never rebuild them.
 
 mod common;
 
@@ -24,7 +25,7 @@ use std::io::Write;
 use std::net::Ipv6Addr;
 use std::process::{Command, Stdio};
 
-/// Runs a script and returns its lines.
+/// Runs a script and returns its output, line by line.
 fn python(mut command: Command, script: &str, input: &str) -> Vec<String> {
     let mut child = command
         .args(["-c", script])
@@ -45,7 +46,7 @@ const CARE_OF: &str = "2001:db8:f1::10";
 const HOME: &str = "2001:db8:1::1234";
 const AGENT: &str = "2001:db8:1::1";
 
-/// From the mobile router, away from home.
+/// Returns a packet from a mobile router away from home to the home agent.
 fn to_agent(builder: Builder) -> Vec<u8> {
     ControlPacket {
         source: address(CARE_OF),
@@ -58,7 +59,7 @@ fn to_agent(builder: Builder) -> Vec<u8> {
     .emit()
 }
 
-/// From the home agent to a mobile router away from home.
+/// Returns a packet from the home agent to a mobile router away from home.
 fn to_router(builder: Builder) -> Vec<u8> {
     ControlPacket {
         source: address(AGENT),
@@ -87,7 +88,7 @@ fn link(source: &str, destination: &str, message: Vec<u8>) -> Vec<u8> {
     packet(address(source), address(destination), 255, message)
 }
 
-/// carnet's packets, and the scapy expression that must make the same.
+/// Returns packets of carnet, each with the scapy expression that must make the same octets.
 fn cases() -> Vec<(Vec<u8>, &'static str)> {
     let prefix = MobilityOption::MobileNetworkPrefix { prefix: address("2001:db8:2::"), prefix_length: 64 };
     let care_of = MobilityOption::AlternateCareOfAddress(address(CARE_OF));
@@ -319,7 +320,7 @@ fn the_same_octets() {
     }
 }
 
-/// An option in words that Python and Rust write alike.
+/// Returns an option in a text form that Python and Rust write alike.
 fn words(option: &MobilityOption<'_>) -> String {
     match option {
         MobilityOption::BindingRefreshAdvice(interval) => format!("advice {interval}"),
@@ -436,7 +437,7 @@ fn check(packet: &[u8], head: &str, options: &str) {
     assert_eq!(found, head);
     let read: Vec<_> = read.iter().map(|option| option.expect("option")).collect();
     assert_eq!(read.iter().map(words).collect::<Vec<_>>().join(";"), options);
-    // And the same octets out of the same values.
+    // The emitter makes the same octets from the parsed values.
     let mut again = read.iter().fold(builder, |builder, option| builder.option(option)).finish();
     let made = ControlPacket {
         source: header.source,

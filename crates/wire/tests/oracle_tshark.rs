@@ -1,11 +1,11 @@
-//! Tshark as a witness: it reads in carnet's packets what carnet meant, and finds none of them malformed.
+//! Tshark as independent check: it reads carnet's packets as intended and reports none as malformed.
 //!
 //! The test writes a capture of raw IPv6 packets, lets tshark print the fields of all packets, and compares.
-//! The expectations avoid known faults of tshark 4.0.17. Of twelve octets of authentication data it shows
-//! ten. It prints the R flag of home agent discovery as reserved bits, and takes bit 0x0040 of the Binding
-//! Update for PMIPv6's B. It knows neither BID-PRI nor the flow options of RFC 6089. It looks for options in
-//! the middle of the addresses of a Home Agent Switch message. It does not verify the Mobility Header's
-//! checksum (scapy's and UMIP's packets do that in the other tests).
+//! The expectations avoid known faults of tshark 4.0.17. It shows only ten of the twelve octets of
+//! authentication data. It prints the R flag of home agent discovery as reserved bits, and takes bit 0x0040
+//! of the Binding Update for PMIPv6's B. It knows neither BID-PRI nor the flow options of RFC 6089. It looks
+//! for options in the middle of the addresses of a Home Agent Switch message. It does not verify the Mobility
+//! Header's checksum; other tests check it with packets of scapy and UMIP.
 
 mod common;
 
@@ -24,13 +24,14 @@ use common::{address, fixtures, hex, tools};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A packet and what tshark must read in it: field and value, several occurrences joined by commas.
+/// A packet, and the values that tshark must read in it: field and value, several occurrences joined by
+/// commas.
 struct Case {
     packet: Vec<u8>,
     fields: Vec<(&'static str, &'static str)>,
 }
 
-/// Fields that every packet is asked for: none may be malformed, none may draw a warning.
+/// Fields that the test asks for in every packet: no packet may be malformed or cause a warning.
 const MALFORMED: [&str; 2] = ["_ws.malformed", "_ws.expert.severity"];
 /// Expert severities of warnings and errors.
 const WARNING: u32 = 0x0060_0000;
@@ -150,7 +151,7 @@ fn mobility_cases() -> Vec<Case> {
     cases
 }
 
-/// Binding Revocation (RFC 5846).
+/// Cases of Binding Revocation (RFC 5846).
 fn planned_end_cases() -> Vec<Case> {
     let bid = MobilityOption::BindingIdentifier {
         bid: 7,
@@ -193,7 +194,7 @@ fn planned_end_cases() -> Vec<Case> {
     ]
 }
 
-/// Options of RFC 5094, 5555 and 5648, and the Heartbeat of RFC 5847.
+/// Cases of the options of RFC 5094, 5555 and 5648, and of the Heartbeat of RFC 5847.
 fn multiple_and_dual_stack_cases() -> Vec<Case> {
     let flags = BindingUpdateFlags::from_bits;
     let bid = |bid, status, home, priority, care_of_address| MobilityOption::BindingIdentifier {
@@ -508,7 +509,7 @@ fn icmpv6_cases() -> Vec<Case> {
     ]
 }
 
-/// A capture of raw IP packets (link type 101).
+/// Writes a capture of raw IP packets (link type 101).
 fn write_capture(path: &Path, cases: &[Case]) {
     let mut octets = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65535, 101] {
@@ -524,7 +525,7 @@ fn write_capture(path: &Path, cases: &[Case]) {
     std::fs::write(path, octets).expect("a capture");
 }
 
-/// Field values as versions of tshark print them, in one form: numbers in decimal, truth as 1 and 0.
+/// Returns one form for the field values of different tshark versions: numbers in decimal, truth as 1 and 0.
 fn plain(value: &str) -> String {
     let one = |value: &str| match value {
         "True" => "1".to_owned(),
@@ -537,7 +538,7 @@ fn plain(value: &str) -> String {
     value.split(',').map(one).collect::<Vec<_>>().join(",")
 }
 
-/// Runs tshark over the cases; one row of values for each, in the order of the names.
+/// Runs tshark over the cases; returns one row of values for each case, in the order of `names`.
 fn dissect(cases: &[Case], file: &str, names: &[&str]) -> Option<Vec<Vec<String>>> {
     let mut command = tools::tshark()?;
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
@@ -592,11 +593,11 @@ fn mld_messages() {
     check(&mld_cases(), "wire-mld.pcap");
 }
 
-/// That the witness can say no: the same packets, broken.
+/// Checks that tshark reports a broken packet as malformed.
 #[test]
 fn a_broken_packet_is_malformed() {
     let mut packet = fixtures::golden_packet(fixtures::GOLDEN_EXPLICIT);
-    // The last option of the Binding Update runs past the end.
+    // The last option of the Binding Update exceeds the message.
     let at = 64 + 37;
     assert_eq!(packet[at], 18);
     packet[at] = 60;

@@ -1,4 +1,4 @@
-//! Properties that hold for all values: a written value is parsed the same, and no octets make a parser
+//! Properties that hold for all values: the parser returns the written value, and no octets make a parser
 //! panic.
 
 mod common;
@@ -153,7 +153,7 @@ fn mobility_option() -> impl Strategy<Value = Owned> {
     prop_oneof![first, later]
 }
 
-/// None, one value, or a range of several.
+/// Returns no range, a single value, or a range of several values.
 fn range<T: Arbitrary + Ord + Copy + std::fmt::Debug>() -> impl Strategy<Value = Option<Range<T>>> {
     prop_oneof![
         Just(None),
@@ -209,7 +209,7 @@ fn flags() -> impl Strategy<Value = BindingUpdateFlags> {
     any::<u16>().prop_map(BindingUpdateFlags::from_bits)
 }
 
-/// Options read back, and the header well formed.
+/// Checks that the parser returns the expected options and that the header is well-formed.
 fn reads_back(octets: &[u8], expected: &[Owned]) -> Result<(), TestCaseError> {
     let header = MobilityHeader::parse(octets).expect("what the builder made");
     prop_assert_eq!(header.octets(), octets);
@@ -307,8 +307,8 @@ proptest! {
         prop_assert_eq!(FragmentHeader::parse(&header.emit()), Ok(header));
     }
 
-    /// The checksum against the definition: sum 16-bit words, fold once at the end with arithmetic modulo
-    /// 65535.
+    /// The checksum equals the definition: the sum of the 16-bit words, folded once at the end with
+    /// arithmetic modulo 65535.
     #[test]
     fn checksum(source in address(), destination in address(), next in any::<u8>(), octets in vec(any::<u8>(), 0..200)) {
         let mut all = [source.octets(), destination.octets()].concat();
@@ -392,8 +392,8 @@ proptest! {
         prop_assert_eq!(read, counter.iter().map(|n| Ok(MobilityOption::RestartCounter(*n))).collect::<Vec<_>>());
     }
 
-    /// Selector and binding reference in a Flow Identification option, in its place in a message. They are
-    /// parsed the same, and every field is where RFC 6088 demands it.
+    /// A message has a Flow Identification option with a selector and a binding reference. The parser returns
+    /// the written values, and every field has the offset that RFC 6088 requires.
     #[test]
     fn flow_sub_options(
         before in vec(mobility_option(), 0..3),
@@ -419,7 +419,8 @@ proptest! {
             prop_assert_eq!((message[reference], reference % 2), (2, 0));
         }
         if selector.is_some() {
-            // Type, length, format and reserved, flags and reserved; the fields follow at a multiple of 8.
+            // Before the fields: type, length, format and reserved octet, flags and reserved octets. The
+            // fields begin at a multiple of 8.
             prop_assert_eq!((message[at + 8], (at + 16) % 8), (3, 0));
         }
     }
@@ -450,7 +451,8 @@ proptest! {
         prop_assert_eq!(FlowActionOption::read(&other), None);
     }
 
-    /// Only the octets that the ranges name carry the authentication data, whatever stands before it.
+    /// Two messages with different authentication data differ only in the range that `authentication_field`
+    /// returns, whatever options stand before it.
     #[test]
     fn authentication(
         before in vec(mobility_option().prop_filter("no authentication", |option| {
@@ -609,7 +611,7 @@ proptest! {
         everything(&octets);
     }
 
-    /// Arbitrary octets behind a header that leads somewhere.
+    /// Arbitrary octets behind a header whose Next Header is a known protocol do not panic the parser.
     #[test]
     fn arbitrary_payload(
         next_header in prop_oneof![Just(0u8), Just(43), Just(44), Just(58), Just(60), Just(135)],
@@ -627,7 +629,7 @@ proptest! {
         everything(&[&header.emit()[..], &payload].concat());
     }
 
-    /// Arbitrary options in a Mobility Header of every type.
+    /// Arbitrary options in a Mobility Header of every type do not panic the parser.
     #[test]
     fn arbitrary_mobility_header(
         message_type in 0..20u8,

@@ -1,14 +1,14 @@
 //! GeoNetworking addresses (clause 6).
 //!
 //! Sixty-four bits: M, manually configured (1 bit); ST, the station type (5); reserved (10, a country code up
-//! to V1.2.1); MID, the link-layer address (48). On the screen an address is sixteen hexadecimal digits in
-//! four groups, `9400:0200:0000:0001`.
+//! to V1.2.1); MID, the link-layer address (48). The text form of an address has sixteen hexadecimal digits
+//! in four groups, `9400:0200:0000:0001`.
 
 use super::fields::take;
 use std::fmt;
 use std::str::FromStr;
 
-/// A GeoNetworking address, GN_ADDR. All 64 bits count, the reserved ones too.
+/// A GeoNetworking address, GN_ADDR. A comparison of addresses includes the reserved bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GnAddress(pub u64);
 
@@ -16,10 +16,10 @@ const MANUAL: u64 = 1 << 63;
 const STATION_TYPE_SHIFT: u32 = 58;
 
 impl GnAddress {
-    /// The address with these parts and zero reserved bits.
+    /// Returns the address with these parts and zero reserved bits.
     ///
-    /// `manual`: the address was configured by hand. `mid`: the link-layer address. Of a station type only
-    /// the five low bits find room.
+    /// `manual` says whether the operator configured the address by hand; `mid` is the link-layer address.
+    /// The address holds only the five low bits of a station type.
     pub const fn new(manual: bool, station_type: StationType, mid: [u8; 6]) -> GnAddress {
         let [a, b, c, d, e, f] = mid;
         let manual = if manual { MANUAL } else { 0 };
@@ -27,7 +27,7 @@ impl GnAddress {
         GnAddress(manual | station_type << STATION_TYPE_SHIFT | u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
     }
 
-    /// ST: what kind of station it is.
+    /// ST: the station type.
     pub const fn station_type(self) -> StationType {
         StationType::from_value((self.0 >> STATION_TYPE_SHIFT) as u8 & 0x1f)
     }
@@ -37,12 +37,12 @@ impl GnAddress {
         take::<2, 6, 8>(&self.0.to_be_bytes())
     }
 
-    /// M: the address was configured by hand.
+    /// M: the operator configured the address by hand.
     pub const fn is_manual(self) -> bool {
         self.0 & MANUAL != 0
     }
 
-    /// The ten reserved bits; a country code (ITU-T E.218) in stations of V1.2.1 and before.
+    /// The ten reserved bits. Stations of V1.2.1 and earlier put a country code (ITU-T E.218) here.
     pub const fn reserved(self) -> u16 {
         (self.0 >> 48) as u16 & 0x3ff
     }
@@ -55,7 +55,7 @@ impl fmt::Display for GnAddress {
     }
 }
 
-/// A text that is no GeoNetworking address.
+/// Error for a text that is not a GeoNetworking address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("GeoNetworking address {found:?}: expected 16 hex digits in four groups, xxxx:xxxx:xxxx:xxxx")]
 pub struct ParseAddressError {
@@ -84,34 +84,34 @@ impl FromStr for GnAddress {
     }
 }
 
-/// A name that is no station type.
+/// Error for a name that is not a station type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("station type {found:?}: expected one of {}or a number under 32", StationType::NAMES)]
 pub struct ParseStationTypeError {
     found: String,
 }
 
-/// The constants, their values and their names in one place.
+/// Defines the station types, their values and their names from one list.
 macro_rules! station_types {
     ($($variant:ident = $value:literal, $name:literal, $meaning:literal;)*) => {
         /// The station type in an address (clause 6.3 table 1; the numbers are those of TS 102 894-2).
         ///
-        /// `Display` and `FromStr` use the names of the config file, `passenger_car`; a type without a name
-        /// is its number.
+        /// `Display` and `FromStr` use the names of the config file, such as `passenger_car`. `Display`
+        /// prints a type without a name as its number.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum StationType {
             $(#[doc = concat!($meaning, ": ", stringify!($value), ".")]
             $variant,)*
-            /// A number that the standard leaves open. [`StationType::from_value`] never puts a known one
-            /// here.
+            /// A number that the standard leaves unassigned. [`StationType::from_value`] returns the named
+            /// variant for every assigned number.
             Other(u8),
         }
 
         impl StationType {
-            /// The names for messages, a comma behind each.
+            /// Names for error messages; a comma follows each name.
             const NAMES: &str = concat!($($name, ", ",)*);
 
-            /// The station type of a number.
+            /// Returns the station type with this number.
             pub const fn from_value(value: u8) -> StationType {
                 match value {
                     $($value => StationType::$variant,)*
@@ -119,7 +119,7 @@ macro_rules! station_types {
                 }
             }
 
-            /// Its number; what an address holds of it is the five low bits.
+            /// Returns the number of the station type; an address holds only its five low bits.
             pub const fn value(self) -> u8 {
                 match self {
                     $(StationType::$variant => $value,)*
@@ -127,7 +127,7 @@ macro_rules! station_types {
                 }
             }
 
-            /// Its name in the config file, if it has one.
+            /// Returns the name in the config file; `None` for a type without a name.
             pub const fn name(self) -> Option<&'static str> {
                 match self {
                     $(StationType::$variant => Some($name),)*

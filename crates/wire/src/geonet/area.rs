@@ -1,4 +1,5 @@
-//! Geographic areas as octets (clause 9.8.5, EN 302 931); what is inside is the router's business.
+//! Geographic areas as octets (clause 9.8.5, EN 302 931). The router decides which positions are inside an
+//! area.
 
 use super::position::on_globe;
 
@@ -16,22 +17,23 @@ pub enum Shape {
 /// A geographic area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GeoArea {
-    /// Its shape.
+    /// Shape of the area.
     pub shape: Shape,
     /// WGS 84 latitude of the centre, 0.1 microdegree, north positive.
     pub latitude: i32,
     /// WGS 84 longitude of the centre, 0.1 microdegree, east positive.
     pub longitude: i32,
-    /// Distance a, metres: the radius; or from the centre along the azimuth to the edge.
+    /// Distance a, metres: the radius of a circle, or the distance from the centre along the azimuth to the
+    /// edge.
     pub distance_a: u16,
-    /// Distance b, metres: from the centre across the azimuth to the edge; 0 for a circle.
+    /// Distance b, metres: the distance from the centre across the azimuth to the edge; 0 for a circle.
     pub distance_b: u16,
-    /// The azimuth of distance a, degrees clockwise from North, 0 to 359; 0 for a circle.
+    /// Azimuth of distance a, degrees clockwise from North, 0 to 359; 0 for a circle.
     pub angle: u16,
 }
 
 impl GeoArea {
-    /// Whether the centre's latitude and longitude are on the globe.
+    /// Returns whether latitude and longitude of the centre are on the globe.
     pub fn is_on_globe(&self) -> bool {
         on_globe(self.latitude, self.longitude)
     }

@@ -1,4 +1,4 @@
-//! The Common Header (clause 9.7): what kind of packet it is and what it carries.
+//! The Common Header (clause 9.7): type of the packet and kind of its payload.
 
 use super::{Error, Shape};
 use std::fmt;
@@ -19,7 +19,7 @@ pub enum CommonNextHeader {
 }
 
 impl CommonNextHeader {
-    /// The meaning of the four bits.
+    /// Returns the meaning of the four bits.
     pub const fn from_value(value: u8) -> CommonNextHeader {
         match value & 0x0f {
             0 => CommonNextHeader::Any,
@@ -30,7 +30,7 @@ impl CommonNextHeader {
         }
     }
 
-    /// The four bits.
+    /// Returns the four bits.
     pub const fn value(self) -> u8 {
         match self {
             CommonNextHeader::Any => 0,
@@ -45,7 +45,8 @@ impl CommonNextHeader {
 /// Header type and subtype, HT and HST (table 9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HeaderType {
-    /// 0/0: unspecified. Nothing can be read behind it; a receiver discards it (clause 10.3.5).
+    /// 0/0: unspecified. The type defines no extended header, so a receiver discards the packet (clause
+    /// 10.3.5).
     Any,
     /// 1/0: beacon.
     Beacon,
@@ -63,12 +64,12 @@ pub enum HeaderType {
     LocationServiceRequest,
     /// 6/1: Location Service reply.
     LocationServiceReply,
-    /// An undefined combination: the octet with HT in the high half.
+    /// An undefined combination: the octet with HT in its high half.
     Unknown(u8),
 }
 
 impl HeaderType {
-    /// The meaning of the octet.
+    /// Returns the header type of the octet.
     pub const fn from_octet(octet: u8) -> HeaderType {
         match octet {
             0x00 => HeaderType::Any,
@@ -88,7 +89,7 @@ impl HeaderType {
         }
     }
 
-    /// The octet, HT in the high half and HST in the low one.
+    /// Returns the octet, HT in the high half and HST in the low half.
     pub const fn octet(self) -> u8 {
         match self {
             HeaderType::Any => 0x00,
@@ -106,7 +107,7 @@ impl HeaderType {
 }
 
 impl Shape {
-    /// The header subtype, 0 to 2.
+    /// Returns the header subtype, 0 to 2.
     pub const fn subtype(self) -> u8 {
         match self {
             Shape::Circle => 0,
@@ -117,7 +118,7 @@ impl Shape {
 }
 
 impl fmt::Display for HeaderType {
-    /// HT and HST as numbers with a slash between, as tables have them.
+    /// Writes HT and HST as two numbers with a slash between, as in table 9.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.octet() >> 4, self.octet() & 0x0f)
     }
@@ -126,11 +127,11 @@ impl fmt::Display for HeaderType {
 /// The Traffic Class field (clause 9.7.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct TrafficClass {
-    /// SCF: keep the packet when there is no neighbour to give it to.
+    /// SCF: a forwarder without a neighbour for the packet stores it.
     pub store_carry_forward: bool,
-    /// Channel offload: another channel may be used.
+    /// Channel offload: the sender may use another channel.
     pub channel_offload: bool,
-    /// TC ID, 6 bits: a DCC profile in ITS-G5 (EN 302 636-4-2); what is higher is cut off.
+    /// TC ID, 6 bits: a DCC profile in ITS-G5 (EN 302 636-4-2); the emitter drops higher bits.
     pub id: u8,
 }
 
@@ -144,7 +145,7 @@ impl TrafficClass {
         }
     }
 
-    /// The octet.
+    /// Returns the octet.
     pub const fn octet(self) -> u8 {
         (self.store_carry_forward as u8) << 7 | (self.channel_offload as u8) << 6 | self.id & 0x3f
     }
@@ -153,28 +154,29 @@ impl TrafficClass {
 /// The Common Header, 8 octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CommonHeader {
-    /// NH: what the payload is.
+    /// NH: kind of the payload.
     pub next_header: CommonNextHeader,
-    /// HT and HST: which extended header follows.
+    /// HT and HST: type of the extended header.
     pub header_type: HeaderType,
-    /// TC: how the packet wants to be treated.
+    /// TC: the traffic class.
     pub traffic_class: TrafficClass,
-    /// The one flag, `itsGnIsMobile`: the source may move.
+    /// `itsGnIsMobile`, the only flag: the source is a mobile station.
     pub mobile: bool,
-    /// PL: octets behind the extended header.
+    /// PL: length of the payload, octets.
     pub payload_length: u16,
     /// MHL: the RHL with which the source sent the packet.
     pub maximum_hop_limit: u8,
 }
 
 impl CommonHeader {
-    /// Octets of the header.
+    /// Length of the header, octets.
     pub const LEN: usize = 8;
 
     /// Reads the header and ignores the octets behind it.
     ///
     /// # Errors
-    /// [`Error::Truncated`] under 8 octets. Undefined types are no error here.
+    /// [`Error::Truncated`] if there are fewer than 8 octets. An undefined type is not an error of this
+    /// function.
     pub fn parse(octets: &[u8]) -> Result<CommonHeader, Error> {
         let Some(&[next, header_type, traffic_class, flags, high, low, maximum_hop_limit, _reserved]) =
             octets.first_chunk::<8>()
@@ -191,7 +193,7 @@ impl CommonHeader {
         })
     }
 
-    /// The header's octets.
+    /// Returns the octets of the header.
     pub fn to_octets(&self) -> [u8; Self::LEN] {
         let [high, low] = self.payload_length.to_be_bytes();
         [

@@ -1,9 +1,9 @@
-//! Changes that a forwarder makes in a received packet (clauses 10.3.8 to 10.3.12).
+//! Changes of a forwarder to a received packet (clauses 10.3.8 to 10.3.12).
 //!
-//! The functions change RHL and LT of any packet, also of a secured one, since both are in the Basic Header.
-//! They change the DE PV of a GUC or an LS reply if the destination is a neighbour with a newer position
-//! (annex C.3). All functions take the octets behind the EtherType. A function that fails leaves the octets
-//! unchanged.
+//! The functions change RHL and LT of any packet, also of a secured one, because both fields are in the Basic
+//! Header. They change the DE PV of a GUC or an LS reply if the destination is a neighbour with a newer
+//! position (annex C.3). All functions take the octets behind the EtherType. A function that fails leaves the
+//! octets unchanged.
 
 use super::{
     BasicHeader, BasicNextHeader, CommonHeader, Error, HeaderType, Lifetime, LongPositionVector,
@@ -13,7 +13,7 @@ use super::{
 /// Writes RHL.
 ///
 /// # Errors
-/// [`Error::Truncated`] when there is no Basic Header.
+/// [`Error::Truncated`] if the packet is shorter than a Basic Header.
 pub fn set_remaining_hop_limit(packet: &mut [u8], remaining_hop_limit: u8) -> Result<(), Error> {
     let [_, _, _, field] = basic_header(packet)?;
     *field = remaining_hop_limit;
@@ -23,22 +23,22 @@ pub fn set_remaining_hop_limit(packet: &mut [u8], remaining_hop_limit: u8) -> Re
 /// Writes LT.
 ///
 /// # Errors
-/// [`Error::Truncated`] when there is no Basic Header.
+/// [`Error::Truncated`] if the packet is shorter than a Basic Header.
 pub fn set_lifetime(packet: &mut [u8], lifetime: Lifetime) -> Result<(), Error> {
     let [_, _, field, _] = basic_header(packet)?;
     *field = lifetime.0;
     Ok(())
 }
 
-/// Where DE PV begins in a GUC or an LS reply: behind the two headers, SN, two reserved octets and SO PV.
+/// Offset of DE PV in a GUC or an LS reply: behind the two headers, SN, two reserved octets and SO PV.
 const DESTINATION: usize = BasicHeader::LEN + CommonHeader::LEN + 4 + LongPositionVector::LEN;
 
-/// Writes DE PV of a GUC or an LS reply. A secured packet cannot be changed so: its headers are signed.
+/// Writes DE PV of a GUC or an LS reply. The function refuses a secured packet, because the signature covers
+/// DE PV.
 ///
 /// # Errors
-/// [`Error::Version`], [`Error::Secured`] and [`Error::BasicNextHeader`] as [`super::Packet::parse`] has
-/// them; [`Error::HeaderType`] for a packet without DE PV; [`Error::Truncated`] when the packet ends before
-/// it.
+/// [`Error::Version`], [`Error::Secured`] and [`Error::BasicNextHeader`] as in [`super::Packet::parse`];
+/// [`Error::HeaderType`] for a packet without DE PV; [`Error::Truncated`] if the packet ends before DE PV.
 pub fn set_destination(packet: &mut [u8], destination: &ShortPositionVector) -> Result<(), Error> {
     match BasicHeader::parse(packet)?.next_header {
         BasicNextHeader::Any | BasicNextHeader::Common => {}

@@ -1,49 +1,49 @@
-//! Why a GeoNetworking packet was refused.
+//! Errors of the GeoNetworking parsers and emitters.
 
 use super::HeaderType;
 
-/// A parser's error, with the expected and the found value. Each reason to drop a packet has a variant, so
-/// that a router can count it.
+/// Error of a parser, with the expected and the found value. Each reason to drop a packet is its own variant,
+/// so that a router can count the drops by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The octets end before the structure does; or the caller's buffer is too short to write it.
+    /// The octets end before the structure does, or the caller's buffer is too short for the structure.
     #[error("{what}: {needed} octets needed, {found} found")]
     Truncated {
-        /// The structure.
+        /// Name of the structure.
         what: &'static str,
-        /// Octets that it needs, counted from the start of what was given.
+        /// Octets that the structure needs, counted from the start of the input.
         needed: usize,
-        /// Octets that there are.
+        /// Octets that the input has.
         found: usize,
     },
     /// A protocol version other than 1 (clause 10.3.3).
     #[error("GeoNetworking version {found}, expected 1")]
     Version {
-        /// The version that came, 0 to 15.
+        /// Received version, 0 to 15.
         found: u8,
     },
     /// An undefined next header of the Basic Header (table 6).
     #[error("basic header: next header {found}, expected 0 (any), 1 (common header) or 2 (secured packet)")]
     BasicNextHeader {
-        /// The value that came, 0 to 15.
+        /// Received value, 0 to 15.
         found: u8,
     },
-    /// A secured packet where a plain one was asked for (table 6).
+    /// A secured packet in a place that requires a plain packet (table 6).
     #[error("basic header: next header 2 (secured packet), expected 1 (common header)")]
     Secured,
     /// An undefined next header of the Common Header (table 8). [`super::Packet::check_next_header`] returns
-    /// it; parsing does not.
+    /// this error; parsing does not.
     #[error("common header: next header {found}, expected 0 (any), 1 (BTP-A), 2 (BTP-B) or 3 (IPv6)")]
     CommonNextHeader {
-        /// The value that came, 0 to 15.
+        /// Received value, 0 to 15.
         found: u8,
     },
     /// A header type and subtype without an extended header (table 9, clause 10.3.5).
     #[error("common header: header type and subtype {found}, expected {expected}")]
     HeaderType {
-        /// The types that could have stood here.
+        /// Header types that are valid in this place.
         expected: &'static str,
-        /// The type that came.
+        /// Received type.
         found: HeaderType,
     },
     /// The payload length does not fit the octets behind the headers.
@@ -51,7 +51,7 @@ pub enum Error {
     PayloadLength {
         /// The PL field, octets.
         announced: usize,
-        /// Octets that there are.
+        /// Octets behind the headers.
         available: usize,
     },
 }

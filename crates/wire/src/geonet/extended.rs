@@ -1,4 +1,4 @@
-//! The extended headers (clause 9.8): what each type of packet has of its own.
+//! The extended headers (clause 9.8): the fields that depend on the type of packet.
 
 use super::fields::{put, take};
 use super::{Error, GeoArea, GnAddress, HeaderType, LongPositionVector, Shape, ShortPositionVector};
@@ -15,7 +15,8 @@ pub enum ExtendedHeader {
     SingleHop {
         /// SO PV.
         source: LongPositionVector,
-        /// Octets of the access layer (EN 302 636-4-2: channel load and power); zero on other access layers.
+        /// Octets of the access layer (EN 302 636-4-2: channel load and power); zero on access layers other
+        /// than ITS-G5.
         media_dependent: [u8; 4],
     },
     /// TSB (clause 9.8.3), 28 octets.
@@ -40,7 +41,7 @@ pub enum ExtendedHeader {
         sequence: u16,
         /// SO PV.
         source: LongPositionVector,
-        /// Where everybody is meant.
+        /// Destination area: all stations in the area are destinations.
         area: GeoArea,
     },
     /// GAC (clause 9.8.5), 44 octets.
@@ -58,25 +59,25 @@ pub enum ExtendedHeader {
         sequence: u16,
         /// SO PV.
         source: LongPositionVector,
-        /// The address whose position is sought.
+        /// Address of the station whose position the requester seeks.
         request: GnAddress,
     },
     /// Location Service reply (clause 9.8.8), 48 octets.
     LocationServiceReply {
         /// SN.
         sequence: u16,
-        /// SO PV: the position that was sought.
+        /// SO PV: the position of the requested station.
         source: LongPositionVector,
-        /// DE PV: who asked.
+        /// DE PV: the position of the requester.
         destination: ShortPositionVector,
     },
 }
 
 impl ExtendedHeader {
-    /// Reads the extended header of a type from the octets behind the Common Header.
+    /// Reads the extended header of `header_type` from the octets behind the Common Header.
     ///
     /// # Errors
-    /// [`Error::Truncated`] when there are fewer octets than the type has, [`Error::HeaderType`] for
+    /// [`Error::Truncated`] if there are fewer octets than the type requires, [`Error::HeaderType`] for
     /// [`HeaderType::Any`] and [`HeaderType::Unknown`].
     pub fn parse(header_type: HeaderType, octets: &[u8]) -> Result<ExtendedHeader, Error> {
         Ok(match header_type {
@@ -133,7 +134,7 @@ impl ExtendedHeader {
         })
     }
 
-    /// Octets of the header.
+    /// Returns the length of the header, octets.
     #[expect(clippy::len_without_is_empty, reason = "no extended header is empty")]
     pub const fn len(&self) -> usize {
         match self {
@@ -159,7 +160,7 @@ impl ExtendedHeader {
         }
     }
 
-    /// SO PV, which every type has.
+    /// SO PV; every type has this field.
     pub const fn source(&self) -> &LongPositionVector {
         match self {
             ExtendedHeader::Beacon { source }
@@ -173,7 +174,7 @@ impl ExtendedHeader {
         }
     }
 
-    /// SN, which beacons and SHB have not.
+    /// SN; `None` for beacons and SHB, which have no sequence number.
     pub const fn sequence(&self) -> Option<u16> {
         match self {
             ExtendedHeader::Beacon { .. } | ExtendedHeader::SingleHop { .. } => None,
@@ -186,7 +187,7 @@ impl ExtendedHeader {
         }
     }
 
-    /// DE PV of GUC and LS reply.
+    /// DE PV of a GUC or LS reply; `None` for other types.
     pub const fn destination(&self) -> Option<&ShortPositionVector> {
         match self {
             ExtendedHeader::GeoUnicast { destination, .. }
@@ -195,7 +196,7 @@ impl ExtendedHeader {
         }
     }
 
-    /// The area of GBC and GAC.
+    /// Area of a GBC or GAC; `None` for other types.
     pub const fn area(&self) -> Option<&GeoArea> {
         match self {
             ExtendedHeader::GeoBroadcast { area, .. } | ExtendedHeader::GeoAnycast { area, .. } => Some(area),
@@ -203,7 +204,7 @@ impl ExtendedHeader {
         }
     }
 
-    /// The header in a buffer that holds the longest one, and its length.
+    /// Returns a buffer with room for the longest header, and the length of this header.
     pub(super) fn to_octets(self) -> ([u8; 48], usize) {
         let mut octets = [0; 48];
         match self {
@@ -242,7 +243,7 @@ fn chunk<'a, const N: usize>(octets: &'a [u8], what: &'static str) -> Result<&'a
     octets.first_chunk().ok_or(Error::Truncated { what, needed: N, found: octets.len() })
 }
 
-/// SN, two reserved octets and SO PV: the beginning of every header with a sequence number.
+/// Reads SN, two reserved octets and SO PV: the beginning of every header with a sequence number.
 fn sequence_and_source<const L: usize>(octets: &[u8; L]) -> (u16, LongPositionVector) {
     let sequence = u16::from_be_bytes(take::<0, 2, L>(octets));
     (sequence, LongPositionVector::from_octets(&take::<4, 24, L>(octets)))

@@ -1,32 +1,33 @@
 //! The Lifetime field (clause 9.6.4): the time for which buffers may hold a packet on its path.
 //!
 //! The field has six bits of multiplier and two of base (50 ms, 1 s, 10 s, 100 s). Many durations have
-//! several encodings (60 s: 6 x 10 s or 60 x 1 s), and a receiver accepts all. The encoder selects the
-//! coarsest base among those that lose least. It rounds down, so that no packet outlives the requested
-//! lifetime. Above 63 units of a base that costs up to one unit of the next (64.9 s become 60 s).
+//! several encodings (60 s: 6 x 10 s or 60 x 1 s), and a receiver accepts all of them. The encoder selects
+//! the base with the smallest rounding error, and among equals the coarsest. It rounds down, so that no
+//! packet outlives the requested lifetime. For a duration above 63 units of a base, the rounding error is up
+//! to one unit of the next base. For example, 64.9 s become 60 s.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The Lifetime octet as it stands in the Basic Header.
+/// The Lifetime octet of the Basic Header.
 ///
-/// Equality is that of octets: two encodings of one duration are different lifetimes. Compare
-/// [`Lifetime::duration`]s.
+/// Equality compares the octets: two encodings of one duration are different lifetimes. To compare durations,
+/// use [`Lifetime::duration`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Lifetime(pub u8);
 
-/// The bases in milliseconds, by their value in the two low bits.
+/// The bases in milliseconds; the index is the value of the two low bits.
 const BASES: [u32; 4] = [50, 1_000, 10_000, 100_000];
-/// The largest multiplier.
+/// The largest multiplier: the field has six bits.
 const MULTIPLIER_MAX: u32 = 63;
 
 impl Lifetime {
-    /// No time at all: such a packet may not wait.
+    /// A lifetime of 0: no buffer may hold the packet.
     pub const ZERO: Lifetime = Lifetime(0);
     /// The longest lifetime, 6,300 s.
     pub const MAX: Lifetime = Lifetime(0xff);
 
-    /// The longest lifetime that is not longer than the duration.
+    /// Returns the longest lifetime that does not exceed the duration.
     pub fn from_duration(duration: Duration) -> Lifetime {
         let wanted = u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
         let mut best = (0, Lifetime::ZERO);
@@ -34,25 +35,25 @@ impl Lifetime {
             let multiplier = (wanted / base).min(MULTIPLIER_MAX);
             let reached = multiplier * base;
             if reached >= best.0 && multiplier > 0 {
-                // The multiplier is under 64.
+                // The cast is exact: the multiplier is at most 63.
                 best = (reached, Lifetime((multiplier as u8) << 2 | bits));
             }
         }
         best.1
     }
 
-    /// The duration that the octet stands for.
+    /// Returns the duration that the octet encodes.
     pub const fn duration(self) -> Duration {
         Duration::from_millis(self.milliseconds() as u64)
     }
 
-    /// The same in milliseconds.
+    /// Returns the duration that the octet encodes, in milliseconds.
     pub const fn milliseconds(self) -> u32 {
         let base = BASES[(self.0 & 3) as usize];
         (self.0 >> 2) as u32 * base
     }
 
-    /// Returns the lifetime that remains after waiting, rounded down; without waiting the octet stays
+    /// Returns the lifetime that remains after `waited`, rounded down. If `waited` is zero, the octet stays
     /// unchanged.
     pub fn after_waiting(self, waited: Duration) -> Lifetime {
         if waited.is_zero() {

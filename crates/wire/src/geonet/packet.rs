@@ -8,17 +8,17 @@ use super::{
 /// Content of a frame behind the EtherType: a packet, or a secured envelope around one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// A packet in the open.
+    /// A packet without a security envelope.
     Plain(Packet<'a>),
     /// A packet in a security envelope.
     Secured(SecuredPacket<'a>),
 }
 
 impl<'a> Frame<'a> {
-    /// Reads what stands behind the EtherType.
+    /// Reads the octets behind the EtherType.
     ///
     /// # Errors
-    /// Those of [`Packet::parse`], except [`Error::Secured`].
+    /// The errors of [`Packet::parse`], except [`Error::Secured`].
     pub fn parse(octets: &'a [u8]) -> Result<Frame<'a>, Error> {
         let basic = BasicHeader::parse(octets)?;
         if basic.next_header == BasicNextHeader::Secured {
@@ -29,32 +29,32 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A secured packet: the Basic Header, and an envelope (TS 103 097) that is not read here.
+/// A secured packet: the Basic Header and the envelope (TS 103 097), which this crate does not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SecuredPacket<'a> {
-    /// The Basic Header, which is outside of the signature.
+    /// The Basic Header, which the signature does not cover.
     pub basic: BasicHeader,
-    /// Everything behind it; its end may be padding of the link.
+    /// All octets behind the Basic Header; the link may have padded their end.
     pub envelope: &'a [u8],
 }
 
-/// A packet whose headers are read and whose payload is where it was.
+/// A packet: parsed headers, and a reference to the payload in the received octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// The Basic Header.
     pub basic: BasicHeader,
-    /// The Common Header. The emitters take `header_type` and `payload_length` from `extended` and `payload`,
-    /// so that they cannot contradict them.
+    /// The Common Header. The emitters ignore its `header_type` and `payload_length` and write the values of
+    /// `extended` and `payload`, so that the packet cannot contradict itself.
     pub common: CommonHeader,
     /// The extended header.
     pub extended: ExtendedHeader,
-    /// Payload without padding.
+    /// The payload, without padding.
     pub payload: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// A packet of this version, `header_type` and `payload_length` filled in, RHL equal to MHL, not mobile,
-    /// traffic class 0.
+    /// Returns a packet of version [`VERSION`] with the header type and payload length of its content. RHL
+    /// equals MHL, the source is not mobile, the traffic class is 0.
     pub fn new(
         extended: ExtendedHeader,
         next_header: CommonNextHeader,
@@ -88,8 +88,8 @@ impl<'a> Packet<'a> {
     /// a driver left, or a trailer.
     ///
     /// # Errors
-    /// One variant for each reason: [`Error::Truncated`], [`Error::Version`], [`Error::BasicNextHeader`],
-    /// [`Error::Secured`], [`Error::HeaderType`], [`Error::PayloadLength`].
+    /// [`Error::Truncated`], [`Error::Version`], [`Error::BasicNextHeader`], [`Error::Secured`],
+    /// [`Error::HeaderType`] or [`Error::PayloadLength`], each for one reason.
     pub fn parse(octets: &'a [u8]) -> Result<Packet<'a>, Error> {
         let basic = BasicHeader::parse(octets)?;
         match basic.next_header {
@@ -104,8 +104,8 @@ impl<'a> Packet<'a> {
     /// `basic` is the Basic Header in front of the envelope. No octets may follow the payload.
     ///
     /// # Errors
-    /// Those of [`Packet::parse`] about the Common Header or the extended header; offsets count from the
-    /// start of that header.
+    /// The errors of [`Packet::parse`] about the Common Header or the extended header; offsets count from the
+    /// start of the faulty header.
     pub fn parse_after_basic(basic: BasicHeader, octets: &'a [u8]) -> Result<Packet<'a>, Error> {
         Packet::after_basic(basic, octets, false)
     }
@@ -124,18 +124,18 @@ impl<'a> Packet<'a> {
         Ok(Packet { basic, common, extended, payload })
     }
 
-    /// Octets of the packet.
+    /// Returns the length of the packet, octets.
     #[expect(clippy::len_without_is_empty, reason = "no packet is empty")]
     pub const fn len(&self) -> usize {
         self.payload_offset() + self.payload.len()
     }
 
-    /// Where the payload begins in the packet: octets of the three headers.
+    /// Offset of the payload in the packet: the length of the three headers, octets.
     pub const fn payload_offset(&self) -> usize {
         BasicHeader::LEN + CommonHeader::LEN + self.extended.len()
     }
 
-    /// RHL above MHL: a receiver discards the packet (clause 10.3.5).
+    /// Returns whether RHL is above MHL: a receiver discards such a packet (clause 10.3.5).
     pub const fn exceeds_hop_limit(&self) -> bool {
         self.basic.remaining_hop_limit > self.common.maximum_hop_limit
     }
@@ -155,8 +155,8 @@ impl<'a> Packet<'a> {
     /// Writes the packet to the beginning of a buffer and returns its length, [`Packet::len`].
     ///
     /// # Errors
-    /// [`Error::Truncated`] when the buffer is shorter, [`Error::PayloadLength`] when the payload has more
-    /// than 65535 octets. The buffer is untouched then.
+    /// [`Error::Truncated`] if the buffer is shorter than the packet, [`Error::PayloadLength`] if the payload
+    /// has more than 65535 octets. On an error the buffer stays unchanged.
     pub fn emit_into(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         if self.payload.len() > usize::from(u16::MAX) {
             return Err(Error::PayloadLength {
@@ -174,10 +174,10 @@ impl<'a> Packet<'a> {
         Ok(self.len())
     }
 
-    /// Appends the packet to a vector; the vector has room for [`Packet::len`] octets at once.
+    /// Appends the packet to a vector, after reserving room for [`Packet::len`] octets.
     ///
-    /// A payload of more than 65535 octets, which no link carries, goes out with a payload length of 65535,
-    /// and its receivers refuse it.
+    /// No link carries a payload of more than 65535 octets. The function writes PL 65535 for such a payload,
+    /// so that receivers reject the packet.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.len());
         let (octets, length) = self.headers();
@@ -185,14 +185,14 @@ impl<'a> Packet<'a> {
         out.extend_from_slice(self.payload);
     }
 
-    /// The packet's octets; see [`Packet::append_to`].
+    /// Returns the octets of the packet; see [`Packet::append_to`].
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.append_to(&mut out);
         out
     }
 
-    /// The three headers and their length.
+    /// Returns the octets of the three headers and their total length.
     fn headers(&self) -> ([u8; 60], usize) {
         let common = CommonHeader {
             header_type: self.extended.header_type(),

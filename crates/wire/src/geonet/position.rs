@@ -1,4 +1,4 @@
-//! Position vectors (clause 9.5): who was where, and when.
+//! Position vectors (clause 9.5): the position of a station and its time.
 
 use super::fields::{put, take};
 use super::{GnAddress, Timestamp};
@@ -8,30 +8,31 @@ use super::{GnAddress, Timestamp};
 pub struct LongPositionVector {
     /// GN_ADDR of the station.
     pub address: GnAddress,
-    /// When the position was acquired.
+    /// Time at which the station acquired the position.
     pub timestamp: Timestamp,
     /// WGS 84 latitude, 0.1 microdegree, north positive.
     pub latitude: i32,
     /// WGS 84 longitude, 0.1 microdegree, east positive.
     pub longitude: i32,
-    /// PAI, position accuracy indicator: the 95 % confidence is better than half of `itsGnPaiInterval`.
+    /// PAI, position accuracy indicator: the 95 % confidence interval is smaller than half of
+    /// `itsGnPaiInterval`.
     pub accurate: bool,
-    /// Speed, 0.01 m/s, backwards negative; -16384 to 16383, what is outside is emitted as the nearest of
-    /// these.
+    /// Speed, 0.01 m/s, backwards negative; -16384 to 16383. The emitter writes a value outside this range as
+    /// the nearest limit.
     pub speed: i16,
     /// Heading, 0.1 degree clockwise from North, 0 to 3599.
     pub heading: u16,
 }
 
 impl LongPositionVector {
-    /// Octets of the vector.
+    /// Length of the vector, octets.
     pub const LEN: usize = 24;
     /// The lowest speed that fits 15 bits, 0.01 m/s.
     pub const SPEED_MIN: i16 = -0x4000;
     /// The highest speed that fits 15 bits, 0.01 m/s.
     pub const SPEED_MAX: i16 = 0x3fff;
 
-    /// Reads the vector; every combination of octets is one.
+    /// Reads the vector; every combination of octets is a valid vector.
     pub fn from_octets(octets: &[u8; Self::LEN]) -> LongPositionVector {
         let speed = u16::from_be_bytes(take::<20, 2, 24>(octets));
         LongPositionVector {
@@ -40,13 +41,13 @@ impl LongPositionVector {
             latitude: i32::from_be_bytes(take::<12, 4, 24>(octets)),
             longitude: i32::from_be_bytes(take::<16, 4, 24>(octets)),
             accurate: speed & 0x8000 != 0,
-            // Bit 14 is the sign: moved to the top and back with its copies.
+            // Bit 14 is the sign: shift it to bit 15, then shift back with sign extension.
             speed: ((speed << 1) as i16) >> 1,
             heading: u16::from_be_bytes(take::<22, 2, 24>(octets)),
         }
     }
 
-    /// The vector's octets.
+    /// Returns the octets of the vector.
     pub fn to_octets(&self) -> [u8; Self::LEN] {
         let speed = self.speed.clamp(Self::SPEED_MIN, Self::SPEED_MAX) as u16 & 0x7fff;
         let accurate = if self.accurate { 0x8000 } else { 0 };
@@ -60,7 +61,7 @@ impl LongPositionVector {
         octets
     }
 
-    /// Without speed, heading and accuracy.
+    /// Returns the short vector: without speed, heading and accuracy.
     pub fn short(&self) -> ShortPositionVector {
         ShortPositionVector {
             address: self.address,
@@ -70,7 +71,8 @@ impl LongPositionVector {
         }
     }
 
-    /// Whether latitude and longitude are on the globe; nothing in the octets forbids 200 degrees north.
+    /// Returns whether latitude and longitude are on the globe. The format also allows values such as 200
+    /// degrees north.
     pub fn is_on_globe(&self) -> bool {
         on_globe(self.latitude, self.longitude)
     }
@@ -81,7 +83,7 @@ impl LongPositionVector {
 pub struct ShortPositionVector {
     /// GN_ADDR of the station.
     pub address: GnAddress,
-    /// When the position was acquired.
+    /// Time at which the station acquired the position.
     pub timestamp: Timestamp,
     /// WGS 84 latitude, 0.1 microdegree, north positive.
     pub latitude: i32,
@@ -90,10 +92,10 @@ pub struct ShortPositionVector {
 }
 
 impl ShortPositionVector {
-    /// Octets of the vector.
+    /// Length of the vector, octets.
     pub const LEN: usize = 20;
 
-    /// Reads the vector; every combination of octets is one.
+    /// Reads the vector; every combination of octets is a valid vector.
     pub fn from_octets(octets: &[u8; Self::LEN]) -> ShortPositionVector {
         ShortPositionVector {
             address: GnAddress(u64::from_be_bytes(take::<0, 8, 20>(octets))),
@@ -103,7 +105,7 @@ impl ShortPositionVector {
         }
     }
 
-    /// The vector's octets.
+    /// Returns the octets of the vector.
     pub fn to_octets(&self) -> [u8; Self::LEN] {
         let mut octets = [0; Self::LEN];
         put::<0, 8, 20>(&mut octets, self.address.0.to_be_bytes());
@@ -113,7 +115,7 @@ impl ShortPositionVector {
         octets
     }
 
-    /// Whether latitude and longitude are on the globe.
+    /// Returns whether latitude and longitude are on the globe.
     pub fn is_on_globe(&self) -> bool {
         on_globe(self.latitude, self.longitude)
     }
@@ -125,7 +127,8 @@ impl From<&LongPositionVector> for ShortPositionVector {
     }
 }
 
-/// Within 90 degrees of the equator and 180 of Greenwich; 0.1 microdegree.
+/// Returns whether the latitude is within 90 degrees and the longitude within 180 degrees; both in 0.1
+/// microdegree.
 pub(super) fn on_globe(latitude: i32, longitude: i32) -> bool {
     latitude.unsigned_abs() <= 900_000_000 && longitude.unsigned_abs() <= 1_800_000_000
 }

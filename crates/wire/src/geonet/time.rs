@@ -1,9 +1,10 @@
 //! Timestamps of position vectors (clause 9.5.2 table 2 and annex C.2).
 //!
 //! A timestamp counts milliseconds of International Atomic Time since 2004-01-01T00:00:00 UTC, modulo 2^32:
-//! it wraps every 49.7 days. TAI has no leap seconds, and UTC has had five since then. Until the next leap
-//! second a timestamp is therefore five seconds more than the difference of UTC clocks. Some stations on the
-//! road forget the five seconds or count all 37; timestamps of the same such station still compare correctly.
+//! the count wraps every 49.7 days. TAI has no leap seconds, and UTC has had five since 2004. Until the next
+//! leap second a timestamp is therefore five seconds ahead of a count of UTC seconds. Some stations omit the
+//! five seconds, others add all 37. The timestamps of one such station still compare correctly with each
+//! other.
 
 use std::time::Duration;
 
@@ -13,23 +14,24 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Timestamp(pub u32);
 
-/// The largest timestamp, the TSTmax of annex C.2.
+/// The largest timestamp: TSTmax of annex C.2.
 const MAX: u32 = u32::MAX;
 
 impl Timestamp {
-    /// 2004-01-01T00:00:00 UTC in milliseconds since 1970-01-01T00:00:00 UTC, leap seconds not counted.
+    /// 2004-01-01T00:00:00 UTC in milliseconds since 1970-01-01T00:00:00 UTC, without leap seconds.
     pub const EPOCH_UNIX_MILLISECONDS: i64 = 1_072_915_200_000;
 
-    /// Leap seconds from 2004 until the last one so far, 2016-12-31.
+    /// Number of leap seconds from 2004 until the latest leap second, 2016-12-31.
     pub const LEAP_SECONDS: i64 = 5;
 
-    /// The timestamp of a time in UTC, milliseconds since 1970-01-01T00:00:00 without leap seconds, as the
-    /// system's clock has it; `leap_seconds` are those since 2004 ([`Timestamp::LEAP_SECONDS`]).
+    /// Returns the timestamp of a UTC time. `milliseconds` counts from 1970-01-01T00:00:00 without leap
+    /// seconds, as the system clock does. `leap_seconds` is the number of leap seconds since 2004
+    /// ([`Timestamp::LEAP_SECONDS`]).
     pub const fn from_unix_milliseconds(milliseconds: i64, leap_seconds: i64) -> Timestamp {
         let since = milliseconds
             .wrapping_sub(Timestamp::EPOCH_UNIX_MILLISECONDS)
             .wrapping_add(leap_seconds.wrapping_mul(1000));
-        // The low 32 bits are the value modulo 2^32, of negative numbers too.
+        // The low 32 bits are the value modulo 2^32, also of a negative number.
         Timestamp(since as u32)
     }
 
@@ -51,12 +53,12 @@ impl Timestamp {
         }
     }
 
-    /// Returns the timestamp later by `duration`, without fractions of a millisecond.
+    /// Returns the timestamp that is `duration` later, without fractions of a millisecond.
     pub const fn wrapping_add(self, duration: Duration) -> Timestamp {
         Timestamp(self.0.wrapping_add(duration.as_millis() as u32))
     }
 
-    /// Returns the timestamp earlier by `duration`, without fractions of a millisecond.
+    /// Returns the timestamp that is `duration` earlier, without fractions of a millisecond.
     pub const fn wrapping_sub(self, duration: Duration) -> Timestamp {
         Timestamp(self.0.wrapping_sub(duration.as_millis() as u32))
     }

@@ -15,7 +15,7 @@ use crate::Error;
 use crate::octets::{rest, u8_at, u32_at};
 use std::ops::Range;
 
-/// Octets of authentication data that HMAC-SHA1 cut to 96 bits gives (RFC 4285 5.1).
+/// Octets of the authentication data: HMAC-SHA1, truncated to 96 bits (RFC 4285 5.1).
 pub const MN_HA_DATA_LEN: usize = 12;
 
 /// The MN-HA authentication option in a Mobility Header. Ranges are octets from the header's start.
@@ -23,11 +23,11 @@ pub const MN_HA_DATA_LEN: usize = 12;
 pub struct AuthenticationField {
     /// The option's subtype: 1, MN-HA.
     pub subtype: u8,
-    /// The mobility security parameter index, which names the key.
+    /// The mobility security parameter index, which identifies the key.
     pub spi: u32,
-    /// Range that the MAC covers: from the start of the header to the end of the SPI.
+    /// Range of octets that the MAC covers: from the start of the header to the end of the SPI.
     pub covered: Range<usize>,
-    /// The authentication data.
+    /// Range of the authentication data.
     pub data: Range<usize>,
 }
 
@@ -45,7 +45,7 @@ impl AuthenticationField {
 /// Binding Revocation. Returns `Ok(None)` for a message without the option or of another type.
 ///
 /// # Errors
-/// Those of [`MobilityHeader::parse`]. [`Error::Truncated`] if an option exceeds the message.
+/// The errors of [`MobilityHeader::parse`]. [`Error::Truncated`] if an option exceeds the message.
 /// [`Error::Length`] if an authentication option is too short for its SPI. [`Error::Repeated`] for a second
 /// option of the same subtype. [`Error::Order`] if an option other than padding and MN-AAA follows MN-HA, or
 /// if MN-AAA precedes it.
@@ -106,7 +106,7 @@ pub fn authentication_field(mh: &[u8]) -> Result<Option<AuthenticationField>, Er
     Ok(field)
 }
 
-/// The subtype of an authentication option that is long enough to hold its SPI.
+/// Returns the subtype of an authentication option; an error if the option is too short for its SPI.
 fn subtype(data: &[u8]) -> Result<u8, Error> {
     if data.len() < 5 {
         return Err(Error::Length {

@@ -1,9 +1,9 @@
 //! Builder of Mobility Headers.
 //!
 //! The builder writes the fixed part, then each option at the next offset that its alignment allows. Then it
-//! pads to a multiple of 8 octets (RFC 6275 6.1.1, 6.2). One octet of padding is Pad1, more are one PadN, as
-//! RFC 6275 6.2.2 asks and as UMIP and scapy do. The checksum stays zero: [`set_checksum`] or
-//! [`super::ControlPacket`] sets it when addresses and content are final.
+//! pads to a multiple of 8 octets (RFC 6275 6.1.1, 6.2). The builder writes one octet of padding as Pad1 and
+//! more as one PadN, as RFC 6275 6.2.2 asks and as UMIP and scapy do. The checksum stays zero:
+//! [`set_checksum`] or [`super::ControlPacket`] sets it when addresses and content are final.
 
 use super::home_agent_switch::MAX_ADDRESSES;
 use super::message::{
@@ -18,7 +18,7 @@ use crate::icmpv6::set_checksum_at;
 use crate::ipv6::protocol;
 use std::net::Ipv6Addr;
 
-/// The longest Mobility Header that its Header Len can express, octets.
+/// Octets of the longest Mobility Header that the Header Len field can express.
 pub const MAX_LEN: usize = 256 * 8;
 
 /// A Mobility Header under construction.
@@ -29,7 +29,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A Binding Update (RFC 6275 6.1.7); the lifetime is in units of 4 seconds.
+    /// Begins a Binding Update (RFC 6275 6.1.7); the lifetime is in units of 4 seconds.
     pub fn binding_update(sequence: u16, flags: BindingUpdateFlags, lifetime: u16) -> Builder {
         let mut builder = Builder::new(message_type::BINDING_UPDATE);
         builder.octets.extend_from_slice(&sequence.to_be_bytes());
@@ -38,7 +38,7 @@ impl Builder {
         builder
     }
 
-    /// A Binding Acknowledgement (RFC 6275 6.1.8); the lifetime is in units of 4 seconds.
+    /// Begins a Binding Acknowledgement (RFC 6275 6.1.8); the lifetime is in units of 4 seconds.
     pub fn binding_acknowledgement(
         status: u8,
         key_management: bool,
@@ -60,15 +60,15 @@ impl Builder {
         builder
     }
 
-    /// A Binding Refresh Request (RFC 6275 6.1.2).
+    /// Begins a Binding Refresh Request (RFC 6275 6.1.2).
     pub fn binding_refresh_request() -> Builder {
         let mut builder = Builder::new(message_type::BINDING_REFRESH_REQUEST);
         builder.octets.extend_from_slice(&[0, 0]);
         builder
     }
 
-    /// A Binding Error (RFC 6275 6.1.9); the home address is unspecified when there was no Home Address
-    /// option (RFC 6275 9.3.3).
+    /// Begins a Binding Error (RFC 6275 6.1.9). If the packet had no Home Address option, the home address is
+    /// the unspecified address (RFC 6275 9.3.3).
     pub fn binding_error(status: u8, home_address: Ipv6Addr) -> Builder {
         let mut builder = Builder::new(message_type::BINDING_ERROR);
         builder.octets.extend_from_slice(&[status, 0]);
@@ -76,23 +76,23 @@ impl Builder {
         builder
     }
 
-    /// A Heartbeat request (RFC 5847 3.3).
+    /// Begins a Heartbeat request (RFC 5847 3.3).
     pub fn heartbeat_request(sequence: u32) -> Builder {
         Builder::heartbeat(0, sequence)
     }
 
-    /// The Heartbeat response to a request.
+    /// Begins the Heartbeat response to the request with this sequence number (RFC 5847 3.3).
     pub fn heartbeat_response(sequence: u32) -> Builder {
         Builder::heartbeat(HEARTBEAT_RESPONSE, sequence)
     }
 
-    /// Returns an unsolicited Heartbeat response, which announces a restart; its sequence number has no
+    /// Begins an unsolicited Heartbeat response, which announces a restart; its sequence number has no
     /// meaning.
     pub fn unsolicited_heartbeat() -> Builder {
         Builder::heartbeat(HEARTBEAT_RESPONSE | HEARTBEAT_UNSOLICITED, 0)
     }
 
-    /// A Home Agent Switch message (RFC 5142 4) with the first [`MAX_ADDRESSES`] of these addresses.
+    /// Begins a Home Agent Switch message (RFC 5142 4) with the first [`MAX_ADDRESSES`] of these addresses.
     pub fn home_agent_switch(addresses: &[Ipv6Addr]) -> Builder {
         let count = addresses.len().min(MAX_ADDRESSES);
         let mut builder = Builder::new(message_type::HOME_AGENT_SWITCH);
@@ -101,7 +101,7 @@ impl Builder {
         builder
     }
 
-    /// A Binding Revocation Indication or Acknowledgement (RFC 5846 5).
+    /// Begins a Binding Revocation Indication or Acknowledgement (RFC 5846 5).
     pub fn binding_revocation(kind: RevocationKind, sequence: u16, flags: RevocationFlags) -> Builder {
         let mut builder = Builder::new(message_type::BINDING_REVOCATION);
         builder.octets.extend_from_slice(&kind.octets());
@@ -117,22 +117,23 @@ impl Builder {
         builder
     }
 
-    /// Octets so far, without what is left out and without the padding at the end.
+    /// Returns the length so far in octets, without options that did not fit and without the padding at the
+    /// end.
     pub fn length(&self) -> usize {
         self.octets.len()
     }
 
-    /// The first six octets, Header Len and checksum still zero.
+    /// Begins a header with its first six octets; Header Len and checksum are zero.
     fn new(message_type: u8) -> Builder {
         let mut octets = Vec::with_capacity(64);
         octets.extend_from_slice(&[protocol::NO_NEXT_HEADER, 0, message_type, 0, 0, 0]);
         Builder { octets, left_out: None }
     }
 
-    /// Appends an option at the next place that its alignment allows.
+    /// Appends an option at the next offset that its alignment allows.
     ///
-    /// An option that no Mobility Header can hold any more (over 255 octets of data, or beyond [`MAX_LEN`])
-    /// is left out whole; [`Builder::try_finish`] tells.
+    /// Omits an option that does not fit: more than 255 octets of data, or beyond [`MAX_LEN`].
+    /// [`Builder::try_finish`] then returns an error.
     pub fn option(mut self, option: &MobilityOption<'_>) -> Builder {
         let length = option.data_length();
         let (unit, offset) = option.alignment();
@@ -151,7 +152,8 @@ impl Builder {
 
     /// Pads to a multiple of 8, sets Header Len, and returns the octets; the checksum is zero.
     ///
-    /// A caller that adds options without a known bound calls [`Builder::try_finish`].
+    /// [`Builder::finish`] does not report an option that did not fit. If the number of options has no known
+    /// limit, call [`Builder::try_finish`].
     pub fn finish(mut self) -> Vec<u8> {
         self.pad((8 - self.octets.len() % 8) % 8);
         let units = u8::try_from(self.octets.len() / 8 - 1).unwrap_or(u8::MAX);
@@ -161,7 +163,7 @@ impl Builder {
         self.octets
     }
 
-    /// As [`Builder::finish`], unless an option had to be left out.
+    /// Finishes like [`Builder::finish`], but returns an error if an option did not fit.
     ///
     /// # Errors
     /// [`Error::Value`] with the type of the first option that did not fit.
@@ -176,12 +178,12 @@ impl Builder {
         }
     }
 
-    /// Appends padding: Pad1, or one PadN.
+    /// Appends `count` octets of padding: Pad1, or one PadN.
     fn pad(&mut self, count: usize) {
         match count {
             0 => {}
             1 => self.octets.push(option_type::PAD1),
-            // Alignments are at most 8, so that the count fits the field.
+            // The cast is exact: alignments are at most 8.
             _ => {
                 self.octets.extend_from_slice(&[option_type::PAD_N, (count - 2) as u8]);
                 self.octets.extend(std::iter::repeat_n(0, count - 2));
@@ -190,8 +192,8 @@ impl Builder {
     }
 }
 
-/// Writes the checksum of a Mobility Header; the addresses are those of
-/// [`super::MobilityHeader::verify_checksum`]. Octets too few to hold the field are left as they are.
+/// Writes the checksum of a Mobility Header; for the addresses see
+/// [`super::MobilityHeader::verify_checksum`]. Leaves octets too short for the field unchanged.
 pub fn set_checksum(mh: &mut [u8], pseudo_source: Ipv6Addr, pseudo_destination: Ipv6Addr) {
     set_checksum_at(mh, 4, pseudo_source, pseudo_destination, protocol::MOBILITY);
 }

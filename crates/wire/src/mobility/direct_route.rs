@@ -39,13 +39,13 @@ use crate::Error;
 use crate::ipv6::protocol;
 use crate::octets::{address_at, array, u8_at, u16_at, u32_at};
 
-/// Prefixes of one message.
+/// The most prefixes in one message.
 pub const MAX_PREFIXES: usize = 8;
 /// Octets of the authenticator (RFC 6275 6.2.7: the first 96 bits).
 pub const AUTHENTICATOR: usize = 12;
-/// "CNDR"
+/// The magic number, "CNDR" in ASCII.
 const MAGIC: u32 = 0x434e_4452;
-/// Octets before the prefixes, and of each of them.
+/// Octets of a message before its prefixes.
 const FIXED: usize = 88;
 const PREFIX: usize = 24;
 const AUTHENTICATOR_AT: usize = 72;
@@ -54,13 +54,12 @@ const WHAT: &str = "direct route message";
 /// Kind of a direct route message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectRouteKind {
-    /// Sent through the home agents: asks for the peer and lists the sender's prefixes. To a peer with a
-    /// binding of the sender it also carries a care-of address and an authenticator.
+    /// Sent through the home agents: asks the peer for a home test and lists the sender's prefixes. If the
+    /// peer holds a binding of the sender, the message also carries a care-of address and an authenticator.
     HomeTestInit,
-    /// Sent through the home agents to the home address of the sender of the request: a token, and the
-    /// requested prefix.
+    /// Sent through the home agents to the home address of the requester: a token, and the requested prefix.
     HomeTest,
-    /// Sent through the home agents to an address of a prefix: a token for the prefix, and the care-of
+    /// Sent through the home agents to an address of the prefix: a token for the prefix, and the care-of
     /// address.
     PrefixTest,
     /// Sent directly: announces the sender's care-of address.
@@ -71,9 +70,9 @@ pub enum DirectRouteKind {
     BindingUpdate,
     /// Sent directly: accepts the binding, or gives the reason of the refusal.
     BindingAcknowledgement,
-    /// Straight: do you hear me?
+    /// Sent directly: asks the peer for a Heartbeat response, which proves that the direct path works.
     Heartbeat,
-    /// Straight: yes.
+    /// Sent directly: answers a Heartbeat.
     HeartbeatResponse,
 }
 
@@ -90,39 +89,41 @@ const KINDS: [DirectRouteKind; 9] = [
     DirectRouteKind::HeartbeatResponse,
 ];
 
-/// A message.
+/// A direct route message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectRoute {
     /// Kind of the message.
     pub kind: DirectRouteKind,
-    /// Orders the Binding Updates of a home address, modulo 2^16; of a Heartbeat, its number.
+    /// Sequence number modulo 2^16: orders the Binding Updates of a home address, or matches a Heartbeat
+    /// response to its Heartbeat.
     pub sequence: u16,
-    /// Of a binding, in units of 4 seconds; 0 ends it.
+    /// Lifetime of the binding, units of 4 seconds; 0 ends the binding.
     pub lifetime: u16,
-    /// Chosen by the asker, given back in the answer.
+    /// Number that the requester chooses and the answer copies.
     pub cookie: u64,
     /// A keygen token (RFC 6275 5.2.4).
     pub token: u64,
-    /// From which nonces the tokens of home address and prefixes, and of the care-of address, were made.
+    /// Index of the nonce for the tokens of home address and prefixes.
     pub home_nonce: u16,
-    /// See [`Self::home_nonce`].
+    /// Index of the nonce for the token of the care-of address.
     pub care_of_nonce: u16,
-    /// In answers below 128 for yes; in a Binding Update 1 where packets go to the correspondent.
+    /// In an answer, the status: values below 128 accept. In a Binding Update, 1 if the sender sends packets
+    /// to the correspondent directly.
     pub status: u8,
-    /// Home address of the binding that the message concerns; in answers through the home agents, that of the
-    /// answering router.
+    /// Home address of the binding that the message concerns. In an answer through the home agents, home
+    /// address of the answering router.
     pub home_address: Ipv6Addr,
     /// Care-of address of the sender; unspecified if the message carries none.
     pub care_of_address: Ipv6Addr,
-    /// Authenticator over the message, computed with checksum and authenticator zero and the key of the
-    /// binding; zero if the message carries none.
+    /// Authenticator over the message, computed with the key of the binding while checksum and authenticator
+    /// are zero; zero if the message carries none.
     pub authenticator: [u8; AUTHENTICATOR],
-    /// The mobile network prefixes in question, at most [`MAX_PREFIXES`].
+    /// Mobile network prefixes that the message concerns, at most [`MAX_PREFIXES`].
     pub prefixes: Vec<Ipv6Net>,
 }
 
 impl DirectRoute {
-    /// A message of a kind with all other fields zero.
+    /// Returns a message of this kind with all other fields zero.
     pub fn new(kind: DirectRouteKind) -> DirectRoute {
         DirectRoute {
             kind,
@@ -140,11 +141,11 @@ impl DirectRoute {
         }
     }
 
-    /// Reads a message whose Mobility Header has been checked.
+    /// Reads a message from a checked Mobility Header.
     ///
     /// # Errors
-    /// [`Error::Value`] for another type, another experiment, an unknown kind, too many prefixes or one of an
-    /// impossible length, [`Error::Truncated`].
+    /// [`Error::Value`] for another MH Type, another experiment, an unknown kind, too many prefixes or an
+    /// invalid prefix length; [`Error::Truncated`] if the octets end early.
     pub fn parse(header: &MobilityHeader<'_>) -> Result<DirectRoute, Error> {
         let octets = header.octets();
         let wrong = |what, expected, found: u32| Error::Value { what, expected, found };
@@ -184,7 +185,7 @@ impl DirectRoute {
         })
     }
 
-    /// The Mobility Header with a checksum of zero. Of the prefixes, the first [`MAX_PREFIXES`] are in it.
+    /// Returns the Mobility Header with a zero checksum and the first [`MAX_PREFIXES`] prefixes.
     pub fn octets(&self) -> Vec<u8> {
         let count = self.prefixes.len().min(MAX_PREFIXES);
         let mut octets = vec![0; FIXED + count * PREFIX];
@@ -215,7 +216,7 @@ impl DirectRoute {
         octets
     }
 
-    /// The message in an IPv6 packet.
+    /// Returns an IPv6 packet with the message.
     pub fn packet(&self, source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8) -> Vec<u8> {
         ControlPacket::plain(source, destination, hop_limit, &mut self.octets()).emit()
     }

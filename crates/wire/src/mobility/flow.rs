@@ -1,13 +1,14 @@
 //! Content of the options of flow bindings (RFC 6089 4.2 and 4.3, RFC 6088).
 //!
 //! A Flow Identification option holds sub-options: the traffic selector, and the reference to the Binding
-//! Identifiers. RFC 6089 4.2.1.2 counts the length of PadN unlike every other length. This parser counts it
-//! like the others, and the emitter pads with Pad1. The emitter writes the selector first. With the option at
-//! a multiple of 8 octets (see `alignment`) every sub-option is then where RFC 6088 requires it.
+//! Identifiers. RFC 6089 4.2.1.2 counts the length of PadN unlike every other length. This parser counts the
+//! length of PadN like other lengths, and the emitter pads with Pad1. The emitter writes the selector first.
+//! If the option begins at a multiple of 8 octets (see `alignment`), every sub-option has the alignment that
+//! RFC 6088 requires.
 //!
-//! RFC 6089 copies a packet to every binding of a flow. A Vendor Specific option (RFC 5094) beside it selects
-//! failover or balancing instead: see [`FlowActionOption`]. Its vendor is 32473, the number for examples (RFC
-//! 5612), because carnet has no assigned number.
+//! RFC 6089 copies a packet to every binding of a flow. A Vendor Specific option (RFC 5094) beside the Flow
+//! Identification option selects failover or balancing instead: see [`FlowActionOption`]. Its vendor is
+//! 32473, the number for examples (RFC 5612), because carnet has no assigned number.
 
 use super::options::MobilityOption;
 use super::selector::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
@@ -48,7 +49,7 @@ const FORMAT_IPV6: u8 = 2;
 /// Octets of a Flow Identification option before its sub-options, without type and length.
 pub(super) const FIXED_LENGTH: usize = 6;
 
-/// 16-bit identifiers one after the other: BIDs or FIDs.
+/// A list of 16-bit identifiers, BIDs or FIDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identifiers<'a> {
     octets: &'a [u8],
@@ -56,7 +57,7 @@ pub struct Identifiers<'a> {
 
 impl<'a> Identifiers<'a> {
     /// # Errors
-    /// [`Error::Length`] for an empty list or a length that is not a multiple of the element.
+    /// [`Error::Length`] for an empty list or a length that is not a multiple of 2 octets.
     pub fn parse(octets: &'a [u8], what: &'static str) -> Result<Self, Error> {
         if octets.is_empty() || !octets.len().is_multiple_of(2) {
             return Err(Error::Length { what, expected: "a positive multiple of 2", found: octets.len() });
@@ -64,49 +65,49 @@ impl<'a> Identifiers<'a> {
         Ok(Identifiers { octets })
     }
 
-    /// The identifiers in their order.
+    /// Returns the identifiers in order.
     pub fn iter(&self) -> impl Iterator<Item = u16> + 'a {
         self.octets.chunks_exact(2).filter_map(|pair| pair.first_chunk().copied().map(u16::from_be_bytes))
     }
 
-    /// As they are in the option.
+    /// Returns the octets of the list as received.
     pub fn octets(&self) -> &'a [u8] {
         self.octets
     }
 }
 
-/// The octets of identifiers, for a Flow Summary option.
+/// Returns the octets of a list of identifiers, for a Flow Summary option.
 pub fn identifiers(of: &[u16]) -> Vec<u8> {
     of.iter().flat_map(|identifier| identifier.to_be_bytes()).collect()
 }
 
-/// A traffic selector as it came.
+/// A received traffic selector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SelectorField {
-    /// Of a format that is known.
+    /// A selector of a known format.
     Known(TrafficSelector),
-    /// Of another format.
+    /// A selector of an unknown format.
     Unknown {
         /// The TS Format.
         format: u8,
     },
 }
 
-/// The sub-options of a Flow Identification option. An unknown one is skipped (RFC 6089 4.2.1).
+/// Sub-options of a Flow Identification option. The parser skips an unknown sub-option (RFC 6089 4.2.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SubOptions<'a> {
-    /// Which packets the flow has.
+    /// Selector of the flow's packets.
     pub selector: Option<SelectorField>,
-    /// The Binding Identifiers that it goes to.
+    /// Binding Identifiers of the bindings that carry the flow.
     pub bids: Option<Identifiers<'a>>,
 }
 
 impl<'a> SubOptions<'a> {
-    /// Reads them.
+    /// Reads the sub-options.
     ///
     /// # Errors
-    /// [`Error::Truncated`] when one runs past the end; [`Error::Repeated`] for a second one of a kind that
-    /// may be there once; [`Error::Length`] and [`Error::Value`] for contents that make no sense.
+    /// [`Error::Truncated`] if a sub-option exceeds the octets; [`Error::Repeated`] for a second sub-option
+    /// of a kind that may occur once; [`Error::Length`] and [`Error::Value`] for invalid contents.
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
         const WHAT: &str = "flow identification sub-option";
         let mut read = SubOptions::default();
@@ -138,20 +139,21 @@ impl<'a> SubOptions<'a> {
     }
 }
 
-/// The octets of sub-options, for a Flow Identification option. `bids` are written when there are any.
+/// Returns the octets of sub-options for a Flow Identification option. Omits the binding reference if `bids`
+/// is empty.
 ///
-/// More than 96 BIDs with the longest selector make an option that no message can hold.
+/// With the longest selector, more than 96 BIDs make an option that no message can hold.
 pub fn sub_options(selector: Option<&TrafficSelector>, bids: &[u16]) -> Vec<u8> {
     let mut octets = Vec::with_capacity(96);
     if let Some(selector) = selector {
         let data = emit_selector(selector);
         octets.push(sub_option::TRAFFIC_SELECTOR);
-        // At most 98 octets.
+        // The cast is exact: a selector has at most 98 octets.
         octets.push(data.len() as u8);
         octets.extend_from_slice(&data);
     }
     if !bids.is_empty() {
-        // RFC 6089 4.2.1.3: at 2n.
+        // RFC 6089 4.2.1.3: the binding reference begins at an even offset.
         if !octets.len().is_multiple_of(2) {
             octets.push(sub_option::PAD1);
         }
@@ -163,7 +165,7 @@ pub fn sub_options(selector: Option<&TrafficSelector>, bids: &[u16]) -> Vec<u8> 
 }
 
 impl SelectorField {
-    /// Reads a sub-option from its TS Format on.
+    /// Reads a traffic selector that begins with its TS Format.
     fn parse(data: &[u8]) -> Result<SelectorField, Error> {
         const WHAT: &str = "traffic selector";
         let format = u8_at(data, 0, WHAT)?;
@@ -187,7 +189,7 @@ impl SelectorField {
                 source: reader.range::<16, _>(Ipv6Addr::from)?,
                 destination: reader.range::<16, _>(Ipv6Addr::from)?,
                 spi: reader.range::<4, _>(u32::from_be_bytes)?,
-                // RFC 6088 3.2: "The receiver SHOULD ignore the first 8 bits"; a label has 20.
+                // RFC 6088 3.2: "The receiver SHOULD ignore the first 8 bits"; a flow label has 20 bits.
                 flow_label: reader.range::<4, _>(|octets| u32::from_be_bytes(octets) & 0x000f_ffff)?,
                 source_port: reader.range::<2, _>(u16::from_be_bytes)?,
                 destination_port: reader.range::<2, _>(u16::from_be_bytes)?,
@@ -202,11 +204,11 @@ impl SelectorField {
     }
 }
 
-/// Reads the fields that the flags name, one pair of first and last after the other.
+/// Reads the fields that the flags announce: pairs of first and last value.
 struct Reader<'a> {
     octets: &'a [u8],
     flags: u16,
-    /// Number of the next flag's bit; A is 15.
+    /// Bit number of the next flag; flag A is bit 15.
     bit: u32,
 }
 
@@ -249,7 +251,7 @@ impl Reader<'_> {
     }
 }
 
-/// Writes fields and collects their flags.
+/// Writes fields and sets the flag of each.
 struct Writer {
     octets: Vec<u8>,
     flags: u16,
@@ -274,7 +276,8 @@ impl Writer {
     }
 }
 
-/// A selector from its TS Format on. A range of one value is written without its end.
+/// Returns the octets of a selector from its TS Format on. Writes a range of one value without its last
+/// value.
 fn emit_selector(selector: &TrafficSelector) -> Vec<u8> {
     let format = match selector {
         TrafficSelector::Ipv4(_) => FORMAT_IPV4,
@@ -311,18 +314,18 @@ fn emit_selector(selector: &TrafficSelector) -> Vec<u8> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowAction {
-    /// They go to the first binding in the list that is valid.
+    /// The sender uses the first valid binding in the list for all packets.
     #[default]
     Failover,
-    /// Each conversation goes to one of the valid bindings, in proportion to the weights.
+    /// The sender uses one of the valid bindings for each conversation, in proportion to the weights.
     Balance,
-    /// Each packet goes to all valid bindings, and the receiver keeps the first copy.
+    /// The sender copies each packet to all valid bindings, and the receiver keeps the first copy.
     Duplicate,
 }
 
-/// The vendor of [`FlowActionOption`]: 32473, for examples (RFC 5612).
+/// Vendor number of [`FlowActionOption`]: 32473, for examples (RFC 5612).
 pub const VENDOR: u32 = 32_473;
-/// Its sub-type of the Vendor Specific option.
+/// Sub-type of [`FlowActionOption`] in the Vendor Specific option.
 pub const FLOW_ACTION: u8 = 1;
 
 /// Action on the packets of a flow: the data of a Vendor Specific option (RFC 5094) of vendor [`VENDOR`] and
@@ -333,23 +336,23 @@ pub const FLOW_ACTION: u8 = 1;
 ///  |         BID (16)        |        Weight (16)          |  any number of times
 /// ```
 ///
-/// Action is 1 for failover, 2 for balance, 3 for duplicate. A BID that is not named has weight 1; a weight
-/// of 0 is an error.
+/// Action is 1 for failover, 2 for balance, 3 for duplicate. A BID that the option does not list has weight
+/// 1; a weight of 0 is an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowActionOption {
-    /// The flow.
+    /// Identifier of the flow (FID).
     pub fid: u16,
     /// Action on the packets.
     pub action: FlowAction,
-    /// BIDs with their weights.
+    /// BIDs and their weights.
     pub weights: Vec<(u16, u16)>,
 }
 
 impl FlowActionOption {
-    /// Reads a Vendor Specific option; `None` for any other option, and for another vendor's.
+    /// Reads a Vendor Specific option; `None` for any other option or vendor.
     ///
     /// # Errors
-    /// [`Error::Length`] and [`Error::Value`].
+    /// [`Error::Length`] and [`Error::Value`] for invalid data.
     pub fn read(option: &MobilityOption<'_>) -> Option<Result<FlowActionOption, Error>> {
         match option {
             MobilityOption::VendorSpecific { vendor: VENDOR, sub_type: FLOW_ACTION, data } => {
@@ -387,7 +390,7 @@ impl FlowActionOption {
         Ok(FlowActionOption { fid: u16_at(data, 0, WHAT)?, action, weights })
     }
 
-    /// The data for [`MobilityOption::VendorSpecific`].
+    /// Returns the data for [`MobilityOption::VendorSpecific`].
     pub fn emit(&self) -> Vec<u8> {
         let action = match self.action {
             FlowAction::Failover => 1,
@@ -404,7 +407,7 @@ impl FlowActionOption {
         octets
     }
 
-    /// The option whose data [`Self::emit`] made.
+    /// Returns the option with data of [`Self::emit`].
     pub fn option(data: &[u8]) -> MobilityOption<'_> {
         MobilityOption::VendorSpecific { vendor: VENDOR, sub_type: FLOW_ACTION, data }
     }

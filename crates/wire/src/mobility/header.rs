@@ -6,8 +6,9 @@
 //!  |           Checksum            |  message data, mobility options
 //! ```
 //!
-//! Header Len counts units of 8 octets without the first. Octets after the Mobility Header are cut off: with
-//! Payload Proto 59 nothing follows, and what is there is ignored (RFC 8200 4.7).
+//! Header Len counts units of 8 octets, without the first unit. The parser cuts off octets after the Mobility
+//! Header: Payload Proto 59 says that no header follows, and RFC 8200 4.7 has a receiver ignore further
+//! octets.
 
 use super::fixed_length;
 use super::message::Message;
@@ -18,7 +19,7 @@ use std::net::Ipv6Addr;
 
 const WHAT: &str = "mobility header";
 
-/// A Mobility Header: of a known type with the right payload protocol and length, or of another type.
+/// A Mobility Header. If its MH Type is known, payload protocol and length are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MobilityHeader<'a> {
     /// The MH Type: see [`super::message_type`].
@@ -27,11 +28,11 @@ pub struct MobilityHeader<'a> {
 }
 
 impl<'a> MobilityHeader<'a> {
-    /// Reads a Mobility Header from the first octet of the upper layer on.
+    /// Reads a Mobility Header, which begins with the first octet of the upper layer.
     ///
     /// RFC 6275 9.2 requires a node to verify the checksum before it answers a fault with a Parameter
-    /// Problem. This function does not know the addresses; [`MobilityHeader::parse_verified`] keeps that
-    /// order.
+    /// Problem. This function cannot verify the checksum, because it does not know the addresses.
+    /// [`MobilityHeader::parse_verified`] verifies the checksum first.
     ///
     /// # Errors
     /// [`Error::Truncated`] if the header is shorter than Header Len says. For known types also
@@ -43,10 +44,10 @@ impl<'a> MobilityHeader<'a> {
 
     /// Reads a Mobility Header in the order of RFC 6275 9.2: the checksum first, then the rest.
     ///
-    /// The addresses are those of [`MobilityHeader::verify_checksum`].
+    /// For the addresses see [`MobilityHeader::verify_checksum`].
     ///
     /// # Errors
-    /// [`Error::Checksum`], and those of [`MobilityHeader::parse`].
+    /// [`Error::Checksum`], and the errors of [`MobilityHeader::parse`].
     pub fn parse_verified(
         octets: &'a [u8],
         pseudo_source: Ipv6Addr,
@@ -57,7 +58,7 @@ impl<'a> MobilityHeader<'a> {
         header.check()
     }
 
-    /// Cuts the octets to the length of the header.
+    /// Cuts the octets to the length that Header Len gives.
     fn cut(octets: &'a [u8]) -> Result<Self, Error> {
         let [_, length, message_type] = array::<3>(octets, 0, WHAT)?;
         Ok(MobilityHeader { message_type, octets: slice(octets, 0, (usize::from(length) + 1) * 8, WHAT)? })
@@ -81,19 +82,19 @@ impl<'a> MobilityHeader<'a> {
         }
     }
 
-    /// The octets of the Mobility Header: a multiple of 8.
+    /// Returns the octets of the Mobility Header; their number is a multiple of 8.
     pub fn octets(&self) -> &'a [u8] {
         self.octets
     }
 
-    /// Checks the checksum (RFC 6275 6.1.1).
+    /// Verifies the checksum (RFC 6275 6.1.1).
     ///
-    /// `pseudo_source` is the home address when the packet has a Home Address option, else its source;
-    /// `pseudo_destination` is the address in the type 2 routing header when there is one, else the packet's
-    /// destination.
+    /// `pseudo_source` is the home address if the packet has a Home Address option, otherwise the packet's
+    /// source. `pseudo_destination` is the address in the type 2 routing header if the packet has one,
+    /// otherwise the packet's destination.
     ///
     /// # Errors
-    /// [`Error::Checksum`].
+    /// [`Error::Checksum`] if the checksum is wrong.
     pub fn verify_checksum(
         &self,
         pseudo_source: Ipv6Addr,
@@ -106,18 +107,18 @@ impl<'a> MobilityHeader<'a> {
         }
     }
 
-    /// Reads the message, and the structure of its options.
+    /// Reads the message and checks the structure of its options.
     ///
     /// Returns [`Message::Other`] for a type that this module does not read. The caller decides whether to
     /// send a Binding Error (RFC 6275 9.2), for example by [`MobilityHeader::is_known_type`].
     ///
     /// # Errors
-    /// [`Error::Truncated`] when an option runs past the end.
+    /// [`Error::Truncated`] if an option exceeds the message.
     pub fn message(&self) -> Result<Message<'a>, Error> {
         Message::parse(self.message_type, self.octets)
     }
 
-    /// Whether RFC 6275 defines the MH Type, or [`Message`] has it.
+    /// Returns whether RFC 6275 defines the MH Type or [`Message`] has a variant for it.
     pub fn is_known_type(&self) -> bool {
         fixed_length(self.message_type).is_some()
     }

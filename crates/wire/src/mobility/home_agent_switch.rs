@@ -11,13 +11,13 @@ use crate::Error;
 use crate::octets::{rest, slice, u8_at};
 use std::net::Ipv6Addr;
 
-/// The most addresses that [`super::Builder::home_agent_switch`] writes, so that the packet fits the least
+/// The most addresses that [`super::Builder::home_agent_switch`] writes, so that the packet fits the minimum
 /// MTU.
 pub const MAX_ADDRESSES: usize = 64;
-/// Where the addresses begin.
+/// Offset of the addresses in the Mobility Header, octets.
 const FIXED: usize = 8;
 
-/// Home Agent Switch.
+/// Home Agent Switch message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HomeAgentSwitch<'a> {
     addresses: &'a [u8],
@@ -29,7 +29,7 @@ impl<'a> HomeAgentSwitch<'a> {
     /// Reads the message from a whole Mobility Header.
     ///
     /// # Errors
-    /// [`Error::Truncated`] when the addresses or an option run past the end.
+    /// [`Error::Truncated`] if the addresses or an option exceed the message.
     pub(crate) fn parse(octets: &'a [u8]) -> Result<Self, Error> {
         let options = options_offset(octets)?;
         Ok(HomeAgentSwitch {
@@ -38,7 +38,8 @@ impl<'a> HomeAgentSwitch<'a> {
         })
     }
 
-    /// The home agents to be tried, in this order; none: the node has to find one by itself.
+    /// Returns the addresses of the home agents in the order in which the mobile node tries them. If the list
+    /// is empty, the mobile node searches for a home agent itself.
     pub fn addresses(&self) -> impl Iterator<Item = Ipv6Addr> + use<'a> {
         let chunks = self.addresses.chunks_exact(16);
         chunks.filter_map(|octets| octets.first_chunk::<16>().copied().map(Ipv6Addr::from))
@@ -47,10 +48,10 @@ impl<'a> HomeAgentSwitch<'a> {
 
 const WHAT: &str = "home agent switch";
 
-/// Where the options of a Home Agent Switch message begin.
+/// Returns the offset of the options in a Home Agent Switch message.
 ///
 /// # Errors
-/// [`Error::Truncated`] when there is no count of addresses.
+/// [`Error::Truncated`] if the message ends before the number of addresses.
 pub(crate) fn options_offset(octets: &[u8]) -> Result<usize, Error> {
     Ok(FIXED + usize::from(u8_at(octets, 6, WHAT)?) * 16)
 }

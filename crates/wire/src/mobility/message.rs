@@ -1,9 +1,9 @@
 //! The messages between a mobile router and its home agent (RFC 6275 6.1, RFC 3963 4).
 //!
-//! Lifetimes are in units of 4 seconds as on the wire. The parser ignores reserved bits. It keeps the flags
-//! of later documents by name, so that a receiver sees the request. Bit 0x0040 of the Binding Update is O
-//! (RFC 5648 4.2) unless P is set. With P it belongs to Proxy Mobile IPv6 (B, RFC 6602), and the parser does
-//! not return it.
+//! Lifetimes are in units of 4 seconds as on the wire. The parser ignores reserved bits. The parser names the
+//! flags of later documents, so that a receiver recognizes what the sender requests. Bit 0x0040 of the
+//! Binding Update is O (RFC 5648 4.2) unless P is set. If P is set, the bit is B of Proxy Mobile IPv6 (RFC
+//! 6602), and the parser does not return it.
 
 use super::home_agent_switch::HomeAgentSwitch;
 use super::message_type;
@@ -26,19 +26,19 @@ pub(crate) const HEARTBEAT_RESPONSE: u16 = 0x0001;
 /// A message of the Mobility Header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// A wish to see the binding renewed.
+    /// Asks the mobile node to renew its binding.
     BindingRefreshRequest(BindingRefreshRequest<'a>),
-    /// A registration, or the end of one.
+    /// Creates, renews or ends a binding.
     BindingUpdate(BindingUpdate<'a>),
-    /// The answer to a Binding Update.
+    /// Answers a Binding Update.
     BindingAcknowledgement(BindingAcknowledgement<'a>),
-    /// The complaint about a missing binding or an unknown message.
+    /// Reports a missing binding or an unknown MH Type.
     BindingError(BindingError),
-    /// A question whether the other side is there, or the answer.
+    /// Tests whether the peer is reachable, or answers such a test.
     Heartbeat(Heartbeat<'a>),
-    /// A wish to see the binding moved to another home agent.
+    /// Asks the mobile node to register with another home agent.
     HomeAgentSwitch(HomeAgentSwitch<'a>),
-    /// The end of bindings, or the answer to that.
+    /// Revokes bindings, or answers a revocation.
     BindingRevocation(BindingRevocation<'a>),
     /// A message of another MH Type.
     Other(u8),
@@ -71,7 +71,7 @@ impl<'a> Message<'a> {
                 })
             }
             message_type::BINDING_ERROR => {
-                // No option is defined for it; their structure is checked all the same.
+                // No document defines options for a Binding Error; the parser still checks their structure.
                 options(24)?;
                 Message::BindingError(BindingError {
                     status: u8_at(octets, 6, WHAT)?,
@@ -97,18 +97,18 @@ impl<'a> Message<'a> {
 /// Binding Refresh Request (RFC 6275 6.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindingRefreshRequest<'a> {
-    /// The mobility options; none is defined for this message.
+    /// The mobility options; no document defines options for this message.
     pub options: Options<'a>,
 }
 
 /// Binding Update (RFC 6275 6.1.7, RFC 3963 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindingUpdate<'a> {
-    /// Orders the Binding Updates of a home address, modulo 2^16.
+    /// Sequence number that orders the Binding Updates of a home address, modulo 2^16.
     pub sequence: u16,
     /// Flags of the request.
     pub flags: BindingUpdateFlags,
-    /// The lifetime asked for, units of 4 seconds; 0 ends the binding.
+    /// Requested lifetime, units of 4 seconds; 0 ends the binding.
     pub lifetime: u16,
     /// The mobility options.
     pub options: Options<'a>,
@@ -119,13 +119,13 @@ pub struct BindingUpdate<'a> {
 pub struct BindingAcknowledgement<'a> {
     /// Status of the Binding Update: see [`super::Status`].
     pub status: u8,
-    /// K: the key management protocol survives movement.
+    /// K: the key management protocol survives a movement of the mobile node.
     pub key_management: bool,
     /// R: the home agent supports mobile routers.
     pub mobile_router: bool,
-    /// The Binding Update's sequence number; with status 135, the last one accepted.
+    /// Sequence number of the Binding Update; with status 135, the last accepted sequence number.
     pub sequence: u16,
-    /// The lifetime granted, units of 4 seconds; undefined when the update was rejected.
+    /// Granted lifetime, units of 4 seconds; undefined if the home agent rejected the Binding Update.
     pub lifetime: u16,
     /// The mobility options.
     pub options: Options<'a>,
@@ -152,24 +152,24 @@ impl BindingError {
 pub struct Heartbeat<'a> {
     /// U: an unsolicited response.
     pub unsolicited: bool,
-    /// R: a response.
+    /// R: the message is a response.
     pub response: bool,
-    /// The request's number.
+    /// Sequence number of the request.
     pub sequence: u32,
-    /// The mobility options: the Restart Counter in a response.
+    /// The mobility options; a response carries the Restart Counter.
     pub options: Options<'a>,
 }
 
 /// The flags of a Binding Update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct BindingUpdateFlags {
-    /// A, 0x8000: acknowledge (RFC 6275 6.1.7).
+    /// A, 0x8000: the sender wants an acknowledgement (RFC 6275 6.1.7).
     pub acknowledge: bool,
     /// H, 0x4000: home registration (RFC 6275 6.1.7).
     pub home_registration: bool,
-    /// L, 0x2000: the home address has the link-local address's interface identifier (RFC 6275 6.1.7).
+    /// L, 0x2000: the home address has the interface identifier of the link-local address (RFC 6275 6.1.7).
     pub link_local: bool,
-    /// K, 0x1000: key management survives movement (RFC 6275 6.1.7).
+    /// K, 0x1000: key management survives a movement of the mobile node (RFC 6275 6.1.7).
     pub key_management: bool,
     /// M, 0x0800: registration with a mobility anchor point (RFC 5380).
     pub map: bool,
@@ -177,7 +177,7 @@ pub struct BindingUpdateFlags {
     pub mobile_router: bool,
     /// P, 0x0200: proxy registration (RFC 5213).
     pub proxy: bool,
-    /// F, 0x0100: UDP encapsulation wanted whatever the path (RFC 5555).
+    /// F, 0x0100: the sender wants UDP encapsulation on any path (RFC 5555).
     pub force_udp: bool,
     /// T, 0x0080: the tunnel has a TLV header (RFC 5845).
     pub tlv: bool,
@@ -186,7 +186,7 @@ pub struct BindingUpdateFlags {
 }
 
 impl BindingUpdateFlags {
-    /// The flags of the 16-bit field; bits without a name are ignored.
+    /// Returns the flags of the 16-bit field; ignores bits without a name.
     pub fn from_bits(bits: u16) -> Self {
         let proxy = bits & 0x0200 != 0;
         BindingUpdateFlags {
@@ -203,7 +203,8 @@ impl BindingUpdateFlags {
         }
     }
 
-    /// The 16-bit field. With `proxy`, `overwrite` is not written.
+    /// Returns the 16-bit field. If `proxy` is set, the function does not write `overwrite`, which has the
+    /// bit of another flag then.
     pub fn bits(self) -> u16 {
         u16::from(self.acknowledge) << 15
             | u16::from(self.home_registration) << 14

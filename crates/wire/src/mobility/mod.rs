@@ -1,16 +1,16 @@
 //! The Mobility Header, its messages and its options (RFC 6275 6.1 and 6.2, RFC 3963 4, RFC 4283, RFC 4285).
 //!
-//! To read a message: [`MobilityHeader::parse_verified`] (or `parse` and `verify_checksum`),
-//! [`MobilityHeader::message`], then the message's [`Options`]. To write one: a [`Builder`], optionally the
-//! MAC at the place that [`authentication_field`] finds, then a [`ControlPacket`]. The control packet adds
-//! the headers and the checksum.
+//! To read a message, call [`MobilityHeader::parse_verified`] (or `parse` and `verify_checksum`) and
+//! [`MobilityHeader::message`], then read the message's [`Options`]. To write a message, use a [`Builder`],
+//! write the MAC to the field that [`authentication_field`] finds if the message has one, then use a
+//! [`ControlPacket`]. The control packet adds the headers and the checksum.
 //!
 //! The module reads the messages of home agent and mobile router in full: Binding Refresh Request, Binding
 //! Update, Binding Acknowledgement, Binding Error, Heartbeat (RFC 5847), Home Agent Switch (RFC 5142) and
 //! Binding Revocation (RFC 5846). It reads the options of multiple care-of addresses (RFC 5648), flow
 //! bindings (RFC 6089, [`flow`] and [`selector`]) and dual stack (RFC 5555). [`prefix_test`] and
-//! [`direct_route`] hold the messages between mobile routers. Of return routability messages the module knows
-//! the lengths, of all others the types.
+//! [`direct_route`] hold the messages between mobile routers. The module knows the lengths of return
+//! routability messages, and only the types of all other messages.
 
 pub mod authentication;
 pub mod builder;

@@ -1,9 +1,9 @@
-//! Mobility options. They are those of RFC 6275 6.2, RFC 3963 4.3, RFC 4283, RFC 4285 and RFC 5094. Others
-//! are of RFC 5555 3, RFC 5648 4.3, RFC 5847 3.4 and RFC 6089 4.
+//! Mobility options of RFC 6275 6.2, RFC 3963 4.3, RFC 4283, RFC 4285 and RFC 5094. Further options are of
+//! RFC 5555 3, RFC 5648 4.3, RFC 5847 3.4 and RFC 6089 4.
 //!
 //! The parser checks the type-length-value structure once: an option that exceeds the message makes the whole
-//! message invalid. [`Options::iter`] reads the contents. A wrong length or field in an option of a known
-//! type is an error of that option alone. The iterator returns unknown options unchanged (RFC 6275 6.2.1: a
+//! message invalid. [`Options::iter`] reads the contents. If an option of a known type has a wrong length or
+//! field, only this option is an error. The iterator returns unknown options unchanged (RFC 6275 6.2.1: a
 //! receiver skips them) and leaves out Pad1 and PadN.
 
 use super::flow::{self, Identifiers};
@@ -60,31 +60,32 @@ pub const MN_HA: u8 = 1;
 /// Subtype of the Mobility Message Authentication option: mobile node and AAA server (RFC 4285 5.2).
 pub const MN_AAA: u8 = 2;
 
-/// Refresh time of the NAT Detection option: keepalives are not needed (RFC 5555 3.2.2).
+/// Refresh time of the NAT Detection option: the mobile node need not send keepalives (RFC 5555 3.2.2).
 pub const NO_KEEPALIVE: u32 = u32::MAX;
 
 /// One mobility option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MobilityOption<'a> {
-    /// When to register again, units of 4 seconds.
+    /// Refresh interval: the mobile node should renew its binding after this time, units of 4 seconds.
     BindingRefreshAdvice(u16),
-    /// The care-of address to register in place of the source address.
+    /// Care-of address that the home agent registers in place of the source address.
     AlternateCareOfAddress(Ipv6Addr),
-    /// A prefix of the mobile network. The length is at most 128; bits after it come as they are.
+    /// A mobile network prefix. Its length is at most 128; the parser does not clear the bits after the
+    /// length.
     MobileNetworkPrefix {
         /// The prefix.
         prefix: Ipv6Addr,
-        /// Leading bits that are the prefix.
+        /// Length of the prefix, bits.
         prefix_length: u8,
     },
     /// Identifier of the mobile node.
     MobileNodeIdentifier {
-        /// 1 for a network access identifier, user@realm.
+        /// 1 for a network access identifier, such as user@realm.
         subtype: u8,
         /// The identifier.
         identifier: &'a [u8],
     },
-    /// A message authentication code; [`super::authentication_field`] knows what it covers.
+    /// A message authentication code; [`super::authentication_field`] returns the octets that it covers.
     Authentication {
         /// [`MN_HA`] or [`MN_AAA`].
         subtype: u8,
@@ -95,71 +96,72 @@ pub enum MobilityOption<'a> {
     },
     /// A time stamp against replay, in NTP format: seconds since 1900, then fractions of 2^-32.
     MessageIdentifier(u64),
-    /// Something that a vendor has defined; [`flow::FlowActionOption`] is carnet's.
+    /// An option that a vendor has defined; [`flow::FlowActionOption`] is the option of carnet.
     VendorSpecific {
-        /// The vendor's enterprise number.
+        /// Enterprise number of the vendor.
         vendor: u32,
-        /// Which of its options.
+        /// Number of the option among those of the vendor.
         sub_type: u8,
-        /// The rest.
+        /// Data of the option behind the sub-type.
         data: &'a [u8],
     },
-    /// How often the sender has restarted and lost its bindings.
+    /// Number of times that the sender has restarted and lost its bindings.
     RestartCounter(u32),
-    /// The IPv4 address, or prefix, that the mobile node has or wants at home.
+    /// The mobile node's IPv4 home address or prefix, registered or requested.
     Ipv4HomeAddress {
-        /// Leading bits that are the prefix, 32 for an address alone; six bits.
+        /// Length of the prefix, six bits; 32 for a single address.
         prefix_length: u8,
-        /// P: a prefix is asked for.
+        /// P: the mobile node requests a prefix.
         prefix: bool,
-        /// The address; unspecified to ask for one.
+        /// The address; unspecified if the mobile node requests an address.
         address: Ipv4Addr,
     },
     /// Result of the registration of an IPv4 home address.
     Ipv4AddressAcknowledgement {
-        /// Under 128 accepted: see [`super::ipv4_status`].
+        /// Status; values under 128 accept: see [`super::ipv4_status`].
         status: u8,
-        /// Leading bits that are the prefix; six bits, 0 when refused.
+        /// Length of the prefix, six bits; 0 if the home agent refuses the registration.
         prefix_length: u8,
         /// The address.
         address: Ipv4Addr,
     },
-    /// Whether there is a network address translator on the way, and what follows from it.
+    /// Says whether the path contains a network address translator, and how the mobile node must react.
     NatDetection {
-        /// F: UDP has to be used although none was found.
+        /// F: the mobile node must use UDP even if the home agent detected no translator.
         force_udp: bool,
-        /// Seconds between keepalives; 0 says nothing, [`NO_KEEPALIVE`] that none is needed.
+        /// Seconds between keepalives. 0 gives no interval; [`NO_KEEPALIVE`] says that the mobile node need
+        /// not send any.
         refresh: u32,
     },
-    /// The IPv4 care-of address as the mobile node knows it.
+    /// IPv4 care-of address, as the mobile node sees it.
     Ipv4CareOfAddress(Ipv4Addr),
-    /// Which of the mobile node's bindings is meant.
+    /// Identifies one of the mobile node's bindings.
     BindingIdentifier {
         /// The identifier (BID); 0 is reserved.
         bid: u16,
-        /// In an acknowledgement: this binding's status where it is not that of the message.
+        /// In an acknowledgement: status of this binding if it differs from the status of the message.
         status: u8,
-        /// H: a binding to the home link beside others.
+        /// H: the binding is for the home link and exists beside bindings of other links.
         home: bool,
-        /// BID-PRI, seven bits: lower wins; 0 from a node that knows RFC 5648 only.
+        /// BID-PRI, seven bits: the lower value wins; 0 from a node that supports RFC 5648 only.
         priority: u8,
-        /// The care-of address, where it is not the known one.
+        /// Care-of address of the binding, if it differs from the care-of address of the message.
         care_of_address: Option<IpAddr>,
     },
-    /// Flows that stay as they are.
+    /// Identifiers of flows that stay unchanged.
     FlowSummary(Identifiers<'a>),
-    /// A flow that is added or changed.
+    /// A flow that the mobile node adds or changes.
     FlowIdentification {
         /// The identifier (FID); 0 is reserved.
         fid: u16,
-        /// FID-PRI: lower wins; 0 is reserved.
+        /// FID-PRI: the lower value wins; 0 is reserved.
         priority: u16,
-        /// In an acknowledgement: see [`flow::flow_status`].
+        /// Status in an acknowledgement: see [`flow::flow_status`].
         status: u8,
-        /// For [`flow::SubOptions::parse`].
+        /// Octets of the sub-options, for [`flow::SubOptions::parse`].
         sub_options: &'a [u8],
     },
-    /// Any other option.
+    /// An option of another type.
     Unknown {
         /// The Option Type.
         option_type: u8,
@@ -173,7 +175,7 @@ impl<'a> MobilityOption<'a> {
     ///
     /// # Errors
     /// [`Error::Length`] for a known type with a wrong length, [`Error::Value`] for a prefix length over 128.
-    /// Sub-options of a flow are not looked at.
+    /// The function does not read the sub-options of a flow.
     fn read(option_type: u8, data: &'a [u8]) -> Result<Self, Error> {
         const WHAT: &str = "mobility option";
         let exactly = |what, length: usize, expected| {
@@ -302,7 +304,7 @@ impl<'a> MobilityOption<'a> {
         }
     }
 
-    /// The Option Type.
+    /// Returns the Option Type.
     pub fn option_type(&self) -> u8 {
         match self {
             MobilityOption::BindingRefreshAdvice(_) => option_type::BINDING_REFRESH_ADVICE,
@@ -324,7 +326,7 @@ impl<'a> MobilityOption<'a> {
         }
     }
 
-    /// The Option Data's length, octets.
+    /// Returns the length of the Option Data, octets.
     pub fn data_length(&self) -> usize {
         match self {
             MobilityOption::BindingRefreshAdvice(_) => 2,
@@ -415,13 +417,14 @@ impl<'a> MobilityOption<'a> {
         }
     }
 
-    /// Where the option may begin: `(x, y)` for the "xn+y" of its document, octets from the start of the
+    /// Returns the alignment of the option: `(x, y)` for "xn+y" in its document, octets from the start of the
     /// Mobility Header.
     pub(crate) fn alignment(&self) -> (usize, usize) {
         match self.option_type() {
             option_type::BINDING_REFRESH_ADVICE | option_type::NONCE_INDICES => (2, 0),
             option_type::ALTERNATE_CARE_OF_ADDRESS | option_type::LINK_LOCAL_ADDRESS => (8, 6),
-            // RFC 6275 6.2.7: implied by being the last option without padding behind it.
+            // RFC 6275 6.2.7: the option is the last one, without padding behind it, which implies this
+            // alignment.
             option_type::BINDING_AUTHORIZATION_DATA => (8, 2),
             option_type::MOBILE_NETWORK_PREFIX => (8, 4),
             option_type::AUTHENTICATION => (4, 1),
@@ -432,17 +435,17 @@ impl<'a> MobilityOption<'a> {
             | option_type::IPV4_CARE_OF_ADDRESS => (4, 0),
             // RFC 5094 3 and RFC 5847 3.4: the 32-bit field is at a multiple of 4.
             option_type::VENDOR_SPECIFIC | option_type::RESTART_COUNTER => (4, 2),
-            // RFC 5648 4.3: 8n+2 when a care-of address is in it.
+            // RFC 5648 4.3: an option with a care-of address has alignment 8n+2.
             option_type::BINDING_IDENTIFIER if self.data_length() > 4 => (8, 2),
             option_type::BINDING_IDENTIFIER | option_type::FLOW_SUMMARY => (2, 0),
-            // RFC 6089 4.2 asks for 2n, and an IPv6 selector in it for 8n (RFC 6088 3.2).
+            // RFC 6089 4.2 requires 2n. An IPv6 selector in the option requires 8n (RFC 6088 3.2).
             option_type::FLOW_IDENTIFICATION => (8, 0),
             _ => (1, 0),
         }
     }
 }
 
-/// The IPv4 address at an offset.
+/// Reads the IPv4 address at an offset.
 fn ipv4_at(data: &[u8], offset: usize) -> Result<Ipv4Addr, Error> {
     array::<4>(data, offset, "mobility option").map(Ipv4Addr::from)
 }
@@ -454,10 +457,10 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Checks the structure of all that follows a message's fixed part.
+    /// Checks the structure of all options; `octets` are those behind the message's fixed part.
     ///
     /// # Errors
-    /// [`Error::Truncated`] when an option runs past the end.
+    /// [`Error::Truncated`] if an option exceeds the message.
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
         let mut at = 0;
         while at < octets.len() {
@@ -466,22 +469,23 @@ impl<'a> Options<'a> {
         Ok(Options { octets })
     }
 
-    /// The options in the order of the message, without padding.
+    /// Returns the options in the order of the message, without padding.
     ///
-    /// An option of a known type with a wrong length or field is an `Err`; the options after it follow all
-    /// the same.
+    /// An option of a known type with a wrong length or field is an `Err`; the iterator still returns the
+    /// options after it.
     pub fn iter(&self) -> OptionsIter<'a> {
         OptionsIter { octets: self.octets, at: 0 }
     }
 
-    /// As [`Options::iter`], each option with its type, for whom it matters what an option was that is wrong.
+    /// Returns the items of [`Options::iter`], each with its Option Type, so that the caller knows the type
+    /// of a wrong option.
     pub fn iter_with_types(&self) -> impl Iterator<Item = (u8, Result<MobilityOption<'a>, Error>)> {
         let mut iter = self.iter();
         std::iter::from_fn(move || iter.next_raw())
             .map(|option| (option.option_type, MobilityOption::read(option.option_type, option.data)))
     }
 
-    /// The octets of all options with their padding.
+    /// Returns the octets of all options, with their padding.
     pub fn octets(&self) -> &'a [u8] {
         self.octets
     }
@@ -521,7 +525,7 @@ impl<'a> Iterator for OptionsIter<'a> {
 }
 
 impl<'a> OptionsIter<'a> {
-    /// The next option that is no padding.
+    /// Returns the next option that is not padding.
     fn next_raw(&mut self) -> Option<RawOption<'a>> {
         while self.at < self.octets.len() {
             let option = RawOption::at(self.octets, self.at).ok()?;
@@ -534,18 +538,18 @@ impl<'a> OptionsIter<'a> {
     }
 }
 
-/// One option as it lies in the octets.
+/// One option in its octets.
 pub(crate) struct RawOption<'a> {
     /// The Option Type.
     pub(crate) option_type: u8,
     /// The Option Data; empty for Pad1.
     pub(crate) data: &'a [u8],
-    /// Where the next option begins.
+    /// Offset of the next option.
     pub(crate) end: usize,
 }
 
 impl<'a> RawOption<'a> {
-    /// The option at an offset (RFC 6275 6.2.1).
+    /// Reads the option at an offset (RFC 6275 6.2.1).
     pub(crate) fn at(octets: &'a [u8], at: usize) -> Result<Self, Error> {
         const WHAT: &str = "mobility option";
         let option_type = u8_at(octets, at, WHAT)?;
@@ -557,7 +561,7 @@ impl<'a> RawOption<'a> {
         Ok(RawOption { option_type, data, end: at + 2 + length })
     }
 
-    /// Whether it is Pad1 or PadN.
+    /// Returns whether the option is Pad1 or PadN.
     pub(crate) fn is_padding(&self) -> bool {
         matches!(self.option_type, option_type::PAD1 | option_type::PAD_N)
     }

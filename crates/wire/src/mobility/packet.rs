@@ -1,9 +1,9 @@
 //! A whole IPv6 packet around a Mobility Header (RFC 6275 6.1.1, 6.3, 6.4, 9.5.4, 11.3.1).
 //!
-//! The headers stand in the order of RFC 8200 4.1 as RFC 6275 6.3 and 6.4 want them: IPv6, type 2 routing
-//! header, destination options with the Home Address option, Mobility Header. A Binding Update has the Home
-//! Address option, a Binding Acknowledgement the routing header; neither is there when the mobile router is
-//! at home.
+//! The headers have the order that RFC 8200 4.1, RFC 6275 6.3 and 6.4 require: IPv6, type 2 routing header,
+//! destination options with the Home Address option, Mobility Header. A Binding Update has the Home Address
+//! option, a Binding Acknowledgement the routing header. If the mobile router is at home, a message has
+//! neither of the two.
 
 use super::builder::set_checksum;
 use crate::extension::{home_address_destination, home_address_routing};
@@ -19,16 +19,16 @@ pub struct ControlPacket<'a> {
     pub destination: Ipv6Addr,
     /// The hop limit.
     pub hop_limit: u8,
-    /// The address for a Home Address option; none without.
+    /// Address for a Home Address option; `None` for a packet without the option.
     pub home_address: Option<Ipv6Addr>,
-    /// The address for a type 2 routing header; none without.
+    /// Address for a type 2 routing header; `None` for a packet without the header.
     pub routing_home_address: Option<Ipv6Addr>,
-    /// The Mobility Header; its checksum field is written.
+    /// The Mobility Header; the function that emits the packet writes its checksum field.
     pub mobility_header: &'a mut [u8],
 }
 
 impl<'a> ControlPacket<'a> {
-    /// One of a Mobility Header alone, without Home Address option and routing header.
+    /// Returns a packet with a Mobility Header only, without Home Address option and routing header.
     pub fn plain(
         source: Ipv6Addr,
         destination: Ipv6Addr,
@@ -39,15 +39,16 @@ impl<'a> ControlPacket<'a> {
         ControlPacket { source, destination, hop_limit, home_address, routing_home_address, mobility_header }
     }
 
-    /// Returns the packet's octets. The checksum covers the home address of a Home Address option as source.
-    /// It covers the address in a routing header as destination (RFC 6275 6.1.1, RFC 8200 8.1).
+    /// Returns the packet's octets. The pseudo-header of the checksum has the address of a Home Address
+    /// option as source (RFC 6275 6.1.1). It has the address of a routing header as destination (RFC 8200
+    /// 8.1).
     pub fn emit(self) -> Vec<u8> {
         set_checksum(
             self.mobility_header,
             self.home_address.unwrap_or(self.source),
             self.routing_home_address.unwrap_or(self.destination),
         );
-        // From the last header to the first, for each names the one behind it.
+        // Build the headers from the last to the first, because each header names the next one.
         let mut next = protocol::MOBILITY;
         let options = self.home_address.map(|address| home_address_destination(next, address));
         if options.is_some() {
@@ -63,7 +64,7 @@ impl<'a> ControlPacket<'a> {
         let header = Header {
             traffic_class: 0,
             flow_label: 0,
-            // A Mobility Header has at most 2048 octets.
+            // The conversion cannot fail: a Mobility Header has at most 2048 octets.
             payload_length: u16::try_from(length).unwrap_or(u16::MAX),
             next_header: next,
             hop_limit: self.hop_limit,

@@ -1,7 +1,7 @@
 //! The messages by which neighbouring mobile routers test the path between them, in the Experimental Mobility
 //! Header (RFC 5096, MH Type 11).
 //!
-//! MNPP has no published format and no number of IANA, so the messages use the experimental type. A magic
+//! MNPP has no published format and no number from IANA, so the messages use the experimental type. A magic
 //! number behind the header distinguishes them from other experiments:
 //!
 //! ```text
@@ -29,22 +29,22 @@ use crate::octets::{address_at, array, u8_at, u32_at};
 
 /// MH Type of experiments (RFC 5096).
 pub const EXPERIMENTAL: u8 = 11;
-/// Octets of a message.
+/// Octets of a prefix test message.
 pub const LENGTH: usize = 56;
-/// "CNPX"
+/// The magic number, "CNPX" in ASCII.
 const MAGIC: u32 = 0x434e_5058;
 const WHAT: &str = "prefix test";
 
 /// Kind of a prefix test message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrefixTestKind {
-    /// To an address of the prefix, by way of the home agents: does this station have it?
+    /// Sent through the home agents to an address of the prefix: asks whether this station has the prefix.
     Init,
-    /// From that station, straight: yes, for it has read the cookie.
+    /// Sent directly by the asked station: confirms the prefix and returns the cookie as proof.
     Test,
-    /// Straight, from station to station: do you hear me?
+    /// Sent directly between stations: asks for an Answer, which proves that the direct path works.
     Probe,
-    /// Yes.
+    /// Sent directly: answers a Probe.
     Answer,
 }
 
@@ -69,29 +69,29 @@ impl PrefixTestKind {
     }
 }
 
-/// A message.
+/// A prefix test message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefixTest {
     /// Kind of the message.
     pub kind: PrefixTestKind,
-    /// Chosen by the asker, given back by the responder.
+    /// Number that the asking station chooses and the answer copies.
     pub cookie: u64,
-    /// Link-layer address of the station that is asked.
+    /// Link-layer address of the station that answers.
     pub responder: [u8; 6],
     /// Link-layer address of the station that asks.
     pub asker: [u8; 6],
-    /// The prefix in question; bits behind the length are zero. Unspecified in probes and answers.
+    /// The prefix in question, with the bits behind its length zero; unspecified in a Probe or an Answer.
     pub prefix: Ipv6Addr,
-    /// Its length, at most 128.
+    /// Length of the prefix, at most 128 bits.
     pub prefix_length: u8,
 }
 
 impl PrefixTest {
-    /// Reads a message whose Mobility Header has been checked.
+    /// Reads a message from a checked Mobility Header.
     ///
     /// # Errors
-    /// [`Error::Value`] for another type, another experiment, an unknown kind or an impossible prefix length,
-    /// [`Error::Truncated`].
+    /// [`Error::Value`] for another MH Type, another experiment, an unknown kind or an invalid prefix length;
+    /// [`Error::Truncated`] if the octets end early.
     pub fn parse(header: &MobilityHeader<'_>) -> Result<PrefixTest, Error> {
         let octets = header.octets();
         let wrong = |what, expected, found: u32| Error::Value { what, expected, found };
@@ -120,7 +120,7 @@ impl PrefixTest {
         })
     }
 
-    /// The message in an IPv6 packet.
+    /// Returns an IPv6 packet with the message.
     pub fn packet(&self, source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8) -> Vec<u8> {
         let mut octets = [0; LENGTH];
         let mut put = |at: usize, field: &[u8]| {

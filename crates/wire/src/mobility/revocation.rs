@@ -1,4 +1,4 @@
-//! Binding Revocation (RFC 5846 5): the end of a binding that the home agent, not the node, wants.
+//! Binding Revocation (RFC 5846 5): the home agent ends a binding.
 //!
 //! ```text
 //!   6: B.R. Type (1 indication, 2 acknowledgement), R. Trigger or Status
@@ -13,13 +13,13 @@ use crate::octets::{rest, u8_at, u16_at};
 /// Binding Revocation Indication or Acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindingRevocation<'a> {
-    /// Which of the two.
+    /// Indication or Acknowledgement.
     pub kind: RevocationKind,
-    /// Matches the acknowledgement to the indication.
+    /// Sequence number, which matches the acknowledgement to the indication.
     pub sequence: u16,
-    /// The flags, which an acknowledgement copies.
+    /// The flags; an acknowledgement copies those of the indication.
     pub flags: RevocationFlags,
-    /// The mobility options: the Binding Identifiers of what is revoked.
+    /// The mobility options: Binding Identifiers of the revoked bindings.
     pub options: Options<'a>,
 }
 
@@ -28,7 +28,7 @@ pub struct BindingRevocation<'a> {
 pub enum RevocationKind {
     /// A Binding Revocation Indication.
     Indication {
-        /// Why: see [`trigger`].
+        /// Reason of the revocation: see [`trigger`].
         trigger: u8,
     },
     /// A Binding Revocation Acknowledgement.
@@ -41,15 +41,15 @@ pub enum RevocationKind {
 /// The flags of a Binding Revocation message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RevocationFlags {
-    /// P: a binding of Proxy Mobile IPv6.
+    /// P: the revoked binding is one of Proxy Mobile IPv6.
     pub proxy: bool,
-    /// V: the binding of the IPv4 home address only.
+    /// V: the home agent revokes only the binding of the IPv4 home address.
     pub ipv4_only: bool,
-    /// G: all bindings that the two sides share.
+    /// G: the home agent revokes all bindings that the two nodes share.
     pub global: bool,
 }
 
-/// Values of the Revocation Trigger field; those of 128 and above go with the G flag.
+/// Values of the Revocation Trigger field; values of 128 and above require the G flag.
 pub mod trigger {
     /// Unspecified.
     pub const UNSPECIFIED: u8 = 0;
@@ -57,7 +57,7 @@ pub mod trigger {
     pub const ADMINISTRATIVE: u8 = 1;
     /// The user has ended the session.
     pub const USER_INITIATED: u8 = 5;
-    /// The binding cache entry may be out of step.
+    /// The binding cache entry may be out of sync.
     pub const OUT_OF_SYNC: u8 = 7;
     /// Per-peer policy.
     pub const PER_PEER_POLICY: u8 = 128;
@@ -88,11 +88,11 @@ pub mod revocation_status {
 /// The B.R. Type values.
 const INDICATION: u8 = 1;
 const ACKNOWLEDGEMENT: u8 = 2;
-/// Where the options begin.
+/// Offset of the options in the Mobility Header, octets.
 pub(crate) const FIXED: usize = 12;
 
 impl RevocationKind {
-    /// The two octets after the checksum.
+    /// Returns the two octets after the checksum.
     pub(crate) fn octets(self) -> [u8; 2] {
         match self {
             RevocationKind::Indication { trigger } => [INDICATION, trigger],
@@ -102,7 +102,7 @@ impl RevocationKind {
 }
 
 impl RevocationFlags {
-    /// The 16-bit field.
+    /// Returns the 16-bit field.
     pub fn bits(self) -> u16 {
         u16::from(self.proxy) << 15 | u16::from(self.ipv4_only) << 14 | u16::from(self.global) << 13
     }
@@ -120,7 +120,7 @@ impl<'a> BindingRevocation<'a> {
     /// Reads the message from a whole Mobility Header.
     ///
     /// # Errors
-    /// [`Error::Truncated`], [`Error::Value`] for another B.R. Type.
+    /// [`Error::Truncated`] if the octets end early, [`Error::Value`] for another B.R. Type.
     pub(crate) fn parse(octets: &'a [u8]) -> Result<Self, Error> {
         const WHAT: &str = "binding revocation";
         let second = u8_at(octets, 7, WHAT)?;

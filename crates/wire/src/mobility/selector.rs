@@ -18,17 +18,17 @@ pub struct Range<T> {
 }
 
 impl<T: Copy + PartialOrd> Range<T> {
-    /// One value.
+    /// Returns the range of one value.
     pub fn only(value: T) -> Range<T> {
         Range { first: value, last: value }
     }
 
-    /// From one value to another, both included.
+    /// Returns the range from `first` to `last`, both included.
     pub fn new(first: T, last: T) -> Range<T> {
         Range { first, last }
     }
 
-    /// Whether the value is in it.
+    /// Returns whether the value is in the range.
     pub fn contains(&self, value: T) -> bool {
         self.first <= value && value <= self.last
     }
@@ -56,8 +56,8 @@ pub struct Ipv6Selector {
     pub next_header: Option<Range<u8>>,
 }
 
-/// An IPv4 binary traffic selector (RFC 6088 3.1), read and written here, matched nowhere: carnet's tunnels
-/// carry IPv6.
+/// An IPv4 binary traffic selector (RFC 6088 3.1). The crate reads and writes it; carnet never matches it,
+/// because its tunnels carry IPv6.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ipv4Selector {
@@ -100,15 +100,15 @@ pub struct Flow {
     pub flow_label: u32,
     /// The protocol of the upper layer, behind the extension headers.
     pub next_header: u8,
-    /// Source and destination port, where the packet shows them.
+    /// Source and destination port; `None` if the packet does not show them.
     pub ports: Option<(u16, u16)>,
-    /// The Security Parameter Index, where the packet shows one.
+    /// Security Parameter Index; `None` if the packet does not show one.
     pub spi: Option<u32>,
 }
 
 impl Flow {
-    /// Returns the same flow in the other direction. Match a selector against it for packets from the mobile
-    /// node, because selectors describe packets towards it.
+    /// Returns the same flow in the other direction. For a packet from the mobile node, match the selector
+    /// against the reversed flow, because selectors describe packets towards the mobile node.
     pub fn reversed(self) -> Flow {
         Flow {
             source: self.destination,
@@ -120,7 +120,7 @@ impl Flow {
 }
 
 impl Ipv6Selector {
-    /// Whether a packet towards the mobile node is meant.
+    /// Returns whether the selector selects a packet towards the mobile node.
     pub fn matches(&self, flow: &Flow) -> bool {
         fn any<T: Copy + PartialOrd>(range: &Option<Range<T>>, value: Option<T>) -> bool {
             range.is_none_or(|range| value.is_some_and(|value| range.contains(value)))
@@ -139,7 +139,7 @@ impl Ipv6Selector {
 }
 
 impl TrafficSelector {
-    /// Whether an IPv6 packet towards the mobile node is meant.
+    /// Returns whether the selector selects an IPv6 packet towards the mobile node; `flow` holds its fields.
     pub fn matches(&self, flow: &Flow) -> bool {
         match self {
             TrafficSelector::Ipv4(_) => false,
@@ -186,7 +186,7 @@ mod tests {
                 Ipv6Selector { source_port: Some(Range::only(5000)), ..any },
             ),
             (
-                // ECN bits do not count, on either side.
+                // A comparison ignores the ECN bits of the selector and of the packet.
                 Ipv6Selector { traffic_class: Some(Range::only(0xb8 | 1)), ..any },
                 Ipv6Selector { traffic_class: Some(Range::only(0xbc)), ..any },
             ),

@@ -1,7 +1,7 @@
 //! The Status field of the Binding Acknowledgement (IANA "Status Codes (Binding Acknowledgement)").
 //!
-//! Values under 128 accept, the others reject (RFC 6275 6.1.8). Where documents collide on 144, RFC 4285's
-//! meaning is taken.
+//! Values under 128 accept the Binding Update, other values reject it (RFC 6275 6.1.8). Several documents
+//! assign 144; this module uses the meaning of RFC 4285.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Status(pub u8);
 
-/// The constants with their documents and meanings in one place.
+/// Defines the status constants, their documents and their meanings from one list.
 macro_rules! statuses {
     ($($name:ident = $value:literal, $meaning:literal, $document:literal;)*) => {
         impl Status {
             $(#[doc = concat!($meaning, " (", $document, ").")]
             pub const $name: Status = Status($value);)*
 
-            /// Returns the meaning of the value in the words of its document; "unassigned" for an unknown
+            /// Returns the meaning of the value in the words of its document, or "unassigned" for an unknown
             /// value.
             pub fn meaning(self) -> &'static str {
                 match self {
@@ -62,7 +62,7 @@ statuses! {
 }
 
 impl Status {
-    /// Whether the Binding Update was rejected: 128 and above.
+    /// Returns whether the home agent rejected the Binding Update: the value is 128 or above.
     pub fn is_rejection(self) -> bool {
         self.0 >= 128
     }

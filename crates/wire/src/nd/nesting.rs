@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The highest bit of the flags, G, says that a path out of the nested mobile network exists. The sender sets
-//! the others to 0.
+//! the other bits to 0.
 
 use super::option::{NdOption, option_type};
 use crate::octets::{address_at, array, u8_at};
@@ -21,29 +21,30 @@ use std::net::Ipv6Addr;
 
 /// Number that distinguishes this option from those of other experiments.
 pub const MAGIC: [u8; 4] = *b"NEMO";
-/// Prefixes that are sent.
+/// The most prefixes that the sender writes.
 pub const MAX_PREFIXES: usize = 4;
-/// Home addresses that are sent: with more routers behind each other something is wrong.
+/// The most home addresses that the sender writes. A deeper nesting of routers is a fault.
 pub const MAX_PATH: usize = 8;
 const GROUNDED: u8 = 0x80;
 const FIXED: usize = 6;
 const WHAT: &str = "nesting option";
 
-/// The option.
+/// The option for nested mobile networks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NestingInformation {
-    /// G: the sender, or a router before it, is attached to something that is no mobile network.
+    /// G: the sender, or a mobile router above it, is attached to a network that is not a mobile network.
     pub grounded: bool,
-    /// The networks of prefixes of 64 bits, the preferred one first, in which the sender takes registrations
-    /// (RFC 8505).
+    /// Networks of 64-bit prefixes, the preferred prefix first; the sender accepts registrations (RFC 8505)
+    /// in these prefixes.
     pub prefixes: Vec<Ipv6Addr>,
-    /// Home addresses: the sender's, then those of the routers before it.
+    /// Home addresses: the sender's, then those of the mobile routers above it, the nearest first.
     pub path: Vec<Ipv6Addr>,
 }
 
 impl NestingInformation {
-    /// Reads the option; `None` for another option. The result may be longer than what the emitter writes.
-    /// Nothing is cut off: a router that searches itself in the path would miss itself in a truncated one.
+    /// Reads the option; `None` for another option. The result may hold more prefixes and addresses than the
+    /// emitter writes. The parser does not truncate the path: a router searches its own home address there to
+    /// detect a loop.
     pub fn read(option: &NdOption<'_>) -> Option<Self> {
         let NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data } = option else { return None };
         if array::<4>(data, 0, WHAT).ok()? != MAGIC {

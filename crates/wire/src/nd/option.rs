@@ -2,13 +2,14 @@
 //!
 //! [`NdOptions::parse`] checks the structure once: an option of length 0 or one that exceeds the message
 //! makes the message invalid (RFC 4861 6.1). An option of a known type with an invalid length or field does
-//! not. The iterator returns it as [`NdOption::Unknown`], and the receiver ignores it.
+//! not make the message invalid. The iterator returns such an option as [`NdOption::Unknown`], and the
+//! receiver ignores it.
 
 use crate::Error;
 use crate::octets::{address_at, array, slice, u8_at, u16_at, u32_at};
 use std::net::Ipv6Addr;
 
-/// Types of options.
+/// Values of the Type field.
 pub mod option_type {
     /// Source Link-Layer Address (RFC 4861 4.6.1).
     pub const SOURCE_LINK_ADDRESS: u8 = 1;
@@ -26,26 +27,27 @@ pub mod option_type {
     pub const ROUTE_INFORMATION: u8 = 24;
     /// Extended Address Registration (RFC 8505 4.1).
     pub const ADDRESS_REGISTRATION: u8 = 33;
-    /// For experiments (RFC 4727 5.1).
+    /// Type for experiments (RFC 4727 5.1).
     pub const EXPERIMENT_1: u8 = 253;
 }
 
 /// Prefix Information (RFC 4861 4.6.2, with the R flag of RFC 6275 7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefixInformation {
-    /// The prefix; with R set, the router's whole address. Bits after the prefix length come as they are.
+    /// The prefix; if R is set, the router's whole address. The parser does not clear the bits after the
+    /// prefix length.
     pub prefix: Ipv6Addr,
-    /// Leading bits that are the prefix, at most 128.
+    /// Length of the prefix, at most 128 bits.
     pub prefix_length: u8,
     /// L: the prefix is on this link.
     pub on_link: bool,
-    /// A: for address configuration without state.
+    /// A: hosts may form addresses from the prefix without state.
     pub autonomous: bool,
     /// R: the prefix field holds a whole address of the router.
     pub router_address: bool,
-    /// Seconds; 0xffffffff for ever.
+    /// Valid lifetime, seconds; 0xffffffff means infinity.
     pub valid_lifetime: u32,
-    /// Seconds; 0xffffffff for ever.
+    /// Preferred lifetime, seconds; 0xffffffff means infinity.
     pub preferred_lifetime: u32,
 }
 
@@ -54,10 +56,12 @@ pub struct PrefixInformation {
 pub struct HomeAgentInformation {
     /// R: the home agent supports mobile routers.
     pub mobile_router_support: bool,
-    /// The greater, the better; unsigned. Without this option it is 0.
+    /// Preference of the home agent, unsigned: the greater value wins. A Router Advertisement without this
+    /// option means 0.
     pub preference: u16,
-    /// How long the router is a home agent, seconds. Without this option it is the router lifetime. A 0,
-    /// which must not be sent, deletes the home agent (RFC 6275 10.5.1).
+    /// Time for which the router is a home agent, seconds. A Router Advertisement without this option means
+    /// the router lifetime. A sender must not send 0; a receiver deletes the home agent if it receives 0 (RFC
+    /// 6275 10.5.1).
     pub lifetime: u16,
 }
 
@@ -66,28 +70,28 @@ pub struct HomeAgentInformation {
 pub struct RouteInformation {
     /// The prefix. Bits after the prefix length are zero: senders must clear them, receivers ignore them.
     pub prefix: Ipv6Addr,
-    /// Leading bits that are the prefix, at most 128.
+    /// Length of the prefix, at most 128 bits.
     pub prefix_length: u8,
-    /// How good this router is for the prefix.
+    /// Preference of this router for the prefix.
     pub preference: RoutePreference,
-    /// Seconds; 0xffffffff for ever.
+    /// Lifetime of the route, seconds; 0xffffffff means infinity.
     pub lifetime: u32,
 }
 
 /// A preference among routers (RFC 4191 2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum RoutePreference {
-    /// 11.
+    /// Low preference, bits 11.
     Low,
-    /// 00.
+    /// Medium preference, bits 00.
     #[default]
     Medium,
-    /// 01.
+    /// High preference, bits 01.
     High,
 }
 
 impl RoutePreference {
-    /// The preference of the two low bits; `None` for the reserved value 10.
+    /// Returns the preference of the two low bits; `None` for the reserved value 10.
     pub fn from_bits(bits: u8) -> Option<RoutePreference> {
         match bits & 3 {
             0 => Some(RoutePreference::Medium),
@@ -97,7 +101,7 @@ impl RoutePreference {
         }
     }
 
-    /// The two bits, in the low end.
+    /// Returns the preference in the two low bits.
     pub fn bits(self) -> u8 {
         match self {
             RoutePreference::Medium => 0,
@@ -107,12 +111,12 @@ impl RoutePreference {
     }
 }
 
-/// One option.
+/// A Neighbor Discovery option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NdOption<'a> {
-    /// The sender's Ethernet address.
+    /// Ethernet address of the sender.
     SourceLinkAddress([u8; 6]),
-    /// The target's Ethernet address.
+    /// Ethernet address of the target.
     TargetLinkAddress([u8; 6]),
     /// A prefix of the link.
     PrefixInformation(PrefixInformation),
@@ -122,24 +126,24 @@ pub enum NdOption<'a> {
     AdvertisementInterval(u32),
     /// Preference and lifetime of the router as a home agent.
     HomeAgentInformation(HomeAgentInformation),
-    /// A prefix that is reached through the router.
+    /// A prefix that hosts reach through the router.
     RouteInformation(RouteInformation),
-    /// Anything else, to be ignored.
+    /// An option of another type, which the receiver ignores.
     Unknown {
         /// The Type field.
         option_type: u8,
-        /// Octets behind the Length field: 8n+6.
+        /// Octets behind the Length field; their number is 8n+6.
         data: &'a [u8],
     },
 }
 
 impl<'a> NdOption<'a> {
-    /// Reads an option from what follows its two first octets.
+    /// Reads an option from the octets behind its Type and Length.
     fn read(option_type: u8, data: &'a [u8]) -> Self {
         Self::known(option_type, data).unwrap_or(NdOption::Unknown { option_type, data })
     }
 
-    /// A known type whose length and fields make sense.
+    /// Reads an option of a known type; `None` if the type is unknown or a length or field is invalid.
     fn known(option_type: u8, data: &[u8]) -> Option<Self> {
         const WHAT: &str = "option";
         let units = (data.len() + 2) / 8;
@@ -176,7 +180,8 @@ impl<'a> NdOption<'a> {
             }
             (option_type::ROUTE_INFORMATION, 1..=3) => {
                 let [prefix_length, flags] = array(data, 0, WHAT).ok()?;
-                // RFC 4191 2.3: the length is at least what the prefix needs; preference 10 is ignored.
+                // RFC 4191 2.3: the option must be long enough for the prefix; a receiver ignores an option
+                // with preference 10.
                 let fits = usize::from(prefix_length) <= (units - 1) * 64;
                 let preference = RoutePreference::from_bits(flags >> 3)?;
                 let lifetime = u32_at(data, 2, WHAT).ok()?;
@@ -195,8 +200,8 @@ impl<'a> NdOption<'a> {
     /// Appends the option's octets.
     ///
     /// A Route Information option takes the shortest form that holds its prefix. The data of an unknown
-    /// option are padded with zeros to a multiple of 8 octets. Data beyond the largest value of the Length
-    /// field are cut off.
+    /// option are padded with zeros to a multiple of 8 octets. The function cuts off data beyond the largest
+    /// value of the Length field.
     pub fn emit_into(&self, message: &mut Vec<u8>) {
         match *self {
             NdOption::SourceLinkAddress(address) => {
@@ -256,23 +261,24 @@ impl<'a> NdOption<'a> {
     }
 }
 
-/// An address with the bits after the prefix length cleared.
+/// Returns the address with the bits after the prefix length cleared.
 fn masked(address: Ipv6Addr, prefix_length: u8) -> Ipv6Addr {
     let mask = u128::MAX.checked_shl(128 - u32::from(prefix_length.min(128))).unwrap_or(0);
     Ipv6Addr::from(u128::from(address) & mask)
 }
 
-/// The options of a message; iterates over them in order.
+/// The options of a message; an iterator in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NdOptions<'a> {
     octets: &'a [u8],
 }
 
 impl<'a> NdOptions<'a> {
-    /// Checks the structure of all that follows a message's fixed part.
+    /// Checks the structure of all options; `octets` are those behind the message's fixed part.
     ///
     /// # Errors
-    /// [`Error::Length`] for an option of length 0, [`Error::Truncated`] for one that runs past the end.
+    /// [`Error::Length`] for an option of length 0, [`Error::Truncated`] for an option that exceeds the
+    /// message.
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
         let mut left = octets;
         while !left.is_empty() {
@@ -281,7 +287,7 @@ impl<'a> NdOptions<'a> {
         Ok(NdOptions { octets })
     }
 
-    /// The address of the first Source Link-Layer Address option.
+    /// Returns the address of the first Source Link-Layer Address option.
     pub fn source_link_address(self) -> Option<[u8; 6]> {
         self.into_iter().find_map(|option| match option {
             NdOption::SourceLinkAddress(address) => Some(address),
@@ -289,7 +295,7 @@ impl<'a> NdOptions<'a> {
         })
     }
 
-    /// The address of the first Target Link-Layer Address option.
+    /// Returns the address of the first Target Link-Layer Address option.
     pub fn target_link_address(self) -> Option<[u8; 6]> {
         self.into_iter().find_map(|option| match option {
             NdOption::TargetLinkAddress(address) => Some(address),
@@ -308,7 +314,7 @@ impl<'a> Iterator for NdOptions<'a> {
     }
 }
 
-/// The first option's type and data, and what follows it.
+/// Returns type and data of the first option, and the octets behind it.
 fn split(octets: &[u8]) -> Result<(u8, &[u8], &[u8]), Error> {
     const WHAT: &str = "neighbor discovery option";
     let [option_type, units] = array::<2>(octets, 0, WHAT)?;

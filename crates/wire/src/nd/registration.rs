@@ -1,10 +1,11 @@
-//! The Extended Address Registration option (RFC 8505 4.1). A node registers an address with a router, which
-//! then has a route to it and may act as proxy on another link (RFC 8929).
+//! The Extended Address Registration option (RFC 8505 4.1). A node registers an address with a router. The
+//! router then has a route to the address and may act as proxy on another link (RFC 8929).
 //!
-//! A Neighbor Solicitation carries the request, a Neighbor Advertisement the answer; the target is the
-//! address. The Registration Ownership Verifier identifies the owner, in its shortest form of 64 bits.
+//! A Neighbor Solicitation carries the request, a Neighbor Advertisement the answer; the target of both
+//! messages is the registered address. The Registration Ownership Verifier identifies the owner; this module
+//! uses its shortest form of 64 bits.
 //!
-//! Left out: longer owners, the cryptographic proof of RFC 8928, the I field and the opaque octet (sent as
+//! Left out: longer verifiers, the cryptographic proof of RFC 8928, the I field and the opaque octet (sent as
 //! 0).
 
 use super::option::{NdOption, option_type};
@@ -13,43 +14,43 @@ use crate::octets::{array, rest, u8_at, u16_at};
 
 /// Octets of a Neighbor Solicitation or Advertisement before the options.
 const FIXED: usize = 24;
-/// R: the router shall see to it that the address is reached.
+/// R: the node asks the router to make the address reachable.
 const ROUTED: u8 = 0x02;
-/// T: there is a transaction number.
+/// T: the option has a transaction number.
 const NUMBERED: u8 = 0x01;
 
 /// Status of a registration (RFC 8505 table 1).
 pub mod status {
-    /// Registered, or registering.
+    /// The registration succeeded; a request carries this value, too.
     pub const SUCCESS: u8 = 0;
     /// Another owner has registered the address.
     pub const DUPLICATE: u8 = 1;
-    /// No room.
+    /// The router has no room for the registration.
     pub const FULL: u8 = 2;
-    /// It has been registered elsewhere since.
+    /// The node has since registered the address with another router.
     pub const MOVED: u8 = 3;
-    /// It is no longer registered.
+    /// The router has removed the registration.
     pub const REMOVED: u8 = 4;
-    /// The address does not belong here.
+    /// The address does not belong to a prefix of the link.
     pub const TOPOLOGICALLY_INCORRECT: u8 = 8;
 }
 
 /// An Extended Address Registration option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressRegistration {
-    /// Of an answer, one of [`status`]; 0 in a question.
+    /// Status in an answer, one of [`status`]; 0 in a request.
     pub status: u8,
-    /// Transaction ID: which of two registrations is the later one (RFC 8505 5.2).
+    /// Transaction ID, which says which of two registrations is the later one (RFC 8505 5.2).
     pub transaction: u8,
-    /// Minutes; 0 ends the registration.
+    /// Lifetime of the registration, minutes; 0 ends the registration.
     pub lifetime: u16,
     /// Registration Ownership Verifier.
     pub owner: u64,
 }
 
 impl AddressRegistration {
-    /// Returns the first such option with a transaction number and an owner of 64 bits in a Neighbor
-    /// Solicitation or Advertisement. Skips all others.
+    /// Returns the first registration option of a Neighbor Solicitation or Advertisement that has a
+    /// transaction number and an owner of 64 bits. Skips all other options.
     pub fn of(message: &[u8]) -> Option<Self> {
         NdOptions::parse(rest(message, FIXED, WHAT).ok()?).ok()?.find_map(|option| match option {
             NdOption::Unknown { option_type: option_type::ADDRESS_REGISTRATION, data } => Self::read(data),
@@ -84,17 +85,18 @@ pub fn is_later_transaction(new: u8, old: u8) -> bool {
     const WINDOW: i32 = 16;
     let (a, b) = (i32::from(new), i32::from(old));
     match (new > 127, old > 127) {
-        // One has started anew: the number of the start is the later one unless it is about to go over into
-        // the ring.
+        // One counter is in its start sequence (128 to 255), because its node restarted. It is the later one
+        // unless it is within 16 of the wrap into 0 to 127.
         (true, false) => 256 + b - a > WINDOW,
         (false, true) => 256 + a - b <= WINDOW,
-        // Both in one part; in the ring, so far as they are close to each other.
+        // Both counters are in the same sequence. In the circular sequence 0 to 127, a number is later if it
+        // is at most 16 ahead.
         (true, true) => a > b,
         (false, false) => (1..=WINDOW).contains(&(a - b).rem_euclid(128)),
     }
 }
 
-/// The transaction number after this one.
+/// Returns the transaction number after this one.
 pub fn next_transaction(transaction: u8) -> u8 {
     match transaction {
         255 | 127 => 0,

@@ -1,5 +1,6 @@
-//! Puts octets of IPv6 through every parser, and parsed values through every accessor. For any octets it
-//! returns, and its assertions hold. The fuzz targets `ipv6`, `icmpv6` and `mobility` are these functions.
+//! Functions that pass octets to every parser and parsed values to every accessor. For any octets each
+//! function returns, and its assertions hold. The fuzz targets `ipv6`, `icmpv6` and `mobility` call these
+//! functions.
 
 use std::hint::black_box;
 use std::net::Ipv6Addr;
@@ -20,7 +21,7 @@ use carnet_wire::nd::{
 };
 use carnet_wire::prefix_discovery::{PrefixAdvertisement, PrefixSolicitation};
 
-/// As a packet, from its IPv6 header on.
+/// Parses octets as a packet that begins with the IPv6 header.
 pub fn packet(octets: &[u8]) {
     let _ = black_box(Header::parse(octets));
     if let Ok((header, payload)) = Header::parse_packet(octets) {
@@ -67,7 +68,7 @@ pub fn packet(octets: &[u8]) {
     }
 }
 
-/// As a Fragment header or an ICMPv6 message.
+/// Parses octets as a Fragment header and as an ICMPv6 message.
 pub fn icmpv6(octets: &[u8]) {
     let _ = black_box(FragmentHeader::parse(octets));
     let _ = black_box(icmpv6::parse_error(octets));
@@ -86,7 +87,7 @@ pub fn icmpv6(octets: &[u8]) {
     if let Ok(advertisement) = PrefixAdvertisement::parse(octets) {
         assert!(advertisement.options.count() * 8 <= octets.len());
     }
-    // A parsed option is written and parsed the same again.
+    // A parsed option, written again, is parsed to an equal option.
     if let Ok(options) = NdOptions::parse(octets) {
         for option in options {
             let mut again = Vec::new();
@@ -100,7 +101,7 @@ pub fn icmpv6(octets: &[u8]) {
     }
 }
 
-/// As a Mobility Header, or as options of one.
+/// Parses octets as a Mobility Header and as the options of one.
 pub fn mobility(octets: &[u8]) {
     let local = Ipv6Addr::LOCALHOST;
     let _ = black_box(MobilityHeader::parse_verified(octets, local, local));

@@ -2,17 +2,18 @@
 //!
 //! `UMIP_*`: frames of UMIP (mobile router and home agent on a stock Debian 6.1 kernel), without their
 //! Ethernet headers. They were captured on the home agent's side on 2026-11-21
-//! (`umip-register-explicit-implicit-dhaad-ha-side.pcap`); the number is the frame's in that capture. Only an
-//! IPv6 implementation other than ours has touched them.
+//! (`umip-register-explicit-implicit-dhaad-ha-side.pcap`); the number is the frame's in that capture. No code
+//! of carnet took part in making them.
 //!
-//! `GOLDEN_*`: Mobility Headers made by hand and agreed on by scapy 2.8.0 and tshark 4.0.17. Care-of address
-//! 2001:db8:f1::10, home address 2001:db8:1::1234, home agent 2001:db8:1::1.
+//! `GOLDEN_*`: Mobility Headers made by hand; scapy 2.8.0 and tshark 4.0.17 both read them as intended.
+//! Care-of address 2001:db8:f1::10, home address 2001:db8:1::1234, home agent 2001:db8:1::1.
 
 use super::hex;
 use carnet_wire::mobility::ControlPacket;
 use std::net::Ipv6Addr;
 
-/// Frame 3: Router Advertisement of the home agent, with H, R in the prefix, R in Home Agent Information.
+/// Frame 3: Router Advertisement of the home agent, with H, R in the Prefix Information, R in the Home Agent
+/// Information.
 pub const UMIP_ROUTER_ADVERTISEMENT: &str = "
     600b468d00403afffe80000000000000ac29befffe08c14dff0200000000000000000000000000018600ef0a4020001e
     0000000000000000030440e000008ca0000046500000000020010db80001000000000000000000010101ae29be08c14d
@@ -21,7 +22,7 @@ pub const UMIP_ROUTER_ADVERTISEMENT: &str = "
 pub const UMIP_NEIGHBOR_SOLICITATION: &str = "
     6000000000203afffe800000000000004c7397fffe1a9cc4ff0200000000000000000001ff00000187004bbd00000000
     20010db800010000000000000000000101014e73971a9cc4";
-/// Frame 15: the Neighbor Advertisement that answers it.
+/// Frame 15: Neighbor Advertisement that answers frame 14.
 pub const UMIP_NEIGHBOR_ADVERTISEMENT: &str = "
     6000000000203aff20010db8000100000000000000000001fe800000000000004c7397fffe1a9cc488008ed9e0000000
     20010db80001000000000000000000010201ae29be08c14d";
@@ -31,7 +32,7 @@ pub const UMIP_BINDING_UPDATE: &str = "
     20010db80001000000000000000001003b06050034773d65c400000f0100031020010db800f10000b869f2fffeba1aeb
     010200000612004020010db8000200000000000000000000";
 /// Frame 17: Neighbor Solicitation of duplicate address detection for the home address. Its checksum is wrong
-/// as UMIP sent it (tshark: bad), as in all that UMIP sends from the unspecified address.
+/// (tshark: bad), like the checksum of every packet that UMIP sends from the unspecified address.
 pub const UMIP_DUPLICATE_DETECTION: &str = "
     6000000000183aff00000000000000000000000000000000ff0200000000000000000001ff00010087004b4000000000
     20010db8000100000000000000000100";
@@ -52,14 +53,14 @@ pub const UMIP_TUNNELLED_ECHO: &str = "
 pub const UMIP_DEREGISTRATION: &str = "
     6002e63300383c3f20010db800f10000b869f2fffeba1aeb20010db8000100000000000000000001870201020000c910
     20010db80001000000000000000001003b03050069ae3d67c40000000100031020010db800f10000b869f2fffeba1aeb";
-/// Frame 125: the Binding Acknowledgement that answers it.
+/// Frame 125: Binding Acknowledgement that answers frame 123.
 pub const UMIP_DEREGISTERED: &str = "
     6000b25300282b4020010db800010000000000000000000120010db800f10000b869f2fffeba1aeb8702020100000000
     20010db80001000000000000000001003b010600234900403d67000001020000";
 /// Frame 197: Home Agent Address Discovery Request to the anycast address.
 pub const UMIP_DISCOVERY_REQUEST: &str = "
     60057d0a00083a3f20010db800f10000b869f2fffeba1aeb20010db800010000fdfffffffffffffe9000d04800018000";
-/// Frame 198: the Home Agent Address Discovery Reply.
+/// Frame 198: Home Agent Address Discovery Reply that answers frame 197.
 pub const UMIP_DISCOVERY_REPLY: &str = "
     6003b3f800183a4020010db800010000000000000000000120010db800f10000b869f2fffeba1aeb91009f7b00018000
     20010db8000100000000000000000001";
@@ -86,7 +87,7 @@ pub const HOME_ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0
 /// The home agent of the `GOLDEN_*` messages.
 pub const HOME_AGENT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
 
-/// The Binding Update of a `GOLDEN_*` message as a mobile router sends it.
+/// Returns the packet with the Binding Update of a `GOLDEN_*` message, as a mobile router sends it.
 pub fn golden_packet(mobility_header: &str) -> Vec<u8> {
     ControlPacket {
         source: CARE_OF_ADDRESS,
@@ -99,7 +100,7 @@ pub fn golden_packet(mobility_header: &str) -> Vec<u8> {
     .emit()
 }
 
-/// Every packet of this file.
+/// Returns every packet of this file.
 pub fn packets() -> Vec<Vec<u8>> {
     let captured = [
         UMIP_ROUTER_ADVERTISEMENT,

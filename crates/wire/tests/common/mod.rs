@@ -1,5 +1,5 @@
 //! Common parts of this crate's tests: octets from hex, packets of other implementations, and one function
-//! that puts octets through every parser. The fuzz targets share that function.
+//! that puts octets through every parser. The fuzz targets call that function, too.
 #![allow(dead_code)]
 
 pub mod everything;
@@ -8,7 +8,7 @@ pub mod tools;
 
 use std::net::Ipv6Addr;
 
-/// Octets from hex digits; white space is ignored.
+/// Returns the octets of hex digits; ignores white space.
 pub fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .chars()
@@ -19,33 +19,34 @@ pub fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// Hex digits of octets.
+/// Returns the hex digits of octets.
 pub fn to_hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// An address from its text.
+/// Returns the address of its text form.
 pub fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an IPv6 address")
 }
 
-/// Parses octets as a packet, and as the parts of one. For any octets it returns, and its assertions hold.
+/// Parses octets as a packet and as the parts of a packet. For any octets the function returns, and its
+/// assertions hold.
 pub fn everything(octets: &[u8]) {
     everything::packet(octets);
     everything::icmpv6(octets);
     everything::mobility(octets);
 }
 
-/// A small generator of numbers (xorshift64*), the same on every run.
+/// Small random number generator (xorshift64*), which returns the same numbers on every run.
 pub struct Numbers(u64);
 
 impl Numbers {
-    /// Starts from a seed that is not 0.
+    /// Creates a generator from a seed other than 0.
     pub fn new(seed: u64) -> Numbers {
         Numbers(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -53,7 +54,7 @@ impl Numbers {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// The next number under a limit that is not 0.
+    /// Returns the next number below a limit other than 0.
     pub fn under(&mut self, limit: usize) -> usize {
         (self.next() >> 33) as usize % limit
     }

@@ -1,12 +1,12 @@
-//! Finding the tools that serve as independent witnesses.
+//! Finds the external tools that check carnet's packets independently.
 //!
-//! A test whose tool is missing prints `SKIPPED: reason` and passes, so that the suite runs anywhere. With
-//! `CARNET_REQUIRE_TOOLS=1` it fails instead, so that a run that counts cannot skip in silence.
+//! A test whose tool is missing prints `SKIPPED: reason` and passes, so that the suite runs on any machine.
+//! With `CARNET_REQUIRE_TOOLS=1` the test fails instead, so that a CI run cannot skip tests unnoticed.
 #![allow(clippy::disallowed_methods, reason = "a test may ask its environment which tools there are")]
 
 use std::process::Command;
 
-/// Says why a test does not run, or fails when tools are required.
+/// Prints why a test does not run, or fails if `CARNET_REQUIRE_TOOLS` is set.
 fn skip(reason: &str) {
     assert!(
         std::env::var("CARNET_REQUIRE_TOOLS").as_deref() != Ok("1"),
@@ -15,7 +15,7 @@ fn skip(reason: &str) {
     println!("SKIPPED: {reason}");
 }
 
-/// A Python that has scapy: the one of `CARNET_PYTHON`, else `python3`.
+/// Returns a Python interpreter with scapy: `CARNET_PYTHON` if set, otherwise `python3`.
 pub fn scapy() -> Option<Command> {
     let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let found = Command::new(&python).args(["-c", "import scapy.layers.inet6"]).output();
@@ -32,7 +32,7 @@ pub fn scapy() -> Option<Command> {
     }
 }
 
-/// tshark.
+/// Returns tshark if it is installed.
 pub fn tshark() -> Option<Command> {
     match Command::new("tshark").arg("--version").output() {
         Ok(output) if output.status.success() => Some(Command::new("tshark")),

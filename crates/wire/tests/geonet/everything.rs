@@ -1,5 +1,5 @@
-//! Puts octets of GeoNetworking through every parser. For any octets it returns, and its assertions hold. The
-//! fuzz target `geonet` is this function.
+//! A function that passes octets to every GeoNetworking parser. For any octets the function returns, and its
+//! assertions hold. The fuzz target `geonet` calls it.
 
 use std::hint::black_box;
 
@@ -9,8 +9,8 @@ use carnet_wire::geonet::{
     ShortPositionVector, set_destination, set_lifetime, set_remaining_hop_limit,
 };
 
-/// Puts octets through every function that takes some; what it asserts holds whatever they are. Returns
-/// whether they are a packet.
+/// Passes octets to every parser; its assertions hold for any octets. Returns whether the octets are a
+/// packet.
 pub fn everything(octets: &[u8]) -> bool {
     let _ = black_box((BasicHeader::parse(octets), CommonHeader::parse(octets)));
     let _ = black_box((BtpA::parse(octets), BtpB::parse(octets)));

@@ -1,4 +1,4 @@
-//! Addresses, times, lifetimes, station types, BTP: the small types by themselves.
+//! Unit tests of the small types: addresses, times, lifetimes, station types, BTP.
 
 use carnet_wire::Error;
 use carnet_wire::btp::{self, BtpA, BtpB, port};
@@ -19,7 +19,7 @@ fn address_parts() {
     let address = GnAddress::new(false, StationType::RoadSideUnit, [0xff; 6]);
     assert_eq!(address, GnAddress(0x3c00_ffff_ffff_ffff));
     assert!(!address.is_manual());
-    // A station type beyond five bits must not become the manual bit.
+    // A station type of more than five bits does not set the manual bit.
     assert_eq!(GnAddress::new(false, StationType::Other(0xe5), [0; 6]), GnAddress(0x1400_0000_0000_0000));
 }
 
@@ -85,16 +85,16 @@ fn station_types() {
 
 #[test]
 fn time_of_a_date() {
-    // 2004-01-01T00:00:00Z; no leap second had been since.
+    // The epoch is 2004-01-01T00:00:00Z; no leap second had occurred since then.
     assert_eq!(Timestamp::from_unix_milliseconds(1_072_915_200_000, 0), Timestamp(0));
-    // 2026-11-21T12:00:00Z.
+    // The time is 2026-11-21T12:00:00Z.
     let noon = 1_795_262_400_000;
     assert_eq!(Timestamp::from_unix_milliseconds(noon, Timestamp::LEAP_SECONDS), Timestamp(792_699_272));
     assert_eq!(Timestamp(792_699_272), Timestamp(0x2f3f_a188));
     assert_eq!(Timestamp::from_unix_milliseconds(noon, 0), Timestamp(792_694_272));
-    // A clock that was never set, before the epoch.
+    // A clock set before the epoch gives the last timestamp before the wrap.
     assert_eq!(Timestamp::from_unix_milliseconds(1_072_915_199_999, 0), Timestamp(u32::MAX));
-    // 250 turns of 2^32 ms are 1,073,741,824,000.
+    // A timestamp before the epoch: 250 times 2^32 ms are 1,073,741,824,000 ms.
     assert_eq!(Timestamp::from_unix_milliseconds(0, 5), Timestamp(826_624_000 + 5000));
 }
 
@@ -104,7 +104,8 @@ fn newer_across_the_wrap() {
     assert!(newer(1, 0) && !newer(0, 1) && !newer(7, 7));
     assert!(newer(0, u32::MAX) && !newer(u32::MAX, 0));
     assert!(newer(5, 0xffff_fff0) && !newer(0xffff_fff0, 5));
-    // Just under half a turn ahead, and half a turn: annex C.2 takes TSTmax/2 = 2^31 - 0.5.
+    // First just under half the range ahead, then exactly half: annex C.2 compares with TSTmax/2 = 2^31 -
+    // 0.5.
     assert!(newer(0x7fff_ffff, 0) && !newer(0, 0x7fff_ffff));
     assert!(newer(0, 0x8000_0000) && !newer(0x8000_0000, 0));
     assert!(newer(0x1234, 0x8000_1234) && !newer(0x8000_1234, 0x1234));
@@ -152,7 +153,7 @@ fn lifetime_both_ways() {
         assert_eq!(octet(milliseconds), expected, "{milliseconds} ms");
     }
     assert_eq!(Lifetime::from(Duration::MAX), Lifetime::MAX);
-    // 60 s: both encodings are read.
+    // 60 s: the parser accepts both encodings.
     assert_eq!(Lifetime(0x1a).duration(), Duration::from_secs(60));
     assert_eq!(Lifetime(0xf1).duration(), Duration::from_secs(60));
     assert_eq!(Duration::from(Lifetime::MAX), Duration::from_secs(6300));

@@ -1,10 +1,10 @@
-//! Packets that others made, as hex, each beginning with the Basic Header.
+//! Packets that no code of carnet made, as hex; each begins with the Basic Header.
 //!
-//! The upper case names without `VANETZA` are made by hand from the tables of EN 302 636-4-1, and tshark
-//! 4.0.17 agrees on them. `VANETZA_*` are frames of vanetza v26.02's socktap, sent on 2026-11-21 by two
+//! Packets without `VANETZA` in their names are made by hand from the tables of EN 302 636-4-1; tshark 4.0.17
+//! reads them as intended. `VANETZA_*` are frames of vanetza v26.02's socktap, sent on 2026-11-21 by two
 //! stations over a veth, without their Ethernet headers. The captures are
-//! `vanetza-socktap-security-none.pcap` and `-dummy.pcap`; the number is the frame's in its capture. Their
-//! times lack the five leap seconds.
+//! `vanetza-socktap-security-none.pcap` and `-dummy.pcap`; the number of a frame is its number in the
+//! capture. The timestamps of these frames lack the five leap seconds.
 
 use crate::common::hex;
 
@@ -16,11 +16,11 @@ pub const GUC_IPV6: &str = "
     11001a0a3020008000300a00123400009400020000000001010203041d164a00015ef3c084d20384bc00020000000002
     010203001d17d0a001607a606000000000083a40fe80000000000000000000fffe000001fe80000000000000000000ff
     fe0000028000000000010001";
-/// GAC into a circle, BTP without a name.
+/// GAC into a circle, with a BTP port without a name.
 pub const GAC_CIRC: &str = "
     11001a0a2030008000080a00123400009400020000000001010203041d164a00015ef3c084d203841d170d50015fb710
     01f400000000000007d1000002020000";
-/// GBC into a rectangle, to be stored, traffic class 2.
+/// GBC into a rectangle with SCF set, traffic class 2.
 pub const GBC_RECT: &str = "
     11001a0a2041828000080a00123400009400020000000001010203041d164a00015ef3c084d203841d170d50015fb710
     01f400c8002d000007d1000002020000";
@@ -32,7 +32,7 @@ pub const GBC_ELIP_IPV6: &str = "
 /// SHB with media-dependent octets.
 pub const SHB: &str = "
     11001a0120500280000801009400020000000001010203041d164a00015ef3c084d203845a3cb80007d1000002020000";
-/// TSB that came two of its five hops, with BTP-A.
+/// TSB with BTP-A that has made two of its five hops.
 pub const TSB: &str = "
     11001a031051028000080500123400009400020000000001010203041d164a00015ef3c084d2038407d109c461626364";
 /// LS request.
@@ -42,7 +42,7 @@ pub const LS_REQ: &str = "
 pub const LS_REP: &str = "
     11001a0a0061008000000a0012340000bc00020000000002000000011d17d0a001607a60800000009400020000000001
     000000021d164a00015ef3c0";
-/// GBC whose RHL is above its MHL: well formed, and to be discarded.
+/// GBC whose RHL is above its MHL: well-formed, but a receiver must discard it.
 pub const BAD_RHL_GT_MHL: &str = "
     11001a0b2040008000080a00123400009400020000000001010203041d164a00015ef3c084d203841d170d50015fb710
     01f400000000000007d1000002020000";
@@ -50,14 +50,14 @@ pub const BAD_RHL_GT_MHL: &str = "
 pub const VANETZA_CAM_2: &str = "
     11001a0120500080002d0100800002000000000230c91b941d11629806d08c38800000000000000007d1000002020000
     00021ebd005a56c9730e434bc703e83e8001b7743e0000012000003fe1ed0403ffe3fff400";
-/// Frame 2 of `-none`: station 2, c0ffee to BTP-B port 42.
+/// Frame 2 of `-none`: station 2, payload c0ffee to BTP-B port 42.
 pub const VANETZA_HELLO_2: &str = "
     11001a012050008000070100800002000000000230c91b941d11629806d08c388000000000000000002a0000c0ffee";
 /// Frame 3 of `-none`: station 1, a CAM to BTP-B port 2001.
 pub const VANETZA_CAM_1: &str = "
     11001a0120500080002d0100800002000000000130c91b941d113b8806d06527800000000000000007d1000002020000
     00011ebd005a56c4910e4346e503e83e8001b7743e0000012000003fe1ed0403ffe3fff400";
-/// Frame 4 of `-none`: station 1, c0ffee to BTP-B port 42.
+/// Frame 4 of `-none`: station 1, payload c0ffee to BTP-B port 42.
 pub const VANETZA_HELLO_1: &str = "
     11001a012050008000070100800002000000000130c91b941d113b8806d065278000000000000000002a0000c0ffee";
 /// Frame 1 of `-dummy`: station 2, a CAM to BTP-B port 2001 in a 1609.2 envelope whose signature is all zero.
@@ -66,7 +66,8 @@ pub const VANETZA_SECURED_CAM_2: &str = "
     d10000020200000002871d005a56c9730e434bc703e83e8001b7743e0000012000003fe1ed0403ffe3fff40040012400
     0290fe9337caa08280800000000000000000000000000000000000000000000000000000000000000000000000000000
     0000000000000000000000000000000000000000000000000000";
-/// Frame 2 of `-dummy`: station 2, c0ffee to BTP-B port 42 in a 1609.2 envelope whose signature is all zero.
+/// Frame 2 of `-dummy`: station 2, payload c0ffee to BTP-B port 42 in a 1609.2 envelope whose signature is
+/// all zero.
 pub const VANETZA_SECURED_HELLO_2: &str = "
     12001a010381004003802b2050008000070100800002000000000230c983f51d11629806d08c38800000000000000000
     2a0000c0ffee400124000290fe932b952a82808000000000000000000000000000000000000000000000000000000000
@@ -77,7 +78,8 @@ pub const VANETZA_SECURED_CAM_1: &str = "
     d10000020200000001871d005a56c4910e4346e503e83e8001b7743e0000012000003fe1ed0403ffe3fff40040012400
     0290fe9337cb3e8280800000000000000000000000000000000000000000000000000000000000000000000000000000
     0000000000000000000000000000000000000000000000000000";
-/// Frame 4 of `-dummy`: station 1, c0ffee to BTP-B port 42 in a 1609.2 envelope whose signature is all zero.
+/// Frame 4 of `-dummy`: station 1, payload c0ffee to BTP-B port 42 in a 1609.2 envelope whose signature is
+/// all zero.
 pub const VANETZA_SECURED_HELLO_1: &str = "
     12001a010381004003802b2050008000070100800002000000000130c983fb1d113b8806d06527800000000000000000
     2a0000c0ffee400124000290fe9337cbf282808000000000000000000000000000000000000000000000000000000000
@@ -94,7 +96,7 @@ pub const VANETZA: [&str; 4] = [VANETZA_CAM_2, VANETZA_HELLO_2, VANETZA_CAM_1, V
 pub const VANETZA_SECURED: [&str; 4] =
     [VANETZA_SECURED_CAM_2, VANETZA_SECURED_HELLO_2, VANETZA_SECURED_CAM_1, VANETZA_SECURED_HELLO_1];
 
-/// Every packet of this file.
+/// Returns every packet of this file.
 pub fn packets() -> Vec<Vec<u8>> {
     GOLDEN.into_iter().chain(VANETZA).chain(VANETZA_SECURED).map(hex).collect()
 }

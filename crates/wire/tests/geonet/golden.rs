@@ -1,4 +1,4 @@
-//! The golden packets, bit for bit in both directions, and what a parser must not take.
+//! The golden packets are parsed and emitted bit for bit, and the parser rejects invalid variants.
 
 use crate::common::{hex, to_hex};
 use crate::fixtures;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// An IPv6 packet: an ICMPv6 message of eight octets from one link-local address to another.
 pub const IPV6: &str = "
     6000000000083a40fe80000000000000000000fffe000001fe80000000000000000000fffe0000028000000000010001";
-/// To BTP-B port 2001, four octets.
+/// BTP-B header to port 2001, and four octets of payload.
 const BTP: &str = "07d1000002020000";
 
 fn car() -> LongPositionVector {
@@ -41,14 +41,15 @@ fn area(shape: Shape, distance_b: u16, angle: u16) -> GeoArea {
     GeoArea { shape, latitude: 488_050_000, longitude: 23_050_000, distance_a: 500, distance_b, angle }
 }
 
-/// A mobile station's packet with hop limit 10 and 60 s to live.
+/// Returns a packet of a mobile station with hop limit 10 and lifetime 60 s.
 fn packet<'a>(extended: ExtendedHeader, next_header: CommonNextHeader, payload: &'a [u8]) -> Packet<'a> {
     let mut packet = Packet::new(extended, next_header, Lifetime(0x1a), 10, payload);
     packet.common.mobile = true;
     packet
 }
 
-/// Both ways: the values make these octets, and these octets make the values.
+/// Checks both directions: the emitter makes these octets from the values, and the parser makes these values
+/// from the octets.
 fn same(packet: Packet<'_>, golden: &str) {
     let octets = hex(golden);
     assert_eq!(to_hex(&packet.emit()), to_hex(&octets));
@@ -259,7 +260,7 @@ fn octets_behind_the_payload_are_cut_off() {
     }
     let mut padded = beacon.clone();
     padded.resize(47, 0);
-    // Inside an envelope nothing pads.
+    // The content of a security envelope has no padding: octets behind the payload are an error.
     assert_eq!(Packet::parse_after_basic(plain.basic, &beacon[4..]), Ok(plain));
     let refused = Packet::parse_after_basic(plain.basic, &padded[4..46]);
     assert_eq!(refused, Err(Error::PayloadLength { announced: 0, available: 10 }));
@@ -317,7 +318,7 @@ fn a_buffer_too_short_stays_as_it_was() {
     let packet = Packet { payload: &long, ..packet };
     let refused = packet.emit_into(&mut vec![0; 70_000]);
     assert_eq!(refused, Err(Error::PayloadLength { announced: 65535, available: 65536 }));
-    // The announced length is what fits into the field.
+    // The emitter writes the largest length that the field can hold.
     assert_eq!(Packet::parse(&packet.emit()).map(|packet| packet.payload.len()), Ok(65_535));
 }
 
@@ -353,7 +354,7 @@ fn a_forwarder_changes_its_fields_only() {
                 assert_eq!(to_hex(&changed[40..60]), "112233445566778899aabbccffffffff01020304");
                 let packet = Packet::parse(&changed).expect("still a packet");
                 assert_eq!(packet.extended.destination(), Some(&newer));
-                // Too short for the field: nothing is written.
+                // A buffer one octet too short stays unchanged.
                 let mut short = octets[..59].to_vec();
                 assert_eq!(
                     set_destination(&mut short, &newer),
@@ -387,6 +388,6 @@ fn headers_alone() {
     assert!(common.traffic_class.store_carry_forward && common.traffic_class.channel_offload);
     assert_eq!((common.traffic_class.id, common.mobile), (1, true));
     assert_eq!(to_hex(&common.to_octets()), "f0fec180ffffff00");
-    // The seven bits beside the mobility flag are not the mobility flag.
+    // The seven bits beside the mobility flag do not set it.
     assert!(!CommonHeader::parse(&hex("0010007f00000100")).expect("a beacon's").mobile);
 }

@@ -40,7 +40,7 @@ fn a_hundred_thousand_mutations() {
             mutate(&mut octets, &packets, &mut numbers);
         }
         taken += u32::from(everything(&octets));
-        // With a payload length that fits, more of it is looked at.
+        // Sets the payload length to the octets that follow, so that parsing goes further.
         if let Some(length) = octets.len().checked_sub(36)
             && numbers.under(2) == 0
         {
@@ -48,7 +48,7 @@ fn a_hundred_thousand_mutations() {
             everything(&octets);
         }
     }
-    // A generator that only makes rubbish, or none, tests nothing.
+    // The generator must make valid and invalid packets; otherwise the test proves nothing.
     assert!((10_000..90_000).contains(&taken), "{taken} of the mutations were packets");
 }
 
@@ -64,7 +64,7 @@ fn mutate(octets: &mut Vec<u8>, packets: &[Vec<u8>], numbers: &mut Numbers) {
         3 => {
             octets[at] = [0x10, 0x11, 0x12, 0x20, 0x30, 0x41, 0x42, 0x50, 0x51, 0x60, 0x61][numbers.under(11)]
         }
-        // The headers' own octets, which a choice among all of them seldom meets.
+        // Chooses an octet of the first two headers, which a choice among all octets seldom hits.
         4 => {
             let at = at % 12;
             if let Some(octet) = octets.get_mut(at) {

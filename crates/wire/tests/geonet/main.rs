@@ -1,4 +1,4 @@
-//! GeoNetworking and BTP on the wire: valid packets, those of other implementations, and invalid ones.
+//! GeoNetworking and BTP on the wire: valid packets, packets of other implementations, and invalid packets.
 
 #[allow(clippy::disallowed_methods, reason = "tests ask the environment which tools there must be")]
 #[path = "../common/mod.rs"]

@@ -1,9 +1,9 @@
-//! The crate `geonetworking` 0.4.2 as a witness: it reads what carnet writes, and writes it again to the same
+//! The crate `geonetworking` 0.4.2 as independent check: it parses carnet's packets and emits the same
 //! octets.
 //!
-//! The cases avoid its peculiarities. It panics on reading a negative speed (it takes the 15 bits as a number
-//! without sign), and refuses station types without a name. It finds the payload of a secured GUC at the
-//! wrong place. So speeds below zero are compared in writing only.
+//! The cases avoid faults of that crate. It reads the 15 bits of the speed as unsigned and panics on a
+//! negative speed. So the test compares only emitted octets for negative speeds. The crate rejects station
+//! types without a name, and finds the payload of a secured GUC at the wrong offset.
 
 use crate::common::{Numbers, hex, to_hex};
 use crate::fixtures;
@@ -14,7 +14,7 @@ use carnet_wire::geonet::{
 use geonetworking::en302636_4_1 as theirs;
 use geonetworking::{Decode, Encode};
 
-/// A number of any bits.
+/// Returns a number with a random count of bits.
 fn any(numbers: &mut Numbers) -> u32 {
     (numbers.next() >> 16) as u32
 }
@@ -156,7 +156,7 @@ fn same_extended(header_type: theirs::HeaderType, theirs: &theirs::ExtendedHeade
     }
 }
 
-/// They parse our octets, and write the same ones.
+/// Checks that the crate parses carnet's octets and emits the same octets.
 fn same(ours: &Packet<'_>) {
     let octets = ours.emit();
     let context = to_hex(&octets);

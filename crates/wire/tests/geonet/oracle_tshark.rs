@@ -1,9 +1,9 @@
-//! Tshark as a witness: it reads in carnet's packets what carnet meant, and finds none of them malformed.
+//! Tshark as independent check: it reads carnet's packets as intended and reports none as malformed.
 //!
 //! The test writes a capture of Ethernet frames, lets tshark print the fields of all packets, and compares.
-//! tshark 4.0.17 has peculiarities. It calls the reserved bits of an address a country code. It takes the
-//! media-dependent octets for those of ITS-G5 (EN 302 636-4-2) and shows one bit of each of their channel
-//! loads. It prints no second distance and angle of a circle.
+//! tshark 4.0.17 has peculiarities. It calls the reserved bits of an address a country code. It reads the
+//! media-dependent octets as those of ITS-G5 (EN 302 636-4-2) and shows one bit of each channel load. It
+//! prints no second distance and angle of a circle.
 
 use crate::common::{hex, to_hex, tools};
 use crate::fixtures;
@@ -16,18 +16,18 @@ use carnet_wire::geonet::{
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A packet and what tshark must read in it.
+/// A packet, and the values that tshark must read in it.
 struct Case {
     packet: Vec<u8>,
     fields: Vec<(&'static str, String)>,
 }
 
-/// Fields that every packet is asked for: none may be malformed, none may draw a warning.
+/// Fields that the test asks for in every packet: no packet may be malformed or cause a warning.
 const MALFORMED: [&str; 2] = ["_ws.malformed", "_ws.expert.severity"];
 /// Expert severities of warnings and errors.
 const WARNING: u32 = 0x0060_0000;
 
-/// South, west and backwards, with every bit of the address in use but for the reserved ones.
+/// Position in the south and west, speed backwards, every bit of the address set except the reserved bits.
 fn source() -> LongPositionVector {
     LongPositionVector {
         address: GnAddress::new(false, StationType::Other(21), [0x02, 0x42, 0xac, 0x11, 0x00, 0x03]),
@@ -54,7 +54,7 @@ fn area(shape: Shape) -> GeoArea {
     GeoArea { shape, latitude: -1, longitude: 1_799_999_999, distance_a: 60_001, distance_b, angle }
 }
 
-/// A packet with odd values in every common field, and what those are.
+/// Returns a packet with unusual values in every common field, and the expected values.
 fn case(
     extended: ExtendedHeader,
     next_header: CommonNextHeader,
@@ -166,7 +166,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// A capture of Ethernet frames (link type 1).
+/// Writes a capture of Ethernet frames (link type 1).
 fn write_capture(path: &Path, cases: &[Case]) {
     let mut octets = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65535, 1] {
@@ -185,7 +185,7 @@ fn write_capture(path: &Path, cases: &[Case]) {
     std::fs::write(path, octets).expect("a capture");
 }
 
-/// Field values as versions of tshark print them, in one form: numbers in decimal, truth as 1 and 0.
+/// Returns one form for the field values of different tshark versions: numbers in decimal, truth as 1 and 0.
 fn plain(value: &str) -> String {
     match value {
         "True" => "1".to_owned(),
@@ -197,13 +197,13 @@ fn plain(value: &str) -> String {
     }
 }
 
-/// Runs tshark over the cases; one row of values for each, in the order of the names.
+/// Runs tshark over the cases; returns one row of values for each case, in the order of `names`.
 fn dissect(cases: &[Case], file: &str, names: &[&str]) -> Option<Vec<Vec<String>>> {
     let mut command = tools::tshark()?;
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
     write_capture(&path, cases);
     command.args(["-n", "-T", "fields", "-E", "separator=|", "-E", "occurrence=a", "-E", "aggregator=,"]);
-    // The messages in the golden packets are no whole ones; they are not what is tested here.
+    // The ICMPv6 and ITS messages in the golden packets are incomplete; this test does not check them.
     command.args(["--disable-protocol", "icmpv6", "--disable-protocol", "its"]);
     for name in names {
         command.args(["-e", name]);
@@ -299,7 +299,7 @@ fn golden_and_captured_packets() {
     check(&cases, "wire-geonet-golden.pcap");
 }
 
-/// That the witness can say no.
+/// Checks that tshark reports a broken packet as malformed.
 #[test]
 fn a_broken_packet_is_malformed() {
     let cases: Vec<Case> = [&hex(fixtures::BAD_RHL_GT_MHL)[..], &hex(fixtures::BEACON)[..30]]

@@ -80,7 +80,7 @@ fn extended() -> impl Strategy<Value = ExtendedHeader> {
     ]
 }
 
-/// The two headers and the extended one; type and length as they must be.
+/// Returns a Basic, a Common and an extended header whose type and length agree.
 fn headers() -> impl Strategy<Value = (BasicHeader, CommonHeader, ExtendedHeader)> {
     let basic = (any::<bool>(), any::<u8>(), any::<u8>());
     let common = (0..16u8, any::<u8>(), any::<bool>(), any::<u8>());
@@ -122,7 +122,7 @@ proptest! {
         packet.append_to(&mut appended);
         prop_assert_eq!(&appended[3..], &octets[..]);
         prop_assert_eq!(packet.exceeds_hop_limit(), octets[3] > octets[10]);
-        // One octet less, and it is no packet.
+        // The parser rejects the packet if one octet is missing.
         prop_assert!(Packet::parse(&octets[..octets.len() - 1]).is_err());
     }
 
@@ -187,7 +187,7 @@ proptest! {
         prop_assert_ne!(x.is_newer_than(y), y.is_newer_than(x));
         prop_assert_eq!(x.milliseconds_since(y), -y.milliseconds_since(x));
         prop_assert_eq!(x.milliseconds_since(y) > 0, x.is_newer_than(y));
-        // Ahead by less than half a turn, wherever on the circle.
+        // At any start, a timestamp less than half the range ahead is newer.
         let ahead = Duration::from_millis(u64::from(b >> 1));
         prop_assert_eq!(Timestamp(shift).wrapping_add(ahead).is_newer_than(Timestamp(shift)), b >> 1 != 0);
         prop_assert_eq!(x.wrapping_add(ahead).wrapping_sub(ahead), x);

@@ -1,4 +1,4 @@
-//! Frames of vanetza's socktap are parsed, and written again to the same octets.
+//! The parser reads frames of vanetza's socktap, and the emitter writes the same octets again.
 
 use crate::common::hex;
 use crate::fixtures;
@@ -9,11 +9,11 @@ use carnet_wire::geonet::{
 };
 use std::time::Duration;
 
-/// 2026-11-21T19:09:52.701361Z, when frame 1 of the plain capture was seen.
+/// Capture time of frame 1 of the plain capture: 2026-11-21T19:09:52.701361Z.
 const SEEN: i64 = 1_795_288_192_701;
 
-/// Checks the common part of all of them: SHB from one of two stations, by BTP-B. Returns the station, 1
-/// or 2.
+/// Checks the part that all frames share: SHB from one of two stations, by BTP-B. Returns the number of the
+/// station, 1 or 2.
 fn station(packet: &Packet<'_>) -> u64 {
     assert_eq!(packet.basic.lifetime.duration(), Duration::from_secs(60));
     assert_eq!((packet.basic.remaining_hop_limit, packet.common.maximum_hop_limit), (1, 1));
@@ -32,12 +32,12 @@ fn station(packet: &Packet<'_>) -> u64 {
     station
 }
 
-/// Which message it is.
+/// Checks which message the packet carries.
 fn message(packet: &Packet<'_>) {
     let (header, payload) = BtpB::parse(packet.payload).expect("BTP-B");
     assert_eq!(header.destination_port_info, 0);
     match header.destination_port {
-        // A CAM of protocol version 2.
+        // The payload is a CAM of protocol version 2.
         port::CAM => assert_eq!((payload[..2].to_vec(), payload.len()), (vec![2, 2], 41)),
         42 => assert_eq!(payload, [0xc0, 0xff, 0xee]),
         other => panic!("port {other}"),
@@ -52,7 +52,7 @@ fn plain_packets() {
         assert_eq!(Frame::parse(&octets), Ok(Frame::Plain(packet)));
         assert_eq!(packet.emit(), octets);
         message(&packet);
-        // Their clock is UTC's, without the five leap seconds: the position was 701 ms old.
+        // Vanetza's timestamps lack the five leap seconds: the position was 701 ms old.
         let seen = Timestamp::from_unix_milliseconds(SEEN, 0);
         let age = seen.milliseconds_since(packet.extended.source().timestamp);
         assert!((0..1000).contains(&age), "{age} ms");
@@ -70,7 +70,7 @@ fn secured_packets_keep_their_envelope_shut() {
         assert_eq!(secured.basic.next_header, BasicNextHeader::Secured);
         assert_eq!(secured.basic.remaining_hop_limit, 1);
         assert_eq!(secured.envelope, &octets[4..]);
-        // The content of these envelopes begins at their octet 7, and octet 6 has its length.
+        // In these envelopes the content begins at octet 7, and octet 6 is its length.
         let length = usize::from(secured.envelope[6]);
         let inside = &secured.envelope[7..7 + length];
         let packet = Packet::parse_after_basic(secured.basic, inside).expect("the packet inside");
