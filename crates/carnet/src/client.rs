@@ -1,4 +1,4 @@
-//! Talks to a running station: HTTP/1.1 over its UNIX socket, one connection for each request.
+//! Client of a running station: HTTP/1.1 over its UNIX socket, one connection for each request.
 
 pub mod drain;
 pub mod facilities;
@@ -22,27 +22,27 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::net::UnixStream;
 
-/// Where stations keep their sockets unless told otherwise.
+/// Default directory of the stations' sockets.
 pub const SOCKET_DIRECTORY: &str = "/run/carnet";
 
-/// Longer than the server waits for its run loop, so that its own words come through.
+/// Time limit of an answer, longer than the server's for its run loop, so that the server's error arrives.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// A way to a station.
+/// Access to a station.
 #[derive(Debug)]
 pub struct Client {
     socket: PathBuf,
 }
 
 impl Client {
-    /// Talks to the station at `socket`, or else to the only one in `directory`.
+    /// Uses the station at `socket`, or else the only one in `directory`.
     pub fn find(socket: Option<PathBuf>, directory: &Path) -> anyhow::Result<Client> {
         if let Some(socket) = socket {
             return Ok(Client { socket });
         }
         let mut sockets = sockets(directory);
         if sockets.len() > 1 {
-            // A killed station leaves its socket, without a listener.
+            // A killed station leaves its socket, but without a listener.
             let listens = |path: &PathBuf| match std::os::unix::net::UnixStream::connect(path) {
                 Ok(_) => true,
                 Err(error) => error.kind() != std::io::ErrorKind::ConnectionRefused,
@@ -64,12 +64,12 @@ impl Client {
         }
     }
 
-    /// Where it is.
+    /// Returns the path of the socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Gets what there is at a path, whatever it is.
+    /// Gets the content of a path, in any format.
     pub async fn get_text(&self, path: &str) -> anyhow::Result<Vec<u8>> {
         let response = self.send(Method::GET, path, Bytes::new()).await?;
         Ok(self.lost(response.into_body().collect().await)?.to_bytes().to_vec())
@@ -101,7 +101,7 @@ impl Client {
         Ok(Events { body: response.into_body(), buffer: Vec::new() })
     }
 
-    /// Posts JSON to a path, and follows the event stream that comes of it.
+    /// Posts JSON to a path, and follows the resulting event stream.
     pub async fn post_and_follow<T: Serialize>(&self, path: &str, body: &T) -> anyhow::Result<Events> {
         let response = self.send(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
         Ok(Events { body: response.into_body(), buffer: Vec::new() })
@@ -120,7 +120,7 @@ impl Client {
             .await
             .with_context(|| format!("cannot reach the station at {}", self.socket.display()))?;
         let (mut sender, connection) = self.lost(http1::handshake(TokioIo::new(stream)).await)?;
-        // The task ends with the connection; what goes wrong is told to the request, too.
+        // The task ends with the connection; the request gets its errors as well.
         tokio::spawn(connection);
         let request = Request::builder()
             .method(method)
@@ -142,7 +142,7 @@ impl Client {
     }
 }
 
-/// The reason in an answer that is not a success.
+/// Returns the reason in an answer with an error.
 fn refusal(status: StatusCode, body: &[u8]) -> anyhow::Error {
     match serde_json::from_slice::<ErrorBody>(body) {
         Ok(body) => anyhow!(body.error),
@@ -150,7 +150,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> anyhow::Error {
     }
 }
 
-/// The sockets in a directory.
+/// Returns the sockets in a directory.
 fn sockets(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries
@@ -161,7 +161,7 @@ fn sockets(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// An event stream (`text/event-stream`), of which only the `data` lines matter here.
+/// An event stream (`text/event-stream`), reduced to its `data` lines.
 #[derive(Debug)]
 pub struct Events {
     body: Incoming,
@@ -169,7 +169,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next event; `None` at the end of the stream.
+    /// Returns the next event; `None` at the end of the stream.
     pub async fn next(&mut self) -> anyhow::Result<Option<Value>> {
         loop {
             while let Some(end) = self.buffer.iter().position(|octet| *octet == b'\n') {
@@ -215,7 +215,7 @@ mod tests {
                 "there are several stations, choose one with --socket: {directory}/a.sock, {directory}/b.sock"
             )
         );
-        // One of a station that was killed.
+        // A station was killed, and has left its socket.
         drop(a);
         assert_eq!(find().expect("found"), scratch.path().join("b.sock"));
         let given = Client::find(Some("x".into()), scratch.path()).expect("given");

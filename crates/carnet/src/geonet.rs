@@ -1,4 +1,4 @@
-//! GeoNetworking in a running station: its link, its position, and what operators ask of it.
+//! GeoNetworking in a running station: its link, its position, and the requests of operators.
 
 mod areas;
 pub mod dcc;
@@ -45,52 +45,52 @@ use self::multicast::Lans;
 use self::pings::Pings;
 use crate::settings;
 
-/// Payloads that wait for a slow reader of `gnrecv`.
+/// Payloads in the buffer of a slow reader of `gnrecv`.
 const RECEIVED: usize = 1024;
-/// News about the position, at once and in the long run.
+/// Messages about the position at once; later ones are limited to one for each [`NEWS_INTERVAL`].
 const NEWS: u32 = 10;
-/// Changes of the interface's address, likewise.
+/// Changes of the interface's address at once; later ones have the same limit.
 const CHANGES: u32 = 5;
 const NEWS_INTERVAL: Duration = Duration::from_secs(10);
-/// How old the position in a packet may be, of a station at rest and of the fastest one.
+/// Largest age of the position in a packet: of a station at rest, and of the fastest one.
 const OLDEST: Duration = Duration::from_millis(100);
 const NEWEST: Duration = Duration::from_millis(10);
-/// Where there are facilities, they are told the position at least so often, at rest and in motion.
+/// Longest interval of positions for the facilities: at rest, and in motion.
 const LONGEST_CAM_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_CAM_GENERATION: Duration = Duration::from_millis(100);
-/// Four metres in four seconds: CAMs are sent every second anyway.
+/// Speed below which CAMs are sent every second anyway: four metres in four seconds.
 const SLOWEST: f64 = 1.0;
 
 /// Events of [`Geonet::next_event`].
 #[derive(Debug)]
 pub enum GeonetEvent {
-    /// The link has something to say.
+    /// An event of the link.
     Link(LinkEvent),
-    /// The positioning has.
+    /// An event of the positioning.
     Position(PositionEvent),
     /// [`Geonet::ping_requests`] are due.
     Ping,
-    /// [`Geonet::tell`] is.
+    /// The position is due: [`Geonet::tell`].
     Update,
-    /// The virtual interfaces have something to say.
+    /// An event of the virtual interfaces.
     Virtual(VirtualLinkEvent),
     /// [`Geonet::report`] is due.
     Report,
-    /// The mobile network has, about multicast.
+    /// An event of the multicast interfaces.
     Multicast(MulticastEvent),
-    /// The programs of the fast path are loaded, or why they cannot be had if they have to.
+    /// The programs of the fast path are loaded; or, if the config demands them, why they cannot be.
     FastPath(std::result::Result<(), String>),
 }
 
-/// Everything of a GeoNetworking router that is not the router itself.
+/// The parts around a GeoNetworking router.
 #[derive(Debug)]
 pub struct Geonet {
     /// Part of the program for GeoNetworking.
     _part: parts::Geonet,
     link: FrameLink,
-    /// Those of IPv6.
+    /// Virtual interfaces of IPv6.
     pub interfaces: Interfaces,
-    /// Those of the mobile network whose multicast goes over GeoNetworking.
+    /// Interfaces of the mobile network whose multicast goes over GeoNetworking.
     pub multicast: Lans,
     /// Payload of a frame of the link, as last reported.
     link_mtu: Option<u32>,
@@ -98,23 +98,23 @@ pub struct Geonet {
     backlog: u32,
     positions: PositionSource,
     config: config::Geonet,
-    /// The station's; `None` until the interface is there to make it of.
+    /// GN address of the station; `None` until the interface exists from whose address it is derived.
     address: Option<WireAddress>,
-    /// The link-layer address when it was last looked at.
+    /// Last known link-layer address of the interface.
     seen: Mac,
-    /// The state of the link that was last told.
+    /// Last reported state of the link.
     said: Option<LinkState>,
     /// Limit of changes of the interface's address, so that two programs do not fight over it.
     changes: RateLimiter,
     received: broadcast::Sender<GnReceived>,
     pings: Pings,
-    /// How the positioning does, in one word.
+    /// State of the positioning, in one word.
     state: &'static str,
     reckoner: Reckoner,
-    /// Whether there are facilities, and how good the last position was.
+    /// Whether the station has facilities.
     looks_at_itself: bool,
     quality: PositionQuality,
-    /// When the router was told the position last.
+    /// Time of the last position for the router.
     told: Option<Time>,
     news: RateLimiter,
     fast_path: FastPath,
@@ -140,12 +140,12 @@ impl Geonet {
         }
     }
 
-    /// Opens the link and the source of positions. `undo` is where it is written down what to put back,
-    /// `wants` whether there shall be a fast path; `uplinks` are the mobile router's, of which an interface
-    /// of IPv6 over GeoNetworking may be one; `facilities` is whether there are any.
+    /// Opens the link and the source of positions. `undo` is the file with the settings to restore, `wants`
+    /// says whether to use a fast path. `uplinks` are the mobile router's; an interface of IPv6 over
+    /// GeoNetworking may be one of them. `facilities` says whether the station has any.
     ///
     /// # Errors
-    /// When one of them cannot be had.
+    /// Returns an error if one of them cannot be opened.
     pub fn open(
         config: &config::Geonet,
         undo: &Path,
@@ -201,12 +201,12 @@ impl Geonet {
         Ok(geonet)
     }
 
-    /// The station's GN address; `None` as long as the interface is missing of whose address it is made.
+    /// Returns the station's GN address; `None` until the interface exists from whose address it is derived.
     pub fn address(&self) -> Option<WireAddress> {
         self.address
     }
 
-    /// The router has this address now.
+    /// Notes the router's address, and changes that of the interface.
     pub fn address_is(&mut self, now: Time, address: WireAddress) {
         if self.address != Some(address) {
             self.address = Some(address);
@@ -214,7 +214,7 @@ impl Geonet {
         }
     }
 
-    /// Gives the interface the station's address, or says that it has another.
+    /// Sets the interface's address to the station's, or warns that it differs.
     fn align(&mut self, now: Time) {
         self.seen = self.link.address();
         let Some(wanted) = self.address.map(WireAddress::mid) else { return };
@@ -233,14 +233,14 @@ impl Geonet {
         self.seen = self.link.address();
     }
 
-    /// Puts back what was changed of the interface.
+    /// Restores the settings of the interface.
     pub fn close(&mut self) -> Result<()> {
         self.fast_path.close();
         self.link.flush();
         self.link.restore_address()
     }
 
-    /// Waits for what comes first. Safe to cancel.
+    /// Waits for the next event. Safe to cancel.
     pub async fn next_event(&mut self) -> Result<GeonetEvent> {
         let ping = self.pings.poll_timeout();
         let report = self.fast_path.poll_timeout();
@@ -276,20 +276,21 @@ impl Geonet {
 
     /// Queues a frame. A frame that cannot be sent is counted.
     pub fn send(&mut self, now: Time, frame: &Frame) {
-        // The first frame of another address does not leave with the former one: no receiver shall see both
-        // together.
+        // The first frame with another address must not leave with the previous one: a receiver could link
+        // both.
         if self.address.is_some_and(|address| address.mid() != frame.source) {
             self.address_is(now, settings::geonet::address(&self.config, frame.source));
         }
         let _counted = self.link.send_as(frame.destination, frame.profile, &frame.packet);
     }
 
-    /// Sends what is queued.
+    /// Sends the queued frames.
     pub fn flush(&mut self) {
         self.link.flush();
     }
 
-    /// The link has changed. Where that gives the station another address, it has to be told to the router.
+    /// Handles a change of the link. Returns the station's new address, if the change gives it one, for the
+    /// router.
     pub fn link_changed(&mut self, now: Time, state: LinkState) -> Option<WireAddress> {
         if self.said != Some(state) {
             self.said = Some(state);
@@ -356,7 +357,7 @@ impl Geonet {
         (position, news.filter(|_| self.news.allow(now)))
     }
 
-    /// The position as of now, where the router's has become old: half a metre ago, or a tenth of a second.
+    /// Returns the present position, if the router's is too old: half a metre ago, or a tenth of a second.
     pub fn position_now(&mut self, now: Time) -> Option<Position> {
         let told = self.told?;
         (now.saturating_since(told) >= self.freshness()).then(|| self.tell(now)).flatten()
@@ -371,8 +372,8 @@ impl Geonet {
         (backlog != std::mem::replace(&mut self.backlog, backlog)).then_some(backlog)
     }
 
-    /// How often the router is told the position. The facilities want to see every four metres of the way,
-    /// and look as often as CAMs may be sent (EN 302 637-2 6.1.3, `T_CheckCamGen`).
+    /// Returns the interval of positions for the router. The facilities need a position every four metres,
+    /// and check for one as often as they may send CAMs (EN 302 637-2 6.1.3, `T_CheckCamGen`).
     fn update_interval(&self) -> Duration {
         let interval = self.config.mib.position_update_interval;
         match self.looks_at_itself {
@@ -382,17 +383,17 @@ impl Geonet {
         }
     }
 
-    /// How old the position in a packet may be.
+    /// Returns the largest age of the position in a packet.
     fn freshness(&self) -> Duration {
         let half_a_metre = Duration::try_from_secs_f64(0.5 / self.reckoner.speed()).unwrap_or(OLDEST);
         half_a_metre.clamp(NEWEST, OLDEST)
     }
 
-    /// The position as of now; `None` before the first fix.
+    /// Returns the present position; `None` before the first fix.
     pub fn tell(&mut self, now: Time) -> Option<Position> {
         let fix = self.reckoner.position(now)?;
         self.told = Some(now);
-        // A cast saturates.
+        // The cast saturates.
         self.quality = PositionQuality {
             confidence_cm: fix.confidence.map(|metres| (metres * 100.0).ceil() as u32),
             altitude_cm: fix.altitude.map(|metres| (metres * 100.0).round() as i32),
@@ -405,12 +406,12 @@ impl Geonet {
         Some(position_of(&vector))
     }
 
-    /// How good the position is that was told last.
+    /// Returns the quality of the last position.
     pub fn quality(&self) -> PositionQuality {
         self.quality
     }
 
-    /// A payload came: an answer to a ping, or something for those who listen.
+    /// Takes a payload: an answer to a ping, or one for listeners.
     pub fn delivered(&mut self, now: Time, delivered: Delivered) {
         let echo = (delivered.next_header == echo::NEXT_HEADER).then(|| Echo::parse(&delivered.payload));
         match echo.flatten() {
@@ -420,7 +421,7 @@ impl Geonet {
         }
     }
 
-    /// A payload that the host got, for those who listen as well.
+    /// Passes a payload of the host to the listeners as well.
     pub fn overheard(&self, delivered: &Delivered) {
         if self.received.receiver_count() > 0 {
             let _heard = self.received.send(received(delivered.clone()));
@@ -432,7 +433,7 @@ impl Geonet {
         self.received.subscribe()
     }
 
-    /// The requests of pings that go now. Areas that move have done so since the last ones.
+    /// Returns the requests of pings that are due, with the present places of moving areas.
     pub fn ping_requests(&mut self, now: Time, station: &Station) -> Vec<GeonetRequest> {
         let names: Vec<String> = self.pings.areas().map(str::to_owned).collect();
         for name in names {
@@ -443,10 +444,10 @@ impl Geonet {
         self.pings.handle_timeout(now)
     }
 
-    /// Begins a ping; its first request has to be sent.
+    /// Begins a ping; the caller sends its first request.
     ///
     /// # Errors
-    /// When the target is not known, the link is not there, or there are too many pings.
+    /// Returns an error if the target is unknown, the link is down, or there are too many pings.
     pub fn ping(
         &mut self,
         now: Time,
@@ -461,17 +462,17 @@ impl Geonet {
         self.pings.start(now, transport, ping)
     }
 
-    /// Forgets a ping whose first request was refused.
+    /// Removes a ping whose first request was refused.
     pub fn abandon(&mut self, identifier: u16) {
         self.pings.abandon(identifier);
     }
 
-    /// Returns the interface that the router waits for, in words.
+    /// Returns the name of the interface that the router waits for, in words.
     pub fn awaited(&self) -> String {
         format!("the interface {}", self.config.interface.name().unwrap_or("of the link"))
     }
 
-    /// The part of `GET /v1/status`.
+    /// Returns the part of `GET /v1/status`.
     pub fn status(&self, router: Option<&Router>) -> GeonetStatus {
         let table = router.map(Router::location_table);
         let place = router.and_then(Router::position_vector);
@@ -489,7 +490,7 @@ impl Geonet {
         }
     }
 
-    /// `GET /v1/locations`, and of these `GET /v1/neighbours`.
+    /// `GET /v1/locations`, or with `only_neighbours` `GET /v1/neighbours`.
     pub fn locations(&self, router: &Router, wall: WallTime, only_neighbours: bool) -> Vec<Location> {
         let milliseconds = i64::try_from(wall.as_unix_nanos() / 1_000_000).unwrap_or(i64::MAX);
         let now = Timestamp::from_unix_milliseconds(milliseconds, self.positions.leap_seconds());
@@ -502,7 +503,7 @@ impl Geonet {
         locations
     }
 
-    /// Counters of the link.
+    /// Returns the counters of the link.
     pub fn counters(&mut self) -> Vec<(String, u64)> {
         let link = self.link.counters();
         let drops = link.drops().map(|(name, count)| (format!("geonet.dropped.{name}"), count));
@@ -518,17 +519,17 @@ impl Geonet {
     }
 }
 
-/// [`Geonet::next_event`], or nothing for ever.
+/// Waits for [`Geonet::next_event`]; endlessly without GeoNetworking.
 pub async fn next_event(geonet: &mut Option<Geonet>) -> Result<GeonetEvent> {
     match geonet {
-        // The future is made whether it is polled or not.
+        // The future exists even if it is not polled.
         #[cfg(feature = "geonet")]
         Some(geonet) => geonet.next_event().await,
         _ => pending().await,
     }
 }
 
-/// Waits until `deadline` on the station's clock; for ever without one.
+/// Waits until `deadline` on the station's clock; endlessly without one.
 pub async fn until(deadline: Option<Time>) {
     match deadline {
         Some(deadline) => sleep(deadline.saturating_since(clock::now())).await,
@@ -551,28 +552,28 @@ fn random_mac(seed: u64) -> Mac {
     [first & 0xfc | 2, a, b, c, d, e]
 }
 
-/// MID: the low 48 bits of a GN address.
+/// Returns the MID: the low 48 bits of a GN address.
 fn mid(address: u64) -> Mac {
     WireAddress(address).mid()
 }
 
-/// How a clock is off, as one says it.
+/// Returns the deviation of a clock, in words.
 fn difference(milliseconds: i64) -> String {
     let side = if milliseconds < 0 { "behind" } else { "ahead of" };
     format!("{} ms {side}", milliseconds.unsigned_abs())
 }
 
-/// Of tenths of a microdegree.
+/// Converts tenths of a microdegree to degrees.
 pub fn degrees(tenths_of_microdegrees: i32) -> f64 {
     f64::from(tenths_of_microdegrees) / 1e7
 }
 
-/// A cast saturates, and takes what is not a number for 0.
+/// Converts degrees to tenths of a microdegree. The cast saturates, and converts NaN to 0.
 pub fn tenths_of_microdegrees(degrees: f64) -> i32 {
     (degrees * 1e7).round() as i32
 }
 
-/// A position vector as an input of the station.
+/// Converts a position vector to an input of the station.
 pub fn position_of(vector: &LongPositionVector) -> Position {
     Position {
         timestamp: vector.timestamp.0,
@@ -593,13 +594,13 @@ fn location(entry: &Entry, now: Timestamp) -> Location {
         longitude: degrees(vector.longitude),
         speed_mps: f64::from(vector.speed) / 100.0,
         heading_deg: f64::from(vector.heading) / 10.0,
-        // A clock that goes ahead does not make a station be there in the future.
+        // A clock that is ahead must not give a negative age.
         age_ms: u64::try_from(now.milliseconds_since(vector.timestamp)).unwrap_or(0),
         neighbour: entry.is_neighbour(),
     }
 }
 
-/// Only the MID of an address has to be right.
+/// Returns the GN address of a station. Only its MID has to be right.
 fn station_address(station: GnStation) -> std::result::Result<u64, String> {
     match station {
         GnStation::Address(address) => Ok(address.0),
@@ -610,7 +611,7 @@ fn station_address(station: GnStation) -> std::result::Result<u64, String> {
 
 fn received(delivered: Delivered) -> GnReceived {
     let payload = delivered.payload;
-    // One that is too short for its BTP header is shown as it came.
+    // A payload that is too short for its BTP header is shown whole.
     let (port, source_port, port_info, octets) = match delivered.next_header {
         1 => BtpA::parse(&payload)
             .map(|(btp, rest)| (Some(btp.destination_port), Some(btp.source_port), None, rest)),

@@ -1,14 +1,14 @@
-//! The HTTP/JSON API of a running station, over a UNIX socket and, where configured, a TCP port.
+//! The HTTP/JSON API of a running station, over a UNIX socket and, if configured, a TCP port.
 //!
-//! The server knows nothing of the station. It passes each request to the run loop as a [`Request`] and waits
-//! for the answer. Events come over a broadcast channel, whose sender never waits: a reader that falls behind
-//! loses the oldest events and gets their number. [`carnet_api::model`] lists paths and bodies.
+//! The server holds no state of the station. It passes each request to the run loop as a [`Request`] and
+//! waits for the answer. Events come over a broadcast channel, whose sender never waits: a reader that falls
+//! behind loses the oldest events and gets their number. [`carnet_api::model`] lists paths and bodies.
 //!
-//! The file mode of the socket, 0660, decides which users may talk to the station; over TCP tokens do
+//! The file mode of the socket, 0660, decides which users may use the API; over TCP tokens decide it
 //! ([`tcp`]).
 //!
-//! Code that depends on the types of requests and answers is short. A path is a plain function ([`Handler`]),
-//! its body and answer are octets before axum sees them, a stream is boxed. Otherwise the program would
+//! Code that depends on the types of requests and answers is short. A path has a plain function
+//! ([`Handler`]), its body and answer are octets for axum, a stream is boxed. Otherwise the program would
 //! contain the whole server once for each path.
 
 mod facilities;
@@ -50,17 +50,17 @@ use tracing::{info, warn};
 
 use crate::request::{Answer, Request};
 
-/// The run loop answers at once or it is in trouble.
+/// Time limit of the run loop's answer; a later one means a fault.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// The body of a request has to be there within this.
+/// Time limit of a request's body.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 
-/// Between two attempts to have the port of `station.http`, and how an operator reads that.
+/// Pause between two attempts to bind the port of `station.http`, and the words of the log about it.
 const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 5000 });
 const AGAIN_IN: &str = "the station goes on without it, and tries again every 5 s";
 
-/// Answers that are under way at the end get this long.
+/// Time limit of current answers at the end of the server.
 const END_WITHIN: Duration = Duration::from_millis(500);
 
 /// Mode of the socket: the owner and the group.
@@ -74,16 +74,16 @@ pub struct Server {
     tasks: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// Whether the file of `station.http_tokens` can be used.
+/// Checks the file of `station.http_tokens`.
 ///
 /// # Errors
-/// The mistake in the file.
+/// Returns the mistake in the file.
 pub fn check_tokens(path: &Path) -> anyhow::Result<()> {
     tcp::Gate::new(Some(path)).map(drop)
 }
 
-/// Opens the socket, and the port if there is to be one, and serves the API there. When this returns, both
-/// accept; a port that cannot be had is tried again, because the station's network does not depend on it.
+/// Opens the socket, and the port if configured, and serves the API there. Both accept connections when this
+/// returns. A port that cannot be bound is tried again, because the station's network does not depend on it.
 ///
 /// `requests` leads to the run loop. `events` carries events in their envelope
 /// ([`carnet_api::model::event`]).
@@ -108,13 +108,13 @@ pub async fn serve(
     Ok(Server { socket, stop, tasks })
 }
 
-/// The port of `station.http`, and who may use it.
+/// Returns the port of `station.http`, and the rights of its clients.
 fn open_port(http: &Http) -> anyhow::Result<(tcp::Gate, tcp::Port)> {
     let gate = tcp::Gate::new(http.tokens.as_deref())?.with_pages(&http.pages);
     Ok((gate, tcp::Port::bind(http.address)?))
 }
 
-/// Serves the API at the port, as soon as it can be had.
+/// Serves the API at the port, as soon as it can be bound.
 async fn serve_port(
     app: Router,
     http: Http,
@@ -139,13 +139,13 @@ async fn serve_port(
 }
 
 impl Server {
-    /// Path of the socket.
+    /// Returns the path of the socket.
     pub fn socket(&self) -> &Path {
         &self.socket.path
     }
 
-    /// Removes the socket, ends event streams and waits for answers that are under way. The run loop
-    /// has to answer until this returns, or drop the receiver of the requests first.
+    /// Removes the socket, ends event streams and waits for current answers. The run loop has to answer until
+    /// this returns, or must drop the receiver of the requests first.
     pub async fn shutdown(mut self) {
         self.socket.remove();
         self.stop.send_replace(true);
@@ -154,7 +154,7 @@ impl Server {
                 let _ = task.await;
             }
         };
-        // The drop ends requests under way.
+        // The drop ends the remaining requests.
         let _ = tokio::time::timeout(END_WITHIN, all).await;
     }
 }
@@ -165,16 +165,16 @@ impl Drop for Server {
     }
 }
 
-/// Resolves when the server is told to stop, or is gone.
+/// Waits until the server is told to stop, or is dropped.
 async fn when(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-/// The socket in the file system; goes when it is dropped.
+/// The socket in the file system, removed on drop.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    /// Device and inode, so as never to remove another station's socket.
+    /// Device and inode, so that another station's socket is never removed.
     identity: Option<(u64, u64)>,
 }
 
@@ -193,11 +193,11 @@ impl Drop for SocketFile {
     }
 }
 
-/// Whether there is a socket without a listener, which a killed station left. Also call it before anything is
-/// set up, because a station keeps more files of that name beside its socket.
+/// Returns whether a socket without a listener exists, which a killed station has left. A starting station
+/// calls this before any change, because a station keeps more files of that name beside its socket.
 ///
 /// # Errors
-/// When another station has the place.
+/// Returns an error if another station uses the socket.
 pub fn is_stale(path: &Path) -> anyhow::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(file) if !file.file_type().is_socket() => {
@@ -208,12 +208,12 @@ pub fn is_stale(path: &Path) -> anyhow::Result<bool> {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
             Err(error) => Err(error).with_context(|| format!("cannot tell who is at {}", path.display())),
         },
-        // Nothing there, or nothing to be seen: binding will tell.
+        // The file does not exist or is not visible: binding will tell.
         Err(_) => Ok(false),
     }
 }
 
-/// Binds the socket; a stale one is replaced.
+/// Binds the socket; replaces a stale one.
 fn bind(path: &Path) -> anyhow::Result<(UnixListener, SocketFile)> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         fs::create_dir_all(directory)
@@ -238,17 +238,17 @@ struct App {
     stopped: watch::Receiver<bool>,
 }
 
-/// Answer under way to a client.
+/// Future of an answer to a client.
 type Answering = Pin<Box<dyn Future<Output = Result<Response, Refusal>> + Send>>;
 
-/// Answers on a path.
+/// Function that answers on a path.
 type Handler = fn(App, HttpRequest) -> Answering;
 
 fn get(handler: Handler) -> MethodRouter<App> {
     handle(MethodFilter::GET, handler)
 }
 
-/// A path that is asked with something behind the question mark.
+/// Returns the route of a path that accepts a query.
 fn get_with_query(handler: Handler) -> MethodRouter<App> {
     on(MethodFilter::GET, move |State(app): State<App>, request: HttpRequest| handler(app, request))
 }
@@ -261,7 +261,7 @@ fn put(handler: Handler) -> MethodRouter<App> {
     handle(MethodFilter::PUT, handler)
 }
 
-/// A path without parameters: what stands behind a question mark is refused, not ignored.
+/// Returns the route of a path without parameters: it refuses a query instead of ignoring it.
 fn handle(method: MethodFilter, handler: Handler) -> MethodRouter<App> {
     on(method, move |State(app): State<App>, request: HttpRequest| {
         let unknown = request.uri().query().and_then(|query| query.split('&').find(|pair| !pair.is_empty()));
@@ -278,7 +278,7 @@ fn handle(method: MethodFilter, handler: Handler) -> MethodRouter<App> {
     })
 }
 
-/// Something is wrong behind the question mark.
+/// Returns the answer to a wrong query.
 fn bad_query(mistake: String) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, mistake)
 }
@@ -324,12 +324,12 @@ fn router(app: App) -> Router {
 }
 
 impl App {
-    /// Asks the run loop, and gives its answer as JSON.
+    /// Sends a request to the run loop, and returns its answer as JSON.
     fn ask<T: Serialize + Send + 'static>(self, request: fn(oneshot::Sender<T>) -> Request) -> Answering {
         Box::pin(async move { Ok(json(&self.answer(request).await?)) })
     }
 
-    /// The same where the station may say no.
+    /// Sends a request to the run loop, which the station may refuse.
     fn ask_whether<T: Serialize + Send + 'static>(
         self,
         request: fn(oneshot::Sender<Answer<T>>) -> Request,
@@ -337,12 +337,12 @@ impl App {
         Box::pin(async move { Ok(json(&self.try_answer(request).await?)) })
     }
 
-    /// Has the run loop do something, which may say no.
+    /// Sends a command to the run loop, which the station may refuse.
     fn order(self, request: fn(oneshot::Sender<Answer<()>>) -> Request) -> Answering {
         Box::pin(async move { self.done(request).await })
     }
 
-    /// Passes the body of a request to the run loop as a wish.
+    /// Sends a command with the body of a request to the run loop.
     fn tell<T: DeserializeOwned + Send + 'static>(
         self,
         body: HttpRequest,
@@ -362,7 +362,7 @@ impl App {
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 
-    /// The run loop's answer, which may be no.
+    /// Returns the run loop's answer, or its refusal.
     async fn try_answer<T: Send>(
         &self,
         request: impl FnOnce(oneshot::Sender<Answer<T>>) -> Request,
@@ -381,7 +381,7 @@ impl App {
         found.ok_or_else(stopping)
     }
 
-    /// Waits until the run loop has the request, and `answered` has ended.
+    /// Waits until the run loop has taken the request, and `answered` has ended.
     async fn exchange(
         &self,
         request: Request,
@@ -402,7 +402,7 @@ fn stopping() -> Refusal {
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the station is about to stop")
 }
 
-/// An answer as JSON. The API's types always become JSON.
+/// Returns an answer as JSON. The API's types are always valid JSON.
 fn json<T: Serialize>(answer: &T) -> Response {
     json_octets(serde_json::to_vec(answer).unwrap_or_default())
 }
@@ -411,7 +411,7 @@ fn json_octets(octets: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], octets).into_response()
 }
 
-/// The JSON of a request.
+/// Reads the JSON of a request.
 async fn read<T: DeserializeOwned>(request: HttpRequest) -> Result<T, Refusal> {
     let octets = octets(request).await?;
     let read = serde_json::from_slice(&octets).or_else(|error| {
@@ -430,7 +430,7 @@ async fn read<T: DeserializeOwned>(request: HttpRequest) -> Result<T, Refusal> {
 /// Returns JSON with whole numbers as integers: JSON has one kind of number (RFC 8259 6), so that 24.0 and
 /// 2.4e1 are 24. `None` without such numbers.
 fn with_whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
-    /// The greatest whole number up to which a double has every one.
+    /// Largest number up to which a double represents every integer.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let is_of_number =
         |octet: &u8| octet.is_ascii_digit() || matches!(octet, b'+' | b'-' | b'.' | b'e' | b'E');
@@ -469,7 +469,7 @@ fn with_whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
     found.then_some(out)
 }
 
-/// The body of a request that says that it is JSON.
+/// Reads the body of a request with the content type of JSON.
 async fn octets(request: HttpRequest) -> Result<Bytes, Refusal> {
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
@@ -481,7 +481,7 @@ async fn octets(request: HttpRequest) -> Result<Bytes, Refusal> {
     let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body does not come");
     let octets =
         octets.map_err(late)?.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
-    // serde would take the fields of an object from an array, in their order in the source.
+    // serde would read the fields of an object from an array, in their order in the source.
     if octets.trim_ascii_start().starts_with(b"[") {
         return Err(Refusal::new(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -491,7 +491,7 @@ async fn octets(request: HttpRequest) -> Result<Bytes, Refusal> {
     Ok(octets)
 }
 
-/// `GET /v1/events`
+/// `GET /v1/events`: streams events.
 fn events(app: App) -> Response {
     stream(stream::unfold((app.events.subscribe(), app.stopped), |(mut events, stopped)| async {
         let event = tokio::select! {
@@ -506,25 +506,24 @@ fn events(app: App) -> Response {
     }))
 }
 
-/// A stream of messages, which are JSON.
+/// Returns a stream of messages in JSON.
 fn stream(messages: impl Stream<Item = String> + Send + 'static) -> Response {
     let messages: Pin<Box<dyn Stream<Item = String> + Send>> = Box::pin(messages);
     let events = messages.map(|message| Ok::<_, Infallible>(Event::default().data(message)));
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
 
-/// A message of a stream. These types always become JSON; were it otherwise, an empty message would say no
-/// less.
+/// Returns a message of a stream. These types are always valid JSON.
 fn message<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Seconds since 1970.
+/// Returns seconds since 1970.
 fn unix_time() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
 
-/// An answer that is not a success.
+/// An answer with an error.
 struct Refusal {
     status: StatusCode,
     body: ErrorBody,

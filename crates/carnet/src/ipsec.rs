@@ -1,4 +1,4 @@
-//! `carnet ipsec`: what strongSwan needs to know for `auth = "ipsec"` (RFC 4877), as a file for swanctl.
+//! `carnet ipsec`: writes strongSwan's part of `auth = "ipsec"` (RFC 4877), as a file for swanctl.
 //!
 //! Messages are protected in transport mode between home address and home agent. IKEv2 negotiates from any
 //! address of the node to one of the home agent's machine (`--gateway`): strongSwan calls that
@@ -23,7 +23,7 @@ use crate::cli::{Ipsec, IpsecAuth};
 /// AES-GCM with a fresh Diffie-Hellman exchange (RFC 8221, RFC 8247).
 const ESP: &str = "aes128gcm16-ecp256,aes256gcm16-ecp384";
 
-/// One end of a security association, and the other.
+/// Both ends of a security association.
 struct Pair<'a> {
     local: Ipv6Addr,
     remote: Ipv6Addr,
@@ -31,10 +31,10 @@ struct Pair<'a> {
     is_agent: bool,
 }
 
-/// The file's text.
+/// Returns the text of the file.
 ///
 /// # Errors
-/// When the config has no use for it, or not together with what is wanted.
+/// Returns an error if the config does not use IPsec, or not in a way that fits the command's options.
 pub fn swanctl(config: &Config, wanted: &Ipsec) -> anyhow::Result<String> {
     if !config.has_ipsec() {
         bail!("nothing in {} is under IPsec, expected auth = \"ipsec\"", wanted.config.display());
@@ -95,7 +95,7 @@ fn connections(text: &mut String, wanted: &Ipsec, pair: &Pair<'_>) {
              remote {{\n      auth = {auth}\n      id = {remote}\n    }}\n"
         );
     };
-    // The home agent does not know where a node is before it has come.
+    // The home agent does not know the address of a node before the node begins.
     let actions = if is_agent { "" } else { ACTIONS };
     let gateway = if is_agent { "local_addrs" } else { "remote_addrs" };
     let _ = write!(text, "  {name} {{\n    {gateway} = {}\n", wanted.gateway);
@@ -122,7 +122,7 @@ fn connections(text: &mut String, wanted: &Ipsec, pair: &Pair<'_>) {
          remote_ts = {far}\n        esp_proposals = {ESP}\n{ACTIONS}      }}\n"
     );
     if !is_agent {
-        // From one link of the mobile network to another, and from the router itself to its hosts.
+        // Packets between links of the mobile network, and from the router itself to its hosts, bypass IPsec.
         let _ = write!(
             text,
             "      on-board {{\n        mode = pass\n        local_ts = {prefixes}\n        \
@@ -132,6 +132,6 @@ fn connections(text: &mut String, wanted: &Ipsec, pair: &Pair<'_>) {
     text.push_str("    }\n  }\n");
 }
 
-/// The first packet asks for the security association, and none leaves without.
+/// The first packet causes the negotiation of the security association, and no packet leaves without one.
 const ACTIONS: &str =
     "        start_action = trap\n        dpd_action = restart\n        close_action = trap\n";

@@ -1,14 +1,13 @@
 //! The carnet program: runs a station, checks its config, and talks to a running one.
 //!
-//! * [`cli`] is the command line, [`check`] looks at configs.
-//! * [`mod@run`] is the event loop of a station, [`geonet`] its side of GeoNetworking; [`http`] serves the
-//!   API beside it and speaks to it through [`request`].
-//! * [`client`] asks a running station over that API, [`show`] lays out what it answers, [`support`] puts it
-//!   into an archive.
+//! * [`cli`] is the command line, [`check`] checks configs.
+//! * [`mod@run`] is the event loop of a station, [`geonet`] its GeoNetworking part. [`http`] serves the API
+//!   beside the loop, and passes requests to it ([`request`]).
+//! * [`client`] uses the API of a running station, [`show`] formats its answers, [`support`] archives them.
 //! * [`crash`] writes the backtrace of a panic to the log and into a crash report.
 
 #![forbid(unsafe_code)]
-// A small program has less to do with what is there.
+// A program without some features does not use all code.
 #![cfg_attr(not(all(feature = "geonet", feature = "replay")), allow(dead_code, unused_imports))]
 
 mod answers;
@@ -48,7 +47,7 @@ use serde_json::Value;
 use cli::{Cli, Command};
 use client::{Client, SOCKET_DIRECTORY};
 
-/// Wipes what it frees while keys are read.
+/// Allocator that wipes freed memory while keys are read.
 #[global_allocator]
 static ALLOCATOR: WipingAllocator = WipingAllocator;
 
@@ -81,7 +80,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of a pipe has seen enough, as in `carnet watch | head`.
+        // The reader of the pipe has ended, as in `carnet watch | head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("carnet: {}", log::escaped(&format!("{error:#}")));
@@ -94,7 +93,7 @@ fn run(config: Box<Config>, path: &Path, store: Option<&Path>) -> anyhow::Result
     runtime()?.block_on(run::run(config, path, store))
 }
 
-/// The commands that talk to a running station.
+/// Runs the commands that use the API of a running station.
 fn talk(command: Command) -> anyhow::Result<()> {
     runtime()?.block_on(async {
         match command {
@@ -153,7 +152,7 @@ fn talk(command: Command) -> anyhow::Result<()> {
             #[cfg(feature = "geonet")]
             Command::Denm(command) => client::facilities::denm(command).await,
             Command::SupportBundle(command) => support::bundle(command).await,
-            // Taken care of before there is a runtime.
+            // Handled before the runtime starts.
             Command::Run { .. } | Command::Check { .. } | Command::Ipsec(_) => Ok(()),
             #[cfg(feature = "replay")]
             Command::Replay { .. } => Ok(()),
@@ -171,14 +170,14 @@ fn find(station: cli::Station) -> anyhow::Result<Client> {
     Client::find(station.socket, Path::new(SOCKET_DIRECTORY))
 }
 
-/// Columns of the terminal, where the output goes to one.
+/// Returns the columns of the terminal, if the output goes to one.
 fn width() -> Option<usize> {
     let stdout = io::stdout();
     let (width, _) = stdout.is_terminal().then(|| terminal_size::terminal_size_of(stdout))??;
     Some(width.0.into())
 }
 
-/// Prints a text. Many texts contain data of other systems, so control characters are escaped for the
+/// Prints a text. Texts may contain data of other systems, so control characters are escaped for the
 /// terminal.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();

@@ -17,7 +17,7 @@ use crate::facilities::{Filter, Subscription};
 /// Result of a request, or the reason for an error, in plain words.
 pub type Answer<T> = Result<T, String>;
 
-/// A question or a wish, with the way back for the answer.
+/// A query or command, with the channel for the answer.
 #[derive(Debug)]
 pub enum Request {
     /// `GET /v1/status`
@@ -38,9 +38,9 @@ pub enum Request {
     Drain(oneshot::Sender<Option<Drain>>),
     /// `POST /v1/drain`
     BeginDrain {
-        /// Where to, and for how long.
+        /// Destinations, and the time limit.
         drain: DrainRequest,
-        /// Begun, or why not, in plain words.
+        /// Success, or the reason for an error, in plain words.
         reply: oneshot::Sender<Answer<()>>,
     },
     /// `POST /v1/drain/end`
@@ -49,21 +49,21 @@ pub enum Request {
     Revoke {
         /// Bindings to revoke.
         revoke: RevokeRequest,
-        /// Begun, or why not, in plain words.
+        /// Success, or the reason for an error, in plain words.
         reply: oneshot::Sender<Answer<()>>,
     },
     /// `POST /v1/handover`
     Handover {
         /// Handover to make.
         handover: HandoverRequest,
-        /// Done, or why not, in plain words.
+        /// Success, or the reason for an error, in plain words.
         reply: oneshot::Sender<Answer<()>>,
     },
     /// `POST /v1/signal`
     Signal {
         /// Measured value.
         signal: SignalRequest,
-        /// Done, or why not, in plain words.
+        /// Success, or the reason for an error, in plain words.
         reply: oneshot::Sender<Answer<()>>,
     },
     /// `GET /v1/neighbours`
@@ -76,9 +76,9 @@ pub enum Request {
     Dcc(oneshot::Sender<Answer<Dcc>>),
     /// `POST /v1/channel`
     Channel {
-        /// How busy it was.
+        /// Measured load.
         channel: ChannelRequest,
-        /// Done, or why not.
+        /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,
     },
     /// `GET /v1/groups`
@@ -87,38 +87,38 @@ pub enum Request {
     Security(oneshot::Sender<Answer<Security>>),
     /// `POST /v1/pseudonym`
     Pseudonym {
-        /// Whether to change it, or not to.
+        /// Change or lock.
         pseudonym: PseudonymRequest,
-        /// Done, or why not.
+        /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,
     },
     /// `POST /v1/areas`
     SetArea {
         /// The area.
         area: AreaRequest,
-        /// Done, or why not.
+        /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,
     },
     /// `POST /v1/areas/remove`
     RemoveArea {
-        /// Its name.
+        /// Name of the area.
         name: String,
-        /// Done, or why not.
+        /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,
     },
     /// `POST /v1/gnsend`
     GnSend {
         /// The packet.
         packet: GnSendRequest,
-        /// Sent, or why not.
+        /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,
     },
     /// `POST /v1/gnping`
     GnPing {
-        /// Whom to ask, how often, and how long to wait.
+        /// Target, number of requests, and timeout.
         ping: GnPingRequest,
-        /// Result at once, or the reason for an error. The stream ends when the sender is dropped. If the
-        /// receiver is gone, no task waits any more, and no further request is sent.
+        /// Stream of events, or the reason for an error. The stream ends when the sender is dropped. If the
+        /// receiver is gone, the ping ends.
         reply: oneshot::Sender<Answer<mpsc::Receiver<GnPingEvent>>>,
     },
     /// `GET /v1/vehicle`
@@ -127,16 +127,16 @@ pub enum Request {
     SetVehicle {
         /// Report about the vehicle.
         vehicle: Box<Vehicle>,
-        /// Done, or why not.
+        /// Success, or the reason for an error.
         reply: oneshot::Sender<Answer<()>>,
     },
-    /// `POST /v1/denm` and what follows it
+    /// `POST /v1/denm` and the requests about an existing event
     Denm {
         /// Action on the event.
         wish: DenmWish,
         /// Content of the event, as a message.
         message: Vec<u8>,
-        /// And the rest.
+        /// Repetition and area of the message.
         denm: Box<DenmRequest>,
         /// Identifier of a new event, or the reason for an error.
         reply: oneshot::Sender<Answer<Option<Triggered>>>,
@@ -145,16 +145,16 @@ pub enum Request {
     Ldm {
         /// Filter of the map.
         filter: Filter,
-        /// That.
+        /// Filtered map, or the reason for an error.
         reply: oneshot::Sender<Answer<Ldm>>,
     },
     /// `GET /v1/services`
     Services(oneshot::Sender<Answer<Vec<AnnouncedService>>>),
     /// `GET /v1/messages`
     Messages {
-        /// Which of them.
+        /// Filter of the messages.
         filter: Filter,
-        /// Messages from now on.
+        /// Later messages, or the reason for an error.
         reply: oneshot::Sender<Answer<Subscription>>,
     },
     /// `GET /v1/gnrecv`

@@ -1,8 +1,8 @@
-//! The event loop: the station in the middle, the kernel on one side, operators on the other.
+//! The event loop: connects the station, the kernel and the operators.
 //!
-//! One task owns everything. It waits for the next input (a packet, an event of the kernel, a timer, a
-//! request, a signal) and hands it to the station. It executes the outputs in their order, so that a route is
-//! in place before the packet that needs it leaves.
+//! One task owns all state. It waits for the next input (a packet, an event of the kernel, a timer, a
+//! request, a signal) and passes it to the station. It executes the outputs in their order, so that a route
+//! is in place before the packet that needs it leaves.
 
 mod facilities;
 mod geonet;
@@ -48,34 +48,34 @@ use packets::Gathering;
 
 /// How long a stopping station waits for the home agent to acknowledge the de-registration.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Interval at which a mostly idle station returns memory that it does not need. That is code that a request,
-/// a reload or a registration has touched, with its neighbours.
+/// Interval at which a mostly idle station returns unneeded memory. That is mainly code that a request, a
+/// reload or a registration has used, with its neighbouring pages.
 const REST: Duration = Duration::from_secs(10);
-/// It has little to do if packets woke it fewer times than this in between.
+/// Number of wake-ups by packets in an interval below which the station is mostly idle.
 const LITTLE: u32 = 100;
-/// So many failures of the kernel's side in a row are waited out, so long each, before the station gives up.
+/// Number of failures of the kernel in a row that the station waits out, with this pause after each.
 pub const MAX_FAILURES: u32 = 20;
 const RECOVERY: Duration = Duration::from_millis(100);
 /// Number of refused Binding Updates that are logged at once; after that one per [`REFUSAL_INTERVAL`],
 /// because any host can send them. The counters count them all.
 const REFUSALS: u32 = 10;
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
-/// Between two looks at the settings of this machine because something failed.
+/// Shortest interval between two checks of this machine's settings after a failure.
 const DOUBT_INTERVAL: Duration = Duration::from_secs(1);
-/// Characters of an event's message.
+/// Largest number of characters of an event's message.
 const MESSAGE: usize = 1000;
 const REQUESTS: usize = 64;
 const EVENTS: usize = 1024;
 
-/// Reads a config, and leaves nothing of its keys but what is in it.
+/// Reads a config, and leaves no copy of its keys in memory except in the config.
 ///
 /// # Errors
-/// The mistakes in the file.
+/// Returns the mistakes in the file.
 pub fn load(path: &Path) -> Result<Box<Config>, ConfigErrors> {
     with_secrets(|| Config::load(path).map(Box::new))
 }
 
-/// In the place of its directory, where another program keeps the state: nothing is forgotten.
+/// Sets the state directory to that of the store, so that the station counts as one with stored state.
 fn keep_state_in(config: &mut Config, store: Option<&Path>) {
     if let Some(store) = store {
         config.station.state_dir = store.parent().map(Path::to_owned);
@@ -85,7 +85,8 @@ fn keep_state_in(config: &mut Config, store: Option<&Path>) {
 /// Runs a station until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When it cannot start, or the kernel's side breaks; whatever had been set up is removed before.
+/// Returns an error if the station cannot start, or if the kernel fails repeatedly. It removes its settings
+/// before.
 pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
     keep_state_in(&mut config, store);
     let directory = config.station.socket.parent().unwrap_or(Path::new("."));
@@ -94,7 +95,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
 
-    // Before the undo file beside it is touched: it would be that of the other station.
+    // Before the use of the undo file beside the socket: that file may belong to another station.
     http::is_stale(&config.station.socket)?;
     if let Err(error) = geonet_path::remove_leftovers() {
         warn!("devices that an earlier run has left stay: {error}");
@@ -102,7 +103,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     if config.has_ipsec() {
         carnet_linux::prepare_ipsec();
     }
-    // Before there are threads, and before anything comes from outside.
+    // Before threads exist, and before any input from outside.
     let (plan, sandbox) = confine(&config, path)?;
     // Opens the state first and creates nothing if it is unusable.
     let opening = Opening::of(Place::of(store, config.station.state_dir.as_deref()), &config.station.name)?;
@@ -129,7 +130,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     let mut counting = self::counting(&config);
     warn_of_own_address(&config);
     let mut platform = open_platform(&config)?;
-    // A start that fails says only why it failed.
+    // A start that fails logs only the reason.
     for warning in config.warnings() {
         warn!("{warning}");
     }
@@ -141,7 +142,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
             tell_data_path(platform, &config, &obstacles)?;
         }
     }
-    // With a store this takes until the station is wanted: what takes long to prepare is done.
+    // With a store this waits until the station is the leader; slow preparations are done before.
     let waits = opening.waits_with()?;
     let mut opening = tokio::task::spawn_blocking(|| {
         with_files_alone();
@@ -155,7 +156,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         _ = interrupt.recv() => None,
     };
     let Some(opened) = opened else {
-        // The thread that waits is waited for at the end.
+        // The end of the program waits for that thread.
         if let Some(stream) = waits {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
@@ -169,7 +170,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     if let Some(warning) = warning {
         warn!("{warning}");
     }
-    // In the heap: where it is moved to it would leave a mobile router's key.
+    // On the heap: a moved value would leave a copy of a mobile router's key.
     let mut runner =
         with_secrets(|| Runner::new(config, platform, geonet, seed, (state, kept)).map(Box::new))?;
     runner.upper_tester = upper_tester;
@@ -178,7 +179,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     runner.carry_out();
     runner.tell_mtu();
     runner.place_fast_path();
-    // Config and state as they were read, and the first changes, are many times what is kept of them.
+    // Config and state take many times their size while they are read.
     carnet_linux::give_back_memory();
     if let Some(why) = Geonet::of_mut(&mut runner.geonet).and_then(|geonet| geonet.interfaces.failure()) {
         let why = format!("geonet.ipv6_interface cannot be had: {why}");
@@ -202,7 +203,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     runner.tell_of_sandbox();
     runner.tell_uplinks();
     runner.warn_of_missing_interfaces();
-    // Only with systemd's NOTIFY_SOCKET in the environment; no harm without.
+    // Only with systemd's NOTIFY_SOCKET in the environment; harmless without.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     carnet_linux::give_back_code();
     #[cfg(debug_assertions)]
@@ -244,7 +245,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                     runner.kernel_event(event);
                     Ok(())
                 }
-                // The next call looks at everything anew; it may have been a passing fault.
+                // The fault may pass; the next call reads all state again.
                 Err(error) if runner.may_recover() && !error.is_fatal() => {
                     error!("{error}; looking again");
                     sleep(RECOVERY).await;
@@ -370,8 +371,8 @@ fn confine(config: &Config, path: &Path) -> anyhow::Result<(Plan, Option<Held>)>
     Ok((plan, Some(held)))
 }
 
-/// The kernel's networking, where the station needs any. One that does GeoNetworking alone needs no tunnel
-/// device; it only removes what an earlier run with other tasks has left.
+/// Opens the kernel's networking, if the station needs it. A station with GeoNetworking alone needs no tunnel
+/// device; it only removes the leftovers of an earlier run with other roles.
 fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
     if settings::needs_platform(config) {
         return Ok(Some(Platform::open(settings::platform(config))?));
@@ -400,14 +401,14 @@ fn warn_of_own_address(config: &Config) {
     }
 }
 
-/// When it is looked at whether the station has little to do.
+/// Returns the timer for checks of whether the station is mostly idle.
 fn resting() -> Interval {
     let mut resting = interval_at(Instant::now() + REST, REST);
     resting.set_missed_tick_behavior(MissedTickBehavior::Delay);
     resting
 }
 
-/// Waits for packets, for control messages not before a time; for ever without a tunnel device.
+/// Waits for packets, for control messages not before `control_from`; endlessly without a tunnel device.
 async fn readable(tunnel: Option<&TunnelIo>, control_from: Option<Instant>) -> std::io::Result<()> {
     match tunnel {
         Some(tunnel) => tunnel.readable(control_from).await,
@@ -415,14 +416,14 @@ async fn readable(tunnel: Option<&TunnelIo>, control_from: Option<Instant>) -> s
     }
 }
 
-/// When the octets of uplinks are looked at.
+/// Returns the timer for counts of the uplinks' octets.
 fn counting(config: &Config) -> Interval {
     let mut counting = interval(settings::counting(config));
     counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
     counting
 }
 
-/// Waits for packets inside IPv4 or UDP; for ever without sockets.
+/// Waits for packets inside IPv4 or UDP; endlessly without sockets.
 async fn datagrams_readable(datagrams: Option<&Datagrams>) -> std::io::Result<()> {
     match datagrams {
         Some(datagrams) => datagrams.readable().await,
@@ -430,7 +431,7 @@ async fn datagrams_readable(datagrams: Option<&Datagrams>) -> std::io::Result<()
     }
 }
 
-/// Waits for the kernel's news; for ever without a platform.
+/// Waits for an event of the kernel; endlessly without a platform.
 async fn next_event(platform: Option<&mut Platform>) -> carnet_linux::Result<PlatformEvent> {
     match platform {
         Some(platform) => platform.next_event().await,
@@ -438,7 +439,7 @@ async fn next_event(platform: Option<&mut Platform>) -> carnet_linux::Result<Pla
     }
 }
 
-/// Takes the fast path that the config wants. The TUN device serves while a thread loads programs.
+/// Starts the fast path of the config. The TUN device forwards while a thread loads programs.
 fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> anyhow::Result<()> {
     let obstacles = platform.accelerate(&settings::fast_path(config, flow_label_key));
     if let Some(path) = platform.loading() {
@@ -447,10 +448,10 @@ fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> 
     obstacles.map_or(Ok(()), |obstacles| tell_data_path(platform, config, &obstacles))
 }
 
-/// Says which way packets take.
+/// Logs the data path.
 ///
 /// # Errors
-/// When the config wants another.
+/// Returns an error if the config demands another one.
 fn tell_data_path(
     platform: &Platform,
     config: &Config,
@@ -477,24 +478,24 @@ fn tell_data_path(
     Ok(())
 }
 
-/// The station and what carries out its outputs.
+/// The station, and the parts that execute its outputs.
 struct Runner {
-    /// Without its keys: those that are needed the station has.
+    /// Config without its keys: the station has the ones that it needs.
     config: Box<Config>,
     station: Station,
-    /// `None` where the station does GeoNetworking alone; then there is no tunnel device either.
+    /// `None` if the station does GeoNetworking alone; then there is no tunnel device either.
     platform: Option<Platform>,
     reader: Option<TunnelReader>,
     writer: Option<TunnelWriter>,
     datagram_reader: Option<DatagramReader>,
     datagram_writer: Option<DatagramWriter>,
-    /// When packets last woke the station.
+    /// Time at which packets last woke the station.
     woken: Time,
     gathering: Gathering,
-    /// Whether the fast path does not have yet all that was carried out.
+    /// Whether the fast path lacks some executed changes.
     behind: bool,
     geonet: Option<Geonet>,
-    /// Those who want to speak and hear by messages; `None` where the station has no facilities.
+    /// Applications that send and receive messages; `None` without facilities.
     applications: Option<Applications>,
     upper_tester: Option<UpperTester>,
     state: State,
@@ -510,16 +511,16 @@ struct Runner {
     /// Outputs of frames that are being received; empty otherwise.
     outputs: Vec<Output>,
     refusals: RateLimiter,
-    /// The uplinks, and whether each could be used when it was last looked at.
+    /// Uplinks, and whether each was usable at the last check.
     uplinks: BTreeMap<String, bool>,
-    /// How often the settings of this machine are looked at because something failed.
+    /// Rate limit of checks of this machine's settings after a failure.
     doubts: RateLimiter,
     portal_probes: PortalProbes,
-    /// Why GeoNetworking cannot have the fast path that the config demands.
+    /// Reason why GeoNetworking cannot use the fast path that the config demands.
     geonet_path_refused: Option<String>,
 }
 
-/// Requests that tell of captive portals, one at a time, beside the run loop.
+/// Requests that detect captive portals, one at a time, outside of the run loop.
 struct PortalProbes {
     results: mpsc::Sender<(String, PortalProbe)>,
     inbox: Option<mpsc::Receiver<(String, PortalProbe)>>,
@@ -532,7 +533,7 @@ impl PortalProbes {
         PortalProbes { results, inbox: Some(inbox), is_busy: false }
     }
 
-    /// Begins one over an uplink; the station asks again for one that is left out.
+    /// Begins a request over an uplink; the station repeats one that this drops.
     fn begin(&mut self, target: ProbeTarget, uplink: String, sources: Vec<IpAddr>) {
         if !std::mem::replace(&mut self.is_busy, true) {
             let results = self.results.clone();
@@ -562,7 +563,7 @@ impl Runner {
         let furnished = furnish(&config, Rng::beside(header.seed), header.wall);
         let Furnished { entity: security, warnings } = match furnished {
             Ok(furnished) => furnished,
-            // Nothing leaves unsigned instead.
+            // The station never sends unsigned packets instead.
             Err(error) if platform.is_some() => {
                 warn!("GeoNetworking is off until a restart, the station goes on without it: {error:#}");
                 if let Some(Err(error)) = Geonet::of_mut(&mut geonet).map(Geonet::close) {
@@ -621,9 +622,9 @@ impl Runner {
             portal_probes: PortalProbes::new(),
             geonet_path_refused: None,
         };
-        // How often the home agent has begun without bindings. Of nodes that it serves no more only what
-        // holds off replays stays, and nothing of those of whom there is nothing. Where there is no home
-        // agent, all of it waits for the next one.
+        // The home agent counts its starts without bindings. Of nodes that it no longer serves, only the
+        // replay protection stays; a node without state has no record. Without a home agent all records stay
+        // for a later one.
         runner.persist(Kept::Own);
         let now = |runner: &Runner, home_address| {
             runner.station.stored_node(header.time, header.wall, home_address)
@@ -642,7 +643,7 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Has a part of the state written; says whether packets that tell of it wait until it is.
+    /// Stores a part of the state; returns whether packets that report it wait for the disk.
     fn persist(&mut self, kept: Kept) -> bool {
         if !self.state.is_kept() {
             return false;
@@ -659,10 +660,10 @@ impl Runner {
         }
     }
 
-    /// Sends what waited for the disk.
+    /// Sends packets that waited for the disk.
     ///
     /// # Errors
-    /// When nothing will ever be kept any more.
+    /// Returns an error if nothing can ever be stored again.
     fn persisted(&mut self, news: News) -> anyhow::Result<()> {
         let lost = matches!(news, News::Lost(_));
         let (packets, told) = self.state.handle(news);
@@ -679,7 +680,7 @@ impl Runner {
         Ok(())
     }
 
-    /// GeoNetworking fails again and again: the network of the vehicle goes on without it.
+    /// Ends GeoNetworking after repeated failures: the network of the vehicle continues without it.
     fn give_up_geonet(&mut self, why: &str) {
         if let Some(Err(error)) = Geonet::of_mut(&mut self.geonet).map(Geonet::close) {
             error!("{error}");
@@ -689,8 +690,8 @@ impl Runner {
         self.report(&Event::Warning { message });
     }
 
-    /// GeoNetworking has not got the fast path that the config demands: the station ends if it has nothing
-    /// else to do.
+    /// Handles the lack of the fast path that the config demands for GeoNetworking: the station ends if it
+    /// has no other role.
     fn without_geonet_path(&mut self) -> anyhow::Result<()> {
         let why = self.geonet_path_refused.take().unwrap_or_default();
         if self.platform.is_none() {
@@ -700,7 +701,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Gives up loading BPF programs, once it is known that none will be loaded any more.
+    /// Drops the right to load BPF programs, once no program remains to be loaded.
     fn settle(&mut self) {
         let path = self.platform.as_ref().map(|platform| platform.loading().unwrap_or(platform.path()));
         if let Some(held) = &mut self.sandbox
@@ -711,7 +712,7 @@ impl Runner {
         }
     }
 
-    /// The fast path is loaded, or cannot be had.
+    /// Logs the data path after loading.
     fn data_path(&mut self, obstacles: &[(carnet_linux::Path, String)]) -> anyhow::Result<()> {
         if let Some(platform) = &self.platform {
             tell_data_path(platform, &self.config, obstacles)?;
@@ -721,13 +722,13 @@ impl Runner {
         Ok(())
     }
 
-    /// Whether a failure of the kernel's side is waited out.
+    /// Returns whether the station waits out a failure of the kernel.
     fn may_recover(&self) -> bool {
         self.platform.as_ref().is_some_and(|platform| platform.failures() <= MAX_FAILURES)
     }
 
-    /// Tells the station of a mobile router what the fast path has done for its tunnels. The programs count
-    /// in memory that this process sees, so that this costs no system call.
+    /// Passes the fast path's counts to the station of a mobile router. The programs count in shared memory,
+    /// so this costs no system call.
     fn count_tunnels(&mut self) {
         if self.station.mobile_router().is_none() {
             return;
@@ -749,27 +750,26 @@ impl Runner {
         }
     }
 
-    /// Tells the station what has gone over these interfaces.
+    /// Passes the octet counters of these interfaces to the station.
     fn count(&mut self, interfaces: &[String]) {
         for interface in interfaces {
             match self.platform.as_mut().map(|platform| platform.octets(interface)) {
                 Some(Ok(Some(octets))) => {
                     self.input(Input::Octets { interface: interface.clone(), octets });
                 }
-                // The next look tells: nothing is lost by it.
+                // The next count includes the missed one.
                 Some(Err(error)) => tracing::debug!("{error}"),
                 Some(Ok(None)) | None => {}
             }
         }
     }
 
-    /// The socket for messages under IPsec.
+    /// Returns the socket for messages under IPsec.
     fn protected(&self) -> Protected {
         self.platform.as_ref().map(Platform::protected).unwrap_or_default()
     }
 
-    /// Logs the rights that the process has kept, once: the operator may be able to change what is missing of
-    /// the sandbox.
+    /// Logs the remaining rights of the process, once: the operator may be able to complete the sandbox.
     fn tell_of_sandbox(&self) {
         let Some(held) = &self.sandbox else {
             warn!("station.sandbox = \"off\": the process keeps whatever rights it was started with");
@@ -800,7 +800,7 @@ impl Runner {
         self.platform.as_ref().map(Platform::obstacles).unwrap_or_default()
     }
 
-    /// Tells which uplinks can be used now and could not before, or the other way round.
+    /// Logs the uplinks whose usability has changed.
     fn tell_uplinks(&mut self) {
         let before = std::mem::take(&mut self.uplinks);
         for uplink in self.station.uplink_status(clock::now()) {
@@ -849,7 +849,7 @@ impl Runner {
     }
 
     fn try_input(&mut self, input: Input) -> Result<(), String> {
-        // Either may send a packet.
+        // Both inputs may cause a packet, which needs the present position.
         if matches!(input, Input::Timeout | Input::Geonet(_)) {
             self.update_position();
         }
@@ -863,22 +863,22 @@ impl Runner {
         result
     }
 
-    /// Carries out what the station wants, in order; what it tells operators comes last, because an
-    /// acknowledgement does not wait for a log.
+    /// Executes the outputs of the station, in order. Events come last, because an acknowledgement must not
+    /// wait for a log.
     fn carry_out(&mut self) {
         self.carry_out_in_burst();
         self.catch_up();
     }
 
-    /// The fast path has what was carried out.
+    /// Passes the executed changes to the fast path.
     fn catch_up(&mut self) {
         if std::mem::take(&mut self.behind) {
             self.platform.iter_mut().for_each(Platform::commit);
         }
     }
 
-    /// As [`Self::carry_out`] for one of several packets. Packets that report a change may wait for the disk,
-    /// and so for the end of the burst. The fast path may then [catch up](Self::catch_up) with them all at
+    /// Executes the outputs after one of several packets. Packets that report a change may wait for the disk,
+    /// and so for the end of the burst. The fast path may then [catch up](Self::catch_up) with all of them at
     /// once. A packet that does not wait leaves when the fast path has the earlier changes.
     fn carry_out_in_burst(&mut self) {
         let (mut told, mut burst) = (Vec::new(), Burst::default());
@@ -936,8 +936,8 @@ impl Runner {
                 }
             }
             Output::Protect { source, destination, label, message } => {
-                // Without a security association it is lost, and a sender that needs an answer sends it
-                // again.
+                // Without a security association the message is lost, and a sender that needs an answer sends
+                // it again.
                 if let Err(error) = self.protected().send(source, destination, label, &message) {
                     tracing::debug!(
                         "a message from {source} to {destination} is not sent under IPsec: {error}"
@@ -951,7 +951,7 @@ impl Runner {
                 }
             }
             Output::Icmpv6(message) => {
-                // The link may just have gone; the sender will send it again.
+                // The link may just have gone; the sender will send the message again.
                 let sent = self.platform.as_mut().map(|platform| platform.send_icmpv6(&message));
                 if let Some(Err(error)) = sent {
                     tracing::debug!("{error}");
@@ -1068,7 +1068,7 @@ impl Runner {
             Event::Binding { change, .. } => change == "refreshed",
             _ => false,
         };
-        // A home agent does not even format the text of a refresh without a reader.
+        // Without a reader, a home agent does not even format the text of a refresh.
         match event {
             _ if quiet => tracing::debug!("{}", answers::event_text(event)),
             Event::Warning { .. }
@@ -1083,7 +1083,7 @@ impl Runner {
         if self.events.receiver_count() > 0
             && let Ok(mut fields) = serde_json::to_value(event)
         {
-            // A message may hold what others have said.
+            // A message may contain text of other systems.
             if let Some(Value::String(message)) = fields.get_mut("message") {
                 *message = log::cut(message, MESSAGE).into_owned();
             }
@@ -1092,7 +1092,7 @@ impl Runner {
         }
     }
 
-    /// Goes on until the home agent knows that we leave.
+    /// Runs until the home agent has acknowledged the de-registration.
     async fn farewell(&mut self, tunnel: Option<&TunnelIo>, datagrams: Option<&Datagrams>) {
         let protected = self.protected();
         while !self.station.is_quiescent() {

@@ -1,5 +1,4 @@
-//! From the config file to what the platform wants to know; what the station wants to know is in
-//! `carnet_settings`.
+//! Converts the config file to the platform's settings; `carnet_settings` has those of the station.
 
 pub mod geonet;
 pub mod sandbox;
@@ -29,8 +28,9 @@ pub fn platform(config: &Config) -> PlatformConfig {
         watched.push(WatchedInterface { name: home_link.clone(), all_multicast: true });
     }
     if let Some(router) = &config.mobile_router {
-        // RFC 4887 6.2.1: at home it answers for hosts on board that are sought on the home link. Elsewhere
-        // it does for mobile routers on board. The kernel joins the groups of neither.
+        // RFC 4887 6.2.1: at home the router answers on the home link for hosts on board. On other links it
+        // answers for mobile routers on board. In neither case does the kernel join their solicited-node
+        // groups.
         let aggregated = router.prefixes.iter().any(|prefix| router.home_prefix.contains(prefix));
         let stands_in = router.nesting && !router.lan.is_empty();
         let uplinks = router.uplinks.iter().map(|uplink| (&uplink.interface, aggregated || stands_in));
@@ -40,7 +40,8 @@ pub fn platform(config: &Config) -> PlatformConfig {
             }
         }
     }
-    // Home agents' alone. A router has its former care-of address for a while beside the present one.
+    // Only home agents have known senders. A router has its previous care-of address for a while beside the
+    // present one.
     let senders = 2 * nodes(config);
     let (ipsec, undo_file) = (config.has_ipsec(), undo_file(config));
     PlatformConfig { device_mtu: DEVICE_MTU, watched, senders, ipsec, undo_file }
@@ -59,7 +60,7 @@ pub fn without_interface(config: &Config, name: &str) -> Option<String> {
     Some(format!("{key}: there is no interface {name}; until there is, {what}"))
 }
 
-/// Returns such a message for each interface that is missing now.
+/// Returns a message for each interface that is missing now.
 pub fn missing_interfaces(config: &Config) -> Vec<String> {
     let lan = config.mobile_router.iter().flat_map(|router| &router.lan);
     let home_link = config.home_agent.iter().filter_map(|agent| agent.home_link.as_ref());
@@ -73,13 +74,13 @@ pub fn missing_interfaces(config: &Config) -> Vec<String> {
     named.chain(uplinks).collect()
 }
 
-/// The home addresses that the home agent serves.
+/// Returns the home addresses that the home agent serves.
 pub fn home_addresses(config: &Config) -> BTreeSet<Ipv6Addr> {
     let routers = config.home_agent.iter().flat_map(|agent| &agent.mobile_routers);
     set_of(routers.map(|router| router.home_address))
 }
 
-/// Where the signals of the uplinks come from.
+/// Returns the sources of the uplinks' signal strengths.
 pub fn signals(config: &Config) -> Vec<SignalSource> {
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
     uplinks
@@ -93,25 +94,26 @@ pub fn probe_target(config: &Config) -> Option<ProbeTarget> {
     Some(ProbeTarget { address: url.address, authority: url.authority, path: url.path })
 }
 
-/// The uplinks, whose octets are counted.
+/// Returns the uplinks whose octets are counted.
 pub fn counted(config: &Config) -> Vec<String> {
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
     uplinks.map(|uplink| uplink.interface.clone()).collect()
 }
 
-/// How often: more often where a policy balances and wants to know what the uplinks can carry.
+/// Returns the interval of the counts, shorter if a policy balances by the capacity of the uplinks.
 pub fn counting(config: &Config) -> Duration {
     let mut policies = config.mobile_router.iter().flat_map(|router| &router.policies);
     let balances = policies.any(|policy| policy.action == PolicyAction::Balance);
     if balances { Duration::from_millis(750) } else { Duration::from_secs(5) }
 }
 
-/// Beside the socket: it is as short-lived as that.
+/// Returns the undo file, beside the socket, because both have the same lifetime.
 pub fn undo_file(config: &Config) -> PathBuf {
     config.station.socket.with_extension("undo")
 }
 
-/// Whether the station needs more of the kernel than a link for frames: routes, rules and the tunnel device.
+/// Returns whether the station needs more of the kernel than a link for frames: routes, rules and the tunnel
+/// device.
 pub fn needs_platform(config: &Config) -> bool {
     config.home_agent.is_some() || config.mobile_router.is_some()
 }
@@ -121,8 +123,8 @@ pub fn link_undo_file(config: &Config) -> PathBuf {
     config.station.socket.with_extension("link-undo")
 }
 
-/// Whether GeoNetworking shall have a fast path. An upper tester wants to hear of every packet, packets
-/// inside UDP are not for programs, and programs sign nothing.
+/// Returns whether GeoNetworking uses a fast path. It does not with an upper tester, which needs every
+/// packet. It does not with packets inside UDP or with signatures, which the programs do not support.
 pub fn geonet_path(config: &Config) -> Wants {
     let frames = config.geonet.as_ref().is_some_and(|geonet| geonet.interface.name().is_some());
     let signed = config.security.as_ref().is_some_and(|security| security.policy != SecurityPolicy::Off);
@@ -134,10 +136,10 @@ pub fn geonet_path(config: &Config) -> Wants {
     }
 }
 
-/// Which fast path to take, and where.
+/// Returns the fast paths to try, and their parameters.
 pub fn fast_path(config: &Config, flow_label_key: u64) -> FastPathConfig {
     let paths = match config.dataplane.path {
-        // Its devices take packets for addresses that IPsec has to see.
+        // The kernel's tunnel devices would take packets that IPsec must handle.
         DataplanePath::Auto if config.has_ipsec() => vec![Path::Bpf, Path::Tun],
         DataplanePath::Auto => vec![Path::Bpf, Path::Kernel, Path::Tun],
         DataplanePath::Bpf => vec![Path::Bpf],
@@ -148,7 +150,7 @@ pub fn fast_path(config: &Config, flow_label_key: u64) -> FastPathConfig {
     FastPathConfig { paths, flow_label_key, bindings: 2 * nodes(config), ports: ports(config) }
 }
 
-/// Those that this station serves as a home agent.
+/// Returns the number of nodes that this station serves as a home agent.
 fn nodes(config: &Config) -> usize {
     config.home_agent.as_ref().map_or(0, |agent| agent.mobile_routers.len())
 }

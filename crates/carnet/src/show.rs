@@ -1,7 +1,7 @@
-//! Answers of a station, for people to read.
+//! Formats answers of a station for people.
 //!
-//! Tables are laid out in columns; a column that is empty in every row is left out. Nothing is ever cut
-//! off: where the columns do not fit the terminal, each row becomes a block of lines.
+//! Tables have columns; a column that is empty in every row is left out. No value is ever truncated: if the
+//! columns do not fit the terminal, each row becomes a block of lines.
 
 mod facilities;
 pub mod geonet;
@@ -21,7 +21,7 @@ use crate::cli::Table;
 /// Placeholder for an absent value.
 const NOTHING: &str = "-";
 
-/// Lays out the answer to `carnet show` for a terminal of `width` columns; `None`: any width will do.
+/// Formats the answer to `carnet show` for a terminal of `width` columns; `None`: of any width.
 pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Result<String> {
     use serde::de::Error;
     let of_geonet = !matches!(
@@ -55,7 +55,7 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
     })
 }
 
-/// Lays out the answers to `carnet status`: the station's, and what it says of its uplinks.
+/// Formats the answers to `carnet status`: the station's, and the one about its uplinks.
 pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
     let status: Status = serde_json::from_value(answer)?;
     let uplinks: Vec<Uplink> = serde_json::from_value(uplinks)?;
@@ -134,7 +134,7 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
     Ok(out)
 }
 
-/// One line for an event: time, kind, and its fields as `key=value`.
+/// Formats an event as one line: time, kind, and its fields as `key=value`.
 pub fn event(event: &Value) -> String {
     let Some(fields) = event.as_object() else { return event.to_string() };
     let mut line = fields.get("time").and_then(Value::as_f64).map_or_else(|| NOTHING.to_owned(), utc);
@@ -142,7 +142,7 @@ pub fn event(event: &Value) -> String {
     let _ = write!(line, " {kind}");
     for (key, value) in fields.iter().filter(|(key, _)| !matches!(key.as_str(), "time" | "event")) {
         let _ = match value {
-            // A value that is not plain is quoted and escaped: names come from the network, too.
+            // A value with unusual characters is quoted and escaped, because names may come from the network.
             Value::String(text) if !text.is_empty() && text.chars().all(is_plain) => {
                 write!(line, " {key}={text}")
             }
@@ -158,7 +158,7 @@ fn is_plain(character: char) -> bool {
 }
 
 fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
-    // The role says something only where a station does both jobs.
+    // The role matters only if a station has both roles.
     let agents = bindings.iter().filter(|binding| binding.role == Role::HomeAgent).count();
     let both = (1..bindings.len()).contains(&agents);
     let rows = bindings.iter().map(|binding| {
@@ -179,7 +179,7 @@ fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
     });
     let columns =
         ["role", "home address", "care-of address", "for", "bid", "prefixes", "state", "left", "sequence"];
-    // The number helps a reader of packet captures; for others it may make room.
+    // The sequence number helps a reader of packet captures; it is the first column to leave out.
     lay_out_without("sequence", "no bindings", &columns, rows.collect(), width)
 }
 
@@ -217,7 +217,7 @@ fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
     out
 }
 
-/// The state of an uplink, and why it is not used.
+/// Formats the state of an uplink, with the reason why it is not used.
 fn uplink_state(uplink: &Uplink) -> String {
     if let ("silent", Some(portal)) = (uplink.state.as_str(), &uplink.captive_portal) {
         return format!("no answer, captive portal {portal}");
@@ -226,12 +226,12 @@ fn uplink_state(uplink: &Uplink) -> String {
         return format!("router {router} does not answer");
     }
     match (uplink.state.as_str(), uplink.retry_s) {
-        // The time is over, and the home agent is being asked.
+        // The time is over, and the mobile router is sending to the home agent.
         ("silent", Some(0)) => "no answer, asked again now".to_owned(),
         ("silent", Some(seconds)) => format!("no answer, again in {seconds} s"),
         ("silent", None) => "no answer".to_owned(),
         (state, Some(seconds)) if state.starts_with("refused") => format!("{state}, again in {seconds} s"),
-        // It keeps its traffic.
+        // A full uplink keeps its traffic.
         ("active" | "standby", _) if uplink.full => "full".to_owned(),
         (state, _) => words(state),
     }
@@ -254,7 +254,7 @@ fn routes(routes: &[Route], width: Option<usize>) -> String {
     lay_out("no routes", &columns, rows.collect(), width)
 }
 
-/// Kilobits in a second.
+/// Formats a rate in kilobits a second.
 fn rate(kbit_s: u32) -> String {
     if kbit_s < 1000 {
         format!("{kbit_s} kbit/s")
@@ -273,7 +273,7 @@ fn volume(used: u64, uplink: &Uplink) -> String {
     format!("{}{limit} {period}", octets(used))
 }
 
-/// Octets in the units of the config file.
+/// Formats octets in the units of the config file.
 fn octets(octets: u64) -> String {
     let units = [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB")];
     match units.into_iter().find(|(unit, _)| octets >= *unit) {
@@ -346,12 +346,12 @@ fn counters(counters: &Counters) -> String {
     out
 }
 
-/// Columns if they fit, blocks if they do not, `none` if there is nothing.
+/// Formats rows as columns if they fit, otherwise as blocks; returns `none` without rows.
 fn lay_out(none: &str, columns: &[&str], rows: Vec<Vec<String>>, width: Option<usize>) -> String {
     lay_out_without("", none, columns, rows, width)
 }
 
-/// The same; `spare`: a column that is left out where the others fit without it.
+/// Formats rows as [`lay_out`], without the column `spare` if the others fit only without it.
 fn lay_out_without(
     spare: &str,
     none: &str,
@@ -415,13 +415,13 @@ fn or_nothing<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), |value| value.to_string())
 }
 
-/// `at_home` as `at home`. Text after a colon, such as keys of the config, is unchanged.
+/// Formats `at_home` as `at home`. Text after a colon, such as keys of the config, is unchanged.
 fn words(state: &str) -> String {
     let (state, why) = state.split_at(state.find(':').unwrap_or(state.len()));
     state.replace('_', " ") + why
 }
 
-/// Seconds as `3d 4h 5m 6s`, without the larger units that are zero.
+/// Formats seconds as `3d 4h 5m 6s`, without the larger units that are zero.
 fn span(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     let units =
@@ -431,16 +431,17 @@ fn span(seconds: f64) -> String {
     parts.join(" ")
 }
 
-/// Seconds in the two largest units of [`span`], which is as exact as a long time needs to be.
+/// Formats seconds in the two largest units of [`span`], which is exact enough for a long time.
 fn long(seconds: u32) -> String {
     span(f64::from(seconds)).split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// Seconds since 1970 as `2026-11-21T09:41:00.123Z`.
+/// Formats seconds since 1970 as `2026-11-21T09:41:00.123Z`.
 fn utc(seconds: f64) -> String {
     let milliseconds = (seconds * 1000.0).round().max(0.0) as u64;
     let (days, in_day) = (milliseconds / 86_400_000, milliseconds % 86_400_000);
-    // Days to a date of the Gregorian calendar, in years that begin in March: the leap day comes last.
+    // Converts days to a date of the Gregorian calendar, in years that begin in March: the leap day comes
+    // last.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -1,5 +1,5 @@
-//! State that survives a restart and a crash: One [`journal`] for each station in `station.state_dir`, or a
-//! [`remote`] store if several machines may be the station.
+//! State that survives a restart and a crash. It is in one [`journal`] for each station in
+//! `station.state_dir`, or in a [`remote`] store if several machines may be the station.
 //!
 //! A thread writes the state, so that packets do not wait for the disk. While it waits for the disk, the next
 //! changes gather, and the thread writes them together. So the more registrations there are, the more of them
@@ -42,39 +42,39 @@ pub use queue::{Burst, Next, Queue, Writer, record_of};
 pub use remote::NotWanted;
 use remote::Remote;
 
-/// Between two attempts to write to a disk that takes nothing.
+/// Pause between two attempts to write to a disk that refuses.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long the end waits for the disk.
+/// Time for which a stopping station waits for the disk.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Result of a commit.
 #[derive(Debug, PartialEq, Eq)]
 pub enum News {
-    /// Changes that are not urgent have waited long enough.
+    /// The wait of changes that are not urgent is over.
     Due,
-    /// This one, and all before it, are on the disk.
+    /// This commit, and all before it, are on the disk.
     Written(u64),
-    /// It is not, and is tried again: why.
+    /// The disk has refused the commit; the thread tries again. With the reason.
     Failing(String),
-    /// Something to look at.
+    /// A warning for the operator.
     Warning(String),
-    /// It never will be: the station has to end.
+    /// No commit will ever be stored again: the station has to end. With the reason.
     Lost(String),
 }
 
-/// Where the state is.
+/// Place of the state.
 #[derive(Debug, Clone, Copy)]
 pub enum Place<'a> {
-    /// Nowhere: a restart begins anew.
+    /// The state is not stored: each start has an empty state.
     Nowhere,
-    /// In a file of this directory.
+    /// File in this directory.
     Directory(&'a Path),
-    /// With who listens at this socket.
+    /// Store of the program that listens at this socket.
     Store(&'a Path),
 }
 
 impl<'a> Place<'a> {
-    /// With the store, if there is one, else in the directory, if there is one.
+    /// Returns the store if there is one, otherwise the directory if there is one.
     pub fn of(store: Option<&'a Path>, directory: Option<&'a Path>) -> Place<'a> {
         store.map(Place::Store).or(directory.map(Place::Directory)).unwrap_or(Place::Nowhere)
     }
@@ -87,7 +87,7 @@ enum Medium {
     Store(Remote),
 }
 
-/// The state's place, which can be reached.
+/// An opened file or connected store, before its records are complete.
 #[derive(Debug)]
 pub struct Opening {
     path: PathBuf,
@@ -100,7 +100,7 @@ impl Opening {
     /// Opens the file, or connects to the store.
     ///
     /// # Errors
-    /// When that fails.
+    /// Returns an error if the file cannot be opened, or the store not reached.
     pub fn of(place: Place<'_>, name: &str) -> anyhow::Result<Opening> {
         Ok(match place {
             Place::Nowhere => Opening { path: PathBuf::new(), medium: None, records: Vec::new(), torn: 0 },
@@ -121,7 +121,7 @@ impl Opening {
     /// [`State::open`].
     ///
     /// # Errors
-    /// When there is no room for it.
+    /// Returns an error without a free file descriptor.
     pub fn waits_with(&self) -> io::Result<Option<UnixStream>> {
         match &self.medium {
             Some(Medium::Store(remote)) => remote.handle().map(Some),
@@ -130,7 +130,7 @@ impl Opening {
     }
 }
 
-/// The changes that wait, and what waits for them. Without a directory nothing is kept, and nothing waits.
+/// Waiting changes, and the packets that wait for them. Without storage nothing is stored, and nothing waits.
 #[derive(Debug)]
 pub struct State(Option<Keeping>);
 
@@ -140,20 +140,20 @@ struct Keeping {
     news: UnboundedReceiver<News>,
     writer: Option<JoinHandle<()>>,
     queue: Queue,
-    /// When it began, which is zero to the queue.
+    /// Start of the station, which is time zero of the queue.
     start: Instant,
     failing: bool,
-    /// Whether the writer is no more.
+    /// Whether the writer has ended.
     ended: bool,
 }
 
 impl State {
-    /// Opens the state of the station `name`, with what is in it and what there is to say about it. A
-    /// directory is created if it is missing. A store says when this station is wanted, and this waits for
-    /// it.
+    /// Opens the state of the station `name`; returns its records and a warning for the operator. A missing
+    /// directory is created. With a store, this waits until the station becomes the leader.
     ///
     /// # Errors
-    /// When it cannot be read, or not be understood: a station does not start with half of it.
+    /// Returns an error if the records cannot be read or parsed: a station does not start with half of its
+    /// state.
     pub fn open(opening: Opening) -> anyhow::Result<(State, PersistentState, Option<String>)> {
         let Opening { path, medium, records, torn } = opening;
         let (medium, records) = match medium {
@@ -182,7 +182,7 @@ impl State {
             }),
             Medium::Store(remote) => {
                 let (there, back) = remote.split();
-                // It ends with the connection.
+                // The thread ends with the connection.
                 let hearing = thread().spawn(move || hear(back, &tell));
                 hearing.and_then(|_| thread().spawn(move || hand_over(there, &to_write)))
             }
@@ -200,7 +200,7 @@ impl State {
         Ok((State(Some(keeping)), loaded, warning))
     }
 
-    /// Whether anything is kept.
+    /// Returns whether the state is stored.
     pub fn is_kept(&self) -> bool {
         self.0.is_some()
     }
@@ -212,15 +212,15 @@ impl State {
         }
     }
 
-    /// Holds a packet until all that was [`Self::set`] is on the disk.
+    /// Holds a packet until all earlier changes are on the disk.
     pub fn hold(&mut self, packet: Output) {
         if let Some(keeping) = &mut self.0 {
             keeping.queue.hold(keeping.now(), packet);
         }
     }
 
-    /// Lets the writer write waiting changes if it is idle; else they go with the next ones. Changes that are
-    /// not urgent may wait for more.
+    /// Lets the writer write waiting changes if it is idle; otherwise they go into the next commit. Changes
+    /// that are not urgent may wait for more.
     pub fn commit(&mut self, presses: bool) {
         let Some(keeping) = self.0.as_mut().filter(|keeping| !keeping.ended) else { return };
         let Some(commit) = keeping.queue.commit(keeping.now(), presses) else { return };
@@ -230,13 +230,13 @@ impl State {
         }
     }
 
-    /// Returns the result of the last commit. Without storage it waits for ever. Safe to cancel.
+    /// Returns the result of the last commit. Without storage it waits endlessly. Safe to cancel.
     pub async fn news(&mut self) -> News {
         let Some(keeping) = &mut self.0 else { return pending().await };
         if keeping.ended {
             return pending().await;
         }
-        // Waiting changes wait no longer than this.
+        // The wait of changes ends at this time.
         let due = keeping.queue.due().map(|due| keeping.start + due.saturating_since(Time::ZERO));
         let due = async {
             match due {
@@ -255,7 +255,8 @@ impl State {
         news
     }
 
-    /// Takes note of news, gives the packets that may go, and what there is to say: once, not each second.
+    /// Handles a result. Returns the packets that may leave, and a message for the log: one for each change,
+    /// not each second.
     pub fn handle(&mut self, news: News) -> (Vec<Output>, Option<String>) {
         let Some(keeping) = &mut self.0 else { return (Vec::new(), None) };
         let told = match news {
@@ -269,8 +270,8 @@ impl State {
             }
             News::Warning(told) => return (Vec::new(), Some(told)),
             News::Lost(told) => {
-                // The store does not answer the commit under way, and none follows: the end does not wait for
-                // it.
+                // The store does not answer the current commit, and no other follows, so the end of the
+                // station does not wait for it.
                 keeping.queue.give_up();
                 keeping.ended = true;
                 return (Vec::new(), Some(told));
@@ -285,7 +286,7 @@ impl State {
         told
     }
 
-    /// Writes what waits, for so long as that may take; gives the packets that waited for it.
+    /// Writes the waiting changes, within a time limit; returns the packets that waited for them.
     pub async fn close(&mut self) -> Vec<Output> {
         self.commit(true);
         let mut packets = Vec::new();
@@ -298,7 +299,7 @@ impl State {
         let in_time = tokio::time::timeout(FAREWELL, rest).await.is_ok();
         if let Some(keeping) = &mut self.0 {
             keeping.commits = None;
-            // A writer that hangs in the kernel goes with the process.
+            // A writer that hangs in the kernel ends with the process.
             if let Some(writer) = keeping.writer.take().filter(|_| in_time) {
                 let _ = writer.join();
             }
@@ -313,10 +314,10 @@ impl Keeping {
     }
 }
 
-/// Returns the initial state of the station.
+/// Returns the stored state from its records.
 ///
 /// # Errors
-/// When that cannot be understood.
+/// Returns an error if a record cannot be parsed.
 pub fn loaded(path: &Path, records: Vec<(Key, String)>) -> anyhow::Result<PersistentState> {
     let mut loaded = PersistentState::default();
     let mut nodes = Vec::new();
@@ -332,7 +333,7 @@ pub fn loaded(path: &Path, records: Vec<(Key, String)>) -> anyhow::Result<Persis
     Ok(loaded)
 }
 
-/// Opens the file of a station.
+/// Opens the journal of a station.
 fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journal, Found)> {
     fs::create_dir_all(directory)
         .with_context(|| format!("cannot create station.state_dir {}", directory.display()))?;
@@ -340,12 +341,12 @@ fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journa
     let old = directory.join(format!("{name}.json"));
     let first = if path.exists() { Vec::new() } else { of_old_version(&old)? };
     let (journal, found) = Journal::open(Box::new(Files), &path, &first)?;
-    // Otherwise the old state would return if an operator removes the new file.
+    // Otherwise the old state would return if an operator removed the new file.
     let _ = fs::remove_file(&old);
     Ok((path, journal, found))
 }
 
-/// Reads the state of an earlier version, one file that is written as a whole.
+/// Reads the state file of an earlier version, which is rewritten as a whole.
 fn of_old_version(path: &Path) -> anyhow::Result<Vec<Change>> {
     let octets = match fs::read(path) {
         Ok(octets) => octets,
@@ -363,7 +364,7 @@ fn of_old_version(path: &Path) -> anyhow::Result<Vec<Change>> {
     Ok(changes)
 }
 
-/// The writer's life: one commit after the other, each as often as it takes.
+/// Runs the writer of a journal: writes one commit after the other, each until it succeeds.
 fn write(journal: Journal, commits: &mpsc::Receiver<(u64, Vec<Change>)>, tell: &UnboundedSender<News>) {
     let mut writer = Writer::new(journal);
     while let Ok((number, changes)) = commits.recv() {
@@ -380,7 +381,7 @@ fn write(journal: Journal, commits: &mpsc::Receiver<(u64, Vec<Change>)>, tell: &
     }
 }
 
-/// The same where another keeps it: commits are numbered from 1, and answered in their order.
+/// Runs the sender to a store. Commits are numbered from 1, and the store answers them in order.
 fn hand_over(mut there: remote::Commits, commits: &mpsc::Receiver<(u64, Vec<Change>)>) {
     while let Ok((_, changes)) = commits.recv() {
         if there.send(&changes).is_err() {
@@ -395,8 +396,7 @@ fn hear(mut back: remote::Answers, tell: &UnboundedSender<News>) {
     for number in 1.. {
         if let Err(error) = back.next() {
             let told = match error.kind() {
-                // So a home agent is ended that another machine goes on with, or one whose carnet-fleet was
-                // killed.
+                // The leadership has moved to another machine, or carnet-fleet was killed.
                 io::ErrorKind::UnexpectedEof => "ended by its carnet-fleet, or with it".to_owned(),
                 _ => format!("its carnet-fleet cannot be heard any more: {error}"),
             };

@@ -1,13 +1,13 @@
-//! `carnet support-bundle`: one archive with what a maintainer needs to find a fault.
+//! `carnet support-bundle`: creates an archive for a maintainer who searches for a fault.
 //!
-//! The command makes it, not the station, so that it works while none runs. It asks a running station over
-//! its socket. It reads the kernel's part from `/proc` of the station's process, which may have a network
-//! namespace of its own. It also runs `ip`, `bpftool` and `journalctl` if these exist. The manifest names
-//! missing parts, with the reason: the bundle is made in any case.
+//! The command creates it without the station, so it works while no station runs. It asks a running station
+//! over its socket. It reads the kernel's part from `/proc` of the station's process, which may have a
+//! network namespace of its own. It also runs `ip`, `bpftool` and `journalctl` if these exist. The manifest
+//! names missing parts, with the reason: the bundle is created in any case.
 //!
-//! Secrets ([`secrets`]): the config is written anew without them, and every file of the bundle is searched
-//! for them before it goes in. Left out altogether are the files of `station.state_dir` (but for crash
-//! reports) and `station.record`, environment variables, and the command lines of other programs.
+//! Secrets ([`secrets`]): the command removes them from the config, and searches every file of the bundle for
+//! them. Left out: the files of `station.state_dir` (except crash reports) and `station.record`, environment
+//! variables, and the command lines of other programs.
 
 mod machine;
 mod secrets;
@@ -34,14 +34,14 @@ use secrets::Secrets;
 
 /// Default folder of configs.
 const CONFIGS: &str = "/etc/carnet";
-/// Only its owner may read it: it says where a vehicle is.
+/// Mode of the archive. Only its owner may read it, because it shows where a vehicle is.
 const MODE: u32 = 0o600;
-/// The folder that it unpacks to.
+/// Folder in the archive.
 const FOLDER: &str = "carnet-support";
-/// Octets of a file at most; of a longer one the end goes in.
+/// Largest size of a file, in octets; of a longer one only the end is included.
 const MOST: usize = 4 << 20;
 
-/// Content of the archive. Nothing is written until all of it is there, without secrets.
+/// Content of the archive. It is written only when it is complete and without secrets.
 #[derive(Default)]
 struct Bundle {
     files: Vec<File>,
@@ -69,7 +69,7 @@ impl Bundle {
         self.left_out.push(json!({ "what": what, "why": why }));
     }
 
-    /// A file as it is, if it can be read.
+    /// Adds a file, if it can be read.
     fn copy(&mut self, name: &str, what: &str, path: &Path) {
         match fs::read(path) {
             Ok(octets) => self.add(name, what, octets),
@@ -78,10 +78,10 @@ impl Bundle {
     }
 }
 
-/// Makes the archive, and says where it is.
+/// Creates the archive, and prints its place.
 ///
 /// # Errors
-/// If it cannot be written. A part that cannot be read is no error.
+/// Returns an error if it cannot be written. A part that cannot be read is no error.
 pub async fn bundle(command: SupportBundle) -> Result<()> {
     let mut bundle = Bundle::default();
     let seconds = clock::wall().as_unix_nanos() / 1_000_000_000;
@@ -100,7 +100,7 @@ pub async fn bundle(command: SupportBundle) -> Result<()> {
     machine::look(&mut bundle, process, name.as_deref());
     let out = command.out.unwrap_or_else(|| {
         let name = name.as_deref().unwrap_or("support");
-        // Of the same second another may be there.
+        // A file of the same second may exist.
         let more = (2..100).map(|number| format!("-{number}"));
         let mut names = std::iter::once(String::new()).chain(more);
         let free = |more: &String| !Path::new(&format!("carnet-{name}-{seconds}{more}.tar.gz")).exists();
@@ -117,12 +117,12 @@ pub async fn bundle(command: SupportBundle) -> Result<()> {
     crate::print(&format!("{}\n", out.display()))
 }
 
-/// Asks the station for all that it shows; its name, and its process if it can be seen.
+/// Requests all that the station shows; returns its name, and its process if that is visible.
 async fn station(bundle: &mut Bundle, socket: Option<PathBuf>) -> Result<(String, Option<i32>)> {
     let client = Client::find(socket, Path::new(SOCKET_DIRECTORY))?;
     let status = client.get("/v1/status").await?;
     let name = status["name"].as_str().unwrap_or("station");
-    // It names files.
+    // The name becomes part of file names.
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     let name: String = name.chars().map(|character| if plain(character) { character } else { '_' }).collect();
     bundle.add("station/status.json", "carnet status --json", format!("{status:#}\n"));
@@ -146,7 +146,7 @@ async fn station(bundle: &mut Bundle, socket: Option<PathBuf>) -> Result<(String
     Ok((name, process))
 }
 
-/// The config that is named, or that of the station, or all.
+/// Returns the config that the command line names, or that of the station, or all of them.
 fn configs(named: Option<PathBuf>, process: Option<i32>) -> Vec<PathBuf> {
     if let Some(path) = named.or_else(|| process.and_then(config_of)) {
         return vec![path];
@@ -159,7 +159,7 @@ fn configs(named: Option<PathBuf>, process: Option<i32>) -> Vec<PathBuf> {
     paths
 }
 
-/// The config that a station was started with, by its command line.
+/// Returns the config of a station, from its command line.
 fn config_of(process: i32) -> Option<PathBuf> {
     let words = fs::read(format!("/proc/{process}/cmdline")).ok()?;
     let words = String::from_utf8(words).ok()?;
@@ -172,7 +172,7 @@ fn config_of(process: i32) -> Option<PathBuf> {
     Some(fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default().join(path))
 }
 
-/// A config without its secrets, and what `carnet check` says of it.
+/// Adds a config without its secrets, and the output of `carnet check`.
 fn config(bundle: &mut Bundle, path: &Path) {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or("config.toml");
     let file = format!("config/{name}");
@@ -203,7 +203,7 @@ fn config(bundle: &mut Bundle, path: &Path) {
     bundle.add(&format!("{file}.check.txt"), "what carnet check says of it", said);
 }
 
-/// Takes the crash reports of a station along.
+/// Adds the crash reports of a station.
 fn crash_reports(bundle: &mut Bundle, directory: &Path, station: &str) {
     match crash::reports(directory, station) {
         Ok(reports) => {
@@ -216,7 +216,7 @@ fn crash_reports(bundle: &mut Bundle, directory: &Path, station: &str) {
     }
 }
 
-/// Searches all files for secrets, and adds those that say what is here.
+/// Removes secrets from all files, and adds the manifest.
 fn finish(bundle: &mut Bundle, station: Option<&str>, seconds: u64) {
     bundle.leave_out(
         "state and recordings",

@@ -1,4 +1,4 @@
-//! `carnet drain`: begins it, and shows how far it is; `carnet revoke --all`.
+//! `carnet drain`: begins a drain, and shows its progress; `carnet revoke --all`.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -11,7 +11,7 @@ use carnet_base::set_of;
 use super::Client;
 use crate::{UNEXPECTED, cli, find, print};
 
-/// How often the station is asked how far it is.
+/// Interval of requests for the progress.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// Begins a drain and waits for its end, or ends one.
@@ -47,8 +47,8 @@ pub async fn drain(command: cli::Drain) -> anyhow::Result<()> {
     }
 }
 
-/// Ends the bindings of all mobile routers that are registered now. One that leaves meanwhile has nothing
-/// left to end.
+/// Ends the bindings of all mobile routers that are registered now. A router that leaves meanwhile is no
+/// failure.
 pub async fn revoke_all(client: &Client) -> anyhow::Result<()> {
     let registered = async || -> anyhow::Result<BTreeSet<Ipv6Addr>> {
         let answer = client.get("/v1/bindings").await?;

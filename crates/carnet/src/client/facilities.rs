@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::cli::DenmCommand;
 use crate::{UNEXPECTED, find, print};
 
-/// Tells of an event, and prints what a new one is called.
+/// Reports an event, and prints the action ID of a new one.
 pub async fn denm(command: DenmCommand) -> anyhow::Result<()> {
     let (wish, request, station) = command.what.request();
     let client = find(station)?;

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::cli::{AreaCommand, Cli, GnPing, GnRecv, GnSend};
 use crate::{UNEXPECTED, find, print, show};
 
-/// Pings, and prints each answer as it comes. No answer at all is an error.
+/// Pings, and prints each answer as it arrives. No answer at all is an error.
 pub async fn ping(command: GnPing) -> anyhow::Result<()> {
     let request = command.request();
     let mut events = find(command.station)?.post_and_follow("/v1/gnping", &request).await?;
@@ -49,7 +49,7 @@ pub async fn area(command: AreaCommand) -> anyhow::Result<()> {
     }
 }
 
-/// A mistake on the command line ends the program as any other does.
+/// Ends the program after a mistake on the command line, as after any other.
 fn understood<T>(command: &str, request: Result<T, String>) -> T {
     request.unwrap_or_else(|mistake| {
         let mut program = Cli::command();

@@ -1,4 +1,4 @@
-//! `carnet status --wait`: asks until a station is as far as is wanted.
+//! `carnet status --wait`: asks until a station has reached a state.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use super::{Client, SOCKET_DIRECTORY};
 use crate::UNEXPECTED;
 use crate::cli::{Station, Wanted};
 
-/// Between two questions.
+/// Interval of requests.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// How far a station is.
+/// Progress of a station.
 #[derive(Debug, PartialEq, Eq)]
 enum Progress {
     Done,
-    /// Why it is not.
+    /// The state is not reached yet, with the reason.
     NotYet(String),
 }
 
-/// Waits until a station is as far as is wanted.
+/// Waits until a station has reached a state.
 ///
 /// # Errors
-/// Why it is not after `limit`, or why it will not be.
+/// Returns why it has not after `limit`, or why it never will.
 pub async fn until(station: &Station, wanted: Wanted, limit: Duration) -> anyhow::Result<()> {
     let deadline = Instant::now() + limit;
     let mut last = "no answer".to_owned();
@@ -34,7 +34,7 @@ pub async fn until(station: &Station, wanted: Wanted, limit: Duration) -> anyhow
             Ok(Ok(Progress::Done)) => return Ok(()),
             Ok(Ok(Progress::NotYet(why))) => last = why,
             Ok(Err(error)) if error.downcast_ref::<Never>().is_some() => return Err(error),
-            // It may not run yet.
+            // The station may not run yet.
             Ok(Err(error)) => last = format!("{error:#}"),
             Err(_) => {}
         }
@@ -45,7 +45,7 @@ pub async fn until(station: &Station, wanted: Wanted, limit: Duration) -> anyhow
     }
 }
 
-/// The station will never be as far as is wanted.
+/// The station can never reach the state.
 #[derive(Debug)]
 struct Never;
 
@@ -68,7 +68,7 @@ async fn ask(station: &Station, wanted: Wanted) -> anyhow::Result<Progress> {
     Ok(registered(&status, &uplinks).ok_or(Never)?)
 }
 
-/// Whether the mobile router is registered; `None` without a mobile router.
+/// Returns whether the mobile router is registered; `None` without a mobile router.
 fn registered(status: &Status, uplinks: &[Uplink]) -> Option<Progress> {
     let router = status.mobile_router.as_ref()?;
     if router.state == "home" {

@@ -1,4 +1,4 @@
-//! The areas that have a name: of the config, set by operators, learnt from Router Advertisements.
+//! Named areas: of the config, set by operators, or learnt from Router Advertisements.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::settings::geonet::{wire_area, wire_shape};
 const NAMED: usize = 10;
 
 impl Geonet {
-    /// Where the area with this name is now.
+    /// Returns the present place of the area with this name.
     ///
     /// # Errors
     /// If the area does not exist, or its place is unknown.
@@ -44,10 +44,10 @@ impl Geonet {
         })
     }
 
-    /// `POST /v1/areas` as a command of the station.
+    /// Converts `POST /v1/areas` to a command of the station.
     ///
     /// # Errors
-    /// When the config has an area of this name, or no station has such an address.
+    /// Returns an error if the config has an area of this name, or if no station can have this address.
     pub fn area_order(&self, area: AreaRequest) -> Result<Command, String> {
         if self.config.areas.iter().any(|known| known.name == area.name) {
             return Err(format!("{:?} is an area of the config, which stays as it is", area.name));
@@ -72,10 +72,10 @@ impl Geonet {
         }))
     }
 
-    /// `POST /v1/areas/remove` as a command of the station.
+    /// Converts `POST /v1/areas/remove` to a command of the station.
     ///
     /// # Errors
-    /// When it is one of the config.
+    /// Returns an error if the area is in the config.
     pub fn area_removal(&self, name: String) -> Result<Command, String> {
         match self.config.areas.iter().any(|known| known.name == name) {
             true => Err(format!("{name:?} is an area of the config, which stays as it is")),
@@ -159,7 +159,7 @@ fn shown(name: &str, origin: AreaOrigin, area: GeoArea, own: Option<Place>) -> m
     }
 }
 
-/// Seconds, rounded up: what is still there has at least one. `None` for ever.
+/// Returns the remaining seconds, rounded up, so that an existing area has at least one. `None`: unlimited.
 fn remaining(now: Time, expires: Time) -> Option<u32> {
     let left = expires.saturating_since(now) + Duration::from_millis(999);
     (expires < Time::MAX).then(|| u32::try_from(left.as_secs()).unwrap_or(u32::MAX))

@@ -30,7 +30,7 @@ pub fn dcc(now: Time, station: &Station) -> Result<Dcc, String> {
 /// `POST /v1/channel`
 ///
 /// # Errors
-/// When a channel cannot be that busy.
+/// Returns an error if the value is impossible.
 pub fn channel_busy(channel: &ChannelRequest) -> Result<Input, String> {
     let busy = channel.busy_percent;
     if !(0.0..=100.0).contains(&busy) {

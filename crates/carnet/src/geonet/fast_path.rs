@@ -1,4 +1,4 @@
-//! The fast path of a running station: when there is one, where it stands, and when it reports.
+//! The fast path of a running station: whether it exists, on which interfaces it is, and when it reports.
 //!
 //! The fast path runs with a radio that sends Ethernet frames and does not report acknowledgements. If the
 //! link reports lost frames, the router sends these another way (`carnet_geonet`, feedback). It gets reports
@@ -16,40 +16,40 @@ use tracing::{info, warn};
 use super::{Geonet, WireAddress};
 use crate::settings;
 
-/// Whether there shall be a fast path.
+/// Whether to use a fast path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wants {
-    /// By no means.
+    /// Do not use one.
     Never,
-    /// If it can be had.
+    /// Use one if possible.
     Perhaps,
-    /// Or the station does not start.
+    /// Use one, or do not start.
     Certainly,
 }
 
-/// See the head of the module.
+/// State of the fast path.
 #[derive(Debug, Default)]
 pub(super) struct FastPath {
     path: Option<GeonetPath>,
     /// Loading thread; packets take the slow path meanwhile.
     loading: Option<GeonetPathLoading>,
-    /// The station has to have it.
+    /// Whether the station must have it.
     is_needed: bool,
     /// The host's addresses on the topological interface.
     addresses: Vec<Ipv6Addr>,
-    /// The station knows about it.
+    /// Whether the station knows about it.
     is_told: bool,
-    /// It was given something to do since the last report.
+    /// Time of the next report, if the fast path has work.
     due: Option<Time>,
 }
 
-/// The data path, as `dataplane.path` calls it.
+/// Returns the value of `dataplane.path` for a data path.
 fn word(is_fast: bool) -> &'static str {
     if is_fast { "bpf" } else { "tun" }
 }
 
 impl FastPath {
-    /// The way that packets take now.
+    /// Returns the present data path.
     pub(super) fn name(&self) -> &'static str {
         word(self.path.as_ref().is_some_and(GeonetPath::is_placed))
     }
@@ -57,7 +57,7 @@ impl FastPath {
     /// Begins to load the programs, which takes seconds on a slow processor.
     ///
     /// # Errors
-    /// When they cannot be had and have to.
+    /// Returns an error if the programs cannot be loaded but the config demands them.
     pub(super) fn open(wants: Wants) -> anyhow::Result<FastPath> {
         let mut fast_path = FastPath { is_needed: wants == Wants::Certainly, ..FastPath::default() };
         if wants != Wants::Never {
@@ -69,7 +69,7 @@ impl FastPath {
         Ok(fast_path)
     }
 
-    /// The data path that packets will take when its programs are loaded.
+    /// Returns the data path after loading, while programs are being loaded.
     pub(super) fn loading(&self) -> Option<&'static str> {
         self.loading.as_ref().map(|_| word(true))
     }
@@ -77,7 +77,7 @@ impl FastPath {
     /// Waits until the programs are loaded. Safe to cancel.
     ///
     /// # Errors
-    /// Why they cannot be had, if they have to.
+    /// Returns why the programs cannot be loaded, if the config demands them.
     pub(super) async fn loaded(&mut self) -> Result<(), String> {
         let Some(loading) = &mut self.loading else { return pending().await };
         let result = loading.finish().await;
@@ -92,7 +92,7 @@ impl FastPath {
         }
     }
 
-    /// The programs cannot be had.
+    /// Handles a failure to load the programs.
     fn without(&self, why: &str) -> Result<(), String> {
         if self.is_needed {
             let needed = settings::what_a_path_needs(carnet_linux::Path::Bpf);
@@ -120,8 +120,8 @@ impl FastPath {
 }
 
 impl Geonet {
-    /// Puts the fast path where the interfaces are now. Returns whether the station has to be told that there
-    /// is one now, or none any more. `is_router` is whether there is a router to tell.
+    /// Attaches the fast path to the present interfaces. Returns whether it has begun or ended since the last
+    /// call, for the station. `is_router` says whether the station has a router.
     pub fn place_fast_path(&mut self, is_router: bool) -> Option<bool> {
         let Geonet { link, interfaces, address, fast_path, .. } = self;
         let path = fast_path.path.as_mut()?;
@@ -134,7 +134,7 @@ impl Geonet {
         });
         let before = path.is_placed();
         if let Err(error) = path.place(places) {
-            // The next change of an interface is another chance.
+            // The next change of an interface causes another attempt.
             warn!("GeoNetworking takes the slow path: {error}");
         }
         let is = path.is_placed();
@@ -149,12 +149,12 @@ impl Geonet {
         })
     }
 
-    /// Where the router has to draw its sequence numbers beside the fast path.
+    /// Returns the sequence numbers that the router shares with the fast path.
     pub fn sequence_numbers(&self) -> Option<Box<dyn SequenceNumbers>> {
         self.fast_path.path.as_ref().map(GeonetPath::sequence_numbers)
     }
 
-    /// The router's word for the fast path.
+    /// Passes the router's message to the fast path.
     pub fn accelerate(&mut self, now: Time, told: &Accelerate) {
         if let Some(path) = &mut self.fast_path.path {
             path.apply(now, told);
@@ -175,7 +175,7 @@ impl Geonet {
         Some(report)
     }
 
-    /// Packets that others want to hear of have to take the slow path.
+    /// Makes the fast path leave packets to the slow path if a client listens to them.
     pub fn tell_listeners(&mut self) {
         let is_heard = self.received.receiver_count() > 0;
         if let Some(path) = &mut self.fast_path.path {
@@ -183,7 +183,7 @@ impl Geonet {
         }
     }
 
-    /// The host has these addresses on the topological interface.
+    /// Notes the host's addresses on the topological interface.
     pub fn tell_addresses(&mut self, addresses: &[(Ipv6Addr, u8)]) {
         self.fast_path.addresses = addresses.iter().map(|(address, _)| *address).collect();
         if let Some(path) = &mut self.fast_path.path {

@@ -13,35 +13,34 @@ use carnet_linux::virtual_link::{
 use carnet_station::io::{VirtualFrame, VirtualLink};
 use tracing::{error, info};
 
-/// The interfaces; none where the config wants none.
+/// The virtual interfaces, if the config has any.
 #[derive(Debug)]
 pub struct Interfaces {
     links: Option<VirtualLinks>,
     /// Desired interfaces, by number.
     wanted: SmallMap<u32, VirtualLink>,
-    /// Those that are uplinks: roadside units are routers there.
+    /// Interfaces that are uplinks: there the host accepts roadside units as routers.
     uplinks: Vec<String>,
-    /// Why the first interface that could not be made could not.
+    /// Reason why the first failed interface could not be created.
     failure: Option<String>,
 }
 
 impl Interfaces {
-    /// Gets ready to make interfaces; those that are `uplinks` take default routers from
-    /// Router Advertisements.
+    /// Prepares for interfaces; `uplinks` accept default routers from Router Advertisements.
     ///
     /// # Errors
-    /// When the kernel's news cannot be had.
+    /// Returns an error if the kernel refuses to report events.
     pub fn open(wanted: bool, uplinks: Vec<String>) -> Result<Interfaces> {
         let links = if wanted { Some(VirtualLinks::open()?) } else { None };
         Ok(Interfaces { links, wanted: SmallMap::new(), uplinks, failure: None })
     }
 
-    /// Why an interface could not be made.
+    /// Returns the reason why an interface could not be created.
     pub fn failure(&mut self) -> Option<String> {
         self.failure.take()
     }
 
-    /// Waits for frames of the host and for news; for ever without interfaces.
+    /// Waits for frames of the host and events of the kernel; endlessly without interfaces.
     pub async fn next_event(&mut self) -> Result<VirtualLinkEvent> {
         match &mut self.links {
             Some(links) => links.readable().await,
@@ -56,7 +55,7 @@ impl Interfaces {
         }
     }
 
-    /// Makes an interface, or changes it.
+    /// Creates an interface, or changes it.
     pub fn set(&mut self, link: VirtualLink) {
         let Some(links) = &mut self.links else { return };
         let advertisements = if self.uplinks.contains(&link.name) {
@@ -86,7 +85,7 @@ impl Interfaces {
         self.wanted.insert(link.id, link);
     }
 
-    /// The uplinks are these from now on.
+    /// Sets the interfaces that are uplinks.
     pub fn set_uplinks(&mut self, uplinks: Vec<String>) {
         let before = std::mem::replace(&mut self.uplinks, uplinks);
         let changed = |link: &&VirtualLink| before.contains(&link.name) != self.uplinks.contains(&link.name);
@@ -103,24 +102,24 @@ impl Interfaces {
         }
     }
 
-    /// Gives the host a frame.
+    /// Passes a frame to the host.
     pub fn write(&mut self, frame: &VirtualFrame) {
         self.write_packet(frame.link, frame.destination, frame.source, &frame.payload);
     }
 
-    /// Gives the host an IPv6 packet.
+    /// Passes an IPv6 packet to the host.
     pub fn write_packet(&mut self, link: u32, destination: [u8; 6], source: [u8; 6], packet: &[u8]) {
         if let Some(links) = &mut self.links {
             links.write(link, destination, source, packet);
         }
     }
 
-    /// Name and index of the interface on the topological link, which is the first.
+    /// Returns name and index of the interface on the topological link, which is the first.
     pub fn topological(&self) -> Option<(&str, u32)> {
         self.links.as_ref().and_then(|links| links.interface(0))
     }
 
-    /// Counters, by name.
+    /// Returns the counters, by name.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let Some(links) = &self.links else { return Vec::new() };
         let named = links.counters().named().into_iter();
@@ -131,10 +130,10 @@ impl Interfaces {
     }
 }
 
-/// The station that an IPv6 address names by its interface identifier.
+/// Returns the station of an IPv6 address, by its interface identifier.
 ///
 /// # Errors
-/// When it names none.
+/// Returns an error if the address has no such identifier.
 pub fn station_of(address: Ipv6Addr) -> std::result::Result<GnStation, String> {
     let station = addresses::station_of(address);
     station.map(|mac| GnStation::Mac(carnet_api::address::MacAddress(mac))).ok_or_else(|| {

@@ -1,5 +1,5 @@
-//! The interfaces of the mobile network whose multicast goes over GeoNetworking, and the groups that are
-//! listened to there.
+//! The interfaces of the mobile network whose multicast goes over GeoNetworking, and the subscribed groups
+//! there.
 
 use std::future::pending;
 use std::net::Ipv6Addr;
@@ -13,17 +13,17 @@ use carnet_linux::multicast_link::{LanPacket, MulticastEvent, MulticastLinks};
 use carnet_station::Station;
 use tracing::info;
 
-/// The interfaces; none where the config wants none.
+/// The interfaces, if the config has any.
 #[derive(Debug)]
 pub struct Lans {
     links: Option<MulticastLinks>,
 }
 
 impl Lans {
-    /// Gets ready to look after the interfaces.
+    /// Prepares for the interfaces.
     ///
     /// # Errors
-    /// When the kernel's news cannot be had.
+    /// Returns an error if the kernel refuses to report events.
     pub fn open(config: &config::Geonet) -> Result<Lans> {
         let links = match (&config.multicast, &config.ipv6) {
             (Some(multicast), Some(ipv6)) => {
@@ -36,7 +36,7 @@ impl Lans {
         Ok(Lans { links })
     }
 
-    /// Waits for packets and for news; for ever without interfaces.
+    /// Waits for packets and events of the kernel; endlessly without interfaces.
     pub async fn next_event(&mut self) -> Result<MulticastEvent> {
         match &mut self.links {
             Some(links) => links.readable().await,
@@ -58,14 +58,14 @@ impl Lans {
         }
     }
 
-    /// Listens to a group on the upstream interface, or no longer.
+    /// Subscribes to a group on the upstream interface, or ends the subscription.
     pub fn subscribe(&mut self, group: Ipv6Addr, exclude: bool, sources: Vec<Ipv6Addr>) {
         if let Some(links) = &mut self.links {
             links.subscribe(group, exclude, sources);
         }
     }
 
-    /// Counters, by name.
+    /// Returns the counters, by name.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let Some(links) = &self.links else { return Vec::new() };
         let named = links.counters().named().into_iter();

@@ -1,4 +1,4 @@
-//! The pings that are under way.
+//! The running pings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 
 use super::{degrees, mid};
 
-/// Events that wait for a slow reader of one ping.
+/// Events in the buffer of a slow reader of one ping.
 const EVENTS: usize = 1024;
-/// Pings at once.
+/// Largest number of simultaneous pings.
 const PINGS: usize = 64;
 
 /// All pings, by the identifier of their requests.
@@ -27,16 +27,16 @@ pub struct Pings {
 #[derive(Debug)]
 struct Ping {
     transport: GeonetTransport,
-    /// The name of the area that it goes to.
+    /// Name of the destination area.
     area: Option<String>,
     count: u16,
     interval: Duration,
     timeout: Duration,
-    /// When the next request goes; `None` after the last one.
+    /// Time of the next request; `None` after the last one.
     next: Option<Time>,
     sent: u16,
     answered: u32,
-    /// Requests that are waited for, by number.
+    /// Unanswered requests, by number.
     waiting: BTreeMap<u16, Waiting>,
     events: mpsc::Sender<GnPingEvent>,
 }
@@ -49,15 +49,15 @@ struct Waiting {
 }
 
 impl Pings {
-    /// No pings; the first one gets this identifier.
+    /// Creates the table; the first ping gets this identifier.
     pub fn new(next_identifier: u16) -> Pings {
         Pings { pings: SmallMap::new(), next_identifier }
     }
 
-    /// A new ping, its identifier, and its first request, which is taken as sent.
+    /// Starts a ping; returns its identifier, and its first request, which counts as sent.
     ///
     /// # Errors
-    /// When there are too many.
+    /// Returns an error if there are too many pings.
     pub fn start(
         &mut self,
         now: Time,
@@ -94,28 +94,28 @@ impl Pings {
         Ok((identifier, request, receiver))
     }
 
-    /// Forgets a ping whose first request was refused.
+    /// Removes a ping whose first request was refused.
     pub fn abandon(&mut self, identifier: u16) {
         self.pings.remove(&identifier);
     }
 
-    /// The names of the areas that pings go to.
+    /// Returns the names of the areas of pings.
     pub fn areas(&self) -> impl Iterator<Item = &str> {
         self.pings.values().filter_map(|ping| ping.area.as_deref())
     }
 
-    /// The area with this name is there now.
+    /// Sets the present place of the area with this name.
     pub fn move_area(&mut self, name: &str, area: Area) {
         let there = self.pings.values_mut().filter(|ping| ping.area.as_deref() == Some(name));
         there.for_each(|ping| ping.transport = GeonetTransport::GeoBroadcast(area));
     }
 
-    /// When [`Pings::handle_timeout`] is due next.
+    /// Returns when [`Pings::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.pings.values().filter_map(Ping::due).min()
     }
 
-    /// Reports what was not answered in time, ends what is over, and returns the requests that go now.
+    /// Reports late answers, ends finished pings, and returns the requests that are due.
     pub fn handle_timeout(&mut self, now: Time) -> Vec<GeonetRequest> {
         let mut requests = Vec::new();
         self.pings.retain(|identifier, ping| {
@@ -128,7 +128,7 @@ impl Pings {
         requests
     }
 
-    /// An answer. Answers to nothing are ignored.
+    /// Takes an answer. Answers without a request are ignored.
     pub fn answer(&mut self, now: Time, delivered: &Delivered, echo: Echo) {
         let Some(ping) = self.pings.get_mut(&echo.identifier) else { return };
         ping.answer(now, delivered, echo);
@@ -144,7 +144,7 @@ impl Ping {
     }
 
     fn due(&self) -> Option<Time> {
-        // Requests are waited for equally long: the first one is due first.
+        // All requests have the same timeout, so the first one is due first.
         let waiting = self.waiting.values().next().map(|waiting| waiting.since + self.timeout);
         waiting.into_iter().chain(self.next).min()
     }
@@ -202,7 +202,7 @@ impl Ping {
         }
     }
 
-    /// Whether there is anything left to do; if not, that is told.
+    /// Returns whether the ping continues; reports its end if not.
     fn goes_on(&self) -> bool {
         if self.next.is_none() && self.waiting.is_empty() {
             self.tell(GnPingEvent::Done { sent: self.sent.into(), answered: self.answered });
@@ -211,7 +211,7 @@ impl Ping {
         !self.events.is_closed()
     }
 
-    /// A reader that is a thousand events behind misses some.
+    /// Sends an event. A reader that is a thousand events behind loses some.
     fn tell(&self, event: GnPingEvent) {
         let _ = self.events.try_send(event);
     }

@@ -16,7 +16,7 @@ impl Geonet {
     /// `POST /v1/gnsend`
     ///
     /// # Errors
-    /// When the target is not known, or the link would not take the packet.
+    /// Returns an error if the target is unknown, or if the link would not take the packet.
     pub fn request(
         &self,
         now: Time,
@@ -43,7 +43,7 @@ impl Geonet {
             (GnNextHeader::Ipv6, _) => (3, None),
         };
         let payload: Vec<u8> = header.into_iter().flatten().chain(packet.payload.0).collect();
-        // One that is stored and carried may have the time until the link is back.
+        // A packet that is stored and carried may wait until the link is back.
         if !packet.scf {
             self.check_link()?;
         }
@@ -59,8 +59,10 @@ impl Geonet {
         })
     }
 
+    /// Returns the present place of an area.
+    ///
     /// # Errors
-    /// If the area does not exist, or its place is unknown.
+    /// Returns an error if the area does not exist, or its place is unknown.
     pub fn area(&self, now: Time, area: &GnArea, station: &Station) -> Result<Area, String> {
         match area {
             GnArea::Name(name) => self.named(now, name, station),
@@ -75,8 +77,10 @@ impl Geonet {
         }
     }
 
+    /// Checks that the link can send.
+    ///
     /// # Errors
-    /// When nothing goes out of the link.
+    /// Returns an error if it cannot.
     pub fn check_link(&self) -> Result<(), String> {
         match self.link.state() {
             LinkState::Up => Ok(()),
@@ -86,7 +90,7 @@ impl Geonet {
 
     fn check_length(&self, headers: usize, payload: usize) -> Result<(), String> {
         let mtu = self.link.mtu() as usize;
-        // 0: not known yet.
+        // 0 means that the MTU is not known yet.
         if mtu > 0 && headers + payload > mtu {
             let room = mtu.saturating_sub(headers);
             return Err(format!("the payload has {payload} octets, expected at most {room} over this link"));
@@ -95,7 +99,8 @@ impl Geonet {
     }
 }
 
-/// Octets before the payload (EN 302 636-4-1 9.8): the Basic and the Common Header have twelve of them.
+/// Returns the octets before the payload (EN 302 636-4-1 9.8); the Basic and the Common Header have twelve of
+/// them.
 fn headers(transport: &GeonetTransport) -> usize {
     match transport {
         GeonetTransport::GeoUnicast(_) => 60,

@@ -1,4 +1,4 @@
-//! The part of the API that is about the facilities: the vehicle, events on the road, the map.
+//! API of the facilities: the vehicle, events on the road, the map.
 
 use axum::Router;
 use axum::extract::Request as HttpRequest;
@@ -33,7 +33,7 @@ fn unprocessable(mistake: String) -> Refusal {
     Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, mistake)
 }
 
-/// `POST /v1/denm` and what follows it.
+/// `POST /v1/denm` and the requests about an existing event
 async fn speak(app: App, wish: DenmWish, body: HttpRequest) -> Result<Response, Refusal> {
     let denm: Box<DenmRequest> = read(body).await?;
     let message = denm::message(wish, &denm).map_err(unprocessable)?;

@@ -1,4 +1,4 @@
-//! The part of the API that is about GeoNetworking.
+//! API of GeoNetworking.
 
 use axum::Router;
 use axum::extract::Request as HttpRequest;
@@ -14,15 +14,15 @@ use tokio::sync::broadcast::error::RecvError;
 use super::{App, Refusal, bad_query, get, get_with_query, message, post, read, unix_time, when};
 use crate::request::Request;
 
-/// Requests of one ping: they are numbered with 16 bits.
+/// Largest number of requests of one ping: their number has 16 bits.
 const MAX_PINGS: u32 = 65535;
-/// The shortest interval between them, and the longest.
+/// Shortest and longest interval between them, milliseconds.
 const PING_INTERVAL_MS: std::ops::RangeInclusive<u64> = 1..=3_600_000;
 /// itsGnMaxPacketLifetime
 const MAX_LIFETIME_MS: u64 = 600_000;
-/// Characters of an area's name.
+/// Largest number of characters of an area's name.
 const NAME: usize = 64;
-/// How long an area may last: a year. Without a lifetime it lasts as long as the station.
+/// Longest lifetime of an area: a year. Without a lifetime it lasts as long as the station.
 const MAX_AREA_LIFETIME_MS: u64 = 366 * 24 * 3_600_000;
 
 pub(super) fn router() -> Router<App> {
@@ -166,7 +166,7 @@ async fn ping(app: App, body: HttpRequest) -> Result<Response, Refusal> {
     })))
 }
 
-/// The ports behind `port=`; none: payloads to any port, and those without one.
+/// Returns the ports of `port=`; if empty: payloads to any port, and those without one.
 fn ports(query: &str) -> Result<Vec<u16>, String> {
     let mut ports = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {

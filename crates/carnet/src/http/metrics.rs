@@ -1,4 +1,4 @@
-//! `GET /metrics`: what a Prometheus server collects, in its text format 0.0.4.
+//! `GET /metrics`: metrics for a Prometheus server, in its text format 0.0.4.
 //!
 //! Counters keep their names of docs/counters.md, with underscores for dots. If several counters divide one
 //! total (`dropped`, `left`, `received`), the last part is a label, so that sums make sense. Names and labels
@@ -16,7 +16,7 @@ use crate::request::Request;
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Parts of counters' names, and what the part behind them is.
+/// Parts of counters' names, and the label that their last part becomes.
 const LABELS: [(&str, &str); 3] = [("dropped", "reason"), ("left", "reason"), ("received", "message")];
 
 /// `GET /metrics`
@@ -24,7 +24,7 @@ pub(super) async fn metrics(app: App) -> Result<Response, Refusal> {
     let status = app.answer(Request::Status).await?;
     let uplinks = app.answer(Request::Uplinks).await?;
     let counters = app.answer(Request::Counters).await?;
-    // A station that signs nothing refuses, and has no such metrics.
+    // A station without security has no such metrics.
     let security = app.answer(Request::Security).await?.ok();
     let text = text(&status, &uplinks, security.as_ref(), &counters);
     Ok(([(CONTENT_TYPE, FORMAT)], text).into_response())
@@ -83,7 +83,7 @@ fn uplink_gauges(page: &mut Page, uplinks: &[Uplink]) {
     }
     let active = |uplink: &Uplink| Some(u8::from(uplink.active));
     each(page, uplinks, "carnet_uplink_active", "Whether it carries the traffic.", active);
-    // `down: ` has the reason behind it, for people.
+    // The reason after `down: ` is for people only.
     let states: Vec<_> = uplinks
         .iter()
         .map(|uplink| {
@@ -140,8 +140,7 @@ fn security_gauges(page: &mut Page, security: &Security) {
     page.gauge("carnet_security_waiting", help, labels.iter().map(|(labels, count)| (&labels[..], *count)));
 }
 
-/// The family of a counter, and its label. Counters come in the order of their names, so a family is one
-/// piece.
+/// Returns the family of a counter, and its label. Counters are sorted by name, so a family is contiguous.
 fn family(name: &str) -> (String, Option<(&str, &str)>) {
     let labelled = name.rsplit_once('.').and_then(|(front, last)| {
         let part = front.rsplit('.').next()?;
@@ -156,7 +155,7 @@ fn family(name: &str) -> (String, Option<(&str, &str)>) {
 struct Page(String);
 
 impl Page {
-    /// A family of which there may be no samples, and then nothing at all.
+    /// Writes a family of metrics; nothing without samples.
     fn gauge<'l, V: Display>(
         &mut self,
         name: &str,

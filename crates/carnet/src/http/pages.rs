@@ -1,8 +1,8 @@
 //! The dashboard's files (`station.http_pages`), over TCP: a few kinds of file, of one directory.
 //!
-//! They are not in the program, which has to fit into the flash of a small router. The page shows data from
-//! the network. So a browser must load nothing from elsewhere and run no script but these files. It must not
-//! treat text as markup (Content Security Policy Level 3, Trusted Types).
+//! The files are not in the program, which has to fit into the flash of a small router. The page shows data
+//! from the network. So a browser must load nothing from elsewhere and run no script but these files. It must
+//! not treat text as markup (Content Security Policy Level 3, Trusted Types).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -30,7 +30,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// The file of a path, if it can be one: no directories, nothing hidden, nothing encoded.
+    /// Returns the file of a path, unless it names a folder, a hidden file, or has encoded characters.
     pub(super) fn named(path: &str) -> Option<Page> {
         let name = match path.strip_prefix('/')? {
             "" => "index.html",
@@ -49,7 +49,7 @@ impl Page {
         (plain && !stem.is_empty()).then(|| Page { name: name.to_owned(), kind })
     }
 
-    /// Its content, beside the run loop: a disk may be slow.
+    /// Reads the file, outside of the run loop, because a disk may be slow.
     pub(super) async fn read(self, directory: &Path) -> Response {
         let path = directory.join(&self.name);
         match tokio::task::spawn_blocking(move || content(&path)).await {
@@ -72,7 +72,7 @@ impl Page {
 }
 
 fn content(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening anything else might wait for ever.
+    // Opening a special file could block.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }

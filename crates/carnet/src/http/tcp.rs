@@ -1,4 +1,4 @@
-//! The API over TCP (`station.http`): who may do what there, and how many at a time.
+//! The API over TCP (`station.http`): rights of clients, and limits of connections.
 //!
 //! The UNIX socket has file modes; here are tokens (`station.http_tokens`, RFC 6750 2.1). A `read` token may
 //! read, an `operate` token may do everything. Without a file of tokens the port is on a loopback address,
@@ -42,17 +42,17 @@ use zeroize::Zeroizing;
 
 use super::{Refusal, pages, when};
 
-/// Connections at a time.
+/// Largest number of connections.
 const CONNECTIONS: usize = 64;
-/// Connections of one source at a time that have not had a request allowed.
+/// Largest number of unproven connections of one source.
 const SHARE: usize = 8;
-/// The header of a request has to be there within this; a connection without a request ends as well.
+/// Time limit of a request's header; a connection without a request ends as well.
 const HEADER_WITHIN: Duration = Duration::from_secs(10);
-/// A connection on which nothing moves for so long ends. Event streams say something every 15 s.
+/// Silence after which a connection ends. Event streams send something every 15 s.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Between two attempts to accept, when there are no file descriptors.
+/// Pause between two attempts to accept a connection without file descriptors.
 const RECOVERY: Duration = Duration::from_millis(100);
-/// Octets of the shortest token, and of the longest file.
+/// Length of the shortest token, and size of the largest file, in octets.
 const SHORTEST: usize = 16;
 const LONGEST_FILE: u64 = 65_536;
 
@@ -66,13 +66,15 @@ enum Right {
 /// Rights of clients.
 #[derive(Debug, Clone)]
 pub(super) struct Gate {
-    /// `station.http_tokens`. It is read with each question, so what is taken out of it ends at once.
+    /// `station.http_tokens`. The server reads it for each request, so a removed token is invalid at once.
     tokens: Option<Arc<PathBuf>>,
     /// `station.http_pages`
     pages: Arc<PathBuf>,
 }
 
 impl Gate {
+    /// Creates the gate.
+    ///
     /// # Errors
     /// When the file cannot be used.
     pub(super) fn new(tokens: Option<&Path>) -> anyhow::Result<Gate> {
@@ -82,7 +84,7 @@ impl Gate {
         Ok(Gate { tokens: tokens.map(|path| Arc::new(path.to_owned())), pages: Arc::default() })
     }
 
-    /// Everybody gets these files.
+    /// Adds the dashboard's files, which need no token.
     pub(super) fn with_pages(self, directory: &Path) -> Gate {
         Gate { pages: Arc::new(directory.to_owned()), ..self }
     }
@@ -112,7 +114,7 @@ impl Gate {
         let Some(token) = token else {
             return refused(StatusCode::UNAUTHORIZED, "expected a token: Authorization: Bearer TOKEN");
         };
-        // All are compared, whichever fits.
+        // Compares all tokens, so that the time does not depend on the matching one.
         let right = tokens.iter().filter(|(_, known)| is_same(known, token)).map(|(right, _)| *right).max();
         match right {
             None => refused(StatusCode::UNAUTHORIZED, "nobody has this token"),
@@ -139,8 +141,8 @@ impl Proven {
     }
 }
 
-/// Lets a request pass if its token allows it. The dashboard's files need no token: they are how an operator
-/// enters one. The connection ends with the answer if the request was not allowed.
+/// Passes a request on if its token allows it. The dashboard's files need no token, because operators enter
+/// theirs there. The connection ends with the answer if the request was not allowed.
 async fn guard(
     State(gate): State<Gate>,
     Extension(proven): Extension<Proven>,
@@ -166,7 +168,7 @@ async fn guard(
     answer
 }
 
-/// Takes as long for the wrong token as for the right one.
+/// Compares in a time that does not depend on the content.
 fn is_same(known: &str, token: &str) -> bool {
     let differences = known.bytes().zip(token.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
     std::hint::black_box(differences) == 0 && known.len() == token.len()
@@ -214,10 +216,10 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// Listens at an address, also at one that no interface has yet.
+    /// Listens at an address, even if no interface has it yet.
     ///
     /// # Errors
-    /// If the address cannot be bound.
+    /// Returns an error if the address cannot be bound.
     pub(super) fn bind(address: SocketAddr) -> anyhow::Result<Port> {
         let listener = carnet_linux::listen(address).and_then(TcpListener::from_std);
         let listener = listener.with_context(|| format!("station.http: cannot listen at {address}"))?;
@@ -239,7 +241,7 @@ impl Port {
         }
     }
 
-    /// Serves the API to whom the gate lets in, until the server stops.
+    /// Serves the API to allowed clients, until the server stops.
     pub(super) async fn serve(
         self,
         gate: Gate,
@@ -267,7 +269,7 @@ impl Port {
     }
 }
 
-/// The requests of one connection, until it ends or the server stops.
+/// Serves the requests of one connection, until it ends or the server stops.
 async fn converse(stream: TcpStream, app: Router, proven: Proven, stopped: watch::Receiver<bool>) {
     let io = TokioIo::new(Connection { stream, silence: Box::pin(sleep(SILENCE)) });
     let service = TowerToHyperService::new(app.layer(Extension(proven)));
@@ -282,19 +284,19 @@ async fn converse(stream: TcpStream, app: Router, proven: Proven, stopped: watch
     let _ = connection.await;
 }
 
-/// A connection that is served.
+/// A connection that is being served.
 struct Place {
     source: IpAddr,
     proven: Proven,
     task: AbortHandle,
 }
 
-/// The connections that are served, the oldest first.
+/// Connections that are being served, the oldest first.
 #[derive(Default)]
 struct Places(Vec<Place>);
 
 impl Places {
-    /// Makes room for a connection from a source, which may end another one; says whether there is any.
+    /// Makes room for a connection from a source, which may end another one; returns whether there is room.
     fn make_room(&mut self, source: IpAddr) -> bool {
         self.0.retain(|place| !place.task.is_finished());
         let is_unproven = |place: &&Place| !place.proven.get();
@@ -312,7 +314,7 @@ impl Places {
     }
 }
 
-/// A connection that ends when nothing moves on it.
+/// A connection that ends after [`SILENCE`].
 struct Connection {
     stream: TcpStream,
     silence: Pin<Box<Sleep>>,

@@ -1,4 +1,4 @@
-//! The server and the client against each other, over a real socket, with a run loop of a few lines.
+//! The server and the client over a real socket, with a small run loop.
 
 mod facilities;
 mod geonet;
@@ -98,7 +98,7 @@ impl Bench {
         (Bench { scratch, server, client, events }, receiver)
     }
 
-    /// The same with a run loop.
+    /// Creates a server and a client with a run loop.
     async fn answering() -> Bench {
         let (bench, receiver) = Bench::new().await;
         tokio::spawn(run_loop(receiver));
@@ -198,7 +198,7 @@ async fn events_arrive_and_a_slow_reader_is_told_what_it_missed() {
     bench.events.send(number(1)).expect("a reader");
     assert_eq!(events.next().await.expect("a stream"), Some(number(1)));
 
-    // Nothing runs in between, so the channel of four overflows by three.
+    // No task runs in between, so the channel of four overflows by three.
     for n in 2..=8 {
         bench.events.send(number(n)).expect("a reader");
     }
@@ -281,7 +281,7 @@ async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     assert_eq!(fs::read_to_string(&socket).expect("a file"), "precious");
 }
 
-/// `carnet revoke --all`: a binding that has gone meanwhile is no failure; one that is still there is.
+/// `carnet revoke --all`: a binding that has gone meanwhile is no failure; a remaining one is.
 #[tokio::test]
 async fn all_that_are_registered_are_revoked() {
     let home = |number: u16| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, number);

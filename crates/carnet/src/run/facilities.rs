@@ -10,7 +10,7 @@ use crate::facilities::{Filter, NO_FACILITIES, denm, ldm, vehicle};
 use crate::request::Answer;
 
 impl Runner {
-    /// Where an area is, if one is meant.
+    /// Returns the present place of an area; `None` if the request names none.
     pub(super) fn area(&self, area: Option<&GnArea>) -> Answer<Option<Area>> {
         let Some(area) = area else { return Ok(None) };
         self.ask_geonet(|geonet, _| geonet.area(clock::now(), area, &self.station)).flatten().map(Some)
@@ -47,7 +47,7 @@ impl Runner {
         Ok(self.applications.as_mut().and_then(|applications| applications.take_triggered()))
     }
 
-    /// `GET /v1/services`: this station's own first.
+    /// `GET /v1/services`: lists this station's own services first.
     pub(super) fn services(&self) -> Answer<Vec<AnnouncedService>> {
         let now = clock::now();
         let sa = &self.station.facilities().ok_or(NO_FACILITIES)?.services().sa;

@@ -1,4 +1,4 @@
-//! GeoNetworking between its link, its virtual interfaces, the mobile network and the station.
+//! Connects GeoNetworking to its link, its virtual interfaces and the mobile network.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ use crate::geonet::{Geonet, GeonetEvent};
 use crate::upper_tester::Message;
 
 impl Runner {
-    /// Lets the router know where the station is now, so that what it sends says so.
+    /// Passes the present position to the router, so that its packets contain it.
     pub(super) fn update_position(&mut self) {
         let position = Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.position_now(clock::now()));
         if let Some(position) = position {
@@ -102,7 +102,7 @@ impl Runner {
             GeonetEvent::Ping => {
                 let Some(geonet) = &mut self.geonet else { return Ok(()) };
                 for request in geonet.ping_requests(now, &self.station) {
-                    // A request that cannot be sent gets no answer, and is reported so.
+                    // A request that cannot be sent gets no answer; the ping reports it as lost.
                     if let Err(refusal) = self.try_input(Input::Geonet(request)) {
                         tracing::debug!("{refusal}");
                     }
@@ -169,7 +169,7 @@ impl Runner {
 
     /// Takes a batch of packets to groups that hosts of the mobile network have sent.
     fn lan_packets(&mut self, now: Time, wall: WallTime) {
-        // As of any frames: timers do not wait for the end of a flood.
+        // Under a flood there is always a packet: timers do not wait for it to end.
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
             self.input(Input::Timeout);
         }
@@ -187,7 +187,7 @@ impl Runner {
         self.carry_collected();
     }
 
-    /// Carries out what was collected while frames were received.
+    /// Executes the outputs that were collected while frames were received.
     fn carry_collected(&mut self) {
         let mut outputs = std::mem::take(&mut self.outputs);
         for output in outputs.drain(..) {
@@ -197,7 +197,7 @@ impl Runner {
         self.carry_out();
     }
 
-    /// Puts the fast path of GeoNetworking where the interfaces are, and tells the station that there is one.
+    /// Attaches the fast path of GeoNetworking to the interfaces, and tells the station that it exists.
     pub(super) fn place_fast_path(&mut self) {
         let is_router = self.station.geonet().is_some();
         let changed = Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.place_fast_path(is_router));
@@ -210,9 +210,9 @@ impl Runner {
         }
     }
 
-    /// Lets the station know what a frame of the radio carries.
+    /// Passes the payload size of a radio frame to the station.
     pub(super) fn tell_mtu(&mut self) {
-        // Only a router can be told.
+        // Without a router there is no receiver.
         if self.station.geonet().is_some()
             && let Some(mtu) = Geonet::of_mut(&mut self.geonet).and_then(Geonet::new_mtu)
         {
@@ -220,7 +220,7 @@ impl Runner {
         }
     }
 
-    /// Does what the upper tester wants, and says whether it could be done.
+    /// Executes a command of the upper tester, and reports the result.
     pub(super) fn steer(&mut self, tester: SocketAddr, message: Message) {
         let place = self.station.geonet().and_then(|router| router.position_vector()).copied();
         let done = match &message {

@@ -1,4 +1,4 @@
-//! Packets between the tunnel device, the sockets of tunnels inside IPv4, and the station.
+//! Passes packets between the tunnel device, the sockets of tunnels inside IPv4, and the station.
 
 use std::time::Duration;
 
@@ -13,19 +13,20 @@ use tokio::time::Instant;
 
 use super::Runner;
 
-/// Packets handled before anything else gets its turn.
+/// Packets to handle before other inputs get their turn.
 const BATCH: usize = 256;
-/// And control messages, of known senders and of others. The latter take fractions of a millisecond, even if
-/// each has to be verified. More wait in their own queue of the tunnel device and delay no other queue.
+/// Control messages to handle in one turn, of known senders and of others. The latter take fractions of a
+/// millisecond, even if each has to be verified. More wait in their own queue of the tunnel device and delay
+/// no other queue.
 const CONTROL: [(Queue, usize); 2] = [(Queue::Known, BATCH), (Queue::Strangers, 32)];
-/// Control messages that come closer to each other than this are let gather for as long.
+/// Control messages with a shorter interval are gathered for this time.
 const GATHER: Duration = Duration::from_millis(4);
-/// Packets that wake the station more often than this are let gather, see [`Runner::packets`].
+/// Packets with a shorter interval are gathered, see [`Runner::packets`].
 const FREQUENT: Duration = Duration::from_micros(50);
 
-/// Time at which control messages are read that arrive close together, as at the home agent of very many
-/// routers. It is woken for several at a time, because waking costs more than they do. A message after a
-/// pause is read at once.
+/// Time at which control messages are read that arrive close together, as at a home agent of very many
+/// routers. The station wakes for several at a time, because waking costs more than a message. A message
+/// after a pause is read at once.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     last: Option<Instant>,
@@ -33,7 +34,7 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// So many have been read, and perhaps all that there were.
+    /// Notes that `count` messages have been read; `is_all` if the queue is empty.
     fn read(&mut self, now: Instant, count: usize, is_all: bool) {
         let is_dense = count > 1 || self.last.is_some_and(|last| now < last + GATHER);
         self.until = (is_all && count > 0 && is_dense).then(|| now + GATHER);
@@ -42,7 +43,7 @@ impl Gathering {
         }
     }
 
-    /// They are not asked for before this.
+    /// Returns the time before which control messages are not read.
     pub(super) fn until(&self) -> Option<Instant> {
         self.until
     }
@@ -90,13 +91,13 @@ impl Runner {
         }
         if !is_over || asked > 0 {
             self.flush_and_hear();
-            // This also lets the kernel's events, requests and signals run; and only a task that asks the
-            // kernel learns of arrived packets.
+            // The kernel's events, requests and signals run as well. Only a task that asks the kernel learns
+            // of arrived packets.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Reads control messages, and says how many.
+    /// Reads control messages, and returns their number.
     fn control(&mut self, now: Time, wall: WallTime) -> usize {
         let (mut asked, mut is_all) = (0, true);
         for (queue, most) in CONTROL {
@@ -156,7 +157,7 @@ impl Runner {
         tokio::task::yield_now().await;
     }
 
-    /// Reads messages that came under IPsec.
+    /// Reads messages that IPsec has verified.
     pub(super) fn protected_messages(&mut self, protected: &Protected) {
         for _ in 0..BATCH {
             let Some(ProtectedMessage { source, destination, label, message }) = protected.receive() else {
@@ -166,10 +167,10 @@ impl Runner {
         }
     }
 
-    /// Sends what a packet has become.
+    /// Executes the verdict on a packet.
     fn pass_on(&mut self, verdict: Verdict) {
         match verdict {
-            // Outputs, if there are any, precede the packet that the rest was waiting for.
+            // Outputs, if any, precede the packet that waited for them.
             Verdict::Forward => {
                 if let Some(writer) = &mut self.writer {
                     writer.write_in_place(&mut self.buffer);
@@ -184,13 +185,13 @@ impl Runner {
         }
     }
 
-    /// Lets go of the packets that wait to be written in one piece.
+    /// Writes the packets that wait to be written together.
     pub(super) fn flush(&mut self) {
         self.writer.iter_mut().for_each(TunnelWriter::flush);
         self.datagram_writer.iter_mut().for_each(DatagramWriter::flush);
     }
 
-    /// The end of a burst: the same, with the fast path up to date, and hears what became of earlier ones.
+    /// Ends a burst: brings the fast path up to date, flushes, and handles results of earlier commits.
     fn flush_and_hear(&mut self) {
         self.catch_up();
         self.flush();

@@ -1,4 +1,4 @@
-//! The config is read again while the station runs.
+//! Reads the config again while the station runs.
 
 use std::path::Path;
 
@@ -65,8 +65,8 @@ impl Runner {
             platform.set_ports(settings::ports(&config));
             platform.make_room(&settings::fast_path(&config, self.station.flow_label_key()));
         }
-        // A new uplink listens to routers before the platform checks whether it does, and a former one stops
-        // after that.
+        // A new uplink must listen to routers before the platform checks it, and a former one stops after
+        // that.
         let uplinks = settings::ports(&config).uplinks;
         let both = [settings::ports(&self.config).uplinks, uplinks.clone()].concat();
         if let Some(geonet) = &mut self.geonet {
@@ -79,8 +79,8 @@ impl Runner {
         let before = self.station.persistent_state(now, wall).home_agent;
         self.station.reconfigure(now, wall, station_config);
         self.persist(Kept::Own);
-        // Of nodes that are not served any more, only the replay protection stays. So it does of those that
-        // were served before the home agent was off for a while. Registrations that are not allowed any more
+        // Only the replay protection stays of nodes that are no longer served. This includes nodes that were
+        // served before the home agent was off for a while. Registrations that the config no longer allows
         // are removed.
         for stored in before {
             let home_address = stored.home_address;

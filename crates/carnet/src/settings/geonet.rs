@@ -1,11 +1,11 @@
-//! `[geonet]`: from the config file to what the link and the positioning want to know.
+//! `[geonet]`: converts the config section to the settings of the link and the positioning.
 
 use carnet_api::config::{Geonet, GeonetInterface, PositionSource};
 use carnet_linux::frame_link::{FrameLinkConfig, MacAddress, UdpConfig};
 use carnet_linux::position::{PositionConfig, PositionOptions};
 pub use carnet_settings::geonet::{address, wire_area, wire_shape};
 
-/// The link for frames; `mid` is the link-layer address that the station shall have, where that is known.
+/// Returns the settings of the link for frames; `mid` is the station's link-layer address, if known.
 pub fn link(config: &Geonet, mid: Option<MacAddress>) -> FrameLinkConfig {
     match &config.interface {
         GeonetInterface::Frames(name) => FrameLinkConfig::Interface(name.clone()),
@@ -19,7 +19,7 @@ pub fn link(config: &Geonet, mid: Option<MacAddress>) -> FrameLinkConfig {
     }
 }
 
-/// Where positions come from.
+/// Returns the source of positions.
 pub fn position(config: &Geonet) -> PositionConfig {
     match &config.position {
         PositionSource::Gpsd { host, port, device } => {
@@ -33,7 +33,7 @@ pub fn position(config: &Geonet) -> PositionConfig {
     }
 }
 
-/// How positions are told.
+/// Returns the options of the positioning.
 pub fn position_options(config: &Geonet) -> PositionOptions {
     let standard = PositionOptions::default();
     PositionOptions { interval: standard.interval.min(config.mib.position_update_interval), ..standard }

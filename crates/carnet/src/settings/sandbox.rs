@@ -1,6 +1,6 @@
-//! From the config to what the process may still do ([`carnet_linux::sandbox`]).
+//! Converts the config to the rights that the process keeps ([`carnet_linux::sandbox`]).
 //!
-//! It allows folders rather than the files in them, because files are replaced: by editors, by config
+//! The plan allows folders instead of the files in them, because files are replaced: by editors, by config
 //! management, by programs that measure signals. In a shared folder (`/etc`, a home) it allows only the file,
 //! and a file that replaces it is not read before the next start.
 
@@ -15,7 +15,7 @@ use carnet_linux::with_secrets;
 use super::{geonet_path, needs_platform, undo_file};
 use crate::geonet::Wants;
 
-/// Folders with files of all users, among them private ones.
+/// Folders with private files of several users.
 const SHARED: [&str; 9] = ["/", "/etc", "/root", "/home", "/var", "/usr", "/opt", "/srv", "/mnt"];
 
 /// Returns the needs of a station with this config, read from `file`; makes missing folders that it writes
@@ -39,7 +39,7 @@ pub fn plan(config: &Config, file: &Path) -> Plan {
     let probe = config.mobile_router.as_ref().and_then(|router| router.captive_portal_probe.as_ref());
     if let Some(url) = probe {
         plan.connects.push(url.address.port());
-        // Its socket is bound to a care-of address, at a port that the kernel chooses.
+        // The socket of the probe is bound to a care-of address, with a port that the kernel chooses.
         plan.listens.push(0);
     }
     if let Some(http) = &station.http {
@@ -79,12 +79,12 @@ pub fn plan(config: &Config, file: &Path) -> Plan {
         DataplanePath::Kernel | DataplanePath::Tun => false,
     };
     plan.programs = platform && accelerated || geonet_path(config) != Wants::Never;
-    // The TUN device has a program, too.
+    // The TUN device has a BPF program as well.
     plan.steers = platform;
     plan
 }
 
-/// Whether BPF programs are loaded later, too, when interfaces come, now that this is the data path.
+/// Returns whether this data path loads BPF programs later, for new interfaces.
 pub fn loads_later(config: &Config, path: Option<carnet_linux::Path>) -> bool {
     matches!(path, Some(carnet_linux::Path::Bpf | carnet_linux::Path::Xdp))
         || geonet_path(config) != Wants::Never
@@ -105,9 +105,9 @@ pub fn beyond(old: &Plan, new: &Plan) -> Option<String> {
         .map(|(_, _, what)| what.to_owned())
 }
 
-/// A folder in which files are made.
+/// Adds a folder in which the station creates files.
 fn own(plan: &mut Plan, folder: &Path) {
-    // The code that writes will report the error.
+    // If this fails, the code that writes reports the error.
     let _ = fs::create_dir_all(folder);
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     plan.write.push(fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()));
@@ -121,7 +121,7 @@ fn whole(plan: &mut Plan, folder: &Path) {
     plan.read.extend(found.filter(|found| !is_shared(found)));
 }
 
-/// The folder of a file, and that of the file for which it stands.
+/// Adds the folder of a file, and that of the target of a link.
 fn folder(plan: &mut Plan, file: &Path) {
     plan.named.push(file.to_owned());
     for name in [Some(file.to_owned()), fs::canonicalize(file).ok()].into_iter().flatten() {
@@ -164,7 +164,7 @@ mod tests {
         let of_system = read(Path::new("/etc/hostname"));
         assert!(of_system.contains(&PathBuf::from("/etc/hostname")), "{of_system:?}");
         assert!(!of_system.contains(&PathBuf::from("/etc")), "{of_system:?}");
-        // A file that comes later.
+        // A file that is created later.
         assert_eq!(read(&at("later/much/signal")), [here]);
         assert_eq!(read(Path::new("/no/such/folder/signal")), Vec::<PathBuf>::new());
     }

@@ -1,22 +1,22 @@
-//! `[security]`: what signs and verifies, made of the files that the config names.
+//! `[security]`: creates the security entity from the files that the config names.
 //!
-//! The cryptography is a feature of this crate: without it a config that asks for signatures is refused, in
-//! words.
+//! The cryptography is a feature of this crate. Without it, a config with signatures is refused with the
+//! reason.
 
 use anyhow::Result;
 use carnet_api::config::{Config, Security, SecurityPolicy};
 use carnet_base::{Rng, WallTime};
 use carnet_station::geonet::security::SecurityEntity;
 
-/// A security entity, and what an operator should know of it, one line each.
+/// A security entity, and warnings for the operator.
 pub struct Furnished {
-    /// The entity; `None` where packets go in the open.
+    /// The entity; `None` for unsecured packets.
     pub entity: Option<Box<dyn SecurityEntity>>,
     /// Warnings that do not prevent the start.
     pub warnings: Vec<String>,
 }
 
-/// Reads certificates and keys, as they are to be taken on that date.
+/// Reads certificates and keys, as they are valid on that date.
 ///
 /// # Errors
 /// The mistake with its file, and the expected content.
@@ -90,7 +90,7 @@ mod files {
         };
         let leap_seconds = u32::try_from(Timestamp::LEAP_SECONDS)?;
         let now = Now { time: Time::ZERO, date: Time64::from_wall_time(date, leap_seconds) };
-        // No country has a polygon here: a certificate for countries holds nowhere.
+        // There are no polygons of countries here: a certificate for countries is valid nowhere.
         let mut entity = Entity::new(config, Box::new(Computes), Box::new(()), rng);
         let mut warnings = Vec::new();
         let holds = |certificate: &Certificate| {
@@ -115,14 +115,14 @@ mod files {
         for (credential, reason) in credentials.furnish(&mut entity, &Computes, now) {
             let (key, path) = match credential {
                 Credential::Root(index) => ("roots", security.roots.get(index)),
-                // That was said above. Dates are looked at again at each use.
+                // The operator has a warning already. Dates are checked again at each use.
                 Credential::Authority(_) if is_of_dates(reason) => continue,
-                // The authority that issued it may have been left out for its date.
+                // The issuing authority may have been left out because of its dates.
                 Credential::Authority(index) if credentials.authorities.get(index).is_some_and(is_over) => {
                     continue;
                 }
                 Credential::Authority(index) => ("authorities", security.authorities.get(index)),
-                // They are issued for weeks, and used up.
+                // Tickets are issued for weeks, and expire one after the other.
                 Credential::Ticket(_) if is_of_dates(reason) => continue,
                 Credential::Ticket(index)
                     if credentials.tickets.get(index).is_some_and(|(it, _)| is_over(it)) =>
@@ -145,12 +145,12 @@ mod files {
         Ok(Furnished { entity: Some(Box::new(entity)), warnings })
     }
 
-    /// Whether it is the date for which a certificate is not taken.
+    /// Returns whether a certificate is refused because of its dates.
     fn is_of_dates(reason: SecurityDrop) -> bool {
         matches!(reason, SecurityDrop::CertificateNotYetValid | SecurityDrop::CertificateExpired)
     }
 
-    /// The reason for which others would not believe it.
+    /// Returns the reason why other stations would refuse it, in words.
     fn words(reason: SecurityDrop) -> &'static str {
         match reason {
             SecurityDrop::WrongRole => "it is a certificate for something else",
@@ -174,7 +174,7 @@ mod files {
             .with_context(|| format!("[security]: {}, expected a certificate of TS 103 097", path.display()))
     }
 
-    /// The certificates of tickets in a folder, in the order of their names.
+    /// Returns the certificates of tickets in a folder, in the order of their names.
     fn ticket_files(folder: &Path) -> Result<Vec<PathBuf>> {
         let what = || format!("security.tickets: cannot read {}, expected a folder", folder.display());
         let mut files = Vec::new();
@@ -186,7 +186,7 @@ mod files {
         Ok(files)
     }
 
-    /// A ticket, and the key in the file beside it.
+    /// Returns a ticket, and the key of the file beside it.
     fn ticket(path: &Path) -> Result<(Certificate, PrivateKey)> {
         let file = path.with_extension("key");
         let octets = key_file::read(&file)
@@ -224,7 +224,7 @@ mod tests {
         WallTime::from_unix_nanos((TODAY as i64 + days * DAY) as u64 * 1_000_000_000)
     }
 
-    /// Validity that begins `from` days after today.
+    /// Returns a validity period that begins `from` days after today.
     fn days(from: i64, count: u16) -> ValidityPeriod {
         let start = Time64::from_wall_time(date(from), 5).seconds();
         ValidityPeriod {
@@ -252,7 +252,7 @@ mod tests {
             Files { scratch, root }
         }
 
-        /// An authority with this number, and a ticket of its.
+        /// Creates an authority with this number, and a ticket of it.
         fn authority(&self, number: u8, validity: ValidityPeriod) -> PathBuf {
             let content = pki::authority("aa", key(number).public_key(), validity, None);
             let authority =
@@ -295,7 +295,7 @@ mod tests {
         let warnings = files.furnish(authorities.clone(), date(0)).expect("it is no mistake");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("3.cert does not hold yet"), "{warnings:?}");
-        // And a month later the other way round.
+        // A month later the other authority is the valid one.
         let warnings = files.furnish(authorities, date(40)).expect("it is no mistake");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("2.cert does not hold any more"), "{warnings:?}");
@@ -320,7 +320,7 @@ mod tests {
         assert!(error.to_string().contains("its issuer is not among security.roots"), "{error}");
     }
 
-    /// `Now` is what the entity is asked with.
+    /// The entity checks certificates with this `Now`.
     #[test]
     fn date_of_the_tests_is_that_of_the_entity() {
         let now = Now { time: Time::ZERO, date: Time64::from_wall_time(date(0), 5) };

@@ -1,4 +1,4 @@
-//! The Local Dynamic Map for people to read.
+//! Formats the Local Dynamic Map for people.
 
 use carnet_api::model::{AnnouncedService, Ldm};
 
@@ -6,7 +6,7 @@ use super::geonet::{age, place};
 use super::{lay_out, or_nothing};
 use crate::facilities::words::{self, CAUSES};
 
-/// Services that are announced.
+/// Formats announced services.
 pub(super) fn services(services: &[AnnouncedService], width: Option<usize>) -> String {
     let rows = services.iter().map(|service| {
         vec![
@@ -22,7 +22,7 @@ pub(super) fn services(services: &[AnnouncedService], width: Option<usize>) -> S
     lay_out("no services", &columns, rows.collect(), width)
 }
 
-/// Stations, and events on the road.
+/// Formats stations, and events on the road.
 pub(super) fn ldm(ldm: &Ldm, width: Option<usize>) -> String {
     let stations = ldm.stations.iter().map(|station| {
         vec![

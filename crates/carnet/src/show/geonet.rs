@@ -1,4 +1,4 @@
-//! GeoNetworking for people to read.
+//! Formats GeoNetworking for people.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use carnet_base::sort_by;
 
 use super::{NOTHING, lay_out, or_nothing, words};
 
-/// Stations; whether they are in range is said where not all of them are.
+/// Formats stations, with a column for neighbours if some are out of range.
 pub(super) fn locations(none: &str, locations: &[Location], width: Option<usize>) -> String {
     let all_near = locations.iter().all(|location| location.neighbour);
     let rows = locations.iter().map(|location| {
@@ -31,7 +31,7 @@ pub(super) fn locations(none: &str, locations: &[Location], width: Option<usize>
     lay_out(none, &columns, rows.collect(), width)
 }
 
-/// Areas; who says so is told of those that are not in the config.
+/// Formats areas, with the origin of those that are not in the config.
 pub(super) fn areas(areas: &[Area], width: Option<usize>) -> String {
     let rows = areas.iter().map(|area| {
         vec![
@@ -87,7 +87,7 @@ pub(super) fn areas(areas: &[Area], width: Option<usize>) -> String {
     lay_out("no areas", &columns, rows.collect(), width)
 }
 
-/// The gate in front of the radio.
+/// Formats the state of congestion control.
 pub(super) fn dcc(dcc: &Dcc) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String| {
@@ -112,7 +112,7 @@ pub(super) fn dcc(dcc: &Dcc) -> String {
     out
 }
 
-/// Groups that are listened to.
+/// Formats subscribed groups.
 pub(super) fn groups(groups: &[Group], width: Option<usize>) -> String {
     let rows = groups.iter().map(|group| {
         let listed = group.sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
@@ -133,7 +133,7 @@ pub(super) fn groups(groups: &[Group], width: Option<usize>) -> String {
     lay_out("no groups", &columns, rows.collect(), width)
 }
 
-/// The lines of `carnet status`, as names and values.
+/// Returns the lines of `carnet status`, as names and values.
 pub(super) fn status(status: &GeonetStatus) -> [(&'static str, String); 4] {
     let place = status.latitude.zip(status.longitude).map(|(latitude, longitude)| place(latitude, longitude));
     let position = match place {
@@ -158,7 +158,7 @@ pub(super) fn status(status: &GeonetStatus) -> [(&'static str, String); 4] {
     ]
 }
 
-/// One line for an answer to a ping.
+/// Formats an answer to a ping as one line.
 pub fn answer(answer: &GnPingAnswer) -> String {
     let hops = if answer.hops == 1 { "hop" } else { "hops" };
     let mut line = format!(
@@ -176,7 +176,7 @@ pub fn answer(answer: &GnPingAnswer) -> String {
     line
 }
 
-/// The last line of a ping.
+/// Formats the last line of a ping.
 pub fn summary(target: &GnTarget, sent: u32, answered: u32, round_trips: &[f64]) -> String {
     let mut sorted = round_trips.to_vec();
     sort_by(&mut sorted, f64::total_cmp);
@@ -188,12 +188,12 @@ pub fn summary(target: &GnTarget, sent: u32, answered: u32, round_trips: &[f64])
     line
 }
 
-/// Degrees with what GeoNetworking has of them: seven digits, a centimetre.
+/// Formats degrees with the resolution of GeoNetworking: seven digits, a centimetre.
 pub(super) fn place(latitude: f64, longitude: f64) -> String {
     format!("{latitude:.7}, {longitude:.7}")
 }
 
-/// Milliseconds as `120 ms`, from ten seconds on as `12 s`.
+/// Formats milliseconds as `120 ms`, from ten seconds on as `12 s`.
 pub(super) fn age(milliseconds: u64) -> String {
     match milliseconds {
         0..10_000 => format!("{milliseconds} ms"),

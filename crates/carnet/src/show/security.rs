@@ -1,4 +1,4 @@
-//! Signed packets for people to read.
+//! Formats the state of signatures for people.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use carnet_api::model::Security;
 
 use super::{NOTHING, utc, words};
 
-/// Formats what signs, what waits, what was accepted; then the drop reasons.
+/// Formats the tickets, the waiting messages, the accepted ones, and the drop reasons.
 pub(super) fn security(security: &Security) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String| {

@@ -1,4 +1,4 @@
-//! A file of keyed records that survives crashes: only ever appended to, and now and then written anew.
+//! A file of keyed records that survives crashes. It is append-only, and compacted now and then.
 //!
 //! ```text
 //! carnet state 1
@@ -10,11 +10,11 @@
 //!
 //! The last line of a key counts. A commit is on the disk entirely or not at all: the next one begins only
 //! when the disk has the last. So an incomplete commit at the end was interrupted by a crash, and no
-//! acknowledgement reported it; the reader truncates it. Anywhere else it is damage, and the file is not
-//! used: half of the replay protection is worse than a start that needs the operator.
+//! acknowledgement reported it; the reader truncates it. At any other place it is damage, and the file is not
+//! used. Half of the replay protection is worse than a start that needs the operator.
 //!
-//! An embedded database would do more than is needed here, and the size of the program is bounded. Left out:
-//! transactions of several writers, and reading while it is written; a lock keeps a second writer out.
+//! An embedded database would do more than necessary, and the size of the program is bounded. Left out:
+//! transactions of several writers, and reading during a write. A lock keeps a second writer out.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,19 +28,19 @@ use carnet_base::sort_by_key;
 use carnet_linux::disk::{self, Disk, DiskFile};
 
 const HEAD: &[u8] = b"carnet state 1\n";
-/// Begin of a commit.
+/// First octets of a commit.
 const MARK: &[u8] = b"@ ";
-/// Octets of a commit when the file is written anew.
+/// Size of a commit in a compacted file, in octets.
 const PIECE: usize = 256 << 10;
-/// How often a file may be replaced while it is being opened.
+/// Number of replacements of a file during its opening after which this fails.
 const MAX_REPLACED: u32 = 8;
-/// Octets in a file that may be out of date, in addition to as many as are current.
+/// Octets of outdated records that a file may have, in addition to as many as are current.
 const SLACK: u64 = 256 << 10;
 
-/// Of what a record is.
+/// Key of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
-    /// The station itself.
+    /// The station without the home agent's nodes.
     Own,
     /// A node of the home agent, by its home address.
     Node(Ipv6Addr),
@@ -74,33 +74,33 @@ pub type Change = (Key, Option<String>);
 pub struct Found {
     /// The record of each key.
     pub records: Vec<(Key, String)>,
-    /// Octets of a commit that a crash has interrupted, which were cut off.
+    /// Octets of an interrupted commit, which were truncated.
     pub torn: u64,
 }
 
-/// The open file.
+/// The open journal.
 #[derive(Debug)]
 pub struct Journal {
     file: Box<dyn DiskFile>,
     path: PathBuf,
-    /// Octets that are good; what is behind them is what is left of a commit that failed.
+    /// Length of the valid part; a failed commit may have left octets behind it.
     end: u64,
     untidy: bool,
     /// Place of the last commit in the file, until it is written once more. Its writer may have been killed
-    /// before it was on the disk, or when the disk had refused it. Then it is in memory only, and the kernel
-    /// does not try again by itself.
+    /// before the commit was on the disk, or after the disk had refused it. Then it is in memory only, and
+    /// the kernel does not retry it.
     unconfirmed: Option<(u64, usize)>,
     places: Places,
     directory: Directory,
 }
 
-/// The directory of the file, which says which file has the name.
+/// Directory of the file, which maps the name to the file.
 #[derive(Debug)]
 struct Directory {
     disk: Box<dyn Disk>,
     path: PathBuf,
-    /// The file has replaced another, and a crash may still bring that one back. Later writes are on the disk
-    /// only when this is.
+    /// Whether the file has replaced another, and a crash may still bring that one back. Later commits count
+    /// only after a sync of the directory.
     unsettled: bool,
 }
 
@@ -109,7 +109,7 @@ impl Directory {
         Directory { disk, path: disk::directory(file).to_owned(), unsettled: false }
     }
 
-    /// Sees to it that the file has its name after a crash, too.
+    /// Makes the name of the file survive a crash.
     fn settle(&mut self) -> io::Result<()> {
         if self.unsettled {
             self.disk.sync_directory(&self.path)?;
@@ -119,24 +119,25 @@ impl Directory {
     }
 }
 
-/// Where the record of each key is, and how long.
+/// Offset and length of the record of each key.
 #[derive(Debug, Default)]
 struct Places {
     of: HashMap<Key, (u64, u32)>,
-    /// Octets of the lines that count.
+    /// Octets of the current records.
     live: u64,
 }
 
 impl Journal {
-    /// Opens the file at `path`, or makes it with `first` in it.
+    /// Opens the file at `path`, or creates it with the records `first`.
     ///
     /// # Errors
-    /// When it is damaged, not ours, in use, or the disk does not work; the text says which, and what to do.
+    /// Returns an error if the file is damaged, of another program, or in use, or if the disk fails. The text
+    /// says what the operator can do.
     pub fn open(disk: Box<dyn Disk>, path: &Path, first: &[Change]) -> anyhow::Result<(Journal, Found)> {
         let mut directory = Directory::of(disk, path);
         let file = match open_locked(&*directory.disk, path)? {
             Some(file) => {
-                // The program that renamed it may have been killed before the disk knew it.
+                // The program that renamed it may have been killed before a sync of the directory.
                 directory.unsettled = true;
                 file
             }
@@ -179,7 +180,7 @@ impl Journal {
         Ok((journal, Found { records, torn }))
     }
 
-    /// Reads what is in the file.
+    /// Reads the records of the file.
     fn take_in(&mut self, octets: &[u8]) -> anyhow::Result<()> {
         ensure!(octets.starts_with(HEAD), "expected {:?} in its first line", HEAD.escape_ascii().to_string());
         let mut at = HEAD.len();
@@ -201,10 +202,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a commit; it is on the disk when this returns. When it fails, nothing of it is.
+    /// Writes a commit; it is on the disk when this returns. If this fails, no part of the commit counts.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the error of the kernel.
     pub fn append(&mut self, changes: &[Change]) -> io::Result<()> {
         self.directory.settle()?;
         self.tidy()?;
@@ -218,7 +219,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Cuts off what is left of a commit that failed, and writes again what may not be on the disk.
+    /// Truncates a failed commit, and writes the last commit again if it may not be on the disk.
     fn tidy(&mut self) -> io::Result<()> {
         if self.untidy {
             self.file.set_len(self.end)?;
@@ -235,16 +236,17 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether most of the file is out of date.
+    /// Returns whether most of the file is outdated.
     pub fn is_wasteful(&self) -> bool {
         self.end > 2 * self.places.live + SLACK
     }
 
-    /// Writes the file anew, with current records only. If that fails, the old one stays. If the disk refuses
-    /// the directory, the old file has lost its name. Then the next commit fails, and not this function.
+    /// Writes the file again, with current records only. If that fails, the old one stays. If the disk
+    /// refuses to sync the directory, the old file has lost its name; then the next commit fails instead of
+    /// this function.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Returns the error of the kernel.
     pub fn compact(&mut self) -> anyhow::Result<()> {
         let mut old: Vec<(Key, (u64, u32))> = self.places.of.iter().map(|(key, at)| (*key, *at)).collect();
         sort_by_key(&mut old, |(_, place)| *place);
@@ -275,13 +277,13 @@ impl Journal {
 }
 
 impl Places {
-    /// Notes the records of a commit at an octet.
+    /// Notes the records of a commit at an offset.
     fn note_commit(&mut self, at: u64, octets: &[u8]) -> io::Result<()> {
         let head = octets.iter().position(|octet| *octet == b'\n').map_or(0, |newline| newline + 1);
         self.note(at + head as u64, octets.get(head..).unwrap_or_default()).map_err(io::Error::other)
     }
 
-    /// Notes the records of a commit, whose lines are at an octet.
+    /// Notes the records of a commit, whose lines begin at an offset.
     fn note(&mut self, mut at: u64, lines: &[u8]) -> anyhow::Result<()> {
         for line in std::str::from_utf8(lines)?.split_inclusive('\n') {
             let (name, value) = line
@@ -304,7 +306,7 @@ impl Places {
     }
 }
 
-/// The octets of a commit; none of nothing.
+/// Returns the octets of a commit; empty without changes.
 fn commit(changes: &[Change]) -> Vec<u8> {
     let mut lines = String::new();
     for (key, value) in changes {
@@ -318,10 +320,10 @@ fn commit(changes: &[Change]) -> Vec<u8> {
     octets
 }
 
-/// The lines of the commit that begins at an octet, and where they begin, if it is whole.
+/// Returns the lines of the commit at an offset, and where they begin, if it is complete.
 fn whole_commit(octets: &[u8], at: usize) -> Option<(usize, &[u8])> {
     let rest = octets.get(at..)?.strip_prefix(MARK)?;
-    // Its longest first line has twenty digits of length.
+    // The first line has at most twenty digits of length.
     let newline = rest.iter().take(32).position(|octet| *octet == b'\n')?;
     let (length, sum) = std::str::from_utf8(&rest[..newline]).ok()?.split_once(' ')?;
     let length: usize = length.parse().ok()?;
@@ -330,8 +332,8 @@ fn whole_commit(octets: &[u8], at: usize) -> Option<(usize, &[u8])> {
     is_whole.then_some((at + MARK.len() + newline + 1, lines))
 }
 
-/// Opens the file of this name, if there is one, and locks it. Its former owner may have replaced it in
-/// between, which that lock does not cover.
+/// Opens and locks the file of this name, if it exists. The previous owner may have replaced the file before
+/// the lock, which covers the old file only.
 fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn DiskFile>>> {
     for _ in 0..MAX_REPLACED {
         let opened = disk.open(path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -344,13 +346,13 @@ fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn Di
     bail!("{} is in use by another station", path.display())
 }
 
-/// Whether a file is the one of this name.
+/// Returns whether a file still has this name.
 fn has_name(disk: &dyn Disk, file: &dyn DiskFile, path: &Path) -> anyhow::Result<bool> {
     disk.has_name(file, path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Replaces a file by a new one. After a crash there is one of the two, whole, and the disk knows which when
-/// the directory is settled. Only its owner may read it, because it says where vehicles are.
+/// Replaces a file by a new one. After a crash one of the two exists, complete. The new one is certain after
+/// a sync of the directory. Only its owner may read it, because it shows where vehicles are.
 fn replace(
     path: &Path,
     directory: &mut Directory,
@@ -358,13 +360,13 @@ fn replace(
 ) -> anyhow::Result<Box<dyn DiskFile>> {
     let disk = &*directory.disk;
     let new = path.with_extension("new");
-    // Emptied if no other process writes it.
+    // Truncates a file of an interrupted replacement, unless another process writes it.
     let file = disk.create(&new).with_context(|| format!("cannot create {}", new.display()))?;
     lock(&*file, &new)?;
     ensure!(has_name(disk, &*file, &new)?, "{} is in use by another station", path.display());
     let written = file.set_len(0).and_then(|()| write(&*file)).and_then(|()| file.sync_all());
     if written.is_err() {
-        // It takes room that is missing elsewhere.
+        // The incomplete file would only take room.
         let _ = disk.remove(&new);
     }
     written.with_context(|| format!("cannot write {}", new.display()))?;
@@ -375,13 +377,12 @@ fn replace(
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // Closing alone would leave it to a process that is just being started, which has a copy of every
-        // open file.
+        // Closing is not enough: a process that is just being started has a copy of every open file.
         self.file.unlock();
     }
 }
 
-/// One station at a time.
+/// Locks a file, so that one station uses it.
 fn lock(file: &dyn DiskFile, path: &Path) -> anyhow::Result<()> {
     match file.try_lock() {
         Ok(true) => Ok(()),

@@ -1,5 +1,4 @@
-//! Decides what to write, which changes wait to be written together, and which packets wait for them, without
-//! a clock, a thread or a disk.
+//! Decides when changes are written, and which packets wait for them, without a clock, a thread or a disk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,38 +9,38 @@ use carnet_station::io::{Kept, Output};
 
 use super::journal::{Change, Journal, Key};
 
-/// Between the beginnings of two commits of which nothing presses.
+/// Interval between commits without an urgent change.
 pub const TOGETHER: Duration = Duration::from_millis(10);
-/// So many packets wait for the disk; beyond it the oldest is lost, and who waits for it asks again.
+/// Bound of packets that wait for the disk. Above it the oldest is lost, and its receiver sends again.
 pub const HELD: usize = 16_384;
 /// Longest wait of a packet for the disk. After `MAX_BINDACK_TIMEOUT` (RFC 6275 12) a router without an
 /// answer has sent again, and may be at another place.
 pub const STALE: Duration = Duration::from_secs(32);
-/// Commits between two attempts to write the file anew, where one has failed.
+/// Commits between two attempts to compact the file, after a failed one.
 const NOT_AT_ONCE: u32 = 1000;
 
 /// Treatment of an output.
 #[derive(Debug)]
 pub enum Next {
-    /// Something of the station is to be kept: [`record_of`].
+    /// A part of the state to store: [`record_of`].
     Keep(Kept),
-    /// A packet that waits until what was kept is on the disk.
+    /// A packet that waits until the stored changes are on the disk.
     Hold(Output),
-    /// It is carried out now.
+    /// An output to execute now.
     Carry(Output),
     /// A packet that leaves when the fast path has the earlier changes of the data path, which it may report.
     /// A Binding Acknowledgement acknowledges what is in force (RFC 6275 9.5.4, 10.3.1).
     CarryInForce(Output),
 }
 
-/// The outputs that follow from one input: those that tell of what is kept are told from the others.
+/// Outputs of one input. It distinguishes packets that report a stored change from other outputs.
 #[derive(Debug, Default)]
 pub struct Burst {
-    /// Packets wait from now on.
+    /// Whether packets now wait for the disk.
     pub holds: bool,
-    /// The data path changes: a registration that changes nothing has time.
+    /// Whether the data path has changed: a registration without a change is not urgent.
     pub changes: bool,
-    /// The fast path does not have all changes of the data path yet.
+    /// Whether the fast path lacks some changes of the data path.
     pub behind: bool,
 }
 
@@ -72,7 +71,7 @@ impl Burst {
 /// disk.
 ///
 /// # Errors
-/// When it cannot be put into words.
+/// Returns an error if the state cannot be encoded.
 pub fn record_of(
     station: &Station,
     (now, wall): (Time, WallTime),
@@ -88,23 +87,23 @@ pub fn record_of(
     })
 }
 
-/// The changes that wait, and what waits for them.
+/// Waiting changes, and the packets that wait for them.
 #[derive(Debug)]
 pub struct Queue {
     waiting: BTreeMap<Key, Option<String>>,
-    /// Whether any of it shall not wait for others.
+    /// Whether a waiting change is urgent.
     pressing: bool,
-    /// When the next commit may begin of which nothing presses.
+    /// Earliest time of the next commit without an urgent change.
     earliest: Time,
-    /// The number of the commit that these will be.
+    /// Number of the next commit.
     number: u64,
-    /// Whether an earlier one is on its way.
+    /// Whether an earlier commit is being written.
     writing: bool,
     held: VecDeque<(u64, Time, Output)>,
 }
 
 impl Queue {
-    /// Nothing waits.
+    /// Returns an empty queue.
     pub fn new() -> Queue {
         Queue {
             waiting: BTreeMap::new(),
@@ -121,7 +120,7 @@ impl Queue {
         self.waiting.insert(key, record);
     }
 
-    /// Holds a packet until all that was [`Self::set`] is on the disk, if that is soon enough.
+    /// Holds a packet until all earlier changes are on the disk, unless that takes too long.
     pub fn hold(&mut self, now: Time, packet: Output) {
         if self.held.len() >= HELD {
             self.held.pop_front();
@@ -129,8 +128,8 @@ impl Queue {
         self.held.push_back((self.number, now, packet));
     }
 
-    /// Returns the changes to write now, with their number, if no earlier commit is under way; else they go
-    /// with the next ones. Changes that are not urgent may wait for more.
+    /// Returns the changes to write now, with their number, if no earlier commit is being written. Otherwise
+    /// they go into the next one. Changes that are not urgent may wait for more.
     pub fn commit(&mut self, now: Time, presses: bool) -> Option<(u64, Vec<Change>)> {
         self.pressing |= presses && !self.waiting.is_empty();
         if !self.may_commit() || (!self.pressing && now < self.earliest) {
@@ -149,7 +148,7 @@ impl Queue {
         self.may_commit().then_some(self.earliest)
     }
 
-    /// Takes note that a commit is on the disk; gives the packets that may go.
+    /// Notes that a commit is on the disk; returns the packets that may leave.
     pub fn written(&mut self, now: Time, number: u64) -> Vec<Output> {
         self.writing = false;
         let count = self.held.iter().take_while(|(needs, ..)| *needs <= number).count();
@@ -157,23 +156,23 @@ impl Queue {
         held.filter(|(_, since, _)| now < *since + STALE).map(|(.., packet)| packet).collect()
     }
 
-    /// The store does not answer the commit under way.
+    /// Gives up the current commit, because the store does not answer.
     pub fn give_up(&mut self) {
         self.writing = false;
     }
 
-    /// Whether a commit is on its way.
+    /// Returns whether a commit is being written.
     pub fn is_writing(&self) -> bool {
         self.writing
     }
 
-    /// How many packets wait.
+    /// Returns the number of waiting packets.
     #[cfg(test)]
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether there is anything to write, and nothing on its way.
+    /// Returns whether there are changes, and no commit is being written.
     fn may_commit(&self) -> bool {
         !self.writing && !self.waiting.is_empty()
     }
@@ -187,19 +186,19 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// One that has written nothing yet.
+    /// Creates a writer.
     pub fn new(journal: Journal) -> Writer {
         Writer { journal, until_compaction: 0 }
     }
 
-    /// Writes a commit; it is on the disk when this returns. When it fails, nothing of it is, and it may be
-    /// tried again.
+    /// Writes a commit; it is on the disk when this returns. If this fails, no part of the commit counts, and
+    /// the caller may try again.
     ///
     /// # Errors
-    /// The disk's answer.
+    /// Returns the error of the disk.
     pub fn write(&mut self, changes: &[Change]) -> std::io::Result<()> {
         self.journal.append(changes).or_else(|error| {
-            // Outdated records may be what takes the room.
+            // Outdated records may take up the room.
             if self.journal.is_wasteful() && self.journal.compact().is_ok() {
                 self.journal.append(changes)
             } else {
@@ -208,10 +207,10 @@ impl Writer {
         })
     }
 
-    /// After a commit was written: writes the file anew where that is worth it.
+    /// Compacts the file after a commit, if that is worth it.
     ///
     /// # Errors
-    /// A message about a failed attempt; the file is still good.
+    /// Returns a message about a failed attempt; the file is still valid.
     pub fn tidy(&mut self) -> Result<(), String> {
         self.until_compaction = self.until_compaction.saturating_sub(1);
         if self.until_compaction == 0 && self.journal.is_wasteful() {

@@ -1,9 +1,9 @@
 //! Records in another program: `carnet-fleet`, which starts this one with `--store SOCKET`.
 //!
-//! Lines of JSON over a UNIX socket. When this station is wanted it begins with what there is,
-//! `["2001:db8:1::1234","{...}"]` for each record and then an empty line. Then each commit is a line,
-//! `[["own","{...}"],["2001:db8:1::5678",null]]`, and its answer an empty line when it is stored. The end of
-//! the connection is the end of the station: others may have its place.
+//! The two programs exchange lines of JSON over a UNIX socket. When this station becomes the leader, it first
+//! receives `["2001:db8:1::1234","{...}"]` for each record and then an empty line. Then each commit is a
+//! line, `[["own","{...}"],["2001:db8:1::5678",null]]`. The answer is an empty line when the commit is
+//! stored. The station ends with the connection, because another machine may then be the leader.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
@@ -14,7 +14,7 @@ use anyhow::{Context, ensure};
 
 use super::journal::{Change, Key};
 
-/// `carnet-fleet` does not need this station: the connection ended before the first message.
+/// `carnet-fleet` does not need this station: it has closed the connection before its first message.
 #[derive(Debug)]
 pub struct NotWanted;
 
@@ -26,7 +26,7 @@ impl fmt::Display for NotWanted {
 
 impl std::error::Error for NotWanted {}
 
-/// The connection to who keeps them.
+/// Connection to the program that stores the records.
 #[derive(Debug)]
 pub struct Remote {
     stream: UnixStream,
@@ -34,10 +34,10 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Connects.
+    /// Connects to the socket.
     ///
     /// # Errors
-    /// If no program listens.
+    /// Returns an error if no program listens.
     pub fn open(path: &Path) -> anyhow::Result<Remote> {
         let connect = || {
             let stream = UnixStream::connect(path)?;
@@ -47,18 +47,18 @@ impl Remote {
         connect().with_context(|| format!("cannot reach the store {}", path.display()))
     }
 
-    /// Returns a handle of the connection that ends the wait for it.
+    /// Returns a handle of the connection that can end the wait for it.
     ///
     /// # Errors
-    /// When there is no room for one.
+    /// Returns an error without a free file descriptor.
     pub fn handle(&self) -> io::Result<UnixStream> {
         self.stream.try_clone()
     }
 
-    /// Waits for what there is: until this station is the one that is wanted.
+    /// Waits until this station is the leader, and returns the records.
     ///
     /// # Errors
-    /// When it never will be, or what is said cannot be understood.
+    /// Returns an error if the connection ends before, or if a record cannot be parsed.
     pub fn records(&mut self) -> anyhow::Result<Vec<(Key, String)>> {
         let (mut records, mut line) = (Vec::new(), String::new());
         loop {
@@ -79,15 +79,15 @@ impl Remote {
     }
 }
 
-/// The way there.
+/// Sending half of the connection.
 #[derive(Debug)]
 pub struct Commits(UnixStream);
 
 impl Commits {
-    /// Has a commit stored: [`Answers::next`] tells when it is.
+    /// Sends a commit to be stored: [`Answers::next`] returns when it is.
     ///
     /// # Errors
-    /// If the other program is gone.
+    /// Returns an error if the other program is gone.
     pub fn send(&mut self, changes: &[Change]) -> io::Result<()> {
         let named: Vec<(String, &Option<String>)> =
             changes.iter().map(|(key, record)| (key.to_string(), record)).collect();
@@ -97,7 +97,7 @@ impl Commits {
     }
 }
 
-/// The way back.
+/// Receiving half of the connection.
 #[derive(Debug)]
 pub struct Answers(BufReader<UnixStream>);
 
@@ -105,7 +105,7 @@ impl Answers {
     /// Waits until the next commit is stored.
     ///
     /// # Errors
-    /// When none will be any more.
+    /// Returns an error if the connection has ended.
     pub fn next(&mut self) -> io::Result<()> {
         let mut answer = String::new();
         match self.0.read_line(&mut answer)? {

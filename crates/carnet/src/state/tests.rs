@@ -68,7 +68,7 @@ async fn packets_wait_for_what_they_tell_of_and_changes_gather_meanwhile() {
     state.hold(packet(2));
     state.commit(true);
     assert!(state.0.as_ref().is_some_and(|keeping| keeping.queue.is_writing()));
-    // These go together, in the next one.
+    // These changes share the next commit.
     for number in 3..=5 {
         state.set((Key::Own, text(&own(u16::from(number)))));
         state.hold(packet(number));
@@ -82,7 +82,7 @@ async fn packets_wait_for_what_they_tell_of_and_changes_gather_meanwhile() {
     drop(state);
 }
 
-/// The first renewal goes at once, those after it together; what presses takes them all along.
+/// The first renewal is written at once, later ones together. An urgent change takes all of them along.
 #[tokio::test(start_paused = true)]
 async fn what_does_not_press_waits_for_more_of_its_kind() {
     let scratch = Scratch::new();
@@ -121,7 +121,7 @@ async fn what_does_not_press_waits_for_more_of_its_kind() {
     assert!(begin.elapsed() < TOGETHER * 2, "{:?}", begin.elapsed());
 }
 
-/// It is said once when it begins and once when it is over; nothing goes meanwhile.
+/// The log has one line at the begin of the failure and one at its end; no packet leaves in between.
 #[tokio::test]
 async fn a_disk_that_takes_nothing_is_told_once() {
     let scratch = Scratch::new();
@@ -143,8 +143,8 @@ async fn a_disk_that_takes_nothing_is_told_once() {
     assert_eq!(state.0.as_ref().map(|keeping| keeping.queue.held()), Some(HELD));
 }
 
-/// Without a directory an acknowledgement waits for nothing but the fast path, and each of a batch for its
-/// own binding.
+/// Without a directory an acknowledgement only waits for the fast path, and each of a batch for its own
+/// binding.
 #[test]
 fn packet_leaves_after_the_fast_path_has_the_changes_before_it() {
     let address = "2001:db8:a::1".parse().expect("an address");
@@ -204,7 +204,7 @@ async fn what_an_earlier_version_has_left_is_taken_over_and_rubbish_is_refused()
     assert!(warning.is_some_and(|warning| warning.contains("a crash interrupted")), "told");
 }
 
-/// A store is told what changes, and packets wait for its answer; its end is the end of the station.
+/// The store receives changes, and packets wait for its answer. The station ends when the store does.
 #[tokio::test]
 async fn what_another_keeps_is_acknowledged_when_it_says_so() {
     use std::io::{BufRead, BufReader, Write};
@@ -238,8 +238,8 @@ async fn what_another_keeps_is_acknowledged_when_it_says_so() {
     assert!(matches!(state.news().await, News::Lost(_)));
 }
 
-/// A station whose store has gone ends at once, also with a commit under way and changes that wait: another
-/// machine has its place.
+/// A station whose store has gone ends at once, even during a commit and with waiting changes: another
+/// machine is the leader.
 #[tokio::test(start_paused = true)]
 async fn the_end_does_not_wait_for_a_store_that_has_gone() {
     use std::io::Write;
@@ -267,7 +267,7 @@ async fn the_end_does_not_wait_for_a_store_that_has_gone() {
     assert_eq!(before.elapsed(), Duration::ZERO);
 }
 
-/// A disk that is full for long: packets that waited for it are too old to be sent.
+/// A disk is full for a long time: packets that waited for it are too old to be sent.
 #[test]
 fn what_has_waited_too_long_does_not_go() {
     let mut queue = Queue::new();

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::Bundle;
 
-/// A command that takes longer is left alone.
+/// Time after which the bundle does without the output of a command.
 const WITHIN: Duration = Duration::from_secs(10);
-/// Lines of the log.
+/// Number of lines of the log.
 const LINES: &str = "2000";
 
 /// Files about the machine.
@@ -82,7 +82,7 @@ pub(super) fn program() -> Value {
     })
 }
 
-/// Puts all of it into the bundle. `process` is the station's, which may be alone in its network namespace.
+/// Adds all facts to the bundle. `process` is the station's, which may have its own network namespace.
 pub(super) fn look(bundle: &mut Bundle, process: Option<i32>, station: Option<&str>) {
     bundle.add("machine/program.json", "this program", format!("{:#}\n", program()));
     for (name, path) in FACTS {
@@ -121,20 +121,20 @@ pub(super) fn look(bundle: &mut Bundle, process: Option<i32>, station: Option<&s
     );
 }
 
-/// Whether a process is in another network namespace than this one.
+/// Returns whether a process has another network namespace than this one.
 fn is_elsewhere(process: &str) -> bool {
     let space = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let (theirs, ours) = (space(process), space("self"));
     theirs.is_some() && theirs != ours
 }
 
-/// Names in a folder.
+/// Returns the names in a folder.
 fn names(folder: &str) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Puts into the bundle what a command prints.
+/// Adds the output of a command.
 fn ask(bundle: &mut Bundle, name: &str, words: &[&str]) {
     let line = words.join(" ");
     match output(words) {

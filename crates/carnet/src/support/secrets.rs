@@ -1,6 +1,6 @@
 //! Values that must not be in a bundle: the secrets of the config, and those in the files that it names.
 //!
-//! The config goes into the bundle without them. This module finds one in another place, such as a line of
+//! The config goes into the bundle without them. This module finds copies in other places, such as a line of
 //! the log.
 
 use std::fs;
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use carnet_api::config::{Disclosed, LEFT_OUT};
 
-/// Octets of the shortest word of a file that is taken for a secret: less is no token, and may stand
-/// anywhere.
+/// Shortest word of a file that counts as a secret, in octets: a shorter one is no token, and could be any
+/// word.
 const SHORTEST: usize = 16;
-/// Octets of a file at most.
+/// Largest size of a file, in octets.
 const LONGEST_FILE: u64 = 65_536;
 
-/// The secrets that are known.
+/// Known secrets.
 #[derive(Default)]
 pub(super) struct Secrets {
     words: Vec<Vec<u8>>,
@@ -22,7 +22,7 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    /// Takes those of a config, and of the files that it names.
+    /// Adds the secrets of a config, and of the files that it names.
     pub(super) fn take(&mut self, disclosed: &Disclosed, config: &Path) {
         for secret in &disclosed.secrets {
             self.add(secret.as_bytes());
@@ -63,12 +63,12 @@ impl Secrets {
         carnet_base::sort_by_key(&mut self.words, |word| std::cmp::Reverse(word.len()));
     }
 
-    /// Files that could not be read.
+    /// Returns the files that could not be read.
     pub(super) fn unread(&self) -> Vec<PathBuf> {
         self.unread.clone()
     }
 
-    /// Takes them out of a text, and tells from how many places.
+    /// Removes the secrets from a text, and returns their number.
     pub(super) fn remove(&self, text: &mut Vec<u8>) -> usize {
         let mut places = 0;
         for word in &self.words {

@@ -1,4 +1,4 @@
-//! The part about GeoNetworking: a run loop with one neighbour, that answers pings and knows one area.
+//! The API of GeoNetworking, with a run loop that has one neighbour, answers pings and knows one area.
 
 use carnet_api::address::{GnAddress, MacAddress, Octets};
 use carnet_api::model::{
@@ -15,7 +15,7 @@ use crate::request::Request;
 
 const OTHER: GnAddress = GnAddress(0x1400_0200_0000_0002);
 
-/// Answers what the run loop of the other tests does not.
+/// Answers requests that the run loop of the other tests does not answer.
 pub(super) fn answer(request: Request) {
     match request {
         Request::Neighbours(reply) => drop(reply.send(Ok(vec![location()]))),
@@ -39,7 +39,7 @@ pub(super) fn answer(request: Request) {
         }
         Request::GnReceive(reply) => {
             let (sender, receiver) = broadcast::channel(2);
-            // One more than there is room for.
+            // One message more than the channel holds.
             for hops in 7..=9 {
                 drop(sender.send(received(hops)));
             }
@@ -79,7 +79,7 @@ pub(super) fn answer(request: Request) {
             _ => Ok(Ldm::default()),
         })),
         Request::Messages { reply, .. } => drop(reply.send(Err("no facilities".into()))),
-        // Named one by one: a new request that no arm answers does not compile.
+        // All requests are named, so that a new one without an arm does not compile.
         Request::Status(_)
         | Request::Bindings(_)
         | Request::Uplinks(_)
@@ -92,7 +92,7 @@ pub(super) fn answer(request: Request) {
     }
 }
 
-/// Every second request is lost.
+/// Answers every second request of a ping.
 async fn pings(ping: GnPingRequest, sender: mpsc::Sender<GnPingEvent>) {
     for sequence in 1..=ping.count {
         let event = match sequence % 2 {
@@ -321,7 +321,7 @@ async fn the_answers_to_a_ping_are_a_stream_that_ends() {
     }
 }
 
-/// A client that goes away ends the ping: the run loop's sender notices.
+/// A client that goes away ends the ping: the run loop sees its closed channel.
 #[tokio::test]
 async fn a_ping_that_nobody_waits_for_ends() {
     let (bench, mut requests) = Bench::new().await;

@@ -1,4 +1,4 @@
-//! The API over TCP, and what Prometheus reads there.
+//! The API over TCP, and Prometheus's requests.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ struct Port {
 impl Port {
     async fn open(tokens: Option<&str>) -> Port {
         let scratch = Scratch::new();
-        // Free a moment ago, and used by no other program.
+        // A port that was free a moment ago.
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = free.local_addr().expect("an address");
         drop(free);
@@ -39,7 +39,7 @@ impl Port {
         Port { address, server, _scratch: scratch }
     }
 
-    /// The status, and everything from there.
+    /// Sends a request, and returns the status and the whole answer.
     async fn ask(&self, request: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).await.expect("a connection");
         let request = format!("{request}\r\nConnection: close\r\n\r\n");
@@ -90,7 +90,7 @@ async fn with_tokens_everybody_has_to_bring_one() {
     assert_eq!(port.ask(&post("fedcba9876543210")).await.0, 204);
 }
 
-/// A connection from an address of this machine on which one octet of a header was sent.
+/// Returns a connection from an address of this machine, with one octet of a header sent.
 async fn begin(from: [u8; 4], to: SocketAddr) -> TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.bind((from, 0).into()).expect("an address of this machine");
@@ -99,7 +99,7 @@ async fn begin(from: [u8; 4], to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Whether the other end has ended a connection.
+/// Returns whether the server has ended a connection.
 async fn is_ended(stream: &mut TcpStream) -> bool {
     let read = tokio::time::timeout(Duration::from_millis(50), stream.read(&mut [0; 64])).await;
     read.is_ok_and(|read| !read.is_ok_and(|octets| octets > 0))
@@ -107,8 +107,8 @@ async fn is_ended(stream: &mut TcpStream) -> bool {
 
 const READ: &str = "GET /v1/status HTTP/1.1\r\nHost: ha.example\r\nAuthorization: Bearer 0123456789abcdef";
 
-/// Clients without a token, from one address or from many, keep no other client out; one that has shown a
-/// token stays connected.
+/// Clients without a token, from one address or from many, do not keep other clients out. A client that has
+/// shown a token stays connected.
 #[tokio::test]
 async fn slow_connections_of_strangers_make_room_for_others() {
     let port = Port::open(Some("read 0123456789abcdef\n")).await;
@@ -130,7 +130,7 @@ async fn slow_connections_of_strangers_make_room_for_others() {
         for stream in &mut slow {
             left += usize::from(!is_ended(stream).await);
         }
-        // One source has its share; many have what the events and the question left.
+        // One source has its share; many sources use the room that the events and the request left.
         let expected = if from_one { 8 } else { 62 };
         assert!(left <= expected, "{left} of 80 slow connections are still served");
         // The oldest went, not the newest.
@@ -141,7 +141,7 @@ async fn slow_connections_of_strangers_make_room_for_others() {
     assert!(!more.is_ok_and(|read| read.is_ok_and(|octets| octets == 0)), "the events ended");
 }
 
-/// An octet now and then does not keep a connection without a request.
+/// Single octets at long intervals do not keep a connection without a request.
 #[tokio::test]
 async fn a_header_that_takes_too_long_ends_its_connection() {
     let port = Port::open(Some("read 0123456789abcdef\n")).await;
@@ -242,7 +242,7 @@ async fn the_dashboard_is_read_without_a_token_and_nothing_else_is() {
     assert_eq!(port.ask("POST /main.js HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0").await.0, 401);
 }
 
-/// `tools/setup.sh test` puts promtool there where the machine has none.
+/// Returns promtool, also if `tools/setup.sh test` has installed it.
 fn promtool() -> Option<Command> {
     let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/tools/promtool");
     let tool = if unpacked.exists() { unpacked } else { "promtool".into() };
@@ -330,7 +330,7 @@ fn promtool_finds_no_fault_with_metrics_and_alerts() {
         let content = fs::read_to_string(folder.join(file)).expect(file);
         for name in content.split(|c: char| !c.is_ascii_lowercase() && c != '_' && !c.is_ascii_digit()) {
             let is_metric = name.starts_with("carnet_");
-            // Those of roles that this station does not have.
+            // Metrics of roles that this station does not have.
             let elsewhere =
                 name.starts_with("carnet_home_agent_") || name.starts_with("carnet_mobile_router_");
             let elsewhere = elsewhere || name == "carnet_uplink_volume_limit_bytes";

@@ -94,7 +94,7 @@ fn a_commit_that_a_crash_interrupted_is_cut_off() {
     }
 }
 
-/// Each octet of what is not last: damage is told with its place, and the file stays as it is.
+/// Damage of any octet before the last commit is reported with its place, and the file stays as it is.
 #[test]
 fn damage_is_refused() {
     let scratch = Scratch::new();
@@ -176,7 +176,7 @@ fn a_file_that_was_replaced_while_it_was_opened_is_not_taken_for_the_one_of_the_
     assert!(has_name(&Files, &early, &path).expect("looks"));
     journal.compact().expect("compacts");
     assert!(!has_name(&Files, &early, &path).expect("looks"));
-    // The other is in the middle of writing: its file is left as it is.
+    // The other process is writing: its file stays.
     let new = path.with_extension("new");
     fs::write(&new, b"half").expect("writes");
     let other = OpenOptions::new().write(true).open(&new).expect("opens");
