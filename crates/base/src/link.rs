@@ -47,7 +47,8 @@ pub struct Interface {
     /// 3927) and loopback addresses are left out.
     #[serde(default, deserialize_with = "ipv4_addresses")]
     pub ipv4_addresses: Vec<Ipv4Net>,
-    /// The IPv4 default routes, as [`Self::routers`].
+    /// The IPv4 default routes, as [`Self::routers`]. An interface without one has hosts on its link here, each of
+    /// which has a route of its own.
     #[serde(default)]
     pub ipv4_routers: Vec<Ipv4Router>,
 }

@@ -37,8 +37,8 @@ use std::task::Context;
 
 use carnet_base::{map_of, set_of, sort};
 use carnet_station::forwarding::desired::{
-    Change, Entry, InterfaceAddress, Keyed, Route, RouteAction, Rule, Setting, Socket, TUNNEL_DEVICE,
-    priority,
+    Change, Entry, InterfaceAddress, Ipv4Route, Keyed, Route, RouteAction, Rule, Setting, Socket,
+    TUNNEL_DEVICE, priority,
 };
 use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
@@ -49,7 +49,9 @@ use crate::contest::{Contest, Second};
 use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
 use crate::fast_path::{self, FastPath, FastPathConfig, Loaded, Path};
-use crate::netlink::{AddressInfo, Dirty, Heard, LinkInfo, Requests, RouteInfo, effective_metric};
+use crate::netlink::{
+    AddressInfo, Dirty, Heard, Ipv4RouteInfo, LinkInfo, Requests, RouteInfo, effective_metric,
+};
 use crate::observer::Observer;
 use crate::offloads;
 use crate::platform::KEEPING;
@@ -459,6 +461,11 @@ impl Installer {
                 Ok(Put::Done(0))
             }
             Entry::Socket(socket) => self.put_socket(socket),
+            Entry::Ipv4Route(route) => self.put_ipv4_route(route, previous.is_some()),
+            Entry::Ipv4Rule(rule) => Ok(match self.requests.add_ipv4_rule(rule) {
+                Ok(()) => Put::Done(0),
+                Err(error) => Put::Perhaps(0, error),
+            }),
             Entry::Distribution(distribution) => {
                 self.fast_path.distribute(distribution, true);
                 Ok(Put::Done(0))
@@ -553,6 +560,16 @@ impl Installer {
         }
     }
 
+    fn put_ipv4_route(&mut self, route: &Ipv4Route, replace: bool) -> Result<Put> {
+        let Some(index) = self.index_of(&route.interface, true)? else { return Ok(Put::Later) };
+        match self.requests.set_ipv4_route(route, index, replace) {
+            Ok(()) => Ok(Put::Done(index)),
+            Err(e) if is_gone(&e) => Ok(Put::Later),
+            Err(e @ Error::RouteTaken { .. }) => Err(e),
+            Err(e) => Ok(Put::Perhaps(index, e)),
+        }
+    }
+
     fn put_socket(&mut self, socket: &Socket) -> Result<Put> {
         let index = match &socket.interface {
             Some(interface) => self.index_of(interface, true)?,
@@ -606,6 +623,8 @@ impl Installer {
                 self.requests.delete_rule(rule, ROUTE_PROTOCOL)?;
                 self.settle_local_rule()
             }
+            Entry::Ipv4Route(route) => self.requests.delete_ipv4_route(route.table, route.destination),
+            Entry::Ipv4Rule(rule) => self.requests.delete_ipv4_rule(rule),
         }
     }
 
@@ -859,6 +878,7 @@ impl Installer {
         if dirty.own_rules && self.wanted.keys().any(|key| matches!(*key.0, Entry::Rule(_))) {
             self.check_rules()?;
         }
+        self.check_ipv4(dirty)?;
         self.retry(links, false);
         self.restored += self.fast_path.note_lost(&mut self.requests, dirty, links, addresses)?;
         Ok(())
@@ -942,6 +962,31 @@ impl Installer {
         }
     }
 
+    /// Looks for lost IPv4 routes and rules.
+    fn check_ipv4(&mut self, dirty: Dirty) -> Result<()> {
+        // With an interface's last address the kernel drops its routes, of which it does not tell.
+        let has_route = || self.wanted.keys().any(|key| matches!(*key.0, Entry::Ipv4Route(_)));
+        if (dirty.own_routes || dirty.links || dirty.addresses) && has_route() {
+            let routes = self.requests.ipv4_routes(None, Some(ROUTE_PROTOCOL))?;
+            let routes: BTreeMap<_, Ipv4RouteInfo> =
+                map_of(routes.into_iter().map(|route| ((route.table, route.destination), route)));
+            self.note_lost(|entry, wanted| match entry {
+                Entry::Ipv4Route(route) => routes
+                    .get(&(route.table, route.destination))
+                    .is_some_and(|it| it.index == Some(wanted.index) && it.gateway == route.gateway),
+                _ => true,
+            });
+        }
+        if dirty.own_rules && self.wanted.keys().any(|key| matches!(*key.0, Entry::Ipv4Rule(_))) {
+            let rules = self.requests.own_ipv4_rules()?;
+            self.note_lost(|entry, _| match entry {
+                Entry::Ipv4Rule(rule) => rules.contains(rule),
+                _ => true,
+            });
+        }
+        Ok(())
+    }
+
     fn check_rules(&mut self) -> Result<()> {
         let rules = self.requests.rules()?;
         self.note_lost(|entry, _| match entry {
@@ -1013,6 +1058,7 @@ impl Installer {
                 Entry::Route(route) => route.interface().is_none_or(|interface| {
                     interface == TUNNEL_DEVICE || links.get(interface).is_some_and(|link| link.up)
                 }),
+                Entry::Ipv4Route(route) => links.get(&route.interface).is_some_and(|link| link.up),
                 _ => true,
             }
         };
@@ -1180,6 +1226,9 @@ fn clean_rules(requests: &mut Requests) -> Result<()> {
     for info in requests.rules()?.into_iter().filter(ours) {
         requests.delete_acting_rule(&info.rule, info.action, ROUTE_PROTOCOL)?;
     }
+    for rule in requests.own_ipv4_rules()? {
+        requests.delete_ipv4_rule(&rule)?;
+    }
     // Also when no rule of ours is left: a machine without any is one that has lost its addresses.
     restore_local_rule(requests)
 }
@@ -1188,6 +1237,9 @@ fn clean_rules(requests: &mut Requests) -> Result<()> {
 fn clean_routes(requests: &mut Requests) -> Result<()> {
     for route in requests.routes(None, Some(ROUTE_PROTOCOL))? {
         requests.delete_route(route.table, route.destination, route.metric)?;
+    }
+    for route in requests.ipv4_routes(None, Some(ROUTE_PROTOCOL))? {
+        requests.delete_ipv4_route(route.table, route.destination)?;
     }
     Ok(())
 }

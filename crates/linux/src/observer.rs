@@ -2,6 +2,11 @@
 //!
 //! The observer reads links, addresses and default routes when they have changed, and composes each
 //! interface's whole state. It reports a state that differs from the last reported one.
+//!
+//! **IPv4 without default route.** ConnMan gives one service the IPv4 default route. The interfaces of the
+//! others have a host route to their gateway (`GATEWAY dev INTERFACE scope link`). Where an interface has no
+//! IPv4 default route, such a host counts as its router. On a point-to-point link without gateway ConnMan adds
+//! the route to the interface's own address: the link itself is then the next hop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -24,6 +29,8 @@ use crate::platform::PlatformEvent;
 
 /// `RTPROT_RA`: the origin of routes by Router Advertisements, of the kernel and of network managers.
 const ADVERTISED: u8 = 9;
+/// Hosts that are tried as routers on an interface without IPv4 default route.
+const MAX_HOSTS: usize = 4;
 
 /// Whether there is an interface of this name now.
 pub fn interface_exists(name: &str) -> bool {
@@ -90,10 +97,14 @@ impl Observer {
         let first = lifetimes.filter_map(|route| route.expires).filter(|expires| *expires > 0).min();
         let ticks = first.and_then(|ticks| u64::try_from(ticks).ok());
         self.routes_expire = ticks.map(|ticks| Instant::now() + Duration::from_millis(ticks * 10));
+        let mut hosts = Vec::new();
         for lookup in requests.table_lookups(true)? {
-            let known = requests.ipv4_default_routes(lookup.table)?;
-            self.routes.extend(ipv4_default_routes(&lookup, &known));
+            let known = requests.ipv4_next_hops(lookup.table)?;
+            self.routes.extend(ipv4_routes(&lookup, &known.default_routes));
+            hosts.extend(ipv4_routes(&lookup, &known.hosts));
         }
+        let hosts = instead_of_default_routes(hosts, &self.routes);
+        self.routes.extend(hosts);
         Ok(())
     }
 
@@ -158,6 +169,9 @@ impl Observer {
     fn describe(&self, link: &LinkInfo) -> Interface {
         let here = |a: &&AddressInfo| a.index == link.index;
         let (mut routers, mut ipv4_routers) = (Vec::new(), Vec::new());
+        let here_too = self.ipv4_addresses.iter().filter(|known| known.index == link.index);
+        let ipv4_addresses: Vec<Ipv4Net> = here_too.map(|known| known.address).collect();
+        let is_own = |address: Ipv4Addr| ipv4_addresses.iter().any(|known| known.addr() == address);
         let own = |route: &&DefaultRoute| {
             route.index == link.index && route.interface.as_ref().is_none_or(|it| *it == link.name)
         };
@@ -174,10 +188,11 @@ impl Observer {
                         neighbour,
                     },
                 ),
+                IpAddr::V4(gateway) if is_own(gateway) && !link.is_point_to_point => {}
                 IpAddr::V4(gateway) => add(
                     &mut ipv4_routers,
                     Ipv4Router {
-                        gateway,
+                        gateway: if is_own(gateway) { Ipv4Addr::UNSPECIFIED } else { gateway },
                         source: route.source.and_then(ipv4_net),
                         preferred_source: route.preferred_source.and_then(ipv4),
                         neighbour,
@@ -185,7 +200,6 @@ impl Observer {
                 ),
             }
         }
-        let ipv4 = self.ipv4_addresses.iter().filter(|known| known.index == link.index);
         Interface {
             name: link.name.clone(),
             running: link.running,
@@ -193,7 +207,7 @@ impl Observer {
             link_address: link.link_address,
             addresses: self.addresses.iter().filter(here).map(|a| a.address.clone()).collect(),
             routers,
-            ipv4_addresses: ipv4.map(|known| known.address).collect(),
+            ipv4_addresses,
             ipv4_routers,
         }
     }
@@ -279,7 +293,7 @@ fn default_routes(lookup: &TableLookup, routes: &[RouteInfo]) -> Vec<DefaultRout
     found
 }
 
-fn ipv4_default_routes(lookup: &TableLookup, routes: &[Ipv4DefaultRoute]) -> Vec<DefaultRoute> {
+fn ipv4_routes(lookup: &TableLookup, routes: &[Ipv4DefaultRoute]) -> Vec<DefaultRoute> {
     let route = |route: &Ipv4DefaultRoute| DefaultRoute {
         index: route.index,
         interface: lookup.interface.clone(),
@@ -289,6 +303,24 @@ fn ipv4_default_routes(lookup: &TableLookup, routes: &[Ipv4DefaultRoute]) -> Vec
         is_advertised: false,
     };
     routes.iter().map(route).collect()
+}
+
+/// The hosts on the links of interfaces without IPv4 default route that can be routers there.
+fn instead_of_default_routes(hosts: Vec<DefaultRoute>, routes: &[DefaultRoute]) -> Vec<DefaultRoute> {
+    let mut found: Vec<DefaultRoute> = Vec::new();
+    for host in hosts {
+        let is_here = |route: &&DefaultRoute| route.index == host.index && route.gateway.is_ipv4();
+        let usable = ipv4(host.gateway).is_some_and(|it| {
+            !(it.is_link_local() || it.is_loopback() || it.is_multicast() || it.is_broadcast())
+        });
+        if usable
+            && !routes.iter().any(|route| is_here(&route))
+            && found.iter().filter(is_here).count() < MAX_HOSTS
+        {
+            found.push(host);
+        }
+    }
+    found
 }
 
 #[cfg(test)]

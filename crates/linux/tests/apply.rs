@@ -61,6 +61,78 @@ fn neighbours_find_an_address_as_soon_as_it_is_there() {
     });
 }
 
+/// Route of a socket that is bound to the uplink and its address, by `ip route get`.
+fn way_from(address: &str) -> String {
+    ip(&format!("-4 route get 198.51.100.2 from {address} oif v0")).lines().next().unwrap().trim().to_owned()
+}
+
+/// The uplink's default route is another program's to give; the gateway need not be in the uplink's subnet.
+#[test]
+fn ipv4_table_of_an_uplink_is_restored_whatever_takes_it_away() {
+    in_namespace(|scratch| async move {
+        two_links();
+        ip("addr add 10.2.0.185/24 dev v0");
+        ip("addr add 10.3.0.7/24 dev i0");
+        ip("route add default via 10.3.0.1 dev i0");
+        // A network manager has a rule of its own at this priority.
+        ip("-4 rule add pref 130 from 10.2.0.185 lookup 77");
+        let before = whole_state();
+        let (alone, by_table) = ("198.51.100.2 from 10.2.0.185 dev v0", "via 10.64.0.1 dev v0 table 13510");
+        assert!(way_from("10.2.0.185").starts_with(alone), "the kernel looks for it on the link");
+
+        let mut platform = scratch.open();
+        let entries = mobile_router("v0", "i0");
+        for entry in &entries {
+            platform.apply(&set(entry.clone())).unwrap();
+        }
+        assert!(way_from("10.2.0.185").contains(by_table), "{}", way_from("10.2.0.185"));
+        // The main table's default route by the uplink does not count, its other routes do.
+        ip("route add default via 10.2.0.77 dev v0 metric 5");
+        ip("route add 203.0.113.0/24 via 10.2.0.88 dev v0");
+        assert!(way_from("10.2.0.185").contains(by_table), "{}", way_from("10.2.0.185"));
+        let by_operator = ip("-4 route get 203.0.113.9 from 10.2.0.185 oif v0");
+        assert!(by_operator.contains("via 10.2.0.88 dev v0"), "{by_operator}");
+        let neighbour = ip("-4 route get 10.2.0.9 from 10.2.0.185 oif v0");
+        assert!(neighbour.starts_with("10.2.0.9 from 10.2.0.185 dev v0"), "{neighbour}");
+        ip("route del default via 10.2.0.77 dev v0 metric 5");
+        ip("route del 203.0.113.0/24");
+        let unbound = ip("-4 route get 198.51.100.2 from 10.2.0.185");
+        assert!(unbound.contains("via 10.3.0.1 dev i0"), "other programs' packets: {unbound}");
+        let whole = |text: String| lines(&text).into_iter().collect::<std::collections::BTreeSet<_>>();
+        let installed = || whole(ip("-4 route show table 13510") + &ip("-4 rule show"));
+        let complete = installed();
+        assert!(complete.contains("default via 10.64.0.1 dev v0 proto 135 onlink"), "{complete:?}");
+        events_for(&mut platform, Duration::from_millis(50)).await;
+
+        for loss in [
+            "-4 route flush table 13510",
+            "-4 rule del pref 130 from 10.2.0.185 oif v0",
+            "-4 rule del pref 129",
+            "addr del 10.2.0.185/24 dev v0",
+            "link set v0 down",
+        ] {
+            ip(loss);
+            ip("link set v0 up");
+            if loss.starts_with("addr") {
+                ip("addr add 10.2.0.185/24 dev v0");
+            }
+            events_until(&mut platform, |_| installed() == complete).await;
+        }
+        // A renewal names another gateway.
+        platform.apply(&set(ipv4_route("v0", Some("10.2.0.1")))).unwrap();
+        assert!(way_from("10.2.0.185").contains("via 10.2.0.1 dev v0 table 13510"));
+        // A modem without any.
+        platform.apply(&set(ipv4_route("v0", None))).unwrap();
+        assert!(way_from("10.2.0.185").contains("dev v0 table 13510"), "{}", way_from("10.2.0.185"));
+        for entry in entries.iter().rev() {
+            platform.apply(&remove(entry.clone())).unwrap();
+        }
+        assert!(way_from("10.2.0.185").starts_with(alone));
+        platform.close().unwrap();
+        assert_eq!(whole_state(), before);
+    });
+}
+
 #[test]
 fn every_kind_of_entry_comes_and_goes() {
     in_namespace(|scratch| async move {

@@ -295,6 +295,17 @@ fn ipv4_is_told_too() {
             })
         })
         .await;
+        // ConnMan's service without the default route has a route to its gateway alone.
+        ip("route add 198.51.100.254 dev i0");
+        ip("route del default dev i0");
+        events_until(&mut platform, |seen| {
+            let gateways = v4(&["198.51.100.254", "198.51.100.1"]);
+            latest(seen, "i0").is_some_and(|i0| {
+                let found = ipv4_gateways(i0);
+                found.len() == 2 && gateways.iter().all(|gateway| found.contains(gateway))
+            })
+        })
+        .await;
         ip("route del default via 192.0.2.2 dev v0");
         ip("addr del 192.0.2.4/24 dev v0");
         events_until(&mut platform, |seen| {
@@ -409,6 +420,7 @@ fn what_an_interface_loses_comes_back() {
         events_for(&mut platform, Duration::from_millis(50)).await;
         let complete = || {
             routes("13510").len() == 1
+                && ip("-4 route show table all").matches("table 13510").count() == 1
                 && sysctl("v0/accept_ra") == "2"
                 && ip("-6 addr show dev v0").contains("2001:db8:f1::10/64")
         };
@@ -419,12 +431,13 @@ fn what_an_interface_loses_comes_back() {
         events_for(&mut platform, Duration::from_millis(50)).await;
         ip("link set v0 up");
         events_until(&mut platform, |_| complete()).await;
-        assert_eq!(platform.counters().restored, 2);
+        // A route and an address of IPv6, a route of IPv4.
+        assert_eq!(platform.counters().restored, 3);
         // The same so fast that both ends are seen together.
         run("ip link set v0 down");
         run("ip link set v0 up");
         events_until(&mut platform, |_| complete()).await;
-        assert_eq!(platform.counters().restored, 4);
+        assert_eq!(platform.counters().restored, 6);
         // Gone and back, with fresh settings; again so fast that only the index tells.
         for pause in [50, 0] {
             ip("link del v0");
@@ -438,7 +451,7 @@ fn what_an_interface_loses_comes_back() {
             let gone = PlatformEvent::InterfaceGone { name: "v0".into() };
             assert!(pause > 0 || events.contains(&gone), "{events:#?}");
         }
-        assert_eq!(platform.counters().restored, 10);
+        assert_eq!(platform.counters().restored, 14);
         platform.close().unwrap();
         assert_eq!(sysctl("v0/accept_ra"), "1");
     });

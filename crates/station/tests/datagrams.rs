@@ -3,7 +3,7 @@
 mod common;
 
 use carnet_base::{Endpoint, Interface, Rng, Time};
-use carnet_station::forwarding::desired::{Change, Entry};
+use carnet_station::forwarding::desired::{Change, Entry, Ipv4Route, Ipv4Rule, TABLE_MAIN, TABLE_UPLINK};
 use carnet_station::io::{Input, Output};
 use carnet_station::{PersistentState, Station};
 use carnet_wire::ipv6::{Header, protocol};
@@ -134,6 +134,95 @@ fn packets_pass_a_nat_in_both_directions() {
         world.give(from, Input::Packet(packet.clone()));
         assert_eq!(world.data(), [(1 - from, packet)]);
     }
+}
+
+/// The IPv4 routes and rules that a router wants after it has seen these interfaces, one after the other.
+fn ipv4_tables(seen: &[(&str, &[&str], &[&str])]) -> (Vec<Ipv4Route>, Vec<Ipv4Rule>) {
+    let mut config = router_config(&["2001:db8:a::/64"]);
+    config.mobile_router.as_mut().expect("a router").router.home_agent_ipv4 = "198.51.100.2".parse().ok();
+    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    while station.poll_output().is_some() {}
+    let mut wanted: Vec<std::sync::Arc<Entry>> = Vec::new();
+    for (name, addresses, routers) in seen {
+        let gateway = |text: &&str| text.parse::<std::net::Ipv4Addr>().expect("an address").into();
+        let uplink = Interface {
+            addresses: Vec::new(),
+            routers: Vec::new(),
+            ipv4_addresses: addresses.iter().map(|text| text.parse().expect("an address")).collect(),
+            ipv4_routers: routers.iter().map(gateway).collect(),
+            ..interface(name, "::", true)
+        };
+        let _ = station.handle_input(Time::ZERO, WALL, Input::Interface(uplink));
+        while let Some(output) = station.poll_output() {
+            let (Output::Forwarding(Change::Set(entry)) | Output::Forwarding(Change::Remove(entry))) =
+                &output
+            else {
+                continue;
+            };
+            wanted.retain(|known| known.key() != entry.key());
+            if matches!(&output, Output::Forwarding(Change::Set(_))) {
+                wanted.push(entry.clone());
+            }
+        }
+    }
+    let (mut routes, mut rules) = (Vec::new(), Vec::new());
+    for entry in &wanted {
+        match &**entry {
+            Entry::Ipv4Route(route) => routes.push((**route).clone()),
+            Entry::Ipv4Rule(rule) => rules.push((**rule).clone()),
+            _ => {}
+        }
+    }
+    routes.sort_by_key(|route| (route.table, route.destination));
+    rules.sort();
+    (routes, rules)
+}
+
+fn in_words((routes, rules): (Vec<Ipv4Route>, Vec<Ipv4Rule>)) -> Vec<String> {
+    let routes = routes.into_iter().map(|Ipv4Route { table, destination, interface, gateway }| {
+        let via = gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+        format!("{}: {destination}{via} dev {interface}", table - TABLE_UPLINK)
+    });
+    let rules =
+        rules.into_iter().map(|Ipv4Rule { priority, from, output_interface, table, without_default }| {
+            assert_eq!(without_default, table == TABLE_MAIN);
+            let table =
+                table.checked_sub(TABLE_UPLINK).map_or("main".to_owned(), |number| number.to_string());
+            format!("{priority}: from {from} oif {output_interface} lookup {table}")
+        });
+    routes.chain(rules).collect()
+}
+
+/// Two modems of one make give the same address by the same gateway.
+#[test]
+fn each_uplink_has_an_ipv4_table_also_where_two_have_the_same_network() {
+    let same: (&[&str], &[&str]) = (&["192.168.8.100/24"], &["192.168.8.1"]);
+    let expected = [
+        "0: 0.0.0.0/0 via 192.168.8.1 dev w0",
+        "1: 0.0.0.0/0 via 192.168.8.1 dev w1",
+        "129: from 192.168.8.100 oif w0 lookup main",
+        "129: from 192.168.8.100 oif w1 lookup main",
+        "130: from 192.168.8.100 oif w0 lookup 0",
+        "130: from 192.168.8.100 oif w1 lookup 1",
+    ];
+    assert_eq!(in_words(ipv4_tables(&[("w0", same.0, same.1), ("w1", same.0, same.1)])), expected);
+}
+
+#[test]
+fn ipv4_table_follows_a_renewal_and_goes_with_the_address() {
+    let leased: (&str, &[&str], &[&str]) = ("w0", &["10.2.0.185/24"], &["10.2.0.1"]);
+    let renewed: (&str, &[&str], &[&str]) = ("w0", &["10.2.1.7/24"], &["10.2.1.1"]);
+    let words = |name: &str, route: &str, address: &str, table: &str| {
+        let rule = |number, table: &str| format!("{number}: from {address} oif {name} lookup {table}");
+        vec![format!("{table}: 0.0.0.0/0{route} dev {name}"), rule(129, "main"), rule(130, table)]
+    };
+    assert_eq!(in_words(ipv4_tables(&[leased, renewed])), words("w0", " via 10.2.1.1", "10.2.1.7", "0"));
+    assert_eq!(in_words(ipv4_tables(&[leased, ("w0", &[], &[])])), Vec::<String>::new());
+    // A modem with an address of 32 bits and a route without gateway, and one with a gateway elsewhere.
+    let modem: (&str, &[&str], &[&str]) = ("w1", &["10.64.0.9/32"], &["0.0.0.0"]);
+    assert_eq!(in_words(ipv4_tables(&[modem])), words("w1", "", "10.64.0.9", "1"));
+    let with_gateway: (&str, &[&str], &[&str]) = ("w1", &["10.64.0.9/32"], &["10.64.0.10"]);
+    assert_eq!(in_words(ipv4_tables(&[with_gateway])), words("w1", " via 10.64.0.10", "10.64.0.9", "1"));
 }
 
 #[test]

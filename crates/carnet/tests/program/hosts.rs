@@ -262,6 +262,12 @@ impl Host {
             }
             text += &format!("== {what}\n{}\n", lines.join("\n"));
         }
+        for what in ["rule", "route show table all"] {
+            let shown = self.ip(&format!("-4 {what}"));
+            let mut lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
+            lines.sort_unstable();
+            text += &format!("== IPv4 {what}\n{}\n", lines.join("\n"));
+        }
         let links = self.ip("-o link show");
         text += &format!("== link\n{}", self.ip("link show"));
         let tc = |arguments: &str| {

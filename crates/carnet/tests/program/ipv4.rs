@@ -318,6 +318,66 @@ fn two_uplinks_with_the_same_private_address() {
     }
 }
 
+/// ConnMan 1.41 (`src/connection.c`) gives each service a route to its gateway, and one service alone the IPv4
+/// default route. When a service loses its carrier, ConnMan removes its routes and moves the default route to
+/// the other. It leaves the route there when the preferred service is back.
+#[test]
+fn preferred_uplink_that_returns_is_used_again_without_a_default_route_of_its_own() {
+    if !possible() {
+        return;
+    }
+    let bed = dual();
+    without_ipv6(&bed, &[0, 1]);
+    let (gateway_of, near) =
+        (|number: usize| format!("{}.1", NETS[number]), |number: usize| UPLINKS[number].1);
+    let gain = |number: usize| {
+        bed.router.ip(&format!("addr replace {}.10/24 dev {}", NETS[number], near(number)));
+        bed.router.ip(&format!("route replace {} dev {} scope link", gateway_of(number), near(number)));
+    };
+    let give_default =
+        |number| bed.router.ip(&format!("route add default via {} dev {}", gateway_of(number), near(number)));
+    for number in 0..2 {
+        bed.router.ip(&format!("route del default dev {}", near(number)));
+        gain(number);
+    }
+    give_default(0);
+    let before = bed.router.snapshot();
+    let (_agent, mut router) = {
+        let (agent, router) = start(&bed, identified);
+        wait_until("both are registered", seconds(20), || agent.bindings().len() == 2);
+        let echo = bed.echo(100);
+        echo.flows();
+        assert_eq!(first_tunnel(&agent).1, "192.0.2.10");
+        // The preferred service loses its carrier.
+        bed.core.ip("link set wlan down");
+        wait_until("the other carries the packets", seconds(20), || first_tunnel(&agent).1 == "203.0.113.10");
+        bed.router.ip("route del default dev wlan0");
+        bed.router.ip("addr flush dev wlan0");
+        give_default(1);
+        echo.flows();
+        // The service is back, without the default route.
+        bed.core.ip("link set wlan up");
+        gain(0);
+        wait_until("the preferred uplink carries the packets again", seconds(20), || {
+            first_tunnel(&agent).1 == "192.0.2.10"
+        });
+        echo.flows();
+        let report = echo.stop();
+        assert!(report.silence < Duration::from_millis(500) + 2 * report.stalled, "{report:?}");
+        (agent, router)
+    };
+    let default = bed.router.ip("-4 route show default");
+    assert_eq!(default.trim_end(), "default via 203.0.113.1 dev wwan0", "ConnMan's routes are ConnMan's");
+    // Nothing of carnet's is left.
+    bed.router.ip("route del default");
+    give_default(0);
+    router.terminate();
+    let ipv4 = |text: &str| {
+        text.split_once("== IPv4").and_then(|(_, rest)| rest.split_once("== link")).map(|it| it.0.to_owned())
+    };
+    assert_eq!(ipv4(&bed.router.snapshot()), ipv4(&before));
+}
+
 /// The echo's packets take this way.
 pub fn policy(action: &str, uplinks: &str) -> String {
     format!(

@@ -2,8 +2,8 @@
 //!
 //! Each end of such a tunnel is a socket: UDP, or raw of protocol 41. At a mobile router it is bound to its
 //! uplink's address and device. So its packets leave by this uplink, whatever the main table prefers. The
-//! kernel then uses only routes by that device, and each uplink has a default route. At a home agent it is
-//! bound to an address only. The desired forwarding state contains the sockets.
+//! kernel then uses only routes by that device; the uplink's own table has the default route. At a home agent
+//! it is bound to an address only. The desired forwarding state contains the sockets.
 //!
 //! This module moves octets in and out; the station checks the inner packet and its sender. Of the outer
 //! header the module passes the octet with DSCP and ECN in both directions (RFC 6040 4.1). It also passes the

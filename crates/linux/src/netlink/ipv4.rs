@@ -1,4 +1,5 @@
-//! IPv4 addresses and default routes. carnet changes neither.
+//! IPv4 addresses, default routes, and hosts that a route puts on the link, as other programs set them. carnet
+//! changes none of these.
 //!
 //! Left out: link-local addresses (169.254/16, RFC 3927) and those of the machine (scope `host`), which are
 //! not reachable from outside. Next hops of IPv6 (RFC 8950) count as a route without gateway.
@@ -10,12 +11,13 @@ use ipnet::Ipv4Net;
 use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::address::{AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RouteType,
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::Requests;
 use super::next_hops::NextHopObjects;
+use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 
 /// An IPv4 address and its interface.
@@ -24,6 +26,17 @@ pub(crate) struct Ipv4AddressInfo {
     pub(crate) index: u32,
     /// With the length of its subnet.
     pub(crate) address: Ipv4Net,
+}
+
+/// Next hops that the routes of a table name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Ipv4NextHops {
+    /// Next hops of the default routes, in the order in which the kernel would take them.
+    pub(crate) default_routes: Vec<Ipv4DefaultRoute>,
+    /// Hosts that a route of their own puts on the link (`ip route add HOST dev INTERFACE`), as if each were
+    /// the next hop of a default route. A network manager adds such a route for the gateway of each uplink
+    /// and may add no default route for it (ConnMan).
+    pub(crate) hosts: Vec<Ipv4DefaultRoute>,
 }
 
 /// A next hop of an IPv4 default route.
@@ -60,7 +73,22 @@ fn address(message: &AddressMessage) -> Option<(bool, Ipv4AddressInfo)> {
     Some((flags.contains(AddressFlags::Secondary), Ipv4AddressInfo { index: header.index, address }))
 }
 
-fn default_routes(message: &RouteMessage, objects: &NextHopObjects) -> Vec<Ipv4DefaultRoute> {
+/// The host that a route of its own puts on the link, if the message is one of that kind.
+pub(super) fn host_on_link(message: &RouteMessage) -> Option<Ipv4Addr> {
+    let header = &message.header;
+    let is_one = header.address_family == AddressFamily::Inet
+        && header.destination_prefix_length == 32
+        && header.kind == RouteType::Unicast
+        && header.scope == RouteScope::Link
+        && u8::from(header.protocol) != ROUTE_PROTOCOL;
+    message.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(RouteAddress::Inet(host)) => Some(*host).filter(|_| is_one),
+        _ => None,
+    })
+}
+
+/// The next hops that a route names, where it is a default route or one to a host on the link.
+fn next_hops(message: &RouteMessage, objects: &NextHopObjects, found: &mut Ipv4NextHops) {
     let header = &message.header;
     let (mut metric, mut preferred_source) = (0, None);
     let (mut interface, mut gateway, mut hops) = (None, None, Vec::new());
@@ -83,30 +111,30 @@ fn default_routes(message: &RouteMessage, objects: &NextHopObjects) -> Vec<Ipv4D
             _ => {}
         }
     }
+    let host = host_on_link(message);
     let is_default = header.address_family == AddressFamily::Inet
         && header.destination_prefix_length == 0
         && header.kind == RouteType::Unicast
-        && !header.flags.contains(RouteFlags::Dead);
-    if !is_default {
-        return Vec::new();
+        && u8::from(header.protocol) != ROUTE_PROTOCOL;
+    if !(is_default || host.is_some()) || header.flags.contains(RouteFlags::Dead) {
+        return;
     }
     hops.extend(interface.map(|index| (index, gateway)));
     hops.extend(objects.hops(message).into_iter().map(|(index, gateway)| match gateway {
         Some(IpAddr::V4(address)) => (index, Some(address)),
         _ => (index, None),
     }));
-    hops.into_iter()
-        .map(|(index, gateway)| Ipv4DefaultRoute {
-            index,
-            metric,
-            preferred_source,
-            gateway: gateway.unwrap_or(Ipv4Addr::UNSPECIFIED),
-        })
-        .collect()
+    let kind = if is_default { &mut found.default_routes } else { &mut found.hosts };
+    kind.extend(hops.into_iter().map(|(index, gateway)| Ipv4DefaultRoute {
+        index,
+        metric,
+        preferred_source,
+        gateway: host.or(gateway).unwrap_or(Ipv4Addr::UNSPECIFIED),
+    }));
 }
 
 /// The table that a route is in.
-fn table_of(message: &RouteMessage) -> u32 {
+pub(super) fn table_of(message: &RouteMessage) -> u32 {
     let named = message.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Table(number) => Some(*number),
         _ => None,
@@ -132,8 +160,8 @@ impl Requests {
         Ok(addresses.into_iter().map(|(_, address)| address).collect())
     }
 
-    /// The next hops of the IPv4 default routes in a table, in the order in which the kernel would take them.
-    pub(crate) fn ipv4_default_routes(&mut self, table: u32) -> Result<Vec<Ipv4DefaultRoute>> {
+    /// Returns the next hops that the IPv4 routes in a table name.
+    pub(crate) fn ipv4_next_hops(&mut self, table: u32) -> Result<Ipv4NextHops> {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet;
         question.attributes.push(RouteAttribute::Table(table));
@@ -144,16 +172,16 @@ impl Requests {
                 other => other?,
             };
         let objects = self.next_hop_objects(&answers)?;
-        let mut routes: Vec<Ipv4DefaultRoute> = answers
-            .iter()
-            .flat_map(|answer| match answer {
-                RouteNetlinkMessage::NewRoute(message) if table_of(message) == table => {
-                    default_routes(message, &objects)
-                }
-                _ => Vec::new(),
-            })
-            .collect();
-        sort_by_key(&mut routes, |route| route.metric);
-        Ok(routes)
+        let mut found = Ipv4NextHops::default();
+        for answer in &answers {
+            if let RouteNetlinkMessage::NewRoute(message) = answer
+                && table_of(message) == table
+            {
+                next_hops(message, &objects, &mut found);
+            }
+        }
+        sort_by_key(&mut found.default_routes, |route| route.metric);
+        sort_by_key(&mut found.hosts, |route| route.metric);
+        Ok(found)
     }
 }

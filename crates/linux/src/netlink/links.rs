@@ -28,6 +28,8 @@ pub(crate) struct LinkInfo {
     /// The 48-bit address; `None` for the loopback interface, whose zeros are no address.
     pub(crate) link_address: Option<[u8; 6]>,
     pub(crate) is_loopback: bool,
+    /// The other end of the link is the only neighbour (`IFF_POINTOPOINT`).
+    pub(crate) is_point_to_point: bool,
     /// The device group, a number that its maker chose.
     pub(crate) group: u32,
     /// It is a device of the ip6_tunnel module.
@@ -62,6 +64,7 @@ impl LinkInfo {
         }
         let flags = message.header.flags;
         let is_loopback = message.header.link_layer_type == LinkLayerType::Loopback;
+        let is_point_to_point = message.header.flags.contains(LinkFlags::Pointopoint);
         if is_loopback {
             link_address = None;
         }
@@ -73,6 +76,7 @@ impl LinkInfo {
             mtu,
             link_address,
             is_loopback,
+            is_point_to_point,
             group,
             is_ip6_tunnel,
         })

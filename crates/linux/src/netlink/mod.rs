@@ -13,6 +13,7 @@ mod channel;
 mod events;
 mod filters;
 mod ipv4;
+mod ipv4_tables;
 mod links;
 mod lookups;
 mod message;
@@ -37,6 +38,7 @@ pub(crate) use addresses::AddressInfo;
 pub(crate) use channel::Channel;
 pub(crate) use events::{Events, IPV6_ADDRESSES, LINKS, Watcher, usable};
 pub(crate) use ipv4::{Ipv4AddressInfo, Ipv4DefaultRoute};
+pub(crate) use ipv4_tables::Ipv4RouteInfo;
 
 pub(crate) use lookups::{TableLookup, intersection};
 

@@ -18,6 +18,7 @@ use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use socket2::{SockFilter, SockRef};
 use tokio::io::unix::AsyncFd;
 
+use super::ipv4::host_on_link;
 use super::message::Message;
 use super::neighbours::subject;
 use super::{Heard, next_hops, split};
@@ -245,7 +246,8 @@ fn note(dirty: &mut Dirty, gateways: &BTreeSet<(u32, IpAddr)>, event: &RouteNetl
         RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
             dirty.own_routes |= u8::from(route.header.protocol) == ROUTE_PROTOCOL;
             dirty.routers |= route.header.destination_prefix_length == 0
-                && u8::from(route.header.protocol) != ROUTE_PROTOCOL;
+                && u8::from(route.header.protocol) != ROUTE_PROTOCOL
+                || host_on_link(route).is_some();
         }
         RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule) => {
             dirty.own_rules |= is_own(rule) || rule.header.table == libc::RT_TABLE_LOCAL;

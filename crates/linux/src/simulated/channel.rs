@@ -4,12 +4,12 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroI32;
 use std::rc::Rc;
 
-use carnet_station::forwarding::desired::Rule;
-use ipnet::Ipv6Net;
+use carnet_station::forwarding::desired::{Ipv4Rule, Rule};
+use ipnet::{Ipv4Net, Ipv6Net};
 use netlink_packet_core::{
     DoneMessage, Emitable, ErrorMessage, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL, NetlinkBuffer,
     NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -22,7 +22,10 @@ use netlink_packet_route::route::{
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::kernel::{Action, Answer, KnownRoute, KnownRule, Link, Maker, News, OwnAddress, State};
+use super::kernel::{
+    Action, Answer, KnownIpv4Route, KnownIpv4Rule, KnownRoute, KnownRule, Link, Maker, News, OwnAddress,
+    State,
+};
 use crate::netlink::Channel;
 use crate::settings::Tree;
 
@@ -149,6 +152,12 @@ pub(super) fn event(news: News, by: Maker) -> Vec<u8> {
         News::Route(route, false) => DelRoute(route_message(&route)),
         News::Rule(rule, true) => NewRule(rule_message(&rule)),
         News::Rule(rule, false) => DelRule(rule_message(&rule)),
+        News::Ipv4Address(index, address, true) => NewAddress(ipv4_address_message(index, address)),
+        News::Ipv4Address(index, address, false) => DelAddress(ipv4_address_message(index, address)),
+        News::Ipv4Route(route, true) => NewRoute(ipv4_route_message(&route)),
+        News::Ipv4Route(route, false) => DelRoute(ipv4_route_message(&route)),
+        News::Ipv4Rule(rule, true) => NewRule(ipv4_rule_message(&rule)),
+        News::Ipv4Rule(rule, false) => DelRule(ipv4_rule_message(&rule)),
         News::Setting => return setting_message(),
     };
     let port = if by == Maker::Station { PORT } else { OTHERS };
@@ -170,6 +179,12 @@ fn forestall(state: &mut State, message: &RouteNetlinkMessage, flags: u16) {
         RouteNetlinkMessage::NewAddress(message) if flags & NLM_F_EXCL != 0 => {
             let address = address_of(message);
             let _ = state.add_address(OwnAddress { protocol: 0, maker: Maker::Other, ..address });
+        }
+        RouteNetlinkMessage::NewRoute(message)
+            if flags & NLM_F_EXCL != 0 && message.header.address_family == AddressFamily::Inet =>
+        {
+            let route = KnownIpv4Route { protocol: 3, maker: Maker::Other, ..ipv4_route_of(message) };
+            let _ = state.add_ipv4_route(route, true);
         }
         RouteNetlinkMessage::NewRoute(message) if flags & NLM_F_EXCL != 0 => {
             let route = route_of(message);
@@ -201,6 +216,9 @@ fn serve(
         GetAddress(message) => {
             if message.header.family == AddressFamily::Inet6 {
                 answers.extend(state.addresses.iter().map(|it| NewAddress(address_message(it))));
+            } else {
+                let known = state.ipv4_addresses.iter();
+                answers.extend(known.map(|(index, it)| NewAddress(ipv4_address_message(*index, *it))));
             }
             Ok(())
         }
@@ -210,26 +228,46 @@ fn serve(
             state.delete_address(index, address, prefix_length, by)
         }
         GetRoute(message) => {
-            if message.header.address_family != AddressFamily::Inet6 {
-                return Ok(());
-            }
-            let protocol = u8::from(message.header.protocol);
+            let asked = u8::from(message.header.protocol);
             let table = message.attributes.iter().find_map(|attribute| match attribute {
                 RouteAttribute::Table(table) => Some(*table),
                 _ => None,
             });
-            let routes = state.routes.iter().filter(|it| {
-                table.is_none_or(|table| it.table == table) && (protocol == 0 || it.protocol == protocol)
-            });
-            answers.extend(routes.map(|it| NewRoute(route_message(it))));
+            let is_asked = |number: u32, protocol: u8| {
+                table.is_none_or(|it| it == number) && (asked == 0 || asked == protocol)
+            };
+            if message.header.address_family == AddressFamily::Inet6 {
+                let routes = state.routes.iter().filter(|it| is_asked(it.table, it.protocol));
+                answers.extend(routes.map(|it| NewRoute(route_message(it))));
+            } else {
+                let routes = state.ipv4_routes.iter().filter(|it| is_asked(it.table, it.protocol));
+                answers.extend(routes.map(|it| NewRoute(ipv4_route_message(it))));
+            }
             if table.is_some() && answers.is_empty() { Err(libc::ENOENT) } else { Ok(()) }
+        }
+        NewRoute(message) if message.header.address_family == AddressFamily::Inet => {
+            state.add_ipv4_route(ipv4_route_of(&message), flags & NLM_F_EXCL != 0)
+        }
+        DelRoute(message) if message.header.address_family == AddressFamily::Inet => {
+            let KnownIpv4Route { table, destination, protocol, .. } = ipv4_route_of(&message);
+            state.delete_ipv4_route(table, destination, protocol, by)
         }
         NewRoute(message) => state.add_route(route_of(&message), flags & NLM_F_EXCL != 0),
         DelRoute(message) => {
             let KnownRoute { table, destination, metric, protocol, .. } = route_of(&message);
             state.delete_route(table, destination, metric, protocol, by)
         }
-        GetRule(message) if message.header.family != AddressFamily::Inet6 => Ok(()),
+        GetRule(message) if message.header.family == AddressFamily::Inet => {
+            answers.extend(state.ipv4_rules.iter().map(|it| NewRule(ipv4_rule_message(it))));
+            Ok(())
+        }
+        NewRule(message) if message.header.family == AddressFamily::Inet => {
+            state.add_ipv4_rule(ipv4_rule_of(&message))
+        }
+        DelRule(message) if message.header.family == AddressFamily::Inet => {
+            let KnownIpv4Rule { rule, protocol, .. } = ipv4_rule_of(&message);
+            state.delete_ipv4_rule(&rule, protocol, by)
+        }
         GetRule(_) => {
             answers.extend(state.rules.iter().map(|it| NewRule(rule_message(it))));
             Ok(())
@@ -393,6 +431,88 @@ fn rule_of(message: &RuleMessage) -> KnownRule {
         }
     }
     KnownRule { rule, protocol, maker: Maker::Station }
+}
+
+fn ipv4_address_message(index: u32, address: Ipv4Net) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = AddressFamily::Inet;
+    message.header.prefix_len = address.prefix_len();
+    message.header.index = index;
+    message.attributes = vec![AddressAttribute::Local(address.addr().into())];
+    message
+}
+
+fn ipv4_route_message(route: &KnownIpv4Route) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = AddressFamily::Inet;
+    message.header.destination_prefix_length = route.destination.prefix_len();
+    message.header.table = u8::try_from(route.table).unwrap_or(libc::RT_TABLE_COMPAT);
+    message.header.protocol = RouteProtocol::from(route.protocol);
+    message.header.kind = RouteType::Unicast;
+    message.header.scope = if route.gateway.is_some() { RouteScope::Universe } else { RouteScope::Link };
+    let destination = RouteAddress::Inet(route.destination.addr());
+    message.attributes = vec![RouteAttribute::Table(route.table), RouteAttribute::Oif(route.index)];
+    let is_default = route.destination.prefix_len() == 0;
+    message.attributes.extend((!is_default).then_some(RouteAttribute::Destination(destination)));
+    message.attributes.extend(route.gateway.map(|it| RouteAttribute::Gateway(RouteAddress::Inet(it))));
+    message
+}
+
+fn ipv4_route_of(message: &RouteMessage) -> KnownIpv4Route {
+    let (mut table, mut destination) = (u32::from(message.header.table), Ipv4Addr::UNSPECIFIED);
+    let (mut index, mut gateway) = (0, None);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Table(it) => table = *it,
+            RouteAttribute::Destination(RouteAddress::Inet(it)) => destination = *it,
+            RouteAttribute::Oif(it) => index = *it,
+            RouteAttribute::Gateway(RouteAddress::Inet(it)) => gateway = Some(*it),
+            _ => {}
+        }
+    }
+    KnownIpv4Route {
+        table,
+        destination: Ipv4Net::new(destination, message.header.destination_prefix_length).expect("a prefix"),
+        protocol: u8::from(message.header.protocol),
+        index,
+        gateway,
+        maker: Maker::Station,
+    }
+}
+
+fn ipv4_rule_message(known: &KnownIpv4Rule) -> RuleMessage {
+    let KnownIpv4Rule { rule, protocol, .. } = known;
+    let mut message = RuleMessage::default();
+    message.header.family = AddressFamily::Inet;
+    message.header.action = RuleAction::ToTable;
+    message.header.src_len = 32;
+    message.attributes = vec![
+        RuleAttribute::Priority(rule.priority),
+        RuleAttribute::Table(rule.table),
+        RuleAttribute::Protocol(RouteProtocol::from(*protocol)),
+        RuleAttribute::Source(rule.from.into()),
+        RuleAttribute::Oifname(rule.output_interface.clone()),
+        RuleAttribute::SuppressPrefixLen(if rule.without_default { 0 } else { u32::MAX }),
+    ];
+    message
+}
+
+fn ipv4_rule_of(message: &RuleMessage) -> KnownIpv4Rule {
+    let (from, output_interface) = (Ipv4Addr::UNSPECIFIED, String::new());
+    let mut rule = Ipv4Rule { priority: 0, from, output_interface, table: 0, without_default: false };
+    let mut protocol = 0;
+    for attribute in &message.attributes {
+        match attribute {
+            RuleAttribute::Priority(it) => rule.priority = *it,
+            RuleAttribute::Table(it) => rule.table = *it,
+            RuleAttribute::Oifname(it) => rule.output_interface = it.clone(),
+            RuleAttribute::SuppressPrefixLen(it) => rule.without_default = *it == 0,
+            RuleAttribute::Source(IpAddr::V4(it)) => rule.from = *it,
+            RuleAttribute::Protocol(it) => protocol = u8::from(*it),
+            _ => {}
+        }
+    }
+    KnownIpv4Rule { rule, protocol, maker: Maker::Station }
 }
 
 /// The switches of a simulated kernel.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use carnet_station::forwarding::desired::{Entry, Route, RouteAction, TUNNEL_DEVICE, priority};
+use carnet_station::forwarding::desired::{Entry, Ipv4Route, Route, RouteAction, TUNNEL_DEVICE, priority};
 
-use super::kernel::{Action, KnownRoute, KnownRule, Maker, State, local_rule};
+use super::kernel::{Action, KnownIpv4Route, KnownIpv4Rule, KnownRoute, KnownRule, Maker, State, local_rule};
 use crate::ROUTE_PROTOCOL;
 use crate::netlink::effective_metric;
 
@@ -51,6 +51,7 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
     if (is_early, !is_early) != (has(moved), has(local_rule(0))) {
         found.push(format!("the local rule is in the wrong place: {:?}", state.rules));
     }
+    found.extend(stale_ipv4(state, wanted.clone()));
     let addresses: BTreeSet<_> = wanted
         .filter_map(|entry| match entry {
             Entry::Address(it) => {
@@ -83,7 +84,36 @@ fn is_there(state: &State, entry: &Entry) -> bool {
         Entry::Rule(rule) => state.rules.iter().any(|it| it.protocol == ROUTE_PROTOCOL && it.rule == **rule),
         Entry::Route(route) => is_route_there(state, route),
         Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_) => true,
+        Entry::Ipv4Route(route) => is_ipv4_route_there(state, route),
+        Entry::Ipv4Rule(rule) => {
+            state.ipv4_rules.iter().any(|it| it.protocol == ROUTE_PROTOCOL && it.rule == **rule)
+        }
     }
+}
+
+fn is_ipv4_route_there(state: &State, route: &Ipv4Route) -> bool {
+    let Some(link) = state.link(&route.interface).filter(|link| link.up) else { return true };
+    let key = (route.table, route.destination);
+    let there = state.ipv4_routes.iter().find(|it| (it.table, it.destination) == key);
+    there.is_some_and(|it| it.maker == Maker::Other || (it.index, it.gateway) == (link.index, route.gateway))
+}
+
+/// The IPv4 routes and rules of carnet's that nothing asks for.
+fn stale_ipv4<'a>(state: &State, wanted: impl Iterator<Item = &'a Entry>) -> Vec<String> {
+    let (mut routes, mut rules) = (BTreeSet::new(), BTreeSet::new());
+    for entry in wanted {
+        match entry {
+            Entry::Ipv4Route(it) => drop(routes.insert((it.table, it.destination))),
+            Entry::Ipv4Rule(rule) => drop(rules.insert(rule.clone())),
+            _ => {}
+        }
+    }
+    let is_stale =
+        |it: &&KnownIpv4Route| it.maker == Maker::Station && !routes.contains(&(it.table, it.destination));
+    let stale = state.ipv4_routes.iter().filter(is_stale).map(|it| format!("not wanted: {it:?}"));
+    let is_own = |it: &&KnownIpv4Rule| it.maker == Maker::Station && !rules.contains(&it.rule);
+    let stale_rules = state.ipv4_rules.iter().filter(is_own).map(|it| format!("not wanted: {it:?}"));
+    stale.chain(stale_rules).collect()
 }
 
 fn is_route_there(state: &State, route: &Route) -> bool {

@@ -5,11 +5,11 @@
 //! programs must stay. It notes each violation as a fault of carnet.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use carnet_base::Rng;
-use carnet_station::forwarding::desired::{Rule, TABLE_MAIN, TUNNEL_DEVICE};
-use ipnet::Ipv6Net;
+use carnet_station::forwarding::desired::{Ipv4Rule, Rule, TABLE_MAIN, TUNNEL_DEVICE};
+use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::SimulatedDisk;
 use crate::ROUTE_PROTOCOL;
@@ -83,6 +83,24 @@ pub(super) struct KnownRule {
     pub(super) maker: Maker,
 }
 
+/// An IPv4 route; one without gateway has the scope of the link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KnownIpv4Route {
+    pub(super) table: u32,
+    pub(super) destination: Ipv4Net,
+    pub(super) protocol: u8,
+    pub(super) index: u32,
+    pub(super) gateway: Option<Ipv4Addr>,
+    pub(super) maker: Maker,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KnownIpv4Rule {
+    pub(super) rule: Ipv4Rule,
+    pub(super) protocol: u8,
+    pub(super) maker: Maker,
+}
+
 /// Something that others are told of.
 #[derive(Debug, Clone)]
 pub(super) enum News {
@@ -90,6 +108,9 @@ pub(super) enum News {
     Address(OwnAddress, bool),
     Route(KnownRoute, bool),
     Rule(KnownRule, bool),
+    Ipv4Address(u32, Ipv4Net, bool),
+    Ipv4Route(KnownIpv4Route, bool),
+    Ipv4Rule(KnownIpv4Rule, bool),
     /// A setting is another one; the kernel tells of some.
     Setting,
 }
@@ -115,6 +136,10 @@ pub(super) struct State {
     pub(super) addresses: Vec<OwnAddress>,
     pub(super) routes: Vec<KnownRoute>,
     pub(super) rules: Vec<KnownRule>,
+    /// Index of the interface, and address.
+    pub(super) ipv4_addresses: Vec<(u32, Ipv4Net)>,
+    pub(super) ipv4_routes: Vec<KnownIpv4Route>,
+    pub(super) ipv4_rules: Vec<KnownIpv4Rule>,
     /// Interfaces without IPv6 at the moment, by index.
     pub(super) without_ipv6: BTreeSet<u32>,
     /// Interfaces whose former forwarding state is unknown.
@@ -150,6 +175,9 @@ impl State {
             addresses: Vec::new(),
             routes: Vec::new(),
             rules: Vec::new(),
+            ipv4_addresses: Vec::new(),
+            ipv4_routes: Vec::new(),
+            ipv4_rules: Vec::new(),
             switches: BTreeMap::new(),
             next_index: 1,
             news: None,
@@ -191,7 +219,9 @@ impl State {
     fn tell(&mut self, news: News, by: Maker) {
         let Some(queue) = &mut self.news else { return };
         // The program's filter: its own routes and rules are no news to it.
-        if by == Maker::Station && matches!(news, News::Route(..) | News::Rule(..)) {
+        let is_filtered =
+            matches!(news, News::Route(..) | News::Rule(..) | News::Ipv4Route(..) | News::Ipv4Rule(..));
+        if by == Maker::Station && is_filtered {
             return;
         }
         if queue.len() >= QUEUE || self.losing > 0 {
@@ -227,6 +257,8 @@ impl State {
         self.tell(News::Link(link, true), Maker::Other);
         if was_up && !up {
             self.empty(index);
+            // Addresses of IPv4 stay.
+            self.ipv4_routes.retain(|it| it.index != index);
         }
     }
 
@@ -246,6 +278,8 @@ impl State {
     pub(super) fn remove_link(&mut self, index: u32) -> Answer {
         let at = self.links.iter().position(|link| link.index == index).ok_or(libc::ENODEV)?;
         self.empty(index);
+        self.ipv4_routes.retain(|it| it.index != index);
+        self.ipv4_addresses.retain(|(at, _)| *at != index);
         let link = self.links.remove(at);
         self.switches.retain(|(interface, _), _| *interface != link.name);
         self.tell(News::Link(link, false), Maker::Other);
@@ -371,6 +405,99 @@ impl State {
         Ok(())
     }
 
+    pub(super) fn add_ipv4_address(&mut self, index: u32, address: Ipv4Net) {
+        if !self.ipv4_addresses.contains(&(index, address)) {
+            self.ipv4_addresses.push((index, address));
+            self.tell(News::Ipv4Address(index, address, true), Maker::Other);
+        }
+    }
+
+    /// With an interface's last address its routes go, of which the kernel does not tell.
+    pub(super) fn delete_ipv4_address(&mut self, index: u32, address: Ipv4Net) {
+        self.ipv4_addresses.retain(|known| *known != (index, address));
+        if !self.ipv4_addresses.iter().any(|(at, _)| *at == index) {
+            self.ipv4_routes.retain(|it| it.index != index);
+        }
+        self.tell(News::Ipv4Address(index, address, false), Maker::Other);
+    }
+
+    pub(super) fn add_ipv4_route(&mut self, route: KnownIpv4Route, exclusive: bool) -> Answer {
+        let link = self.links.iter().find(|link| link.index == route.index).ok_or(libc::ENODEV)?;
+        if !link.up {
+            return Err(libc::ENETDOWN);
+        }
+        let is_same = |it: &KnownIpv4Route| (it.table, it.destination) == (route.table, route.destination);
+        let maker = route.maker;
+        match self.ipv4_routes.iter().position(is_same) {
+            Some(_) if exclusive => return Err(libc::EEXIST),
+            Some(at) => {
+                let before = std::mem::replace(&mut self.ipv4_routes[at], route.clone());
+                self.blame(maker, before.maker, || format!("route to {} replaced", before.destination));
+            }
+            None => self.ipv4_routes.push(route.clone()),
+        }
+        self.tell(News::Ipv4Route(route, true), maker);
+        Ok(())
+    }
+
+    pub(super) fn delete_ipv4_route(
+        &mut self,
+        table: u32,
+        destination: Ipv4Net,
+        protocol: u8,
+        by: Maker,
+    ) -> Answer {
+        let is = |it: &KnownIpv4Route| {
+            (it.table, it.destination) == (table, destination) && (protocol == 0 || it.protocol == protocol)
+        };
+        let at = self.ipv4_routes.iter().position(is).ok_or(libc::ESRCH)?;
+        let gone = self.ipv4_routes.remove(at);
+        self.blame(by, gone.maker, || format!("route to {destination} deleted"));
+        self.tell(News::Ipv4Route(gone, false), by);
+        Ok(())
+    }
+
+    pub(super) fn add_ipv4_rule(&mut self, rule: KnownIpv4Rule) -> Answer {
+        if self.ipv4_rules.iter().any(|it| it.rule == rule.rule) {
+            return Err(libc::EEXIST);
+        }
+        let at = self.ipv4_rules.iter().take_while(|it| it.rule.priority <= rule.rule.priority).count();
+        self.ipv4_rules.insert(at, rule.clone());
+        let maker = rule.maker;
+        self.tell(News::Ipv4Rule(rule, true), maker);
+        Ok(())
+    }
+
+    pub(super) fn delete_ipv4_rule(&mut self, rule: &Ipv4Rule, protocol: u8, by: Maker) -> Answer {
+        let is = |it: &KnownIpv4Rule| it.rule == *rule && (protocol == 0 || it.protocol == protocol);
+        let at = self.ipv4_rules.iter().position(is).ok_or(libc::ENOENT)?;
+        let gone = self.ipv4_rules.remove(at);
+        self.blame(by, gone.maker, || format!("rule {rule:?} deleted"));
+        self.tell(News::Ipv4Rule(gone, false), by);
+        Ok(())
+    }
+
+    /// Returns the next hop of a packet from a socket that is bound to this interface and address. `None` says
+    /// that no route by that interface leads there.
+    pub(super) fn ipv4_next_hop(
+        &self,
+        interface: &str,
+        from: Ipv4Addr,
+        to: Ipv4Addr,
+    ) -> Option<Option<Ipv4Addr>> {
+        let index = self.link(interface).filter(|link| link.running)?.index;
+        let holds = |it: &&KnownIpv4Rule| it.rule.from == from && it.rule.output_interface == interface;
+        let rules = self.ipv4_rules.iter().filter(holds);
+        let lookups = rules.map(|it| (it.rule.table, it.rule.without_default)).chain([(TABLE_MAIN, false)]);
+        lookups.into_iter().find_map(|(table, without_default)| {
+            let leads =
+                |it: &&KnownIpv4Route| (it.table, it.index) == (table, index) && it.destination.contains(&to);
+            let best = self.ipv4_routes.iter().filter(leads).max_by_key(|it| it.destination.prefix_len());
+            let best = best.filter(|it| !without_default || it.destination.prefix_len() > 0);
+            best.map(|route| route.gateway)
+        })
+    }
+
     /// Where `all` forwards as it did before, interfaces that do not may stay so.
     pub(super) fn forgive_forwarding(&mut self) {
         let of = |interface: &str| self.switches.get(&(interface.to_owned(), "forwarding".to_owned()));
@@ -493,6 +620,8 @@ impl State {
         let of = |maker: Maker| maker == Maker::Station;
         left.extend(self.routes.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
         left.extend(self.addresses.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
+        left.extend(self.ipv4_routes.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
+        left.extend(self.ipv4_rules.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
         let is_local = |it: &&KnownRule| it.rule == local_rule(0) && it.protocol == PROTOCOL_KERNEL;
         let rules = self.rules.iter().filter(|it| of(it.maker) && !is_local(it));
         left.extend(rules.map(|it| format!("left: {it:?}")));
@@ -513,6 +642,8 @@ impl State {
     pub(super) fn marked(&self) -> usize {
         self.routes.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
             + self.rules.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
+            + self.ipv4_routes.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
+            + self.ipv4_rules.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
     }
 
     /// Where a packet goes that came in by an interface (`lo`: that this machine sends).

@@ -3,7 +3,7 @@
 //!
 //! All of carnet's code is the real one, down to the octets of netlink: requests, the installer, the
 //! observer, the record of changes to revert. Left out: tunnel device and sockets (a packet's path comes from
-//! [`Kernel::way`]), the fast paths, IPv4.
+//! [`Kernel::way`] and [`Kernel::ipv4_next_hop`]), the fast paths.
 
 mod channel;
 mod differences;
@@ -12,13 +12,13 @@ mod kernel;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::rc::Rc;
 
 use carnet_base::Rng;
 use carnet_station::forwarding::desired::{Change, TABLE_MAIN, TUNNEL_DEVICE};
-use ipnet::Ipv6Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::error::Result;
 use crate::installer::Installer;
@@ -31,7 +31,7 @@ use crate::undo::{Place, UndoFile};
 use channel::{SimulatedChannel, SimulatedTree};
 pub use disk::SimulatedDisk;
 pub use kernel::Way;
-use kernel::{Action, KnownRoute, KnownRule, Maker, OwnAddress, State, local_rule};
+use kernel::{Action, KnownIpv4Route, KnownRoute, KnownRule, Maker, OwnAddress, State, local_rule};
 
 /// A kernel; clones are the same one.
 #[derive(Debug, Clone)]
@@ -155,6 +155,37 @@ impl Kernel {
         let _ = self.0.borrow_mut().add_address(address);
     }
 
+    /// A network manager gives an interface an IPv4 address.
+    pub fn add_ipv4_address(&self, interface: &str, address: Ipv4Net) {
+        let mut state = self.0.borrow_mut();
+        if let Some(index) = state.link(interface).map(|link| link.index) {
+            state.add_ipv4_address(index, address);
+        }
+    }
+
+    /// A network manager takes an IPv4 address away; with the last one of the interface its routes go.
+    pub fn delete_ipv4_address(&self, interface: &str, address: Ipv4Net) {
+        let mut state = self.0.borrow_mut();
+        if let Some(index) = state.link(interface).map(|link| link.index) {
+            state.delete_ipv4_address(index, address);
+        }
+    }
+
+    /// A network manager makes an IPv4 route in the main table, in the place of one to the same destination.
+    pub fn set_ipv4_route(&self, destination: Ipv4Net, gateway: Option<Ipv4Addr>, interface: &str) {
+        let mut state = self.0.borrow_mut();
+        let Some(index) = state.link(interface).map(|link| link.index) else { return };
+        let (table, protocol, maker) = (TABLE_MAIN, 3, Maker::Other);
+        let route = KnownIpv4Route { table, destination, protocol, index, gateway, maker };
+        let _ = state.add_ipv4_route(route, false);
+    }
+
+    /// Returns the next hop of a packet from a socket that is bound to this interface and address. `None` says
+    /// that no route by that interface leads there.
+    pub fn ipv4_next_hop(&self, interface: &str, from: Ipv4Addr, to: Ipv4Addr) -> Option<Option<Ipv4Addr>> {
+        self.0.borrow().ipv4_next_hop(interface, from, to)
+    }
+
     /// An operator removes something that carnet has made, whatever it is: the one of this number, counted
     /// round.
     pub fn meddle(&self, number: usize) {
@@ -165,16 +196,25 @@ impl Kernel {
         let rules: Vec<_> = rules.iter().filter(|it| is_ours(it.maker) && it.protocol != 2).collect();
         let addresses = state.addresses.clone();
         let addresses: Vec<_> = addresses.iter().filter(|it| is_ours(it.maker)).collect();
-        let all = routes.len() + rules.len() + addresses.len();
+        let ipv4_routes = state.ipv4_routes.clone();
+        let ipv4_routes: Vec<_> = ipv4_routes.iter().filter(|it| is_ours(it.maker)).collect();
+        let ipv4_rules = state.ipv4_rules.clone();
+        let ipv4_rules: Vec<_> = ipv4_rules.iter().filter(|it| is_ours(it.maker)).collect();
+        let ipv6 = routes.len() + rules.len() + addresses.len();
+        let all = ipv6 + ipv4_routes.len() + ipv4_rules.len();
         let Some(number) = number.checked_rem(all) else { return };
         let by = Maker::Other;
         let _ = if let Some(route) = routes.get(number) {
             state.delete_route(route.table, route.destination, route.metric, route.protocol, by)
         } else if let Some(rule) = rules.get(number - routes.len()) {
             state.delete_rule(&rule.rule, rule.protocol, by)
-        } else {
-            let it = addresses[number - routes.len() - rules.len()];
+        } else if let Some(it) = addresses.get(number - routes.len() - rules.len()) {
             state.delete_address(it.index, it.address, it.prefix_length, by)
+        } else if let Some(it) = ipv4_routes.get(number - ipv6) {
+            state.delete_ipv4_route(it.table, it.destination, it.protocol, by)
+        } else {
+            let it = ipv4_rules[number - ipv6 - ipv4_routes.len()];
+            state.delete_ipv4_rule(&it.rule, it.protocol, by)
         };
     }
 
@@ -216,7 +256,10 @@ impl Kernel {
         let state = self.0.borrow();
         let routes = state.routes.iter().filter(|it| it.table != TABLE_MAIN || it.protocol != 2);
         let rules = state.rules.iter().map(|it| format!("{:?}", it.rule));
-        routes.map(|it| format!("{it:?}")).chain(rules).collect()
+        let ipv4 = state.ipv4_routes.iter().filter(|it| it.table != TABLE_MAIN);
+        let ipv4 = ipv4.map(|it| format!("{it:?}"));
+        let ipv4 = ipv4.chain(state.ipv4_rules.iter().map(|it| format!("{:?}", it.rule)));
+        routes.map(|it| format!("{it:?}")).chain(rules).chain(ipv4).collect()
     }
 }
 

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use carnet_station::forwarding::desired::{
-    Entry, InterfaceAddress, Route, RouteAction, Rule, Setting, TABLE_TUNNEL, priority,
+    Entry, InterfaceAddress, Ipv4Route, Ipv4Rule, Route, RouteAction, Rule, Setting, TABLE_TUNNEL,
+    TABLE_UPLINK, priority,
 };
 
 use super::*;
@@ -82,7 +83,104 @@ fn entries() -> Vec<Arc<Entry>> {
         rule(priority::CAPTURE),
         rule(priority::FROM_LAN),
     ];
-    entries.map(Arc::new).to_vec()
+    entries.into_iter().chain(ipv4_entries()).map(Arc::new).collect()
+}
+
+/// The table of an uplink with an IPv4 address.
+fn ipv4_entries() -> [Entry; 3] {
+    let route = Ipv4Route {
+        table: TABLE_UPLINK,
+        destination: Ipv4Net::default(),
+        interface: "w0".into(),
+        gateway: Some(ipv4("10.2.0.1")),
+    };
+    let rule = |priority, table, without_default| {
+        let (from, output_interface) = (ipv4("10.2.0.185"), "w0".into());
+        Entry::Ipv4Rule(Box::new(Ipv4Rule { priority, from, output_interface, table, without_default }))
+    };
+    [
+        Entry::Ipv4Route(Box::new(route)),
+        rule(priority::SPECIFIC_IPV4_ROUTES, TABLE_MAIN, true),
+        rule(priority::FROM_CARE_OF_ADDRESS, TABLE_UPLINK, false),
+    ]
+}
+
+fn ipv4(text: &str) -> Ipv4Addr {
+    text.parse().expect("an address")
+}
+
+fn ipv4_net(text: &str) -> Ipv4Net {
+    text.parse().expect("a prefix")
+}
+
+/// The IPv4 routers of an interface, as last told.
+fn ipv4_routers(machine: &mut Machine, name: &str) -> Option<Vec<Ipv4Addr>> {
+    let events = machine.poll().expect("looks").into_iter();
+    let mut told = events.filter_map(|event| match event {
+        PlatformEvent::Interface(it) if it.name == name => Some(it.ipv4_routers),
+        _ => None,
+    });
+    told.next_back().map(|routers| routers.iter().map(|router| router.gateway).collect())
+}
+
+/// ConnMan gives one service the default route, and each a route to its gateway.
+#[test]
+fn gateway_with_a_route_of_its_own_is_the_router_where_there_is_no_default_route() {
+    let (kernel, _, mut machine) = machine(5);
+    kernel.add_ipv4_address("w0", ipv4_net("10.2.0.185/24"));
+    assert_eq!(ipv4_routers(&mut machine, "w0"), Some(vec![]));
+    for host in ["10.2.0.1/32", "169.254.169.254/32", "10.2.0.185/32", "10.2.0.53/32"] {
+        kernel.set_ipv4_route(ipv4_net(host), None, "w0");
+    }
+    let gateways = vec![ipv4("10.2.0.1"), ipv4("10.2.0.53")];
+    assert_eq!(ipv4_routers(&mut machine, "w0"), Some(gateways), "neither its own nor link-local ones");
+    // The default route's gateway is the router, whatever hosts there are.
+    kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4("10.2.0.254")), "w0");
+    assert_eq!(ipv4_routers(&mut machine, "w0"), Some(vec![ipv4("10.2.0.254")]));
+    // A host by a router is no router.
+    kernel.set_ipv4_route(ipv4_net("192.0.2.7/32"), Some(ipv4("10.9.0.1")), "i0");
+    assert_eq!(ipv4_routers(&mut machine, "i0"), None);
+    machine.close().expect("closes");
+    assert_eq!(kernel.leftovers(), Vec::<String>::new());
+}
+
+/// DHCP exchanges an interface's only address. The kernel drops all IPv4 routes with it without an event.
+#[test]
+fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_address() {
+    let (kernel, _, mut machine) = machine(6);
+    let (own, home_agent, gateway) = (ipv4("10.2.0.185"), ipv4("198.51.100.2"), ipv4("10.2.0.1"));
+    kernel.add_ipv4_address("w0", ipv4_net("10.2.0.185/24"));
+    assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), None);
+    for entry in ipv4_entries() {
+        machine.apply(&Change::Set(Arc::new(entry))).expect("there");
+    }
+    machine.poll().expect("looks");
+    assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
+    // The main table's default route is another one, but its other routes come first.
+    kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4("10.2.0.9")), "w0");
+    kernel.set_ipv4_route(ipv4_net("203.0.113.0/24"), Some(ipv4("10.2.0.8")), "w0");
+    assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
+    assert_eq!(kernel.ipv4_next_hop("w0", own, ipv4("203.0.113.7")), Some(Some(ipv4("10.2.0.8"))));
+    kernel.delete_ipv4_address("w0", ipv4_net("10.2.0.185/24"));
+    assert_eq!(machine.differences().len(), 1, "{:?}", machine.differences());
+    kernel.add_ipv4_address("w0", ipv4_net("10.2.0.185/24"));
+    machine.poll().expect("looks");
+    assert_eq!(machine.differences(), Vec::<String>::new());
+    assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
+    // Another program's rm -rf.
+    for number in 0..3 {
+        kernel.meddle(number);
+        assert_eq!(machine.differences().len(), 1, "{:?}", machine.differences());
+        machine.poll().expect("looks");
+        assert_eq!(machine.differences(), Vec::<String>::new());
+    }
+    // The gateway is another one.
+    let [Entry::Ipv4Route(default), ..] = ipv4_entries() else { panic!("the default route") };
+    let other = Ipv4Route { gateway: Some(ipv4("10.2.0.254")), ..*default };
+    machine.apply(&Change::Set(Arc::new(Entry::Ipv4Route(Box::new(other))))).expect("there");
+    assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(ipv4("10.2.0.254"))));
+    end(machine, &kernel, &SimulatedDisk::new(Rng::new(1)), true);
+    assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
 /// No event tells that the kernel has memory again.

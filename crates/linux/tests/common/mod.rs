@@ -218,8 +218,9 @@ pub fn set_sysctl(name: &str, value: &str) {
 
 /// Everything that carnet may change, to compare before and after.
 pub fn whole_state() -> String {
+    let ipv4 = ip("-4 rule show") + &ip("-4 route show table all");
     let mut state =
-        ip("-6 rule show") + &ip("-6 route show table all") + &ip("-6 addr show") + &ip("-br link");
+        ip("-6 rule show") + &ip("-6 route show table all") + &ip("-6 addr show") + &ip("-br link") + &ipv4;
     for entry in std::fs::read_dir("/proc/sys/net/ipv6/conf").unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         for setting in ["forwarding", "accept_ra", "proxy_ndp"] {
@@ -351,5 +352,28 @@ pub fn mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
         rule(priority::TO_MOBILE_NETWORK, None, Some("2001:db8:a::/64"), TABLE_MAIN),
         rule(priority::FROM_CARE_OF_ADDRESS, Some("2001:db8:f1::10/128"), None, TABLE_UPLINK),
         rule(priority::FROM_MOBILE_NETWORK, Some("2001:db8:a::/64"), None, TABLE_TUNNEL),
+        ipv4_route(uplink, Some("10.64.0.1")),
+        ipv4_rule(priority::SPECIFIC_IPV4_ROUTES, uplink, "10.2.0.185", TABLE_MAIN),
+        ipv4_rule(priority::FROM_CARE_OF_ADDRESS, uplink, "10.2.0.185", TABLE_UPLINK),
     ]
+}
+
+/// The default route in the table of the first uplink.
+pub fn ipv4_route(interface: &str, gateway: Option<&str>) -> Entry {
+    Entry::Ipv4Route(Box::new(Ipv4Route {
+        table: TABLE_UPLINK,
+        destination: "0.0.0.0/0".parse().unwrap(),
+        interface: interface.into(),
+        gateway: gateway.map(|gateway| gateway.parse().unwrap()),
+    }))
+}
+
+pub fn ipv4_rule(priority: u32, interface: &str, from: &str, table: u32) -> Entry {
+    Entry::Ipv4Rule(Box::new(Ipv4Rule {
+        priority,
+        from: from.parse().unwrap(),
+        output_interface: interface.into(),
+        table,
+        without_default: table == TABLE_MAIN,
+    }))
 }

@@ -143,6 +143,8 @@ pub struct Uplink {
     /// Routers that have a table of their own, by its number among the uplink's: packets of several care-of
     /// addresses leave by several routers at once.
     next_hops: [Option<Ipv6Addr>; MAX_NEXT_HOPS],
+    /// The same of IPv4; unspecified for a default route without gateway.
+    ipv4_next_hops: [Option<Ipv4Addr>; MAX_NEXT_HOPS],
     /// Whether the routers still answer.
     reachability: Reachability,
     /// Routers are asked for until one is heard.
@@ -205,6 +207,7 @@ impl Uplink {
             ipv4_candidates: Vec::new(),
             failed: FailedCandidates::default(),
             next_hops: [None; MAX_NEXT_HOPS],
+            ipv4_next_hops: [None; MAX_NEXT_HOPS],
             reachability: Reachability::default(),
             seeking: false,
             renewed: false,
@@ -337,10 +340,21 @@ impl Uplink {
         known.filter_map(|(number, router)| router.map(|router| (number, router)))
     }
 
-    /// The number of the table that packets from an IPv6 care-of address are routed by.
-    pub fn table_of(&self, address: Ipv6Addr) -> usize {
-        let router = self.next_hop(IpAddr::V6(address));
-        self.next_hops().find(|(_, known)| router == Some(IpAddr::V6(*known))).map_or(0, |(number, _)| number)
+    /// The routers that IPv4 care-of addresses leave by, each with the number of its table among the
+    /// uplink's; unspecified for a default route without gateway.
+    pub fn ipv4_next_hops(&self) -> impl Iterator<Item = (usize, Ipv4Addr)> {
+        let known = self.ipv4_next_hops.iter().enumerate();
+        known.filter_map(|(number, router)| router.map(|router| (number, router)))
+    }
+
+    /// The number of the table that packets from a care-of address are routed by.
+    pub fn table_of(&self, address: IpAddr) -> usize {
+        let router = self.next_hop(address);
+        let number = match address {
+            IpAddr::V6(_) => self.next_hops.iter().position(|known| known.map(IpAddr::V6) == router),
+            IpAddr::V4(_) => self.ipv4_next_hops.iter().position(|known| known.map(IpAddr::V4) == router),
+        };
+        number.unwrap_or(0)
     }
 
     /// Gives each router in use a table, and lets those in use keep theirs: a packet never leaves by the
@@ -350,16 +364,9 @@ impl Uplink {
         if matches!(self.attachment, Attachment::Foreign { ipv6: Some(_), .. }) {
             wanted.extend(self.candidates.iter().map(|candidate| candidate.router));
         }
-        for entry in &mut self.next_hops {
-            *entry = entry.filter(|router| wanted.contains(router));
-        }
-        for router in wanted {
-            if !self.next_hops.contains(&Some(router))
-                && let Some(free) = self.next_hops.iter_mut().find(|entry| entry.is_none())
-            {
-                *free = Some(router);
-            }
-        }
+        assign(&mut self.next_hops, &wanted);
+        let ipv4: Vec<Ipv4Addr> = self.ipv4_candidates.iter().map(|candidate| candidate.router).collect();
+        assign(&mut self.ipv4_next_hops, &ipv4);
     }
 
     /// The home agent does not answer over a care-of address. Its candidate comes last from now on; true when
@@ -505,6 +512,7 @@ impl Uplink {
         self.candidates.clone_from(&old.candidates);
         self.ipv4_candidates.clone_from(&old.ipv4_candidates);
         self.next_hops = old.next_hops;
+        self.ipv4_next_hops = old.ipv4_next_hops;
         self.reachability.adopt(&old.reachability);
         self.home_was_advertised = old.home_was_advertised;
         self.solicitations = old.solicitations;
@@ -833,6 +841,20 @@ impl Uplink {
         } else {
             "no usable address"
         })
+    }
+}
+
+/// Gives each router a place, and lets those that have one keep it.
+fn assign<A: Copy + PartialEq>(places: &mut [Option<A>], routers: &[A]) {
+    for place in places.iter_mut() {
+        *place = place.filter(|router| routers.contains(router));
+    }
+    for router in routers {
+        if !places.contains(&Some(*router))
+            && let Some(free) = places.iter_mut().find(|place| place.is_none())
+        {
+            *free = Some(*router);
+        }
     }
 }
 

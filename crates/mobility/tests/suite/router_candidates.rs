@@ -356,8 +356,9 @@ fn each_address_leaves_by_the_router_of_its_source_specific_route() {
     assert_eq!(next_hop(&pair, OTHER_CARE_OF), Some(addr(ROUTER_B).into()));
     let uplink = &pair.machine().uplinks()[0];
     assert_eq!(uplink.care_of_addresses().len(), 2);
-    let table =
-        |address: &str| uplink.next_hops().find(|(number, _)| *number == uplink.table_of(addr(address)));
+    let table = |address: &str| {
+        uplink.next_hops().find(|(number, _)| *number == uplink.table_of(addr(address).into()))
+    };
     assert_eq!(table(CARE_OF).map(|(_, router)| router), Some(addr(ROUTER_A)));
     assert_eq!(table(OTHER_CARE_OF).map(|(_, router)| router), Some(addr(ROUTER_B)));
     // `default from fe80::/126` is no default route for a global address.
@@ -705,6 +706,10 @@ fn ipv4(text: &str) -> Ipv4Addr {
 
 /// The care-of address and the router that an interface with these addresses and routes gives.
 fn ipv4_in_use(addresses: &[&str], known: Vec<Ipv4Router>) -> Attachment {
+    ipv4_router(addresses, known).uplinks()[0].attachment
+}
+
+fn ipv4_router(addresses: &[&str], known: Vec<Ipv4Router>) -> MobileRouter {
     let mut setup = Setup::plain();
     setup.routers[0].home_agent_ipv4 = Some(ipv4("192.0.2.1"));
     let mut router = MobileRouter::new(setup.routers.remove(0), &mut Rng::new(1));
@@ -717,7 +722,27 @@ fn ipv4_in_use(addresses: &[&str], known: Vec<Ipv4Router>) -> Attachment {
         ..Interface::default()
     };
     router.handle_interface(Time::from_secs(1), WALL_START, &interface);
-    router.uplinks()[0].attachment
+    router
+}
+
+/// RFC 8028 3, for IPv4.
+#[test]
+fn each_ipv4_router_has_a_table_and_each_address_that_of_its_router() {
+    let by = |gateway: &str| Ipv4Router::from(ipv4(gateway));
+    let addresses = ["10.1.0.50/24", "10.3.0.60/24", "10.64.0.9/32"];
+    let router = ipv4_router(&addresses, vec![by("10.3.0.1"), by("10.1.0.1")]);
+    let uplink = &router.uplinks()[0];
+    let router_of = |address: &str| {
+        let number = uplink.table_of(ipv4(address).into());
+        uplink.ipv4_next_hops().find(|(known, _)| *known == number).map(|(_, router)| router)
+    };
+    assert_eq!(uplink.ipv4_next_hops().count(), 2);
+    assert_eq!(router_of("10.1.0.50"), Some(ipv4("10.1.0.1")));
+    assert_eq!(router_of("10.3.0.60"), Some(ipv4("10.3.0.1")));
+    // A route without gateway.
+    let modem = ipv4_router(&["10.64.0.9/32"], vec![by("0.0.0.0")]);
+    let next_hops: Vec<_> = modem.uplinks()[0].ipv4_next_hops().collect();
+    assert_eq!(next_hops, [(0, ipv4("0.0.0.0"))]);
 }
 
 #[test]

@@ -8,13 +8,13 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use carnet_base::{Endpoint, next_of, sort};
 pub use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
 use foldhash::{HashMap, HashMapExt};
-use ipnet::Ipv6Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 /// Name of the tunnel device. Every packet of the slow path arrives and leaves through it.
@@ -73,6 +73,9 @@ pub mod priority {
     /// Packets from a care-of address of a mobile router behind this one use the table of its uplink, for
     /// tunnels.
     pub const FROM_NESTED: u32 = 128;
+    /// Packets from an IPv4 care-of address by a socket of its uplink use the main table, without its default
+    /// routes.
+    pub const SPECIFIC_IPV4_ROUTES: u32 = 129;
     /// This machine's own packets from a care-of address use the table of its uplink.
     pub const FROM_CARE_OF_ADDRESS: u32 = 130;
     /// Packets from the mobile network look up the table of neighbouring vehicles first. Without a route
@@ -244,6 +247,34 @@ pub struct Rule {
     pub table: u32,
 }
 
+/// An IPv4 route out of an uplink, in the table of the router that it leads to. Key: table and destination.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ipv4Route {
+    /// Routing table number. IPv4 and IPv6 have tables of their own: one number serves both.
+    pub table: u32,
+    /// Destination prefix, host bits zero.
+    pub destination: Ipv4Net,
+    /// Name of the interface.
+    pub interface: String,
+    /// The next hop; `None` when the destination is on the link. The subnet need not contain it.
+    pub gateway: Option<Ipv4Addr>,
+}
+
+/// An IPv4 policy routing rule for this machine's sockets that are bound to an uplink. Key: all of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Ipv4Rule {
+    /// Order among rules (lower is asked first), one of [`priority`].
+    pub priority: u32,
+    /// Only packets from this address.
+    pub from: Ipv4Addr,
+    /// Only packets that leave by this interface, as those of a socket that is bound to it.
+    pub output_interface: String,
+    /// The table that is asked.
+    pub table: u32,
+    /// The default routes of the table are left out (`suppress_prefixlength 0`).
+    pub without_default: bool,
+}
+
 /// An address that carnet puts on an interface (without duplicate address detection). Key: interface and
 /// address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -288,6 +319,10 @@ pub enum Entry {
     Distribution(Box<Distribution>),
     /// See [`Rule`].
     Rule(Box<Rule>),
+    /// See [`Ipv4Route`].
+    Ipv4Route(Box<Ipv4Route>),
+    /// See [`Ipv4Rule`].
+    Ipv4Rule(Box<Ipv4Rule>),
 }
 
 /// Key of an [`Entry`]. The order is the order of installation: settings, addresses, routes, sockets,
@@ -300,6 +335,8 @@ pub enum Key<'a> {
     Address(&'a str, Ipv6Addr),
     /// Table, destination, metric.
     Route(u32, Ipv6Net, u32),
+    /// Table and destination.
+    Ipv4Route(u32, Ipv4Net),
     /// A socket is its own key.
     Socket(&'a Socket),
     /// Local end, remote end, home address.
@@ -308,6 +345,8 @@ pub enum Key<'a> {
     Distribution(TunnelEnd, Ipv6Addr),
     /// A rule is its own key.
     Rule(&'a Rule),
+    /// An IPv4 rule is its own key.
+    Ipv4Rule(&'a Ipv4Rule),
 }
 
 impl Entry {
@@ -321,6 +360,8 @@ impl Entry {
             Entry::Tunnel(t) => Key::Tunnel(t.local, t.remote, t.home_address),
             Entry::Distribution(d) => Key::Distribution(d.end, d.home_address),
             Entry::Rule(r) => Key::Rule(r),
+            Entry::Ipv4Route(r) => Key::Ipv4Route(r.table, r.destination),
+            Entry::Ipv4Rule(r) => Key::Ipv4Rule(r),
         }
     }
 }

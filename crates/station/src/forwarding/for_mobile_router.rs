@@ -12,7 +12,8 @@
 //! * Packets that arrive over GeoNetworking must be for the mobile network.
 //! * Uplinks behave like hosts on the visited network although the router forwards: no Router bit, no
 //!   all-routers group, Router Advertisements accepted (RFC 3963 5.6, 5.7).
-//! * Tunnels inside IPv4 use sockets that are bound to their uplink, regardless of the main table.
+//! * Tunnels inside IPv4 use sockets that are bound to their uplink, regardless of the main table. See
+//!   [`for_ipv4`].
 //! * On the home link the mobile network is routed out of that link without a tunnel.
 //! * A mobile node has no mobile network: only its own packets enter the tunnel. Senders that have chosen no
 //!   address get the home address (RFC 6724 5, rule 4). This needs a rule, because the kernel would choose
@@ -33,6 +34,7 @@ use super::desired::{
     TABLE_NEXT_HOP, TABLE_NOWHERE, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
 use super::for_home_agent::{METRIC, host, into_tunnel_device, route, unreachable};
+use super::for_ipv4;
 use super::ways::ways;
 
 /// Name by which rules select packets of this machine itself.
@@ -172,7 +174,7 @@ pub(crate) fn router_entries<'a>(
                     IpAddr::V4(_) => None,
                 });
                 for care_of_address in ipv6 {
-                    let table = next_hop_table(index, uplink.table_of(care_of_address));
+                    let table = next_hop_table(index, uplink.table_of(care_of_address.into()));
                     for input in [TUNNEL_DEVICE, LOCAL] {
                         let from = Some(host(care_of_address));
                         entries.push(rule(priority::FROM_CARE_OF_ADDRESS, Some(input), from, None, table));
@@ -189,6 +191,7 @@ pub(crate) fn router_entries<'a>(
             }
             _ => {}
         }
+        entries.extend(for_ipv4::entries(uplink, |number| next_hop_table(index, number)));
     }
 
     entries.extend(tunnels(router, &beside));

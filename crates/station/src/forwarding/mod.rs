@@ -16,6 +16,7 @@ pub mod distribution;
 pub mod duplicates;
 mod for_direct;
 mod for_home_agent;
+mod for_ipv4;
 mod for_mobile_router;
 mod for_neighbours;
 mod for_nested;

@@ -226,6 +226,7 @@ fn programs_of_present_and_configured_interfaces_are_expected() {
         mtu: 1500,
         link_address: (!bare).then_some([2, 0, 0, 0, 0, 1]),
         is_loopback: name == "lo",
+        is_point_to_point: false,
         group: 0,
         is_ip6_tunnel: false,
     };

@@ -1,0 +1,248 @@
+//! carnet's own IPv4 routes and rules: the tables of uplinks.
+//!
+//! carnet knows a route by table and destination. Routes are `onlink`: a modem may give an address of 32 bits
+//! and a gateway outside of it. A network manager may remove the route to the gateway for a moment.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use carnet_station::forwarding::desired::{Ipv4Route, Ipv4Rule};
+use ipnet::Ipv4Net;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::Requests;
+use super::ipv4::table_of;
+use crate::ROUTE_PROTOCOL;
+use crate::error::{Error, Result};
+
+/// An IPv4 route as the kernel has it, as far as it concerns carnet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ipv4RouteInfo {
+    pub(crate) table: u32,
+    pub(crate) destination: Ipv4Net,
+    /// Origin of the route (`proto` in `ip route`).
+    pub(crate) protocol: u8,
+    pub(crate) index: Option<u32>,
+    pub(crate) gateway: Option<Ipv4Addr>,
+}
+
+impl Ipv4RouteInfo {
+    fn from_message(message: &RouteMessage) -> Option<Ipv4RouteInfo> {
+        let header = &message.header;
+        if header.address_family != AddressFamily::Inet {
+            return None;
+        }
+        let (mut destination, mut index, mut gateway) = (Ipv4Addr::UNSPECIFIED, None, None);
+        for attribute in &message.attributes {
+            match attribute {
+                RouteAttribute::Destination(RouteAddress::Inet(address)) => destination = *address,
+                RouteAttribute::Oif(number) => index = Some(*number),
+                RouteAttribute::Gateway(RouteAddress::Inet(address)) => gateway = Some(*address),
+                _ => {}
+            }
+        }
+        Some(Ipv4RouteInfo {
+            table: table_of(message),
+            destination: Ipv4Net::new(destination, header.destination_prefix_length).ok()?,
+            protocol: header.protocol.into(),
+            index,
+            gateway,
+        })
+    }
+}
+
+/// A rule of carnet's among the IPv4 rules, as far as the message tells.
+fn rule_of(message: &RuleMessage) -> Option<Ipv4Rule> {
+    let header = &message.header;
+    let mut rule = Ipv4Rule {
+        priority: 0,
+        from: Ipv4Addr::UNSPECIFIED,
+        output_interface: String::new(),
+        table: header.table.into(),
+        without_default: false,
+    };
+    let mut protocol = 0;
+    for attribute in &message.attributes {
+        match attribute {
+            RuleAttribute::Priority(number) => rule.priority = *number,
+            RuleAttribute::Table(number) => rule.table = *number,
+            RuleAttribute::Oifname(name) => rule.output_interface.clone_from(name),
+            RuleAttribute::Source(IpAddr::V4(address)) => rule.from = *address,
+            RuleAttribute::SuppressPrefixLen(length) => rule.without_default = *length == 0,
+            RuleAttribute::Protocol(number) => protocol = u8::from(*number),
+            _ => {}
+        }
+    }
+    let is_own = header.family == AddressFamily::Inet && protocol == ROUTE_PROTOCOL;
+    is_own.then_some(rule)
+}
+
+fn route_message(table: u32, destination: Ipv4Net) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = AddressFamily::Inet;
+    message.header.destination_prefix_length = destination.prefix_len();
+    message.header.table = u8::try_from(table).unwrap_or(0);
+    message.header.protocol = RouteProtocol::from(ROUTE_PROTOCOL);
+    message.attributes = vec![
+        RouteAttribute::Table(table),
+        RouteAttribute::Destination(RouteAddress::Inet(destination.network())),
+    ];
+    message
+}
+
+fn rule_message(rule: &Ipv4Rule) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = AddressFamily::Inet;
+    message.header.action = RuleAction::ToTable;
+    message.header.table = u8::try_from(rule.table).unwrap_or(0);
+    message.attributes = vec![
+        RuleAttribute::Priority(rule.priority),
+        RuleAttribute::Table(rule.table),
+        RuleAttribute::Protocol(RouteProtocol::from(ROUTE_PROTOCOL)),
+    ];
+    // One of another version, which a start takes out, may have neither.
+    if !rule.from.is_unspecified() {
+        message.header.src_len = 32;
+        message.attributes.push(RuleAttribute::Source(rule.from.into()));
+    }
+    if rule.without_default {
+        message.attributes.push(RuleAttribute::SuppressPrefixLen(0));
+    }
+    if !rule.output_interface.is_empty() {
+        message.attributes.push(RuleAttribute::Oifname(rule.output_interface.clone()));
+    }
+    message
+}
+
+fn describe_route(route: &Ipv4Route) -> String {
+    let Ipv4Route { table, destination, interface, gateway } = route;
+    let via = gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+    format!("route {destination}{via} dev {interface} to table {table}")
+}
+
+fn describe_rule(rule: &Ipv4Rule) -> String {
+    let Ipv4Rule { priority, from, output_interface, table, without_default } = rule;
+    let suppressed = if *without_default { " suppress_prefixlength 0" } else { "" };
+    format!("rule pref {priority} from {from} oif {output_interface} lookup {table}{suppressed}")
+}
+
+impl Requests {
+    /// The IPv4 routes of `table` (of every table where `None`) whose origin is `protocol` (any where
+    /// `None`).
+    pub(crate) fn ipv4_routes(
+        &mut self,
+        table: Option<u32>,
+        protocol: Option<u8>,
+    ) -> Result<Vec<Ipv4RouteInfo>> {
+        let mut question = RouteMessage::default();
+        question.header.address_family = AddressFamily::Inet;
+        question.header.protocol = protocol.unwrap_or(0).into();
+        question.attributes.extend(table.map(RouteAttribute::Table));
+        let answers =
+            match self.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv4 routes".to_owned()) {
+                // That table does not exist: nothing is in it.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Vec::new(),
+                other => other?,
+            };
+        let routes = answers.iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(message) => Ipv4RouteInfo::from_message(message),
+            _ => None,
+        });
+        let wanted = |route: &Ipv4RouteInfo| {
+            table.is_none_or(|it| it == route.table) && protocol.is_none_or(|it| it == route.protocol)
+        };
+        Ok(routes.filter(wanted).collect())
+    }
+
+    /// Installs a route by the interface of this index. `replace` says that carnet has a route with this key.
+    /// Otherwise it replaces a route of an earlier run, and returns an error if another program has one.
+    pub(crate) fn set_ipv4_route(&mut self, route: &Ipv4Route, index: u32, replace: bool) -> Result<()> {
+        if replace {
+            return self.put_ipv4_route(route, index, NLM_F_REPLACE);
+        }
+        match self.put_ipv4_route(route, index, NLM_F_EXCL) {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+            other => return other,
+        }
+        let known = self.ipv4_routes(Some(route.table), None)?;
+        let of_another =
+            |it: &&Ipv4RouteInfo| it.destination == route.destination && it.protocol != ROUTE_PROTOCOL;
+        match known.iter().find(of_another) {
+            Some(other) => Err(Error::RouteTaken {
+                operation: format!("add {}", describe_route(route)),
+                protocol: other.protocol,
+                table: route.table,
+            }),
+            None => self.put_ipv4_route(route, index, NLM_F_REPLACE),
+        }
+    }
+
+    fn put_ipv4_route(&mut self, route: &Ipv4Route, index: u32, flags: u16) -> Result<()> {
+        let mut message = route_message(route.table, route.destination);
+        message.header.kind = RouteType::Unicast;
+        message.attributes.push(RouteAttribute::Oif(index));
+        match route.gateway {
+            Some(gateway) => {
+                message.header.scope = RouteScope::Universe;
+                message.header.flags = RouteFlags::Onlink;
+                message.attributes.push(RouteAttribute::Gateway(RouteAddress::Inet(gateway)));
+            }
+            None => message.header.scope = RouteScope::Link,
+        }
+        self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | flags, || {
+            format!("add {}", describe_route(route))
+        })
+    }
+
+    /// Removes carnet's IPv4 route of this key; no error when it is gone already.
+    pub(crate) fn delete_ipv4_route(&mut self, table: u32, destination: Ipv4Net) -> Result<()> {
+        let mut message = route_message(table, destination);
+        message.header.scope = RouteScope::NoWhere;
+        let result = self.change(RouteNetlinkMessage::DelRoute(message), 0, || {
+            format!("remove route {destination} from table {table}")
+        });
+        match result {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::ENODEV)) => {
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// The IPv4 rules that bear carnet's mark.
+    pub(crate) fn own_ipv4_rules(&mut self) -> Result<Vec<Ipv4Rule>> {
+        let mut question = RuleMessage::default();
+        question.header.family = AddressFamily::Inet;
+        let answers =
+            self.dump(RouteNetlinkMessage::GetRule(question), || "list the IPv4 rules".to_owned())?;
+        let rules = answers.iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewRule(message) => rule_of(message),
+            _ => None,
+        });
+        Ok(rules.collect())
+    }
+
+    /// Adds a rule; no error when it is there already.
+    pub(crate) fn add_ipv4_rule(&mut self, rule: &Ipv4Rule) -> Result<()> {
+        let message = RouteNetlinkMessage::NewRule(rule_message(rule));
+        let result =
+            self.change(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add {}", describe_rule(rule)));
+        match result {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Removes carnet's rule; no error when it is gone already.
+    pub(crate) fn delete_ipv4_rule(&mut self, rule: &Ipv4Rule) -> Result<()> {
+        let message = RouteNetlinkMessage::DelRule(rule_message(rule));
+        match self.change(message, 0, || format!("remove {}", describe_rule(rule))) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(()),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The IPv4 tables of a mobile router's uplinks: one for each router that an IPv4 care-of address leaves by
+//! (RFC 8028 3, for IPv4).
+//!
+//! The sockets of a tunnel inside IPv4 are bound to their uplink. The kernel uses only routes by that device.
+//! Where none leads to the home agent, it takes the home agent for a neighbour on the link. A network manager
+//! need not give each uplink a default route. Of several default routes of an uplink the kernel takes the
+//! first, whatever the source address. So carnet has its own table for each address's router.
+//!
+//! More specific routes of the main table come first: the uplink's subnet, or an operator's route to the home
+//! agent.
+//!
+//! The rules name the uplink beside the address: two uplinks may have the same private address. They are for
+//! sockets that are bound to the uplink; other programs keep the routes that the network manager has set.
+//! Tables have the numbers of their IPv6 counterparts.
+
+use std::net::IpAddr;
+
+use carnet_mobility::mobile_router::Uplink;
+use ipnet::Ipv4Net;
+
+use super::desired::{Entry, Ipv4Route, Ipv4Rule, TABLE_MAIN, priority};
+
+/// The routes and rules of an uplink. `table` gives the table of its router with this number.
+pub(super) fn entries(uplink: &Uplink, table: impl Fn(usize) -> u32) -> Vec<Entry> {
+    let interface = &uplink.config.interface;
+    let routes = uplink.ipv4_next_hops().map(|(number, router)| {
+        Entry::Ipv4Route(Box::new(Ipv4Route {
+            table: table(number),
+            destination: Ipv4Net::default(),
+            interface: interface.clone(),
+            gateway: Some(router).filter(|router| !router.is_unspecified()),
+        }))
+    });
+    let ipv4 = uplink.care_of_addresses().into_iter().filter_map(|address| match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    });
+    let rules = ipv4.flat_map(|from| {
+        let table = table(uplink.table_of(from.into()));
+        let lookups = [
+            (priority::SPECIFIC_IPV4_ROUTES, TABLE_MAIN, true),
+            (priority::FROM_CARE_OF_ADDRESS, table, false),
+        ];
+        lookups.map(|(priority, table, without_default)| {
+            let output_interface = interface.clone();
+            Entry::Ipv4Rule(Box::new(Ipv4Rule { priority, from, output_interface, table, without_default }))
+        })
+    });
+    routes.chain(rules).collect()
+}
