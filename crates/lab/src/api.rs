@@ -1,6 +1,7 @@
 //! The API of a station, as far as the lab needs it: HTTP/1.0 over the UNIX socket.
 //!
-//! Version 1.0 spares the lab chunks and connections that stay: an answer ends with its connection.
+//! HTTP/1.0 has no chunked answers and no persistent connections: the station closes the connection after its
+//! answer.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,17 +11,17 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::Value;
 
-/// An answer takes no longer.
+/// Longest time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A station's answer that refuses a request.
+/// Error of a station that refuses a request.
 #[derive(Debug)]
 pub struct Refused {
     /// The HTTP status.
     pub status: u16,
-    /// The whole answer, and to what.
+    /// Message with the request, the status and the whole answer.
     text: String,
-    /// The station's own words.
+    /// Reason from the station's answer.
     pub said: String,
 }
 
@@ -65,7 +66,7 @@ fn exchange(socket: &Path, method: &str, path: &str, body: &str) -> anyhow::Resu
     Err(Refused { status: code, text, said }.into())
 }
 
-/// `GET`: the JSON of the answer.
+/// Sends a `GET` and returns the JSON of the answer.
 pub fn get(socket: &Path, path: &str) -> anyhow::Result<Value> {
     let mut reader = exchange(socket, "GET", path, "")?;
     let mut text = String::new();
@@ -73,7 +74,7 @@ pub fn get(socket: &Path, path: &str) -> anyhow::Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("{path} is no JSON: {text}"))
 }
 
-/// Sends a `POST` of JSON and returns the JSON of the answer, `null` without one.
+/// Sends a `POST` of JSON and returns the JSON of the answer, `null` if the answer has no body.
 pub fn post(socket: &Path, path: &str, body: &Value) -> anyhow::Result<Value> {
     let mut reader = exchange(socket, "POST", path, &body.to_string())?;
     let mut text = String::new();
@@ -84,7 +85,7 @@ pub fn post(socket: &Path, path: &str, body: &Value) -> anyhow::Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("the answer to {path} is no JSON: {text}"))
 }
 
-/// `GET` of an event stream: its events, until it ends.
+/// Sends a `GET` for an event stream and returns its events until the station ends the stream.
 pub fn follow(socket: &Path, path: &str) -> anyhow::Result<impl Iterator<Item = Value> + use<>> {
     let reader = exchange(socket, "GET", path, "")?;
     reader.get_ref().set_read_timeout(None)?;

@@ -1,13 +1,14 @@
-//! A home agent that strangers flood: whether its routers still register, and what traffic loses meanwhile.
+//! A home agent under a flood from unauthenticated sources. The benchmark measures whether its mobile routers
+//! still register, and how many packets of a stream are lost meanwhile.
 //!
-//! The routers are a `fleet`. They renew one after the other during a flood of one kind, which runs on
-//! another core than the home agent if there is one. At the same time a steady stream passes the home agent
-//! to one of the routers. The benchmark first measures this without a flood. A router without an answer sends
-//! again after a second (RFC 6275 12, INITIAL_BINDACK_TIMEOUT), so a lost Binding Update shows as a longer
-//! wait.
+//! The routers are a `fleet`. They renew one after the other during a flood of one kind. The flood runs on
+//! another core than the home agent if the machine has one. At the same time a steady stream passes the home
+//! agent to one of the routers. The benchmark first measures without a flood. A router without an answer
+//! sends again after a second (RFC 6275 12, INITIAL_BINDACK_TIMEOUT), so a lost Binding Update shows as a
+//! longer wait.
 //!
-//! Everything enters by the interface to the routers, with source addresses of as many networks as there are
-//! frames. Left out: frames that break off in a header, of which `make fuzz` has millions; attacks from the
+//! All packets enter by the interface to the routers. Each frame of a flood has a source address of another
+//! network. Left out: frames that end inside a header, of which `make fuzz` has millions; attacks from the
 //! home network.
 
 use std::net::Ipv6Addr;
@@ -32,19 +33,19 @@ use super::world::{CN, HOME_AGENT, Place, Programs, World, link_addresses};
 use crate::clock::{self, MILLISECOND, SECOND, monotonic};
 use crate::console;
 
-/// Different frames of a kind, sent again and again.
+/// Number of different frames of a kind. The sender repeats them in turn.
 const FRAMES: u32 = 4096;
 /// Rate of the stream, as a share of the rate that passes without loss.
 const SHARE: f64 = 0.3;
 /// Octets of the stream's packets.
 const SIZE: usize = 500;
-/// Seconds that routers ask for.
+/// Lifetime that routers request, in seconds.
 const LIFETIME: u16 = 600;
-/// Within this time a router is to be answered.
+/// Longest time in which the home agent has to answer a router.
 const IN_TIME: u64 = SECOND;
-/// The sender sleeps this long between batches.
+/// Time that the sender sleeps between batches, in nanoseconds.
 const TICK: u64 = 200_000;
-/// Packets that the sender makes up for at most when it is late.
+/// Most packets that a late sender makes up for.
 const DEBT: u64 = 4096;
 const E0: Place = Place { node: "mr", interface: "e0" };
 const C0: Place = Place { node: "cn", interface: "c0" };
@@ -61,13 +62,13 @@ const HOME_AGENTS: &str = "2001:db8:1:0:fdff:ffff:ffff:fffe";
 enum Kind {
     /// Binding Updates of the routers with a MAC that is wrong.
     Forged,
-    /// Binding Updates of unknown routers.
+    /// Binding Updates of routers that the home agent does not know.
     Unknown,
     /// Binding Updates that the routers have sent earlier.
     Recorded,
-    /// Questions for home agents (DHAAD).
+    /// Home Agent Address Discovery Requests (DHAAD).
     Discovery,
-    /// First fragments of Binding Updates that never end.
+    /// First fragments of Binding Updates whose other fragments never come.
     Fragments,
 }
 
@@ -115,7 +116,7 @@ impl Kind {
     }
 }
 
-/// An address of a network of its own, `2001:dbc::/32`.
+/// Returns an address in a network of its own, in `2001:dbc::/32`.
 fn stranger(number: u32) -> Ipv6Addr {
     Ipv6Addr::from((0x2001_0dbc_u128 << 32 | u128::from(number)) << 64 | 1)
 }
@@ -129,17 +130,17 @@ fn headers(from: Ipv6Addr, to: Ipv6Addr, next_header: u8, length: usize) -> Vec<
 
 fn discovery_request(from: Ipv6Addr, to: Ipv6Addr, number: u16) -> Vec<u8> {
     let [high, low] = number.to_be_bytes();
-    // R: for home agents of mobile routers (RFC 3963 7.1).
+    // Flag R: the request is for home agents of mobile routers (RFC 3963 7.1).
     let mut message = [DISCOVERY_REQUEST, 0, 0, 0, high, low, 0x80, 0];
     let sum = checksum(from, to, PROTOCOL_ICMPV6, &message);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
     [&headers(from, to, PROTOCOL_ICMPV6, message.len())[..], &message].concat()
 }
 
-/// The first fragment of a packet that has so little left that nothing of it comes any more.
+/// Returns the first fragment of a packet. The other fragments are never sent.
 fn first_fragment(whole: &[u8], number: u32) -> Vec<u8> {
     let payload = &whole[LINK + IPV6..whole.len() - 8];
-    // Offset 0, and more to come.
+    // Offset 0, flag M: more fragments follow.
     let mut header = [whole[LINK + 6], 0, 0, 1, 0, 0, 0, 0];
     header[4..].copy_from_slice(&number.to_be_bytes());
     let mut frame = whole[..LINK + IPV6].to_vec();
@@ -148,7 +149,8 @@ fn first_fragment(whole: &[u8], number: u32) -> Vec<u8> {
     [&frame[..], &header, payload].concat()
 }
 
-/// Sends frames at `rate` a second until `stop`; returns how many left, and in how many nanoseconds.
+/// Sends frames at `rate` a second until `stop`. Returns the number of sent frames and the elapsed
+/// nanoseconds.
 fn send(sender: &mut Sender, frames: &[Frame], rate: f64, stop: &AtomicBool) -> anyhow::Result<(u64, u64)> {
     let start = monotonic();
     let (mut sent, mut skipped, mut at) = (0_u64, 0_u64, 0_usize);
@@ -170,7 +172,7 @@ fn send(sender: &mut Sender, frames: &[Frame], rate: f64, stop: &AtomicBool) -> 
     Ok((sent, monotonic() - start))
 }
 
-/// Where everything is.
+/// The network, the fleet and the stream of a measurement.
 struct Scene<'a> {
     path: Path,
     world: &'a World,
@@ -178,15 +180,15 @@ struct Scene<'a> {
     fleet: Fleet,
     stream: Sender,
     frame: Frame,
-    /// Packets of the stream in a second.
+    /// Packets per second of the stream.
     rate: f64,
     duration: u64,
-    /// Frames of a flood in a second.
+    /// Frames per second of a flood.
     attack_rate: f64,
 }
 
 impl Scene<'_> {
-    /// Lets all routers renew while these frames come, and the stream passes.
+    /// Lets all routers renew while the flood of `frames` and the stream pass.
     fn under(&mut self, words: &str, frames: &[Frame]) -> anyhow::Result<AttackFigure> {
         let stop = AtomicBool::new(false);
         self.fleet.prepare();
@@ -246,7 +248,7 @@ fn one(path: Path, effort: &Effort, programs: &Programs, cores: &Cores) -> anyho
     cores.pin()?;
     let (mut world, _) = world(&name, path, &config, programs)?;
     let process = world.daemons.last().context("was just started")?.id();
-    // Where there is no other core all share one.
+    // A machine with one core runs sender and home agent on the same core.
     let _ = cores.avoid();
     let mut fleet = Fleet::new(&world, E0, effort.attacked, LIFETIME)?;
     fleet.patience = IN_TIME;
@@ -279,7 +281,7 @@ fn one(path: Path, effort: &Effort, programs: &Programs, cores: &Cores) -> anyho
     Ok(figures)
 }
 
-/// Measures the paths of carnet among these.
+/// Measures those of the given paths that use carnet.
 pub fn measure(
     paths: &[Path],
     effort: &Effort,
@@ -309,7 +311,7 @@ mod tests {
         let agent: Ipv6Addr = HOME_AGENT.parse().expect("an address");
         let whole = update(link_addresses(E0), agent, identity(1), 3, 15, &signer);
         let fragment = first_fragment(&whole, 9);
-        // RFC 8200 4.5: all but the last are a multiple of eight octets long.
+        // RFC 8200 4.5: the length of each fragment but the last is a multiple of eight octets.
         assert_eq!((fragment.len() - LINK - IPV6 - 8) % 8, 0);
         assert_eq!(fragment.len(), whole.len());
         assert_eq!(&fragment[LINK + IPV6..LINK + IPV6 + 8], &[60, 0, 0, 1, 0, 0, 0, 9]);

@@ -1,4 +1,4 @@
-//! The worlds of a run.
+//! The worlds of all paths in a run.
 
 use anyhow::bail;
 use nix::sys::signal::Signal;
@@ -15,22 +15,23 @@ use crate::{clock, console};
 #[derive(Debug)]
 struct Lane {
     path: Path,
-    /// Both routers have the path.
+    /// World in which both routers use the path.
     both: World,
-    /// Only the mobile router, or only the home agent has it; the other has the slow path, which leaves its
-    /// interfaces to a sink. `None` where the first world does for this too: XDP knows one program for each
-    /// interface, and the sink is one.
+    /// Worlds in which only the mobile router, or only the home agent, uses the path. The other router uses
+    /// the slow path and leaves its interfaces to a sink. `None` if the first world serves for this too: XDP
+    /// has one program per interface, and the sink is an XDP program.
     alone: Option<[World; 2]>,
 }
 
-/// All worlds.
+/// The worlds of all paths.
 #[derive(Debug)]
 pub struct Bed {
     lanes: Vec<Lane>,
 }
 
 impl Bed {
-    /// Builds a world for each path that can be had; says why another cannot.
+    /// Builds a world for each path that this machine supports. Adds each unsupported path to `told`, with
+    /// the reason.
     pub fn build(wanted: &[Path], programs: &Programs, told: &mut Vec<PathFigure>) -> anyhow::Result<Bed> {
         let mut bed = Bed { lanes: Vec::new() };
         for path in wanted.iter().copied() {
@@ -52,7 +53,7 @@ impl Bed {
         Ok(bed)
     }
 
-    /// The worlds of a part of the network, by path.
+    /// Returns the worlds for a part of the network, with their paths.
     pub fn worlds(&self, part: Part) -> impl Iterator<Item = (Path, &World)> {
         self.lanes.iter().map(move |lane| {
             let world = match (part, &lane.alone) {
@@ -63,7 +64,7 @@ impl Bed {
         })
     }
 
-    /// The paths that can be had.
+    /// Returns the paths that this machine supports.
     pub fn paths(&self) -> impl Iterator<Item = Path> {
         self.lanes.iter().map(|lane| lane.path)
     }
@@ -76,7 +77,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Fails when the run is to stop, or when a station has ended.
+    /// Fails if the user stops the run or a station has ended.
     pub fn check(&self) -> anyhow::Result<()> {
         if stopping() {
             return Err(Interrupted.into());
@@ -95,7 +96,7 @@ impl Bed {
         self.lanes.iter().flat_map(|lane| std::iter::once(&lane.both).chain(lane.alone.iter().flatten()))
     }
 
-    /// Ends the stations in good order.
+    /// Stops the stations in order.
     pub fn stop(mut self) {
         let mut daemons: Vec<_> = self
             .lanes
@@ -127,7 +128,7 @@ impl Lane {
     }
 }
 
-/// The line of a station's log, if there is one, that says why it could not start.
+/// Returns the last line of a station's log in the error, else the first line of the error.
 fn reason(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     let line = text.lines().filter_map(|line| line.trim().strip_prefix("| ")).next_back();

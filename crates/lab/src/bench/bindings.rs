@@ -1,14 +1,14 @@
-//! A home agent with many bindings. The benchmark measures packets to and from one of them, and to and from
-//! all of them at random, beside an agent with one binding. A plain router with as many routes runs beside
-//! it, because the kernel's own tables fit into no cache either.
+//! A home agent with many bindings. The benchmark measures packets to and from one binding, and to and from
+//! random bindings, beside a home agent with one binding. A plain router with the same number of routes runs
+//! beside it, because the kernel's own tables fit into no cache either.
 //!
-//! The bindings come from a state file, as after a restart; how long the start takes is noted. Each binding
-//! has a prefix, a home address and a care-of address of its own; all care-of addresses are behind one
-//! neighbour.
+//! The bindings come from a state file, as after a restart. The benchmark also measures how long the start
+//! takes. Each binding has a prefix, a home address and a care-of address of its own; all care-of addresses
+//! are behind one neighbour.
 //!
-//! Each packet goes to another binding, so packets are sent one by one, also those to one binding. Before the
-//! rounds every binding gets some packets. The first packets of a binding cost more for some seconds after
-//! the start. Rounds of a fraction of a second would measure little else.
+//! Each packet goes to another binding, so the sender sends packets one by one, also for a single binding.
+//! Before the rounds every binding gets some packets: the first packets of a binding cost more for some
+//! seconds after the start. Rounds of a fraction of a second would measure little else.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
@@ -35,11 +35,11 @@ use crate::{console, topology};
 const MOBILE: u32 = 0x2001_0dba;
 /// The first half of all care-of addresses, `2001:dbb::/32`.
 const CARE_OF_ALL: u32 = 0x2001_0dbb;
-/// Seconds that the bindings live.
+/// Lifetime of the bindings in seconds.
 const LIFETIME: u64 = 72 * 3600;
 /// Packets for each binding before the rounds.
 const VISITS: u32 = 2;
-/// Seconds that a start may take.
+/// Most seconds that a start may take.
 const PATIENCE: u64 = 300;
 
 const C0: Place = Place { node: "cn", interface: "c0" };
@@ -54,7 +54,7 @@ fn home_address(number: u32) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 1, (number >> 16) as u16, number as u16)
 }
 
-/// Returns the config of an agent with `bindings` routers; its state is in `folder`.
+/// Returns the config of a home agent with `bindings` routers, whose state file is in `folder`.
 fn config(name: &str, path: Path, bindings: u32, folder: &std::path::Path) -> String {
     let mut text = station_config(name, path).replacen(
         "[dataplane]",
@@ -77,7 +77,7 @@ fn config(name: &str, path: Path, bindings: u32, folder: &std::path::Path) -> St
     text
 }
 
-/// Returns the state file for the agent.
+/// Returns the state file of the home agent.
 fn state(bindings: u32) -> String {
     let expires = clock::realtime() + LIFETIME * SECOND;
     let one = |number: u32| {
@@ -89,7 +89,7 @@ fn state(bindings: u32) -> String {
     json!({"home_agent": (0..bindings).map(one).collect::<Vec<_>>()}).to_string()
 }
 
-/// Builds a world in which a plain router has `routes` routes instead.
+/// Builds a world with a plain router of `routes` routes in place of the home agent.
 fn build_plain(routes: u32) -> anyhow::Result<World> {
     let name = format!("{}-{routes}", Path::Plain.name());
     let world = World { name, stations: Vec::new(), daemons: Vec::new() };
@@ -104,7 +104,7 @@ fn build_plain(routes: u32) -> anyhow::Result<World> {
     Ok(world)
 }
 
-/// Builds a world whose agent has `bindings` bindings.
+/// Builds a world whose home agent has `bindings` bindings.
 fn build(path: Path, bindings: u32, programs: &Programs) -> anyhow::Result<(World, StartFigure)> {
     let name = format!("{}-{bindings}", path.name());
     let mut world = World { name: name.clone(), stations: Vec::new(), daemons: Vec::new() };
@@ -137,7 +137,7 @@ fn build(path: Path, bindings: u32, programs: &Programs) -> anyhow::Result<(Worl
     Ok((world, StartFigure { path, bindings, ready_s, memory_mib }))
 }
 
-/// Waits until the stations of a world have nothing to do, a while at most.
+/// Waits until the stations of a world are idle, at most 20 s.
 fn settle(world: &World) -> anyhow::Result<()> {
     let until = monotonic() + 20 * SECOND;
     for daemon in &world.daemons {
@@ -162,7 +162,7 @@ fn memory(process: u32) -> Option<f64> {
     Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.0)
 }
 
-/// A sequence of numbers that looks random (xorshift64*).
+/// Pseudo-random numbers (xorshift64*).
 struct Dice(u64);
 
 impl Dice {
@@ -175,7 +175,7 @@ impl Dice {
     }
 }
 
-/// Packets to send.
+/// Kind of packets to send.
 #[derive(Debug, Clone, Copy)]
 struct What {
     words: &'static str,
@@ -228,8 +228,7 @@ fn one(
             lost: 0,
         });
     }
-    // A sink that comes is news of an interface, and an agent with many routes then looks through all of
-    // them.
+    // A new sink changes an interface, and a home agent with many routes then checks all of its routes.
     for (_, world) in worlds {
         settle(world)?;
     }
@@ -258,7 +257,7 @@ fn one(
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];
             let bindings = lane.bindings;
-            // All do the same work for it.
+            // All lanes draw a number and write into each frame, so this costs all the same.
             let mut prepare = |frames: &mut [Frame], _: u64| {
                 for frame in frames {
                     let drawn = dice.below(bindings);
@@ -289,7 +288,7 @@ fn one(
     Ok(lanes.into_iter().map(figure).collect())
 }
 
-/// Measures all paths of carnet that are in the bed.
+/// Measures all paths of the bed that use carnet.
 pub fn measure(
     bed: &Bed,
     effort: &Effort,
@@ -298,7 +297,7 @@ pub fn measure(
 ) -> anyhow::Result<Vec<BindingsFigure>> {
     let mut figures = Vec::new();
     let paths: Vec<Path> = bed.paths().filter(|path| path.is_carnet()).collect();
-    // The cost of many routes for the kernel alone.
+    // The plain router shows the cost of many routes in the kernel alone.
     let mut worlds = Vec::new();
     for routes in effort.bindings.iter().copied() {
         worlds.push((routes, build_plain(routes)?));
@@ -332,7 +331,7 @@ pub fn measure(
         for (_, mut world) in worlds {
             for daemon in &mut world.daemons {
                 daemon.signal(Signal::SIGTERM);
-                // The removal of 100,000 routes takes long and has no use here.
+                // The process need not remove its 100,000 routes, which takes long.
                 daemon.wait(2 * SECOND);
             }
         }

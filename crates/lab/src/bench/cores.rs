@@ -1,4 +1,4 @@
-//! Which core does what: pinning threads and processes, and the time that they took.
+//! Pins threads and processes to cores, and reads their processor time.
 
 use anyhow::Context;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -6,44 +6,45 @@ use nix::unistd::Pid;
 
 use crate::clock::monotonic;
 
-/// The cores that the lab may use, as it found them.
+/// The cores that the lab may use, as the lab found them at its start.
 #[derive(Debug, Clone, Copy)]
 pub struct Cores {
     all: CpuSet,
-    /// The core on which packets are measured: the last one, for the first has most of the interrupts.
+    /// Core on which packets are measured. It is the last one, because the first core handles most
+    /// interrupts.
     pub measuring: usize,
 }
 
 impl Cores {
-    /// Those that this thread may run on.
+    /// Returns the cores that this thread may run on.
     pub fn of_caller() -> anyhow::Result<Cores> {
         let all = sched_getaffinity(Pid::from_raw(0)).context("cannot tell the cores")?;
         let measuring = (0..CpuSet::count()).rev().find(|core| all.is_set(*core).unwrap_or(false));
         Ok(Cores { all, measuring: measuring.context("there is no core to run on")? })
     }
 
-    /// Puts this thread, and what it starts from now on, onto the one core.
+    /// Pins this thread, and programs that it starts later, to the measuring core.
     pub fn pin(&self) -> anyhow::Result<()> {
         self.move_process(0, true)
     }
 
-    /// Keeps this thread, and what it starts from now on, away from the one core.
+    /// Keeps this thread, and programs that it starts later, away from the measuring core.
     ///
     /// # Errors
-    /// Also when there is no other.
+    /// Fails also if the machine has no other core.
     pub fn avoid(&self) -> anyhow::Result<()> {
         let mut set = self.all;
         set.unset(self.measuring)?;
         sched_setaffinity(Pid::from_raw(0), &set).context("there is no other core")
     }
 
-    /// Lets this thread, and what it starts from now on, run anywhere.
+    /// Lets this thread, and programs that it starts later, run on any core.
     pub fn unpin(&self) -> anyhow::Result<()> {
         self.move_process(0, false)
     }
 
-    /// Puts a process, with all its threads, onto the one core, or lets it run anywhere. Process 0 is this
-    /// thread.
+    /// Pins a process with all its threads to the measuring core, or lets it run on any core. Process 0 is
+    /// this thread.
     pub fn move_process(&self, process: u32, pinned: bool) -> anyhow::Result<()> {
         let mut set = self.all;
         if pinned {
@@ -66,16 +67,16 @@ impl Cores {
     }
 }
 
-/// Ticks of `/proc` in a second.
+/// Clock ticks of `/proc` in a second.
 pub const TICKS: f64 = 100.0;
 
-/// Seconds that all cores were busy since the start of the machine, of `/proc/stat`.
+/// Seconds that all cores were busy since the start of the machine, from `/proc/stat`.
 pub fn busy() -> anyhow::Result<f64> {
     let text = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     parse_busy(&text).context("/proc/stat is not as expected")
 }
 
-/// Seconds of all cores: user, nice, system, idle, iowait, irq, softirq and steal.
+/// Parses the seconds of all cores: user, nice, system, idle, iowait, irq, softirq and steal.
 fn parse_all_cores(text: &str) -> Option<[f64; 8]> {
     let numbers = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
     let seconds: Vec<f64> = numbers.take(8).filter_map(|n| Some(n.parse::<f64>().ok()? / TICKS)).collect();
@@ -91,20 +92,20 @@ fn parse_busy(text: &str) -> Option<f64> {
 #[derive(Debug)]
 pub struct Watch {
     begin: u64,
-    /// Seconds of user and system time: on all cores, given to other guests by a hypervisor, and of this
-    /// process with its ended children.
+    /// Seconds of user and system time at the begin. The first is of all cores, the second was given to other
+    /// guests by a hypervisor, the third is of this process with its ended children.
     before: [f64; 3],
 }
 
 impl Watch {
-    /// Begins to look.
+    /// Begins the observation.
     pub fn begin() -> anyhow::Result<Watch> {
         Ok(Watch { begin: monotonic(), before: spent()? })
     }
 
-    /// Returns the shares of all cores that other programs, and a hypervisor's other guests, had since then.
-    /// Call it when all started programs have ended. The kernel's handling of interrupts, in which packets
-    /// are forwarded, counts for no program.
+    /// Returns the shares of all cores that other programs, and a hypervisor's other guests, had since
+    /// [`Self::begin`]. Call it after all started programs have ended. The kernel's handling of interrupts,
+    /// in which it forwards packets, counts for no program.
     pub fn shares(&self) -> anyhow::Result<[f64; 2]> {
         let [all, stolen, own] = spent()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
@@ -127,13 +128,13 @@ fn parse_all(text: &str) -> Option<[f64; 2]> {
 }
 
 fn parse_own(text: &str) -> Option<f64> {
-    // utime, stime, cutime and cstime.
+    // Fields utime, stime, cutime and cstime.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
     Some((ticks(14)? + ticks(15)? + ticks(16)? + ticks(17)?) / TICKS)
 }
 
-/// Seconds that a process ran, of `/proc/PID/stat`.
+/// Seconds that a process ran, from `/proc/PID/stat`.
 pub fn used_by(process: u32) -> anyhow::Result<f64> {
     let file = format!("/proc/{process}/stat");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
@@ -141,7 +142,8 @@ pub fn used_by(process: u32) -> anyhow::Result<f64> {
 }
 
 fn parse_used(text: &str) -> Option<f64> {
-    // The name, in parentheses, may hold anything; what follows begins with field 3. 14 is utime, 15 stime.
+    // Field 2 is the name in parentheses and may hold any character. Field 3 follows it; field 14 is utime,
+    // field 15 stime.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
     Some((ticks(14)? + ticks(15)?) / TICKS)

@@ -1,7 +1,7 @@
 //! Processor time for each Gbit/s, at a fixed rate that every path carries.
 //!
-//! From `/proc/stat`: all cores, hosts and routers and the network between them together, less what the
-//! machine was busy with just before. From `/proc/PID/stat`: the carnet programs alone.
+//! The figure from `/proc/stat` covers all cores: hosts, routers and the network between them. The load just
+//! before the transfer is subtracted. The figure from `/proc/PID/stat` covers the carnet programs alone.
 
 use super::cores::{busy, used_by};
 use super::figures::{CpuFigure, Series};
@@ -12,12 +12,12 @@ use super::{Bed, Effort};
 use crate::clock::{self, MILLISECOND, monotonic};
 use crate::console;
 
-/// Bits per second.
+/// Rate of the transfer, in bits per second.
 const RATE: u64 = 500_000_000;
-/// How long to look at what the machine does otherwise.
+/// Time for which the benchmark measures the machine's other load.
 const BEFORE: u64 = 400 * MILLISECOND;
 
-/// Measures all paths, both directions.
+/// Measures all paths in both directions.
 pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<CpuFigure>> {
     let mut figures = Vec::new();
     for down in [false, true] {

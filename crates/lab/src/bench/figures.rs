@@ -6,71 +6,71 @@ use super::packets::SOURCE_AND_SINK;
 use super::path::Path;
 use crate::machine::Machine;
 
-/// `bench.json`
+/// Content of `bench.json`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Bench {
-    /// The machine.
+    /// The machine on which the benchmark ran.
     pub machine: Machine,
-    /// When it began.
+    /// Time when the run began, in UTC.
     pub time: String,
-    /// Load averages of the machine before.
+    /// Load averages of the machine before the run.
     pub load_before: [f64; 3],
     /// Shares of all cores that other programs, and a hypervisor's other guests, had during the run.
     #[serde(default)]
     pub others: [f64; 2],
-    /// Why the figures are not to be relied on: the machine was busy. Empty where it was not.
+    /// Reasons why the figures are not reliable: the machine was busy. Empty for a quiet machine.
     #[serde(default)]
     pub disturbed: Vec<String>,
-    /// Whether it was `--quick`.
+    /// Whether the run had `--quick`.
     pub quick: bool,
     /// The core on which packets were measured.
     pub core: usize,
-    /// Most packets under way.
+    /// Most packets under way at a time.
     pub window: u64,
-    /// Seconds that it took.
+    /// Duration of the run in seconds.
     pub duration_s: f64,
-    /// The ways compared.
+    /// The compared data paths.
     pub paths: Vec<PathFigure>,
     /// Packets per second.
     pub packets: Vec<PacketFigure>,
-    /// TCP.
+    /// Figures of TCP transfers.
     pub tcp: Vec<TcpFigure>,
     /// Round-trip times.
     pub rtt: Vec<RttFigure>,
-    /// Processor time.
+    /// Figures of processor time.
     pub cpu: Vec<CpuFigure>,
     /// Handovers under load.
     pub handover: Vec<HandoverFigure>,
-    /// Many bindings.
+    /// Figures of a home agent with many bindings.
     pub bindings: Vec<BindingsFigure>,
     /// Starts of a home agent with many bindings.
     pub starts: Vec<StartFigure>,
-    /// Many routers that register.
+    /// Figures of many routers that register.
     #[serde(default)]
     pub registrations: Vec<RegistrationsFigure>,
-    /// A home agent under attack.
+    /// Figures of a home agent under attack.
     #[serde(default)]
     pub attacks: Vec<AttackFigure>,
-    /// Machines that are home agents together, one of which dies.
+    /// Figures of machines that are home agents together, one of which is killed.
     #[serde(default)]
     pub takeovers: Vec<TakeoverFigure>,
-    /// The same in a series of faults.
+    /// Figures of machines that are home agents together, in a series of faults.
     #[serde(default)]
     pub faults: Vec<FaultsFigure>,
-    /// How the targets fare.
+    /// The targets and whether this run meets them.
     pub targets: Vec<Target>,
-    /// Of which other runs figures are among these, and which.
+    /// Origin of figures from other runs: kind of the figures, time and machine of the run.
     #[serde(default)]
     pub others_runs: Vec<String>,
 }
 
 impl Bench {
-    /// Replaces results by those of another run. Paths that were compared in one run are replaced together,
-    /// other results path by path. Results that were measured later stay.
+    /// Replaces results by the results of another run. Paths that were compared in one run are replaced
+    /// together, other results path by path. Results that were measured later stay.
     pub fn take(&mut self, mut other: Bench) {
         self.leave_out_what_is_older(&mut other);
         let mut taken = Vec::new();
-        // Of which nothing is left that was here before.
+        // Kinds of figures of which no earlier figure is left.
         let mut replaced = Vec::new();
         let mut whole = |what: &'static str, is_there: bool| {
             if is_there {
@@ -124,11 +124,12 @@ impl Bench {
         self.others_runs.push(run);
     }
 
-    /// When the last of these figures was measured.
+    /// Returns when the last figure of a kind was measured.
     fn time_of(&self, kind: &str) -> &str {
         let runs = self.others_runs.iter().filter_map(|run| run.split_once(": "));
         let times = runs.filter(|(kinds, _)| kinds.split(", ").any(|it| it == kind));
-        // "2026-11-26 02:34:35 UTC, carnet ...": the order of these is that of time.
+        // The entries have the form "2026-11-26 02:34:35 UTC, carnet ...", so their text order is their order
+        // in time.
         times.filter_map(|(_, rest)| rest.split(',').next()).max().unwrap_or(&self.time)
     }
 
@@ -151,13 +152,13 @@ impl Bench {
     }
 }
 
-/// Leaves out of `others` what is here already, if it is older.
+/// Removes from `others` each figure that `here` has too, if the one in `others` is older.
 fn leave_out<T>(others: &mut Vec<T>, here: &[T], is_older: bool, same: impl Fn(&T, &T) -> bool) {
     others.retain(|other| !is_older || !here.iter().any(|figure| same(figure, other)));
 }
 
-/// Replaces figures by those of the same path; true if all figures are new ones afterwards. `None` without
-/// new figures.
+/// Replaces figures by new figures of the same path. Returns true if all figures are new afterwards, `None`
+/// if there is no new figure.
 fn put<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> Option<bool> {
     if others.is_empty() {
         return None;
@@ -168,32 +169,33 @@ fn put<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> Optio
     Some(is_all)
 }
 
-/// A way.
+/// A data path of the run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PathFigure {
-    /// Which.
+    /// The data path.
     pub path: Path,
     /// Description of the path.
     pub about: String,
-    /// Why it is not measured, if so.
+    /// Reason why the path was not measured; `None` if it was.
     pub missing: Option<String>,
 }
 
-/// A figure that was taken several times, each time together with those that it is compared with.
+/// Repeated measurements of one figure. Each repetition ran beside one of every figure that it is compared
+/// with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// The middle one.
+    /// Median of the rounds.
     pub median: f64,
-    /// The lowest.
+    /// Lowest value of the rounds.
     pub lowest: f64,
-    /// The highest.
+    /// Highest value of the rounds.
     pub highest: f64,
-    /// All, in order.
+    /// Values of all rounds, in the order of measurement.
     pub rounds: Vec<f64>,
 }
 
 impl Series {
-    /// Of these.
+    /// Builds a series from the values of its rounds.
     pub fn of(rounds: Vec<f64>) -> Series {
         let mut sorted = rounds.clone();
         sorted.sort_by(f64::total_cmp);
@@ -205,26 +207,27 @@ impl Series {
         }
     }
 
-    /// The ratios to another, round by round: what drifts from round to round falls out.
+    /// Returns the ratio to another series for each round. A drift from round to round cancels out.
     pub fn ratios(&self, base: &Series) -> Series {
         let pairs = self.rounds.iter().zip(&base.rounds).filter(|(_, base)| **base > 0.0);
         Series::of(pairs.map(|(one, base)| one / base).collect())
     }
 
-    /// The median of these.
+    /// Returns the median of the ratios to another series.
     pub fn ratio(&self, base: &Series) -> Option<f64> {
         let ratios = self.ratios(base);
         (!ratios.rounds.is_empty()).then_some(ratios.median)
     }
 
-    /// Between which two the true median lies with a probability of 95 %, whatever the distribution: the
-    /// order statistics to both sides of the middle. `None` for fewer than six, of which even all do not say
-    /// as much.
+    /// Returns the limits between which the true median lies with a probability of 95 %, for any
+    /// distribution. The limits are order statistics on both sides of the middle. `None` for fewer than six
+    /// values: too few for this probability.
     pub fn sure(&self) -> Option<[f64; 2]> {
         let mut sorted = self.rounds.clone();
         sorted.sort_by(f64::total_cmp);
         let count = sorted.len();
-        // How many are left out at each end: as many as a fair coin shows heads in fewer than 2.5 % of cases.
+        // Number of values left out at each end: as many as a fair coin shows heads in fewer than 2.5 % of
+        // cases.
         let (mut left_out, mut chance, mut sum) = (0, 0.5_f64.powi(count as i32), 0.0);
         while left_out < count / 2 {
             sum += chance;
@@ -239,7 +242,7 @@ impl Series {
     }
 }
 
-/// The middle one of sorted numbers, the mean of the two middle ones where their number is even.
+/// Returns the median of sorted numbers: the mean of the two middle ones if their number is even.
 pub fn median(sorted: &[f64]) -> f64 {
     match (sorted.len(), sorted.len() / 2) {
         (0, _) => 0.0,
@@ -248,12 +251,14 @@ pub fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// Above which load average for each core, and which share of all cores in others' hands, a machine is busy.
+/// Load average per core above which a machine is busy. The next constant is the share of all cores that
+/// other programs may have.
 const BUSY_LOAD: f64 = 0.5;
 const BUSY_SHARE: f64 = 0.03;
 
-/// Returns the reasons why figures are not reliable, in words. `load` is the load before the run on `cores`
-/// cores. `others` has the shares of all cores that other programs and a hypervisor's other guests had.
+/// Returns the reasons why figures are not reliable, in words. `load` is the load average before the run on
+/// `cores` cores. `others` has the shares of all cores that other programs and a hypervisor's other guests
+/// had.
 pub fn disturbances(cores: usize, load: f64, others: [f64; 2]) -> Vec<String> {
     let mut found = Vec::new();
     if load > BUSY_LOAD * cores.max(1) as f64 {
@@ -268,20 +273,21 @@ pub fn disturbances(cores: usize, load: f64, others: [f64; 2]) -> Vec<String> {
 }
 
 impl Bench {
-    /// Why the figures are not to be relied on, in words.
+    /// Returns the reasons why the figures are not reliable, in words.
     pub fn disturbances(&self) -> Vec<String> {
         disturbances(self.machine.cores, self.load_before[0], self.others)
     }
 
-    /// Returns the cost of the routers alone, in nanoseconds for a packet. It subtracts the cost of source
-    /// and sink at that size, which share the core. `None` if that was not measured, or if the figure is that
-    /// cost.
+    /// Returns the cost of the routers alone, in nanoseconds per packet. It subtracts the cost of source and
+    /// sink at that size, because these share the core. `None` if the cost of source and sink was not
+    /// measured, or if the figure is that cost.
     pub fn net_ns(&self, figure: &PacketFigure) -> Option<f64> {
         let alone = self.packets.iter().find(|one| one.is_alone() && one.size == figure.size)?;
         (!figure.is_alone() && alone.ns > 0.0 && figure.ns > alone.ns).then_some(figure.ns - alone.ns)
     }
 
-    /// How many times as many packets the routers alone pass as plain ones do, both without source and sink.
+    /// Returns the ratio of the packets per second of the routers alone to those of plain routers, both
+    /// without the cost of source and sink.
     pub fn net_to_plain(&self, figure: &PacketFigure) -> Option<f64> {
         let plain = self.packets.iter().find(|one| {
             (one.path, &one.arrangement, one.size) == (Path::Plain, &figure.arrangement, figure.size)
@@ -293,15 +299,15 @@ impl Bench {
 /// Packets per second through a part of the network.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PacketFigure {
-    /// Which part, and which way.
+    /// Routers that the packets pass, and the direction.
     pub arrangement: String,
     /// Octets of the inner packet.
     pub size: usize,
-    /// The way.
+    /// Data path.
     pub path: Path,
     /// Packets per second.
     pub rate: Series,
-    /// Nanoseconds for a packet, of the median.
+    /// Nanoseconds per packet, from the median rate.
     pub ns: f64,
     /// Ratio to plain forwarding in the same part of the network.
     pub to_plain: Option<f64>,
@@ -312,7 +318,7 @@ pub struct PacketFigure {
 }
 
 impl PacketFigure {
-    /// Whether it is about source and sink, without any router between them.
+    /// Whether the figure measures source and sink alone, without a router between them.
     fn is_alone(&self) -> bool {
         self.arrangement == SOURCE_AND_SINK
     }
@@ -321,98 +327,99 @@ impl PacketFigure {
 /// A TCP transfer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TcpFigure {
-    /// The hosts' MTU and what else is special.
+    /// The hosts' MTU, and whether they receive Packet Too Big.
     pub hosts: String,
-    /// Streams.
+    /// Number of parallel streams.
     pub streams: usize,
-    /// `up`: from the mobile network; `down`: to it.
+    /// Direction. `up`: from the mobile network; `down`: to the mobile network.
     pub direction: String,
-    /// The way.
+    /// Data path.
     pub path: Path,
     /// Gbit/s of payload.
     pub gbit: Series,
     /// Ratio to plain forwarding: the median of the rounds' ratios.
     pub to_plain: Option<f64>,
-    /// Between which two the true median of these lies with a probability of 95 %.
+    /// Limits between which the true median of these ratios lies with a probability of 95 %.
     #[serde(default)]
     pub sure: Option<[f64; 2]>,
-    /// Segments sent again, in all.
+    /// Segments sent again, summed over all rounds.
     pub retransmits: u64,
-    /// Why a transfer did not come to its end, if so.
+    /// Reason why a transfer did not finish; `None` if all did.
     pub error: Option<String>,
 }
 
 /// Round-trip times.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RttFigure {
-    /// The way.
+    /// Data path.
     pub path: Path,
-    /// Echoes.
+    /// Number of echoes.
     pub count: usize,
     /// Median in microseconds.
     pub median_us: f64,
-    /// 10th percentile.
+    /// 10th percentile in microseconds.
     pub p10_us: f64,
-    /// 90th percentile.
+    /// 90th percentile in microseconds.
     pub p90_us: f64,
-    /// More than plain, for each direction: half the median of the differences between neighbouring echoes.
+    /// Additional microseconds per direction, compared with plain forwarding: half the median of the
+    /// differences between neighbouring echoes.
     pub added_us: Option<f64>,
 }
 
 /// Processor time of a transfer at a fixed rate.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CpuFigure {
-    /// The way.
+    /// Data path.
     pub path: Path,
-    /// `up` or `down`.
+    /// Direction: `up` or `down`.
     pub direction: String,
-    /// Gbit/s that were transferred.
+    /// Transferred Gbit/s.
     pub gbit: f64,
-    /// Seconds of all cores for each second and Gbit/s: hosts, routers and all.
+    /// Processor seconds of all cores per second and Gbit/s, for hosts, routers and the network.
     pub machine: Series,
-    /// Of these, what the two carnet processes ran.
+    /// Part of `machine` that the two carnet processes used.
     pub carnet: f64,
 }
 
 /// Handovers under load.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HandoverFigure {
-    /// The way.
+    /// Data path.
     pub path: Path,
-    /// `up` or `down`.
+    /// Direction: `up` or `down`.
     pub direction: String,
-    /// The highest rate without loss, in packets per second.
+    /// Highest rate without loss, in packets per second.
     pub highest: f64,
     /// Packets per second during the handovers.
     pub rate: f64,
-    /// Handovers.
+    /// Number of handovers.
     pub handovers: usize,
     /// Packets sent.
     pub sent: u64,
     /// Packets lost.
     pub lost: u64,
-    /// Packets that came twice.
+    /// Packets that arrived twice.
     pub duplicated: u64,
-    /// Packets that came after a later one.
+    /// Packets that arrived after a later one.
     pub reordered: u64,
-    /// The same without handovers: lost, duplicated, reordered.
+    /// Packets lost, duplicated and reordered in a run without handovers.
     pub quiet: [u64; 3],
 }
 
 /// A home agent with many bindings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BindingsFigure {
-    /// The way.
+    /// Data path.
     pub path: Path,
-    /// `to one`, `to random ones`, `from one`, `from random ones`.
+    /// Kind of traffic: `to one`, `to random ones`, `from one` or `from random ones`.
     pub what: String,
     /// Octets of the inner packet.
     pub size: usize,
-    /// Bindings.
+    /// Number of bindings.
     pub bindings: u32,
     /// Packets per second.
     pub rate: Series,
-    /// Ratio to the same with one binding.
+    /// Ratio to the rate of a home agent with one binding.
     pub to_one: Option<f64>,
     /// Packets lost.
     pub lost: u64,
@@ -421,26 +428,26 @@ pub struct BindingsFigure {
 /// The start of a home agent with many bindings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StartFigure {
-    /// The way.
+    /// Data path.
     pub path: Path,
-    /// Bindings.
+    /// Number of bindings.
     pub bindings: u32,
     /// Seconds from the start of the program until its socket accepts.
     pub ready_s: f64,
-    /// Memory of the program then, in MiB.
+    /// Memory of the program after the start, in MiB.
     pub memory_mib: f64,
 }
 
 /// Many routers that register at one home agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RegistrationsFigure {
-    /// The way.
+    /// Data path.
     pub path: Path,
-    /// Routers.
+    /// Number of routers.
     pub routers: u32,
     /// Whether the home agent had a core of its own.
     pub own_core: bool,
-    /// Seconds from the start of the program until its socket accepts, without bindings.
+    /// Seconds from the start of the program until its socket accepts, with no bindings.
     pub start_s: f64,
     /// Seconds from the first Binding Update of the storm to the last acknowledgement.
     pub seconds: f64,
@@ -448,15 +455,15 @@ pub struct RegistrationsFigure {
     pub per_second: f64,
     /// Routers that were acknowledged.
     pub acknowledged: u64,
-    /// Routers that were not, however often they asked.
+    /// Routers without an acknowledgement after all attempts.
     pub lost: u64,
     /// Acknowledgements with another MAC, checksum, status, number, lifetime or destination than expected.
     pub wrong: u64,
-    /// Updates that were sent once more.
+    /// Binding Updates that were sent again.
     pub again: u64,
     /// Seconds that the home agent ran in the storm.
     pub agent_s: f64,
-    /// The longest that a router waited, in milliseconds.
+    /// Longest time that a router waited for its acknowledgement, in milliseconds.
     pub longest_ms: f64,
     /// Memory of the home agent before the storm, in MiB.
     pub memory_before_mib: f64,
@@ -464,63 +471,63 @@ pub struct RegistrationsFigure {
     pub memory_mib: f64,
     /// Memory of the home agent after the refreshes, in MiB.
     pub memory_refreshed_mib: f64,
-    /// Octets more for each binding.
+    /// Additional octets of memory per binding.
     pub octets_each: f64,
-    /// Refreshes.
+    /// The refreshes after the storm.
     pub refresh: RefreshFigure,
-    /// Seconds from a start after `kill -9` until the socket accepts.
+    /// Seconds from the restart after `kill -9` until the socket accepts.
     pub restart_s: f64,
-    /// Acknowledged bindings that are then not there, or older.
+    /// Acknowledged bindings that the restarted home agent does not have, or has in an older state.
     pub missing: u64,
 }
 
 /// Routers that renew their registrations.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RefreshFigure {
-    /// Seconds that it took.
+    /// Duration of the refreshes in seconds.
     pub seconds: f64,
     /// Renewals acknowledged.
     pub acknowledged: u64,
-    /// Renewals that were not.
+    /// Renewals that were not acknowledged.
     pub lost: u64,
-    /// As in [`RegistrationsFigure::wrong`].
+    /// Wrong acknowledgements, as in [`RegistrationsFigure::wrong`].
     pub wrong: u64,
     /// Seconds that the home agent ran.
     pub agent_s: f64,
-    /// The longest that a router waited, in milliseconds.
+    /// Longest time that a router waited for its acknowledgement, in milliseconds.
     pub longest_ms: f64,
-    /// Share of a core that all routers take with a lifetime of 60 s, renewed after 45 s.
+    /// Share of a core that the renewals of all routers cost with a lifetime of 60 s, renewed after 45 s.
     pub share: f64,
 }
 
 /// A home agent under attack.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AttackFigure {
-    /// The way.
+    /// Data path.
     pub path: Path,
     /// Kind of the flood.
     pub kind: String,
-    /// Frames of that in a second that really left.
+    /// Frames per second of the flood that the sender really sent.
     pub frames: f64,
-    /// Routers that renewed meanwhile.
+    /// Routers that renewed during the flood.
     pub routers: u32,
-    /// Those that were acknowledged.
+    /// Routers that were acknowledged.
     pub acknowledged: u64,
-    /// Those of them that waited longer than a second.
+    /// Acknowledged routers that waited longer than a second.
     pub late: u64,
-    /// Those that were not, however often they asked.
+    /// Routers without an acknowledgement after all attempts.
     pub lost: u64,
-    /// As in [`RegistrationsFigure::wrong`].
+    /// Wrong acknowledgements, as in [`RegistrationsFigure::wrong`].
     pub wrong: u64,
-    /// Updates that were sent once more.
+    /// Binding Updates that were sent again.
     pub again: u64,
-    /// The longest that a router waited, in milliseconds.
+    /// Longest time that a router waited for its acknowledgement, in milliseconds.
     pub longest_ms: f64,
-    /// Packets of the stream in a second.
+    /// Packets per second of the stream.
     pub rate: f64,
-    /// Packets of the stream.
+    /// Packets of the stream in total.
     pub packets: u64,
-    /// Those that did not come.
+    /// Packets of the stream that were lost.
     pub packets_lost: u64,
     /// Share of a core that the home agent ran.
     pub agent: f64,
@@ -529,97 +536,98 @@ pub struct AttackFigure {
 /// Machines that are home agents together, each of which is killed in turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TakeoverFigure {
-    /// The way.
+    /// Data path.
     pub path: Path,
-    /// Routers.
+    /// Number of routers.
     pub routers: u32,
-    /// Home agents.
+    /// Number of home agents.
     pub seats: usize,
-    /// Servers of etcd.
+    /// Number of etcd servers.
     pub stores: usize,
-    /// Packets of all flows in a second.
+    /// Packets per second of all flows together.
     pub packets: f64,
-    /// Between two packets of a flow, in milliseconds: no silence is shorter.
+    /// Time between two packets of a flow, in milliseconds. No measured silence is shorter.
     pub period_ms: f64,
-    /// How often a machine was killed.
+    /// Number of times that a machine was killed.
     pub kills: usize,
     /// Flows through machines that were killed.
     pub flows: u64,
-    /// Those of them that were silent for no longer than a second.
+    /// Flows that were silent for at most a second.
     pub within_1s: u64,
-    /// And than two.
+    /// Flows that were silent for at most two seconds.
     pub within_2s: u64,
-    /// The median of their silences, in milliseconds.
+    /// Median of the flows' silences, in milliseconds.
     pub median_ms: f64,
-    /// The 99th percentile.
+    /// 99th percentile of the flows' silences, in milliseconds.
     pub p99_ms: f64,
-    /// The longest.
+    /// Longest silence, in milliseconds.
     pub longest_ms: f64,
-    /// The longest of flows through other machines.
+    /// Longest silence of flows through machines that were not killed, in milliseconds.
     pub others_ms: f64,
-    /// The longest when the machine gets its home agent back.
+    /// Longest silence when the restarted machine takes its home agent back, in milliseconds.
     pub back_ms: f64,
-    /// Acknowledged bindings that the next machine does not have.
+    /// Acknowledged bindings that the next leader does not have.
     pub missing: u64,
-    /// How often two machines acknowledged for a home agent at a time.
+    /// Number of times that two machines acknowledged for one home agent at once.
     pub two: u64,
-    /// Acknowledgements that were not as they have to be.
+    /// Acknowledgements that failed a check.
     pub wrong: u64,
 }
 
 /// Machines that are home agents together, in a series of faults.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FaultsFigure {
-    /// The way.
+    /// Data path.
     pub path: Path,
-    /// Out of which the series is.
+    /// Seed of the series of faults.
     pub seed: u64,
-    /// Routers.
+    /// Number of routers.
     pub routers: u32,
-    /// Home agents.
+    /// Number of home agents.
     pub seats: usize,
-    /// Servers of etcd.
+    /// Number of etcd servers.
     pub stores: usize,
-    /// Faults.
+    /// Number of faults.
     pub faults: u32,
-    /// Their kinds, and how many of each.
+    /// Kinds of faults, each with its number.
     pub kinds: Vec<(String, u64)>,
-    /// Acknowledgements.
+    /// Number of acknowledgements.
     pub acknowledged: u64,
-    /// Those that came from a former home agent, of updates that were sent before another acknowledged.
+    /// Acknowledgements of a former leader for Binding Updates that were sent before the new leader's first
+    /// acknowledgement.
     pub late: u64,
-    /// How often two machines acknowledged for a home agent at a time.
+    /// Number of times that two machines acknowledged for one home agent at once.
     pub two: u64,
-    /// Acknowledgements that were not as they have to be.
+    /// Acknowledgements that failed a check.
     pub wrong: u64,
-    /// How often another machine began to acknowledge for a home agent.
+    /// Number of times that another machine began to acknowledge for a home agent.
     pub changes: u64,
-    /// How often a machine took a home agent's place, as they say; as often or more.
+    /// Number of takeovers in the logs of the machines; at least `changes`.
     pub taken: u64,
-    /// Acknowledged bindings that were not there after a fault.
+    /// Acknowledged bindings that the leader did not have after a fault.
     pub lost: u64,
-    /// Faults after which not all was well within half a minute.
+    /// Faults after which a check still failed after 30 s.
     pub broken: u64,
     /// Packets of all flows.
     pub packets: u64,
-    /// Those that two machines forwarded, to both of which they were sent.
+    /// Packets that two machines forwarded. The sender sends each packet to all machines.
     pub doubled: u64,
-    /// The longest from a fault to such a packet, in milliseconds.
+    /// Longest time from a fault to a packet that two machines forwarded, in milliseconds.
     pub doubled_ms: f64,
-    /// The longest silence of a flow, with the time that the fault lasted.
+    /// Longest silence of a flow in milliseconds, including the time that the fault lasted.
     pub longest_ms: f64,
 }
 
-/// A target, and whether it is met.
+/// A target, and whether the figures meet it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Target {
-    /// What.
+    /// The measured quantity.
     pub what: String,
-    /// Target, in words.
+    /// Target value, in words.
     pub aim: String,
     /// Measured value, in words.
     pub found: String,
-    /// `None` when it was not measured.
+    /// Whether the target is met; `None` if it was not measured.
     pub met: Option<bool>,
 }
 
@@ -640,7 +648,7 @@ mod tests {
     #[test]
     fn the_median_of_a_few_is_uncertain() {
         let of = |count: u32| Series::of((1..=count).map(f64::from).collect()).sure();
-        // The tables for the sign test at 5 %: none, 0, 1, 3 and 6 may be left out at each end.
+        // The tables of the sign test at 5 % allow no, 0, 1, 3 and 6 values to be left out at each end.
         assert_eq!(of(5), None);
         assert_eq!(of(6), Some([1.0, 6.0]));
         assert_eq!(of(9), Some([2.0, 8.0]));
@@ -683,7 +691,7 @@ mod tests {
         }
     }
 
-    /// A run is told of as long as any of its figures is there.
+    /// The bench names another run as long as it has a figure of that run.
     #[test]
     fn other_runs_are_told_of_as_long_as_something_of_them_is_there() {
         let run = |time: &str, paths: &[Path]| Bench {

@@ -1,10 +1,10 @@
-//! Very many mobile routers, simulated by one sender with real octets. Their Binding Updates leave by a
+//! Very many mobile routers, simulated by one sender with real packets. Their Binding Updates leave by a
 //! packet socket. The sender checks every acknowledgement (addresses, MAC, checksum, status, sequence
 //! number).
 //!
 //! Each router has a home address, a care-of address and a prefix of its own. All care-of addresses are
 //! behind one neighbour of the home agent. A router without an answer after [`PATIENCE`] sends again with the
-//! next number (RFC 6275 11.8).
+//! next sequence number (RFC 6275 11.8).
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -23,15 +23,15 @@ use super::world::{HOME_AGENT, Place, World, inside, link_addresses};
 use crate::clock::{self, MILLISECOND, SECOND, monotonic};
 use crate::isolate::{Interrupted, stopping};
 
-/// Frames of one call.
+/// Frames per system call.
 const BATCH: usize = 64;
-/// Octets that may wait in the socket, each way.
+/// Buffer of the socket in octets, for each direction.
 const BUFFER: usize = 64 << 20;
-/// How long an answer may take, if nothing else is said.
+/// Default time that an answer may take.
 const PATIENCE: u64 = 3 * SECOND;
-/// How often a router asks before it is given up.
+/// Attempts of a router before it counts as lost.
 const ATTEMPTS: u8 = 10;
-/// Octets of the largest frame that comes.
+/// Octets of the largest frame that arrives.
 const FRAME: usize = 2048;
 
 /// Status 135 of a Binding Acknowledgement (RFC 6275 6.1.8).
@@ -42,7 +42,7 @@ pub(super) const MOBILE: u64 = 0x2001_0dba;
 /// The first half of all care-of addresses, `2001:dbb::/32`.
 const CARE_OF: u64 = 0x2001_0dbb;
 
-/// The router with this number.
+/// Returns the router with this number.
 pub fn identity(number: u32) -> Identity {
     let network = |first: u64| first << 32 | u64::from(number);
     Identity {
@@ -52,7 +52,7 @@ pub fn identity(number: u32) -> Identity {
     }
 }
 
-/// Its `[[home_agent.mobile_router]]`.
+/// Returns the `[[home_agent.mobile_router]]` of the router with this number.
 pub fn table(number: u32) -> String {
     let Identity { home_address, prefix, .. } = identity(number);
     let prefix = Ipv6Addr::from(u128::from(prefix) << 64);
@@ -67,36 +67,36 @@ pub fn table(number: u32) -> String {
 #[derive(Debug, Clone)]
 struct Router {
     frame: [u8; UPDATE],
-    /// The number of the last update.
+    /// Sequence number of the last Binding Update.
     sent: u16,
-    /// The number that was acknowledged last.
+    /// Sequence number of the last acknowledgement.
     acknowledged: Option<u16>,
     waits: bool,
     attempts: u8,
-    /// When it first asked.
+    /// Time of the first attempt in this round.
     since: u64,
 }
 
 /// Result of a round in which routers registered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Round {
-    /// Routers with an acknowledgement.
+    /// Routers that got an acknowledgement.
     pub acknowledged: u64,
-    /// Routers without one after all attempts.
+    /// Routers without an acknowledgement after all attempts.
     pub lost: u64,
-    /// Answers that were not as they have to be.
+    /// Answers that failed a check.
     pub wrong: u64,
-    /// Updates that were sent once more.
+    /// Binding Updates that were sent again.
     pub again: u64,
     /// Nanoseconds from the first update to the last acknowledgement.
     pub elapsed: u64,
-    /// The longest that a router waited, in nanoseconds.
+    /// Longest time that a router waited, in nanoseconds.
     pub longest: u64,
     /// Routers that waited longer than an answer may take.
     pub late: u64,
 }
 
-/// The routers.
+/// All routers of the fleet, and the socket that they share.
 #[derive(Debug)]
 pub struct Fleet {
     socket: Socket,
@@ -104,20 +104,20 @@ pub struct Fleet {
     link: ([u8; 6], [u8; 6]),
     signer: Signer,
     lifetime: u16,
-    /// How long an answer may take, in nanoseconds: then a router asks again.
+    /// Longest time of an answer in nanoseconds. After this time a router sends again.
     pub patience: u64,
     routers: Vec<Router>,
-    /// Routers that wait for an answer, with the start time, oldest first; those with an answer are still in
-    /// it.
+    /// Attempts that wait for an answer: start time, router, sequence number; oldest first. Answered attempts
+    /// stay in it until their time has passed.
     waiting: VecDeque<(u64, u32, u16)>,
-    /// How many wait.
+    /// Number of routers that wait for an answer.
     open: usize,
-    /// The first wrong answer, in words.
+    /// Description of the first wrong answer.
     complaint: Option<String>,
 }
 
 impl Fleet {
-    /// Creates `number` routers at this place of a world that request a lifetime of `lifetime` seconds.
+    /// Creates `number` routers at this place of a world. Each requests a lifetime of `lifetime` seconds.
     pub fn new(world: &World, place: Place, number: u32, lifetime: u16) -> anyhow::Result<Fleet> {
         let node = world.node(place.node);
         let socket = inside(&node, || {
@@ -160,27 +160,28 @@ impl Fleet {
         update(self.link, self.agent, identity(number), sequence, self.lifetime, &self.signer)
     }
 
-    /// How many there are.
+    /// Returns the number of routers.
     pub fn len(&self) -> u32 {
         self.routers.len() as u32
     }
 
-    /// The numbers that were acknowledged last.
+    /// Returns each router with the sequence number of its last acknowledgement.
     pub fn acknowledged(&self) -> impl Iterator<Item = (Identity, Option<u16>)> {
         self.routers.iter().enumerate().map(|(at, router)| (identity(at as u32), router.acknowledged))
     }
 
-    /// Reason why the first wrong answer was wrong.
+    /// Returns why the first wrong answer was wrong.
     pub fn complaint(&self) -> Option<&str> {
         self.complaint.as_deref()
     }
 
-    /// The octets of the last update of a router.
+    /// Returns the octets of a router's last Binding Update.
     pub fn recorded(&self, number: u32) -> Vec<u8> {
         self.routers[number as usize].frame.to_vec()
     }
 
-    /// Makes the next update of each router, so that this takes no time later.
+    /// Encodes the next Binding Update of each router in advance, so that the measurement excludes the
+    /// encoding.
     pub fn prepare(&mut self) {
         for number in 0..self.len() {
             self.next_update(number);
@@ -194,8 +195,8 @@ impl Fleet {
         (router.sent, router.frame) = (sequence, frame);
     }
 
-    /// Lets each of the routers, which [`Self::prepare`] has prepared, register once. At most `window` wait
-    /// for an answer at a time, and with a `rate` at most that many begin in a second.
+    /// Lets each router that [`Self::prepare`] has prepared register once. At most `window` routers wait for
+    /// an answer at a time. With a `rate` at most that many begin per second.
     pub fn register(&mut self, window: usize, rate: Option<f64>) -> anyhow::Result<Round> {
         let mut round = Round::default();
         let start = monotonic();
@@ -219,7 +220,7 @@ impl Fleet {
             let taken = self.send(now, &batch)?;
             next += taken.min(fresh) as u32;
             for number in batch.iter().skip(taken.max(fresh)) {
-                // Routers whose repetition found no room are due at once.
+                // If the interface has no room for a repeated Binding Update, that router is due at once.
                 let router = &self.routers[*number as usize];
                 self.waiting.push_front((now.saturating_sub(self.patience), *number, router.sent));
             }
@@ -235,7 +236,7 @@ impl Fleet {
         }
     }
 
-    /// Those who have waited long enough ask again.
+    /// Sends again the Binding Updates of routers that have waited longer than [`Self::patience`].
     fn repeat(&mut self, now: u64, batch: &mut Vec<u32>, round: &mut Round) {
         while batch.len() < BATCH
             && let Some((since, number, sequence)) = self.waiting.front().copied()
@@ -261,7 +262,7 @@ impl Fleet {
         }
     }
 
-    /// Sends the updates of these; how many the interface took.
+    /// Sends the Binding Updates of these routers. Returns how many the interface took.
     fn send(&mut self, now: u64, batch: &[u32]) -> anyhow::Result<usize> {
         if batch.is_empty() {
             return Ok(0);
@@ -295,7 +296,7 @@ impl Fleet {
         Ok(sent)
     }
 
-    /// Takes the answers that are there; whether there were any.
+    /// Receives the answers that have arrived. Returns whether any had.
     fn hear(&mut self, buffer: &mut [u8], round: &mut Round) -> anyhow::Result<bool> {
         let mut any = false;
         loop {
@@ -313,7 +314,7 @@ impl Fleet {
         }
     }
 
-    /// The lengths of the frames that were there.
+    /// Receives the frames that have arrived and returns their lengths.
     fn receive(&self, buffer: &mut [u8]) -> nix::Result<Vec<usize>> {
         let mut headers = MultiHeaders::<()>::preallocate(BATCH, None);
         let mut slices: Vec<[IoSliceMut<'_>; 1]> =
@@ -326,7 +327,7 @@ impl Fleet {
     /// Checks a received frame; true if it is an acknowledgement for a waiting router.
     fn answer(&mut self, frame: &[u8], round: &mut Round) -> bool {
         let judged = acknowledgement(frame, self.agent, &self.signer).and_then(|found| {
-            // Where there are strangers, they have answers too.
+            // A flood of unknown routers gets answers too: skip them.
             let found =
                 found.filter(|found| found.care_of_address.octets().starts_with(&CARE_OF.to_be_bytes()[4..]));
             let Some(found) = found else { return Ok(None) };
@@ -340,11 +341,11 @@ impl Fleet {
                 found.home_address,
                 found.care_of_address
             );
-            // The answer to an earlier attempt is late, not wrong.
+            // An answer to an earlier attempt is late, not wrong.
             let age = router.sent.wrapping_sub(found.sequence);
             ensure!(age < u16::from(ATTEMPTS), "its number is {}, expected {}", found.sequence, router.sent);
-            // An attempt that was overtaken by the next one is told that its number is old, and so is a
-            // recording.
+            // The home agent rejects an attempt that arrives after the next one as out of window, and a
+            // replayed Binding Update too.
             let overtaken = age > 0 || (!router.waits && found.status == SEQUENCE_OUT_OF_WINDOW);
             ensure!(found.status == 0 || overtaken, "its status is {}", found.status);
             ensure!(

@@ -1,7 +1,7 @@
 //! Packets per second, in a closed loop.
 //!
 //! The sender keeps at most [`WINDOW`] packets under way: it reads the sink's count, and yields the core
-//! while there is no room. So the result is the rate without loss. A path with a program in user space gets
+//! while the window is full. So the result is the rate without loss. A path with a program in user space gets
 //! the core when it has work, although sender, routers and sink share it. Lost packets block nothing: after
 //! [`PATIENCE`] without any arrival the sender counts the packets under way as lost.
 
@@ -10,35 +10,35 @@ use super::sender::{BATCH, Sender};
 use super::sink::Sink;
 use crate::clock::{self, MILLISECOND};
 
-/// Packets under way.
+/// Most packets under way.
 pub const WINDOW: u64 = 256;
-/// How long to wait for packets under way.
+/// Time after the last arrival at which packets under way count as lost.
 const PATIENCE: u64 = 100 * MILLISECOND;
 
-/// Packets that passed.
+/// Result of a flood.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Flood {
     /// Packets that the interface took.
     pub sent: u64,
-    /// Packets that came.
+    /// Packets that the sink received.
     pub received: u64,
     /// Nanoseconds from the first packet sent to the last one received.
     pub elapsed: u64,
 }
 
 impl Flood {
-    /// Packets per second.
+    /// Returns the packets per second.
     pub fn rate(&self) -> f64 {
         self.received as f64 * 1e9 / self.elapsed.max(1) as f64
     }
 
-    /// Packets lost.
+    /// Returns the number of lost packets.
     pub fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.received)
     }
 }
 
-/// Sends for `duration` nanoseconds. `prepare` is called before each batch, to write into its frames.
+/// Sends for `duration` nanoseconds. Calls `prepare` before each batch, so that it can write into the frames.
 pub fn flood(
     sender: &mut Sender,
     sink: &Sink,

@@ -27,11 +27,11 @@ use crate::station::Station;
 
 /// Octets of inner packets.
 const SIZE: usize = 500;
-/// The share of the highest rate.
+/// Rate of the stream, as a share of the highest rate without loss.
 const SHARE: f64 = 0.7;
-/// The sender sleeps this long between batches.
+/// Time that the sender sleeps between batches, in nanoseconds.
 const TICK: u64 = 200_000;
-/// Between one handover and the next.
+/// Time between two handovers.
 const PAUSE: u64 = 200 * MILLISECOND;
 
 /// Result of a steady stream.
@@ -40,11 +40,11 @@ pub(super) struct Stream {
     pub sent: u64,
     pub lost: u64,
     pub numbers: Numbers,
-    /// Packets a second that were really sent.
+    /// Packets per second that were really sent.
     pub rate: f64,
 }
 
-/// Sends numbered packets at a rate until `stop`, and waits for the last of them.
+/// Sends numbered packets at a rate until `stop`, and waits until the last packet has arrived.
 pub(super) fn stream(
     sender: &mut Sender,
     sink: &Sink,
@@ -59,7 +59,7 @@ pub(super) fn stream(
         let now = monotonic();
         let due = ((now - start) as f64 * rate / 1e9) as u64;
         let mut debt = due.saturating_sub(sent + skipped);
-        // The sender does not make up for more than a window when it is late.
+        // A late sender makes up for at most one window.
         if debt > WINDOW {
             skipped += debt - WINDOW;
             debt = WINDOW;
@@ -90,7 +90,7 @@ pub(super) fn stream(
     Ok(Stream { sent, lost: sent.saturating_sub(first_arrivals), numbers, rate })
 }
 
-/// Orders the router to and fro.
+/// Moves the router to the other uplink `handovers` times. Waits each time until it has moved.
 fn hand_over(router: &Station, handovers: usize) -> anyhow::Result<()> {
     clock::sleep(PAUSE);
     for number in 0..handovers {
@@ -137,7 +137,7 @@ fn one(
                 result
             });
             let stream = stream(&mut sender, &sink, &frame, highest * SHARE, &stop);
-            // An error of the sender must not leave the other thread waiting; it ends by itself.
+            // If the sender fails, wait for the other thread, which ends by itself.
             orders.join().map_err(|_| anyhow!("the thread that orders handovers panicked"))??;
             stream
         })
@@ -161,8 +161,8 @@ fn one(
     })
 }
 
-/// Measures all paths of carnet, both directions. The number of handovers is even, so that each world is left
-/// as it was found.
+/// Measures all paths that use carnet, in both directions. The number of handovers is even, so the mobile
+/// router ends on the uplink on which it began.
 pub fn measure(bed: &Bed, effort: &Effort, cores: &Cores) -> anyhow::Result<Vec<HandoverFigure>> {
     let mut figures = Vec::new();
     for (path, world) in bed.worlds(Part::Both).filter(|(path, _)| path.is_carnet()) {

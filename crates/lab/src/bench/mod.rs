@@ -1,20 +1,22 @@
-//! `carnet-lab bench`: how fast the tunnel's data paths are, beside plain forwarding and the kernel's own
-//! tunnel.
+//! `carnet-lab bench`: measures how fast the tunnel's data paths are, beside plain forwarding and the
+//! kernel's own tunnel.
 //!
-//! * `world` builds the same network once for each path (`path`), all at once, with the real programs in it;
-//!   `bed` keeps them.
-//! * `packets` counts packets per second, with `sender`, `sink`, `packet` and the closed loop of `flood`;
-//!   `bindings` does so at a home agent with many bindings.
-//! * `registrations` lets very many routers register, which are a `fleet` whose octets are made by `updates`.
+//! * `world` builds the same network once for each path (`path`), all at once, with the real programs; `bed`
+//!   holds these worlds.
+//! * `packets` measures packets per second, with `sender`, `sink`, `packet` and the closed loop of `flood`;
+//!   `bindings` measures them at a home agent with many bindings.
+//! * `registrations` lets very many routers register. A `fleet` simulates the routers, and `updates` encodes
+//!   their messages.
 //! * `attack` floods a home agent while routers register and packets pass.
-//! * `takeover` kills machines that are home agents together, and lets all else happen to them.
-//! * `tcp`, `rtt`, `cpu` and `handover` measure what their names say.
-//! * `figures` is what comes out, `table` shows it, `targets` says how it compares with what is aimed at.
+//! * `takeover` kills machines that are home agents together, and causes other faults.
+//! * `tcp`, `rtt`, `cpu` and `handover` measure TCP, round-trip times, processor time and handovers under
+//!   load.
+//! * `figures` has the results, `table` shows them, `targets` compares them with the targets.
 //!
-//! Speeds of a machine drift; so whatever is compared takes turns in many short rounds, and ratios are those
-//! of neighbours in time. The source hands over bursts of single packets, as a network card does, and so to
-//! every path (`sender`). Packets, round-trip times and handovers are measured on one core, which sender,
-//! routers and sink share: the sum of their work is what counts. TCP and processor time have all cores.
+//! The speed of a machine drifts. So compared paths take turns in many short rounds, and each ratio is of two
+//! neighbouring rounds. The source hands over bursts of single packets to every path, as a network card does
+//! (`sender`). Packets, round-trip times and handovers are measured on one core, which sender, routers and
+//! sink share: the result is the sum of their work. TCP and processor time use all cores.
 
 mod attack;
 mod bed;
@@ -55,7 +57,7 @@ use path::Path;
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where bench.json and logs go.
+    /// Folder for bench.json and the logs.
     #[arg(long, value_name = "DIR", default_value = "out/bench")]
     out: PathBuf,
     /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
@@ -64,7 +66,7 @@ pub struct Args {
     /// Fewer and shorter rounds.
     #[arg(long, conflicts_with = "smoke")]
     quick: bool,
-    /// Only see whether everything works: a few packets each, figures without meaning.
+    /// Only check that everything works: a few packets each, figures without meaning.
     #[arg(long)]
     smoke: bool,
     /// Only these measurements.
@@ -73,31 +75,31 @@ pub struct Args {
     /// Only these paths, and plain forwarding.
     #[arg(long, value_delimiter = ',', value_name = "PATH")]
     paths: Vec<Path>,
-    /// Octets of inner packets, instead of the usual ones.
+    /// Octets of inner packets, in place of the default sizes.
     #[arg(long, value_delimiter = ',', value_name = "OCTETS")]
     sizes: Vec<usize>,
-    /// Numbers of bindings, instead of the usual ones.
+    /// Numbers of bindings, in place of the default numbers.
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS")]
     bindings: Vec<u32>,
-    /// Numbers of routers that register, instead of the usual one.
+    /// Numbers of routers that register, in place of the default number.
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     routers: Vec<u32>,
-    /// Faults of machines that are home agents together, over each path, instead of the usual number; 0 for
+    /// Number of faults per path for machines that are home agents together, in place of the default; 0 for
     /// none.
     #[arg(long, value_name = "NUMBER")]
     faults: Option<u32>,
-    /// Out of which these faults are, as a run before said it; another each time if it is not given.
+    /// Seed of these faults, as an earlier run printed it. Without it each run takes another seed.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Numbers of TCP streams between hosts whose MTU fits, and nothing else of TCP.
+    /// Numbers of TCP streams between hosts whose MTU fits the tunnel. Measures no other TCP.
     #[arg(long, value_delimiter = ',', value_name = "NUMBERS", value_parser = clap::value_parser!(u16).range(1..=128))]
     streams: Vec<u16>,
-    /// Rounds, instead of the usual number.
+    /// Number of rounds, in place of the default.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     rounds: Option<u16>,
 }
 
-/// A measurement.
+/// A measurement of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     /// Packets per second.
@@ -110,71 +112,71 @@ pub enum Part {
     Cpu,
     /// Handovers under load.
     Handover,
-    /// Many bindings.
+    /// A home agent with many bindings.
     Bindings,
     /// Many routers that register.
     Registrations,
     /// A home agent that is flooded.
     Attack,
-    /// Machines that are home agents together, and die; only when it is asked for.
+    /// Machines that are home agents together, and are killed. Only `--only` selects it.
     Takeover,
 }
 
 impl Part {
-    /// Whether it builds all that it needs by itself.
+    /// Whether the measurement builds its own networks and needs no bed.
     fn is_alone(self) -> bool {
         matches!(self, Part::Registrations | Part::Attack | Part::Takeover)
     }
 }
 
-/// How long to measure.
+/// How much and how long the benchmark measures.
 #[derive(Debug, Clone)]
 pub struct Effort {
-    /// Rounds of packets.
+    /// Number of rounds of packets.
     pub rounds: usize,
-    /// Nanoseconds of a round.
+    /// Duration of a round, in nanoseconds.
     pub flood: u64,
     /// Octets of inner packets.
     pub sizes: Vec<usize>,
-    /// Echoes through each path.
+    /// Number of echoes through each path.
     pub echoes: usize,
-    /// Rounds of TCP.
+    /// Number of rounds of TCP.
     pub transfers: usize,
-    /// Streams between hosts whose MTU fits; all that is measured of TCP where there are some.
+    /// Numbers of streams between hosts whose MTU fits the tunnel. If not empty, no other TCP is measured.
     pub streams: Vec<usize>,
-    /// Seconds of a transfer; 0 for a moment.
+    /// Duration of a transfer in seconds; 0 for a fraction of a second.
     pub transfer: u64,
-    /// Handovers, an even number.
+    /// Number of handovers, which is even.
     pub handovers: usize,
     /// Numbers of bindings.
     pub bindings: Vec<u32>,
     /// Octets of inner packets with many bindings.
     pub bindings_sizes: Vec<usize>,
-    /// Nanoseconds of a round with many bindings.
+    /// Duration of a round with many bindings, in nanoseconds.
     pub bindings_flood: u64,
     /// Numbers of routers that register.
     pub routers: Vec<u32>,
-    /// How often they renew.
+    /// Number of renewals of each router.
     pub refreshes: usize,
-    /// Routers of a home agent that is flooded.
+    /// Number of routers of a home agent that is flooded.
     pub attacked: u32,
-    /// Nanoseconds of a flood.
+    /// Duration of a flood, in nanoseconds.
     pub attack: u64,
-    /// Frames of it in a second.
+    /// Frames per second of a flood.
     pub attack_rate: f64,
-    /// Routers of machines that are home agents together.
+    /// Number of routers of machines that are home agents together.
     pub carried: u32,
-    /// How often one of them is killed.
+    /// Number of times that one of these machines is killed.
     pub kills: usize,
-    /// The same in a series of faults, which takes longer.
+    /// Number of routers in a series of faults, which takes longer.
     pub troubled: u32,
-    /// Faults, over each path.
+    /// Number of faults over each path.
     pub faults: u32,
-    /// Out of which they are.
+    /// Seed of the faults.
     pub seed: u64,
-    /// Home agents, each of which has another machine first.
+    /// Number of home agents. Each has another machine as its first choice.
     pub seats: usize,
-    /// Servers of their store.
+    /// Number of etcd servers.
     pub stores: usize,
 }
 
@@ -220,7 +222,7 @@ impl Args {
                 refreshes: 1,
                 attacked: 100,
                 attack: 300 * MILLISECOND,
-                // A rate that a debug build handles as well.
+                // A debug build handles this rate too.
                 attack_rate: 2000.0,
                 carried: 50,
                 kills: 1,
@@ -290,10 +292,11 @@ impl Args {
     }
 }
 
-/// Programs that only the benchmark uses, and their packages.
+/// Programs that only the benchmark uses, each with its Debian package.
 const TOOLS: [(&str, &str); 2] = [("ethtool", "ethtool"), ("nft", "nftables")];
 
-/// Finds what can be wrong before anything is built; the folder for results and the carnet program.
+/// Checks the arguments and tools before anything is built. Returns the folder for results and the carnet
+/// program.
 pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<(PathBuf, PathBuf)> {
     if mode != Mode::Root {
         bail!("the benchmark loads BPF programs into the kernel: run it as root");
@@ -322,7 +325,7 @@ pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<(PathBuf, PathBuf)> {
     Ok((out, carnet))
 }
 
-/// Runs the benchmark, inside.
+/// Runs the benchmark inside the lab's namespaces.
 pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     let begin = clock::monotonic();
     let effort = args.effort();
@@ -346,11 +349,11 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
         .filter(|path| args.paths.is_empty() || *path == Path::Plain || args.paths.contains(path))
         .collect();
     let programs = world::Programs { carnet, logs: out.join("logs") };
-    // Those who measure nothing else need no worlds for it.
+    // Builds no bed if every selected measurement builds its own networks.
     let others = args.only.iter().any(|part| !part.is_alone()) || args.only.is_empty();
     let in_bed = if others { &wanted[..] } else { &[] };
     let bed = Bed::build(in_bed, &programs, &mut bench.paths)?;
-    // A bed knows which paths this kernel has.
+    // The bed knows which paths this kernel supports.
     let alone: Vec<Path> = if others { bed.paths().collect() } else { wanted };
     if args.has(Part::Registrations) {
         bench.registrations = registrations::measure(&alone, &effort, &programs, &cores)?;
@@ -396,8 +399,8 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the page of a `bench.json` for the documentation, with the results of runs with `--only` in place
-/// of its own. Also returns all of it as another `bench.json`.
+/// Returns the page for a `bench.json` in the documentation. Results of runs with `--only` replace its own
+/// results. Also returns all results as one `bench.json`.
 pub fn page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<(String, String)> {
     let read = |file: &std::path::Path| -> anyhow::Result<Bench> {
         let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;

@@ -1,11 +1,11 @@
-//! The packets of the benchmark: UDP to the discard port (RFC 863), as they are or inside one IPv6 header.
+//! The packets of the benchmark: UDP to the discard port (RFC 863), plain or inside one IPv6 header.
 //!
-//! The payload begins with a number and its complement. So the checksum, in which the two cancel each other,
-//! is the same for every number, and a packet is numbered by writing eight octets.
+//! The payload begins with a number and its complement, which cancel each other in the checksum. So the
+//! checksum is the same for every number, and the sender numbers a packet by writing eight octets.
 //!
-//! Then come two octets that make the checksum the sum of the pseudo-header. The kernel puts that sum into
-//! the field when it leaves the checksum to an interface. So the packet is right whether or not an interface
-//! completes the sum, and no program needs to, as behind a network card.
+//! Two octets follow that make the checksum equal to the sum of the pseudo-header. The kernel writes that sum
+//! into the field when it leaves the checksum to an interface. So the packet is valid whether or not an
+//! interface completes the checksum, and no program has to compute it, as behind a network card.
 
 use std::net::Ipv6Addr;
 use std::ops::Range;
@@ -16,9 +16,9 @@ pub const LINK: usize = 14;
 pub const IPV6: usize = 40;
 /// Octets of a UDP header.
 pub const UDP: usize = 8;
-/// Where the two octets are that make the checksum what it is.
+/// Offset of the two octets that make the checksum the sum of the pseudo-header.
 const BALANCE: usize = IPV6 + UDP + 8;
-/// The smallest inner packet.
+/// Octets of the smallest inner packet.
 pub const SMALLEST: usize = BALANCE + 2;
 /// IPv6 in IPv6 (RFC 2473).
 const PROTOCOL_IPV6: u8 = 41;
@@ -26,14 +26,14 @@ const PROTOCOL_UDP: u8 = 17;
 /// Discard protocol (RFC 863).
 const DISCARD: u16 = 9;
 
-/// Source and destination.
+/// Source and destination address.
 pub type Ends = (Ipv6Addr, Ipv6Addr);
 
-/// A frame that can be sent as it is.
+/// A complete frame, ready to be sent.
 #[derive(Debug, Clone)]
 pub struct Frame {
     octets: Vec<u8>,
-    /// Where the inner packet begins.
+    /// Offset of the inner packet.
     inner: usize,
 }
 
@@ -47,8 +47,8 @@ fn ipv6_header(octets: &mut [u8], ends: Ends, next_header: u8, payload: usize) {
 }
 
 impl Frame {
-    /// A frame with an inner packet of `size` octets between `ends`, in an outer header between `outer` if
-    /// there is one. `link` are the hardware addresses of the sending interface and of its peer.
+    /// Creates a frame with an inner packet of `size` octets between `ends`, inside an outer header between
+    /// `outer` if given. `link` has the hardware addresses of the sending interface and of its peer.
     pub fn new(link: ([u8; 6], [u8; 6]), outer: Option<Ends>, ends: Ends, size: usize) -> Frame {
         let inner = LINK + if outer.is_some() { IPV6 } else { 0 };
         let size = size.max(SMALLEST);
@@ -73,17 +73,17 @@ impl Frame {
         frame
     }
 
-    /// Wraps the octets of a frame from another source; only the octets are used.
+    /// Wraps the octets of a complete frame. Only [`Self::octets`] is valid for it.
     pub fn of(octets: Vec<u8>) -> Frame {
         Frame { octets, inner: LINK }
     }
 
-    /// The octets to send.
+    /// Returns the octets of the frame.
     pub fn octets(&self) -> &[u8] {
         &self.octets
     }
 
-    /// All headers but the outer one.
+    /// Returns all headers except the outer one.
     pub fn headers(&self) -> Vec<u8> {
         [&self.octets[..LINK], &self.octets[self.inner..self.inner + IPV6 + UDP]].concat()
     }
@@ -93,25 +93,25 @@ impl Frame {
         &self.octets[self.inner + IPV6 + UDP..]
     }
 
-    /// The outer header, if it has one.
+    /// Returns the outer header, if the frame has one.
     pub fn outer(&self) -> Option<&[u8]> {
         (self.inner > LINK).then(|| &self.octets[LINK..self.inner])
     }
 
-    /// Writes the number.
+    /// Writes the number of the packet.
     pub fn number(&mut self, number: u32) {
         let at = self.inner + IPV6 + UDP;
         self.octets[at..at + 4].copy_from_slice(&number.to_be_bytes());
         self.octets[at + 4..at + 8].copy_from_slice(&(!number).to_be_bytes());
     }
 
-    /// Where the source and the destination of the inner packet are.
+    /// Returns where the source or the destination of the inner packet stands.
     fn inner_address(&self, destination: bool) -> Range<usize> {
         let at = self.inner + if destination { 24 } else { 8 };
         at..at + 16
     }
 
-    /// Writes an inner address whose sum is that of the one before: see [`balanced`].
+    /// Writes an inner address. It must have the same checksum sum as the previous address: see [`balanced`].
     pub fn set_inner(&mut self, destination: bool, address: [u8; 16]) {
         let range = self.inner_address(destination);
         self.octets[range].copy_from_slice(&address);
@@ -123,7 +123,7 @@ impl Frame {
     }
 }
 
-/// The ones' complement sum (RFC 1071).
+/// Returns the ones' complement sum (RFC 1071).
 fn sum(start: u32, octets: &[u8]) -> u16 {
     let mut sum = start;
     for pair in octets.chunks(2) {
@@ -140,8 +140,8 @@ pub fn pseudo_sum(header: &[u8], length: usize) -> u16 {
     sum(u32::from(PROTOCOL_UDP) + length as u32, &header[8..IPV6])
 }
 
-/// Returns an address in the `/64` of this number. All of these addresses have the same sum. The number is in
-/// the last 32 bits of the prefix, and its complement in the interface identifier.
+/// Returns an address in the `/64` with this number. All of these addresses have the same sum. The number is
+/// in the last 32 bits of the prefix, and its complement in the interface identifier.
 pub fn balanced(prefix: u32, number: u32) -> [u8; 16] {
     let mut address = [0; 16];
     address[0..4].copy_from_slice(&prefix.to_be_bytes());
@@ -161,7 +161,7 @@ mod tests {
         ("2001:db8:a::2".parse().expect("address"), "2001:db8:c::2".parse().expect("address"))
     }
 
-    /// The sum over pseudo-header and datagram with its checksum.
+    /// Returns whether the sum over pseudo-header and datagram, checksum included, is valid.
     fn verified(packet: &[u8]) -> bool {
         let mut sum = 17 + packet.len() as u64 - 40;
         for pair in packet[8..].chunks(2) {

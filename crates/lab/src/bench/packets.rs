@@ -1,6 +1,6 @@
 //! Packets per second of both routers together and of each alone, for several sizes and all paths.
 //!
-//! The paths take turns, several rounds, so that what the machine does meanwhile hits all alike.
+//! The paths take turns in several rounds, so that other load of the machine affects all paths equally.
 
 use super::figures::{PacketFigure, Series};
 use super::flood::flood;
@@ -19,16 +19,16 @@ const I0: Place = Place { node: "mr", interface: "i0" };
 const F0: Place = Place { node: "ha", interface: "f0" };
 const C0: Place = Place { node: "cn", interface: "c0" };
 
-/// Which routers the packets pass.
+/// The routers that the packets pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Mobile router and home agent.
+    /// The mobile router and the home agent.
     Both,
     /// Only the mobile router has the tunnel.
     Router,
     /// Only the home agent has the tunnel.
     Agent,
-    /// No router: the packets are taken out before the first router. This measures the cost of source and
+    /// No router: a sink takes the packets before the first router. This measures the cost of source and
     /// sink.
     None,
 }
@@ -36,21 +36,21 @@ pub enum Part {
 /// A part of the network with a source and a sink.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrangement {
-    /// Its name.
+    /// Name of the arrangement in results.
     pub name: &'static str,
-    /// Which world.
+    /// Routers that the packets pass.
     pub part: Part,
-    /// Where packets are put in.
+    /// Place where the sender puts packets in.
     pub source: Place,
-    /// Where they are taken out.
+    /// Place where the sink takes packets out.
     pub sink: Place,
-    /// Whether they go to the mobile network.
+    /// Whether the packets go to the mobile network.
     pub down: bool,
-    /// Whether they are put in with an outer header.
+    /// Whether the sender puts the packets in with an outer header.
     pub outer: bool,
 }
 
-/// All of them.
+/// All arrangements.
 pub const ARRANGEMENTS: [Arrangement; 7] = [
     arrangement(SOURCE_AND_SINK, Part::None, M0, I0, false, false),
     arrangement("both routers, up", Part::Both, M0, C0, false, false),
@@ -73,7 +73,7 @@ const fn arrangement(
 }
 
 impl Arrangement {
-    /// The frame for this path.
+    /// Returns the frame to send for this path.
     pub fn frame(&self, path: Path, size: usize) -> anyhow::Result<Frame> {
         let ends = |from: &str, to: &str| -> anyhow::Result<Ends> { Ok((from.parse()?, to.parse()?)) };
         let outer = match (self.outer, path, self.down) {
@@ -126,7 +126,7 @@ fn one(
         });
     }
     for round in 0..effort.rounds {
-        // No lane is always the first.
+        // The lanes rotate, so that no lane is the first in every round.
         for turn in 0..lanes.len() {
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];
@@ -141,7 +141,8 @@ fn one(
     }
     for lane in &lanes {
         let found = lane.sink.octets()?;
-        // Each as it is, or each in an outer header: no super packets.
+        // The mean frame has the size of a single packet, with or without the outer header: the sink saw no
+        // super packets.
         anyhow::ensure!(
             [LINK + size, LINK + IPV6 + size].map(|octets| octets as f64).contains(&found),
             "{}, {}: packets arrive with {found} octets on the average, expected {} or {}",

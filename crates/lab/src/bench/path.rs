@@ -1,8 +1,8 @@
-//! The ways that are compared.
+//! The data paths that the benchmark compares.
 
 use serde::{Deserialize, Serialize};
 
-/// A way for packets.
+/// A data path for packets.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
 )]
@@ -24,10 +24,10 @@ pub enum Path {
 }
 
 impl Path {
-    /// All of them.
+    /// All data paths.
     pub const ALL: [Path; 6] = [Path::Plain, Path::Seg6, Path::Bpf, Path::Xdp, Path::Kernel, Path::Tun];
 
-    /// Its name, as in the config.
+    /// Returns the name of the data path, as in the config.
     pub fn name(self) -> &'static str {
         match self {
             Path::Plain => "plain",
@@ -51,7 +51,7 @@ impl Path {
         }
     }
 
-    /// Whether carnet runs in the routers.
+    /// Returns whether carnet runs in the routers.
     pub fn is_carnet(self) -> bool {
         !matches!(self, Path::Plain | Path::Seg6)
     }

@@ -1,10 +1,11 @@
 //! A home agent to which very many mobile routers register: a storm, as after a power cut, and the refreshes
 //! that follow.
 //!
-//! The routers are one sender (`fleet`) on another core than the home agent if there is one. The home agent
-//! is the real program, alone in its namespace, with authentication (RFC 4285) and its state on the disk. So
-//! no acknowledgement leaves before the disk has its content. The home agent's processor time comes from
-//! `/proc`. At the end the benchmark kills and restarts it: every acknowledged binding has to be there.
+//! The routers are one sender (`fleet`), on another core than the home agent if the machine has one. The home
+//! agent is the real program, alone in its namespace, with authentication (RFC 4285) and its state on the
+//! disk. So no acknowledgement leaves before the disk has its binding. `/proc` gives the home agent's
+//! processor time. At the end the benchmark kills and restarts the home agent: it must have every
+//! acknowledged binding.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -25,22 +26,22 @@ use crate::process::Daemon;
 use crate::station::Station;
 use crate::{console, topology};
 
-/// Seconds that routers ask for: none may end while the home agent is being started again.
+/// Lifetime that routers request, in seconds. No binding may end while the home agent restarts.
 const LIFETIME: u16 = 600;
-/// Seconds after which routers renew in any case: a quarter before the end of a lifetime of a minute, as
-/// carnet's do.
+/// Seconds after which routers renew: a quarter before the end of a lifetime of 60 s, as carnet's mobile
+/// router does.
 const REFRESH: f64 = 45.0;
-/// So many do in a second, however many are measured: as many as 100,000 would.
+/// Renewals per second, for any number of measured routers: as many as 100,000 routers would send.
 const REFRESHES: f64 = 100_000.0 / REFRESH;
-/// How often a home agent is asked for its bindings, which are a long answer.
+/// Number of times that the benchmark fetches the bindings of a home agent, which are a long answer.
 const QUESTIONS: usize = 10;
-/// Updates that wait for an answer at a time, in the storm.
+/// Most Binding Updates that wait for an answer at a time, in the storm.
 const WINDOW: usize = 2048;
-/// Seconds that a start may take.
+/// Most seconds that a start may take.
 const PATIENCE: u64 = 300;
 const E0: Place = Place { node: "mr", interface: "e0" };
 
-/// Returns the config of a home agent with `routers` routers; its state is in `folder`, if any.
+/// Returns the config of a home agent with `routers` routers. Its state is in `folder`, if given.
 pub fn config(name: &str, path: Path, routers: u32, folder: Option<&std::path::Path>) -> String {
     let mut text = station_config(name, path);
     if let Some(folder) = folder {
@@ -48,13 +49,13 @@ pub fn config(name: &str, path: Path, routers: u32, folder: Option<&std::path::P
         text = text.replacen("[dataplane]", &state, 1);
     }
     let _ = write!(text, "[home_agent]\naddress = \"{HOME_AGENT}\"\nhome_prefix = \"2001:db8:1::/64\"\n");
-    // The routers of this benchmark have no tunnel ends, so they answer no Echo Requests.
+    // The routers of this benchmark have no tunnel endpoints, so they answer no Echo Requests.
     text.push_str("care_of_test = \"off\"\n");
     text.extend((0..routers).map(table));
     text
 }
 
-/// Resident memory of a process that belongs to no file, in octets.
+/// Returns the resident memory of a process that is not mapped from a file, in octets.
 fn memory(process: u32) -> anyhow::Result<f64> {
     let file = format!("/proc/{process}/status");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
@@ -63,7 +64,7 @@ fn memory(process: u32) -> anyhow::Result<f64> {
     Ok(number.with_context(|| format!("{file} is not as expected"))? * 1024.0)
 }
 
-/// Waits until a station answers; how long that took, in seconds.
+/// Waits until a station answers. Returns how long that took, in seconds.
 pub fn ready(station: &Station, daemon: &mut Daemon) -> anyhow::Result<f64> {
     let start = monotonic();
     while !station.is_ready() {
@@ -79,7 +80,7 @@ pub fn ready(station: &Station, daemon: &mut Daemon) -> anyhow::Result<f64> {
     Ok((monotonic() - start) as f64 / 1e9)
 }
 
-/// Builds the two halves of a world with a home agent that has `routers` routers in its config, none of them
+/// Builds the two halves of a world. Its home agent has `routers` routers in its config, none of them
 /// registered.
 pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyhow::Result<(World, f64)> {
     let mut world = World { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
@@ -88,8 +89,8 @@ pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyho
         Some(&world.node("ha")),
         "route add 2001:dbb::/32 via 2001:db8:f0::2\nroute add 2001:dbc::/32 via 2001:db8:f0::2\n",
     )?;
-    // The sender receives answers on the link. The blackholes keep the kernel there from sending errors,
-    // which would take the home agent's time.
+    // The sender receives answers on the link. Blackhole routes keep the mobile router's kernel from sending
+    // errors, which would cost the home agent's time.
     topology::batch(
         Some(&world.node("mr")),
         "route add blackhole 2001:dbb::/32\nroute add blackhole 2001:dbc::/32\n",
@@ -112,7 +113,7 @@ fn one(
     cores: &Cores,
 ) -> anyhow::Result<RegistrationsFigure> {
     let name = format!("registrations-{}", path.name());
-    // Not in the memory of the machine, where /run is: the disk is a part of what is measured.
+    // The folder is not under /run, which is in memory: the disk is a part of the measurement.
     let folder = programs.logs.join(format!("state-{name}"));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -123,7 +124,7 @@ fn one(
     fleet.prepare();
     let before = memory(process)?;
     let agent_before = used_by(process)?;
-    // The routers are elsewhere, where there is a core for them.
+    // The fleet runs on another core, if the machine has one.
     let alone = cores.avoid().is_ok();
     let storm = fleet.register(WINDOW, None)?;
     let agent_s = used_by(process)? - agent_before;
@@ -148,7 +149,7 @@ fn one(
         refresh.wrong += round.wrong;
         refresh.longest_ms = refresh.longest_ms.max(round.longest as f64 / 1e6);
     }
-    // To what it would be at the rate of a lifetime of 60 s.
+    // Scales the share of a core to the refresh rate of a lifetime of 60 s.
     let each = refresh.agent_s / (refresh.acknowledged.max(1) as f64);
     refresh.share = each * f64::from(routers) / REFRESH;
     let memory_refreshed = memory(process)?;
@@ -190,7 +191,7 @@ fn one(
     })
 }
 
-/// How many of the bindings that were acknowledged a home agent does not have, or in an older state.
+/// Returns how many acknowledged bindings the home agent does not have, or has in an older state.
 fn missing(station: &Station, fleet: &Fleet) -> anyhow::Result<u64> {
     let mut shown = station.show("bindings");
     for _ in 1..QUESTIONS {
@@ -215,7 +216,7 @@ fn missing(station: &Station, fleet: &Fleet) -> anyhow::Result<u64> {
     Ok(acknowledged.filter(|(who, sequence)| !has(*who, *sequence)).count() as u64)
 }
 
-/// Measures the paths of carnet among these.
+/// Measures those of the given paths that use carnet.
 pub fn measure(
     paths: &[Path],
     effort: &Effort,

@@ -1,7 +1,7 @@
 //! Round-trip times of a UDP echo between the host in the mobile network and the correspondent.
 //!
-//! One echo through each path after the other, many times. All run on one core, so the comparison measures
-//! work and not the waking of idle cores. Differences to plain forwarding are between neighbours in time.
+//! Each turn sends one echo through each path, many times. All run on one core, so the comparison measures
+//! work and not the waking of idle cores. Differences to plain forwarding are between echoes of one turn.
 
 use std::net::{Ipv6Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use crate::traffic::stats::percentile;
 
 /// Echo protocol (RFC 862).
 const PORT: u16 = 7;
-/// Octets of payload.
+/// Octets of the echo's payload.
 const SIZE: usize = 64;
 
 fn socket(world: &World, role: &str, address: &str, port: u16) -> anyhow::Result<UdpSocket> {
@@ -39,7 +39,7 @@ fn answer(socket: &UdpSocket, stop: &AtomicBool) {
     }
 }
 
-/// One echo, in nanoseconds; `None` when none comes.
+/// Sends one echo and returns its round-trip time in nanoseconds; `None` if no answer comes.
 fn echo(socket: &UdpSocket, number: u64) -> anyhow::Result<Option<f64>> {
     let mut buffer = [0; SIZE];
     buffer[..8].copy_from_slice(&number.to_be_bytes());
@@ -48,7 +48,7 @@ fn echo(socket: &UdpSocket, number: u64) -> anyhow::Result<Option<f64>> {
     loop {
         let mut heard = [0; SIZE];
         let Ok(length) = socket.recv(&mut heard) else { return Ok(None) };
-        // Not one that comes too late.
+        // Skips the late answer to an earlier echo.
         if length == SIZE && heard == buffer {
             return Ok(Some((monotonic() - sent) as f64));
         }
@@ -84,8 +84,8 @@ pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
     Ok(figures)
 }
 
-/// So many echoes through each world, one through each after the other, in nanoseconds: those of equal place
-/// are neighbours in time.
+/// Sends `echoes` echoes through each world by turns. Returns the round-trip times of each world in
+/// nanoseconds: times with equal index are of the same turn.
 pub fn by_turns(worlds: &[&World], echoes: usize) -> anyhow::Result<Vec<Vec<f64>>> {
     let stop = AtomicBool::new(false);
     let mut servers = Vec::new();
@@ -124,7 +124,7 @@ fn take_turns(clients: &mut [(&str, UdpSocket, Vec<f64>)], echoes: usize) -> any
                 }
             }
         }
-        // Only whole turns can be compared, and the first ones fill caches.
+        // Counts only complete turns, and skips the first ones, which fill caches.
         if turn.len() == clients.len() && number > 10 {
             for ((.., times), time) in clients.iter_mut().zip(turn) {
                 times.push(time);

@@ -1,15 +1,14 @@
-//! The source of packets: a packet socket (packet(7)) that takes a batch with each call.
+//! The source of packets: a packet socket (packet(7)) that sends a batch with each call.
 //!
-//! * One by one: each packet is a message, put on the interface without a queue in between. For packets of
-//!   which each goes elsewhere.
+//! * One by one: each packet is a message, put on the interface without a queue in between. For measurements
+//!   in which each packet has another destination.
 //! * In bursts: [`SEGMENTS`] packets are one message, a super packet of UDP (`PACKET_VNET_HDR`, `UDP_L4` of
 //!   virtio's network header). The kernel cuts it before the interface, which accepts no super packets. The
 //!   interface gets a list of single packets, as from a network card, with their checksums in place (see
 //!   `packet`). So source and sink take a smaller part of the time, and receivers handle several packets at
 //!   once as behind a card. The outer header is added before the cut (`bpf/source.bpf.c`).
 //!
-//! That what arrives are the single packets, octet by octet, is shown by [`prove`] before anything is
-//! measured.
+//! Before anything is measured, [`prove`] shows that the single packets arrive, octet by octet.
 
 use std::io::{IoSlice, Read};
 use std::os::fd::AsRawFd;
@@ -30,19 +29,19 @@ use super::world::{Place, World, inside};
 use crate::process::{in_node, output};
 use crate::tools;
 
-/// Packets of one call.
+/// Packets per system call.
 pub const BATCH: usize = 64;
 /// Packets of a burst.
 pub const SEGMENTS: usize = 32;
-/// Octets that the socket may have under way.
+/// Buffer of the socket in octets.
 const BUFFER: usize = 16 << 20;
-/// `struct virtio_net_hdr` of <linux/virtio_net.h>, and what of it is used.
+/// Octets of `struct virtio_net_hdr` of <linux/virtio_net.h>; the constants below are its fields in use.
 const VIRTIO_HEADER: usize = 10;
 const NEEDS_CHECKSUM: u8 = 1;
 const UDP_L4: u8 = 5;
 /// `PACKET_VNET_HDR` of <linux/if_packet.h>.
 const PACKET_VNET_HDR: libc::c_int = 15;
-/// Where the checksum is in a UDP header.
+/// Offset of the checksum in a UDP header.
 const CHECKSUM: usize = 6;
 
 sockopt_impl!(
@@ -54,7 +53,7 @@ sockopt_impl!(
     bool
 );
 sockopt_impl!(
-    /// Before each packet stands a header of virtio.
+    /// A virtio header precedes each packet.
     VirtioHeader,
     SetOnly,
     libc::SOL_PACKET,
@@ -71,9 +70,9 @@ pub struct Sender {
 
 /// State of a sender of bursts.
 struct Bursts {
-    /// The header of virtio and those of a super packet, for each number of packets from one on.
+    /// Virtio header and headers of a super packet, for each number of packets from one on.
     fronts: Vec<Vec<u8>>,
-    /// The payload that is sent again and again, [`SEGMENTS`] times.
+    /// Payload of the frame, repeated [`SEGMENTS`] times.
     repeated: Vec<u8>,
     _offloads: Offloads,
     _program: Ebpf,
@@ -86,13 +85,13 @@ impl std::fmt::Debug for Sender {
 }
 
 impl Sender {
-    /// Sends one by one, at this place.
+    /// Creates a sender of single packets at this place.
     pub fn one_by_one(world: &World, place: Place) -> anyhow::Result<Sender> {
         let socket = socket_at(world, place, |socket| Ok(setsockopt(socket, QdiscBypass, &true)?))?;
         Ok(Sender { socket, headers: MultiHeaders::preallocate(BATCH, None), bursts: None })
     }
 
-    /// Sends bursts of frames like this one, which differ in their numbers only.
+    /// Creates a sender of bursts. The frames must equal `frame` except for their numbers.
     pub fn in_bursts(world: &World, place: Place, frame: &Frame) -> anyhow::Result<Sender> {
         let socket = socket_at(world, place, |socket| Ok(setsockopt(socket, VirtioHeader, &true)?))?;
         let node = world.node(place.node);
@@ -108,7 +107,7 @@ impl Sender {
         Ok(Sender { socket, headers: MultiHeaders::preallocate(BATCH, None), bursts: Some(bursts) })
     }
 
-    /// Sends the first `count` of the frames, beginning anew when there are fewer; returns how many the
+    /// Sends `count` of the frames, and starts over at the first after the last. Returns how many the
     /// interface took, at most [`BATCH`].
     pub fn send(&mut self, frames: &[Frame], count: usize) -> anyhow::Result<usize> {
         let (fd, count) = (self.socket.as_raw_fd(), count.min(BATCH));
@@ -156,7 +155,7 @@ impl Sender {
 }
 
 impl Bursts {
-    /// Makes [`Self::repeated`] those of this frame.
+    /// Sets [`Self::repeated`] to the payload of this frame.
     fn repeat(&mut self, frame: &Frame) {
         let payload = frame.payload();
         if !self.repeated.starts_with(payload) {
@@ -173,7 +172,7 @@ fn front(frame: &Frame, count: usize) -> Vec<u8> {
     headers[LINK + 4..LINK + 6].copy_from_slice(&size);
     let (pseudo, datagram) = headers.split_at_mut(LINK + IPV6);
     datagram[4..6].copy_from_slice(&size);
-    // To which the kernel adds the rest, or lets the interface do so.
+    // The kernel adds the rest of the sum to the pseudo-header's, or leaves this to the interface.
     datagram[CHECKSUM..CHECKSUM + 2].copy_from_slice(&pseudo_sum(&pseudo[LINK..], length).to_be_bytes());
     let mut front = vec![NEEDS_CHECKSUM, UDP_L4];
     for value in [headers.len(), payload.len(), LINK + IPV6, CHECKSUM] {
@@ -184,8 +183,8 @@ fn front(frame: &Frame, count: usize) -> Vec<u8> {
     front
 }
 
-/// Makes room at the front of packets that leave by an interface, and adds an outer header if there is one.
-/// Both end when the returned value is dropped.
+/// Attaches a program that makes room at the front of packets that leave by an interface, and adds the outer
+/// header if given. Dropping the returned value detaches the program.
 fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
     let mut ebpf = Ebpf::load(&carnet_bpf::SOURCE.unpack()).context("cannot load the source's programs")?;
     if let Some(header) = outer {
@@ -198,18 +197,17 @@ fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
     let program = ebpf.program_mut(name).ok_or_else(|| anyhow!("the source has no program {name}"))?;
     let program: &mut SchedClassifier = program.try_into()?;
     program.load().with_context(|| format!("the kernel refuses program {name}"))?;
-    // Needed by kernels older than 6.6; it may be there already.
+    // Kernels older than 6.6 need clsact, which may exist already.
     let _ = qdisc_add_clsact(interface);
     program.attach(interface, TcAttachType::Egress)?;
     Ok(ebpf)
 }
 
-/// An interface that is told, for as long as it lives, not to take super packets, and that checksums need not
-/// be done for it.
+/// Turns off super packets and checksums of an interface until it is dropped.
 struct Offloads {
     node: String,
     interface: &'static str,
-    /// Whether checksums were left to it before.
+    /// Whether the kernel left checksums to the interface before.
     checksums: bool,
 }
 
@@ -245,7 +243,7 @@ fn socket_at(
 ) -> anyhow::Result<Socket> {
     let node = world.node(place.node);
     inside(&node, || {
-        // Protocol 0: nothing is received.
+        // Protocol 0: the socket receives nothing.
         let socket = open(place.interface, None)?;
         setsockopt(&socket, SndBufForce, &BUFFER)?;
         prepare(&socket)?;
@@ -264,17 +262,17 @@ pub(super) fn open(interface: &str, protocol: Option<Protocol>) -> anyhow::Resul
     Ok(socket)
 }
 
-/// Fails unless what arrives at the peer of a sender's interface are the frames, one by one. `there` is the
-/// peer.
+/// Fails unless the frames arrive at `there` one by one, unchanged. `there` is the peer of the sender's
+/// interface.
 pub fn prove(world: &World, place: Place, there: Place, frame: &Frame) -> anyhow::Result<()> {
     let mut sender = Sender::in_bursts(world, place, frame)?;
     let node = world.node(there.node);
-    // Packets of all protocols: those of the benchmark and perhaps others.
+    // Receives packets of all protocols: those of the benchmark and perhaps others.
     let every = Protocol::from(i32::from((libc::ETH_P_ALL as u16).to_be()));
     let mut socket = inside(&node, || open(there.interface, Some(every)))
         .with_context(|| format!("cannot listen at {} of {node}", there.interface))?;
     socket.set_read_timeout(Some(Duration::from_secs(2)))?;
-    // A whole burst, and a part of one.
+    // Sends a whole burst and a part of one.
     let frames: Vec<Frame> = (0..SEGMENTS + 5)
         .map(|number| {
             let mut frame = frame.clone();
@@ -292,7 +290,7 @@ pub fn prove(world: &World, place: Place, there: Place, frame: &Frame) -> anyhow
             if octets == frame.octets() {
                 break;
             }
-            // Of the source, and another than it should be.
+            // A frame of another sender is skipped. A frame of the source must have the expected octets.
             let headers = frame.headers();
             ensure!(
                 octets.get(..2 * 6) != Some(&headers[..2 * 6]) || length < frame.octets().len(),

@@ -1,4 +1,4 @@
-//! The end of the packets: an XDP program (`bpf/sink.bpf.c`) that counts those of the benchmark and drops
+//! The sink of the packets: an XDP program (`bpf/sink.bpf.c`) that counts the benchmark's packets and drops
 //! them.
 
 use anyhow::{Context, anyhow};
@@ -12,9 +12,9 @@ use super::world::{Place, World, inside};
 /// Counts of a sink of numbered packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Numbers {
-    /// Packets that had come before.
+    /// Packets that had arrived before.
     pub duplicated: u64,
-    /// Packets that came after one with a higher number.
+    /// Packets that arrived after one with a higher number.
     pub reordered: u64,
 }
 
@@ -26,14 +26,14 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Only counts, at this place.
+    /// Attaches a sink that only counts packets, at this place.
     pub fn counting_at(world: &World, place: Place) -> anyhow::Result<Sink> {
         let mut sink = Sink::load("take")?;
         sink.attach(world, place)?;
         Ok(sink)
     }
 
-    /// Also looks at the numbers.
+    /// Attaches a sink that also reads the packets' numbers, at this place.
     pub fn numbered_at(world: &World, place: Place) -> anyhow::Result<Sink> {
         let mut sink = Sink::load("take_numbered")?;
         sink.attach(world, place)?;
@@ -49,7 +49,7 @@ impl Sink {
         Ok(Sink { ebpf, taken: PerCpuArray::try_from(taken)?, program })
     }
 
-    /// It stays there as long as it lives.
+    /// Attaches the program. The kernel detaches it when this value is dropped.
     fn attach(&mut self, world: &World, place: Place) -> anyhow::Result<()> {
         let program = xdp(&mut self.ebpf, self.program)?;
         let node = world.node(place.node);
@@ -58,18 +58,18 @@ impl Sink {
         Ok(())
     }
 
-    /// Packets and octets taken so far.
+    /// Returns the packets and octets taken so far.
     fn taken(&self) -> anyhow::Result<[u64; 2]> {
         let counts = self.taken.get(&0, 0).context("cannot read the sink's counts")?;
         Ok(counts.iter().fold([0; 2], |sum, count| [sum[0] + count[0], sum[1] + count[1]]))
     }
 
-    /// Packets taken so far.
+    /// Returns the packets taken so far.
     pub fn count(&self) -> anyhow::Result<u64> {
         Ok(self.taken()?[0])
     }
 
-    /// Octets of a frame, on the average of those taken so far.
+    /// Returns the mean octets of the frames taken so far.
     pub fn octets(&self) -> anyhow::Result<f64> {
         let [packets, octets] = self.taken()?;
         Ok(octets as f64 / packets.max(1) as f64)

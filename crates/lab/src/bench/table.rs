@@ -1,4 +1,4 @@
-//! The figures as tables, for the terminal and for documentation: Markdown does for both.
+//! The figures as tables for the terminal and the documentation, both in Markdown.
 
 use std::fmt::Write as _;
 
@@ -34,7 +34,7 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Everything.
+/// Returns the tables of all figures.
 pub fn text(bench: &Bench) -> String {
     let mut text = String::new();
     let machine = &bench.machine;
@@ -179,7 +179,7 @@ fn net(text: &mut String, bench: &Bench, paths: &[Path]) {
     text.push('\n');
 }
 
-/// A heading row and rows of cells.
+/// Returns a table with a heading row and rows of cells.
 fn rows<const N: usize>(heading: [&str; N], cells: impl Iterator<Item = [String; N]>) -> String {
     let heading = heading.map(str::to_owned).to_vec();
     aligned(&std::iter::once(heading).chain(cells.map(|row| row.to_vec())).collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! A random series of faults of machines, processes, links and the store, out of a seed.
+//! A random series of faults of machines, processes, links and the store, determined by a seed.
 //!
 //! In each fault half of the routers continue to register, at another care-of address each time. The others
 //! stay silent from the moment before the fault until all checks are done, so that no later registration
@@ -23,11 +23,11 @@ use super::world::Machines;
 use crate::clock::{MILLISECOND, SECOND, monotonic};
 use crate::console;
 
-/// Registrations in a second, of all routers.
+/// Registrations per second of all routers together.
 const RATE: f64 = 150.0;
-/// How long it may take until all is well again.
+/// Longest time until all checks have to pass after a fault.
 const PATIENCE: u64 = 30 * SECOND;
-/// Number of faults with damage after which the run stops.
+/// Number of faults with a failed check after which the run stops.
 const ENOUGH: u64 = 5;
 
 /// Random numbers (SplitMix64), the same in each run with a seed.
@@ -35,7 +35,7 @@ const ENOUGH: u64 = 5;
 pub struct Chance(u64);
 
 impl Chance {
-    /// Of a seed.
+    /// Creates the generator for a seed.
     pub fn new(seed: u64) -> Chance {
         Chance(seed)
     }
@@ -48,12 +48,12 @@ impl Chance {
         z ^ z >> 31
     }
 
-    /// Less than `end`.
+    /// Returns a number less than `end`.
     fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
 
-    /// From `first` to what is before `end`.
+    /// Returns a number from `first` to `end - 1`.
     pub fn between(&mut self, first: u64, end: u64) -> u64 {
         first + self.next() % (end - first).max(1)
     }
@@ -63,7 +63,7 @@ impl Chance {
     }
 }
 
-/// Which processes of a member.
+/// Selects processes of a member.
 #[derive(Debug, Clone, Copy)]
 struct Which {
     keeper: bool,
@@ -80,16 +80,16 @@ impl Which {
     }
 }
 
-/// Something that happens.
+/// A fault of a series.
 #[derive(Debug, Clone)]
 enum Fault {
     /// `kill -9` of processes of members.
     Kill(Vec<usize>, Which),
-    /// They do nothing for longer than a lease.
+    /// Processes of members are stopped for longer than a lease.
     Stall(Vec<usize>, Which),
-    /// A member is told to stop.
+    /// A member gets SIGTERM.
     Stop(usize),
-    /// A machine cannot reach the store, the network, or both; with a carrier that goes or without.
+    /// A machine cannot reach the store, the network, or both. `noticed`: its interface loses the carrier.
     Cut { members: Vec<usize>, store: bool, network: bool, noticed: bool },
     /// Servers of the store are killed.
     Store(Vec<usize>),
@@ -97,7 +97,7 @@ enum Fault {
 
 impl Fault {
     fn draw(chance: &mut Chance, machines: &Machines, all: &Routers) -> Fault {
-        // Mostly the leader of a seat.
+        // The fault hits mostly the leader of a seat.
         let seat = chance.below(machines.seats);
         let owner = all.flows(seat).next().map_or(0, |flow| flow.member);
         let member = if chance.below(4) > 0 { owner } else { chance.below(machines.members.len()) };
@@ -156,7 +156,7 @@ impl Fault {
         }
     }
 
-    /// Lets it happen, and all be well again.
+    /// Causes the fault, ends it, and restarts what it ended.
     fn happen(&self, chance: &mut Chance, machines: &mut Machines, all: &mut Routers) -> anyhow::Result<()> {
         let while_it_lasts = chance.between(600, 2500) * MILLISECOND;
         match self {
@@ -179,7 +179,7 @@ impl Fault {
                 };
                 signal(machines, Signal::SIGSTOP);
                 all.pass(while_it_lasts)?;
-                // Those that have been started meanwhile do not mind.
+                // SIGCONT has no effect on processes that were started meanwhile.
                 signal(machines, Signal::SIGCONT);
             }
             Fault::Stop(member) => {
@@ -231,13 +231,13 @@ impl Fault {
     }
 }
 
-/// Looks at what is there when all should be well; what is not.
+/// Runs all checks. Returns a description of each check that failed.
 fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
     let until = monotonic() + PATIENCE;
     let mut wrong = Vec::new();
     loop {
         let within = 4 * all.period;
-        // A seat that moves back does so in this time.
+        // A seat that moves back to its first member does so in this time.
         if !all.until(until, |all| all.flow(within))? {
             wrong.push(format!("{} of {} flows pass", all.flowing(within), 2 * all.len()));
             return Ok(wrong);
@@ -246,7 +246,8 @@ fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
         for seat in 0..machines.seats {
             let before: Vec<usize> = all.flows(seat).map(|flow| flow.member).collect();
             match &machines.working(seat)[..] {
-                // Meanwhile it may have gone to another.
+                // The seat may have moved to another member meanwhile: compare only if the leader is the
+                // same.
                 [(member, bindings)] if before.iter().all(|one| one == member) => {
                     wrong.extend(all.missing(seat, *member, bindings));
                 }
@@ -264,7 +265,7 @@ fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
     }
 }
 
-/// The series.
+/// Runs the series of faults.
 pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<FaultsFigure> {
     let (mut machines, mut all) = begin(path, effort.seats, effort.stores, effort.troubled, programs)?;
     (all.moves, all.rate) = (true, RATE.min(f64::from(effort.troubled) * 2.0));
@@ -322,7 +323,7 @@ pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Resu
                 );
             }
         }
-        // All waiting routers get their answer before the next fault.
+        // All routers that wait get their answer before the next fault.
         all.silent = [false; 2];
         all.settle(10)?;
     }

@@ -1,13 +1,14 @@
-//! Several machines that together are home agents (docs/fleet.md). The benchmark measures the outage when one
-//! of them dies. It also checks for all faults that nothing is lost, and that no seat has two leaders.
+//! Several machines that are home agents together (docs/fleet.md). The benchmark measures the outage when one
+//! machine is killed. It also checks after each fault that no acknowledged binding is lost, and that no seat
+//! has two leaders.
 //!
-//! * [`world`] are the machines, with the real programs and etcd, on the disk.
-//! * [`routers`] are the mobile routers, with traffic to and from the network of each.
-//! * [`faults`] is a random series of kills, stalls and cuts out of a seed.
+//! * [`world`] runs the machines with the real programs and etcd, on the disk.
+//! * [`routers`] simulates the mobile routers, with traffic to and from the network of each.
+//! * [`faults`] is a random series of kills, stalls and cuts, determined by a seed.
 //!
-//! Here one machine after the other is killed, which has a third of the routers, and comes back. A flow's
-//! silence is the time between two packets of it. Left out: how long a routing protocol takes to tell the
-//! network where a seat is now.
+//! This module kills one machine after the other, each with a third of the routers, and restarts it. A flow's
+//! silence is the time between two packets of it. Left out: the time that a routing protocol takes to
+//! announce the new place of a seat.
 
 mod faults;
 mod routers;
@@ -30,17 +31,18 @@ use world::{MACHINES, Machines};
 
 pub use world::etcd;
 
-/// After so long each router renews its registration.
+/// Time after which each router renews its registration, in seconds.
 const REFRESH: f64 = 45.0;
-/// How long one machine is dead before all is looked at.
+/// Time that a machine stays dead before the checks.
 const DEAD: u64 = 3 * SECOND;
 
-/// Between two packets of a flow: 20 a second, and no more than 10,000 of all.
+/// Returns the time between two packets of a flow: 20 packets per second, and at most 10,000 per second of
+/// all flows.
 fn period(routers: u32) -> u64 {
     (50 * MILLISECOND).max(u64::from(routers) * SECOND / 20_000)
 }
 
-/// The machines, and all routers registered there.
+/// Starts the machines, and registers all routers.
 fn begin(
     path: Path,
     seats: usize,
@@ -57,7 +59,7 @@ fn begin(
     Ok((machines, all))
 }
 
-/// One machine after the other dies.
+/// Kills one machine after the other.
 fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<TakeoverFigure> {
     let (mut machines, mut all) = begin(path, effort.seats, effort.stores, effort.carried, programs)?;
     all.rate = f64::from(effort.carried) / REFRESH;
@@ -66,8 +68,8 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
     for round in 0..effort.kills {
         let machine = round % MACHINES.len();
         let on = machines.on(machine);
-        // On a very busy machine the store may have declared a member dead, and its seat is on its way back.
-        // The loss by a death would mean nothing then.
+        // On a very busy machine the store may have declared a member dead, and its seat is moving back. A
+        // kill at that time would measure nothing.
         let at_home: Vec<Vec<usize>> =
             (0..machines.seats).map(|seat| machines.on(seat % MACHINES.len())).collect();
         let settled = all.until(monotonic() + 30 * SECOND, |all| {
@@ -161,14 +163,14 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
     Ok(figure)
 }
 
-/// Measures the paths of carnet among these.
+/// Measures those of the given paths that use carnet.
 pub fn measure(
     paths: &[Path],
     effort: &Effort,
     programs: &Programs,
     cores: &Cores,
 ) -> anyhow::Result<(Vec<TakeoverFigure>, Vec<FaultsFigure>)> {
-    // All that is here shares all cores.
+    // All programs of this measurement share all cores.
     cores.unpin()?;
     let (mut takeovers, mut faults) = (Vec::new(), Vec::new());
     for path in paths.iter().copied().filter(|path| matches!(path, Path::Tun | Path::Bpf)) {

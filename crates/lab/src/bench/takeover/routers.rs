@@ -1,12 +1,13 @@
-//! The mobile routers, and hosts that speak with hosts in their networks: one sender with real octets.
+//! The mobile routers, and hosts that exchange packets with hosts in their networks: one sender with real
+//! packets.
 //!
-//! Each router has a flow in each direction, through the tunnel to its home agent and out of it. The sender
-//! sends each packet to all members of the seat at once, which no network would do. So the benchmark always
-//! sees which member forwards and acknowledges, and the delay of a routing protocol plays no part. The
-//! incoming link identifies the member.
+//! Each router has a flow in each direction: through the tunnel to its home agent, and from the home agent
+//! through the tunnel. The sender sends each packet to all members of the seat at once, which no network
+//! would do. So the benchmark always sees which member forwards and acknowledges, and the delay of a routing
+//! protocol plays no part. The incoming link identifies the member.
 //!
-//! A router that moves is at another care-of address with each Binding Update, and which is told by its
-//! number.
+//! A router that moves takes the other care-of address with each Binding Update. The sequence number
+//! determines the address.
 
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
@@ -28,26 +29,26 @@ use super::world::{Machines, NET, address, hardware};
 use crate::clock::{self, MILLISECOND, SECOND, monotonic};
 use crate::isolate::{Interrupted, stopping};
 
-/// Frames of one call.
+/// Frames per system call.
 const BATCH: usize = 64;
-/// Octets of the largest frame that comes.
+/// Octets of the largest frame that arrives.
 const FRAME: usize = 2048;
 const BUFFER: usize = 16 << 20;
-/// A router without an answer asks again after so long.
+/// Time after which a router without an answer sends again.
 const AGAIN: u64 = 300 * MILLISECOND;
-/// Units of four seconds that routers ask for.
+/// Lifetime that routers request, in units of four seconds.
 const LIFETIME: u16 = 600;
-/// A seat does not go to another member and back in less, unless its home agent is ended
+/// Shortest time in which a seat can move to another member and back, unless its home agent is ended
 /// ([`Routers::may_change`]): a lease lasts half a second.
 const THERE_AND_BACK: u64 = 400 * MILLISECOND;
-/// Numbers of a flow that are remembered.
+/// Number of packet numbers that a flow remembers.
 const REMEMBERED: usize = 8;
 /// `SEQUENCE_OUT_OF_WINDOW` (RFC 6275 6.1.8).
 const OUT_OF_WINDOW: u8 = 135;
 const PROTOCOL_IPV6: u8 = 41;
 const PROTOCOL_UDP: u8 = 17;
 
-/// Sequence numbers are compared as RFC 6275 9.5.1 has it.
+/// Returns whether sequence number `one` is not older than `than`, by RFC 6275 9.5.1.
 pub fn not_older(one: u16, than: u16) -> bool {
     one.wrapping_sub(than) < 0x8000
 }
@@ -55,11 +56,11 @@ pub fn not_older(one: u16, than: u16) -> bool {
 /// One direction of a router's traffic.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Flow {
-    /// When the last packet came.
+    /// Time when the last packet arrived.
     pub heard: u64,
-    /// The longest time without one, since [`Routers::watch`].
+    /// Longest time without a packet since [`Routers::watch`].
     pub silence: u64,
-    /// By which member the last one came.
+    /// Member that forwarded the last packet.
     pub member: usize,
     /// Member that forwarded each number.
     seen: [(u32, usize); REMEMBERED],
@@ -70,15 +71,16 @@ struct Router {
     seat: usize,
     down: Frame,
     up: [Frame; 2],
-    /// The number of the last update.
+    /// Sequence number of the last Binding Update.
     sent: u16,
     acknowledged: Option<u16>,
-    /// Since when it waits, and when it asked last.
+    /// Time of the first attempt and of the last attempt, while the router waits for an answer.
     waits: Option<(u64, u64)>,
-    /// When each of the last numbers was sent, by its last four bits.
+    /// Time when each of the last 16 Binding Updates was sent, indexed by the last four bits of its sequence
+    /// number.
     asked: [u64; 16],
     flows: [Flow; 2],
-    /// To which care-of address the last packet went.
+    /// Care-of address to which the home agent sent the last packet: 0 or 1.
     at: u16,
 }
 
@@ -93,25 +95,25 @@ struct Voice {
 /// Packets seen on the wire.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
-    /// Acknowledgements.
+    /// Number of acknowledgements.
     pub acknowledged: u64,
-    /// Those that came after another member had begun to acknowledge, of what was asked before.
+    /// Acknowledgements that arrived after another member's first one, for Binding Updates sent before it.
     pub late: u64,
-    /// How often two members acknowledged for a seat at a time.
+    /// Number of times that two members acknowledged for one seat at once.
     pub two: u64,
-    /// Answers that were not as they have to be.
+    /// Answers that failed a check.
     pub wrong: u64,
-    /// Packets sent, to each member.
+    /// Packets sent; each goes to all members.
     pub packets: u64,
     /// Packets that two members forwarded.
     pub doubled: u64,
-    /// When the last of them came.
+    /// Time when the last packet that two members forwarded arrived.
     pub doubled_at: u64,
-    /// How often a seat's acknowledgements began to come from another member.
+    /// Number of times that another member began to acknowledge for a seat.
     pub changes: u64,
 }
 
-/// A link of a member, and whether packets pass.
+/// A link of a member, and whether the sender lets packets pass.
 struct Port {
     socket: Socket,
     member: usize,
@@ -122,7 +124,7 @@ struct Port {
 /// The routers and their hosts.
 pub struct Routers {
     ports: Vec<Port>,
-    /// The ports of a seat: to its members from routers, and from hosts.
+    /// Ports of each seat: links of its members to routers, and to hosts.
     of_seat: Vec<[Vec<usize>; 2]>,
     agents: Vec<Ipv6Addr>,
     signer: Signer,
@@ -130,19 +132,19 @@ pub struct Routers {
     voices: Vec<Voice>,
     /// Nanoseconds between two packets of a flow.
     pub period: u64,
-    /// Binding Updates in a second, of all routers together.
+    /// Binding Updates per second of all routers together.
     pub rate: f64,
-    /// Whether a router is elsewhere with each of them.
+    /// Whether a router changes its care-of address with each Binding Update.
     pub moves: bool,
-    /// Which routers keep silent: all whose number leaves this rest when divided by two.
+    /// Whether routers with an even number, and routers with an odd number, send no Binding Updates.
     pub silent: [bool; 2],
     started: u64,
     turn: u64,
     asked: u64,
     next: u32,
-    /// See there.
+    /// Counts of packets on the wire.
     pub seen: Seen,
-    /// The first wrong answer, in words.
+    /// Description of the first wrong answer.
     pub complaint: Option<String>,
     buffer: Vec<u8>,
 }
@@ -153,14 +155,14 @@ impl std::fmt::Debug for Routers {
     }
 }
 
-/// Which of the two care-of addresses goes with a number.
+/// Returns the care-of address, one of two, for a sequence number.
 fn care_of(number: u32, sequence: u16, moves: bool) -> Ipv6Addr {
     let last = if moves { sequence & 1 } else { 0 };
     Ipv6Addr::from(u128::from(identity(number).care_of_address) + u128::from(last))
 }
 
 impl Routers {
-    /// So many of them, with packets of each flow this far apart.
+    /// Creates `number` routers, with `period` nanoseconds between two packets of each flow.
     pub fn new(machines: &Machines, number: u32, period: u64) -> anyhow::Result<Routers> {
         let mut ports = Vec::new();
         let mut of_seat = vec![[Vec::new(), Vec::new()]; machines.seats];
@@ -223,24 +225,24 @@ impl Routers {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of routers.
     pub fn len(&self) -> u32 {
         self.routers.len() as u32
     }
 
-    /// The flows of a seat.
+    /// Returns the flows of a seat.
     pub fn flows(&self, seat: usize) -> impl Iterator<Item = &Flow> {
         self.routers.iter().filter(move |router| router.seat == seat).flat_map(|router| &router.flows)
     }
 
-    /// Silences are measured from now on.
+    /// Starts the measurement of silences.
     pub fn watch(&mut self) {
         for flow in self.routers.iter_mut().flat_map(|router| &mut router.flows) {
             flow.silence = 0;
         }
     }
 
-    /// Silences up to now are complete, also those that go on.
+    /// Ends the measurement of silences, and counts those that still last.
     pub fn complete(&mut self) {
         let now = monotonic();
         for flow in self.routers.iter_mut().flat_map(|router| &mut router.flows) {
@@ -248,7 +250,7 @@ impl Routers {
         }
     }
 
-    /// Lets nothing pass between the network and a member, or everything again.
+    /// Blocks all packets between the network and a member, or lets them pass again.
     pub fn cut(&mut self, member: usize, open: bool) {
         for port in self.ports.iter_mut().filter(|port| port.member == member) {
             port.open = open;
@@ -260,23 +262,23 @@ impl Routers {
         self.routers.iter().filter(|router| router.waits.is_some()).count()
     }
 
-    /// All routers ask anew, with the next updates.
+    /// Makes all routers send a new Binding Update.
     pub fn ask_all(&mut self) {
         let (now, count) = (monotonic(), u64::from(self.len()));
         for (number, router) in (0..).zip(&mut self.routers) {
-            // They are late already, each with its part of a tenth of a second.
+            // All routers are late already, so they send at once, spread over a tenth of a second.
             let part = number * 100 * MILLISECOND / count;
             router.waits.get_or_insert((now, (now + part).saturating_sub(AGAIN)));
         }
     }
 
-    /// Lets `time` pass.
+    /// Runs routers and hosts for `time` nanoseconds.
     pub fn pass(&mut self, time: u64) -> anyhow::Result<()> {
         let until = monotonic() + time;
         self.until(until, |_| false).map(drop)
     }
 
-    /// Lets time pass until something is so; whether it was in time.
+    /// Runs routers and hosts until `is_so` holds or the time is `end`. Returns whether it holds.
     pub fn until(&mut self, end: u64, mut is_so: impl FnMut(&Self) -> bool) -> anyhow::Result<bool> {
         loop {
             let now = monotonic();
@@ -331,7 +333,7 @@ impl Routers {
         Ok(())
     }
 
-    /// The next packet of a router.
+    /// Returns the next packet of a router.
     fn frame_of(&self, at: usize, hosts: bool) -> &Frame {
         let router = &self.routers[at];
         if hosts {
@@ -340,7 +342,8 @@ impl Routers {
         if !self.moves {
             return &router.up[0];
         }
-        // Where it does not know whether its home agent knows where it is, it tries both.
+        // While a router waits for an answer, it does not know which care-of address its home agent has: it
+        // tries both.
         let sequence = match (router.acknowledged, router.waits) {
             (Some(sequence), None) => sequence,
             _ => (self.turn / self.routers.len() as u64) as u16,
@@ -360,7 +363,7 @@ impl Routers {
             let addresses = vec![None; slices.len()];
             let fd = port.socket.as_raw_fd();
             match sendmmsg(fd, &mut headers, slices.iter(), addresses, [], MsgFlags::MSG_DONTWAIT) {
-                // A link that is down takes nothing, nor one without room.
+                // An interface that is down or has no room takes no packets.
                 Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::ENETDOWN | Errno::ENXIO) => {}
                 Err(error) => bail!("sendmmsg: {error}"),
             }
@@ -393,7 +396,7 @@ impl Routers {
         Ok(())
     }
 
-    /// A router asks, with the next number.
+    /// Sends a router's Binding Update with the next sequence number.
     fn update(&mut self, number: u32, now: u64) -> anyhow::Result<()> {
         let moves = self.moves;
         let router = &mut self.routers[number as usize];
@@ -408,7 +411,7 @@ impl Routers {
         self.send(seat, false, &[&frame])
     }
 
-    /// Takes what there is at a port; whether there was something.
+    /// Receives the frames that have arrived at a port. Returns whether any had.
     fn hear(&mut self, port: usize) -> anyhow::Result<bool> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = self.take(port, &mut buffer);
@@ -444,14 +447,14 @@ impl Routers {
         }
     }
 
-    /// Looks at what came by a member.
+    /// Handles a frame that a member sent.
     fn frame(&mut self, frame: &[u8], member: usize, hosts: bool, now: u64) {
         let wide =
             |at: usize| frame.get(at..at + 8).map(|it| u64::from_be_bytes(it.try_into().unwrap_or_default()));
         let number_at =
             |at: usize| frame.get(at..at + 4).map(|it| u32::from_be_bytes(it.try_into().unwrap_or_default()));
         let protocol = frame.get(LINK + 6).copied();
-        // A kernel may send a packet back unchanged if its member does not use it.
+        // The kernel of a member that does not lead the seat may send a packet back unchanged.
         let (inner, address) = match (hosts, protocol) {
             (false, Some(PROTOCOL_IPV6)) => (LINK + IPV6, LINK + IPV6 + 24),
             (true, Some(PROTOCOL_UDP)) => (LINK, LINK + 8),
@@ -481,9 +484,9 @@ impl Routers {
         (flow.heard, flow.member) = (now, member);
     }
 
-    /// Looks at what may be an acknowledgement.
+    /// Handles a frame that may be an acknowledgement.
     fn answer(&mut self, frame: &[u8], member: usize, now: u64) {
-        // By the address that it is from, which is a seat's.
+        // The source address identifies the seat.
         let Some(source) = frame.get(LINK + 8..LINK + 24).and_then(|it| <[u8; 16]>::try_from(it).ok()) else {
             return;
         };
@@ -500,7 +503,7 @@ impl Routers {
         };
         let age = router.sent.wrapping_sub(found.sequence);
         if found.status == OUT_OF_WINDOW && age < 16 {
-            // An attempt that another one has overtaken.
+            // A later attempt has overtaken the one that this answers.
             return;
         }
         let right =
@@ -541,7 +544,8 @@ impl Routers {
         *voice = Voice { member: Some(member), former: voice.member, since: now };
     }
 
-    /// Home agents are about to be ended: who waits has their seats at once, also the one that had them last.
+    /// Notes that home agents are about to be ended: any member, the last leader included, may then take a
+    /// seat at once.
     pub fn may_change(&mut self) {
         self.voices.iter_mut().for_each(|voice| voice.former = None);
     }
@@ -551,7 +555,7 @@ impl Routers {
         self.complaint.get_or_insert(why);
     }
 
-    /// Whether all flows of all seats have come within this time, each by one member.
+    /// Returns whether every flow had a packet within this time, and no packet came by two members.
     pub fn flow(&self, within: u64) -> bool {
         let now = monotonic();
         let recent =
@@ -559,14 +563,14 @@ impl Routers {
         recent && now.saturating_sub(self.seen.doubled_at) > within
     }
 
-    /// How many flows have come within this time.
+    /// Returns how many flows had a packet within this time.
     pub fn flowing(&self, within: u64) -> usize {
         let now = monotonic();
         self.routers.iter().flat_map(|router| &router.flows).filter(|flow| now - flow.heard < within).count()
     }
 
-    /// Which acknowledged bindings of a seat a member does not have, by what it says and by where packets
-    /// come.
+    /// Returns the acknowledged bindings of a seat that a member lacks, by the list of its home agent and by
+    /// the care-of addresses of its packets.
     pub fn missing(&self, seat: usize, member: usize, bindings: &[serde_json::Value]) -> Vec<String> {
         let one = |binding: &serde_json::Value| -> Option<(Ipv6Addr, (Ipv6Addr, u16))> {
             let address = |key: &str| binding[key].as_str()?.parse::<Ipv6Addr>().ok();
@@ -599,7 +603,7 @@ impl Routers {
         missing
     }
 
-    /// Waits until all have an acknowledgement.
+    /// Waits until all routers have an acknowledgement.
     pub fn settle(&mut self, seconds: u64) -> anyhow::Result<bool> {
         self.until(monotonic() + seconds * SECOND, |all| all.waiting() == 0)
     }

@@ -1,4 +1,4 @@
-//! Three machines that are home agents together, with their store, and all that can happen to them.
+//! Three machines that are home agents together, with their store, and the faults that can happen to them.
 //!
 //! ```text
 //!              routers            hosts          store
@@ -7,10 +7,10 @@
 //!   bruno-0  ...                                        ...   /
 //! ```
 //!
-//! A machine has a network namespace for each seat, like a container, with `carnet-fleet` in it. The other
-//! ends of the links to routers and hosts are all in one node, where [`super::routers`] plays both. Those to
-//! the store are in a bridge. Every seat has another machine at the head of its list, so all have load while
-//! all live.
+//! A machine has a network namespace for each seat, like a container, in which `carnet-fleet` runs. The far
+//! ends of the links to routers and hosts are all in one node, where [`super::routers`] plays both. The far
+//! ends of the links to the store are in a bridge. Every seat's list begins with another machine, so each
+//! machine has load while all run.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -31,21 +31,21 @@ use crate::{tools, topology};
 
 /// The machines.
 pub const MACHINES: [&str; 3] = ["anna", "bruno", "carla"];
-/// How long a machine that comes back waits for its seat, in milliseconds: not half a minute, for it comes
-/// back often.
+/// Time that a restarted machine waits for its seat, in milliseconds. The default is half a minute, too long
+/// for many restarts.
 const SETTLED: u64 = 2000;
-/// How long the store may take to be there, and a home agent.
+/// Longest time until the store, or a home agent, accepts connections.
 const PATIENCE: u64 = 60 * SECOND;
-/// Where the other ends of links to routers and hosts are.
+/// Node with the far ends of links to routers and hosts.
 pub const NET: &str = "takeover.net";
 const CORE: &str = "takeover.core";
 
-/// The address of a seat's home agent.
+/// Returns the address of a seat's home agent.
 pub fn address(seat: usize) -> String {
     format!("2001:db8:1::{:x}", seat + 1)
 }
 
-/// The hardware addresses of the far end and of the near one, of a member's link to routers, or to hosts.
+/// Returns the hardware addresses of the far end and the near end of a member's link to hosts, or to routers.
 pub fn hardware(hosts: bool) -> ([u8; 6], [u8; 6]) {
     let mac = |end| [2, 0, 0, 0, if hosts { 2 } else { 1 }, end];
     (mac(2), mac(1))
@@ -55,19 +55,19 @@ fn text(mac: [u8; 6]) -> String {
     mac.map(|octet| format!("{octet:02x}")).join(":")
 }
 
-/// One `carnet-fleet`, with what it starts.
+/// A member: a `carnet-fleet` and the home agent that it starts.
 #[derive(Debug)]
 pub struct Member {
-    /// Which machine, by its place in [`MACHINES`].
+    /// Machine of the member, as an index into [`MACHINES`].
     pub machine: usize,
-    /// Which seat.
+    /// Index of the seat.
     pub seat: usize,
     daemon: Option<Daemon>,
     starts: usize,
 }
 
 impl Member {
-    /// Its name.
+    /// Returns the name of the member.
     pub fn name(&self) -> String {
         format!("{}-{}", MACHINES[self.machine], self.seat)
     }
@@ -76,7 +76,7 @@ impl Member {
         format!("takeover.{}", self.name())
     }
 
-    /// An end of one of its links in another node: `f` to routers, `h` to hosts, `e` to the store.
+    /// Returns the far end of one of the member's links: `f` to routers, `h` to hosts, `e` to the store.
     pub fn end(&self, kind: char) -> String {
         format!("{kind}{}", self.name())
     }
@@ -85,7 +85,7 @@ impl Member {
         File::new("/run/carnet").join(format!("{}.sock", self.name()))
     }
 
-    /// The processes of its home agent: one, or none.
+    /// Returns the process of the member's home agent, if it runs.
     pub fn agents(&self) -> Vec<Pid> {
         let Some(daemon) = &self.daemon else { return Vec::new() };
         let children = format!("/proc/{0}/task/{0}/children", daemon.id());
@@ -93,8 +93,8 @@ impl Member {
         children.split_whitespace().filter_map(|one| one.parse().ok()).map(Pid::from_raw).collect()
     }
 
-    /// Sends a signal to `carnet-fleet`, to its home agent, or to both: first to the one that would start
-    /// another.
+    /// Sends a signal to `carnet-fleet`, to its home agent, or to both: first to `carnet-fleet`, which would
+    /// restart the home agent.
     pub fn signal(&self, keeper: bool, agent: bool, signal: Signal) {
         let agents = self.agents();
         if let Some(daemon) = self.daemon.as_ref().filter(|_| keeper) {
@@ -105,28 +105,28 @@ impl Member {
         }
     }
 
-    /// Waits for its end after a `kill -9`.
+    /// Waits until the process has ended after a `kill -9`.
     pub fn reap(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.wait(20 * SECOND);
         }
     }
 
-    /// Whether it has ended, and well, if it has.
+    /// Returns whether the process ended without an error; `None` if it still runs.
     pub fn ended(&mut self) -> Option<bool> {
         let status = self.daemon.as_mut()?.ended()?;
         self.daemon = None;
         Some(status.success())
     }
 
-    /// Whether it runs.
+    /// Returns whether the process runs.
     pub fn runs(&self) -> bool {
         self.daemon.is_some()
     }
 
-    /// The bindings of its home agent, if it has the seat.
+    /// Returns the bindings of the member's home agent, if the member leads the seat.
     pub fn bindings(&self, carnet: &File) -> Option<Vec<Value>> {
-        // A home agent that was stopped takes a connection, and does not answer.
+        // A stopped home agent accepts a connection but does not answer.
         let shown = output(
             std::process::Command::new("timeout")
                 .arg("5")
@@ -138,14 +138,14 @@ impl Member {
     }
 }
 
-/// All of them.
+/// All machines, their members and their store.
 #[derive(Debug)]
 pub struct Machines {
-    /// The way packets take.
+    /// Data path of the home agents.
     pub path: Path,
-    /// How many seats there are.
+    /// Number of seats.
     pub seats: usize,
-    /// The members, the seats of a machine one after the other.
+    /// Members of all machines, in the order of machines, then seats.
     pub members: Vec<Member>,
     store: Vec<Option<Daemon>>,
     programs: Programs,
@@ -153,7 +153,7 @@ pub struct Machines {
     folder: PathBuf,
 }
 
-/// etcd, which `tools/setup.sh` unpacks where the machine has none.
+/// Returns the path of etcd. `tools/setup.sh` unpacks etcd if the machine has none.
 pub fn etcd() -> Option<PathBuf> {
     tools::nearby("out/tools/etcd", File::is_file).or_else(|| tools::find("etcd"))
 }
@@ -213,7 +213,7 @@ impl Machines {
         }
         topology::batch(None, &commands)?;
         for node in nodes.iter().chain(&stores).map(String::as_str).chain([NET, CORE]) {
-            // The lab plays routers and hosts in this node, so its kernel has no IPv6.
+            // The lab plays routers and hosts in this node, so its kernel must not handle IPv6.
             let silent = u8::from(node == NET);
             output(in_node(node, "sh").args([
                 "-ec",
@@ -288,7 +288,7 @@ impl Machines {
         format!("http://[2001:db8:fe::{:x}]:{port}", server + 0x10)
     }
 
-    /// Starts a server of the store, with what it had.
+    /// Starts a server of the store with its previous data.
     pub fn start_store(&mut self, server: usize) -> anyhow::Result<()> {
         let (clients, peers) = (Self::url(server, 2379), Self::url(server, 2380));
         let all: Vec<String> =
@@ -296,7 +296,7 @@ impl Machines {
         let mut command = in_node(&format!("takeover.etcd{server}"), &self.etcd);
         command
             .args(["--name", &format!("s{server}"), "--data-dir"])
-            // On the disk: what it takes is a part of what is measured.
+            // The folder is on the disk: the disk's delay is a part of the measurement.
             .arg(self.folder.join(format!("etcd{server}")))
             .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])
             .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
@@ -315,12 +315,12 @@ impl Machines {
         }
     }
 
-    /// How many servers the store has.
+    /// Returns the number of servers of the store.
     pub fn stores(&self) -> usize {
         self.store.len()
     }
 
-    /// Waits until the store takes connections.
+    /// Waits until the store accepts connections.
     fn answers(&mut self) -> anyhow::Result<()> {
         let until = monotonic() + PATIENCE;
         for server in 0..self.store.len() {
@@ -328,7 +328,7 @@ impl Machines {
                 let shown = output(
                     in_node(&format!("takeover.etcd{server}"), "sh").args(["-c", "cat /proc/net/tcp6"]),
                 )?;
-                // Port 2379, in the state LISTEN.
+                // Port 2379 in the state LISTEN.
                 Ok(shown.lines().any(|line| line.contains(":094B ") && line.contains(" 0A ")))
             };
             while !listens()? {
@@ -351,7 +351,7 @@ impl Machines {
         File::new(isolate::RUN).join(format!("{}{kind}.toml", member.name()))
     }
 
-    /// Writes both configs of a member.
+    /// Writes both config files of a member.
     fn configure(&self, member: usize, routers: u32) -> anyhow::Result<()> {
         let member = &self.members[member];
         let mut text = station_config(&member.name(), self.path);
@@ -365,7 +365,7 @@ impl Machines {
         text.extend((0..routers).filter(|one| *one as usize % self.seats == member.seat).map(table));
         let file = Self::file(member, "");
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        // Each seat's list begins with another.
+        // Each seat's list begins with another machine.
         let order: Vec<&str> =
             (0..MACHINES.len()).map(|one| MACHINES[(one + member.seat) % MACHINES.len()]).collect();
         let stores: Vec<String> = (0..self.store.len()).map(|one| Self::url(one, 2379)).collect();
@@ -394,7 +394,8 @@ impl Machines {
         Ok(())
     }
 
-    /// Takes a link of a member down, or up: with its carrier, or without a sign to the member.
+    /// Takes a link of a member up or down. `noticed`: the member's interface loses the carrier; otherwise
+    /// the member gets no sign.
     pub fn link(&self, member: usize, kind: char, up: bool, noticed: bool) -> anyhow::Result<()> {
         let end = self.members[member].end(kind);
         let (node, command) = match (kind, noticed, up) {
@@ -406,14 +407,14 @@ impl Machines {
         topology::batch(Some(node), &command)
     }
 
-    /// The members of a seat whose home agents say that they work, with their bindings.
+    /// Returns the members of a seat whose home agents report that they are active, with their bindings.
     pub fn working(&self, seat: usize) -> Vec<(usize, Vec<Value>)> {
         let members =
             self.members.iter().enumerate().filter(|(_, member)| member.seat == seat && member.runs());
         members.filter_map(|(at, member)| Some((at, member.bindings(&self.programs.carnet)?))).collect()
     }
 
-    /// Writes a member's tunnels and counters into a file beside the logs.
+    /// Writes a member's tunnels and counters into a file in the folder of the logs.
     pub fn note(&self, member: usize, name: &str) {
         let member = &self.members[member];
         let ask = |what| {
@@ -437,12 +438,12 @@ impl Machines {
         }
     }
 
-    /// The members on a machine.
+    /// Returns the members on a machine.
     pub fn on(&self, machine: usize) -> Vec<usize> {
         (0..self.members.len()).filter(|one| self.members[*one].machine == machine).collect()
     }
 
-    /// How often a member took this seat, as they say.
+    /// Returns how often members took this seat, by their logs.
     pub fn taken(&self, seat: usize) -> anyhow::Result<usize> {
         let mut count = 0;
         for entry in fs::read_dir(&self.folder)? {
@@ -456,15 +457,15 @@ impl Machines {
         Ok(count)
     }
 
-    /// Where their logs are.
+    /// Returns the folder of the logs.
     pub fn folder(&self) -> &File {
         &self.folder
     }
 
-    /// Ends all.
+    /// Ends all programs.
     pub fn stop(mut self) -> anyhow::Result<()> {
         for member in &mut self.members {
-            // One after the other would hand each seat over, twice.
+            // Kill all at once: an end of one after the other would hand each seat over twice.
             member.signal(true, true, Signal::SIGKILL);
             member.reap();
         }
