@@ -1,4 +1,4 @@
-//! The station's state in the API's types and in words.
+//! Converts the station's state to the API's types, and events to words.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use carnet_station::forwarding::desired::TunnelEnd;
 use carnet_station::io::DrainPhase;
 use carnet_station::io::Event;
 
-/// Why a question about GeoNetworking has no answer.
+/// Answer to a query about GeoNetworking without GeoNetworking.
 pub const NO_GEONET: &str = "this station does no GeoNetworking";
 
-/// Why a question about security has no answer.
+/// Answer to a query about security without security.
 pub const NO_SECURITY: &str = "this station neither signs nor verifies: its config has no [security]";
 
 /// `GET /v1/status`
@@ -112,7 +112,7 @@ pub fn bindings(station: &Station, now: Time) -> Vec<model::Binding> {
         .map(|binding| model::Binding {
             role: match binding.end {
                 TunnelEnd::HomeAgent => model::Role::HomeAgent,
-                // (Direct routes are no bindings with a home agent.)
+                // A direct route is not a binding with a home agent, and does not occur here.
                 TunnelEnd::MobileRouter | TunnelEnd::Direct => {
                     mobile_role(station.mobile_router().is_none_or(|router| router.config().is_router()))
                 }
@@ -307,12 +307,12 @@ pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counte
     counters
 }
 
-/// A Binding Identifier in words.
+/// Returns a Binding Identifier in words.
 fn identified(bid: Option<u16>) -> String {
     bid.map(|bid| format!(" (bid {bid})")).unwrap_or_default()
 }
 
-/// An event in words, for the log.
+/// Returns an event in words, for the log.
 pub fn event_text(event: &Event) -> String {
     match event {
         Event::Registered { home_agent, care_of_address, bid, uplink, latency_us, lifetime_s, refresh } => {

@@ -1,5 +1,5 @@
-//! `carnet check`: everything that is wrong with a config file, and with the trace, tokens, certificates and
-//! keys that it names.
+//! `carnet check`: finds the mistakes in a config file, and in the trace, tokens, certificates and keys that
+//! it names.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::settings::security::furnish;
 /// Exit status for a mistake in the config, the same as for one on the command line.
 pub const MISTAKE: u8 = 2;
 
-/// Checks a config file: errors and warnings go to stderr, one line each.
+/// Checks a config file: prints errors and warnings to stderr, one line each.
 pub fn check(path: &Path) -> ExitCode {
     match Config::load(path) {
         Ok(config) => {
@@ -46,10 +46,11 @@ pub fn check(path: &Path) -> ExitCode {
     }
 }
 
-/// Files with keys that others than their owner may read. (What refuses such a file itself is no warning.)
+/// Returns warnings about files with keys that other users may read. (A file that the station refuses is an
+/// error instead.)
 fn readable_secrets(config: &Config, path: &Path, text: &str) -> Vec<String> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    // A station refuses to use tokens that others may read.
+    // A station refuses tokens that other users may read.
     let tokens = config.station.http.as_ref().and_then(|http| http.tokens.clone());
     let files = disclose(text).map(|disclosed| disclosed.secret_files).unwrap_or_default();
     let warning = |path: PathBuf| {
@@ -63,7 +64,7 @@ fn readable_secrets(config: &Config, path: &Path, text: &str) -> Vec<String> {
     files.filter_map(warning).collect()
 }
 
-/// Reads the trace that the station is to follow, as `run` will.
+/// Reads the station's trace, as `run` will.
 fn trace(config: &Config) -> carnet_linux::Result<()> {
     match config.geonet.as_ref().map(|geonet| &geonet.position) {
         Some(PositionSource::Trace(path)) => Trace::read(path).map(drop),
@@ -71,7 +72,7 @@ fn trace(config: &Config) -> carnet_linux::Result<()> {
     }
 }
 
-/// Prints the errors of a config and gives the exit status that goes with them.
+/// Prints the errors of a config and returns their exit status.
 pub fn refuse(errors: &ConfigErrors) -> ExitCode {
     eprintln!("{errors}");
     ExitCode::from(MISTAKE)

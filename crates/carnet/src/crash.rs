@@ -1,11 +1,11 @@
-//! Panics: a backtrace in the log, and a crash report that `carnet support-bundle` takes along.
+//! Panics: writes a backtrace to the log, and a crash report for `carnet support-bundle`.
 //!
-//! The hook writes both while the thread that panics still has its stack. It writes to stderr itself: that
-//! thread may hold a lock of the log's. A crash report is a file `NAME.crash.SECONDS.txt` in
+//! The hook writes both while the thread that panics still has its stack. It writes to stderr itself, because
+//! that thread may hold a lock of the log. A crash report is a file `NAME.crash.SECONDS.txt` in
 //! `station.state_dir`, readable for its owner only. There are at most [`REPORTS`] of [`LONGEST`] octets for
-//! a station; a new one replaces the oldest. It holds the place and message of the panic and the names of
-//! functions, no arguments and no memory. No type of a key shows the key in its `Debug` output, so that a
-//! message holds none.
+//! a station; a new one replaces the oldest. A report has the place and message of the panic and the names of
+//! functions, but no arguments and no memory. The `Debug` output of no type shows a key, so that no message
+//! contains one.
 
 use std::backtrace::Backtrace;
 use std::fmt::{self, Write as _};
@@ -21,20 +21,20 @@ use carnet_linux::clock;
 
 use crate::log;
 
-/// Crash reports of a station.
+/// Largest number of crash reports of a station.
 const REPORTS: usize = 4;
-/// Octets of a crash report.
+/// Largest size of a crash report, in octets.
 const LONGEST: usize = 64 << 10;
-/// Characters of a panic's message.
+/// Largest number of characters of a panic's message.
 const MESSAGE: usize = 1000;
-/// Panics of one process that have a backtrace. Where a panic unwinds, a peer may be able to cause many.
+/// Number of panics of one process with a backtrace. If panics unwind, a peer may be able to cause many.
 const BACKTRACES: u32 = 4;
 
-/// Where the hook puts crash reports.
+/// Directory and name of the crash reports.
 static PLACE: OnceLock<(PathBuf, String)> = OnceLock::new();
 static PANICS: AtomicU32 = AtomicU32::new(0);
 
-/// Writes a backtrace of each panic to the log from now on.
+/// Begins to write a backtrace of each panic to the log.
 pub fn install() {
     std::panic::set_hook(Box::new(|panic| {
         let first = PANICS.fetch_add(1, Ordering::Relaxed) < BACKTRACES;
@@ -48,16 +48,16 @@ pub fn install() {
     }));
 }
 
-/// Puts a crash report of each later panic into a directory, under the name of the station.
+/// Begins to write a crash report of each panic into a directory, under the name of the station.
 pub fn keep_reports(directory: &Path, station: &str) {
     let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
     let _ = PLACE.set((directory, station.to_owned()));
 }
 
-/// The crash reports of a station in a directory, the oldest first.
+/// Returns the crash reports of a station in a directory, the oldest first.
 ///
 /// # Errors
-/// When the directory cannot be read.
+/// Returns an error if the directory cannot be read.
 pub fn reports(directory: &Path, station: &str) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -84,7 +84,7 @@ fn write(directory: &Path, station: &str, seconds: u64, text: &str) -> io::Resul
     }
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
-    // Another one may be of the same second.
+    // A report of the same second may exist.
     for number in seconds..seconds + REPORTS as u64 {
         match options.open(directory.join(format!("{station}.crash.{number}.txt"))) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -103,7 +103,7 @@ fn describe(panic: &PanicHookInfo<'_>, backtrace: Option<&Backtrace>) -> String 
     let mut text = Bounded(String::new());
     let thread = std::thread::current();
     let message = log::line(panic.payload_as_str().unwrap_or("no message"), MESSAGE);
-    // Written as far as there is room.
+    // The text is cut to the largest size.
     let _ = write!(
         text,
         "carnet {} panicked, {} seconds after 1970, in thread {}",

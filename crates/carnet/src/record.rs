@@ -1,4 +1,4 @@
-//! Recording a run, and playing it again; the file is described in [`carnet_settings::recording`].
+//! Records a run, and replays a recording; [`carnet_settings::recording`] describes the file.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,15 +14,15 @@ use serde::Serialize;
 
 use crate::settings::security::furnish;
 
-/// Writes a recording, or nothing when none is wanted.
+/// Writes a recording, if one is configured.
 #[derive(Debug, Default)]
 pub struct Recorder(Option<Recording>);
 
 impl Recorder {
-    /// A recorder into a new file.
+    /// Creates a recorder with a new file.
     ///
     /// # Errors
-    /// When the file cannot be made.
+    /// Returns an error if the file cannot be created.
     pub fn create(path: Option<&Path>, header: &Header) -> anyhow::Result<Recorder> {
         let Some(path) = path else { return Ok(Recorder(None)) };
         let recording = Recording::create(path, header)
@@ -30,7 +30,7 @@ impl Recorder {
         Ok(Recorder(Some(recording)))
     }
 
-    /// Whether anything is recorded, so that inputs need not be copied in vain.
+    /// Returns whether a recording is written. Otherwise the caller need not copy inputs.
     pub fn is_active(&self) -> bool {
         self.0.is_some()
     }
@@ -41,7 +41,7 @@ impl Recorder {
         self.check(written);
     }
 
-    /// Writes out what is buffered.
+    /// Writes the buffer to the file.
     pub fn flush(&mut self) {
         let written = self.0.as_mut().map(Recording::flush);
         self.check(written);
@@ -56,7 +56,7 @@ impl Recorder {
         }
     }
 
-    /// A full disk ends the recording, not the station.
+    /// Ends the recording after a write error, such as a full disk. The station continues.
     fn check(&mut self, written: Option<std::io::Result<()>>) {
         if let Some(Err(error)) = written {
             tracing::error!("the recording ends here: {error}");
@@ -65,10 +65,10 @@ impl Recorder {
     }
 }
 
-/// Plays a recording and prints every output as a JSON line: `{"time": seconds, "output": ...}`.
+/// Replays a recording and prints every output as a JSON line: `{"time": seconds, "output": ...}`.
 ///
 /// # Errors
-/// When the recording cannot be read, with the line that is wrong.
+/// Returns an error with the line, if the recording cannot be read.
 pub fn replay(config: &Config, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let (header, inputs) = Inputs::open(path)?;
     let start = header.time;
@@ -81,7 +81,7 @@ pub fn replay(config: &Config, path: &Path, out: &mut impl Write) -> anyhow::Res
     print_outputs(&mut station, start, out)?;
     for line in inputs {
         let line = line?;
-        // A refused command was refused when it was recorded, too.
+        // A refused command was refused during the recording as well.
         let _refusal = station.handle_input(line.time, line.wall, line.input);
         print_outputs(&mut station, line.time, out)?;
     }

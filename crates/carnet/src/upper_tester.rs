@@ -1,8 +1,8 @@
-//! The upper tester: how ETSI's test system steers the station under test.
+//! The upper tester: the interface through which ETSI's test system controls the station under test.
 //!
 //! The protocol is that of ETSI TR 103 099 annex C: one message in a UDP datagram, its number first, all big
-//! endian. It was taken from public implementations of both ends (ETSI's TTCN-3 suite for GeoNetworking and
-//! BTP with its adapters, vanetza's and veloce's upper testers). Here are the messages for the station, for
+//! endian. It follows public implementations of both ends (ETSI's TTCN-3 suite for GeoNetworking and BTP with
+//! its adapters, vanetza's and veloce's upper testers). The module has the messages for the station, for
 //! GeoNetworking and for BTP:
 //!
 //! | number | message | what follows |
@@ -19,13 +19,14 @@
 //! | 0x70, 0x71 | UtBtpTrigger A, B | destination port (2), source port or destination port info (2) |
 //! | 0x61, 0x63 | result of these; UtBtpEventInd | length (2), BTP payload that was delivered |
 //!
-//! A payload is its length (2) and the octets; a result is one octet, 1 for success. A BTP packet goes out as
-//! SHB; a payload behind the ports is an extension, without one it is empty. TR 103 099 V1.5.1 has other
+//! A payload is its length (2) and the octets; a result is one octet, 1 for success. A BTP packet leaves as
+//! SHB. A payload behind the ports is an extension; without one it is empty. TR 103 099 V1.5.1 has other
 //! numbers for BTP: 0x72 for trigger B, 0x71 for the result and 0x73 for the event. A tester that has used
-//! 0x72 is answered so.
+//! 0x72 gets these.
 //!
 //! Left out: the messages for CAM, DENM, IPv6 over GeoNetworking and security. Every program that reaches the
-//! port may control the station. The config allows addresses that other machines reach only if it says so.
+//! port may control the station. The config allows addresses that other machines can reach only with an
+//! explicit setting.
 
 use std::future::pending;
 use std::net::SocketAddr;
@@ -49,25 +50,25 @@ const BTP_B: u8 = 2;
 const STORE_CARRY_FORWARD: u8 = 0x80;
 /// Octets of a BTP header.
 const BTP_HEADER: usize = 4;
-/// The longest message that is read.
+/// Largest message, in octets.
 const LONGEST: usize = 4096;
 
 /// Message of the tester.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// The initial state.
+    /// Reset to the initial state.
     Initialize,
-    /// So far north and east, in 0.1 microdegree.
+    /// Displace the position north and east, in 0.1 microdegree.
     ChangePosition(i32, i32),
-    /// Another pseudonym.
+    /// Change the pseudonym.
     ChangePseudonym,
-    /// A packet of GeoNetworking.
+    /// Send a GeoNetworking packet.
     Gn(GeonetRequest),
-    /// A packet of BTP.
+    /// Send a BTP packet.
     Btp(GeonetRequest),
 }
 
-/// Reads the fields of a message from its front.
+/// Reader of the fields of a message.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -89,7 +90,7 @@ impl<'a> Fields<'a> {
         self.take().map(i32::from_be_bytes)
     }
 
-    /// A payload with its length, which ends the message.
+    /// Reads a payload with its length, which ends the message.
     fn payload(&mut self) -> Option<Vec<u8>> {
         let length = self.u16()?;
         (self.0.len() == usize::from(length)).then(|| self.0.to_vec())
@@ -109,7 +110,7 @@ fn request(transport: GeonetTransport, traffic_class: u8) -> GeonetRequest {
 }
 
 impl Message {
-    /// Reads a message; `None` for one that is malformed or not known.
+    /// Reads a message; `None` if it is malformed or unknown.
     pub fn parse(octets: &[u8]) -> Option<Message> {
         let mut fields = Fields(octets);
         match fields.u8()? {
@@ -182,7 +183,7 @@ impl Message {
     }
 }
 
-/// The numbers of messages that depend on the version of TR 103 099.
+/// Message numbers that depend on the version of TR 103 099.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Version {
     #[default]
@@ -206,13 +207,13 @@ impl Version {
     }
 }
 
-/// A message with which the station tells what was delivered.
+/// Returns a message that reports a delivered payload.
 fn indication(number: u8, payload: &[u8]) -> Option<Vec<u8>> {
     let length = u16::try_from(payload.len()).ok()?;
     Some([&[number], length.to_be_bytes().as_slice(), payload].concat())
 }
 
-/// The port of the test system.
+/// The port for the test system.
 #[derive(Debug)]
 pub struct UpperTester {
     /// Part of the program for GeoNetworking.
@@ -221,7 +222,7 @@ pub struct UpperTester {
     /// Receiver of delivered payloads: the last tester that sent a message.
     tester: Option<SocketAddr>,
     version: Version,
-    /// How far the station claims to be from where it is: north and east, in 0.1 microdegree.
+    /// Displacement of the claimed position from the real one: north and east, in 0.1 microdegree.
     displacement: (i32, i32),
 }
 
@@ -229,7 +230,7 @@ impl UpperTester {
     /// Opens the port.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// Returns an error if the port cannot be bound.
     pub async fn open(config: &config::Conformance) -> anyhow::Result<UpperTester> {
         let Some(part) = parts::geonet() else { bail!("this program was built without GeoNetworking") };
         let socket = bind_datagrams(config.upper_tester)
@@ -264,13 +265,13 @@ impl UpperTester {
                         None => debug!("the upper tester does not understand a message from {tester}"),
                     }
                 }
-                // That a tester has gone is told once per datagram that was for it.
+                // The kernel reports an absent tester once for each datagram to it.
                 Err(error) => debug!("the upper tester hears: {error}"),
             }
         }
     }
 
-    /// Answers a message: whether what it wants was done.
+    /// Answers a message with its result.
     pub fn answer(&self, tester: SocketAddr, message: &Message, success: bool) {
         let number = match message {
             Message::Initialize => 0x01,
@@ -282,7 +283,7 @@ impl UpperTester {
         self.send(tester, &[number, success.into()]);
     }
 
-    /// Tells the tester what was delivered to the upper layer.
+    /// Reports a payload for the upper layer to the tester.
     pub fn delivered(&self, delivered: &Delivered) {
         let Some(tester) = self.tester else { return };
         let payload = &delivered.payload;
@@ -302,7 +303,7 @@ impl UpperTester {
         }
     }
 
-    /// The station claims to be where it is; `None` where it does already.
+    /// Ends the displacement of the claimed position; `None` if there is none.
     pub fn initialize(&mut self, now_at: &LongPositionVector) -> Option<Position> {
         let (north, east) = std::mem::take(&mut self.displacement);
         if (north, east) == (0, 0) {
@@ -311,7 +312,7 @@ impl UpperTester {
         moved(position_of(now_at), north.checked_neg()?, east.checked_neg()?)
     }
 
-    /// The station claims to be farther north and east by this; `None` where that is not on the globe.
+    /// Displaces the claimed position further; `None` if the result is not on the globe.
     pub fn displace(&mut self, now_at: &LongPositionVector, north: i32, east: i32) -> Option<Position> {
         let moved = moved(position_of(now_at), north, east)?;
         let (so_far_north, so_far_east) = self.displacement;
@@ -319,14 +320,14 @@ impl UpperTester {
         Some(moved)
     }
 
-    /// Where the station claims to be when it is there.
+    /// Returns the claimed position for a real one.
     pub fn displaced(&self, position: Position) -> Position {
         let (north, east) = self.displacement;
         moved(position, north, east).unwrap_or(position)
     }
 }
 
-/// The position farther north and east; `None` where that is not on the globe.
+/// Returns the position displaced north and east; `None` if the result is not on the globe.
 pub fn moved(position: Position, north: i32, east: i32) -> Option<Position> {
     let latitude = position.latitude.checked_add(north)?;
     let longitude = position.longitude.checked_add(east)?;
@@ -334,7 +335,7 @@ pub fn moved(position: Position, north: i32, east: i32) -> Option<Position> {
     on_globe.then_some(Position { latitude, longitude, ..position })
 }
 
-/// The next message, or nothing for ever. Safe to cancel.
+/// Waits for the next message; endlessly without an upper tester. Safe to cancel.
 pub async fn next_message(upper_tester: &mut Option<UpperTester>) -> (SocketAddr, Message) {
     match upper_tester {
         #[cfg(feature = "geonet")]

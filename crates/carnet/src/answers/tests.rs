@@ -1,4 +1,4 @@
-//! `docs/counters.md` against the counters that there are; what operators see of tickets.
+//! Compares `docs/counters.md` with the counters; tests the shown state of tickets.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ use carnet_wire::geonet::GnAddress;
 
 const PAGE: &str = include_str!("../../../../docs/counters.md");
 
-/// The names in the tables of the page.
+/// Returns the names in the tables of the page.
 fn page() -> BTreeSet<&'static str> {
     let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name).collect()
@@ -50,7 +50,7 @@ fn the_page_has_every_reason_and_no_other() {
     ];
     for (family, reasons) in families {
         let prefix = format!("{family}.");
-        // The link's reasons stand among the router's; the platform's crate has them.
+        // The page lists the link's reasons among the router's; another crate has them.
         let page: BTreeSet<&str> = page()
             .into_iter()
             .filter(|name| name.starts_with(&prefix) && !name.starts_with("geonet.dropped.link_"))
@@ -94,7 +94,7 @@ fn the_page_has_what_a_station_counts() {
     assert!(super::counters(&station(StationConfig::default()), None).is_empty());
 }
 
-/// Three tickets: one that has run out, one that signs, one that will.
+/// Three tickets: an expired one, the one that signs, and a later one.
 #[test]
 fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
     const HOUR: u64 = 3600;
@@ -142,14 +142,14 @@ fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
     assert_eq!((seen.issuers, seen.signers, seen.queued, seen.queue, seen.parking), (2, 0, 0, 256, 64));
     let json = serde_json::to_string(&seen).expect("JSON");
     assert!(!json.contains(&names[0]) && !json.contains(&names[2]), "{json}");
-    // Later it is the next one, and at last none.
+    // Later the third ticket signs, and at last none.
     let at = |hours: u64| {
         super::security(&station, Time::from_secs(hours * HOUR)).expect("security").ticket.map(|own| own.name)
     };
     assert_eq!((at(17), at(7), at(27)), (Some(names[2].clone()), None, None));
 }
 
-/// A station with every job.
+/// Config of a station with every role.
 const WHOLE: &str = "
 [station]
 name = 'whole'

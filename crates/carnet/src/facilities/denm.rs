@@ -12,11 +12,11 @@ use carnet_station::io::{Area, DenmOrder, DenmWish};
 use super::vehicle::{lane, scaled};
 use crate::geonet::tenths_of_microdegrees;
 
-/// The longest repetition, and the longest validity: a day.
+/// Longest repetition, and longest validity: a day.
 const LONGEST_MS: u64 = 86_400_000;
-/// The shortest time from one message about an event to the next that makes sense on a radio.
+/// Shortest useful interval between messages about an event.
 const SHORTEST_MS: u64 = 10;
-/// To whom an event matters, in the standard's order.
+/// Traffic for which an event is relevant, in the standard's order.
 const DIRECTIONS: [(&str, RelevanceTrafficDirection); 4] = [
     ("all", RelevanceTrafficDirection::AllTrafficDirections),
     ("upstream", RelevanceTrafficDirection::UpstreamTraffic),
@@ -24,7 +24,7 @@ const DIRECTIONS: [(&str, RelevanceTrafficDirection); 4] = [
     ("opposite", RelevanceTrafficDirection::OppositeTraffic),
 ];
 
-/// The message for the station.
+/// Returns the message for the station.
 ///
 /// # Errors
 /// The mistake, with the expected value.
@@ -77,7 +77,7 @@ pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String>
         }
         management.detection_time = TimestampIts(time);
     }
-    // 6.1.2.2 and B.10: it tells receivers how often the message is to be expected.
+    // 6.1.2.2 and B.10: receivers learn how often to expect the message.
     management.transmission_interval = request
         .repetition_interval_ms
         .and_then(|interval| u16::try_from(interval).ok())
@@ -123,7 +123,7 @@ pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String>
     denm.to_octets().map_err(|error| error.to_string())
 }
 
-/// How an event moves.
+/// Returns the movement of an event.
 fn location(request: &DenmRequest) -> Result<Option<LocationContainer>, String> {
     let speed = scaled("event_speed_mps", request.event_speed_mps, 100.0, 0, 16_382)?;
     let heading = scaled("event_heading_deg", request.event_heading_deg, 10.0, 0, 3600)?;
@@ -136,20 +136,20 @@ fn location(request: &DenmRequest) -> Result<Option<LocationContainer>, String> 
             heading_value: HeadingValue(heading as u16 % 3600),
             ..Heading::default()
         }),
-        // One without points; the station puts its own way there where the event is where it is.
+        // A trace without points; the station adds its own path if the event is at its position.
         traces: carnet_its::cdd::Traces(vec![Default::default()]),
         ..LocationContainer::default()
     }))
 }
 
-/// The least class that has it.
+/// Returns the smallest class that contains the distance.
 fn relevance(metres: u32) -> RelevanceDistance {
     let classes = RelevanceDistance::ALL.iter().copied();
     let mut fitting = classes.filter(|class| *class != RelevanceDistance::Over10km);
     fitting.find(|class| metres <= class.metres().into()).unwrap_or(RelevanceDistance::Over10km)
 }
 
-/// The order to the station, where the message goes to `area`.
+/// Returns the order for the station, with the message's destination `area`.
 pub fn order(wish: DenmWish, denm: Vec<u8>, request: &DenmRequest, area: Option<Area>) -> DenmOrder {
     DenmOrder {
         wish,

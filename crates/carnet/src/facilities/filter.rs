@@ -8,12 +8,12 @@ use carnet_wire::geonet::GeoArea;
 use super::Heard;
 use super::words::{self, CAUSES};
 
-/// Messages and objects that a client wants; everything by default.
+/// Filter for messages and objects of a client; without values it passes everything.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Filter {
-    /// CAMs or stations, DENMs or events.
+    /// Kinds of messages: CAMs or stations, DENMs or events.
     kinds: Option<Vec<MessageKind>>,
-    /// In an area with a name, or in a circle.
+    /// A named area, or a circle.
     pub area: Option<GnArea>,
     station_types: Option<Vec<u8>>,
     causes: Option<Vec<u8>>,
@@ -67,24 +67,24 @@ impl Filter {
         }
     }
 
-    /// Whether messages of this kind are wanted.
+    /// Returns whether messages of this kind pass.
     pub fn has(&self, kind: MessageKind) -> bool {
         self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
     }
 
-    /// Whether stations of this type are.
+    /// Returns whether stations of this type pass.
     pub fn has_station_type(&self, number: u8) -> bool {
         self.station_types.as_ref().is_none_or(|types| types.contains(&number))
     }
 
-    /// Whether events of this cause are.
+    /// Returns whether events of this cause pass.
     pub fn has_cause(&self, cause: Option<u8>) -> bool {
         self.causes.as_ref().is_none_or(|causes| cause.is_some_and(|cause| causes.contains(&cause)))
     }
 
-    /// Whether a message is wanted; `area` is where the area is.
+    /// Returns whether a message passes; `area` is the present place of the area.
     pub fn takes(&self, heard: &Heard, area: Option<&GeoArea>) -> bool {
-        // Of one that is over nothing is known but its name.
+        // Only the action ID of an event is known after its end.
         let Some(place) = heard.place else { return self.has(heard.kind) };
         self.has(heard.kind)
             && self.has_station_type(heard.station_type)
@@ -107,7 +107,7 @@ fn bounded(key: &str, value: &str, least: f64, most: f64) -> Result<f64, String>
     number.ok_or_else(|| format!("{key} is {value:?}, expected a number from {least} to {most}"))
 }
 
-/// A value with its `%XX` (RFC 3986 2.1).
+/// Decodes the `%XX` of a value (RFC 3986 2.1).
 fn decoded(text: &str) -> Option<String> {
     let mut octets = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -150,7 +150,7 @@ mod tests {
         assert!(takes(MessageKind::Denm, 6, Some(94)) && takes(MessageKind::Denm, 5, Some(1)));
         assert!(!takes(MessageKind::Cam, 6, None) && !takes(MessageKind::Denm, 7, Some(94)));
         assert!(!takes(MessageKind::Denm, 6, Some(95)) && !takes(MessageKind::Denm, 6, None));
-        // A cause is no matter for CAMs.
+        // A filter for causes does not affect CAMs.
         let filter = Filter::parse("cause=94").expect("a filter");
         assert!(filter.takes(&heard(MessageKind::Cam, 6, None), None));
     }

@@ -1,9 +1,9 @@
-//! The facilities in a running station, between its outputs and the applications that ask for them.
+//! The facilities in a running station: connects the station's outputs to the applications.
 //!
-//! * [`mod@json`]: messages as JSON, in the shape that gateways of others use.
-//! * [`vehicle`], [`denm`]: what applications say, as messages.
-//! * [`filter`]: what applications want to hear; [`ldm`]: the map as they see it.
-//! * [`words`]: the standard's numbers by their names.
+//! * [`mod@json`] formats messages as JSON, in the format of other gateways.
+//! * [`vehicle`] and [`denm`] convert reports of applications to messages.
+//! * [`filter`] selects messages for applications; [`ldm`] returns the map.
+//! * [`words`] has the names of the standard's numbers.
 
 pub mod denm;
 pub mod filter;
@@ -27,21 +27,21 @@ use tokio::sync::broadcast;
 
 pub use filter::Filter;
 
-/// Messages that wait for a slow reader.
+/// Messages in the buffer of a slow reader.
 const MESSAGES: usize = 256;
 
-/// Why a question about messages has no answer.
+/// Answer to a query about messages without facilities.
 pub const NO_FACILITIES: &str = "this station has no facilities: there is no [facilities] in its config";
 
-/// A message that was heard, or that an event is over.
+/// A received message, or the end of an event.
 #[derive(Debug)]
 pub struct Heard {
     pub kind: MessageKind,
-    /// Where its station or its event is; `None`: that does not matter any more.
+    /// Place of its station or its event; `None` if every filter with an area passes it.
     pub place: Option<Position>,
     pub station_type: u8,
     pub cause: Option<u8>,
-    /// As applications get it.
+    /// JSON for applications.
     pub json: String,
 }
 
@@ -54,7 +54,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Whether a message is wanted.
+    /// Returns whether the client wants a message.
     pub fn wants(&self, heard: &Heard) -> bool {
         self.filter.takes(heard, self.area.as_ref())
     }
@@ -93,9 +93,9 @@ impl Applications {
         (self.quality.replace(quality) != Some(quality)).then_some(quality)
     }
 
-    /// A message came; `milliseconds` is the date, `map` what is known of events.
+    /// Passes a message to the applications; `milliseconds` is the date, `map` has the known events.
     pub fn hear(&self, milliseconds: u64, message: &Message, map: Option<&LocalDynamicMap>) {
-        // Without a listener decoding is not needed.
+        // Without a listener no message is decoded.
         if self.messages.receiver_count() == 0 {
             return;
         }
@@ -103,33 +103,33 @@ impl Applications {
             MessageKind::Cam => Cam::from_octets(&message.octets).ok().map(|cam| json::cam(&cam)),
             MessageKind::Denm => Denm::from_octets(&message.octets).ok().map(|denm| {
                 let (mut heard, json) = json::denm(&denm);
-                // The end of an event does not say what it was.
+                // The end of an event does not contain its type.
                 let known = map.and_then(|map| map.event(denm.denm.management.action_id));
                 let known = known.and_then(|event| event.event_type).map(|cause| cause.cause_code.0);
                 heard.cause = heard.cause.or(known);
                 (heard, json)
             }),
         };
-        // A CAM whose rest cannot be read has entered the map by its beginning.
+        // A CAM that cannot be decoded completely is in the map nevertheless, by its first fields.
         if let Some((mut heard, json)) = told {
             heard.json = json::envelope(message.kind, &self.name, milliseconds, json).to_string();
             let _ = self.messages.send(Arc::new(heard));
         }
     }
 
-    /// An event is over, because its time is.
+    /// Reports the expiry of an event.
     pub fn over(&self, action: Action) {
         let json = json!({"type": "over", "action_id": action_id(action)}).to_string();
         let heard = Heard { kind: MessageKind::Denm, place: None, station_type: 0, cause: None, json };
         let _ = self.messages.send(Arc::new(heard));
     }
 
-    /// An event has got its name.
+    /// Notes the action ID of a triggered event.
     pub fn triggered(&mut self, action: Action) {
         self.triggered = Some(action);
     }
 
-    /// The name of the event that was triggered just now.
+    /// Removes and returns the action ID of the last triggered event.
     pub fn take_triggered(&mut self) -> Option<Triggered> {
         self.triggered.take().map(|action| Triggered { action_id: action_id(action) })
     }

@@ -14,7 +14,7 @@ use carnet_its::cdd::{
     VerticalAcceleration, VerticalAccelerationValue, YawRateValue,
 };
 
-/// The bits of the standard, the first one first.
+/// Names of the standard's bits, the first one first.
 const LIGHTS: [&str; 8] = [
     "low_beam_headlights_on",
     "high_beam_headlights_on",
@@ -35,7 +35,7 @@ const CONTROLS: [&str; 7] = [
     "speed_limiter_engaged",
 ];
 
-/// The vehicle as a CAM; `role` is what it is where nothing is said.
+/// Returns the vehicle as a CAM; `role` is its role if the report has none.
 ///
 /// # Errors
 /// The mistake, with the expected value.
@@ -157,7 +157,7 @@ fn special(vehicle: &Vehicle, role: VehicleRole) -> Result<Option<Special>, Stri
     Ok(Some(special))
 }
 
-/// A value in the standard's units, if it was given.
+/// Converts a value to the standard's units, if it was given.
 pub fn scaled(
     name: &str,
     value: Option<f64>,
@@ -174,7 +174,7 @@ pub fn scaled(
     Err(format!("{name} is {value}, expected {least} to {most}"))
 }
 
-/// A lane.
+/// Converts a lane.
 pub fn lane(lane: i8) -> Result<LanePosition, String> {
     if (LanePosition::LEAST..=LanePosition::MOST).contains(&lane) {
         return Ok(LanePosition(lane));

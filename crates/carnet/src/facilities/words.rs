@@ -1,4 +1,4 @@
-//! The standard's numbers (TS 102 894-2) by their names, as operators write them.
+//! Names of the standard's numbers (TS 102 894-2), as operators write them.
 
 use carnet_api::config::StationType;
 use carnet_api::model::Cause;
@@ -6,13 +6,13 @@ use carnet_api::model::Cause;
 /// Causes of events.
 pub const CAUSES: [(&str, u8); 26] = Cause::NAMES;
 
-/// A name for a number, the number itself where it has none.
+/// Returns the name of a number; the number itself if it has no name.
 pub fn name(names: &[(&str, u8)], number: u8) -> String {
     let known = names.iter().find(|(_, known)| *known == number);
     known.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
 }
 
-/// The number of a name, or one that is written as it is.
+/// Returns the number of a name; also reads a number.
 pub fn number(names: &[(&str, u8)], text: &str) -> Option<u8> {
     let known = names.iter().find(|(name, _)| *name == text);
     known.map(|(_, number)| *number).or_else(|| text.parse().ok())
@@ -23,7 +23,7 @@ pub fn station_types() -> [(&'static str, u8); 13] {
     StationType::NAMES.map(|(name, kind)| (name, kind.number()))
 }
 
-/// The names, in a sentence.
+/// Returns the names, for a sentence.
 pub fn list(names: &[(&str, u8)]) -> String {
     names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }

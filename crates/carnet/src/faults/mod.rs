@@ -1,12 +1,12 @@
 //! Runs of whole machines in which every request can fail at every step, and invariants that must hold
 //! anyway.
 //!
-//! A home agent and two mobile routers run for hours of virtual time. Everything is real but the kernel and
-//! the disk (`carnet_linux::simulated`): stations, installers, the octets of netlink, the journal and its
-//! queue. Packets are lost, doubled and overtake each other; clocks jump; routers move, and their interfaces
-//! come and go. Requests to kernels fail or are executed without an answer, and events are lost. Disks are
-//! full or fail now and then. Operators delete carnet's entries, processes are killed between any two steps,
-//! and power is cut. Attackers forge, record and replay messages.
+//! A home agent and two mobile routers run for hours of virtual time. Only the kernel and the disk are
+//! simulated (`carnet_linux::simulated`). Stations, installers, the octets of netlink, the journal and its
+//! queue are real. Packets are lost, doubled and overtake each other; clocks jump; routers move, and their
+//! interfaces come and go. Requests to kernels fail or are executed without an answer, and events are lost.
+//! Disks are full or fail now and then. Operators delete carnet's entries, processes are killed between any
+//! two steps, and power is cut. Attackers forge, record and replay messages.
 //!
 //! The test checks at every step:
 //!
@@ -40,11 +40,12 @@ use carnet_station::{MobileRouterSettings, PersistentState, Station, StationConf
 use node::{End, JOURNAL};
 use world::{AGENT, Conditions, HOMES, UPLINKS, World, care_of, prefix};
 
-/// How long it may take after the last fault.
+/// Time limit of the recovery after the last fault.
 const RECOVERY: Duration = Duration::from_secs(110);
-/// Of that, so long it has to do without packets that remind a router.
+/// First part of this time, in which no packet reminds a router.
 const PATIENCE: Duration = Duration::from_secs(70);
-/// How far clocks are ahead of what they were at the most, in nanoseconds, when the faults are over.
+/// Nanoseconds by which all clocks are ahead of the right time when the faults are over. No clock was ever
+/// further ahead.
 const AHEAD: i64 = 600_000_000_000;
 /// Limits of a process's memory at the end, in entries and packets, and of its file, in octets.
 const MEMORY: usize = 60;
@@ -56,7 +57,7 @@ fn association(router: usize, replay: ReplayProtection) -> Authentication {
 }
 
 fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
-    // With the shortest a journal grows until it is written anew.
+    // With the shortest lifetime the journal grows until it is compacted.
     let seconds = if rng.chance(0.2) { 12 } else { 60 + rng.below(540) };
     let lifetime = Duration::from_secs(seconds);
     let authentication = [0, 1].map(|router| {
@@ -117,8 +118,8 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
     (StationConfig { home_agent: Some(agent), ..StationConfig::default() }, routers)
 }
 
-/// Returns a Binding Update of a router that requests the network of the other, or everything of the other,
-/// with its own key. It may also be of an attacker with another key.
+/// Returns a Binding Update with the router's own key that requests the network or the home address of the
+/// other router. It may also be one of an attacker with another key.
 fn greedy(world: &mut World, router: usize) -> Option<Vec<u8>> {
     let mut config = world.nodes[1 + router].config.clone();
     let settings = config.mobile_router.as_mut().expect("a router");
@@ -213,8 +214,8 @@ fn disturb(world: &mut World) {
             }
         }
         21 => {
-            // A value that equals carnet's has no visible owner; neither has a switch while those of all are
-            // being restored.
+            // The owner of a value that equals carnet's is unknown. So is the owner of a setting while the
+            // settings of all interfaces are being restored.
             let node = &world.nodes[index];
             let is_running = node.process.is_some();
             if is_running && rng.chance(0.2) {
@@ -231,7 +232,7 @@ fn disturb(world: &mut World) {
     }
 }
 
-/// No packet of either direction is lost while a router goes from one uplink to the other.
+/// Checks that no packet of either direction is lost while a router moves from one uplink to the other.
 fn hand_over(world: &mut World, router: usize, to: usize) {
     let uplink = Some(UPLINKS[to].to_owned());
     let mut numbers = Vec::new();
@@ -261,19 +262,19 @@ fn hand_over(world: &mut World, router: usize, to: usize) {
     );
 }
 
-/// The faults end.
+/// Ends the faults, and checks the recovery.
 fn recover(world: &mut World) {
-    // A router may have to send several times yet.
+    // A router may have to send several times.
     world.conditions = Conditions { loss: 0.6, ..Conditions::GOOD };
-    // A node that has accepted a clock that was ahead accepts no older message (RFC 4285 5): clocks are never
-    // set back for good.
+    // A node that has accepted a clock that was ahead rejects older messages (RFC 4285 5), so clocks are
+    // never set back for good.
     world.ahead += AHEAD;
     for node in &mut world.nodes {
         node.kernel.set_trouble(0.0);
         node.disk.set_trouble(false, 0.0);
         node.clock_ahead = world.ahead;
     }
-    // Routers learn what time it is at the home agent.
+    // Routers learn the time of the home agent.
     for node in &mut world.nodes[1..] {
         node.clock_ahead += [0, 20, -20][world.rng.below(3) as usize] * 1_000_000_000;
     }
@@ -291,7 +292,7 @@ fn recover(world: &mut World) {
         |world: &World| world.is_registered(0) && world.is_registered(1) && world.differences().is_empty();
     while world.now < end && !is_well(world) {
         world.run(Duration::from_millis(500));
-        // A router that has lost a binding notices it by the next packet.
+        // A router that has lost a binding learns it from the answer to its next packet.
         if world.now > patient {
             world.talk(0);
             world.talk(1);
@@ -325,10 +326,10 @@ fn day(seed: u64) {
             world.talk(1);
             world.run(pause / 2);
         }
-        // A fuse that has not burnt down is put out.
+        // Cancel planned ends of processes.
         world.nodes.iter_mut().for_each(node::Node::put_out);
         recover(&mut world);
-        // Old paths are forgotten, and the other uplinks have heard an advertisement.
+        // Old paths expire, and the other uplinks receive an advertisement.
         world.run(Duration::from_secs(130));
         for (router, to) in [(0, 1), (1, 1), (0, 0)] {
             hand_over(&mut world, router, to);
@@ -351,7 +352,7 @@ fn day(seed: u64) {
     }
 }
 
-/// Schedules; `CARNET_SCHEDULES` says otherwise.
+/// Number of schedules; `CARNET_SCHEDULES` changes it.
 const SCHEDULES: u64 = match option_env!("CARNET_SCHEDULES") {
     Some(text) => match u64::from_str_radix(text, 10) {
         Ok(number) => number,

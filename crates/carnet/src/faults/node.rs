@@ -1,4 +1,4 @@
-//! A machine with a station: kernel, disk, and a process that may die at any step and is started again.
+//! A machine with a station: kernel, disk, and a process that may die at any step and is restarted.
 
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -17,57 +17,57 @@ use crate::state::{Burst, Change, Journal, Next, Queue, Writer, loaded, record_o
 
 pub const JOURNAL: &str = "/var/lib/carnet/station.state";
 pub const UNDO: &str = "/run/carnet/station.undo";
-/// Between a failure to start, or an end, and the next start.
+/// Pause before a restart.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Between two looks at a kernel that gives no answer (`run.rs`).
+/// Pause after a kernel error (`run.rs`).
 const RECOVERY: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How a process ends.
+/// End of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It is asked to, or gives up, and puts everything back.
+    /// The process is asked to end, or gives up, and restores all settings.
     Orderly,
-    /// `kill -9`.
+    /// `kill -9`
     Killed,
-    /// With the machine.
+    /// The machine loses its power.
     PowerCut,
 }
 
-/// A running station and what carries its outputs out.
+/// A running station, and the parts that execute its outputs.
 pub struct Process {
     pub station: Station,
     pub machine: Machine,
     queue: Queue,
     writer: Writer,
-    /// Commit under way, and the time at which the disk is done.
+    /// Current commit, and the time at which the disk has finished.
     commit: Option<(Time, u64, Vec<Change>)>,
     look_at: Option<Time>,
     tick_at: Option<Time>,
 }
 
-/// A packet that has left, or something that the test wants to know.
+/// A packet that has left, or an event for the test.
 pub enum Left {
-    /// Written into the tunnel device.
+    /// A packet for the tunnel device.
     Packet(Vec<u8>),
-    /// A process ended.
+    /// The process has ended.
     Ended(End),
-    /// A process began with this.
+    /// A process has started with this state.
     Began(PersistentState),
 }
 
-/// The machine.
+/// A machine.
 pub struct Node {
     pub kernel: Kernel,
     pub disk: SimulatedDisk,
     pub config: StationConfig,
     pub process: Option<Process>,
     pub start_at: Option<Time>,
-    /// How far its clock is from the right time.
+    /// Nanoseconds by which its clock is ahead of the right time.
     pub clock_ahead: i64,
-    /// Requests to the kernel and outputs until the process dies, and how.
+    /// Number of requests to the kernel and outputs until the process ends, and the kind of end.
     fuse: Option<(u32, End)>,
-    /// Why it could not start the last time.
+    /// Reason of the last failed start.
     pub obstacle: String,
     rng: Rng,
     pub left: Vec<Left>,
@@ -94,7 +94,7 @@ impl Node {
         WallTime::from_unix_nanos((right + self.clock_ahead) as u64)
     }
 
-    /// When something is due.
+    /// Returns when the next action is due.
     pub fn due(&self, now: Time) -> Option<Time> {
         let Some(process) = &self.process else { return self.start_at };
         let writes = match &process.commit {
@@ -112,7 +112,7 @@ impl Node {
         format!("start {:?}, process {:?}", self.start_at, self.process.as_ref().map(of))
     }
 
-    /// Does what is due.
+    /// Executes the actions that are due.
     pub fn serve(&mut self, now: Time) {
         if self.process.is_none() {
             if self.start_at.is_some_and(|at| at <= now) {
@@ -153,7 +153,7 @@ impl Node {
             return;
         };
         self.start_at = None;
-        // Nothing of an earlier life is left, but for what this one has just made.
+        // No entry of an earlier process remains, except those that this process has just created.
         let stale: Vec<String> =
             self.kernel.leftovers().into_iter().filter(|text| !text.contains("carnet0")).collect();
         assert!(stale.is_empty(), "after a start: {stale:#?}");
@@ -169,7 +169,7 @@ impl Node {
             look_at: None,
             tick_at: None,
         });
-        // As `Runner::new` does; every node is served here.
+        // As in `Runner::new`; every node is served here.
         self.keep(now, Kept::Own);
         for home_address in known {
             let process = self.process.as_ref().expect("runs");
@@ -182,19 +182,19 @@ impl Node {
         self.look(now);
     }
 
-    /// Lets the process die after this number of requests to the kernel and outputs.
+    /// Makes the process end after this number of requests to the kernel and outputs.
     pub fn light_fuse(&mut self, steps: u32, end: End) {
         self.fuse = Some((steps, end));
         self.kernel.set_fuse(Some((steps, self.disk.clone())));
     }
 
-    /// It does not.
+    /// Cancels a planned end.
     pub fn put_out(&mut self) {
         self.fuse = None;
         self.kernel.set_fuse(None);
     }
 
-    /// Whether it has died at this step.
+    /// Counts a step; returns whether the process has ended at it.
     fn burns(&mut self, now: Time) -> bool {
         let Some((_, end)) = self.fuse else { return self.process.is_none() };
         if self.process.is_some() && self.kernel.step() {
@@ -206,12 +206,12 @@ impl Node {
     pub fn input(&mut self, now: Time, input: Input) {
         let wall = self.wall(now);
         let Some(process) = &mut self.process else { return };
-        // A command may be refused, which is the operator's business.
+        // The station may refuse a command; operators deal with that.
         let _ = process.station.handle_input(now, wall, input);
         self.carry_out(now);
     }
 
-    /// A packet out of the tunnel device, as `Runner::packet` handles it.
+    /// Handles a packet out of the tunnel device, as `Runner::packet` does.
     pub fn packet(&mut self, now: Time, packet: &[u8]) {
         let wall = self.wall(now);
         let Some(process) = &mut self.process else { return };
@@ -232,7 +232,7 @@ impl Node {
         holds
     }
 
-    /// As `Runner::carry_out` does.
+    /// Executes the outputs, as `Runner::carry_out` does.
     fn carry_out(&mut self, now: Time) {
         let mut burst = Burst::default();
         while let Some(output) = self.process.as_mut().and_then(|process| process.station.poll_output()) {
@@ -277,7 +277,7 @@ impl Node {
         }
     }
 
-    /// The disk is through with a commit, or what does not press has waited long enough.
+    /// Ends the current commit, or begins one after its wait.
     fn write(&mut self, now: Time) {
         let Some(process) = &mut self.process else { return };
         let Some((at, number, changes)) = process.commit.take() else {
@@ -311,7 +311,7 @@ impl Node {
         self.begin_commit(now, false);
     }
 
-    /// Hears what the kernel tells, as the program's loop does.
+    /// Handles the events of the kernel, as the program's loop does.
     pub fn look(&mut self, now: Time) {
         for _ in 0..100 {
             let Some(process) = &mut self.process else { return };
@@ -356,12 +356,12 @@ impl Node {
         panic!("the kernel has news for ever");
     }
 
-    /// The process is asked to leave.
+    /// Asks the process to end.
     pub fn shut_down(&mut self, now: Time) {
         self.input(now, Input::Command(Command::Shutdown));
     }
 
-    /// The process ends, and is started again.
+    /// Ends the process; it is restarted later.
     pub fn end(&mut self, now: Time, end: End) {
         self.kernel.set_fuse(None);
         self.fuse = None;
@@ -381,7 +381,7 @@ impl Node {
     fn bury(&mut self, now: Time, mut process: Process, end: End) {
         match end {
             End::Orderly => {
-                // Waiting changes are written, if the disk takes them at once.
+                // Waiting changes are written if the disk takes them at once.
                 let now = now + SECOND;
                 let commit = process.commit.take().map(|(_, number, changes)| (number, changes));
                 let mut next = commit.or_else(|| process.queue.commit(now, true));
@@ -397,13 +397,13 @@ impl Node {
                     assert!(left.is_empty(), "after an orderly end: {left:#?}");
                     assert!(!self.disk.exists(Path::new(UNDO)), "there is still something to put back");
                 } else if self.disk.is_troubled() {
-                    // If the kernel refuses to restore the last switch, and the disk to record it, no trace
-                    // is left.
+                    // If the kernel refuses to restore the last setting, and the disk to record it, its
+                    // original value is lost.
                     self.kernel.forgive_forwarding();
                 }
             }
             End::Killed | End::PowerCut => {
-                // In the middle of writing, perhaps.
+                // The process may end during a write.
                 if let Some((_, _, changes)) = process.commit.take()
                     && self.rng.chance(0.5)
                 {
@@ -416,7 +416,7 @@ impl Node {
         }
     }
 
-    /// How many entries and packets the process remembers.
+    /// Returns the number of entries and packets in the memory of the process.
     pub fn size(&self) -> usize {
         self.process.as_ref().map_or(0, |process| process.machine.size() + process.queue.held())
     }

@@ -1,5 +1,5 @@
-//! A home agent, two mobile routers and the Internet between, in virtual time; what may never be is looked
-//! for at every step.
+//! A home agent, two mobile routers and the Internet between them, in virtual time, with a check of the
+//! invariants at every step.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -27,25 +27,25 @@ const PREFIXES: [Ipv6Addr; 2] = [ours(0xa, 0), ours(0xb, 0)];
 const HOSTS: [Ipv6Addr; 2] = [ours(0xa, 5), ours(0xb, 5)];
 const CORRESPONDENT: Ipv6Addr = ours(0x99, 1);
 const EVIL: Ipv6Addr = ours(0x666, 1);
-/// The router on every link.
+/// Address of the router on every link.
 pub const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xffff);
 pub const UPLINKS: [&str; 2] = ["w0", "w1"];
 /// Number of data that no host may receive.
 const FORGED: u32 = u32::MAX;
-/// How long a path that was given up is listened to, and a packet may wait for the disk.
+/// Time for which the previous path accepts packets, and for which a packet may wait for the disk.
 const GRACE: Duration = Duration::from_secs(60);
 const ADVERTISEMENTS: Duration = Duration::from_secs(60);
-/// Steps at one moment, and more than ever are taken.
+/// Number of steps at one moment that is never reached without an endless loop.
 const MANY: u32 = 10_000;
-/// On a wire with this number of packets none is doubled.
+/// Number of packets on the wire above which none is doubled.
 const CROWD: usize = 50;
-/// Where it is in a packet.
+/// Offset of the hop limit in a packet.
 const HOP_LIMIT: usize = 7;
-/// Messages that strangers have recorded.
+/// Number of messages that attackers record.
 const RECORDED: usize = 30;
-/// How long a packet waits for the disk, in the units of a lifetime.
+/// Time for which a packet waits for the disk, in the units of a lifetime.
 const STALE_UNITS: u16 = 8;
-/// Octets of a journal that is read at every acknowledgement; of a larger one only now and then.
+/// Size in octets up to which a journal is read at every acknowledgement; a larger one is read now and then.
 const SMALL: u64 = 4000;
 
 /// 2001:db8:NETWORK::HOST
@@ -53,12 +53,12 @@ const fn ours(network: u16, host: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, network, 0, 0, 0, 0, host)
 }
 
-/// The network of 64 bits that an address is in.
+/// Returns the /64 of an address.
 pub fn network(address: Ipv6Addr) -> Ipv6Net {
     Ipv6Net::new_assert(address, 64).trunc()
 }
 
-/// The mobile network of a router.
+/// Returns the mobile network of a router.
 pub fn prefix(router: usize) -> Ipv6Net {
     network(PREFIXES[router])
 }
@@ -67,7 +67,7 @@ pub fn care_of(router: usize, uplink: usize, network: u64) -> Ipv6Addr {
     ours(0xf00 + 0x10 * uplink as u16 + network as u16, 10 + router as u16)
 }
 
-/// Data with a number.
+/// Returns a data packet with a number.
 fn data(source: Ipv6Addr, destination: Ipv6Addr, number: u32) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
@@ -89,7 +89,7 @@ fn number_of(packet: &[u8]) -> Option<u32> {
     (packet.len() == HEADER_LEN + 60).then(|| u32::from_be_bytes(octets.try_into().expect("four")))
 }
 
-/// The same inside another packet.
+/// Returns a packet inside another one.
 pub fn tunnelled(source: Ipv6Addr, destination: Ipv6Addr, inner: &[u8]) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
@@ -117,39 +117,39 @@ impl Conditions {
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// Comes in at a machine, by an interface.
+    /// A packet arrives at a machine, on an interface.
     Packet(usize, String, Vec<u8>),
-    /// Routers on the links say that they are there.
+    /// The routers on the links send Router Advertisements.
     Advertisements,
 }
 
-/// All of it.
+/// All machines and the wire between them.
 pub struct World {
     pub now: Time,
-    /// The home agent, and the mobile routers.
+    /// Home agent, and mobile routers.
     pub nodes: Vec<Node>,
     pub conditions: Conditions,
     pub rng: Rng,
     wire: BinaryHeap<Reverse<(Time, u64, Event)>>,
     events: u64,
-    /// Since time has passed.
+    /// Steps since the last change of the time.
     steps: u32,
-    /// Where the uplinks of each router are.
+    /// Network of each uplink of each router.
     pub places: [[Option<u64>; 2]; 2],
-    /// Care-of addresses that each router had ever.
+    /// All care-of addresses that each router has had.
     had: [BTreeSet<Ipv6Addr>; 2],
-    /// When the home agent last had a binding of a router with this care-of address.
+    /// Last time at which the home agent had a binding of a router with this care-of address.
     bound: BTreeMap<(usize, Ipv6Addr), Time>,
-    /// The last sequence number that was acknowledged to each.
+    /// Last acknowledged sequence number of each router.
     acknowledged: [Option<u16>; 2],
-    /// The last timestamp that was on the disk when one was.
+    /// Last timestamp on the disk at the time of an acknowledgement.
     timestamps: [u64; 2],
-    /// Binding Updates that went by.
+    /// Binding Updates that attackers have recorded.
     recorded: Vec<Vec<u8>>,
     number: u32,
     /// Nanoseconds by which all clocks are ahead of the right time, except for those that were set.
     pub ahead: i64,
-    /// Data that have arrived.
+    /// Numbers of the data that have arrived.
     pub arrived: BTreeSet<u32>,
 }
 
@@ -189,13 +189,13 @@ impl World {
         for name in ["eth0", "i0", "o0"] {
             kernel.set_link(name, true, true);
         }
-        // An operator's own.
+        // Entries of an operator.
         kernel.add_address("o0", ours(0x77, 1), 64);
         kernel.add_route(1234, network(ours(0x78, 0)), 1024, "o0");
         if self.rng.chance(0.3) {
             kernel.set_switch("o0", "forwarding", "1");
         }
-        // Where carnet wants one.
+        // An operator's route in the place of one of carnet's.
         if index == 0 && self.rng.chance(0.2) {
             kernel.add_route(254, HOMES[0].into(), 1024, "o0");
         }
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// Brings an uplink to where it is.
+    /// Connects an uplink to its network.
     fn connect(&mut self, router: usize, uplink: usize) {
         let kernel = &self.nodes[1 + router].kernel;
         match self.places[router][uplink] {
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// An uplink moves; its interface comes back if it was gone.
+    /// Moves an uplink; its interface comes back if it was removed.
     pub fn attach(&mut self, router: usize, uplink: usize, network: Option<u64>) {
         self.places[router][uplink] = network;
         if self.nodes[1 + router].kernel.is_running(UPLINKS[uplink]).is_none() {
@@ -233,7 +233,7 @@ impl World {
         self.settle();
     }
 
-    /// An uplink's interface is pulled out.
+    /// Removes the interface of an uplink.
     pub fn pull(&mut self, router: usize, uplink: usize) {
         self.places[router][uplink] = None;
         self.nodes[1 + router].kernel.remove_link(UPLINKS[uplink]);
@@ -264,7 +264,7 @@ impl World {
         self.now = end;
     }
 
-    /// The next thing that happens, if it does before the end.
+    /// Executes the next event, if it is before the end.
     pub fn step(&mut self, end: Time) -> bool {
         let wire = self.wire.peek().map(|Reverse((at, ..))| *at);
         let due = self.nodes.iter().map(|node| node.due(self.now));
@@ -307,7 +307,7 @@ impl World {
         true
     }
 
-    /// All that follows at once.
+    /// Runs until no further event is due at this moment.
     fn settle(&mut self) {
         for _ in 0..1000 {
             let now = self.now;
@@ -335,7 +335,7 @@ impl World {
         panic!("it never comes to rest");
     }
 
-    /// The kernel has a packet that came in by an interface.
+    /// Handles a packet that a machine receives on an interface.
     fn receive(&mut self, index: usize, interface: &str, mut packet: Vec<u8>) {
         let node = &mut self.nodes[index];
         if interface != "carnet0" && node.kernel.is_running(interface) != Some(true) {
@@ -358,7 +358,7 @@ impl World {
         }
     }
 
-    /// A packet goes out of an interface.
+    /// Sends a packet out of an interface.
     fn send(&mut self, index: usize, interface: &str, packet: Vec<u8>) {
         let Ok(header) = Header::parse(&packet) else { return };
         let (source, destination) = (header.source, header.destination);
@@ -369,7 +369,7 @@ impl World {
             let uplink = if interface == "w0" { 0 } else { 1 };
             let place = self.places[index - 1][uplink];
             let is_own = place.is_some_and(|network| care_of(index - 1, uplink, network) == source);
-            // RFC 2827: no node leaves a visited network with an address of another.
+            // RFC 2827: a visited network only forwards packets with its own source addresses.
             if !is_own || !interface.starts_with('w') {
                 return;
             }
@@ -388,7 +388,7 @@ impl World {
         }
         let Some((to, interface)) = to else { return };
         let Conditions { loss, duplicate, delay } = self.conditions;
-        // A loop of routes that an operator has made would be an avalanche.
+        // A loop of routes from an operator must not multiply packets.
         let copies = if self.rng.chance(duplicate) && self.wire.len() < CROWD { 2 } else { 1 };
         for _ in 0..copies {
             if !self.rng.chance(loss) {
@@ -405,7 +405,7 @@ impl World {
         }
     }
 
-    /// A station has written a packet into the tunnel device.
+    /// Handles a packet that a station has written into the tunnel device.
     fn leaves(&mut self, index: usize, packet: Vec<u8>) {
         if index > 0 {
             self.check_routers_tunnel(index - 1, &packet);
@@ -422,7 +422,8 @@ impl World {
         self.receive(index, "carnet0", packet);
     }
 
-    /// A host of the mobile network and its correspondent send each other a packet; their numbers.
+    /// Sends a packet from a host of the mobile network to its correspondent, and one back; returns their
+    /// numbers.
     pub fn talk(&mut self, router: usize) -> [u32; 2] {
         self.number += 2;
         let numbers = [self.number - 1, self.number];
@@ -432,15 +433,15 @@ impl World {
         numbers
     }
 
-    /// Strangers try what they can.
+    /// Lets attackers try all their messages.
     pub fn attack(&mut self) {
         let router = self.rng.below(2) as usize;
         let other = 1 - router;
-        // A tunnel without a binding, and one of a router with the data of the other.
+        // A tunnel without a binding, and a tunnel of one router with the data of the other.
         let inner = data(HOSTS[router], CORRESPONDENT, FORGED);
         let uplink = self.rng.below(2) as usize;
         let theirs = self.places[other][uplink].map(|network| care_of(other, uplink, network));
-        // And one from where it was once.
+        // A packet from a previous care-of address.
         let left = |it: &&Ipv6Addr| {
             let bound = self.bound.get(&(router, **it));
             bound.is_none_or(|at| self.now.saturating_since(*at) >= GRACE)
@@ -453,14 +454,14 @@ impl World {
         let count = self.recorded.len() as u64;
         if count > 0 {
             let packet = self.recorded[self.rng.below(count) as usize].clone();
-            // Recorded and sent again; from elsewhere; with another octet.
+            // A recorded message again; from another address; with a changed octet.
             let mut elsewhere = packet.clone();
             elsewhere[8..24].copy_from_slice(&EVIL.octets());
             let mut other = packet.clone();
             let at = HEADER_LEN + self.rng.below((packet.len() - HEADER_LEN) as u64) as usize;
             other[at] ^= 1 << self.rng.below(8);
             let mut all = [packet, elsewhere, other];
-            // Perhaps it has not come yet, and the stranger is the first.
+            // The original may not have arrived yet, so the attacker's copy may come first.
             all.rotate_left(self.rng.below(3) as usize);
             for packet in all {
                 self.receive(0, "eth0", packet);
@@ -469,13 +470,14 @@ impl World {
         self.settle();
     }
 
-    /// Whether a machine runs and lacks nothing: what has only just begun, or has no luck, is not closed yet.
+    /// Returns whether a machine runs and has all its entries. A starting machine, or one with failures, may
+    /// still lack rules.
     fn is_in_order(&self, index: usize) -> bool {
         let process = self.nodes[index].process.as_ref();
         process.is_some_and(|process| process.machine.differences().is_empty())
     }
 
-    /// Strangers on the links of a router, and on board: nothing passes by the tunnel.
+    /// Sends packets of attackers on the links of a router, and on board: none may bypass the tunnel.
     fn trespass(&mut self, router: usize, uplink: usize) {
         if !self.is_in_order(1 + router) {
             return;
@@ -489,13 +491,13 @@ impl World {
         }
     }
 
-    /// A packet comes to the home agent from anywhere.
+    /// Delivers a packet to the home agent.
     pub fn inject(&mut self, packet: Vec<u8>) {
         self.receive(0, "eth0", packet);
         self.settle();
     }
 
-    /// Invariant 1: bindings are the routers' own, and of what is theirs.
+    /// Checks invariant 1: a router requested each binding, within its rights.
     fn check_bindings(&mut self) {
         let Some(process) = &self.nodes[0].process else { return };
         let agent = process.station.home_agent().expect("it is one");
@@ -516,7 +518,8 @@ impl World {
         }
     }
 
-    /// Invariant 2: what goes into a tunnel goes to where there is a binding, or was a moment ago.
+    /// Checks invariant 2: a packet enters a tunnel only towards a binding, or a former one within its grace
+    /// period.
     fn check_tunnel(&self, packet: &[u8]) {
         let Ok((outer, inner)) = Header::parse_packet(packet) else { return };
         if outer.next_header != protocol::IPV6 || outer.source != AGENT {
@@ -538,8 +541,8 @@ impl World {
         );
     }
 
-    /// Checks the other end, which may be on its way to another care-of address. It does not know what the
-    /// home agent has forgotten until the lifetime ends.
+    /// Checks invariant 2 at the router, which may be on its way to another care-of address. The router may
+    /// not know until the lifetime ends that the home agent has lost its binding.
     fn check_routers_tunnel(&self, router: usize, packet: &[u8]) {
         let Ok(outer) = Header::parse(packet) else { return };
         if outer.next_header != protocol::IPV6 || outer.destination != AGENT {
@@ -555,7 +558,7 @@ impl World {
         );
     }
 
-    /// Invariant 3: what is acknowledged is there after a crash, whenever that comes.
+    /// Checks invariant 3: an acknowledged binding survives a crash at any moment.
     fn check_acknowledgement(&mut self, packet: &[u8]) {
         let Ok(extensions) = Extensions::parse(packet) else { return };
         if extensions.protocol != protocol::MOBILITY {
@@ -585,14 +588,14 @@ impl World {
         let last = node.sequence.unwrap_or_else(|| panic!("no sequence number of {home_address} is kept"));
         let behind = sequence.wrapping_sub(last);
         assert!(behind == 0 || behind >= 0x8000, "{sequence} was acknowledged, {last} is kept");
-        // An update that an attacker forwarded from elsewhere is answered there; its content was about
-        // another address. A binding that is granted for less time than a packet waits for the disk may be
-        // over when the packet goes.
+        // The answer to an update that an attacker forwarded from elsewhere goes there, although the update
+        // names another address. A binding whose lifetime is shorter than the wait for the disk may be over
+        // when the packet leaves.
         if behind == 0 && message.lifetime > STALE_UNITS && self.had[router].contains(&destination) {
             let registration = node.registration.as_ref().and_then(|it| it.care_of_address.ipv6());
             assert_eq!(registration, Some(destination), "{sequence} is acknowledged, and not kept");
         }
-        // A router that sends no timestamps is told the home agent's time, which no record keeps.
+        // A router without timestamps gets the home agent's time, which no record contains.
         let settings = self.nodes[1 + router].config.mobile_router.as_ref().expect("a router");
         let has_timestamps = matches!(
             &settings.router.authentication,
@@ -606,7 +609,7 @@ impl World {
         self.timestamps[router] = self.timestamps[router].max(node.timestamp.unwrap_or(0));
     }
 
-    /// And what is known of old messages never goes back.
+    /// Checks invariant 3: replay protection never goes back.
     fn check_kept(&mut self, kept: &carnet_station::PersistentState) {
         let wall = self.nodes[0].wall(self.now);
         let agent = self.nodes[0].process.as_ref().and_then(|process| process.station.home_agent());
@@ -624,7 +627,7 @@ impl World {
         for (router, home) in HOMES.iter().enumerate() {
             let known = kept.home_agent.iter().filter(|node| node.home_address == *home);
             for path in known.flat_map(|node| &node.former) {
-                // Listened to once more, if the clock was set back.
+                // The grace period starts again if the clock was set back.
                 self.bound.extend(path.care_of_address.ipv6().map(|it| ((router, it), self.now)));
             }
             let Some(acknowledged) = self.acknowledged[router] else { continue };
@@ -639,7 +642,7 @@ impl World {
         }
     }
 
-    /// Whether a router is registered where its preferred uplink is, at both ends.
+    /// Returns whether a router is registered with its preferred uplink, at both ends.
     pub fn is_registered(&self, router: usize) -> bool {
         let machine = self.nodes[1 + router].process.as_ref().map(|it| it.station.mobile_router());
         let is = machine.flatten().is_some_and(|machine| machine.state() == State::Registered);
@@ -649,7 +652,7 @@ impl World {
         is && care_of_address == self.places[router][0].map(|network| care_of(router, 0, network))
     }
 
-    /// Where kernels are not what they are to be.
+    /// Returns the differences between the kernels and the desired state.
     pub fn differences(&self) -> Vec<String> {
         let all = self.nodes.iter().enumerate().flat_map(|(index, node)| {
             let differences = node.process.as_ref().map(|process| process.machine.differences());

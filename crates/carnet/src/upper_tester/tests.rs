@@ -1,4 +1,4 @@
-//! Messages of the upper tester, octet by octet, and what is malformed.
+//! Messages of the upper tester, octet by octet, and malformed ones.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ fn every_message_is_read() {
     }
 }
 
-/// Only what stands at the end of a message and is not used may be missing.
+/// Only unused fields at the end of a message may be missing.
 #[test]
 fn malformed_messages_are_not_understood() {
     for (octets, message) in all() {
@@ -89,7 +89,7 @@ fn malformed_messages_are_not_understood() {
             let (needed, parts) = match &message {
                 Message::Initialize | Message::ChangePseudonym => (1, false),
                 Message::ChangePosition(..) => (9, false),
-                // Without a payload; one that has begun has to be whole.
+                // The payload may be missing; an incomplete one is refused.
                 Message::Btp(_) => (5, length > 5),
                 Message::Gn(_) => (octets.len(), false),
             };
@@ -125,7 +125,7 @@ async fn heard<T>(what: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(30), what).await.expect("within half a minute")
 }
 
-/// The tester that spoke last is told; GeoNetworking and BTP each what is their payload.
+/// The last tester gets the events; GeoNetworking and BTP events have their own payload.
 #[tokio::test]
 async fn results_and_events() {
     let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };
@@ -151,7 +151,7 @@ async fn results_and_events() {
         upper_tester.answer(from, &message, true);
         upper_tester.delivered(&delivered(BTP_B, b"\x07\xd1\x00\x00hello"));
         upper_tester.delivered(&delivered(0, b"any"));
-        // Too short for BTP.
+        // The payload is too short for BTP.
         upper_tester.delivered(&delivered(BTP_A, b"\x07\xd1"));
         let expected = [
             answer.to_owned(),
