@@ -117,21 +117,21 @@ const KEY_FILE: Kind<carnet_base::Key> =
     value("path", "a path", |value| value.parse("a path", |text| read_key(text, value.file())))
         .disclosed(Disclosure::PathOfSecret);
 
-const SPI: Key<u32> =
+static SPI: Key<u32> =
     required("spi", SECURITY_PARAMETERS_INDEX, "Security Parameters Index: the number of this key.");
-const KEY: Optional<carnet_base::Key> = optional(
+static KEY: Optional<carnet_base::Key> = optional(
     "key",
     SHARED_KEY,
     "The shared key, a string. Give either this or `key_file`. Every user who can read the config can read
      this key.",
 );
-const KEY_FILE_OF_AUTH: Optional<carnet_base::Key> = optional(
+static KEY_FILE_OF_AUTH: Optional<carnet_base::Key> = optional(
     "key_file",
     KEY_FILE,
     "A file with the shared key, 32 hexadecimal digits; a relative path starts in the directory of the config
      file.",
 );
-const REPLAY: Key<bool> = with_default(
+static REPLAY: Key<bool> = with_default(
     "replay",
     words(&[("sequence", false), ("timestamp", true)]),
     "\"sequence\"",
@@ -140,20 +140,20 @@ const REPLAY: Key<bool> = with_default(
        `"sequence"` a key lasts for 32,768 numbers; see [When a key has used up its
        numbers](operating.md#when-a-key-has-used-up-its-numbers)."#,
 );
-const WINDOW: Key<Duration> = with_default(
+static WINDOW: Key<Duration> = with_default(
     "window",
     kinds::duration(window),
     "\"7s\"",
     r#"With `replay = "timestamp"`: how far the clocks may differ. RFC 4285 advises more than 3 s."#,
 );
-const PER_AGENT: Optional<bool> = computed(
+static PER_AGENT: Optional<bool> = computed(
     "per_agent",
     kinds::BOOLEAN,
     "false",
     "Whether both ends derive a key of their own for each home agent, from this key and the home agent's
      address. It has to be the same at both ends. See below.",
 );
-const FORMER: Tables = tables(
+static FORMER: Tables = tables(
     "former",
     &FORMER_KEY,
     "Up to three more keys that this end accepts, `[{ ... }]` with the keys of [auth.former](#authformer).
@@ -161,21 +161,21 @@ const FORMER: Tables = tables(
 );
 
 /// `auth`
-const TABLE: Section =
+static TABLE: Section =
     Section::new("auth", "auth", &[&SPI, &KEY, &KEY_FILE_OF_AUTH, &REPLAY, &WINDOW, &PER_AGENT, &FORMER]);
 
-const FORMER_SPI: Key<u32> = required(
+static FORMER_SPI: Key<u32> = required(
     "spi",
     SECURITY_PARAMETERS_INDEX,
     "Security Parameters Index, different from the others of this router.",
 );
-const FORMER_SHARED_KEY: Optional<carnet_base::Key> =
+static FORMER_SHARED_KEY: Optional<carnet_base::Key> =
     optional("key", SHARED_KEY, "The shared key. Give either this or `key_file`.");
-const FORMER_KEY_FILE: Optional<carnet_base::Key> =
+static FORMER_KEY_FILE: Optional<carnet_base::Key> =
     optional("key_file", KEY_FILE, "A file with the shared key, as in `auth`.");
 
 /// `auth.former`
-const FORMER_KEY: Section =
+static FORMER_KEY: Section =
     Section::new("auth.former", "auth.former", &[&FORMER_SPI, &FORMER_SHARED_KEY, &FORMER_KEY_FILE]);
 
 fn read(value: &Value<'_>) -> Option<Auth> {

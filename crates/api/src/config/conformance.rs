@@ -16,14 +16,14 @@ pub struct Conformance {
 /// Words of a message that expects `upper_tester`.
 const EXPECTED: &str = "[IPV6]:PORT or IPV4:PORT";
 
-const UPPER_TESTER: Key<SocketAddr> = required(
+static UPPER_TESTER: Key<SocketAddr> = required(
     "upper_tester",
     text("address and port", EXPECTED, address),
     "Where the upper tester listens (UDP). It speaks ETSI's protocol for GeoNetworking and BTP (TR 103 099
      annex C) and needs `[geonet]`. Every program that reaches it can make the station send anything, claim
      another place and clear its location table. The station warns of that at its start.",
 );
-const ANYWHERE: Key<bool> = with_default(
+static ANYWHERE: Key<bool> = with_default(
     "anywhere",
     kinds::BOOLEAN,
     "false",
@@ -31,7 +31,7 @@ const ANYWHERE: Key<bool> = with_default(
 );
 
 /// `[conformance]`
-pub(in crate::config) const SECTION: Section =
+pub(in crate::config) static SECTION: Section =
     Section::new("[conformance]", "conformance", &[&UPPER_TESTER, &ANYWHERE]);
 
 /// Where the table stands in the file, and what is in it.

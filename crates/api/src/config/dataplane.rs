@@ -25,7 +25,7 @@ pub enum DataplanePath {
     Tun,
 }
 
-const PATH: Key<DataplanePath> = with_default(
+static PATH: Key<DataplanePath> = with_default(
     "path",
     words(&[
         ("auto", DataplanePath::Auto),
@@ -47,7 +47,7 @@ const PATH: Key<DataplanePath> = with_default(
 );
 
 /// `[dataplane]`
-pub(in crate::config) const SECTION: Section = Section::new("[dataplane]", "dataplane", &[&PATH]);
+pub(in crate::config) static SECTION: Section = Section::new("[dataplane]", "dataplane", &[&PATH]);
 
 /// Reads the table; `None` when something in it is wrong.
 pub(super) fn read(table: &Table<'_>) -> Option<Dataplane> {

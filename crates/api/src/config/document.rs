@@ -15,18 +15,18 @@ use super::{
     Config, conformance, dataplane, facilities, geonet, home_agent, mobile_router, security, station,
 };
 
-const STATION: Tables = required_table("station", &station::SECTION, "a table [station] with a `name`", "");
-const DATAPLANE: Tables = table("dataplane", &dataplane::SECTION, "");
-const HOME_AGENT: Tables = table("home_agent", &home_agent::SECTION, "");
-const MOBILE_ROUTER: Tables = table("mobile_router", &mobile_router::SECTION, "");
-const MOBILE_NODE: Tables = table("mobile_node", &mobile_router::SECTION_OF_NODE, "");
-const GEONET: Tables = table("geonet", &geonet::SECTION, "");
-const FACILITIES: Tables = table("facilities", &facilities::SECTION, "");
-const SECURITY: Tables = table("security", &security::SECTION, "");
-const CONFORMANCE: Tables = table("conformance", &conformance::SECTION, "");
+static STATION: Tables = required_table("station", &station::SECTION, "a table [station] with a `name`", "");
+static DATAPLANE: Tables = table("dataplane", &dataplane::SECTION, "");
+static HOME_AGENT: Tables = table("home_agent", &home_agent::SECTION, "");
+static MOBILE_ROUTER: Tables = table("mobile_router", &mobile_router::SECTION, "");
+static MOBILE_NODE: Tables = table("mobile_node", &mobile_router::SECTION_OF_NODE, "");
+static GEONET: Tables = table("geonet", &geonet::SECTION, "");
+static FACILITIES: Tables = table("facilities", &facilities::SECTION, "");
+static SECURITY: Tables = table("security", &security::SECTION, "");
+static CONFORMANCE: Tables = table("conformance", &conformance::SECTION, "");
 
 /// The tables at the top of the file.
-pub(super) const ROOT: Section = Section::new(
+pub(super) static ROOT: Section = Section::new(
     "the config",
     "",
     &[

@@ -93,53 +93,53 @@ const VEHICLE_WIDTHS: Kind<u8> = value("number, 0.1 to 6", "a number of metres f
     decimetres(value, 60).and_then(|width| u8::try_from(width).ok())
 });
 
-const CAM: Key<bool> = with_default("cam", kinds::BOOLEAN, "true", "Whether the station sends CAMs.");
-const STATION_ID: Optional<u32> = optional(
+static CAM: Key<bool> = with_default("cam", kinds::BOOLEAN, "true", "Whether the station sends CAMs.");
+static STATION_ID: Optional<u32> = optional(
     "station_id",
     integer(0, 4_294_967_295),
     "The station's number in messages. By default it is the last 32 bits of the GeoNetworking address, and
      changes with the address.",
 );
-const VEHICLE_LENGTH: Optional<u16> = optional(
+static VEHICLE_LENGTH: Optional<u16> = optional(
     "vehicle_length",
     VEHICLE_LENGTHS,
     "Length in metres, for CAMs, with the trailer if there is one.",
 );
-const VEHICLE_WIDTH: Optional<u8> = optional("vehicle_width", VEHICLE_WIDTHS, "Width in metres.");
-const ROLE: Key<VehicleRole> = with_default(
+static VEHICLE_WIDTH: Optional<u8> = optional("vehicle_width", VEHICLE_WIDTHS, "Width in metres.");
+static ROLE: Key<VehicleRole> = with_default(
     "role",
     named_words("role", &VehicleRole::NAMES),
     "\"default\"",
     "What the vehicle is doing. A role that has a container of its own in CAMs (public transport, rescue and
      so on) sends it.",
 );
-const KEEP_ALIVE: Key<bool> = with_default(
+static KEEP_ALIVE: Key<bool> = with_default(
     "keep_alive",
     kinds::BOOLEAN,
     "true",
     "Whether the station repeats the DENM of another station if no station has done so for a while and this
      station is where the event matters (EN 302 637-3 6.1.4).",
 );
-const LDM_STATIONS: Key<u32> = with_default(
+static LDM_STATIONS: Key<u32> = with_default(
     "ldm_stations",
     integer(1, 100_000),
     "4096",
     "Stations that the map holds at most; each takes some hundred octets.",
 );
-const LDM_EVENTS: Key<u32> = with_default(
+static LDM_EVENTS: Key<u32> = with_default(
     "ldm_events",
     integer(1, 10_000),
     "256",
     "Events of other stations that the map holds, and remembers, at most.",
 );
-const SERVICES: Tables = tables(
+static SERVICES: Tables = tables(
     "service",
     &SERVICE,
     "Services that the station announces, see [[[facilities.service]]](#facilitiesservice).",
 );
 
 /// `[facilities]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[facilities]",
     "facilities",
     &[
@@ -155,18 +155,18 @@ pub(in crate::config) const SECTION: Section = Section::new(
     ],
 );
 
-const ITS_AID: Key<u32> = required(
+static ITS_AID: Key<u32> = required(
     "its_aid",
     integer(0, 270_549_119),
     "Kind of service: its ITS application identifier (ISO 17419, ETSI TS 102 965).",
 );
-const ADDRESS: Optional<Ipv6Addr> =
+static ADDRESS: Optional<Ipv6Addr> =
     optional("address", text("IPv6 address", "an IPv6 address", address), "Address of the service.");
-const PORT: Optional<u16> =
+static PORT: Optional<u16> =
     optional("port", integer(1, 65_535), "Port of the service at the address, or its BTP port.");
 
 /// `[[facilities.service]]`
-const SERVICE: Section =
+static SERVICE: Section =
     Section::new("[[facilities.service]]", "facilities.service", &[&ITS_AID, &ADDRESS, &PORT]);
 
 /// Where the table stands in the file, and what is in it.

@@ -216,19 +216,19 @@ const POSITIONS: Kind<PositionSource> = value("position", values::POSITION, |val
     value.parse(values::POSITION, |text| values::position(text, value.file()))
 });
 
-const INTERFACE: Key<GeonetInterface> = required(
+static INTERFACE: Key<GeonetInterface> = required(
     "interface",
     text("radio", values::LINK, values::link),
     "The radio. A network interface carries frames with EtherType 0x8947. It is for GeoNetworking only: it
      must be no uplink, not in `lan`, and not the home link.",
 );
-const STATION_TYPE: Key<StationType> = with_default(
+static STATION_TYPE: Key<StationType> = with_default(
     "station_type",
     named_words("station type", &StationType::NAMES),
     "\"unknown\"",
     "Type of the station; part of its address.",
 );
-const ADDRESS: Key<GeonetAddress> = with_default(
+static ADDRESS: Key<GeonetAddress> = with_default(
     "address",
     text(r#""auto", "managed:MAC" or "anonymous""#, values::GN_ADDRESS, values::gn_address),
     "\"auto\"",
@@ -236,7 +236,7 @@ const ADDRESS: Key<GeonetAddress> = with_default(
        if another station has the same. `"managed:02:00:00:00:00:0a"`: it is made from this address, even if
        another station has the same. `"anonymous"`: it is made from a random address, new at each start."#,
 );
-const SET_LINK_ADDRESS: Key<bool> = with_default(
+static SET_LINK_ADDRESS: Key<bool> = with_default(
     "set_link_address",
     kinds::BOOLEAN,
     "true",
@@ -245,7 +245,7 @@ const SET_LINK_ADDRESS: Key<bool> = with_default(
      same address. At its end the station restores the interface's own address. `false` leaves the interface
      as it is.",
 );
-const POSITION: Key<PositionSource> = required(
+static POSITION: Key<PositionSource> = required(
     "position",
     POSITIONS,
     "Source of the station's position. Before the first fix the station sends nothing. Between fixes it
@@ -253,14 +253,14 @@ const POSITION: Key<PositionSource> = required(
      Without a fix they say that the position is not accurate (PAI), and after 10 s the station takes itself
      to stand still.",
 );
-const RANGE: Key<u16> = with_default(
+static RANGE: Key<u16> = with_default(
     "range",
     kinds::LENGTH,
     "\"1km\"",
     "Longest distance that the radio reaches (`itsGnDefaultMaxCommunicationRange`). Contention timers and
      adaptive beacons use it.",
 );
-const STANDARD: Key<Standard> = with_default(
+static STANDARD: Key<Standard> = with_default(
     "standard",
     words(&[("1.4.1", Standard::V1_4_1), ("1.3.1", Standard::V1_3_1), ("1.2.1", Standard::V1_3_1)]),
     "\"1.4.1\"",
@@ -268,7 +268,7 @@ const STANDARD: Key<Standard> = with_default(
      gets a packet for the area and does not know where the sender is. By 1.4.1 it continues with the
      `unicast` algorithm; by the older two it broadcasts the packet at once.",
 );
-const IPV6_INTERFACE: Optional<String> = optional(
+static IPV6_INTERFACE: Optional<String> = optional(
     "ipv6_interface",
     kinds::INTERFACE,
     "IPv6 over GeoNetworking (EN 302 636-6-1). carnet makes this Ethernet interface, with the link-layer
@@ -281,47 +281,47 @@ const IPV6_INTERFACE: Optional<String> = optional(
      routers, the nearest in range first; as on any link, nothing authenticates them. A reload may make it an
      uplink, or end that. Without this key there is no IPv6.",
 );
-const IPV6: Tables = table(
+static IPV6: Tables = table(
     "ipv6",
     &ipv6::SECTION,
     "More settings of IPv6 over GeoNetworking, see [[geonet.ipv6]](#geonetipv6).",
 );
-const MNPP: Tables = table(
+static MNPP: Tables = table(
     "mnpp",
     &mnpp::SECTION,
     "Direct paths to the mobile networks of vehicles in radio range, see [[geonet.mnpp]](#geonetmnpp).",
 );
-const MULTICAST: Tables = table(
+static MULTICAST: Tables = table(
     "multicast",
     &multicast::SECTION,
     "Multicast between the mobile network and IPv6 over GeoNetworking, see
      [[geonet.multicast]](#geonetmulticast).",
 );
-const DCC: Tables = table(
+static DCC: Tables = table(
     "dcc",
     &dcc::SECTION,
     "Congestion control, see [[geonet.dcc]](#geonetdcc). Without it every packet goes to the radio at once.",
 );
-const FORWARDING: Tables = table(
+static FORWARDING: Tables = table(
     "forwarding",
     &forwarding::SECTION,
     "Forwarding algorithms, see [[geonet.forwarding]](#geonetforwarding).",
 );
-const BEACON: Tables = table(
+static BEACON: Tables = table(
     "beacon",
     &beacon::SECTION,
     "When the station sends beacons, see [[geonet.beacon]](#geonetbeacon).",
 );
-const MIB: Tables = table(
+static MIB: Tables = table(
     "mib",
     &mib::SECTION,
     "Parameters of the standard that rarely need another value, see [[geonet.mib]](#geonetmib).",
 );
-const AREAS: Tables =
+static AREAS: Tables =
     tables("area", &area::SECTION, "Areas with a name, see [[[geonet.area]]](#geonetarea).");
 
 /// `[geonet]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet]",
     "geonet",
     &[

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ipnet::Ipv6Net;
 
+use super::auth::{Auth, Replay};
 use super::conflicts::{apart, home_address, not_inside};
 use super::errors::Sink;
 use super::keys::{Key, Optional, Section, Tables, integer, optional, required, tables, with_default, words};
@@ -50,6 +51,59 @@ pub struct HomeAgent {
     pub mobile_routers: Vec<AllowedRouter>,
 }
 
+impl HomeAgent {
+    /// Warnings about a table without errors, one line each.
+    pub(super) fn warnings(&self, has_state_dir: bool) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.mobile_routers.is_empty() {
+            warnings.push("no [[home_agent.mobile_router]]: nobody can register".to_owned());
+        }
+        for router in self.mobile_routers.iter().filter(|router| router.auth == Auth::None) {
+            warnings.push(format!(
+                "home_agent.mobile_router {}: auth = \"none\": anyone who reaches the home agent can \
+                 take over the traffic of this mobile router",
+                router.home_address
+            ));
+        }
+        let by_sequence =
+            |router: &AllowedRouter| router.auth.mac().is_some_and(|mac| mac.replay == Replay::Sequence);
+        let shared = |router: &AllowedRouter| router.auth.mac().is_some_and(|mac| mac.per_agent.is_none());
+        if self.dhaad && self.home_link.is_some() && self.mobile_routers.iter().any(shared) {
+            warnings.push(
+                "home_agent.mobile_router: auth without `per_agent`: if another home agent of the home link has the \
+                 same key, what is recorded on the way to one can be played again at the other"
+                    .to_owned(),
+            );
+        }
+        let known = std::iter::once(self.home_prefix).chain(self.home_network);
+        if !known.into_iter().any(|prefix| prefix.contains(&self.address)) {
+            warnings.push(format!(
+                "home_agent.address {}: neither in home_prefix nor in home_network; it has to be an address that \
+                 this machine has on no interface, and that is routed to it",
+                self.address
+            ));
+        }
+        for peer in &self.peers {
+            let known = std::iter::once(self.home_prefix).chain(self.home_network);
+            if !known.into_iter().any(|prefix| prefix.contains(&peer.address)) {
+                warnings.push(format!(
+                    "home_agent.peer {}: neither in home_prefix nor in home_network; is it a home agent of this \
+                     home prefix?",
+                    peer.address
+                ));
+            }
+        }
+        if !has_state_dir && self.mobile_routers.iter().any(by_sequence) {
+            warnings.push(
+                "home_agent without station.state_dir: a restart forgets the sequence numbers, and \
+                 with them which Binding Updates are replays"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+}
+
 /// `multiple_care_of` (RFC 5648).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MultipleCareOf {
@@ -61,26 +115,26 @@ pub enum MultipleCareOf {
     None,
 }
 
-const ADDRESS: Key<Ipv6Addr> = required(
+static ADDRESS: Key<Ipv6Addr> = required(
     "address",
     kinds::ADDRESS,
     "Address of the home agent. carnet owns it: assign it to no interface. It must not be in a prefix of a
      mobile router, nor be a home address.",
 );
-const IPV4_ADDRESS: Optional<Ipv4Addr> = optional(
+static IPV4_ADDRESS: Optional<Ipv4Addr> = optional(
     "ipv4_address",
     kinds::IPV4_ADDRESS,
     "Address of this machine at which mobile routers in IPv4 networks register, by UDP port 4191 (RFC 5555).
      Behind a NAT that forwards the port, it is the inner address. Without this key mobile routers cannot
      register over IPv4.",
 );
-const UDP: Key<bool> = with_default(
+static UDP: Key<bool> = with_default(
     "udp",
     kinds::BOOLEAN,
     "false",
     "Use UDP inside IPv4 even without a NAT. Needed if only the UDP port is forwarded to this machine.",
 );
-const MULTIPLE_CARE_OF: Key<MultipleCareOf> = with_default(
+static MULTIPLE_CARE_OF: Key<MultipleCareOf> = with_default(
     "multiple_care_of",
     words(&[
         ("bulk", MultipleCareOf::Bulk),
@@ -92,7 +146,7 @@ const MULTIPLE_CARE_OF: Key<MultipleCareOf> = with_default(
        may carry all of them. `"single"`: each uplink has a Binding Update of its own. `"none"`: the mobile
        router registers its best uplink only."#,
 );
-const CARE_OF_TEST: Key<bool> = with_default(
+static CARE_OF_TEST: Key<bool> = with_default(
     "care_of_test",
     kinds::ON_OR_OFF,
     "\"on\"",
@@ -100,20 +154,20 @@ const CARE_OF_TEST: Key<bool> = with_default(
        data, see [below](#test-of-a-care-of-address). It holds for all mobile routers that have no
        `care_of_test` of their own."#,
 );
-const HOME_PREFIX: Key<Ipv6Net> = required(
+static HOME_PREFIX: Key<Ipv6Net> = required(
     "home_prefix",
     kinds::PREFIX,
     "Prefix of the home link. It may contain the mobile networks (RFC 4887 6); on a real home link this
      machine then answers for those that are away.",
 );
-const HOME_NETWORK: Optional<Ipv6Net> = optional(
+static HOME_NETWORK: Optional<Ipv6Net> = optional(
     "home_network",
     kinds::PREFIX,
     "The one prefix that is routed to this machine, if it contains the home prefix and the mobile networks
      beside it (RFC 4887 5). The home agent makes its unused parts unreachable instead of sending their
      packets back.",
 );
-const HOME_LINK: Optional<String> = optional(
+static HOME_LINK: Optional<String> = optional(
     "home_link",
     kinds::INTERFACE,
     "Interface of the home link. The interface has an address of its own in the home prefix, different from
@@ -121,19 +175,19 @@ const HOME_LINK: Optional<String> = optional(
      carnet keeps Router Advertisements on the home link from changing this machine's routes where it can
      ([threats](threats.md#on-the-visited-link-and-on-the-home-link)).",
 );
-const MAX_LIFETIME: Key<Duration> = with_default(
+static MAX_LIFETIME: Key<Duration> = with_default(
     "max_lifetime",
     kinds::LIFETIME,
     "\"10m\"",
     "Longest lifetime that the home agent grants to a binding.",
 );
-const PREFERENCE: Key<u16> = with_default(
+static PREFERENCE: Key<u16> = with_default(
     "preference",
     integer(0, 65_535),
     "0",
     "Preference among the home agents of the home link (RFC 6275 7.4); the higher number wins.",
 );
-const DHAAD: Key<bool> = with_default(
+static DHAAD: Key<bool> = with_default(
     "dhaad",
     kinds::BOOLEAN,
     "false",
@@ -147,19 +201,19 @@ const DHAAD: Key<bool> = with_default(
      it no default router, and hosts make no addresses from them. The home prefix has to be a /64 or
      shorter.",
 );
-const PEERS: Tables = tables(
+static PEERS: Tables = tables(
     "peer",
     &peer::SECTION,
     "Other home agents to which mobile routers can move, see [[[home_agent.peer]]](#home_agentpeer).",
 );
-const MOBILE_ROUTERS: Tables = tables(
+static MOBILE_ROUTERS: Tables = tables(
     "mobile_router",
     &allowed_router::SECTION,
     "The mobile routers that may register, see [[[home_agent.mobile_router]]](#home_agentmobile_router).",
 );
 
 /// `[home_agent]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[home_agent]",
     "home_agent",
     &[

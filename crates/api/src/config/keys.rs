@@ -4,7 +4,7 @@
 //! `docs/config.md`. [Tables](super::table) read values and defaults by the declaration. The
 //! [disclosure](super::disclosure) decides by it what others may see. A test writes the rows of the page.
 
-use super::reader::{Value, list};
+use super::reader::{Value, words_in_quotes};
 
 /// A table of the config file.
 pub(super) struct Section {
@@ -70,6 +70,9 @@ pub(super) struct Declaration {
     /// Sentences of the page. Only the test of the page has them.
     #[cfg(test)]
     pub meaning: &'static str,
+    /// Name of the type on the page; `None` where it follows from the form.
+    #[cfg(test)]
+    type_name: Option<&'static str>,
 }
 
 /// Value of an absent key.
@@ -99,7 +102,7 @@ pub(super) enum Disclosure {
 }
 
 /// A key of any type.
-pub(super) trait Declared {
+pub(super) trait Declared: Sync {
     /// Returns the declaration.
     fn declaration(&self) -> &Declaration;
 
@@ -108,23 +111,26 @@ pub(super) trait Declared {
     fn type_name(&self) -> String;
 }
 
-/// The type of a value: what a string, a number or an array has to be.
+/// The type of a value: a string, a number or an array with a check.
 pub(super) struct Kind<T: 'static> {
     form: Form<T>,
     disclosure: Disclosure,
     below: Option<&'static Section>,
+    /// Name on the page; `None` where the name follows from the form.
+    #[cfg(test)]
+    name: Option<&'static str>,
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "only the page has the names of types"))]
-enum Form<T: 'static> {
+/// The form of a value.
+pub(super) enum Form<T: 'static> {
     /// A string.
-    Text { name: &'static str, expected: &'static str, parse: fn(&str) -> Result<T, String> },
+    Text { expected: &'static str, parse: fn(&str) -> Result<T, String> },
     /// An integer within bounds.
     Integer { low: i64, high: i64, convert: fn(i64) -> Option<T> },
     /// One of a few words.
-    Words { name: Option<&'static str>, words: &'static [(&'static str, T)] },
+    Words(&'static [(&'static str, T)]),
     /// Any other value.
-    Value { name: &'static str, expected: &'static str, read: fn(&Value<'_>) -> Option<T> },
+    Value { expected: &'static str, read: fn(&Value<'_>) -> Option<T> },
 }
 
 /// A string that `parse` understands, whose error is "what is wrong, what was expected".
@@ -133,7 +139,7 @@ pub(super) const fn text<T>(
     expected: &'static str,
     parse: fn(&str) -> Result<T, String>,
 ) -> Kind<T> {
-    Kind { form: Form::Text { name, expected, parse }, disclosure: Disclosure::Open, below: None }
+    kind(Some(name), Form::Text { expected, parse })
 }
 
 /// An integer within bounds that `T` can hold.
@@ -141,21 +147,17 @@ pub(super) const fn integer<T: TryFrom<i64>>(low: i64, high: i64) -> Kind<T> {
     fn convert<T: TryFrom<i64>>(integer: i64) -> Option<T> {
         T::try_from(integer).ok()
     }
-    Kind {
-        form: Form::Integer { low, high, convert: convert::<T> },
-        disclosure: Disclosure::Open,
-        below: None,
-    }
+    kind(None, Form::Integer { low, high, convert: convert::<T> })
 }
 
 /// One of a few words.
 pub(super) const fn words<T>(words: &'static [(&'static str, T)]) -> Kind<T> {
-    Kind { form: Form::Words { name: None, words }, disclosure: Disclosure::Open, below: None }
+    kind(None, Form::Words(words))
 }
 
 /// One of several words, for which the page has a name.
 pub(super) const fn named_words<T>(name: &'static str, words: &'static [(&'static str, T)]) -> Kind<T> {
-    Kind { form: Form::Words { name: Some(name), words }, disclosure: Disclosure::Open, below: None }
+    kind(Some(name), Form::Words(words))
 }
 
 /// A value that `read` understands. It notes what is wrong with it by itself.
@@ -164,7 +166,19 @@ pub(super) const fn value<T>(
     expected: &'static str,
     read: fn(&Value<'_>) -> Option<T>,
 ) -> Kind<T> {
-    Kind { form: Form::Value { name, expected, read }, disclosure: Disclosure::Open, below: None }
+    kind(Some(name), Form::Value { expected, read })
+}
+
+const fn kind<T>(name: Option<&'static str>, form: Form<T>) -> Kind<T> {
+    #[cfg(not(test))]
+    let _ = name;
+    Kind {
+        form,
+        disclosure: Disclosure::Open,
+        below: None,
+        #[cfg(test)]
+        name,
+    }
 }
 
 impl<T> Kind<T> {
@@ -181,50 +195,55 @@ impl<T> Kind<T> {
     ) -> Kind<T> {
         Kind { below: Some(section), disclosure: Disclosure::Words(words), ..self }
     }
-
-    /// Returns the name on the page.
-    #[cfg(test)]
-    pub(super) fn name(&self) -> String {
-        match &self.form {
-            Form::Text { name, .. } | Form::Value { name, .. } | Form::Words { name: Some(name), .. } => {
-                (*name).to_owned()
-            }
-            Form::Integer { low, high, .. } => format!("integer, {low} to {high}"),
-            Form::Words { words, .. } => list_of_words(words),
-        }
-    }
-
-    /// Words of a message that expects it.
-    pub(super) fn expected(&self) -> String {
-        match &self.form {
-            Form::Text { expected, .. } | Form::Value { expected, .. } => (*expected).to_owned(),
-            Form::Integer { low, high, .. } => format!("an integer from {low} to {high}"),
-            Form::Words { words, .. } => list_of_words(words),
-        }
-    }
 }
 
 impl<T: Clone> Kind<T> {
     /// Reads a value; `None` when something is wrong with it, which has been noted then.
     pub(super) fn read(&self, value: &Value<'_>) -> Option<T> {
-        match &self.form {
-            Form::Text { expected, parse, .. } => value.parse(expected, parse),
+        self.form.read(value)
+    }
+}
+
+impl<T> Form<T> {
+    /// Words of a message that expects it.
+    pub(super) fn expected(&self) -> String {
+        match self {
+            Form::Text { expected, .. } | Form::Value { expected, .. } => (*expected).to_owned(),
+            Form::Integer { low, high, .. } => format!("an integer from {low} to {high}"),
+            Form::Words(words) => words_in_quotes(&names_of(words)),
+        }
+    }
+
+    /// Returns the name on the page.
+    #[cfg(test)]
+    fn type_name(&self) -> String {
+        match self {
+            Form::Integer { low, high, .. } => format!("integer, {low} to {high}"),
+            _ => self.expected(),
+        }
+    }
+}
+
+impl<T: Clone> Form<T> {
+    /// Reads a value; `None` when something is wrong with it, which has been noted then.
+    pub(super) fn read(&self, value: &Value<'_>) -> Option<T> {
+        match self {
+            Form::Text { expected, parse } => value.accept(parse(value.text(expected)?)),
             Form::Integer { low, high, convert } => convert(value.integer(*low, *high)?),
-            Form::Words { words, .. } => value.word(words, &list_of_words(words)),
+            Form::Words(words) => words.get(value.word(&names_of(words))?).map(|(_, word)| word.clone()),
             Form::Value { read, .. } => read(value),
         }
     }
 }
 
-fn list_of_words<T>(words: &[(&str, T)]) -> String {
-    let names: Vec<String> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
-    list(&names, "or")
+fn names_of<T>(words: &'static [(&'static str, T)]) -> Vec<&'static str> {
+    words.iter().map(|(word, _)| *word).collect()
 }
 
 /// A key that has a value in every config.
 pub(super) struct Key<T: 'static> {
     declaration: Declaration,
-    kind: Kind<T>,
+    form: Form<T>,
 }
 
 /// A key without which there is no value.
@@ -236,8 +255,6 @@ pub(super) struct Tables {
     section: &'static Section,
     /// Words of a message where a required one is missing.
     expected: &'static str,
-    #[cfg_attr(not(test), expect(dead_code, reason = "only the page says it"))]
-    is_repeated: bool,
 }
 
 /// Declares a key that has to be there.
@@ -301,8 +318,19 @@ pub(super) const fn required_tables(
 }
 
 const fn key<T>(name: &'static str, kind: Kind<T>, absent: Absent, meaning: &'static str) -> Key<T> {
-    let (disclosure, below) = (kind.disclosure, kind.below);
-    Key { declaration: declaration(name, absent, disclosure, below, meaning), kind }
+    let declaration = Declaration {
+        name,
+        absent,
+        disclosure: kind.disclosure,
+        below: kind.below,
+        #[cfg(test)]
+        meaning,
+        #[cfg(test)]
+        type_name: kind.name,
+    };
+    #[cfg(not(test))]
+    let _ = meaning;
+    Key { declaration, form: kind.form }
 }
 
 const fn tables_of(
@@ -313,68 +341,70 @@ const fn tables_of(
     is_repeated: bool,
     meaning: &'static str,
 ) -> Tables {
-    let below = Some(section);
-    let declaration = declaration(name, absent, Disclosure::Words(&[]), below, meaning);
-    Tables { declaration, section, expected, is_repeated }
-}
-
-const fn declaration(
-    name: &'static str,
-    absent: Absent,
-    disclosure: Disclosure,
-    below: Option<&'static Section>,
-    meaning: &'static str,
-) -> Declaration {
-    #[cfg(not(test))]
-    let _ = meaning;
-    Declaration {
+    let declaration = Declaration {
         name,
         absent,
-        disclosure,
-        below,
+        disclosure: Disclosure::Words(&[]),
+        below: Some(section),
         #[cfg(test)]
         meaning,
-    }
+        #[cfg(test)]
+        type_name: Some(if is_repeated { "tables" } else { "table" }),
+    };
+    #[cfg(not(test))]
+    let _ = (meaning, is_repeated);
+    Tables { declaration, section, expected }
 }
 
-impl<T> Declared for Key<T> {
+impl<T: Sync> Declared for Key<T> {
     fn declaration(&self) -> &Declaration {
         &self.declaration
     }
 
     #[cfg(test)]
     fn type_name(&self) -> String {
-        self.kind.name()
+        self.declaration.type_name.map_or_else(|| self.form.type_name(), str::to_owned)
     }
 }
 
-impl<T> Declared for Optional<T> {
+impl<T: Sync> Declared for Optional<T> {
     fn declaration(&self) -> &Declaration {
         &self.0.declaration
     }
 
     #[cfg(test)]
     fn type_name(&self) -> String {
-        self.0.kind.name()
+        self.0.type_name()
+    }
+}
+
+impl Declared for Tables {
+    fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    #[cfg(test)]
+    fn type_name(&self) -> String {
+        self.declaration.type_name.unwrap_or_default().to_owned()
     }
 }
 
 impl<T> Key<T> {
-    /// Returns the type.
-    pub(super) fn kind(&self) -> &Kind<T> {
-        &self.kind
+    /// Returns the form of the value.
+    pub(super) fn form(&self) -> &Form<T> {
+        &self.form
     }
 }
 
 impl<T> Optional<T> {
-    /// Returns the type.
-    pub(super) fn kind(&self) -> &Kind<T> {
-        &self.0.kind
+    /// Returns the form of the value.
+    pub(super) fn form(&self) -> &Form<T> {
+        &self.0.form
     }
 }
 
 impl Tables {
-    /// The section of its tables.
+    /// Returns the section of the tables.
     pub(super) fn section(&self) -> &'static Section {
         self.section
     }
@@ -387,16 +417,5 @@ impl Tables {
     /// Words of a message where it is missing.
     pub(super) fn expected(&self) -> &'static str {
         self.expected
-    }
-}
-
-impl Declared for Tables {
-    fn declaration(&self) -> &Declaration {
-        &self.declaration
-    }
-
-    #[cfg(test)]
-    fn type_name(&self) -> String {
-        if self.is_repeated { "tables" } else { "table" }.to_owned()
     }
 }

@@ -10,7 +10,7 @@ use ipnet::Ipv6Net;
 
 use crate::address::MacAddress;
 
-use super::auth::{self, Auth};
+use super::auth::{self, Auth, Replay};
 use super::conflicts::{apart, home_address, not_inside, taken};
 use super::errors::Sink;
 use super::keys::{
@@ -124,6 +124,34 @@ impl MobileRouter {
     pub(super) fn table(&self) -> &'static str {
         if self.is_router() { "mobile_router" } else { "mobile_node" }
     }
+
+    /// Warnings about a table without errors, one line each.
+    pub(super) fn warnings(&self, has_state_dir: bool) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let table = self.table();
+        if self.auth == Auth::None {
+            warnings.push(format!(
+                "{table}: auth = \"none\": anyone who reaches the home agent can take over the traffic of \
+                 this {}",
+                table.replace('_', " ")
+            ));
+        }
+        let by_sequence = self.auth.mac().is_some_and(|mac| mac.replay == Replay::Sequence);
+        if by_sequence && !has_state_dir {
+            warnings.push(format!(
+                "{table} without station.state_dir: each start takes its first sequence number from the clock, and \
+                 uses up the numbers of the key sooner (32768, then the home agent demands timestamps)"
+            ));
+        }
+        let limited = self.uplinks.iter().filter(|uplink| uplink.volume.is_some());
+        for uplink in limited.filter(|_| !has_state_dir) {
+            warnings.push(format!(
+                "{table}.uplink {}: volume without station.state_dir: a restart forgets what was used",
+                uplink.interface
+            ));
+        }
+        warnings
+    }
 }
 
 /// Words of a message that expects an array of home agents.
@@ -152,16 +180,16 @@ const LINK_LAYER_ADDRESSES: Kind<List<MacAddress>> =
         })
     });
 
-const HOME_ADDRESS: Key<Ipv6Addr> =
+static HOME_ADDRESS: Key<Ipv6Addr> =
     required("home_address", kinds::ADDRESS, "Home address, in `home_prefix` or in one of `prefixes`.");
-const HOME_PREFIX: Key<Ipv6Net> = required(
+static HOME_PREFIX: Key<Ipv6Net> = required(
     "home_prefix",
     kinds::PREFIX,
     "Prefix of the home link. A station is at home, and needs no tunnel, if an uplink has this prefix, or a
      part of it with `home_agent` in it. The prefix may contain `prefixes` (RFC 4887 6); at home the station
      then answers on the uplink for hosts on board.",
 );
-const HOME_AGENT: Key<NamedHomeAgents> = required(
+static HOME_AGENT: Key<NamedHomeAgents> = required(
     "home_agent",
     HOME_AGENTS,
     r#"Address of the home agent, not in one of `prefixes`. Of several, the mobile router uses the first that
@@ -169,60 +197,60 @@ const HOME_AGENT: Key<NamedHomeAgents> = required(
        seconds, or says so itself (`carnet drain`). `"discover"`, alone or in the array, finds others (RFC
        6275 11.4.1), over IPv6."#,
 );
-const HOME_AGENT_IPV4: Optional<List<Ipv4Addr>> = optional(
+static HOME_AGENT_IPV4: Optional<List<Ipv4Addr>> = optional(
     "home_agent_ipv4",
     IPV4_ADDRESSES,
     "IPv4 address of the home agent: its `ipv4_address`, or the outer address of the NAT before it. One for
      each address in `home_agent`. Without this key the mobile router cannot use uplinks that have IPv4
      only.",
 );
-const UDP: Key<bool> = with_default(
+static UDP: Key<bool> = with_default(
     "udp",
     kinds::BOOLEAN,
     "false",
     "Use UDP inside IPv4 even without a NAT. Behind a NAT, and where a network drops protocol 41, the mobile
      router uses UDP in any case.",
 );
-const HEARTBEAT: Optional<Option<Duration>> = optional(
+static HEARTBEAT: Optional<Option<Duration>> = optional(
     "heartbeat",
     HEARTBEATS,
     "Time between two heartbeats to the home agent on a path that carries traffic, 50 ms to 1 h. The mobile
      router leaves a path that does not answer. Without this key it is 250 ms if any uplink has a `bid`, which
      detects a dead path within a second, else off.",
 );
-const HEARTBEAT_IDLE: Key<Duration> = with_default(
+static HEARTBEAT_IDLE: Key<Duration> = with_default(
     "heartbeat_idle",
     kinds::duration(heartbeat_interval),
     "\"1s\"",
     "Time between two heartbeats on all other paths, at least `heartbeat`.",
 );
-const PREFIXES: Key<List<Ipv6Net>> = with_default(
+static PREFIXES: Key<List<Ipv6Net>> = with_default(
     "prefixes",
     kinds::PREFIXES,
     "[]",
     "Prefixes of the mobile network; no two overlap. A station without a prefix is a
      [[mobile_node]](#mobile_node).",
 );
-const REGISTRATION: Key<Registration> = with_default(
+static REGISTRATION: Key<Registration> = with_default(
     "registration",
     words(&[("explicit", Registration::Explicit), ("implicit", Registration::Implicit)]),
     "\"explicit\"",
     r#"`"explicit"`: each Binding Update names the prefixes. `"implicit"`: the home agent knows them from its
        own config."#,
 );
-const LIFETIME: Key<Duration> = with_default(
+static LIFETIME: Key<Duration> = with_default(
     "lifetime",
     kinds::LIFETIME,
     "\"60s\"",
     "Lifetime that the mobile router requests; the home agent may grant less.",
 );
-const LAN: Key<List<String>> = with_default(
+static LAN: Key<List<String>> = with_default(
     "lan",
     kinds::INTERFACES,
     "[]",
     "Interfaces of the mobile network. They need `prefixes`, and none of them is an uplink.",
 );
-const ADVERTISE: Key<bool> = with_default(
+static ADVERTISE: Key<bool> = with_default(
     "advertise",
     kinds::BOOLEAN,
     "true",
@@ -231,7 +259,7 @@ const ADVERTISE: Key<bool> = with_default(
      reload from `true` to `false` the address stays until the interface has another address in the prefix, or
      carnet ends.",
 );
-const NESTING: Key<bool> = with_default(
+static NESTING: Key<bool> = with_default(
     "nesting",
     kinds::BOOLEAN,
     "false",
@@ -240,14 +268,14 @@ const NESTING: Key<bool> = with_default(
      [nesting.md](nesting.md). `false` is plain NEMO in both roles. With `true` any host on board can register
      an address of the visited link, and send and receive tunnels by it: see [threats](threats.md#on-board).",
 );
-const NESTED_ROUTERS: Key<List<MacAddress>> = with_default(
+static NESTED_ROUTERS: Key<List<MacAddress>> = with_default(
     "nested_routers",
     LINK_LAYER_ADDRESSES,
     "[]",
     "Known mobile routers on board, for `nesting`. Each may register 16 addresses, for itself and for routers
      behind it. All other routers together may register 8.",
 );
-const DIRECT_ROUTES: Key<List<Ipv6Net>> = with_default(
+static DIRECT_ROUTES: Key<List<Ipv6Net>> = with_default(
     "direct_routes",
     kinds::PREFIXES,
     "[]",
@@ -257,14 +285,14 @@ const DIRECT_ROUTES: Key<List<Ipv6Net>> = with_default(
      other than `kernel`, no `[home_agent]` in the same station, and at most 8 `prefixes`, each a /64. If it
      is empty, all packets pass the home agent.",
 );
-const PREFIX_DISCOVERY: Key<bool> = with_default(
+static PREFIX_DISCOVERY: Key<bool> = with_default(
     "prefix_discovery",
     kinds::BOOLEAN,
     "false",
     "Ask the home agent from time to time whether the home link still has the prefix of the home address (RFC
      6275 11.4.2), and warn if it has not. Nothing authenticates the answer, so it has no other effect.",
 );
-const CAPTIVE_PORTAL_PROBE: Optional<ProbeUrl> = optional(
+static CAPTIVE_PORTAL_PROBE: Optional<ProbeUrl> = optional(
     "captive_portal_probe",
     text("URL", PROBE_URL, probe_url),
     "URL to request over an uplink, to find a captive portal. The mobile router requests it if the uplink has
@@ -272,22 +300,22 @@ const CAPTIVE_PORTAL_PROBE: Optional<ProbeUrl> = optional(
      redirection or a page means a portal, and `carnet show uplinks` names it. See [captive
      portals](#captive-portals).",
 );
-const AUTH: Key<Auth> =
+static AUTH: Key<Auth> =
     required("auth", auth::KIND, "How the home agent authenticates Binding Updates, see [auth](#auth).");
-const UPLINKS: Tables = required_tables(
+static UPLINKS: Tables = required_tables(
     "uplink",
     &uplink::SECTION,
     "at least one table [[mobile_router.uplink]]",
     "The uplinks, see [[[mobile_router.uplink]]](#mobile_routeruplink).",
 );
-const POLICIES: Tables = tables(
+static POLICIES: Tables = tables(
     "policy",
     &policy::SECTION,
     "Policies that select uplinks for packets, see [[[mobile_router.policy]]](#mobile_routerpolicy).",
 );
 
 /// `[mobile_router]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[mobile_router]",
     "mobile_router",
     &[
@@ -314,17 +342,17 @@ pub(in crate::config) const SECTION: Section = Section::new(
     ],
 );
 
-const NODE_UPLINKS: Tables = required_tables(
+static NODE_UPLINKS: Tables = required_tables(
     "uplink",
     &uplink::SECTION_OF_NODE,
     "at least one table [[mobile_node.uplink]]",
     "The uplinks.",
 );
-const NODE_POLICIES: Tables =
+static NODE_POLICIES: Tables =
     tables("policy", &policy::SECTION_OF_NODE, "Policies that select uplinks for packets.");
 
 /// `[mobile_node]`: what a mobile router has, less its mobile network.
-pub(in crate::config) const SECTION_OF_NODE: Section = Section::new(
+pub(in crate::config) static SECTION_OF_NODE: Section = Section::new(
     "[mobile_node]",
     "mobile_node",
     &[

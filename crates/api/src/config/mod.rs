@@ -158,77 +158,12 @@ impl Config {
     /// Warnings about a config without errors, one line each.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
+        let has_state_dir = self.station.state_dir.is_some();
         if let Some(agent) = &self.home_agent {
-            if agent.mobile_routers.is_empty() {
-                warnings.push("no [[home_agent.mobile_router]]: nobody can register".to_owned());
-            }
-            for router in agent.mobile_routers.iter().filter(|router| router.auth == Auth::None) {
-                warnings.push(format!(
-                    "home_agent.mobile_router {}: auth = \"none\": anyone who reaches the home agent can \
-                     take over the traffic of this mobile router",
-                    router.home_address
-                ));
-            }
-            let by_sequence =
-                |router: &AllowedRouter| router.auth.mac().is_some_and(|mac| mac.replay == Replay::Sequence);
-            let shared =
-                |router: &AllowedRouter| router.auth.mac().is_some_and(|mac| mac.per_agent.is_none());
-            if agent.dhaad && agent.home_link.is_some() && agent.mobile_routers.iter().any(shared) {
-                warnings.push(
-                    "home_agent.mobile_router: auth without `per_agent`: if another home agent of the home link has the \
-                     same key, what is recorded on the way to one can be played again at the other"
-                        .to_owned(),
-                );
-            }
-            let known = std::iter::once(agent.home_prefix).chain(agent.home_network);
-            if !known.into_iter().any(|prefix| prefix.contains(&agent.address)) {
-                warnings.push(format!(
-                    "home_agent.address {}: neither in home_prefix nor in home_network; it has to be an address that \
-                     this machine has on no interface, and that is routed to it",
-                    agent.address
-                ));
-            }
-            for peer in &agent.peers {
-                let known = std::iter::once(agent.home_prefix).chain(agent.home_network);
-                if !known.into_iter().any(|prefix| prefix.contains(&peer.address)) {
-                    warnings.push(format!(
-                        "home_agent.peer {}: neither in home_prefix nor in home_network; is it a home agent of this \
-                         home prefix?",
-                        peer.address
-                    ));
-                }
-            }
-            if self.station.state_dir.is_none() && agent.mobile_routers.iter().any(by_sequence) {
-                warnings.push(
-                    "home_agent without station.state_dir: a restart forgets the sequence numbers, and \
-                     with them which Binding Updates are replays"
-                        .to_owned(),
-                );
-            }
+            warnings.extend(agent.warnings(has_state_dir));
         }
         if let Some(router) = &self.mobile_router {
-            let table = router.table();
-            if router.auth == Auth::None {
-                warnings.push(format!(
-                    "{table}: auth = \"none\": anyone who reaches the home agent can take over the traffic of \
-                     this {}",
-                    table.replace('_', " ")
-                ));
-            }
-            let by_sequence = router.auth.mac().is_some_and(|mac| mac.replay == Replay::Sequence);
-            if by_sequence && self.station.state_dir.is_none() {
-                warnings.push(format!(
-                    "{table} without station.state_dir: each start takes its first sequence number from the clock, and \
-                     uses up the numbers of the key sooner (32768, then the home agent demands timestamps)"
-                ));
-            }
-            let limited = router.uplinks.iter().filter(|uplink| uplink.volume.is_some());
-            for uplink in limited.filter(|_| self.station.state_dir.is_none()) {
-                warnings.push(format!(
-                    "{table}.uplink {}: volume without station.state_dir: a restart forgets what was used",
-                    uplink.interface
-                ));
-            }
+            warnings.extend(router.warnings(has_state_dir));
         }
         if let Some(conformance) = &self.conformance {
             warnings.push(format!(

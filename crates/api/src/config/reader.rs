@@ -94,33 +94,38 @@ impl<'t> Value<'t> {
         self.sink.file()
     }
 
-    /// A string that `parse` understands; its error is "what is wrong, what was expected".
+    /// A string.
+    pub(super) fn text(&self, expected: &str) -> Option<&'t str> {
+        let text = self.as_str();
+        if text.is_none() {
+            self.wrong_type(expected);
+        }
+        text
+    }
+
+    /// The value of a string, unless the error "what is wrong, what was expected" has to be noted.
+    pub(super) fn accept<T>(&self, parsed: Result<T, String>) -> Option<T> {
+        parsed.map_err(|message| self.refuse(&message)).ok()
+    }
+
+    /// A string that `parse` understands.
     pub(super) fn parse<T>(
         &self,
         expected: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let Some(text) = self.as_str() else {
-            self.wrong_type(expected);
-            return None;
-        };
-        match parse(text) {
-            Ok(value) => Some(value),
-            Err(message) => {
-                self.refuse(&message);
-                None
-            }
-        }
+        self.accept(parse(self.text(expected)?))
     }
 
-    /// One of a few words.
-    pub(super) fn word<T: Clone>(&self, words: &[(&str, T)], expected: &str) -> Option<T> {
-        self.parse(expected, |text| {
-            let known = words.iter().find(|(word, _)| *word == text);
-            known
-                .map(|(_, value)| value.clone())
-                .ok_or_else(|| format!("{text:?} is not known, expected {expected}"))
-        })
+    /// One of a few words, by its number.
+    pub(super) fn word(&self, words: &[&str]) -> Option<usize> {
+        let expected = words_in_quotes(words);
+        let text = self.text(&expected)?;
+        let known = words.iter().position(|word| *word == text);
+        if known.is_none() {
+            self.refuse(&format!("{text:?} is not known, expected {expected}"));
+        }
+        known
     }
 
     /// An integer within bounds.
@@ -221,6 +226,11 @@ pub(super) fn list(items: &[String], last: &str) -> String {
         [one] => one.clone(),
         [head @ .., tail] => format!("{} {last} {tail}", head.join(", ")),
     }
+}
+
+/// `"a", "b" or "c"`
+pub(super) fn words_in_quotes(words: &[&str]) -> String {
+    list(&words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>(), "or")
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ const CERTIFICATES: Kind<List<[u8; 8]>> = value("array of names of certificates"
     List::read(value, EXPECTED_NAMES, |item| item.parse("16 hexadecimal digits", name))
 });
 
-const POLICY: Key<SecurityPolicy> = with_default(
+static POLICY: Key<SecurityPolicy> = with_default(
     "policy",
     words(&SecurityPolicy::NAMES),
     "\"strict\"",
@@ -86,63 +86,63 @@ const POLICY: Key<SecurityPolicy> = with_default(
      permission; it drops all others. `accept_unsigned`: signed messages as with `strict`, and all unsigned
      ones. `off`: as without this table.",
 );
-const ROOTS: Key<List<PathBuf>> = with_default("roots", PATHS, "[]", "Certificates of trusted roots.");
-const AUTHORITIES: Key<List<PathBuf>> = with_default(
+static ROOTS: Key<List<PathBuf>> = with_default("roots", PATHS, "[]", "Certificates of trusted roots.");
+static AUTHORITIES: Key<List<PathBuf>> = with_default(
     "authorities",
     PATHS,
     "[]",
     "Certificates of Authorization Authorities below the roots, each after its issuer's. The station learns
      others on the road, when a station sends a certificate that is below a root.",
 );
-const TICKETS: Optional<PathBuf> = optional(
+static TICKETS: Optional<PathBuf> = optional(
     "tickets",
     PATH.disclosed(Disclosure::PathOfSecret),
     "Folder with the station's own tickets, `NAME.cert`, each with its key beside it, `NAME.key`, which only
      its owner may read (0600). The first valid ticket signs; when it has expired, the next. Without this key
      the station signs nothing, and with `strict` it sends nothing.",
 );
-const REVOKED: Key<List<[u8; 8]>> = with_default(
+static REVOKED: Key<List<[u8; 8]>> = with_default(
     "revoked",
     CERTIFICATES,
     "[]",
     "Authorities, roots or tickets that the station no longer believes, by their HashedId8: 16 hexadecimal
      digits, as in `carnet-lab pki --list` and in the file names of tickets.",
 );
-const VERIFICATIONS_PER_SECOND: Key<u32> = with_default(
+static VERIFICATIONS_PER_SECOND: Key<u32> = with_default(
     "verifications_per_second",
     integer(1, 1_000_000),
     "2000",
     "Signatures that the station verifies in a second at most. Further messages wait, [each sender for its
      turn](security.md#fair-to-neighbours); after a second of waiting the station drops them.",
 );
-const PSEUDONYMS: Tables =
+static PSEUDONYMS: Tables =
     table("pseudonyms", &PSEUDONYM, "See [`[security.pseudonyms]`](#securitypseudonyms).");
 
 /// `[security]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[security]",
     "security",
     &[&POLICY, &ROOTS, &AUTHORITIES, &TICKETS, &REVOKED, &VERIFICATIONS_PER_SECOND, &PSEUDONYMS],
 );
 
-const MIN_FIRST_DISTANCE: Key<u16> = with_default(
+static MIN_FIRST_DISTANCE: Key<u16> = with_default(
     "min_first_distance",
     kinds::LENGTH,
     "\"800m\"",
     "The first change comes after a random distance, between this",
 );
-const MAX_FIRST_DISTANCE: Key<u16> =
+static MAX_FIRST_DISTANCE: Key<u16> =
     with_default("max_first_distance", kinds::LENGTH, "\"1500m\"", "and this.");
-const DISTANCE: Key<u16> = with_default(
+static DISTANCE: Key<u16> = with_default(
     "distance",
     kinds::LENGTH,
     "\"800m\"",
     "Each later change comes after this distance, and then",
 );
-const MIN_TIME: Key<Duration> =
+static MIN_TIME: Key<Duration> =
     with_default("min_time", kinds::DURATION, "\"2m\"", "after a random time, between this");
-const MAX_TIME: Key<Duration> = with_default("max_time", kinds::DURATION, "\"6m\"", "and this.");
-const LONGEST_LOCK: Key<Duration> = with_default(
+static MAX_TIME: Key<Duration> = with_default("max_time", kinds::DURATION, "\"6m\"", "and this.");
+static LONGEST_LOCK: Key<Duration> = with_default(
     "longest_lock",
     kinds::DURATION,
     "\"255s\"",
@@ -150,7 +150,7 @@ const LONGEST_LOCK: Key<Duration> = with_default(
 );
 
 /// `[security.pseudonyms]`
-const PSEUDONYM: Section = Section::new(
+static PSEUDONYM: Section = Section::new(
     "[security.pseudonyms]",
     "security.pseudonyms",
     &[&MIN_FIRST_DISTANCE, &MAX_FIRST_DISTANCE, &DISTANCE, &MIN_TIME, &MAX_TIME, &LONGEST_LOCK],

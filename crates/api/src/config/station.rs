@@ -49,9 +49,9 @@ pub struct Http {
 /// Words of a message that expects `http`.
 const ADDRESS: &str = "an address of this machine with a port, such as \"127.0.0.1:8440\"";
 
-const NAME: Key<String> =
+static NAME: Key<String> =
     required("name", kinds::NAME, "Name of the station, for people and for the default of `socket`.");
-const SOCKET: Optional<PathBuf> = computed(
+static SOCKET: Optional<PathBuf> = computed(
     "socket",
     text("path", "a path", socket),
     "\"/run/carnet/NAME.sock\"",
@@ -59,7 +59,7 @@ const SOCKET: Optional<PathBuf> = computed(
      `revoke`, `area`, `gnping`, `gnsend`, `gnrecv` and `denm` use it. carnet makes the directory if it is
      missing. Each user who may write to the socket (mode 0660) may control the station.",
 );
-const STATE_DIR: Optional<PathBuf> = optional(
+static STATE_DIR: Optional<PathBuf> = optional(
     "state_dir",
     kinds::PATH,
     "Directory in which bindings, sequence numbers and used volumes outlive a restart and a crash, in
@@ -69,7 +69,7 @@ const STATE_DIR: Optional<PathBuf> = optional(
      then cannot tell a replayed Binding Update from a new one. A mobile router then takes its first sequence
      number from the clock, which uses up the numbers of its key sooner.",
 );
-const RECORD: Optional<PathBuf> = optional(
+static RECORD: Optional<PathBuf> = optional(
     "record",
     kinds::PATH,
     r#"File to which carnet writes every input of the station as JSON lines, for `carnet replay`. Each start
@@ -77,28 +77,28 @@ const RECORD: Optional<PathBuf> = optional(
        agent's recording of a version before the [test of care-of addresses](#test-of-a-care-of-address)
        replays with `care_of_test = "off"` only."#,
 );
-const HTTP: Optional<SocketAddr> = optional(
+static HTTP: Optional<SocketAddr> = optional(
     "http",
     text("address with a port", ADDRESS, address),
     r#"Address at which the API is also served over TCP, such as `"127.0.0.1:8440"`: requests that read, and
        `/metrics` for Prometheus. On a loopback address every program of this machine may read, and none may
        change anything. Every other address needs `http_tokens`."#,
 );
-const HTTP_TOKENS: Optional<PathBuf> = optional(
+static HTTP_TOKENS: Optional<PathBuf> = optional(
     "http_tokens",
     kinds::PATH_OF_SECRET,
     "File, mode 0600, with one token a line: `read TOKEN` allows reading, `operate TOKEN` allows everything; a
      token has 16 characters at least. With this key every request needs a token (`Authorization: Bearer
      TOKEN`), and requests with an `operate` token may change things. carnet reads the file at each request.",
 );
-const HTTP_PAGES: Key<PathBuf> = with_default(
+static HTTP_PAGES: Key<PathBuf> = with_default(
     "http_pages",
     kinds::PATH,
     "\"/usr/share/carnet/web\"",
     "Directory of the [dashboard](dashboard.md), which `http` serves at `/`. It needs no token, because its
      files say nothing of the station. Without the directory there is no dashboard.",
 );
-const SANDBOX: Key<Sandbox> = with_default(
+static SANDBOX: Key<Sandbox> = with_default(
     "sandbox",
     words(&[("auto", Sandbox::Auto), ("required", Sandbox::Required), ("off", Sandbox::Off)]),
     "\"auto\"",
@@ -112,7 +112,7 @@ const SANDBOX: Key<Sandbox> = with_default(
 );
 
 /// `[station]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[station]",
     "station",
     &[&NAME, &SOCKET, &STATE_DIR, &RECORD, &HTTP, &HTTP_TOKENS, &HTTP_PAGES, &SANDBOX],

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use toml::de::{DeTable, DeValue};
 
 use super::errors::Sink;
-use super::keys::{Absent, Declared, Key, Kind, Optional, Section, Tables};
+use super::keys::{Absent, Declared, Form, Key, Optional, Section, Tables};
 use super::reader::{At, Value, list};
 
 /// Makes a struct of fields that are each `Some`. All of them are read before it gives up, so that every
@@ -73,12 +73,12 @@ impl<'t> Table<'t> {
     }
 
     /// Reads a key that has a value in every config, with its place.
-    pub(super) fn take_at<T: Clone>(&self, key: &Key<T>) -> Option<At<T>> {
+    pub(super) fn take_at<T: Clone + Sync>(&self, key: &Key<T>) -> Option<At<T>> {
         key.read_at(self)
     }
 
     /// Reads a key that may be absent, with its place.
-    pub(super) fn find_at<T: Clone>(&self, key: &Optional<T>) -> Option<Option<At<T>>> {
+    pub(super) fn find_at<T: Clone + Sync>(&self, key: &Optional<T>) -> Option<Option<At<T>>> {
         key.read_at(self)
     }
 
@@ -92,11 +92,16 @@ impl<'t> Table<'t> {
     }
 
     /// Reads the default of a key.
-    pub(super) fn default<T: Clone>(&self, key: &dyn Declared, text: &str, kind: &Kind<T>) -> Option<At<T>> {
+    pub(super) fn default<T: Clone + Sync>(
+        &self,
+        key: &dyn Declared,
+        text: &str,
+        form: &Form<T>,
+    ) -> Option<At<T>> {
         let value = DeValue::parse(text).ok()?;
         let path = self.section.path_of(key.declaration().name);
         let value = Value::new(path, self.at, value.get_ref(), self.sink);
-        Some(At { value: kind.read(&value)?, at: self.at })
+        Some(At { value: form.read(&value)?, at: self.at })
     }
 
     /// Notes that a key is missing.
@@ -153,7 +158,7 @@ pub(super) trait Readable: Declared {
     fn read(&self, table: &Table<'_>) -> Option<Self::Read>;
 }
 
-impl<T: Clone> Readable for Key<T> {
+impl<T: Clone + Sync> Readable for Key<T> {
     type Read = T;
 
     fn read(&self, table: &Table<'_>) -> Option<T> {
@@ -161,7 +166,7 @@ impl<T: Clone> Readable for Key<T> {
     }
 }
 
-impl<T: Clone> Readable for Optional<T> {
+impl<T: Clone + Sync> Readable for Optional<T> {
     type Read = Option<T>;
 
     fn read(&self, table: &Table<'_>) -> Option<Option<T>> {
@@ -169,26 +174,26 @@ impl<T: Clone> Readable for Optional<T> {
     }
 }
 
-impl<T: Clone> Key<T> {
+impl<T: Clone + Sync> Key<T> {
     /// Reads it with its place; that of a default is the table's.
     pub(super) fn read_at(&self, table: &Table<'_>) -> Option<At<T>> {
         let value = match (table.value(self), self.declaration().absent) {
             (Some(value), _) => value,
-            (None, Absent::Default(text)) => return table.default(self, text, self.kind()),
+            (None, Absent::Default(text)) => return table.default(self, text, self.form()),
             (None, _) => {
-                table.miss(self, &self.kind().expected());
+                table.miss(self, &self.form().expected());
                 return None;
             }
         };
-        Some(At { value: self.kind().read(&value)?, at: value.at() })
+        Some(At { value: self.form().read(&value)?, at: value.at() })
     }
 }
 
-impl<T: Clone> Optional<T> {
+impl<T: Clone + Sync> Optional<T> {
     /// Reads it with its place; `Some(None)` where it is absent.
     pub(super) fn read_at(&self, table: &Table<'_>) -> Option<Option<At<T>>> {
         let Some(value) = table.value(self) else { return Some(None) };
-        Some(Some(At { value: self.kind().read(&value)?, at: value.at() }))
+        Some(Some(At { value: self.form().read(&value)?, at: value.at() }))
     }
 }
 

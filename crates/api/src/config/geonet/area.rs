@@ -35,8 +35,8 @@ pub struct Area {
     pub ipv6_interface: Option<String>,
 }
 
-const NAME: Key<String> = required("name", kinds::NAME, "Its name.");
-const SHAPE: Key<AreaShape> = required(
+static NAME: Key<String> = required("name", kinds::NAME, "Its name.");
+static SHAPE: Key<AreaShape> = required(
     "shape",
     words(&[
         ("circle", AreaShape::Circle),
@@ -45,36 +45,36 @@ const SHAPE: Key<AreaShape> = required(
     ]),
     "A circle has a `radius`; the others have `distance_a`, `distance_b` and `angle`.",
 );
-const CENTER: Key<Coordinates> =
+static CENTER: Key<Coordinates> =
     required("center", value("coordinates", values::CENTER, center), "Its centre.");
-const RADIUS: Optional<u16> =
+static RADIUS: Optional<u16> =
     optional("radius", kinds::LENGTH, "Distance from the centre to the edge of a circle.");
-const DISTANCE_A: Optional<u16> = optional(
+static DISTANCE_A: Optional<u16> = optional(
     "distance_a",
     kinds::LENGTH,
     "Distance from the centre to the edge in the direction of `angle`: half the length of the area.",
 );
-const DISTANCE_B: Optional<u16> = optional(
+static DISTANCE_B: Optional<u16> = optional(
     "distance_b",
     kinds::LENGTH,
     "Distance from the centre to the edge across it: half the width of the area.",
 );
-const ANGLE: Key<u16> = with_default("angle", integer(0, 359), "0", "Degrees clockwise from north.");
-const GROUP: Optional<Ipv6Addr> = optional(
+static ANGLE: Key<u16> = with_default("angle", integer(0, 359), "0", "Degrees clockwise from north.");
+static GROUP: Optional<Ipv6Addr> = optional(
     "group",
     text("multicast group", values::GROUP, values::group),
     "The IPv6 multicast group of the area; no two areas have the same. Packets to it that enter any interface
      of IPv6 over GeoNetworking go to all stations in the area, and come out of their
      `geonet.ipv6_interface`.",
 );
-const PREFIX: Optional<Ipv6Net> = optional(
+static PREFIX: Optional<Ipv6Net> = optional(
     "prefix",
     text("prefix", common::PREFIX, values::subnet),
     "The IPv6 subnet of the area, /64 or shorter. Multicast groups that are made of it (RFC 3306) lead to the
      area without being named. Its geographic anycast address, the prefix and `fdff:ffff:ffff:fffd`, leads to
      one station there.",
 );
-const IPV6_INTERFACE: Optional<String> = optional(
+static IPV6_INTERFACE: Optional<String> = optional(
     "ipv6_interface",
     kinds::INTERFACE,
     "An interface that carnet makes for the area (the standard's static geographic virtual link). Multicast
@@ -83,7 +83,7 @@ const IPV6_INTERFACE: Optional<String> = optional(
 );
 
 /// `[[geonet.area]]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[[geonet.area]]",
     "geonet.area",
     &[&NAME, &SHAPE, &CENTER, &RADIUS, &DISTANCE_A, &DISTANCE_B, &ANGLE, &GROUP, &PREFIX, &IPV6_INTERFACE],

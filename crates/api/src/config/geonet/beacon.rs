@@ -55,86 +55,86 @@ pub struct MultiHopBeacons {
     pub every: u32,
 }
 
-const INTERVAL: Key<Duration> = with_default(
+static INTERVAL: Key<Duration> = with_default(
     "interval",
     kinds::duration(beacon_interval),
     "\"3s\"",
     "Time from one beacon to the next, 10 ms to 1 h (`itsGnBeaconServiceRetransmitTimer`).",
 );
-const JITTER: Optional<Duration> = computed(
+static JITTER: Optional<Duration> = computed(
     "jitter",
     kinds::duration(jitter),
     "\"750ms\"",
     "Random time up to this that is added to it, 1 h at most (`itsGnBeaconServiceMaxJitter`). A quarter of
      `interval` by default.",
 );
-const ADAPTIVE: Key<bool> = with_default(
+static ADAPTIVE: Key<bool> = with_default(
     "adaptive",
     kinds::BOOLEAN,
     "false",
     "Instead of `interval` and `jitter`: the station sends `beacons_in_range` beacons while it crosses the
      `range` at its speed.",
 );
-const BEACONS_IN_RANGE: Key<u32> = with_default(
+static BEACONS_IN_RANGE: Key<u32> = with_default(
     "beacons_in_range",
     integer(1, 1000),
     "16",
     "With `adaptive = true`: the number of beacons.",
 );
-const SHORTEST: Key<Duration> = with_default(
+static SHORTEST: Key<Duration> = with_default(
     "shortest",
     kinds::duration(beacon_interval),
     "\"100ms\"",
     "With `adaptive = true`: the shortest interval.",
 );
-const LONGEST: Key<Duration> = with_default(
+static LONGEST: Key<Duration> = with_default(
     "longest",
     kinds::duration(beacon_interval),
     "\"2s\"",
     "With `adaptive = true`: the longest interval.",
 );
-const LOAD_LIMIT: Key<u32> = with_default(
+static LOAD_LIMIT: Key<u32> = with_default(
     "load_limit",
     integer(0, 100_000),
     "500",
     "With `adaptive = true`: beacons per second of all stations in range together. Above it the interval
      grows, also beyond `longest`. 0 for no limit.",
 );
-const COMPANY_SPEED: Key<bool> = with_default(
+static COMPANY_SPEED: Key<bool> = with_default(
     "company_speed",
     kinds::BOOLEAN,
     "false",
     "With `adaptive = true`: the speed of the fastest neighbour counts if this station is slower. The speeds
      of both decide how long two stations are in range.",
 );
-const DEVIATION: Optional<u16> = optional(
+static DEVIATION: Optional<u16> = optional(
     "deviation",
     kinds::LENGTH,
     "With `adaptive = true`: distance between the real position and the one that the last beacon predicts.
      Beyond it, when the station turns or brakes, a beacon goes as soon as `shortest` allows. Use it with
      `link_lifetime`.",
 );
-const LIFETIME: Optional<u8> = optional(
+static LIFETIME: Optional<u8> = optional(
     "lifetime",
     integer(1, 63),
     "How many intervals a beacon counts. Beacons carry this in their lifetime field, and a neighbour ends if
      no beacon follows in that time. An extension of the standard, for all stations or for none.",
 );
-const PIGGYBACK: Key<bool> = with_default(
+static PIGGYBACK: Key<bool> = with_default(
     "piggyback",
     kinds::BOOLEAN,
     "false",
     "Every own broadcast counts as a beacon, and every station that is received directly is a neighbour. An
      extension of the standard, for all stations or for none.",
 );
-const HOPS: Key<u8> = with_default(
+static HOPS: Key<u8> = with_default(
     "hops",
     integer(1, 255),
     "1",
     "How many hops some of the beacons go, which saves requests of the Location Service. Above 1 it is an
      extension of the standard.",
 );
-const EVERY: Key<u32> = with_default(
+static EVERY: Key<u32> = with_default(
     "every",
     integer(1, 10_000),
     "1",
@@ -142,7 +142,7 @@ const EVERY: Key<u32> = with_default(
 );
 
 /// `[geonet.beacon]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.beacon]",
     "geonet.beacon",
     &[

@@ -41,7 +41,7 @@ pub enum DccTimeOnAir {
 const DATA_RATES: Kind<u8> =
     value("integer, 3, 6, 9, 12, 18, 24 or 27", "an integer from 3 to 27", data_rate);
 
-const ALGORITHM: Key<DccAlgorithm> = with_default(
+static ALGORITHM: Key<DccAlgorithm> = with_default(
     "algorithm",
     words(&[("reactive", DccAlgorithm::Reactive), ("adaptive", DccAlgorithm::Adaptive)]),
     "\"reactive\"",
@@ -49,7 +49,7 @@ const ALGORITHM: Key<DccAlgorithm> = with_default(
        LIMERIC): a share of the channel, so that all stations together keep it below 68 %; packets are 25 ms
        to 1 s apart."#,
 );
-const TIME_ON_AIR: Key<DccTimeOnAir> = with_default(
+static TIME_ON_AIR: Key<DccTimeOnAir> = with_default(
     "time_on_air",
     words(&[("1ms", DccTimeOnAir::Millisecond), ("500us", DccTimeOnAir::Half)]),
     "\"1ms\"",
@@ -57,20 +57,20 @@ const TIME_ON_AIR: Key<DccTimeOnAir> = with_default(
        second down to 1; `"500us"` is A.2, 20 down to 1. A longer packet closes the gate once for each time on
        air that it has begun."#,
 );
-const DATA_RATE: Key<u8> = with_default(
+static DATA_RATE: Key<u8> = with_default(
     "data_rate",
     DATA_RATES,
     "6",
     "Mbit/s to which the radio is set, a rate of 802.11p with 10 MHz; it says how long packets are on the air.
      4.5 is not possible.",
 );
-const QUEUE_LENGTH: Key<u16> = with_default(
+static QUEUE_LENGTH: Key<u16> = with_default(
     "queue_length",
     integer(1, 100),
     "10",
     "Packets of each profile that wait at most; the oldest makes room. No packet waits beyond its lifetime.",
 );
-const ASSUMED_BUSY: Key<u8> = with_default(
+static ASSUMED_BUSY: Key<u8> = with_default(
     "assumed_busy",
     integer(0, 100),
     "0",
@@ -79,7 +79,7 @@ const ASSUMED_BUSY: Key<u8> = with_default(
 );
 
 /// `[geonet.dcc]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.dcc]",
     "geonet.dcc",
     &[&ALGORITHM, &TIME_ON_AIR, &DATA_RATE, &QUEUE_LENGTH, &ASSUMED_BUSY],

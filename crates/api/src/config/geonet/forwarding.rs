@@ -59,7 +59,7 @@ pub enum Planarisation {
     RelativeNeighbourhood,
 }
 
-const UNICAST: Key<UnicastForwarding> = with_default(
+static UNICAST: Key<UnicastForwarding> = with_default(
     "unicast",
     words(&[("greedy", UnicastForwarding::Greedy), ("cbf", UnicastForwarding::ContentionBased)]),
     "\"greedy\"",
@@ -68,7 +68,7 @@ const UNICAST: Key<UnicastForwarding> = with_default(
        `"cbf"`, contention-based: the station broadcasts the packet, and the receiver with the most progress
        is the first to repeat it. That is better if neighbours change often and the link reports no loss."#,
 );
-const AREA: Key<AreaForwarding> = with_default(
+static AREA: Key<AreaForwarding> = with_default(
     "area",
     words(&[
         ("simple", AreaForwarding::Simple),
@@ -80,7 +80,7 @@ const AREA: Key<AreaForwarding> = with_default(
        receiver repeats it, and stations that hear that stay silent. `"advanced"`: a selected next hop repeats
        it at once, with contention as the fallback."#,
 );
-const RECOVERY: Key<bool> = with_default(
+static RECOVERY: Key<bool> = with_default(
     "recovery",
     words(&[("none", false), ("gpsr", true)]),
     "\"none\"",
@@ -88,14 +88,14 @@ const RECOVERY: Key<bool> = with_default(
        broadcast, as the standard says. `"gpsr"`: it walks around the void. That is an extension of the
        standard; stations without it ignore such packets."#,
 );
-const PLANARISATION: Key<Planarisation> = with_default(
+static PLANARISATION: Key<Planarisation> = with_default(
     "planarisation",
     words(&[("gabriel", Planarisation::Gabriel), ("rng", Planarisation::RelativeNeighbourhood)]),
     "\"gabriel\"",
     r#"With `recovery = "gpsr"`: the planar graph of the neighbours along which a packet walks, the Gabriel
        graph (shorter paths) or the relative neighbourhood graph (fewer links)."#,
 );
-const LINK_LIFETIME: Optional<Duration> = optional(
+static LINK_LIFETIME: Optional<Duration> = optional(
     "link_lifetime",
     kinds::duration(values::link_lifetime),
     r#"With `unicast = "greedy"`: the station predicts the neighbours' positions by their speed and heading.
@@ -107,7 +107,7 @@ const LINK_LIFETIME: Optional<Duration> = optional(
 );
 
 /// `[geonet.forwarding]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.forwarding]",
     "geonet.forwarding",
     &[&UNICAST, &AREA, &RECOVERY, &PLANARISATION, &LINK_LIFETIME],

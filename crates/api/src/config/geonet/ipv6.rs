@@ -51,13 +51,13 @@ pub enum ReorderHold {
     Acknowledgements,
 }
 
-const DYNAMIC_INTERFACE: Optional<String> = optional(
+static DYNAMIC_INTERFACE: Optional<String> = optional(
     "dynamic_interface",
     kinds::INTERFACE,
     "Another interface that carnet makes: packets to areas without an interface come out of it (the standard's
      dynamic geographic virtual link). Without it they come out of `ipv6_interface`.",
 );
-const LEARNT_LINKS: Key<u8> = with_default(
+static LEARNT_LINKS: Key<u8> = with_default(
     "learnt_links",
     integer(0, 64),
     "0",
@@ -66,16 +66,16 @@ const LEARNT_LINKS: Key<u8> = with_default(
      last prefix. Nothing authenticates such advertisements. The names are that of `ipv6_interface` with `-1`,
      `-2` and so on.",
 );
-const HOP_LIMIT: Optional<u8> =
+static HOP_LIMIT: Optional<u8> =
     optional("hop_limit", integer(1, 255), "Hop limit of packets. As `mib.default_hop_limit` by default.");
-const REORDER_WAIT: Key<Duration> = with_default(
+static REORDER_WAIT: Key<Duration> = with_default(
     "reorder_wait",
     kinds::duration(values::reorder_wait),
     "\"0s\"",
     r#"The longest time that a unicast packet waits for packets that it has overtaken; up to 1 s. The station
        learns the real time. TCP takes packets out of order for lost ones. `"0s"`: no packet waits."#,
 );
-const REORDER_RULE: Key<ReorderRule> = with_default(
+static REORDER_RULE: Key<ReorderRule> = with_default(
     "reorder_rule",
     words(&[
         ("shorter", ReorderRule::Shorter),
@@ -88,21 +88,21 @@ const REORDER_RULE: Key<ReorderRule> = with_default(
        also be packets that the source has sent to other stations; with `"always"` a packet behind such a gap
        waits in vain."#,
 );
-const REORDER_HOLD: Key<ReorderHold> = with_default(
+static REORDER_HOLD: Key<ReorderHold> = with_default(
     "reorder_hold",
     words(&[("packets", ReorderHold::Packets), ("acknowledgements", ReorderHold::Acknowledgements)]),
     "\"packets\"",
     r#"What waits: the packets themselves, or the duplicate acknowledgements by which the host's TCP reports
        the missing ones. `"acknowledgements"` delays no data, and helps only TCP that is not encrypted."#,
 );
-const CONGESTION_MARK: Optional<u32> = optional(
+static CONGESTION_MARK: Optional<u32> = optional(
     "congestion_mark",
     integer(1, 10_000_000),
     "Octets in the radio's queue from which on unicast packets leave with Congestion Experienced, if their
      transport supports ECN (RFC 3168). The kernel adds what it needs for each packet itself, some 1,300
      octets. If the radio's driver does not report its queue, no packet is marked.",
 );
-const FRAGMENTS: Key<bool> = with_default(
+static FRAGMENTS: Key<bool> = with_default(
     "fragments",
     kinds::BOOLEAN,
     "false",
@@ -113,7 +113,7 @@ const FRAGMENTS: Key<bool> = with_default(
 );
 
 /// `[geonet.ipv6]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.ipv6]",
     "geonet.ipv6",
     &[

@@ -79,82 +79,82 @@ const UP_TO_AN_HOUR: Kind<Duration> = kinds::duration(|text| within(text, Durati
 const PACKET_LIFETIME: Kind<Duration> =
     kinds::duration(|text| within(text, Duration::from_millis(50), LIFETIME_MAX));
 
-const IS_MOBILE: Optional<bool> = optional(
+static IS_MOBILE: Optional<bool> = optional(
     "is_mobile",
     kinds::BOOLEAN,
     "`itsGnIsMobile`: whether packets say that this station moves. By default a station with a `fixed:`
      position does not move, and any other does.",
 );
-const MAX_SDU_SIZE: Key<u32> = with_default(
+static MAX_SDU_SIZE: Key<u32> = with_default(
     "max_sdu_size",
     integer(1, 8000),
     "1398",
     "`itsGnMaxSduSize`: the longest payload, in octets.",
 );
-const LIFETIME_LOCATION_ENTRY: Key<Duration> = with_default(
+static LIFETIME_LOCATION_ENTRY: Key<Duration> = with_default(
     "lifetime_location_entry",
     SECONDS,
     "\"20s\"",
     "`itsGnLifetimeLocTE`: lifetime of a location table entry, 1 s to 1 h.",
 );
-const LIFETIME_NEIGHBOUR: Optional<Duration> = computed(
+static LIFETIME_NEIGHBOUR: Optional<Duration> = computed(
     "lifetime_neighbour",
     SECONDS,
     "\"20s\"",
     "How long a station stays a neighbour after its last packet, 1 s to 1 h, at most
      `lifetime_location_entry`. By default it is the same, which is the standard's rule.",
 );
-const LOCATION_SERVICE_MAX_RETRANSMISSIONS: Key<u32> = with_default(
+static LOCATION_SERVICE_MAX_RETRANSMISSIONS: Key<u32> = with_default(
     "location_service_max_retransmissions",
     integer(0, 255),
     "10",
     "`itsGnLocationServiceMaxRetrans`: how often a request for a station is repeated.",
 );
-const LOCATION_SERVICE_RETRANSMIT_TIMER: Key<Duration> = with_default(
+static LOCATION_SERVICE_RETRANSMIT_TIMER: Key<Duration> = with_default(
     "location_service_retransmit_timer",
     TIMER,
     "\"1s\"",
     "`itsGnLocationServiceRetransmitTimer`: time between two requests, 10 ms to 1 h.",
 );
-const LOCATION_SERVICE_BUFFER_SIZE: Key<u32> = with_default(
+static LOCATION_SERVICE_BUFFER_SIZE: Key<u32> = with_default(
     "location_service_buffer_size",
     BUFFER_SIZE,
     "1024",
     "`itsGnLocationServicePacketBufferSize`: octets of packets that wait for one requested station. The newest
      packet waits even if it is larger, alone. With 0 no packet waits.",
 );
-const LOCATION_SERVICE_MAX_PENDING: Key<u32> = with_default(
+static LOCATION_SERVICE_MAX_PENDING: Key<u32> = with_default(
     "location_service_max_pending",
     integer(1, 65_536),
     "256",
     "Stations that are requested at the same time; not in the standard.",
 );
-const DEFAULT_HOP_LIMIT: Key<u8> = with_default(
+static DEFAULT_HOP_LIMIT: Key<u8> = with_default(
     "default_hop_limit",
     integer(1, 255),
     "10",
     "`itsGnDefaultHopLimit`: hop limit of a packet that has none of its own.",
 );
-const DUPLICATE_PACKET_LIST_LENGTH: Key<u32> = with_default(
+static DUPLICATE_PACKET_LIST_LENGTH: Key<u32> = with_default(
     "duplicate_packet_list_length",
     integer(1, 16),
     "8",
     "`itsGnDPLLength`: packets per source that the station remembers.",
 );
-const MAX_PACKET_LIFETIME: Key<Duration> = with_default(
+static MAX_PACKET_LIFETIME: Key<Duration> = with_default(
     "max_packet_lifetime",
     PACKET_LIFETIME,
     "\"10m\"",
     "`itsGnMaxPacketLifetime`, 50 ms to 6300 s.",
 );
-const DEFAULT_PACKET_LIFETIME: Key<Duration> = with_default(
+static DEFAULT_PACKET_LIFETIME: Key<Duration> = with_default(
     "default_packet_lifetime",
     PACKET_LIFETIME,
     "\"60s\"",
     "`itsGnDefaultPacketLifetime`: lifetime of a packet that has none of its own, at most
      `max_packet_lifetime`.",
 );
-const MAX_PACKET_DATA_RATE: Key<u32> = with_default(
+static MAX_PACKET_DATA_RATE: Key<u32> = with_default(
     "max_packet_data_rate",
     integer(0, 4_000_000),
     "100",
@@ -165,92 +165,92 @@ const MAX_PACKET_DATA_RATE: Key<u32> = with_default(
      no faster. Vehicles that forward IPv6 for each other need more than 0.8 Mbit/s. With 0, no limit, their
      fast path forwards it.",
 );
-const PACKET_DATA_RATE_BETA: Key<u8> = with_default(
+static PACKET_DATA_RATE_BETA: Key<u8> = with_default(
     "packet_data_rate_beta",
     integer(0, 99),
     "90",
     "`itsGnMaxPacketDataRateEmaBeta`: the weight of the past in that average, percent.",
 );
-const MAX_AREA_SIZE: Key<u32> = with_default(
+static MAX_AREA_SIZE: Key<u32> = with_default(
     "max_area_size",
     integer(1, 100_000),
     "10",
     "`itsGnMaxGeoAreaSize`: the largest area to which the station sends and forwards packets, square
      kilometres.",
 );
-const MIN_REPETITION_INTERVAL: Key<Duration> = with_default(
+static MIN_REPETITION_INTERVAL: Key<Duration> = with_default(
     "min_repetition_interval",
     TIMER,
     "\"100ms\"",
     "`itsGnMinPacketRepetitionInterval`, 10 ms to 1 h.",
 );
-const NEXT_HOP_HOLD: Key<Duration> = with_default(
+static NEXT_HOP_HOLD: Key<Duration> = with_default(
     "next_hop_hold",
     UP_TO_AN_HOUR,
     "\"0s\"",
     "How long the station keeps a next hop after a better one appeared, so that packets of a flow do not
      overtake each other; 1 h at most; not in the standard.",
 );
-const CBF_MIN_TIME: Key<Duration> = with_default(
+static CBF_MIN_TIME: Key<Duration> = with_default(
     "cbf_min_time",
     UP_TO_AN_HOUR,
     "\"1ms\"",
     "`itsGnCbfMinTime`: how long the farthest receiver waits before it repeats a packet, 1 h at most and not
      above `cbf_max_time`.",
 );
-const CBF_MAX_TIME: Key<Duration> = with_default(
+static CBF_MAX_TIME: Key<Duration> = with_default(
     "cbf_max_time",
     UP_TO_AN_HOUR,
     "\"100ms\"",
     "`itsGnCbfMaxTime`: how long the nearest receiver waits, 1 h at most.",
 );
-const SECTOR_ANGLE: Key<u32> =
+static SECTOR_ANGLE: Key<u32> =
     with_default("sector_angle", integer(1, 180), "30", "`itsGnBroadcastCBFDefSectorAngle`: degrees.");
-const ADVANCED_MAX_COUNTER: Key<u32> = with_default(
+static ADVANCED_MAX_COUNTER: Key<u32> = with_default(
     "advanced_max_counter",
     integer(1, 255),
     "3",
     r#"MAX_COUNTER of annex F.4: with `area = "advanced"`, this number of received copies ends the wait."#,
 );
-const UNICAST_BUFFER_SIZE: Key<u32> = with_default(
+static UNICAST_BUFFER_SIZE: Key<u32> = with_default(
     "unicast_buffer_size",
     BUFFER_SIZE,
     "256000",
     "`itsGnUcForwardingPacketBufferSize`: octets of packets to stations that wait for a next hop.",
 );
-const BROADCAST_BUFFER_SIZE: Key<u32> = with_default(
+static BROADCAST_BUFFER_SIZE: Key<u32> = with_default(
     "broadcast_buffer_size",
     BUFFER_SIZE,
     "1024000",
     "`itsGnBcForwardingPacketBufferSize`: octets of packets to areas that wait for a next hop.",
 );
-const CBF_BUFFER_SIZE: Key<u32> = with_default(
+static CBF_BUFFER_SIZE: Key<u32> = with_default(
     "cbf_buffer_size",
     BUFFER_SIZE,
     "256000",
     "`itsGnCbfPacketBufferSize`: octets of packets in contention.",
 );
-const MAX_NEIGHBOURS: Key<u32> = with_default(
+static MAX_NEIGHBOURS: Key<u32> = with_default(
     "max_neighbours",
     integer(1, 1_000_000),
     "16384",
     "Neighbours that the location table holds; not in the standard. In a full table new neighbours replace
      those that were heard once; others stay until their lifetime ends.",
 );
-const MAX_OTHER_STATIONS: Key<u32> = with_default(
+static MAX_OTHER_STATIONS: Key<u32> = with_default(
     "max_other_stations",
     integer(1, 1_000_000),
     "16384",
     "Other stations that the location table holds; not in the standard.",
 );
-const PAI_INTERVAL: Key<u16> = with_default(
+static PAI_INTERVAL: Key<u16> = with_default(
     "pai_interval",
     kinds::LENGTH,
     "\"80m\"",
     "`itsGnPaiInterval`: a position is accurate (PAI) if its error is below half of this, with 95 %
      confidence.",
 );
-const POSITION_UPDATE_INTERVAL: Key<Duration> = with_default(
+static POSITION_UPDATE_INTERVAL: Key<Duration> = with_default(
     "position_update_interval",
     TIMER,
     "\"1s\"",
@@ -258,7 +258,7 @@ const POSITION_UPDATE_INTERVAL: Key<Duration> = with_default(
 );
 
 /// `[geonet.mib]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.mib]",
     "geonet.mib",
     &[

@@ -29,7 +29,7 @@ pub enum Authorization {
     None,
 }
 
-const AUTHORIZATION: Key<Authorization> = with_default(
+static AUTHORIZATION: Key<Authorization> = with_default(
     "authorization",
     words(&[("home_agent", Authorization::HomeAgent), ("none", Authorization::None)]),
     "\"home_agent\"",
@@ -40,7 +40,7 @@ const AUTHORIZATION: Key<Authorization> = with_default(
        path other than `"kernel"`. `"none"`: no check, so every station in radio range can draw the packets
        for any prefix; for test benches."#,
 );
-const SHORTEST_PREFIX: Key<u8> = with_default(
+static SHORTEST_PREFIX: Key<u8> = with_default(
     "shortest_prefix",
     integer(1, 128),
     "64",
@@ -51,7 +51,7 @@ const SHORTEST_PREFIX: Key<u8> = with_default(
      of that length as a whole. The router also ignores prefixes that contain one of its own, or are part of
      one.",
 );
-const HOPS: Key<u8> = with_default(
+static HOPS: Key<u8> = with_default(
     "hops",
     integer(1, 10),
     "1",
@@ -59,7 +59,7 @@ const HOPS: Key<u8> = with_default(
      of the channel, because other stations repeat the announcements. Positions then do not predict when a
      path ends.",
 );
-const INTERVAL: Key<Duration> = with_default(
+static INTERVAL: Key<Duration> = with_default(
     "interval",
     kinds::duration(values::announcement_interval),
     "\"10s\"",
@@ -68,7 +68,7 @@ const INTERVAL: Key<Duration> = with_default(
 );
 
 /// `[geonet.mnpp]`
-pub(in crate::config) const SECTION: Section =
+pub(in crate::config) static SECTION: Section =
     Section::new("[geonet.mnpp]", "geonet.mnpp", &[&AUTHORIZATION, &SHORTEST_PREFIX, &HOPS, &INTERVAL]);
 
 /// Reads the table; `None` when something in it is wrong.

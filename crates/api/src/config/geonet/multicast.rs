@@ -23,34 +23,34 @@ pub struct Multicast {
     pub query_response_interval: Duration,
 }
 
-const LAN: Key<List<String>> = required(
+static LAN: Key<List<String>> = required(
     "lan",
     kinds::INTERFACES,
     "The interfaces of the mobile network; they may be those of `mobile_router.lan`. carnet forwards a host's
      packets if the host's address belongs to the interface, so the interface needs an address of the mobile
      network.",
 );
-const UNMAPPED: Key<bool> = with_default(
+static UNMAPPED: Key<bool> = with_default(
     "unmapped",
     kinds::BOOLEAN,
     "false",
     "Whether groups without an area leave the vehicle as well, to all stations within `hop_limit` hops. Groups
      of site scope (`ff05::/16`) and smaller scopes never do.",
 );
-const ROBUSTNESS: Key<u8> = with_default(
+static ROBUSTNESS: Key<u8> = with_default(
     "robustness",
     integer(1, 7),
     "2",
     "MLD's Robustness Variable: listening survives the loss of this number of messages in a row, less one.",
 );
-const QUERY_INTERVAL: Key<Duration> = with_default(
+static QUERY_INTERVAL: Key<Duration> = with_default(
     "query_interval",
     kinds::duration(values::query_interval),
     "\"125s\"",
     "MLD's Query Interval, from 1 s: how often the router asks hosts which groups they listen to. All routers
      of a link use the same value.",
 );
-const QUERY_RESPONSE_INTERVAL: Key<Duration> = with_default(
+static QUERY_RESPONSE_INTERVAL: Key<Duration> = with_default(
     "query_response_interval",
     kinds::duration(values::query_response_interval),
     "\"10s\"",
@@ -59,7 +59,7 @@ const QUERY_RESPONSE_INTERVAL: Key<Duration> = with_default(
 );
 
 /// `[geonet.multicast]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.multicast]",
     "geonet.multicast",
     &[&LAN, &UNMAPPED, &ROBUSTNESS, &QUERY_INTERVAL, &QUERY_RESPONSE_INTERVAL],

@@ -26,20 +26,20 @@ pub struct AllowedRouter {
     pub care_of_test: bool,
 }
 
-const HOME_ADDRESS: Key<Ipv6Addr> = required(
+static HOME_ADDRESS: Key<Ipv6Addr> = required(
     "home_address",
     kinds::ADDRESS,
     "Its home address, in the home prefix or in one of `prefixes`. No two routers have the same.",
 );
-const PREFIXES: Key<List<Ipv6Net>> = with_default(
+static PREFIXES: Key<List<Ipv6Net>> = with_default(
     "prefixes",
     kinds::PREFIXES,
     "[]",
     "The only prefixes that it may register. No prefix overlaps another prefix of this or any other router.",
 );
-pub(in crate::config) const AUTH: Key<Auth> =
+pub(in crate::config) static AUTH: Key<Auth> =
     required("auth", auth::KIND, "How the home agent authenticates its Binding Updates, see [auth](#auth).");
-const NAT: Key<bool> = with_default(
+static NAT: Key<bool> = with_default(
     "nat",
     kinds::BOOLEAN,
     "true",
@@ -47,14 +47,14 @@ const NAT: Key<bool> = with_default(
      address only if the Binding Update comes from it. An attacker who forwards a genuine Binding Update from
      his own address then gets no packets.",
 );
-const CARE_OF_TEST: Optional<bool> = optional(
+static CARE_OF_TEST: Optional<bool> = optional(
     "care_of_test",
     kinds::ON_OR_OFF,
     "As in `[home_agent]`, for this router. Without this key that value holds.",
 );
 
 /// `[[home_agent.mobile_router]]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[[home_agent.mobile_router]]",
     "home_agent.mobile_router",
     &[&HOME_ADDRESS, &PREFIXES, &AUTH, &NAT, &CARE_OF_TEST],

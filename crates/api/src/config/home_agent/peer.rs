@@ -16,12 +16,12 @@ pub struct PeerAgent {
     pub preference: u16,
 }
 
-const ADDRESS: Key<Ipv6Addr> = required("address", kinds::ADDRESS, "Its address.");
-const PREFERENCE: Key<u16> =
+static ADDRESS: Key<Ipv6Addr> = required("address", kinds::ADDRESS, "Its address.");
+static PREFERENCE: Key<u16> =
     with_default("preference", integer(0, 65_535), "0", "Its preference; the higher number wins.");
 
 /// `[[home_agent.peer]]`
-pub(in crate::config) const SECTION: Section =
+pub(in crate::config) static SECTION: Section =
     Section::new("[[home_agent.peer]]", "home_agent.peer", &[&ADDRESS, &PREFERENCE]);
 
 /// The table, and the value in it that others are compared with.

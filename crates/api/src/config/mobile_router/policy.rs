@@ -68,27 +68,27 @@ const CODE_POINTS: Kind<List<u8>> =
 const PORT_RANGES: Kind<List<RangeInclusive<u16>>> =
     value("array of ports", EXPECTED_PORTS, |value| List::read(value, EXPECTED_PORTS, port));
 
-const NAME: Key<String> = required("name", kinds::NAME, "Its name; no two policies have the same.");
-const DSCP: Key<List<u8>> =
+static NAME: Key<String> = required("name", kinds::NAME, "Its name; no two policies have the same.");
+static DSCP: Key<List<u8>> =
     with_default("dscp", CODE_POINTS, "[]", "DiffServ code points. An empty array matches any.");
-const PROTOCOL: Optional<PolicyProtocol> = optional(
+static PROTOCOL: Optional<PolicyProtocol> = optional(
     "protocol",
     words(&[("tcp", PolicyProtocol::Tcp), ("udp", PolicyProtocol::Udp), ("icmpv6", PolicyProtocol::Icmpv6)]),
     "The protocol. Without this key any matches.",
 );
-const PORTS: Key<List<RangeInclusive<u16>>> = with_default(
+static PORTS: Key<List<RangeInclusive<u16>>> = with_default(
     "ports",
     PORT_RANGES,
     "[]",
     r#"Ports at either end, such as `5000` or `"5000-5010"`. An empty array matches any."#,
 );
-const PREFIXES: Key<List<Ipv6Net>> = with_default(
+static PREFIXES: Key<List<Ipv6Net>> = with_default(
     "prefixes",
     kinds::PREFIXES,
     "[]",
     "Prefixes of the hosts at the other end. An empty array matches any.",
 );
-const ACTION: Key<PolicyAction> = required(
+static ACTION: Key<PolicyAction> = required(
     "action",
     words(&[
         ("failover", PolicyAction::Failover),
@@ -101,18 +101,18 @@ const ACTION: Key<PolicyAction> = required(
        takes the first four live uplinks and the receiver keeps the first copy; a home agent that does not
        support this gets `"failover"`."#,
 );
-const UPLINKS: Key<List<String>> =
+static UPLINKS: Key<List<String>> =
     required("uplinks", kinds::INTERFACES, "Uplinks with a `bid`, in order of preference.");
 
 /// `[[mobile_router.policy]]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[[mobile_router.policy]]",
     "mobile_router.policy",
     &[&NAME, &DSCP, &PROTOCOL, &PORTS, &PREFIXES, &ACTION, &UPLINKS],
 );
 
 /// `[[mobile_node.policy]]`
-pub(in crate::config) const SECTION_OF_NODE: Section =
+pub(in crate::config) static SECTION_OF_NODE: Section =
     Section::new("[[mobile_node.policy]]", "mobile_node.policy", SECTION.keys);
 
 /// The table, and the values in it that others are compared with.

@@ -79,21 +79,21 @@ pub struct SignalThresholds {
     pub poor: i32,
 }
 
-const INTERFACE: Key<String> = required("interface", kinds::INTERFACE, "Its name.");
-const BID: Optional<u16> = optional(
+static INTERFACE: Key<String> = required("interface", kinds::INTERFACE, "Its name.");
+static BID: Optional<u16> = optional(
     "bid",
     integer(1, 65_535),
     "Binding Identifier (RFC 5648), different for each uplink. Uplinks with a `bid` are all registered at the
      same time. Uplinks without share one registration, which the best of them holds. The two kinds are not
      registered together: those with a `bid` are registered while the best usable uplink has one.",
 );
-const COST: Key<u16> = with_default(
+static COST: Key<u16> = with_default(
     "cost",
     integer(0, 65_535),
     "0",
     "Of two uplinks with the same priority, the mobile router prefers the one with the lower cost.",
 );
-const CAPACITY: Optional<u32> = optional(
+static CAPACITY: Optional<u32> = optional(
     "capacity",
     integer(1, 100_000_000),
     "Capacity in kbit/s. It sets the uplink's share if a policy balances, until the mobile router has measured
@@ -101,7 +101,7 @@ const CAPACITY: Optional<u32> = optional(
      else all get the same share. The mobile router measures them when the policy fills an uplink: see `carnet
      show uplinks`.",
 );
-const VOLUME: Optional<u64> = optional(
+static VOLUME: Optional<u64> = optional(
     "volume",
     text("volume", EXPECTED_VOLUME, volume),
     "Octets that the uplink may carry in a `volume_period`, both directions together, from all programs, as
@@ -109,7 +109,7 @@ const VOLUME: Optional<u64> = optional(
      reports 75, 95 and 100 %. The used volume is kept in `station.state_dir`; without that a restart begins
      at zero. `carnet show uplinks` shows it, also for uplinks without a limit.",
 );
-const VOLUME_PERIOD: Key<VolumePeriod> = with_default(
+static VOLUME_PERIOD: Key<VolumePeriod> = with_default(
     "volume_period",
     words(&[("day", VolumePeriod::Day), ("week", VolumePeriod::Week), ("month", VolumePeriod::Month)]),
     "\"month\"",
@@ -117,14 +117,14 @@ const VOLUME_PERIOD: Key<VolumePeriod> = with_default(
      A clock that is wrong after the machine starts loses nothing: once it is set, the count goes to the right
      period.",
 );
-const VOLUME_DAY: Key<u8> = with_default(
+static VOLUME_DAY: Key<u8> = with_default(
     "volume_day",
     integer(1, 31),
     "1",
     "The day on which a month begins, as the network's operator bills it: `17` is from the 17th to the 16th of
      the next month. A month without that day begins on its last day.",
 );
-const VOLUME_ACTION: Key<VolumeAction> = with_default(
+static VOLUME_ACTION: Key<VolumeAction> = with_default(
     "volume_action",
     words(&[("last_resort", VolumeAction::LastResort), ("stop", VolumeAction::Stop)]),
     "\"last_resort\"",
@@ -135,7 +135,7 @@ const VOLUME_ACTION: Key<VolumeAction> = with_default(
        shows a later period. Without `station.state_dir` no period is known, and the count since this start
        belongs to the first one."#,
 );
-const ROAMING: Key<Roaming> = with_default(
+static ROAMING: Key<Roaming> = with_default(
     "roaming",
     words(&[("allowed", Roaming::Allowed), ("never", Roaming::Never)]),
     "\"allowed\"",
@@ -143,18 +143,18 @@ const ROAMING: Key<Roaming> = with_default(
        own operator's. If ModemManager does not answer, its last word counts for 60 s, so that its restart
        changes nothing. If it does not run or does not know, the mobile router uses the uplink."#,
 );
-const PRIORITY: Key<u8> = with_default(
+static PRIORITY: Key<u8> = with_default(
     "priority",
     integer(1, 127),
     "10",
     "The usable uplink with the lowest number carries the traffic; among equals the first in the file.",
 );
-const SIGNAL: Optional<SignalThresholds> = optional(
+static SIGNAL: Optional<SignalThresholds> = optional(
     "signal",
     value("signal", "a table signal", thresholds).with_table(&SIGNAL_TABLE, &[]),
     "Thresholds of signal strength for the use of the uplink, see [signal](#signal).",
 );
-const SIGNAL_FILE: Optional<PathBuf> = optional(
+static SIGNAL_FILE: Optional<PathBuf> = optional(
     "signal_file",
     kinds::PATH,
     "File whose last line is the signal in dBm, such as `-61`; any program may write it. Without this key
@@ -163,7 +163,7 @@ const SIGNAL_FILE: Optional<PathBuf> = optional(
      percents. For other interfaces a program can use `POST /v1/signal`; else no signal is known. `carnet show
      uplinks` shows it.",
 );
-const SIGNAL_TIMEOUT: Key<Duration> = with_default(
+static SIGNAL_TIMEOUT: Key<Duration> = with_default(
     "signal_timeout",
     kinds::duration(signal_timeout),
     "\"1m\"",
@@ -174,7 +174,7 @@ const SIGNAL_TIMEOUT: Key<Duration> = with_default(
 );
 
 /// `[[mobile_router.uplink]]`
-pub(in crate::config) const SECTION: Section = Section::new(
+pub(in crate::config) static SECTION: Section = Section::new(
     "[[mobile_router.uplink]]",
     "mobile_router.uplink",
     &[
@@ -195,19 +195,19 @@ pub(in crate::config) const SECTION: Section = Section::new(
 );
 
 /// `[[mobile_node.uplink]]`
-pub(in crate::config) const SECTION_OF_NODE: Section =
+pub(in crate::config) static SECTION_OF_NODE: Section =
     Section::new("[[mobile_node.uplink]]", "mobile_node.uplink", SECTION.keys);
 
-const GOOD: Key<i32> =
+static GOOD: Key<i32> =
     required("good", integer(-200, 100), "Signal in dBm from which on the mobile router takes the uplink.");
-const POOR: Key<i32> = required(
+static POOR: Key<i32> = required(
     "poor",
     integer(-200, 100),
     "Signal in dBm at and below which the mobile router leaves the uplink; less than `good`.",
 );
 
 /// `signal`
-const SIGNAL_TABLE: Section = Section::new("signal", "mobile_router.uplink.signal", &[&GOOD, &POOR]);
+static SIGNAL_TABLE: Section = Section::new("signal", "mobile_router.uplink.signal", &[&GOOD, &POOR]);
 
 /// The table, and the values in it that others are compared with.
 pub(in crate::config) struct Draft {
