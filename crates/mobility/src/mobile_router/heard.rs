@@ -285,6 +285,15 @@ impl Heard {
         true
     }
 
+    /// Notes that routers heard last before `time` are on a link that was left.
+    pub fn all_failed_before(&mut self, time: Time) {
+        let gone: Vec<Ipv6Addr> =
+            self.routers.iter().filter(|router| router.at < time).map(|router| router.address).collect();
+        for router in gone {
+            self.failed(router);
+        }
+    }
+
     /// A router has answered.
     pub fn answered(&mut self, router: Ipv6Addr) -> bool {
         let before = self.unreachable.len();

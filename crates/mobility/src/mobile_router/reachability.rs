@@ -67,8 +67,9 @@ pub(super) enum Due {
     Nothing,
     /// A Neighbor Solicitation to a router.
     Solicit(Ipv6Addr),
-    /// A router does not answer.
-    Unreachable(Ipv6Addr),
+    /// A router does not answer. If it is the router of the home link, routers that were heard last before
+    /// `link_since` are on other links.
+    Unreachable { router: Ipv6Addr, link_since: Option<Time> },
 }
 
 /// Whether the routers of an uplink still answer.
@@ -125,7 +126,7 @@ impl Reachability {
         if let (Some(probe), Some((home, since))) = (&mut self.probe, self.home)
             && probe.router == home
             && router != home
-            && before.is_none_or(|before| before + SAME_LINK < since)
+            && before.is_none_or(|before| before < before_link(since))
         {
             probe.moved = true;
             let due = if probe.sent == 0 { now } else { probe.last + late.unwrap_or(PROBE_INTERVAL) };
@@ -168,7 +169,8 @@ impl Reachability {
         if probe.at_home && !probe.newcomer && !answers {
             return Due::Nothing;
         }
-        Due::Unreachable(probe.router)
+        let home = self.home.filter(|(home, _)| *home == probe.router);
+        Due::Unreachable { router: probe.router, link_since: home.map(|(_, since)| before_link(since)) }
     }
 
     /// A Neighbor Solicitation has left; or it has not, because the link-local address is tentative, and then
@@ -205,6 +207,11 @@ impl Reachability {
         let answering = self.answering.filter(|known| known.router == probe.router)?;
         Some((answering.within * 2).clamp(LATE, PROBE_INTERVAL))
     }
+}
+
+/// When a router of the link of the home router, which is known `since`, cannot have been heard last.
+fn before_link(since: Time) -> Time {
+    Time::ZERO + since.saturating_since(Time::ZERO + SAME_LINK)
 }
 
 impl Probe {

@@ -657,7 +657,10 @@ impl Uplink {
         let mut messages = [None, None];
         match self.reachability.due(now) {
             Due::Nothing => {}
-            Due::Unreachable(router) => lost |= self.heard.failed(router),
+            Due::Unreachable { router, link_since } => {
+                lost |= self.heard.failed(router);
+                link_since.into_iter().for_each(|since| self.heard.all_failed_before(since));
+            }
             Due::Solicit(router) => {
                 let solicitation = self.neighbor_solicitation(router);
                 let is_in_doubt = self.reachability.solicited(now, solicitation.is_some());

@@ -4,7 +4,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Address, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState, Rng, Time};
+use carnet_base::{
+    Address, Endpoint, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState, Rng, Time,
+};
 use carnet_mobility::mobile_router::{Attachment, Liveness};
 use carnet_mobility::{Event, MobileRouter};
 use carnet_wire::{icmpv6, nd};
@@ -563,6 +565,25 @@ fn home_link_is_left_as_fast_when_it_was_reached_just_before() {
     pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
     let left = pair.run_while(5.0, "the home link is left", is_at_home);
     assert!(solicited + left <= Duration::from_millis(500), "{solicited:?}, {left:?}");
+}
+
+/// The kernel has kept address and default route of the link before the home link.
+#[test]
+fn router_of_the_link_before_the_home_link_ranks_behind_the_one_that_is_heard_now() {
+    let mut pair = registered(with_heartbeats());
+    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    show(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A, HOME_ROUTER]);
+    run_with_answers(&mut pair, 3, |_| true);
+    assert!(is_at_home(&pair) && pair.machine().is_home());
+    until_solicited(&mut pair);
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    pair.run_while(5.0, "the home link is left", is_at_home);
+    show(&mut pair, &[CARE_OF, AT_HOME, OTHER_CARE_OF], &[ROUTER_A, HOME_ROUTER, ROUTER_B]);
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
+    // Back on that link its router is heard.
+    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
+    pair.run(2.0);
+    assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
 }
 
 #[test]
