@@ -206,7 +206,7 @@ mod tests {
         Signal::Roaming { interface: interface.into(), roaming }
     }
 
-    /// Returns the next signal, and fails if there is none.
+    /// Returns the next signal, and fails if it does not come.
     async fn next(signals: &mut Signals, expected: &str) -> Signal {
         let next = tokio::time::timeout(LIMIT, signals.next()).await;
         next.unwrap_or_else(|_| panic!("no signal within {LIMIT:?}, expected: {expected}"))

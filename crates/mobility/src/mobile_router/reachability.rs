@@ -44,7 +44,7 @@ struct Probe {
     began: Time,
     last: Time,
     next: Time,
-    /// It is asked at an interval, because it is the router of the home link.
+    /// The router is that of the home link, which is asked at an interval.
     at_home: bool,
     /// Another router was heard for the first time.
     newcomer: bool,

@@ -4,9 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{
-    Address, Endpoint, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState, Rng, Time,
-};
+use carnet_base::{Address, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState, Rng, Time};
 use carnet_mobility::mobile_router::{Attachment, Liveness};
 use carnet_mobility::{Event, MobileRouter};
 use carnet_wire::{icmpv6, nd};
