@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Which of a binding's paths a packet takes, where that is not one for all: the rules of RFC 6089 with the actions
- * `failover` and `balance`, as the slow path has them (crates/station/src/forwarding/distribution.rs), to the same
- * result. A packet that goes into several tunnels at once is left to the slow path, which numbers the copies; so are
- * fragments, of which only the first shows ports, and what has an Authentication Header.
+ * Chooses a path of a binding for a packet by the rules of RFC 6089 with the actions `failover` and
+ * `balance`. The result equals the slow path's (crates/station/src/forwarding/distribution.rs). The fast path
+ * leaves packets that take several tunnels at once to the slow path, which numbers the copies. It also leaves
+ * fragments, of which only the first shows ports, and packets with an Authentication Header.
  */
 #pragma once
 
@@ -24,7 +24,8 @@ inline_always __u64 rarity(__u64 hash)
 	__u64 fraction = 0, mantissa, ones, zeros;
 
 	hash |= 1;
-	/* Without a branch: the verifier would follow all of them. Ones from the first one on, and how many they are. */
+	/* Without a branch, because the verifier would follow every branch. Sets all bits below the first 1,
+	 * and counts them. */
 	ones = hash;
 #pragma unroll
 	for (int bits = 1; bits < 64; bits *= 2)
@@ -43,7 +44,7 @@ inline_always __u64 rarity(__u64 hash)
 	return ((zeros + 1) << 24) - fraction;
 }
 
-/* What a rule looks at, as packets go towards the mobile network. */
+/* Fields that a rule compares, as packets go towards the mobile network. */
 struct seen {
 	const struct address *source;
 	const struct address *destination;
@@ -53,7 +54,7 @@ struct seen {
 	__u16 destination_port;
 	__u8 class;
 	__u8 next_header;
-	__u16 fields; /* those that there are */
+	__u16 fields; /* fields that the packet has */
 };
 
 inline_always int is_between(const struct address *address, const __u64 *range)
@@ -90,7 +91,7 @@ inline_always int matches(const struct rule *rule, const struct seen *seen)
 	       (seen->next_header >= rule->next_header[0] && seen->next_header <= rule->next_header[1]);
 }
 
-/* A keyed hash of what a conversation is. */
+/* Keyed hash of a flow: addresses, protocol and ports. */
 inline_always __u64 conversation(const struct seen *seen)
 {
 	__u64 rest = (__u64)seen->next_header << 32;
@@ -105,8 +106,8 @@ inline_always __u64 conversation(const struct seen *seen)
 	return mix(hash ^ rest);
 }
 
-/* Weighted rendezvous hashing: each path wins in proportion to its weight, and when one goes only its own conversations
- * move. */
+/* Weighted rendezvous hashing: the share of each path is proportional to its weight. When a path goes, only
+ * its own flows move. */
 inline_always __u32 balanced(const struct rule *rule, __u64 conversation)
 {
 	__u64 least = ~0ULL;
@@ -127,7 +128,7 @@ inline_always __u32 balanced(const struct rule *rule, __u64 conversation)
 	return best;
 }
 
-/* The number of the path; PATHS where the slow path is to say. */
+/* Returns the number of the path; PATHS if the slow path has to choose. */
 static __attribute__((noinline)) __u32 choose(const struct ipv6 *inner, __u32 protocol, __u32 ports, __u32 number,
 					      __u32 is_agents)
 {
@@ -156,7 +157,7 @@ static __attribute__((noinline)) __u32 choose(const struct ipv6 *inner, __u32 pr
 		seen.source_port = is_agents ? from : to;
 		seen.destination_port = is_agents ? to : from;
 	}
-	/* What is done with it comes after the search, so that the verifier follows it once. */
+	/* The action follows after the search, so that the verifier follows it once. */
 #pragma nounroll
 	for (found = 0; found < RULES_MAX; found++) {
 		if (found >= rules->count)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Flows: what the programs know of a packet (struct plan), and what they remember of the packets of a flow, which is what the binding
- * and the kernel said when they were asked last.
+ * Flows. struct plan holds the facts about a packet. struct flow caches the last result of the binding and of
+ * the kernel's routing for the packets of a flow.
  */
 #pragma once
 
@@ -15,25 +15,26 @@
 #error "expected KERNEL_ROUTES: whether the kernel looks for the next hop of a packet that leaves by a known interface"
 #endif
 
-/* What is known of a packet that looks like one of ours. */
+/* Facts about a packet that may belong to a tunnel. */
 struct plan {
-	union outer outer; /* encapsulation: as it will be; decapsulation: as IPv6 */
-	struct ipv6 inner; /* as it came in */
+	union outer outer; /* encapsulation: as sent; decapsulation: as an IPv6 header */
+	struct ipv6 inner; /* as received */
 	struct flow *flow;
 	__u32 outside; /* decapsulation: enum outside */
 	__u32 outer_ports; /* decapsulation: as in struct path */
-	/* As the kernel's rules see them: the protocol is that behind a fragment header, and then there are no ports. */
+	/* As the kernel's rules see them: behind a fragment header the protocol is that of the payload,
+	 * without ports. */
 	__u32 protocol;
 	__u32 ports;
-	__u32 generation; /* before anything was asked */
-	__u32 routes; /* likewise, at a home agent */
+	__u32 generation; /* before the first lookup */
+	__u32 routes; /* before the first lookup, at a home agent */
 	__u32 version; /* see VERSIONS: before the binding was looked up */
-	__u32 now; /* likewise, in ticks */
+	__u32 now; /* in ticks, before the first lookup */
 	__u32 syn; /* whether it opens a TCP connection */
-	__u32 is_agents; /* encapsulation: at which end of the tunnel */
-	__u32 chosen; /* encapsulation: which of the binding's paths */
-	__u32 has_way; /* whether the flow holds for other packets as well: see ways.h */
-	__be32 first; /* decapsulation: of the inner header as it leaves */
+	__u32 is_agents; /* encapsulation: whether this is the home agent's end */
+	__u32 chosen; /* encapsulation: chosen path of the binding */
+	__u32 has_way; /* whether the flow is valid for other packets as well: see ways.h */
+	__be32 first; /* decapsulation: first word of the inner header as sent */
 };
 
 inline_always void count(enum outcome outcome)
@@ -45,7 +46,8 @@ inline_always void count(enum outcome outcome)
 		(*counter)++;
 }
 
-/* Writes the outer header of a packet that goes into a tunnel in IPv6, eight octets at a time: it may be copied so. */
+/* Writes the outer header of a packet in an IPv6 tunnel, eight octets at a time, so that it may be copied
+ * that way. */
 inline_always void write_outer(void *outer, const struct plan *plan)
 {
 	/* RFC 6040 4.1, normal mode: the ECN field is copied; so is the DSCP (RFC 2983 uniform model). */
@@ -61,7 +63,8 @@ inline_always void write_outer(void *outer, const struct plan *plan)
 	copy_quads((quad *)outer + 1, &plan->flow->path, 2 * sizeof(struct address));
 }
 
-/* Writes the first eight octets of an inner header as it leaves, a hop further: `first` is its first word then. */
+/* Writes the first eight octets of an inner header as sent, with its hop limit decremented; `first` is its
+ * first word. */
 inline_always void begin_forwarded(void *to, const struct ipv6 *inner, __be32 first)
 {
 	const quad all = *(const quad *)inner;
@@ -73,7 +76,7 @@ inline_always void begin_forwarded(void *to, const struct ipv6 *inner, __be32 fi
 #endif
 }
 
-/* The version that what is remembered of a slot must have. */
+/* Returns the version that cached results of a slot must have. */
 inline_always __u32 version_of(__u32 slot)
 {
 	__u32 index = slot & (VERSIONS_MAX - 1);
@@ -82,7 +85,7 @@ inline_always __u32 version_of(__u32 slot)
 	return version ? *version : 0;
 }
 
-/* The binding of the longest prefix that holds the address. Returns 0 where there is none. */
+/* Returns the binding of the longest prefix that contains the address; 0 without one. */
 static __attribute__((noinline)) struct binding *binding_of(const struct address *address, __u32 end, __u32 *version)
 {
 	struct lengths *lengths = bpf_map_lookup_elem(&LENGTHS, &end);
@@ -115,8 +118,8 @@ static __attribute__((noinline)) struct binding *binding_of(const struct address
 		if (number) {
 			__u32 slot = *number, nothing;
 
-			/* What is read of the binding is not older than its version: processors that read in any
-			 * order keep to that where the one needs the other. */
+			/* The binding must not be read before its version. Processors that reorder reads keep
+			 * the order of dependent ones, so the index depends on the version. */
 			*version = nothing = version_of(slot);
 			asm volatile("%0 ^= %0" : "+r"(nothing));
 			slot += nothing;
@@ -126,7 +129,7 @@ static __attribute__((noinline)) struct binding *binding_of(const struct address
 	return 0;
 }
 
-/* Asks the kernel for the way of a packet of this length that comes from an interface. */
+/* Asks the kernel for the route of a packet of this length from an interface. */
 inline_always long ask(void *ctx, struct bpf_fib_lookup *route, const struct ipv6 *header, __u32 protocol,
 		       __u32 ports, __u32 length, __u32 ifindex)
 {
@@ -143,14 +146,14 @@ inline_always long ask(void *ctx, struct bpf_fib_lookup *route, const struct ipv
 	return bpf_fib_lookup(ctx, route, sizeof *route, 0);
 }
 
-/* Where a packet to the other end goes that is put into IPv4. One with an interface of its own leaves there, as by the
- * slow path's socket, which is bound to it. */
+/* Asks for the route of a packet in IPv4 to the other end. A tunnel with its own interface leaves there, like
+ * the slow path's socket, which is bound to it. */
 inline_always long ask_ipv4(void *ctx, struct bpf_fib_lookup *route, const struct path *path, __u8 protocol,
 			    __u8 class, __u32 length)
 {
 	__builtin_memset(route, 0, sizeof *route);
 	if (KERNEL_ROUTES && path->interface) {
-		/* Asked for each packet when it is sent. */
+		/* The kernel looks up the route of each packet when it is sent. */
 		route->family = FAMILY_INET6;
 		route->ifindex = path->interface;
 		route->mtu_result = 0xffff;
@@ -173,7 +176,7 @@ inline_always int is_forwarded(long result)
 	return result == BPF_FIB_LKUP_RET_SUCCESS || result == BPF_FIB_LKUP_RET_NO_NEIGH;
 }
 
-/* The place where a flow is remembered, if it is. */
+/* Returns the cache entry for the plan's packet. */
 inline_always struct flow *place_of(const struct plan *plan)
 {
 	const struct ipv6 *inner = &plan->inner;
@@ -187,7 +190,7 @@ inline_always struct flow *place_of(const struct plan *plan)
 	return bpf_map_lookup_elem(&FLOWS, &index);
 }
 
-/* Whether the plan's packet belongs to the flow that is remembered in its place. */
+/* Returns whether the cache entry belongs to the flow of the plan's packet. */
 inline_always int is_remembered(const struct plan *plan, __u32 arrival)
 {
 	const struct flow *flow = plan->flow;
@@ -198,19 +201,19 @@ inline_always int is_remembered(const struct plan *plan, __u32 arrival)
 	       flow->generation == plan->generation && plan->now - flow->asked < FLOW_TICKS;
 }
 
-/* Whether the binding of a remembered flow is what it was. */
+/* Returns whether the binding of a cached flow is unchanged. */
 inline_always int is_current(const struct flow *flow)
 {
 	return version_of(flow->slot) == flow->version;
 }
 
-/* Where the packets of a binding's path are counted. */
+/* Returns the index of the packet counters of a binding's path. */
 inline_always __u32 counter(__u32 slot, __u32 path)
 {
 	return slot * COUNTERS + (COUNTERS > 1 ? path : 0);
 }
 
-/* Notes what the kernel and the binding said. */
+/* Caches the result of the kernel and of the binding. */
 inline_always void remember(struct plan *plan, const struct binding *binding, __u32 path,
 			    const struct bpf_fib_lookup *route, long result, __u32 arrival)
 {
@@ -224,7 +227,8 @@ inline_always void remember(struct plan *plan, const struct binding *binding, __
 	flow->ports = plan->ports;
 	flow->protocol = plan->protocol;
 	flow->arrival = arrival;
-	/* Without a neighbour the kernel does not tell the MTU, and will soon have more to say. */
+	/* Without a neighbour entry the kernel reports no MTU, and its answer will soon change: do not cache
+	 * it. */
 	flow->generation = result == BPF_FIB_LKUP_RET_SUCCESS ? plan->generation : 0;
 	flow->asked = plan->now;
 	flow->slot = binding->slot;

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The fast path of IPv6 over GeoNetworking as tc programs: GeoUnicast packets (EN 302 636-4-1 10.3.8) of which the
- * router (crates/geonet) has sent, delivered or forwarded the like just before.
+ * The fast path of IPv6 over GeoNetworking as tc programs. It handles GeoUnicast packets (EN 302 636-4-1
+ * 10.3.8) that resemble packets which the router (crates/geonet) has just sent, delivered or forwarded.
  *
  *   kernel -> gn0, egress [out] -> complete -> its peer, ingress [wrap] -> radio
- *   radio, ingress [in] -> gn0 as received         own packets, headers taken off
- *                       -> radio                   packets of others, RHL one less
+ *   radio, ingress [in] -> gn0 as received         own packets, headers removed
+ *                       -> radio                   forwarded packets, RHL decremented
  *
- * What may be done the router says in the maps, one value for a decision, and takes back when it no longer holds. A
- * packet about which it said nothing, or that is in any way not common, is left as it is: it takes the slow path. Here
- * nothing is dropped but duplicates of packets that were taken here, of which the slow path knows nothing yet.
+ * The router permits work by values in the maps, one for each decision, and removes a value when it is no
+ * longer valid. Packets without such a value, and unusual packets, take the slow path unchanged. The fast
+ * path only drops duplicates of packets that it has handled itself, because the slow path does not know these
+ * yet.
  *
- * Between [out] and [wrap] is a pair of virtual Ethernet devices that can do nothing: neither cut super packets of TCP
- * and UDP nor sum them up. So the kernel does both before it hands packets over, and each gets headers of its own
- * and a checksum that is right on the air. No program could do that.
+ * [out] and [wrap] are connected by a pair of virtual Ethernet devices without offloads for TCP and UDP. So
+ * the kernel segments super packets and computes checksums before it passes packets on. Each packet then gets
+ * its own headers and a checksum that is right on the air. A program could not do that itself.
  *
- * Both paths draw sequence numbers from SEQUENCE, and know each other's duplicates: what is left to the slow path is
- * noted as such, and what was taken is told to the router. Times are those of CLOCK_MONOTONIC.
+ * Both paths draw sequence numbers from SEQUENCE, and know each other's duplicates: the fast path marks
+ * packets that it leaves, and reports those that it has handled to the router. Times are those of
+ * CLOCK_MONOTONIC.
  */
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
@@ -38,11 +40,11 @@
 #define PROTOCOL_MOBILITY 135
 #define MOST 1024
 #define NUMBERS 16
-/* On a packet that is left to the slow path after [out] has taken it. Nobody looks at marks behind that. */
+/* Mark of a packet that [out] has left to the slow path. No later part of the kernel uses it. */
 #define LEFT_MARK 0x636e0001
 
 /* Bits of `state.flags`. */
-#define DELIVERS 1 /* there is one virtual interface, and nobody else wants to hear what it gets */
+#define DELIVERS 1 /* there is one virtual interface, and no other receiver of its packets */
 #define SENDS 2
 
 /* Bits of `onward.flags`. */
@@ -51,18 +53,18 @@
 
 enum count { SENT, DELIVERED, FORWARDED, DUPLICATES, FAILED, COUNTS_MAX };
 
-/* What holds for all packets. */
+/* Values for all packets. */
 struct state {
-	__u64 until; /* afterwards the router is not there, or too busy to correct what is here */
-	__u32 radio; /* interfaces */
+	__u64 until; /* afterwards the router has ended, or is too busy to update the maps */
+	__u32 radio; /* interface indices */
 	__u32 virtual;
 	__u32 helper;
 	__u32 flags;
-	__u32 mtu; /* of IPv6 */
+	__u32 mtu; /* largest IPv6 packet */
 	__u32 list; /* itsGnDPLLength */
-	__u8 mac[6]; /* the station's: MID */
+	__u8 mac[6]; /* the station's link-layer address: MID */
 	__u8 zero[2];
-	__u8 identifier[8]; /* modified EUI-64 of it */
+	__u8 identifier[8]; /* modified EUI-64 of the address */
 	__u8 vector[24]; /* LPV for own packets */
 };
 
@@ -86,15 +88,15 @@ struct onward {
 	__u8 known[12]; /* TST, latitude, longitude */
 };
 
-/* A station whose packets may be taken. */
+/* A station whose packets the fast path may handle. */
 struct source {
 	struct bpf_spin_lock lock;
-	__u32 next; /* the place in `numbers` that is overwritten next */
-	__u64 since; /* before, packets are still on their way to the slow path */
+	__u32 next; /* index in `numbers` that is overwritten next */
+	__u64 since; /* packets from before this time are still on their way to the slow path */
 	__u32 packets;
 	__u32 octets;
-	__u32 direct; /* packets that came from it directly */
-	__u16 taken; /* which of `numbers` were taken here: a bit for each */
+	__u32 direct; /* packets received directly from the station */
+	__u16 taken; /* bit mask of the `numbers` that the fast path has handled */
 	__u16 used;
 	__u16 numbers[NUMBERS]; /* DPL */
 	__u8 vector[24]; /* the newest LPV */
@@ -132,7 +134,7 @@ struct {
 	__type(value, struct source);
 } SOURCES SEC(".maps");
 
-/* Addresses of the virtual interface: nobody else has them. */
+/* Addresses of the virtual interface, which are unique to this station. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 64);
@@ -140,7 +142,7 @@ struct {
 	__type(value, __u32);
 } ADDRESSES SEC(".maps");
 
-/* SN of the next own packet, and packets by slot of ways and onwards: shared memory. */
+/* SN of the next own packet, and packet counts by slot of ways and onwards, in shared memory. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 + 2 * MOST);
@@ -171,7 +173,7 @@ struct ipv6 {
 	struct address destination;
 };
 
-/* GeoNetworking headers of a GUC (9.6, 9.7, 9.8.2), where they stand in a frame. */
+/* GeoNetworking headers of a GUC (9.6, 9.7, 9.8.2), at their offset in a frame. */
 struct headers {
 	__u8 version; /* and NH of the basic header */
 	__u8 reserved;
@@ -198,7 +200,7 @@ struct frame {
 	struct ethernet ethernet;
 	struct headers gn;
 	struct ipv6 ip;
-	__u8 behind; /* the first octet of what IPv6 carries */
+	__u8 behind; /* first octet of the IPv6 payload */
 };
 
 _Static_assert(sizeof(struct headers) == HEADERS, "a header of another length");
@@ -259,7 +261,7 @@ inline_always int is_on_globe(const __u8 *position)
 	       longitude <= 1800000000;
 }
 
-/* C.2: whether a TST is newer than another, modulo 2^32. */
+/* C.2: returns whether a TST is newer than another, modulo 2^32. */
 inline_always int is_newer(const __u8 *timestamp, const __u8 *than)
 {
 	return (__s32)(read32(timestamp) - read32(than)) > 0;
@@ -292,19 +294,21 @@ inline_always int same_identifier(const struct address *address, const __u8 *ide
 	return !different;
 }
 
-/* Whether what IPv6 carries, which begins with `behind`, is nobody's but the host's. Neighbor Discovery and reports of
- * listeners are the adaptation sublayer's, and what mobile routers say to each other is theirs. */
+/* Returns whether only the host needs the payload of an IPv6 packet, which begins with `behind`. The
+ * adaptation sublayer handles Neighbor Discovery and multicast listener reports, and the mobile router
+ * handles mobility messages. */
 inline_always int is_for_hosts(__u8 protocol, __u8 behind)
 {
-	/* Neighbor Discovery may hide behind the first ones. */
+	/* Neighbor Discovery may follow such a header. */
 	if (protocol == PROTOCOL_HOP_BY_HOP || protocol == PROTOCOL_ROUTING || protocol == PROTOCOL_FRAGMENT ||
 	    protocol == PROTOCOL_DESTINATION_OPTIONS || protocol == PROTOCOL_MOBILITY)
 		return 0;
-	/* Errors, Echo Request and Echo Reply. */
+	/* ICMPv6 errors, Echo Request and Echo Reply. */
 	return protocol != PROTOCOL_ICMPV6 || (behind && behind <= 4) || behind == 128 || behind == 129;
 }
 
-/* The same of a fragment. Only the first one tells (RFC 7112), and without it nobody has the packet. */
+/* Returns whether only the host needs the payload of a fragment. Only the first fragment shows it (RFC 7112),
+ * and no receiver gets the packet without the first fragment. */
 inline_always int is_fragment_for_hosts(struct __sk_buff *skb, __u32 at)
 {
 	struct {
@@ -320,7 +324,7 @@ inline_always int is_fragment_for_hosts(struct __sk_buff *skb, __u32 at)
 	return fragment.offset & cpu_to_be16(0xfff8) || is_for_hosts(fragment.next_header, fragment.behind);
 }
 
-/* What both ways want of an IPv6 packet, which begins at this octet of the frame. */
+/* Returns whether both directions may handle an IPv6 packet, which begins at this octet of the frame. */
 inline_always int is_common(struct __sk_buff *skb, __u32 at, const struct ipv6 *ip, __u8 behind)
 {
 	if ((ip->first & cpu_to_be32(0xf0000000)) != cpu_to_be32(0x60000000) || !ip->payload_length)
@@ -337,7 +341,7 @@ inline_always int own_source(const struct state *state, const __u8 *mac)
 	return number_of(mac) == number_of(state->mac);
 }
 
-/* On a frame of the host that leaves by the virtual interface. */
+/* Handles a frame of the host that leaves by the virtual interface. */
 SEC("classifier") int out(struct __sk_buff *skb)
 {
 	const struct state *state;
@@ -358,7 +362,7 @@ SEC("classifier") int out(struct __sk_buff *skb)
 	if (!is_common(skb, ETH_HLEN, &frame.ip, frame.behind) ||
 	    skb->len != ETH_HLEN + IPV6_HEADER + be16_to_cpu(frame.ip.payload_length))
 		return PASS;
-	/* A super packet is cut into packets that the interface may have. */
+	/* The kernel will segment a super packet to the interface's MTU. */
 	if (!skb->gso_size && skb->len > ETH_HLEN + state->mtu)
 		return PASS;
 	destination = number_of(frame.ethernet.destination);
@@ -368,7 +372,7 @@ SEC("classifier") int out(struct __sk_buff *skb)
 	return bpf_redirect(state->helper, 0);
 }
 
-/* Back to where it came from, this time for the slow path. */
+/* Returns the packet to its interface, for the slow path. */
 inline_always int leave(struct __sk_buff *skb, const struct state *state)
 {
 	if (!state) {
@@ -379,7 +383,7 @@ inline_always int leave(struct __sk_buff *skb, const struct state *state)
 	return bpf_redirect(state->virtual, 0);
 }
 
-/* On what comes out of the pair of devices: one packet, complete. */
+/* Handles a packet that leaves the pair of devices: single and complete. */
 SEC("classifier") int wrap(struct __sk_buff *skb)
 {
 	const struct state *state;
@@ -389,7 +393,7 @@ SEC("classifier") int wrap(struct __sk_buff *skb)
 	__u32 zero = 0, length = skb->len - ETH_HLEN;
 
 	state = bpf_map_lookup_elem(&STATE, &zero);
-	/* Nothing but what [out] sends comes here. */
+	/* Only packets of [out] arrive here. */
 	if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || bpf_skb_load_bytes(skb, 0, &frame.ethernet, ETH_HLEN))
 		return TC_ACT_SHOT;
 	if (!state || now() >= state->until || skb->gso_size || length > state->mtu)
@@ -419,7 +423,7 @@ SEC("classifier") int wrap(struct __sk_buff *skb)
 
 enum noted { NEW, LEFT_BEFORE, TAKEN_BEFORE };
 
-/* Duplicate packet detection (A.2); with `take` the packet is taken here if it is new. */
+/* Duplicate packet detection (A.2); with `take`, a new packet counts as handled by the fast path. */
 inline_always enum noted note(struct source *source, const struct headers *gn, __u32 octets, int direct, int take,
 			      __u32 length)
 {
@@ -451,7 +455,7 @@ inline_always enum noted note(struct source *source, const struct headers *gn, _
 	return noted;
 }
 
-/* Whether the host may have what is in the packet without another look (EN 302 636-6-1). */
+/* Returns whether the host may get the packet without further checks (EN 302 636-6-1). */
 inline_always int is_for_host(struct __sk_buff *skb, struct frame *frame, const struct state *state)
 {
 	__u8 identifier[8];
@@ -463,13 +467,13 @@ inline_always int is_for_host(struct __sk_buff *skb, struct frame *frame, const 
 	    !is_common(skb, ETH_HLEN + HEADERS, &frame->ip, frame->behind) ||
 	    be16_to_cpu(frame->gn.payload_length) != IPV6_HEADER + be16_to_cpu(frame->ip.payload_length))
 		return 0;
-	/* The own address as a source: the slow path knows what to think of it. */
+	/* The own address as source: the slow path decides. */
 	if (same_identifier(&frame->ip.source, state->identifier) ||
 	    bpf_map_lookup_elem(&ADDRESSES, &frame->ip.source))
 		return 0;
 	if (frame->ip.source.octets[0] != 0xfe || (frame->ip.source.octets[1] & 0xc0) != 0x80)
 		return 1;
-	/* A link-local source that is not the sending station's. */
+	/* A link-local source that is not of the sending station. */
 	identifier[0] = mid[0] ^ 2;
 	identifier[1] = mid[1];
 	identifier[2] = mid[2];
@@ -481,14 +485,14 @@ inline_always int is_for_host(struct __sk_buff *skb, struct frame *frame, const 
 	return same_identifier(&frame->ip.source, identifier);
 }
 
-/* The next hop of a packet for another station, if it may go there without another look. */
+/* Returns the next hop of a packet for another station, if it may leave without further checks. */
 inline_always const struct onward *onward_of(const struct headers *gn)
 {
 	__u64 destination = number_of(gn->destination + 2);
 	const struct onward *onward = bpf_map_lookup_elem(&ONWARDS, &destination);
 	__u8 different = 0;
 
-	/* What else a next header may be is for routers with perimeter recovery. */
+	/* Other values of the next header occur with perimeter recovery only. */
 	if (!onward || gn->remaining_hop_limit <= 1 || gn->next_header >> 4 > 3 || now() >= onward->until)
 		return 0;
 	if (onward->flags & PLACE) {
@@ -501,13 +505,14 @@ inline_always const struct onward *onward_of(const struct headers *gn)
 	return onward;
 }
 
-/* Takes the GeoNetworking headers off and lets the packet come in by the virtual interface. */
+/* Removes the GeoNetworking headers and lets the packet arrive at the virtual interface. */
 inline_always int deliver(struct __sk_buff *skb, const struct state *state, struct frame *frame)
 {
 	__be16 type = cpu_to_be16(ETH_P_IPV6);
 
-	/* The kernel changes room only before IP, and believes the frame to be GeoNetworking. That changes where a VLAN
-	 * tag inside of the frame is taken off: so two go in, the inner one of which names IPv6, and out again. */
+	/* The kernel can only change the room before an IP header, but takes the frame for GeoNetworking. It
+	 * updates that when it removes a VLAN tag inside the frame. So the program inserts two tags, the
+	 * inner one with the EtherType of IPv6, and removes them. */
 	if (bpf_skb_vlan_push(skb, cpu_to_be16(ETH_P_8021Q), 0) || bpf_skb_vlan_push(skb, cpu_to_be16(ETH_P_8021Q), 0) ||
 	    bpf_skb_store_bytes(skb, ETH_HLEN + 2, &type, 2, 0) || bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb) ||
 	    bpf_skb_adjust_room(skb, -HEADERS, BPF_ADJ_ROOM_MAC, 0))
@@ -523,7 +528,7 @@ failed:
 	return TC_ACT_SHOT;
 }
 
-/* Sends the packet on (10.3.8.3). */
+/* Forwards the packet (10.3.8.3). */
 inline_always int forward(struct __sk_buff *skb, const struct state *state, const struct onward *onward,
 			  struct frame *frame)
 {
@@ -546,7 +551,7 @@ failed:
 	return TC_ACT_SHOT;
 }
 
-/* On a frame that comes in by the radio. */
+/* Handles a frame that arrives from the radio. */
 SEC("classifier") int in(struct __sk_buff *skb)
 {
 	const struct onward *onward = 0;
@@ -562,7 +567,7 @@ SEC("classifier") int in(struct __sk_buff *skb)
 		return PASS;
 	if (bpf_skb_load_bytes(skb, 0, &frame.ethernet, ETH_HLEN + HEADERS))
 		return PASS;
-	/* GUC without a security envelope, of this version, with nothing behind its payload. */
+	/* A GUC without a security envelope, of this version, with no octets after its payload. */
 	if (gn->version != 0x11 || gn->type != 0x20 ||
 	    skb->len != ETH_HLEN + HEADERS + be16_to_cpu(gn->payload_length))
 		return PASS;
@@ -571,7 +576,7 @@ SEC("classifier") int in(struct __sk_buff *skb)
 	state = current();
 	if (!state)
 		return PASS;
-	/* What the slow path drops before it would note the packet (10.3.3, 10.3.5, 10.2.1.5). */
+	/* Packets that the slow path drops before it notes them (10.3.3, 10.3.5, 10.2.1.5). */
 	mid = number_of(gn->source + 2);
 	if (!is_one_station(gn->source + 2) || own_source(state, gn->source + 2) ||
 	    !is_one_station(frame.ethernet.source) || own_source(state, frame.ethernet.source) ||

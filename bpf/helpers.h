@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What a BPF program needs beside the kernel's user-space headers: section names, map declarations and the
- * helpers that carnet calls, by their numbers in <linux/bpf.h>. */
+/* Definitions that BPF programs need in addition to the kernel's user-space headers: section names, map
+ * declarations and the helpers that carnet calls, by their numbers in <linux/bpf.h>. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -9,7 +9,7 @@
 #define SEC(name) __attribute__((section(name), used))
 #define inline_always static inline __attribute__((always_inline))
 
-/* How BTF describes a map: __uint(key, number), __type(key, type). */
+/* Description of a map in BTF: __uint(key, number), __type(key, type). */
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) typeof(value) *name
 
@@ -25,8 +25,8 @@
 #define be16_to_cpu(x) cpu_to_be16(x)
 #define be32_to_cpu(x) cpu_to_be32(x)
 
-/* Headers in packets are aligned to four octets where that matters (NET_IP_ALIGN), link-layer addresses to two; the
- * compiler would copy octet by octet. */
+/* Headers in packets are aligned to four octets where that matters (NET_IP_ALIGN), link-layer addresses to
+ * two. Without these types the compiler would copy octet by octet. */
 typedef __u32 __attribute__((may_alias)) word;
 typedef __u16 __attribute__((may_alias)) half;
 
@@ -37,9 +37,9 @@ inline_always void copy_words(void *to, const void *from, __u32 octets)
 		((word *)to)[i] = ((const word *)from)[i];
 }
 
-/* Eight octets at a time, for an IPv6 header behind an Ethernet header, perhaps with another one between: both begin where
- * eight octets fit. What is then read eight octets at a time has to be written so: a processor cannot hand on two
- * halves before they are in its cache. */
+/* Eight octets at a time, for an IPv6 header behind an Ethernet header, perhaps with another header between.
+ * Both begin at a multiple of eight octets. Octets that are then read eight at a time must be written so,
+ * because a processor cannot forward two halves before they are in its cache. */
 typedef __u64 __attribute__((may_alias)) quad;
 
 inline_always void copy_quads(void *to, const void *from, __u32 octets)

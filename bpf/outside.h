@@ -2,24 +2,26 @@
 /*
  * Outer headers of IPv4 and of UDP in IPv4 (RFC 4213, RFC 5555).
  *
- * For the decisions an outer IPv4 header is an IPv6 header with IPv4-mapped addresses: they look at addresses, traffic
- * class and length. On the wire it is what the slow path's sockets send (crates/linux/src/datagrams): TTL 64, DF, no
- * Identification (RFC 6864 4.1), the inner DSCP and ECN (RFC 6040 4.1).
+ * The decisions use addresses, traffic class and length. For them an outer IPv4 header is an IPv6 header with
+ * IPv4-mapped addresses. On the wire it equals the header of the slow path's sockets
+ * (crates/linux/src/datagrams): TTL 64, DF, no Identification (RFC 6864 4.1), the inner DSCP and ECN (RFC
+ * 6040 4.1).
  *
- * The UDP checksum is zero, which IPv4 allows (RFC 768): the inner packet has its own, and so a super packet can be cut
- * by any interface. One that comes with a checksum is taken where the card has verified it; else the slow path's socket
- * does that. UDP in IPv6, where zero is an exception (RFC 6935), is the slow path's.
+ * The UDP checksum is zero, which IPv4 allows (RFC 768): the inner packet has its own. So every interface can
+ * segment a super packet. The fast path accepts a packet with a checksum only if the card has verified it;
+ * otherwise the slow path's socket verifies it. UDP in IPv6, where zero is an exception (RFC 6935), is left
+ * to the slow path.
  */
 #pragma once
 
 #include "state.h"
 
 #define DONT_FRAGMENT 0x4000
-/* Anything but that: reserved, more fragments, offset. */
+/* All bits except DF: reserved, more fragments, offset. */
 #define IS_FRAGMENT 0xbfff
 
 struct ipv4 {
-	__u8 version; /* and length of the header */
+	__u8 version; /* and header length */
 	__u8 class;
 	__be16 length;
 	__be16 identification;
@@ -38,7 +40,7 @@ struct udp {
 	__u16 checksum;
 };
 
-/* An outer header of any kind, at the end of its room: right before the inner packet. */
+/* An outer header of any kind, at the end of its room: directly before the inner packet. */
 union outer {
 	struct ipv6 ipv6;
 	struct {
@@ -54,7 +56,7 @@ union outer {
 
 inline_always __u32 outside_length(__u32 outside)
 {
-	/* One branch less to follow, for the verifier. */
+	/* One branch less for the verifier to follow. */
 	return outside == IN_IPV6 ? IPV6_HEADER : IPV4_HEADER + (outside - IN_IPV4) * UDP_HEADER;
 }
 
@@ -78,7 +80,7 @@ inline_always enum outside outside_of(const struct path *path)
 	return path->ports ? IN_UDP : IN_IPV4;
 }
 
-/* RFC 1071; over a whole header it is 0xffff. */
+/* Sum of a header (RFC 1071); 0xffff if its checksum is right. */
 inline_always __u16 sum_of(const struct ipv4 *header)
 {
 	const __u16 *words = (const __u16 *)header;
@@ -91,7 +93,7 @@ inline_always __u16 sum_of(const struct ipv4 *header)
 	return sum + (sum >> 16);
 }
 
-/* The header before an inner packet of `length` octets, those of other outer headers among them. */
+/* Writes the IPv4 header before `length` octets: an inner packet, with other outer headers if any. */
 inline_always void write_ipv4(struct ipv4 *header, const struct path *path, __u8 protocol, __u8 class, __u32 length)
 {
 	header->version = 0x45;
@@ -107,7 +109,7 @@ inline_always void write_ipv4(struct ipv4 *header, const struct path *path, __u8
 	header->checksum = ~sum_of(header);
 }
 
-/* The outer header of an inner packet of `length` octets. */
+/* Writes the outer header of an inner packet of `length` octets. */
 inline_always void write_outside(union outer *outer, __u32 outside, const struct path *path, __u8 class, __u32 length)
 {
 	if (outside == IN_IPV4)
@@ -119,18 +121,19 @@ inline_always void write_outside(union outer *outer, __u32 outside, const struct
 	write_ipv4(&outer->in_udp.ipv4, path, PROTOCOL_UDP, class, UDP_HEADER + length);
 }
 
-/* What arrived in IPv4: reads its headers, all `room` octets of which are there, into the form of the decisions. Returns
- * in what the inner packet is, IN_IPV6 where there is none; `length` is that of the whole packet. */
+/* Converts the IPv4 headers of a received packet to the form of the decisions; all `room` octets of them are
+ * present. Returns the encapsulation of the inner packet, IN_IPV6 without one; `length` is that of the whole
+ * packet. */
 inline_always enum outside read_outside(const struct ipv4 *header, const struct udp *udp, __u32 length,
 					struct ipv6 *outer, __u32 *ports)
 {
-	/* For the verifier either of them from here on: IN_UDP where that bit is set. */
+	/* The verifier only sees the two values: IN_UDP if the bit is set. */
 	__u32 outside = IN_IPV4 + (header->protocol >> 4 & 1);
 	__u32 rest = length - IPV4_HEADER - (outside - IN_IPV4) * UDP_HEADER;
 
 	if (header->protocol != PROTOCOL_UDP && header->protocol != PROTOCOL_IPV6)
 		return IN_IPV6;
-	/* With options, or in fragments, it is for the kernel. */
+	/* The kernel handles headers with options, and fragments. */
 	if (header->version != 0x45 || (header->fragment & cpu_to_be16(IS_FRAGMENT)) ||
 	    be16_to_cpu(header->length) != length || sum_of(header) != 0xffff)
 		return IN_IPV6;

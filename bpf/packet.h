@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Addresses and IPv6 headers: what the tunnel programs ask of a packet without any map.
+ * Addresses and IPv6 headers: the checks of the tunnel programs that need no map.
  */
 #pragma once
 
@@ -21,14 +21,15 @@ inline_always int same(const struct address *a, const struct address *b)
 	return high(a) == high(b) && low(a) == low(b);
 }
 
-/* Whether the first four octets are ports, or something that the kernel's rules take for them. */
+/* Returns whether the first four octets are ports, or fields that the kernel's rules use like ports. */
 inline_always int has_ports(__u8 next_header)
 {
 	return next_header == PROTOCOL_TCP || next_header == PROTOCOL_UDP || next_header == PROTOCOL_DCCP ||
 	       next_header == PROTOCOL_ESP || next_header == PROTOCOL_SCTP || next_header == PROTOCOL_UDP_LITE;
 }
 
-/* Multicast, link-local, or reserved: of ::/8 without the prefixes of NAT64 (RFC 6052 2.1, RFC 8215). */
+/* Returns whether an address is multicast, link-local, or reserved: ::/8 without the prefixes of NAT64 (RFC
+ * 6052 2.1, RFC 8215). */
 inline_always int is_special(const struct address *address)
 {
 	__u64 first = high(address);
@@ -40,7 +41,8 @@ inline_always int is_special(const struct address *address)
 	return (first != 0x0064ff9b00000000ULL || low(address) >> 32) && first >> 16 != 0x0064ff9b0001ULL;
 }
 
-/* The outer flow label: the same keyed hash as the slow path's (RFC 6438 3), which checks it in quoted packets. */
+/* Returns the outer flow label: the slow path's keyed hash (RFC 6438 3), which the slow path checks in quoted
+ * packets. */
 inline_always __u32 flow_label(const struct ipv6 *inner)
 {
 	const __u64 key = FLOW_LABEL_KEY;
@@ -54,7 +56,7 @@ inline_always __u32 flow_label(const struct ipv6 *inner)
 		hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ULL;
 		hash ^= hash >> 29;
 	}
-	/* The high half of the label. */
+	/* Mix once more for the upper half of the label. */
 	hash *= 0x9e3779b97f4a7c15ULL;
 	hash ^= hash >> 29;
 	hash = (hash + ((key << 32) | (key >> 32))) * 0xbf58476d1ce4e5b9ULL;
@@ -62,14 +64,14 @@ inline_always __u32 flow_label(const struct ipv6 *inner)
 	return label ? label : 1;
 }
 
-/* Whether the slow path has to look at what is behind the IPv6 header. */
+/* Returns whether the slow path must handle the header behind the IPv6 header. */
 inline_always int has_extension(__u8 next_header)
 {
 	return next_header == PROTOCOL_HOP_BY_HOP || next_header == PROTOCOL_ROUTING ||
 	       next_header == PROTOCOL_DESTINATION_OPTIONS || next_header == PROTOCOL_MOBILITY;
 }
 
-/* Whether a Fragment header stands before the first fragment of a TCP segment, which may be a SYN. */
+/* Returns whether this is the Fragment header of the first fragment of a TCP segment, which may be a SYN. */
 inline_always int is_first_of_tcp(const __u8 *fragment)
 {
 	return fragment[0] == PROTOCOL_TCP && !fragment[2] && !(fragment[3] & 0xf8);

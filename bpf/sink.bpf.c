@@ -42,7 +42,7 @@ int pass(struct xdp_md *xdp)
 #define DISCARD 9
 #define PROTOCOL_UDP 17
 #define PROTOCOL_IPV6 41
-/* Numbers that `take_numbered` can tell apart. */
+/* Bound of the numbers that `take_numbered` distinguishes. */
 #define NUMBERS (1 << 26)
 
 struct outer {
@@ -70,7 +70,7 @@ struct datagram {
 struct numbers {
 	__u64 duplicated;
 	__u64 reordered;
-	__u64 next; /* the highest number and one */
+	__u64 next; /* highest number plus one */
 	__u64 foreign; /* numbers out of range */
 };
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What the programs of the fast path know: the shapes of their maps, which carnet alone writes
- * (crates/linux/src/fast_path), and of what they note themselves.
+ * Maps of the fast path: those that only carnet writes (crates/linux/src/fast_path), and those that the
+ * programs write themselves.
  */
 #pragma once
 
 #include "helpers.h"
 
-/* Not in every <linux/...> that has the rest. */
+/* Missing in some versions of <linux/...>. */
 #define FAMILY_INET 2
 #define FAMILY_INET6 10
 #define PROTOCOL_HOP_BY_HOP 0
@@ -28,36 +28,36 @@
 #define TCP_HEADER 20
 #define UDP_HEADER 8
 #define IPV4_HEADER 20
-/* Of the home agent (RFC 5555 4.1, 8). */
+/* Ports of the home agent (RFC 5555 4.1, 8). */
 #define HOME_AGENT_PORT 4191
 #define FRAGMENT_HEADER 8
-/* Beside a protocol number: what it is about comes in fragments. */
+/* Flag in a protocol number: the packet is fragmented. */
 #define IN_FRAGMENTS 0x100
-/* Beside an interface: the packet came in a tunnel. */
+/* Flag in an interface index: the packet came through a tunnel. */
 #define IN_TUNNEL 0x80000000
 /* Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5). */
 #define TUNNEL_HOP_LIMIT 64
 /* Paths of one binding: the current one and those from which packets are still accepted. */
 #define PATHS 4
-/* Rules by which the packets of one binding are distributed among its paths. */
+/* Rules that divide the packets of one binding among its paths. */
 #define RULES_MAX 8
-/* Different lengths of prefixes at one end. */
+/* Largest number of different prefix lengths at one end. */
 #define LENGTHS_MAX 16
-/* Flows remembered on each CPU, a power of two. */
+/* Number of cached flows on each CPU, a power of two. */
 #define FLOWS_MAX 2048
 #define ECN cpu_to_be32(3 << 20)
 
-/* Which end of a tunnel this station is (TunnelEnd). */
+/* Role of this station at the end of a tunnel (TunnelEnd). */
 enum end {
 	MOBILE_ROUTER = 0,
 	HOME_AGENT = 1,
 	ENDS = 2,
 };
 
-/* What is done with packets that come in on an interface. */
-#define ENCAPSULATE_FROM 1 /* on the mobile network's links: packets from it go into the tunnel */
-#define DECAPSULATE_CARE_OF 2 /* on uplinks: what the home agent sends to a care-of address */
-#define AGENT 4 /* at the home agent: packets to a mobile network, and packets out of a tunnel */
+/* Roles of an interface for the packets that arrive on it. */
+#define ENCAPSULATE_FROM 1 /* links of the mobile network: packets from it go into the tunnel */
+#define DECAPSULATE_CARE_OF 2 /* uplinks: packets of the home agent to a care-of address */
+#define AGENT 4 /* home agent: packets to a mobile network, and packets out of a tunnel */
 
 struct address {
 	__u32 word[4];
@@ -72,16 +72,16 @@ struct ipv6 {
 	struct address destination;
 };
 
-/* The two ends of a tunnel. IPv4 addresses are IPv4-mapped ones: outside is IPv4 then, and with ports UDP. */
+/* The two ends of a tunnel. IPv4-mapped addresses mean an outer IPv4 header, with UDP if there are ports. */
 struct path {
 	struct address local;
 	struct address remote;
 	__u32 ports; /* of UDP, the local and the remote one, each in network byte order; else 0 */
-	__u32 interface; /* by which alone packets come and go, or 0 */
+	__u32 interface; /* the only interface for its packets, or 0 */
 };
 
-/* One binding, seen from either end. `paths` from 0 to `accepted` are taken packets from. Those from 0 to `transmit` are
- * sent to: the first, or which of them the RULES say. */
+/* One binding, seen from either end. It accepts packets from `paths` 0 to `accepted`. It sends to those from
+ * 0 to `transmit`: to the first, or by the RULES. */
 struct binding {
 	struct path paths[PATHS];
 	__u32 mtu[PATHS]; /* the largest inner packet */
@@ -91,7 +91,7 @@ struct binding {
 	__u32 rules; /* see RULES, 0 for none */
 };
 
-/* Bits of `fields`: what a rule looks at. */
+/* Bits of `fields`: the fields that a rule compares. */
 #define FIELD_SOURCE 1
 #define FIELD_DESTINATION 2
 #define FIELD_SPI 4
@@ -108,11 +108,12 @@ enum action {
 	DUPLICATE = 2,
 };
 
-/* Which packets take which paths (DistributionRule). From and to, both included; in the machine's byte order. */
+/* The packets of a rule, and their paths (DistributionRule). Ranges include both ends, in the machine's byte
+ * order. */
 struct rule {
 	__u64 source[4]; /* high and low half of the first address, then of the last */
 	__u64 destination[4];
-	__u64 known_by[PATHS]; /* what a path is known by, whatever its addresses */
+	__u64 known_by[PATHS]; /* identity of each path, independent of its addresses */
 	__u32 weights[PATHS];
 	__u32 label[2];
 	__u32 spi[2];
@@ -154,14 +155,14 @@ struct traffic {
 	__u64 decapsulated_octets;
 };
 
-/* What a tunnel puts inner packets into. */
+/* Encapsulation of a tunnel. */
 enum outside {
 	IN_IPV6 = 0,
 	IN_IPV4 = 1, /* RFC 4213, RFC 5555 */
 	IN_UDP = 2, /* in IPv4: RFC 5555 */
 };
 
-/* What became of a packet that looked like one of ours. The names are those of `FastPathCount`. */
+/* Result for a packet that may belong to a tunnel. The names are those of `FastPathCount`. */
 enum outcome {
 	TAKEN = 0,
 	PASS_HOP_LIMIT,
@@ -179,7 +180,7 @@ enum outcome {
 	PASS_POLICY,
 	PASS_BURST,
 	PASS_CHECKSUM,
-	FAILED, /* dropped: it was changed half-way when the kernel refused */
+	FAILED, /* dropped: the kernel refused a change when others had been made */
 	OUTCOMES,
 	NOT_OURS, /* not counted */
 };
@@ -200,7 +201,7 @@ struct {
 	__type(value, struct binding);
 } BINDINGS SEC(".maps");
 
-/* By a number that each set of them has for itself, so that a binding and its rules change at once. */
+/* Rule sets by their number, so that a binding and its rules change at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -209,9 +210,9 @@ struct {
 	__type(value, struct rules);
 } RULES SEC(".maps");
 
-/* By slot, VERSIONS_MAX of them: another number after each change of a binding in one of the slots that share it, and what
- * is remembered of these ends. With many bindings some share one so that all numbers stay in the processor's cache: a number
- * for each would be one more access to memory for a packet. */
+/* VERSIONS_MAX numbers, each shared by several slots. A number changes after each change of a binding in one
+ * of its slots, which invalidates the cached lookups of all of them. They are shared so that all numbers stay
+ * in the processor's cache: separate numbers would cost one more access to memory for each packet. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 256);
@@ -226,8 +227,8 @@ struct {
 	__type(value, struct lengths);
 } LENGTHS SEC(".maps");
 
-/* By slot, or by slot and path, TRAFFIC_MAX for each CPU; see counter(). One after the other: in a map of the kernel's own kind
- * for that, each counter has a pointer besides, which with many of them is in no cache. */
+/* Counters by slot, or by slot and path, TRAFFIC_MAX for each CPU; see counter(). They are contiguous. The
+ * kernel's own per-CPU map has a pointer for each counter, and very many pointers do not fit into a cache. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -243,26 +244,28 @@ struct {
 	__type(value, __u64);
 } COUNTS SEC(".maps");
 
-/* Another one after each change of routes, rules, addresses, neighbours or prefixes. Of each section with data there is a map
- * by that name; what is in it needs no lookup. */
+/* Changes after each change of routes, rules, addresses, neighbours or prefixes. Each data section is a map
+ * of that name, whose values need no lookup. */
 volatile __u32 GENERATION SEC(".data.generation") = 0;
 
-/* Set before the programs are loaded: the index of the tunnel device, the key of outer flow labels (and of what distributes
- * conversations), how many counters of TRAFFIC a slot has, PATHS or 1, and how many there are for each CPU. */
+/* Set before the programs are loaded: index of the tunnel device; key of the hashes for outer flow labels and
+ * flows; counters of TRAFFIC for each slot, PATHS or 1; and counters for each CPU. */
 const volatile __u32 TUNNEL_DEVICE = 0;
 const volatile __u64 FLOW_LABEL_KEY = 0;
 const volatile __u32 COUNTERS = 1;
 const volatile __u32 TRAFFIC_MAX = 1;
-/* A power of two; likewise. */
+/* A power of two; set before the programs are loaded. */
 const volatile __u32 VERSIONS_MAX = 1;
-/* Time is counted in ticks of the kernel (bpf_jiffies64): to read them is one instruction, where a clock is a call. How many
- * are a second is set before the programs are loaded. How long the kernel's word is remembered: a second. */
+/* Time is counted in ticks of the kernel (bpf_jiffies64), because reading them takes one instruction. The
+ * number of ticks in a second is set before the programs are loaded. A result of the kernel is cached for a
+ * second. */
 const volatile __u32 SECOND = 100;
 #define FLOW_TICKS SECOND
-/* Whether carnet wants to know where packets go that take the tunnel to the home agent (SOUGHT). */
+/* Whether carnet needs the destinations of packets in the tunnel to the home agent (SOUGHT). */
 const volatile __u32 SEEKS = 0;
 
-/* Where new flows of a mobile router went since carnet has looked: it asks there for direct routes. */
+/* Destinations of new flows of a mobile router since carnet has read them; carnet asks there for direct
+ * routes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 256);
@@ -270,20 +273,20 @@ struct {
 	__type(value, __u32);
 } SOUGHT SEC(".maps");
 
-/* The Ethernet header of what leaves, at the end of its room, so that its last eight octets are aligned as they are in a
- * packet whose IPv6 header is. */
+/* Ethernet header of a sent packet, at the end of its room. Its last eight octets are aligned as in a packet
+ * with an aligned IPv6 header. */
 struct link {
 	__u8 zeros[2];
 	__u8 header[14];
 } __attribute__((aligned(8)));
 
-/* Where packets go that are alike: addresses, protocol, ports, traffic class and flow label are the same, and so is the
- * interface. All that the kernel's routing looks at, so that what it said of one holds for the others, for as long as
- * GENERATION stays and for a second at most; and what the binding said, for as long as its version stays. */
+/* Cached result for packets with equal addresses, protocol, ports, traffic class, flow label and interface.
+ * The kernel's routing uses only these, so its result is valid for all of them, while GENERATION is unchanged
+ * and for at most a second. The result of the binding is valid while its version is unchanged. */
 struct flow {
 	struct address source;
 	struct address destination;
-	struct path path; /* encapsulation: to be sent on; decapsulation: the one that it came on */
+	struct path path; /* encapsulation: path to send on; decapsulation: path of arrival */
 	__u32 asked; /* in ticks */
 	__u32 generation;
 	__be32 first; /* without ECN */
@@ -291,15 +294,15 @@ struct flow {
 	__u32 arrival; /* interface, perhaps with IN_TUNNEL */
 	__u32 protocol; /* perhaps with IN_FRAGMENTS */
 	__u32 slot;
-	__u32 version; /* of VERSIONS, from before the binding was looked up */
+	__u32 version; /* of VERSIONS, read before the binding */
 	__u32 counter; /* in TRAFFIC */
 	__be32 label; /* the outer flow label */
 	__u32 departure; /* interface */
-	__u32 mtu; /* of the longest inner packet, as tunnel and way have it */
-	__u8 may_leave; /* by this program: XDP wants to know the neighbour, and goes to PORTS only */
+	__u32 mtu; /* of the longest inner packet, from tunnel and route */
+	__u8 may_leave; /* whether this program may send: XDP needs the neighbour, and sends to PORTS only */
 	__u8 outside; /* enum outside */
-	struct link link; /* where the neighbour is known */
-	struct address next_hop; /* perhaps IPv4-mapped; unspecified where only the kernel knows */
+	struct link link; /* if the neighbour is known */
+	struct address next_hop; /* may be IPv4-mapped; unspecified if only the kernel knows it */
 };
 
 struct {
@@ -309,8 +312,8 @@ struct {
 	__type(value, struct flow);
 } FLOWS SEC(".maps");
 
-/* Whose link-layer addresses are in use, and when the kernel was asked last: it does not see these packets, so carnet
- * tells it that these neighbours are to be looked after. */
+/* Neighbours in use, and the time of the last request for each. The kernel does not see these packets, so
+ * carnet tells it to keep these entries reachable. */
 struct neighbour {
 	struct address address;
 	__u32 ifindex;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* The queue of the TUN device that a packet goes into (TUNSETSTEERINGEBPF): what is forwarded has one, what asks the
- * station to do something another, and what does so and comes from where it knows nobody a third.
+/* Selects the queue of the TUN device for a packet (TUNSETSTEERINGEBPF). There are three queues: for packets
+ * to forward, for control messages of known senders, and for control messages of other senders.
  *
- * The kernel asks for each packet routed into the device. It begins with its IPv6 header, since the device has none of a
- * link layer. A header that could hide the others behind it (RFC 8200 4.3, 4.4) is taken for a control message, and of
- * ICMPv6 all but echoes: whoever looks whether a host is there does it through tunnels.
+ * The kernel runs the program for each packet routed into the device. A packet begins with its IPv6 header,
+ * since the device has no link layer. A header that could hide others behind it (RFC 8200 4.3, 4.4) counts as
+ * a control message. So does ICMPv6 except echoes, because hosts test reachability through tunnels by echoes.
  *
- * One queue may be read while another waits. So that messages of one source never overtake each other, a source changes
- * its queue only when all that it has in the present one has been read: its last went there before the time in `READ`, up
- * to which user space knows the queue to be read. The packets of one source come here one after the other.
+ * One queue may be read while another waits, but messages of one source must never overtake each other. So a
+ * source changes its queue only after all its messages in the present one have been read. Its last message
+ * must be older than the time in `READ`, up to which user space has read the queue. The packets of one source
+ * arrive here one after the other.
  *
- * The three maps are made by whoever loads the program, which is why they are not described here. */
+ * The loading program creates the three maps, so they are not described here. */
 #include "helpers.h"
 
 #define NEXT_HEADER 6
@@ -36,18 +37,19 @@ struct address {
 };
 
 struct place {
-	/* When its last control message was put into the queue (CLOCK_MONOTONIC). */
+	/* Time at which its last control message was queued (CLOCK_MONOTONIC). */
 	__u64 last;
 	__u32 queue;
 	__u32 unused;
 };
 
 struct map;
-/* struct address: how many tunnels end there (__u32); only user space writes here. */
+/* struct address to the number of tunnels that end there (__u32); only user space writes here. */
 extern struct map KNOWN;
-/* struct address: struct place. User space adds, and takes away what has no tunnel and nothing in `KNOWN_SENDERS`. */
+/* struct address to struct place. User space adds and removes entries; it removes those without tunnel and
+ * without an entry in `KNOWN_SENDERS`. */
 extern struct map PLACES;
-/* Number of a queue: what was put there before this time has been read (__u64). */
+/* Number of a queue to the time before which all its messages have been read (__u64). */
 extern struct map READ;
 
 SEC("socket")

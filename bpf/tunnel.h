@@ -1,32 +1,35 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What the tc and the XDP programs of the fast path have in common: the decisions.
+ * The decisions of the fast path, common to its tc and XDP programs.
  *
- * The fast path is an accelerator of the slow path (crates/station/src/forwarding). It takes the common packets
- * of a tunnel and does with them just what the kernel and the slow path together would do; whatever is not common
- * it leaves alone, and the kernel leads it to the slow path as if there were no fast path. So nothing here drops a
- * packet or answers one, and everything here may fail without harm. Left to the slow path are in particular: hop
- * limits that run out, packets too large for the path (Packet Too Big, outer fragments), TCP SYN (the slow path
- * clamps the maximum segment size), extension headers, tunnels in tunnels, copies into several tunnels, congestion marks that cannot be passed
- * on (RFC 6040 4.2), packets that are not the binding's, and what the kernel would not route into the tunnel.
+ * The fast path accelerates the slow path (crates/station/src/forwarding). It handles the common packets of a
+ * tunnel exactly like the kernel and the slow path together. It leaves all other packets alone, and the
+ * kernel passes them to the slow path as if there were no fast path. So the programs drop no packet and
+ * answer none, and every function may fail without harm. The slow path handles in particular:
  *
- * Routing is the kernel's. bpf_fib_lookup asks its tables and rules as the slow path's packets would meet them: an
- * inner packet must be routed to the tunnel device, an outer packet and a decapsulated one are routed as coming from
- * there. An operator's own rules for these hold on both paths; of outer packets that arrive the kernel is not asked.
- * Neither netfilter nor IPsec policies (xfrm) see packets of the fast path.
+ * * expired hop limits, and packets too large for the path (Packet Too Big, outer fragments);
+ * * TCP SYNs (it clamps the maximum segment size), extension headers, and tunnels in tunnels;
+ * * copies into several tunnels, and congestion marks that the inner packet cannot carry (RFC 6040 4.2);
+ * * packets of another binding, and packets that the kernel would not route into the tunnel.
  *
- * Each header includes headers below it only: helpers.h, state.h (maps), packet.h (addresses and IPv6 headers), choice.h (distribution
- * among several tunnels) and outside.h (outer headers), flow.h, ways.h (what a home agent with many bindings remembers), tunnel.h.
+ * The kernel decides the routes. bpf_fib_lookup uses its tables and rules as for the slow path's packets: an
+ * inner packet must be routed to the tunnel device, and outer and decapsulated packets are routed as if they
+ * came from there. An operator's own rules for these packets apply on both paths. For arriving outer packets
+ * the kernel is not asked. Neither netfilter nor IPsec policies (xfrm) see packets of the fast path.
  *
- * The maps are written by carnet only, one value for a change: a packet sees a binding before a handover or after
- * it, nothing between.
+ * Each header includes only headers below it: helpers.h, state.h (maps), packet.h (addresses and IPv6
+ * headers), choice.h (distribution among several tunnels) and outside.h (outer headers), flow.h, ways.h
+ * (cached next hops), tunnel.h.
+ *
+ * Only carnet writes the maps, with one value for each change. So a packet sees the binding before a handover
+ * or after it, and no state between.
  */
 #pragma once
 
 #include "choice.h"
 #include "ways.h"
 
-/* Whose a packet is that came in from a mobile network or for one. */
+/* Returns the binding of a packet from or to a mobile network. */
 inline_always struct binding *sender(__u32 roles, struct plan *plan)
 {
 	const struct ipv6 *inner = &plan->inner;
@@ -38,14 +41,14 @@ inline_always struct binding *sender(__u32 roles, struct plan *plan)
 	plan->is_agents = binding != 0;
 	if (!binding && (roles & ENCAPSULATE_FROM)) {
 		binding = binding_of(&inner->source, MOBILE_ROUTER, &plan->version);
-		/* From one of the mobile network's links to another. */
+		/* A packet between links of the mobile network. */
 		if (binding && binding_of(&inner->destination, MOBILE_ROUTER, &other))
 			return 0;
 	}
 	return binding;
 }
 
-/* Looks for the way of such a packet by the path that was chosen. */
+/* Finds the route of a packet that the binding sends on the chosen path. */
 static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, struct plan *plan,
 								 const struct binding *binding, __u32 length,
 								 __u32 ifindex)
@@ -61,7 +64,8 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 
 	if (is_special(&inner->destination) || is_special(&inner->source))
 		return PASS_SCOPE;
-	/* Tunnels in tunnels are counted, and a fragment of our own does not show how deep it is (RFC 2473 4.1). */
+	/* The slow path limits tunnels in tunnels, and a fragment of our own hides its depth (RFC 2473
+	 * 4.1). */
 	if (has_extension(inner->next_header) || inner->next_header == PROTOCOL_IPV6)
 		return PASS_EXTENSION;
 	if (!binding->transmit)
@@ -72,7 +76,7 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 	if (same(&inner->source, &path->local))
 		return PASS_EXTENSION;
 
-	/* Would the kernel route it into the tunnel? */
+	/* Check that the kernel would route the packet into the tunnel. */
 	result = ask(ctx, &route, inner, plan->protocol, plan->ports, 0, ifindex);
 	if (!is_forwarded(result) || route.ifindex != TUNNEL_DEVICE)
 		return PASS_ROUTE;
@@ -107,9 +111,9 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 	return TAKEN;
 }
 
-/* Decides about a packet that came in from a mobile network or for one. `plan->inner` and what look_inside() tells
- * are filled in; `length` is that of the longest packet that leaves, `ifindex` where it came in. An outer header of IPv4 is
- * in the plan then, one of IPv6 is write_outer()'s. */
+/* Decides about a packet from or to a mobile network. The caller has set `plan->inner` and the results of
+ * look_inside(). `length` is that of the longest sent packet, `ifindex` the interface of arrival. Afterwards
+ * the plan contains an outer IPv4 header; write_outer() writes one of IPv6. */
 inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length,
 					      __u32 ifindex)
 {
@@ -126,7 +130,7 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 
 			if (!binding)
 				return NOT_OURS;
-			/* Not in there: the stack has room for so many calls. */
+			/* Not inside find_encapsulation(): the stack allows a limited depth of calls. */
 			plan->chosen = 0;
 			if (binding->rules)
 				plan->chosen = choose(&plan->inner, plan->protocol, plan->ports, binding->rules,
@@ -156,7 +160,8 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 	return TAKEN;
 }
 
-/* The path of the binding that a packet came by; PATHS where none is accepted from there (RFC 6275 10.4.5). */
+/* Returns the binding's path by which a packet arrived; PATHS if none is accepted from there (RFC 6275
+ * 10.4.5). */
 inline_always __u32 path_of(const struct binding *binding, const struct plan *plan, __u32 ifindex)
 {
 	const struct ipv6 *outer = &plan->outer.ipv6;
@@ -173,7 +178,8 @@ inline_always __u32 path_of(const struct binding *binding, const struct plan *pl
 	return PATHS;
 }
 
-/* Whose packets come out of a tunnel, and whether at the home agent's end. 0 where the inner packet belongs to nobody. */
+/* Returns the binding of packets out of a tunnel, and whether this is the home agent's end. 0 if the inner
+ * packet belongs to no binding. */
 inline_always struct binding *receiver(__u32 roles, struct plan *plan, int *is_agents)
 {
 	const struct ipv6 *inner = &plan->inner;
@@ -185,14 +191,14 @@ inline_always struct binding *receiver(__u32 roles, struct plan *plan, int *is_a
 	*is_agents = binding != 0;
 	if (!binding && (roles & DECAPSULATE_CARE_OF)) {
 		binding = binding_of(&inner->destination, MOBILE_ROUTER, &plan->version);
-		/* Nobody outside sends from an address inside. */
+		/* A packet from outside cannot have a source address of the mobile network. */
 		if (binding && binding_of(&inner->source, MOBILE_ROUTER, &other))
 			return 0;
 	}
 	return binding;
 }
 
-/* Looks for the binding and the way of a packet that came in a tunnel. */
+/* Finds the binding and the route of a packet that arrived in a tunnel. */
 static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u32 roles, struct plan *plan,
 								 __u32 length, __u32 ifindex)
 {
@@ -232,8 +238,9 @@ static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u3
 	return TAKEN;
 }
 
-/* Decides about a packet with an IPv6 header in an outer one. `plan->outer`, `inner` and what look_inside() tells are
- * filled in; `length` is that of the longest inner packet, `ifindex` where it came in. */
+/* Decides about a packet with an IPv6 header in an outer one. The caller has set `plan->outer`, `inner` and
+ * the results of look_inside(). `length` is that of the longest inner packet, `ifindex` the interface of
+ * arrival. */
 inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length,
 					      __u32 ifindex)
 {
@@ -262,7 +269,7 @@ inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct pla
 	}
 	if (!plan->flow->may_leave)
 		return PASS_NEIGHBOUR;
-	/* What follows the inner packet inside the outer one is the slow path's to cut off. */
+	/* The slow path cuts off octets behind the inner packet. */
 	if (length_of(inner) != be16_to_cpu(outer->payload_length))
 		return PASS_MALFORMED;
 	if (inner->hop_limit <= 1)
@@ -283,7 +290,7 @@ inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct pla
 	return TAKEN;
 }
 
-/* Where this CPU counts the packets of the plan's flow. */
+/* Returns this CPU's counters for the plan's flow. */
 inline_always struct traffic *traffic_of(const struct plan *plan)
 {
 	__u32 counter = bpf_get_smp_processor_id() * TRAFFIC_MAX + plan->flow->counter;

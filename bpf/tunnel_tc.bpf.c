@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The fast path as tc programs (clsact or tcx, ingress): encapsulation and decapsulation of IPv6 in IPv6 (RFC 2473), in
- * IPv4 and in UDP (RFC 5555) of whole socket buffers. Super packets of TCP and UDP stay whole (the outer header is added to each segment later,
- * by the interface or just before it). The neighbour is resolved by the kernel (bpf_redirect_neigh).
+ * The fast path as tc programs (clsact or tcx, ingress). They encapsulate and decapsulate IPv6 in IPv6 (RFC
+ * 2473), in IPv4 and in UDP (RFC 5555), in whole socket buffers. Super packets of TCP and UDP stay whole: the
+ * interface, or the kernel just before it, adds the outer header to each segment. The kernel resolves the
+ * neighbour (bpf_redirect_neigh).
  *
- * One program for each kind of interface: what it is to the station, and whether its packets have an Ethernet
- * header or none (modems, tunnels).
+ * There is one program for each kind of interface: by its role for the station, and by whether its packets
+ * have an Ethernet header (modems and tunnels have none).
  */
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 
-/* The kernel resolves the neighbour, and every interface will do. */
+/* The kernel resolves the neighbour, so every interface is usable. */
 #define MAY_LEAVE(ifindex, result) 1
 #define KERNEL_ROUTES 1
 #include "tunnel.h"
 
-/* Give the packet to the next program, or to the kernel. */
+/* Passes the packet to the next program, or to the kernel. */
 #define PASS TC_ACT_UNSPEC
 
-/* Looks at what follows the IPv6 header that ends at `offset`: protocol, ports, and whether it is a TCP SYN. Returns the
- * length of the longest packet that leaves, a super packet being cut into its segments then; 0 where that cannot be
- * told. */
+/* Reads the header behind the IPv6 header that ends at `offset`: protocol, ports, and whether it is a TCP
+ * SYN. Returns the length of the longest sent packet, with super packets cut into segments; 0 if it is
+ * unknown. */
 inline_always __u32 look_inside(struct __sk_buff *skb, struct plan *plan, __u32 offset)
 {
 	__u32 header[4] = {}; /* TCP: ports, numbers, data offset and flags */
@@ -55,7 +56,8 @@ inline_always __u32 look_inside(struct __sk_buff *skb, struct plan *plan, __u32 
 	return segment ? 0 : length_of(&plan->inner);
 }
 
-/* How many packets will be made of it, and how many octets these have in all. `length` is that of the longest. */
+/* Returns the number of packets after segmentation, and their total octets; `length` is that of the
+ * longest. */
 inline_always __u32 packets_of(struct __sk_buff *skb, const struct plan *plan, __u32 length, __u32 *octets)
 {
 	__u32 segment = skb->gso_size, headers = length - segment, packets;
@@ -79,10 +81,11 @@ inline_always int finish(enum outcome outcome)
 inline_always int send(struct __sk_buff *skb, struct plan *plan, __u32 link_header)
 {
 	const struct address *address = &plan->flow->next_hop;
-	/* The stack is small, and the packet has its headers already. */
+	/* The stack is small, and the packet already contains its headers. */
 	struct bpf_redir_neigh *next_hop = (void *)&plan->outer;
 
-	/* The kernel drops what it shall redirect so and has no Ethernet header; which one does not matter. */
+	/* The kernel drops a redirected packet without an Ethernet header; the content of the header does not
+	 * matter. */
 	if (!link_header && bpf_skb_change_head(skb, ETH_HLEN, 0))
 		return finish(FAILED);
 	__builtin_memset(&plan->outer, 0, sizeof plan->outer);
@@ -98,7 +101,7 @@ inline_always int send(struct __sk_buff *skb, struct plan *plan, __u32 link_head
 	return bpf_redirect_neigh(plan->flow->departure, next_hop, sizeof *next_hop, 0);
 }
 
-/* Puts `length` octets in front, the end of the outer header's room, and the inner header as it leaves. */
+/* Puts `length` octets in front (the end of the outer header's room), and the inner header as sent. */
 inline_always int prepend(struct __sk_buff *skb, struct plan *plan, __u32 link_header, __u32 length, __u64 flags)
 {
 	const __u8 *from = (const __u8 *)&plan->outer + IPV6_HEADER - length;
@@ -107,7 +110,7 @@ inline_always int prepend(struct __sk_buff *skb, struct plan *plan, __u32 link_h
 				flags | BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET))
 		return PASS_TOO_BIG;
 	begin_forwarded(&plan->inner, &plan->inner, plan->inner.first);
-	/* Keeps the sum right that some interfaces give for the whole packet. */
+	/* Updates the checksum that some interfaces compute over the whole packet. */
 	return bpf_skb_store_bytes(skb, link_header, from, length + IPV6_HEADER, BPF_F_RECOMPUTE_CSUM) ? FAILED : TAKEN;
 }
 
@@ -125,8 +128,9 @@ inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 	if (outcome != TAKEN)
 		return finish(outcome);
 
-	/* Where the outer header of UDP in UDP is gone the kernel would take what is left for the tunnel when it cuts that;
-	 * and where a virtual link carries it whole, the other end's socket cannot tell the datagrams from each other. */
+	/* UDP in UDP is left to the slow path. Without its outer header the kernel would segment the rest as
+	 * a tunnel. And if a virtual link carries it whole, the other end's socket cannot separate the
+	 * datagrams. */
 	if (plan->flow->outside != IN_IPV6 && skb->gso_size && plan->inner.next_header != PROTOCOL_TCP)
 		return finish(PASS_BURST);
 	packets = packets_of(skb, plan, length, &octets);
@@ -162,7 +166,8 @@ inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 
 	packets = packets_of(skb, plan, length, &octets);
 	if (outside != IN_IPV6) {
-		/* For the kernel to take it for IPv6 from here on: the larger header goes with the rest. */
+		/* Makes the kernel treat the packet as IPv6; the additional room is removed with the outer
+		 * headers. */
 		if (bpf_skb_change_proto(skb, cpu_to_be16(ETH_P_IPV6), 0))
 			return finish(PASS_MALFORMED);
 		grown = IPV6_HEADER - IPV4_HEADER;
@@ -177,7 +182,7 @@ inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 	return send(skb, plan, link_header);
 }
 
-/* Copies the IPv6 header at `offset`; 0 when there is none. */
+/* Copies the IPv6 header at `offset`; returns 0 without one. */
 inline_always int read_header(struct __sk_buff *skb, __u32 offset, struct ipv6 *header)
 {
 	const __u8 *data = (void *)(long)skb->data;
@@ -187,17 +192,17 @@ inline_always int read_header(struct __sk_buff *skb, __u32 offset, struct ipv6 *
 		copy_words(header, data + offset, IPV6_HEADER);
 		return 1;
 	}
-	/* Not in the linear part. */
+	/* The header is outside of the linear part. */
 	return !bpf_skb_load_bytes(skb, offset, header, IPV6_HEADER);
 }
 
-/* What came in IPv4: IN_IPV6 where that is no tunnel. */
+/* Reads the headers of a packet in IPv4; returns IN_IPV6 if it is no tunnel. */
 inline_always enum outside open_ipv4(struct __sk_buff *skb, __u32 link_header, struct plan *plan,
 				     enum outcome *outcome)
 {
 	__u32 length = skb->len - link_header;
 	enum outside outside;
-	/* The stack is small, and of the inner header nothing is known yet. IPv6 in IPv4 is longer anyhow. */
+	/* The stack is small, and the inner header is not read yet. IPv6 in IPv4 is longer anyway. */
 	const struct ipv4 *ipv4 = (const void *)&plan->inner;
 	const struct udp *udp = (const void *)(ipv4 + 1);
 
@@ -209,14 +214,14 @@ inline_always enum outside open_ipv4(struct __sk_buff *skb, __u32 link_header, s
 	return outside;
 }
 
-/* Not inline: there is one copy of it, for which the verifier knows the constants of each program. */
+/* Not inline: one copy is enough, for which the verifier knows the constants of each program. */
 static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, __u32 link_header)
 {
 	enum outcome outcome = TAKEN;
 	struct plan plan;
 
-	/* Not those for another station either, which an interface hears while somebody captures on it. */
-	/* Nor those with a mark, by which a rule may route them: the slow path's packets keep it. */
+	/* Skip packets for other stations, which an interface receives during a packet capture. */
+	/* Skip packets with a mark, by which a rule may route them: the slow path keeps the mark. */
 	if (skb->vlan_present || skb->mark || (link_header && skb->pkt_type != PACKET_HOST))
 		return PASS;
 	plan.outside = IN_IPV6;
@@ -227,7 +232,7 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 			return PASS;
 	} else if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || !read_header(skb, link_header, &plan.inner)) {
 		return PASS;
-	/* Also: not as long as it says, or a jumbo payload. */
+	/* Also: shorter than its header says, or a jumbo payload. */
 	} else if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
 		   skb->len != link_header + length_of(&plan.inner)) {
 		return PASS;
@@ -240,7 +245,7 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 		    !read_header(skb, link_header + outside_length(plan.outside), &plan.inner))
 			return PASS;
 		if (plan.outside != IN_IPV6) {
-			/* Of UDP that may be anything; and a burst of datagrams is for the socket. */
+			/* The payload of UDP may be anything; and a burst of datagrams is for the socket. */
 			if ((be32_to_cpu(plan.inner.first) >> 28) != 6 ||
 			    (skb->gso_size && length_of(&plan.inner) != be16_to_cpu(plan.outer.ipv6.payload_length)))
 				return PASS;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The fast path as XDP programs: encapsulation and decapsulation of IPv6 in IPv6 (RFC 2473), in IPv4 and in UDP (RFC 5555)
- * before the kernel has made a socket buffer of the packet. For many packets a second; what is large by TCP goes faster as super packets
- * through the tc programs.
+ * The fast path as XDP programs. They encapsulate and decapsulate IPv6 in IPv6 (RFC 2473), in IPv4 and in UDP
+ * (RFC 5555) before the kernel has made a socket buffer of the packet. They are for many packets a second.
+ * Large TCP transfers are faster as super packets through the tc programs.
  *
- * The link-layer addresses are those of the kernel's neighbour table. A packet whose neighbour is not known there is
- * left to the slow path, which has it resolved. The kernel does not see what passes here, so carnet tells it which
- * neighbours are in use (NEIGHBOURS). Nor is there anybody else to route what a mobile router sends inside IPv4 by one
- * certain uplink: that is taken where the kernel forwards IPv4 there (its switch `forwarding`, which carnet leaves alone).
+ * The link-layer addresses are those of the kernel's neighbour table. A packet without an entry there is left
+ * to the slow path, which causes its resolution. The kernel does not see the packets of the fast path, so
+ * carnet tells it which neighbours are in use (NEIGHBOURS). For the same reason the kernel cannot bind a
+ * mobile router's packets in IPv4 to one uplink. The programs send such packets only if the kernel forwards
+ * IPv4 there (its setting `forwarding`, which carnet does not change).
  *
- * Packets leave by interfaces in PORTS only: those on which carnet has an XDP program, where a driver that can
- * receive redirected frames does so.
+ * Packets leave by interfaces in PORTS only: those where carnet has an XDP program, on which every driver
+ * accepts redirected frames.
  */
 #include <linux/if_ether.h>
 
@@ -23,7 +24,7 @@ struct {
 	__type(value, __u32);
 } PORTS SEC(".maps");
 
-/* By the index of the interface: its link-layer address in the first six octets, and 1 in the last. */
+/* By interface index: its link-layer address in the first six octets, and 1 in the last. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 4096);
@@ -31,7 +32,7 @@ struct {
 	__type(value, __u64);
 } ADDRESSES SEC(".maps");
 
-/* The same for the interfaces of higher indices, as machines get that make and remove many. */
+/* By index, for interfaces with higher indices, as on machines that create and remove many. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -40,7 +41,7 @@ struct {
 	__type(value, __u64);
 } FAR_ADDRESSES SEC(".maps");
 
-/* Whether a frame is for this station: an interface may hear others', while somebody captures on it. */
+/* Returns whether a frame is for this station: an interface may receive others during a packet capture. */
 inline_always int is_for_us(const struct xdp_md *xdp, const __u8 *destination)
 {
 	__u32 index = xdp->ingress_ifindex;
@@ -68,8 +69,8 @@ inline_always int finish(enum outcome outcome)
 	return outcome == FAILED ? XDP_DROP : XDP_PASS;
 }
 
-/* Looks at what follows the IPv6 header that ends at `offset`: protocol, ports, and whether it is a TCP SYN. 0 when the
- * packet is too short for its protocol. */
+/* Reads the header behind the IPv6 header that ends at `offset`: protocol, ports, and whether it is a TCP
+ * SYN. Returns 0 if the packet is too short for its protocol. */
 inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offset)
 {
 	const __u8 *octets = (const __u8 *)(long)xdp->data + offset;
@@ -97,7 +98,7 @@ inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offse
 	return 1;
 }
 
-/* In the widest pieces that are aligned where an IPv6 header is that follows. */
+/* Copies in the widest pieces that are aligned if an IPv6 header follows. */
 inline_always void link_header(__u8 *data, const struct plan *plan)
 {
 	const __u8 *header = plan->flow->link.header;
@@ -107,7 +108,7 @@ inline_always void link_header(__u8 *data, const struct plan *plan)
 	*(quad *)(data + 6) = *(const quad *)(header + 6);
 }
 
-/* Puts `length` octets in front, the end of the outer header's room. */
+/* Puts `length` octets in front: the end of the outer header's room. */
 inline_always enum outcome prepend(struct xdp_md *xdp, const struct plan *plan, __u32 length)
 {
 	__u8 *data, *end;
@@ -172,7 +173,8 @@ inline_always int decapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan
 	return bpf_redirect_map(&PORTS, plan->flow->departure, 0);
 }
 
-/* What came in IPv4: IN_IPV6 where that is no tunnel. Nobody has looked at checksums yet. */
+/* Reads the headers of a packet in IPv4; returns IN_IPV6 if it is no tunnel. Checksums are not verified
+ * yet. */
 inline_always enum outside open_ipv4(struct xdp_md *xdp, struct plan *plan, enum outcome *outcome)
 {
 	const __u8 *data = (const __u8 *)(long)xdp->data;
@@ -189,7 +191,7 @@ inline_always enum outside open_ipv4(struct xdp_md *xdp, struct plan *plan, enum
 	return outside;
 }
 
-/* Not inline: there is one copy of it, for which the verifier knows the constants of each program. */
+/* Not inline: one copy is enough, for which the verifier knows the constants of each program. */
 static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 {
 	const __u8 *data = (void *)(long)xdp->data;

@@ -1,43 +1,44 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What a home agent remembers of its many bindings, so that their number costs little: for each network one cache
- * line that says who is there and where its packets go, instead of four lookups in tables that fit into no cache.
+ * Cached next hops of a home agent with many bindings (`ways`). One cache line for each mobile network holds
+ * its care-of address and next hop, instead of four lookups in tables that fit into no cache.
  *
- * A way is what the binding and the kernel said when they were asked last. It holds for every packet to the network,
- * whatever its source, ports or traffic class, so it is kept only while nothing in the kernel's routing looks at these:
- * carnet looks at rules and routes and says so in POLICY. It ends with ROUTES, with the version of the binding's slot,
- * and after WAY_TICKS in any case. Where something that is longer than 64 bits is inside a /64 (a route, a prefix:
- * CROWDED), a way is that of a single address.
+ * A way is the last result of the binding and of the kernel's routing. It is valid for every packet to the
+ * network, with any source, ports or traffic class. So ways are kept only while no rule or route of the
+ * kernel uses these fields: carnet checks this and sets POLICY. A way ends when ROUTES or the version of the
+ * binding's slot changes, and after WAY_TICKS. If a /64 contains a longer route or prefix (CROWDED), a way is
+ * for a single address.
  *
- * Only tunnels in IPv6 have ways, of bindings that send everything by one of them; others are flows.
+ * Only tunnels in IPv6 have ways, of bindings that send everything by one tunnel; other packets use flows.
  *
- * Each CPU has ways of its own, so nobody else reads what one is writing.
+ * Each CPU has its own ways, so no other CPU reads one during a write.
  */
 #pragma once
 
 #include "flow.h"
 
-/* A power of two, for each CPU; set before the programs are loaded. */
+/* Number of ways for each CPU, a power of two; set before the programs are loaded. */
 const volatile __u32 WAYS_MAX = 1;
 #define WAY_TICKS (60 * SECOND)
-/* Carnet has the neighbours looked after for longer than that since they were asked about (KEEPING). */
+/* carnet keeps neighbours reachable for longer than this after a request (KEEPING). */
 #define EXIT_TICKS (4 * SECOND)
-/* Places where a way may be, one after the other. */
+/* Number of successive places to search for a way. */
 #define WAY_TRIES 4
 #define EXITS_MAX 64
-/* Places where an exit may be. */
+/* Number of places to search for an exit. */
 #define EXIT_TRIES 4
 #define DESTINATIONS_MAX 1024
 
-/* Bits of POLICY. What arrives, and what leaves the tunnel device, is routed by interface and destination alone. */
+/* Bits of POLICY. Arriving packets, and packets out of the tunnel device, are routed by interface and
+ * destination only. */
 #define POLICY_ARRIVING 1
 #define POLICY_LEAVING 2
-/* CROWDED is complete. */
+/* CROWDED contains all such networks. */
 #define POLICY_NETWORKS 4
 
-/* The way is that of a whole /64. */
+/* The way is for a whole /64. */
 #define WAY_OF_NETWORK 1
-/* Packets can be sent; else it is only known whose they are. */
+/* Packets can be sent; otherwise only the binding is known. */
 #define WAY_SENDS 2
 
 struct way {
@@ -46,7 +47,7 @@ struct way {
 	__u32 routes; /* see ROUTES */
 	__u32 version; /* see VERSIONS */
 	__u32 slot;
-	__u32 arrival; /* the interface that packets come in on */
+	__u32 arrival; /* interface of arrival */
 	__u32 asked; /* in ticks */
 	__u16 mtu; /* of the longest inner packet */
 	__u8 exit;
@@ -56,19 +57,19 @@ struct way {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	/* The kernel puts such maps at the beginning of a page, so that a way is one cache line. */
+	/* The kernel aligns such maps to a page, so that a way is one cache line. */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct way);
 } WAYS SEC(".maps");
 
-/* Another one after each change of routes, rules or addresses, and where prefixes pass from one binding to another; but not
- * with neighbours, and not with bindings that only come and go. */
+/* Changes after each change of routes, rules or addresses, and when a prefix moves from one binding to
+ * another. It does not change with neighbours, nor with bindings that only come and go. */
 volatile __u32 ROUTES SEC(".data.routes") = 0;
 
-/* What many ways have in common. Until ROUTES is another the next hop stays, and is asked about again when GENERATION
- * is, and after EXIT_TICKS: by one packet for all ways. */
+/* Common part of many ways. The next hop is valid until ROUTES changes. It is looked up again when GENERATION
+ * changes, and after EXIT_TICKS: by one packet for all ways. */
 struct exit {
 	struct address local;
 	struct address next_hop;
@@ -86,7 +87,7 @@ struct {
 	__type(value, struct exit);
 } EXITS SEC(".maps");
 
-/* Where packets go that have left a tunnel. */
+/* Next hops of packets that have left a tunnel. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, DESTINATIONS_MAX);
@@ -94,7 +95,7 @@ struct {
 	__type(value, struct flow);
 } DESTINATIONS SEC(".maps");
 
-/* A flow that is put together for a packet. */
+/* Flow that is composed for a packet. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -109,7 +110,7 @@ struct {
 	__type(value, __u32);
 } POLICY SEC(".maps");
 
-/* The first halves of addresses inside which something is longer than 64 bits. */
+/* Upper halves of addresses whose /64 contains a longer route or prefix. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -133,7 +134,7 @@ inline_always __u64 mixed(__u64 value)
 	return value * 0xbf58476d1ce4e5b9ULL;
 }
 
-/* One of the places of this CPU where a way may be. */
+/* Returns one of this CPU's places for a way. */
 inline_always struct way *way_at(__u64 hash, __u32 try)
 {
 	__u32 index = bpf_get_smp_processor_id() * WAYS_MAX + (((hash >> 32) + try) & (WAYS_MAX - 1));
@@ -164,7 +165,8 @@ inline_always int is_valid(const struct way *way, const struct plan *plan)
 	return version_of(way->slot) == way->version && is_recent(way, plan);
 }
 
-/* Begins to fetch the way of an address: with many bindings it is in no cache, and there is something to do until it comes. */
+/* Prefetches the way of an address: with many bindings it is in no cache, and other work can be done
+ * meanwhile. */
 inline_always void fetch_way(const struct address *address)
 {
 	const volatile struct way *way = way_at(hash_of(address, 1), 0);
@@ -173,7 +175,7 @@ inline_always void fetch_way(const struct address *address)
 		(void)way->kind;
 }
 
-/* The way of an address, if one is remembered and holds. */
+/* Returns the way of an address, if it is cached and valid. */
 inline_always struct way *find_way(const struct address *address, const struct plan *plan)
 {
 	for (int whole = 1; whole >= 0; whole--) {
@@ -182,7 +184,7 @@ inline_always struct way *find_way(const struct address *address, const struct p
 		for (__u32 try = 0; try < WAY_TRIES; try++) {
 			struct way *way = way_at(hash, try);
 
-			/* None has come past here yet. */
+			/* This place was never used. */
 			if (!way || !way->kind)
 				break;
 			if (is_way_to(way, address, whole)) {
@@ -195,7 +197,8 @@ inline_always struct way *find_way(const struct address *address, const struct p
 	return 0;
 }
 
-/* The place for the way of an address: its own, else one that is free or void, else the first. */
+/* Returns the place for the way of an address: its own, otherwise a free or invalid one, otherwise the
+ * first. */
 inline_always struct way *place_of_way(const struct address *address, int whole, const struct plan *plan)
 {
 	__u64 hash = hash_of(address, whole);
@@ -224,7 +227,7 @@ inline_always struct exit *exit_of(const struct way *way, __u32 routes)
 	return exit && exit->routes == routes ? exit : 0;
 }
 
-/* Keeps where packets leave that have this end of a tunnel as their source, or just that end if `flow` is not set.
+/* Stores the next hop of packets whose source is this end of a tunnel; without `flow` only the end itself.
  * Returns EXITS_MAX if there is no room. */
 inline_always __u32 keep_exit(const struct address *local, const struct flow *flow, const struct plan *plan)
 {
@@ -258,8 +261,8 @@ inline_always __u32 keep_exit(const struct address *local, const struct flow *fl
 	return EXITS_MAX;
 }
 
-/* Notes the way of an address inside a mobile network. `sends` is set where `flow` is that of packets to there; else
- * it came from there. */
+/* Stores the way of an address inside a mobile network. `sends` is set if `flow` is of packets to the
+ * address; otherwise the packet came from it. */
 static __attribute__((noinline)) void keep_way(const struct address *address, const struct plan *plan,
 					       __u32 arrival, __u32 sends)
 {
@@ -271,7 +274,7 @@ static __attribute__((noinline)) void keep_way(const struct address *address, co
 
 	if (!way || !flow || !(bits & POLICY_ARRIVING))
 		return;
-	/* By an older path of a binding comes what is to come to an end. */
+	/* A packet over an older path of a binding must not replace the way of the current path. */
 	if (!sends && is_way_to(way, address, whole) && is_valid(way, plan))
 		return;
 	exit = keep_exit(&flow->path.local, sends ? flow : 0, plan);
@@ -289,14 +292,14 @@ static __attribute__((noinline)) void keep_way(const struct address *address, co
 	way->kind = (whole ? WAY_OF_NETWORK : 0) | (sends ? WAY_SENDS : 0);
 }
 
-/* Whether an address to which there is a way may be special: another of its /64 was not when the way was kept, which
- * says nothing of the addresses of ::/8. */
+/* Returns whether an address with a way may be special. A way proves that an address of the same /64 was not
+ * special, which proves nothing for ::/8. */
 inline_always int may_be_special(const struct address *address)
 {
 	return !(high(address) >> 56);
 }
 
-/* Begins to fetch the counters of a way: with many bindings they are in no cache, and nothing has to wait for them. */
+/* Prefetches the counters of a way: with many bindings they are in no cache. */
 inline_always void fetch_counters(const struct way *way)
 {
 	__u32 index = bpf_get_smp_processor_id() * TRAFFIC_MAX + counter(way->slot, 0);
@@ -306,7 +309,7 @@ inline_always void fetch_counters(const struct way *way)
 		(void)traffic->encapsulated_packets;
 }
 
-/* Sets the plan's flow to that of the way of the inner destination. Returns 0 where there is none. */
+/* Sets the plan's flow to that of the way of the inner destination. Returns 0 without one. */
 inline_always int take_way(struct plan *plan, __u32 arrival)
 {
 	const struct ipv6 *inner = &plan->inner;
@@ -346,8 +349,8 @@ inline_always struct flow *destination_of(const struct ipv6 *inner)
 	return bpf_map_lookup_elem(&DESTINATIONS, &index);
 }
 
-/* The same for a packet that came in a tunnel: whether it may have is told by the way of its source, and where it goes
- * follows from its destination. */
+/* Sets the plan's flow for a packet that arrived in a tunnel. The way of its source permits it, and its
+ * destination selects the next hop. */
 inline_always int take_destination(struct plan *plan)
 {
 	const struct ipv6 *inner = &plan->inner;
@@ -371,7 +374,7 @@ inline_always int take_destination(struct plan *plan)
 	return 1;
 }
 
-/* Notes where the plan's packet goes that came in a tunnel. */
+/* Stores the next hop of the plan's packet, which arrived in a tunnel. */
 inline_always void keep_destination(const struct plan *plan)
 {
 	struct flow *flow = destination_of(&plan->inner);

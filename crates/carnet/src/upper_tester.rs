@@ -303,7 +303,7 @@ impl UpperTester {
         }
     }
 
-    /// Ends the displacement of the claimed position; `None` if there is none.
+    /// Ends the displacement of the claimed position; `None` without a displacement.
     pub fn initialize(&mut self, now_at: &LongPositionVector) -> Option<Position> {
         let (north, east) = std::mem::take(&mut self.displacement);
         if (north, east) == (0, 0) {
