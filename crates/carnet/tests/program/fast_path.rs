@@ -77,7 +77,9 @@ fn stations_serve_by_the_tun_device_while_the_fast_path_is_being_loaded() {
     let _agent = Station::start(&bed.agent, &bed.agent_config());
     let mut router = Station::spawn(&bed.router, &bed.router_config(), &wrapper, PROGRAM);
     wait_until("the router answers", seconds(10), || router.ask(&["status"]).status.success());
-    if router.show("status")["dataplane_loading"] != "bpf" {
+    let status = router.show("status");
+    assert_ne!(status["dataplane"], "bpf", "the station answers before the programs are loaded");
+    if status["dataplane_loading"] != "bpf" {
         return;
     }
     router.registered();
@@ -97,7 +99,7 @@ fn stations_serve_by_the_tun_device_while_the_fast_path_is_being_loaded() {
     router.terminate();
 }
 
-fn has_strace() -> bool {
+pub fn has_strace() -> bool {
     let has = std::process::Command::new("strace").arg("-V").output().is_ok();
     if !has {
         println!("\nSKIPPED: no strace");

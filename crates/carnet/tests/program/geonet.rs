@@ -3,8 +3,11 @@
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::fast_path::has_strace;
 use crate::hosts::{Host, Scratch, assert_same, possible, said, seconds, wait_for, wait_until};
 use crate::station::{PROGRAM, Station};
 
@@ -302,4 +305,56 @@ fn a_recording_replays_every_frame() {
     let frames = text.lines().filter(|line| line.contains("\"frame\"")).count() as u64;
     assert!(frames >= sent && frames <= sent + 3, "{frames} frames, {sent} were sent");
     assert_eq!(text.lines().filter(|line| line.contains("\"delivered\"")).count(), 3, "{text}");
+}
+
+/// `strace` holds the thread at its first request to load something, as a very slow processor does, until the
+/// test ends `strace`.
+#[test]
+fn station_forwards_frames_while_the_programs_of_the_fast_path_are_being_loaded() {
+    if !possible() || !has_strace() {
+        return;
+    }
+    let line = Line::new();
+    let trace = line.scratch.path("s1.trace");
+    let file = trace.to_str().expect("a path");
+    let hold = "inject=bpf:delay_enter=3600s";
+    let wrapper = ["strace", "-D", "-f", "-qq", "-o", file, "-e", "trace=bpf", "-e", hold];
+    let west = Station::start(&line.hosts[0], &line.config(0, "radio", ""));
+    let east = Station::start(&line.hosts[2], &line.config(2, "radio", ""));
+    let config = line.config(1, "br0", "") + "[dataplane]\npath = 'bpf'\n";
+    let mut middle = Station::spawn(&line.hosts[1], &config, &wrapper, PROGRAM);
+    let held = Held(middle.pid());
+    let path = |what: &str| middle.show("status")["geonet"][what].clone();
+    // One that loads the programs by itself would never answer.
+    wait_until("the station is up", seconds(20), || middle.log().contains("station s1 is up"));
+    let status = ["timeout", "10", PROGRAM, "status", "--socket", middle.socket.to_str().expect("a path")];
+    wait_until("it answers", seconds(20), || line.hosts[1].output(&status).status.success());
+    assert_eq!(path("path_loading"), "bpf");
+    for station in [&west, &east] {
+        wait_until("the middle one is heard", seconds(20), || station.show("neighbours")[0].is_object());
+    }
+    wait_until("both are heard", seconds(20), || {
+        middle.show("neighbours").as_array().map(Vec::len) == Some(2)
+    });
+    let events = ping(&west, &address(&east), &["--count", "5"]);
+    assert_eq!(answers(&events).len(), 5, "{events:?}");
+    assert_eq!((path("path_loading"), path("path")), ("bpf".into(), "tun".into()));
+    drop(held);
+    middle.accelerated();
+    wait_until("the fast path is in use", seconds(20), || path("path") == "bpf");
+    middle.terminate();
+}
+
+/// A process under `strace`, which ends with this value. Without that a held process does not even die.
+struct Held(i32);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+        let tracer = line.and_then(|line| line.trim().parse().ok()).filter(|tracer| *tracer > 0);
+        if let Some(tracer) = tracer {
+            let _ = kill(Pid::from_raw(tracer), Signal::SIGKILL);
+        }
+    }
 }
