@@ -209,6 +209,19 @@ fn whole_files() {
     }
 }
 
+/// Both tables begin at the first octet.
+#[test]
+fn errors_at_one_place_stand_in_the_order_of_the_sections() {
+    let found = errors("mobile_node.udp = true\n[mobile_router]\n");
+    assert_eq!(
+        &found[..2],
+        [
+            "c.toml:1:1: `station` is missing, expected a table [station] with a `name`",
+            "c.toml:1:1: `mobile_node`: there is a [mobile_router] already, expected one of the two",
+        ]
+    );
+}
+
 #[test]
 fn every_error_of_a_file_is_told_at_once() {
     let text = SMALL_ROUTER
