@@ -1,4 +1,4 @@
-//! How long the answers are that a home agent gives to strangers: what the page of threats says of them.
+//! Length of the answers of a home agent to unauthenticated sources, compared with the page of threats.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn config() -> StationConfig {
     config
 }
 
-/// An IPv6 packet; the checksum of what it carries stands at `checksum`, if it has one.
+/// Returns an IPv6 packet. If the payload has a checksum, it is at `checksum`.
 fn packet(destination: &str, next_header: u8, checksum: Option<usize>, mut payload: Vec<u8>) -> Vec<u8> {
     let (source, destination) = (address(STRANGER), address(destination));
     if let Some(at) = checksum {

@@ -14,7 +14,7 @@ use carnet_wire::geonet::{GnAddress, StationType};
 
 use common::{FIRST, interface, router_config};
 
-/// Frames and beacons come far more often than anything of Mobile IPv6 is due.
+/// Frames and beacons are far more frequent than the timers of Mobile IPv6.
 #[test]
 fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
     let station_address = GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1]);
@@ -68,8 +68,8 @@ fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
     assert!((30..=41).contains(&frames), "{frames} beacons");
 }
 
-/// A vehicle forwards nothing from others into its uplinks or its tunnel. This holds for a present interface
-/// and for one that a Router Advertisement may bring.
+/// A vehicle does not forward packets of others into its uplinks or its tunnel. This holds for a present
+/// interface and for one that a Router Advertisement may create.
 #[test]
 fn what_comes_in_over_geonetworking_is_not_routed_on_but_to_the_mobile_network() {
     let ipv6 = Ipv6Config {

@@ -1,6 +1,6 @@
 //! The test of new care-of addresses at the home agent's station. No packet of a correspondent goes to an
-//! address that has not answered. A handover loses nothing by the test where the old path lives. Where it
-//! does not, the test costs a round trip.
+//! address that has not answered. A handover loses no packet by the test if the old path still works.
+//! Otherwise the test costs a round trip.
 
 mod common;
 
@@ -22,7 +22,7 @@ use common::{
     router_config,
 };
 
-/// From one station to the other.
+/// One-way delay between the stations.
 const DELAY: Duration = Duration::from_millis(20);
 
 fn tested(is_tested: bool) -> StationConfig {
@@ -44,14 +44,15 @@ struct World {
     now: Time,
     agent: Station,
     router: Station,
-    /// On its way, in the order of arrival; true for the router's station. The number keeps the order.
+    /// Packets on the wire, in the order of arrival; `true` for the router's station. The number keeps the
+    /// order.
     wire: BTreeMap<(Time, u64), (bool, Input)>,
     number: u64,
-    /// The care-of addresses that are reached.
+    /// Reachable care-of addresses.
     reached: BTreeSet<&'static str>,
-    /// Those of them whose packets arrive, while packets to them get lost.
+    /// Care-of addresses whose packets arrive, while packets to them are lost.
     deaf: BTreeSet<&'static str>,
-    /// The record of the router at the home agent's store, as JSON.
+    /// Stored record of the router at the home agent, as JSON.
     record: String,
     sent: usize,
     arrived: usize,
@@ -86,7 +87,7 @@ impl World {
         WALL + self.now.saturating_since(Time::ZERO)
     }
 
-    /// Another machine is the home agent from now on, with the record of the store.
+    /// Makes another machine the home agent, with the stored record.
     fn take_over(&mut self) {
         let record = serde_json::from_str(&self.record).expect("a record");
         let state = PersistentState { home_agent: vec![record], ..PersistentState::default() };
@@ -149,7 +150,7 @@ impl World {
                     self.send(false, DELAY, packet);
                 }
             } else if header.destination == address(HOME) {
-                // Its kernel answers.
+                // The router's kernel answers.
                 let reply = icmpv6::echo_reply(&packet).expect("nothing but echoes");
                 self.send(true, Duration::ZERO, reply);
             } else if packet == data(CORRESPONDENT, HOST) {
@@ -158,7 +159,7 @@ impl World {
         }
     }
 
-    /// Lets time pass in which the correspondent sends, or not.
+    /// Lets time pass, with or without packets of the correspondent.
     fn pass(&mut self, milliseconds: u64, sends: bool) {
         for _ in 0..milliseconds {
             if sends {
@@ -190,7 +191,7 @@ impl World {
         self.agent.binding_status(self.now)[0].state
     }
 
-    /// Packets lost of those that are sent before this happens, and for two seconds after it.
+    /// Returns the lost packets of half a second before an event and two seconds after it.
     fn lost_by(&mut self, happens: impl FnOnce(&mut World)) -> usize {
         self.pass(500, true);
         happens(self);
@@ -221,7 +222,7 @@ fn make_before_break_loses_nothing_and_the_old_path_serves_until_the_echo() {
     world.pass(1000, false);
     assert_eq!(world.lost_by(|world| world.hand_over("w1")), 0);
     let (old, new) = (world.to[&address(FIRST)], world.to[&address(SECOND)]);
-    // A round trip of the registration's way there, and of the echo.
+    // The round trip of the registration's first half and of the echo.
     assert!((500 + 55..=500 + 70).contains(&old), "{old} packets to the old address, {new} to the new one");
     assert_eq!(old + new, world.sent);
 }
@@ -254,7 +255,7 @@ fn break_before_make_costs_one_more_round_trip_unless_the_address_was_tested_lat
     assert!(lately <= off + 1, "{lost:?}");
 }
 
-/// Another member of a fleet becomes the home agent while the new care-of address has not answered.
+/// Another member of a fleet becomes the leader before the new care-of address has answered.
 #[test]
 fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
     for goes_back in [false, true] {
@@ -282,7 +283,7 @@ fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
     }
 }
 
-/// A Binding Update for these care-of addresses and one flow of everything to all of them.
+/// Returns a Binding Update for these care-of addresses with one flow that takes all of them.
 fn update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
     let bids: Vec<u16> = (1..).take(care_of_addresses.len()).collect();
     let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
@@ -309,7 +310,7 @@ fn update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
     .emit()
 }
 
-/// The answer to an Echo Request through the tunnel, as any IPv6 node gives it.
+/// Returns the answer to an Echo Request through the tunnel, as any IPv6 node gives it.
 fn echo_back(probe: &[u8]) -> Option<Vec<u8>> {
     let outer = Header::parse(probe).ok()?;
     let reply = icmpv6::echo_reply(probe.get(HEADER_LEN..)?)?;
@@ -323,8 +324,8 @@ fn echo_back(probe: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Registrations are changed at random. An address that never answers gets no packet of a correspondent. The
-/// home agent sends it an acknowledgement for each Binding Update, and probes of 96 octets: 48 at once and
-/// two a second.
+/// home agent sends it an acknowledgement for each Binding Update. It also sends probes of 96 octets: 48 at
+/// once and two a second.
 #[test]
 fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() {
     let mut rng = Rng::new(33);
@@ -337,7 +338,7 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
     let mut now = Time::ZERO;
     let answers = |place: Ipv6Addr| u128::from(place) >> 80 == u128::from(address("2001:db8:f1::")) >> 80;
     let (mut updates, mut update_octets, mut answered) = (0, 0, 0);
-    // To those that never answer: probes, other packets of the home agent's own, data.
+    // Packets to addresses that never answer: probes, other packets of the home agent itself, and data.
     let (mut probes, mut others, mut other_octets) = (0, 0, 0);
     let mut data_to_true = 0;
     let mut collect = |station: &mut Station, now: Time| {
@@ -411,16 +412,16 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
     assert!(data_to_true > 100, "{data_to_true}");
 }
 
-/// A home agent whose mobile router an attacker has taken over. The harness notes which places have answered
-/// an Echo Request, and where data has gone.
+/// A home agent whose mobile router an attacker controls. The test notes which addresses have answered an
+/// Echo Request, and which have received data.
 struct Besieged {
     station: Station,
     config: StationConfig,
     now: Time,
-    /// Answer to Echo Requests, all others never do.
+    /// Addresses that answer Echo Requests; all others never do.
     true_places: Vec<Endpoint>,
     answered: BTreeSet<Endpoint>,
-    /// The last place of data, and how much there was.
+    /// Last destination of data, and the number of packets.
     data: Option<Endpoint>,
     data_count: usize,
 }
@@ -476,7 +477,7 @@ impl Besieged {
     }
 
     fn give(&mut self, input: Input) {
-        // The tests look at packets only.
+        // A refusal does not matter: the test checks packets only.
         let _ = self.station.handle_input(self.now, WALL, input);
         self.drain();
     }
@@ -486,14 +487,14 @@ impl Besieged {
         self.give(Input::Timeout);
     }
 
-    /// A packet for the mobile network, and where it has gone.
+    /// Sends a packet to the mobile network, and returns its outer destination.
     fn sends(&mut self, destination: &str) -> Option<Endpoint> {
         self.data = None;
         self.give(Input::Packet(data(CORRESPONDENT, destination)));
         self.data
     }
 
-    /// A Binding Update from a place, inside UDP if that is one of IPv4.
+    /// Sends a Binding Update from an address, inside UDP if it is an IPv4 address.
     fn registers(&mut self, from: Endpoint, builder: Builder) {
         let ipv6 = from.ipv6();
         let packet = ControlPacket {
@@ -578,7 +579,7 @@ fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
             assert_eq!((besieged.sends(HOST), besieged.sends(HOME)), (None, None));
             besieged.pass(Duration::from_secs(1));
         }
-        // The binding has not ended by that, and none of the new address's renewals brings the old one back.
+        // The binding has not ended, and no renewal of the new address restores the old one.
         for sequence in 3..20 {
             besieged.registers(end(places[1]), Builder::binding_update(sequence, flags(false), 150));
             assert_eq!(besieged.sends(HOST), None);
@@ -604,7 +605,7 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
     let (mut data_count, mut restarts) = (0, 0);
     for seed in 1..=8 {
         let mut rng = Rng::new(seed);
-        // Every other home agent has a real home link, with duplicate address detection.
+        // Every second home agent has a real home link, with duplicate address detection.
         let mut besieged = Besieged::new(&TRUE, [None, Some("h0")][seed as usize % 2]);
         let place = |rng: &mut Rng| {
             let places = if rng.chance(0.5) { TRUE } else { FALSE };
@@ -675,7 +676,7 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
     assert!(data_count > 5_000 && restarts > 100, "{data_count}, {restarts}");
 }
 
-/// A node sees its own tokens. Those that it has seen must not come again for the address of a third party.
+/// A node sees its own tokens. A seen token must not be used again for the address of a third party.
 #[test]
 fn tokens_do_not_repeat_when_the_config_takes_the_home_agent_away_and_brings_it_back() {
     let mut tokens = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Two stations that have only IPv4 between them, a NAT on the way, and what strangers send to their sockets.
+//! Two stations with only IPv4 and a NAT between them, and messages of attackers to their sockets.
 
 mod common;
 
@@ -20,11 +20,11 @@ fn end(text: &str) -> Endpoint {
 
 struct World {
     now: Time,
-    /// Home agent, mobile router.
+    /// Home agent and mobile router.
     stations: [Station; 2],
     /// Packets out of tunnels, each with its station.
     arrived: Vec<(usize, Vec<u8>)>,
-    /// Everything that was on the wire, and to which station.
+    /// All packets on the wire, each with its receiver.
     wire: Vec<(usize, Vec<u8>)>,
     sockets: [Vec<String>; 2],
 }
@@ -60,7 +60,7 @@ impl World {
         world
     }
 
-    /// Hands a station something, and on whatever follows.
+    /// Passes an input to a station, and carries all resulting packets.
     fn give(&mut self, to: usize, input: Input) {
         let mut inputs = vec![(to, input)];
         while let Some((to, input)) = inputs.pop() {
@@ -72,14 +72,14 @@ impl World {
         }
     }
 
-    /// Takes a station's outputs; what goes through the NAT comes back.
+    /// Takes a station's outputs; returns the packets that pass the NAT.
     fn drain(&mut self, to: usize) -> Vec<Vec<u8>> {
         let mut through = Vec::new();
         while let Some(output) = self.stations[to].poll_output() {
             match output {
                 Output::Packet(packet) => self.arrived.push((to, packet)),
                 Output::Encapsulated { local, remote, packet, .. } => {
-                    // The router's end is another outside, and only its own mapping leads in.
+                    // The NAT changes the router's end, and accepts packets for its own mapping only.
                     let there = [(AGENT, MAPPED), (ROUTER, AGENT)][to];
                     if (local, remote) == (end(there.0), end(there.1)) {
                         self.wire.push((1 - to, packet.clone()));
@@ -102,7 +102,7 @@ impl World {
         self.arrived.iter().filter(|(_, packet)| packet[6] == protocol::NO_NEXT_HEADER).cloned().collect()
     }
 
-    /// Lets timers run out.
+    /// Runs the next timers.
     fn run(&mut self, steps: usize) {
         for _ in 0..steps {
             let next = self.stations.iter().filter_map(Station::poll_timeout).min();
@@ -136,7 +136,7 @@ fn packets_pass_a_nat_in_both_directions() {
     }
 }
 
-/// The IPv4 routes and rules that a router wants after it has seen these interfaces, one after the other.
+/// Returns the IPv4 routes and rules of a router after these states of its interfaces, in order.
 fn ipv4_tables(seen: &[(&str, &[&str], &[&str])]) -> (Vec<Ipv4Route>, Vec<Ipv4Rule>) {
     let mut config = router_config(&["2001:db8:a::/64"]);
     config.mobile_router.as_mut().expect("a router").router.home_agent_ipv4 = "198.51.100.2".parse().ok();
@@ -193,7 +193,7 @@ fn in_words((routes, rules): (Vec<Ipv4Route>, Vec<Ipv4Rule>)) -> Vec<String> {
     routes.chain(rules).collect()
 }
 
-/// Two modems of one make give the same address by the same gateway.
+/// Two modems of one make have the same address and the same gateway.
 #[test]
 fn each_uplink_has_an_ipv4_table_also_where_two_have_the_same_network() {
     let same: (&[&str], &[&str]) = (&["192.168.8.100/24"], &["192.168.8.1"]);
@@ -218,7 +218,7 @@ fn ipv4_table_follows_a_renewal_and_goes_with_the_address() {
     };
     assert_eq!(in_words(ipv4_tables(&[leased, renewed])), words("w0", " via 10.2.1.1", "10.2.1.7", "0"));
     assert_eq!(in_words(ipv4_tables(&[leased, ("w0", &[], &[])])), Vec::<String>::new());
-    // A modem with an address of 32 bits and a route without gateway, and one with a gateway elsewhere.
+    // One modem has a /32 address and a route without gateway; another has a gateway outside its prefix.
     let modem: (&str, &[&str], &[&str]) = ("w1", &["10.64.0.9/32"], &["0.0.0.0"]);
     assert_eq!(in_words(ipv4_tables(&[modem])), words("w1", "", "10.64.0.9", "1"));
     let with_gateway: (&str, &[&str], &[&str]) = ("w1", &["10.64.0.9/32"], &["10.64.0.10"]);
@@ -251,7 +251,7 @@ fn strangers_get_nothing_through_and_break_nothing() {
         let ends = if is_stranger { ends } else { [(AGENT, MAPPED), (ROUTER, AGENT)][*to] };
         world.give(*to, datagram(ends, packet));
         let passed = world.arrived.split_off(before);
-        // From the right end a packet is judged by what is inside.
+        // A packet from the right end is accepted or dropped by its inner addresses.
         for (at, packet) in passed {
             let header = Header::parse(&packet).expect("an IPv6 packet");
             let inside = |address: std::net::Ipv6Addr| address.segments()[..4] == [0x2001, 0xdb8, 0xa, 0];
@@ -263,7 +263,7 @@ fn strangers_get_nothing_through_and_break_nothing() {
             assert!(own || (!is_stranger && may_pass), "{at}: {packet:02x?}");
         }
     }
-    // And all is as before.
+    // The state is unchanged.
     let packet = data(HOST, CORRESPONDENT);
     world.arrived.clear();
     world.give(1, Input::Packet(packet.clone()));

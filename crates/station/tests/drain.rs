@@ -18,9 +18,9 @@ use common::{AGENT, CORRESPONDENT, WALL, address, agent_config, data, interface,
 
 const OTHER: &str = "2001:db8:1::2";
 const ROUTERS: usize = 50;
-/// One way between any two.
+/// One-way delay between any two nodes.
 const DELAY: Duration = Duration::from_millis(20);
-/// Between two packets of a stream.
+/// Interval of the packets of a stream.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 fn home(n: usize) -> Ipv6Addr {
@@ -75,7 +75,7 @@ enum Who {
     Router(usize),
 }
 
-/// A packet on its way: when it arrives, in which order it was sent, where, what.
+/// A packet on its way: time of arrival, sequence, receiver, and octets.
 type Flight = (Time, u64, Who, Vec<u8>);
 
 struct World {
@@ -84,12 +84,12 @@ struct World {
     routers: Vec<Station>,
     wire: BinaryHeap<Reverse<Flight>>,
     sent: u64,
-    /// How often each packet of the streams has arrived.
+    /// Number of arrivals of each packet of the streams.
     arrived: BTreeMap<u32, u32>,
     events: Vec<Event>,
 }
 
-/// A packet of a stream; its number is in the data.
+/// Returns a packet of a stream; its data contain its number.
 fn numbered(source: Ipv6Addr, destination: Ipv6Addr, number: u32) -> Vec<u8> {
     let mut packet = data(&source.to_string(), &destination.to_string());
     packet[40..44].copy_from_slice(&number.to_be_bytes());
@@ -157,7 +157,7 @@ impl World {
         } else if let Some(n) = (0..ROUTERS).find(|&n| to == care_of(n)) {
             self.send(Who::Router(n), packet);
         } else if let (Who::Agent(_), Some(_)) = (from, behind) {
-            // Its kernel routes it into the tunnel device.
+            // The home agent's kernel routes it into the tunnel device.
             self.tell(from, Input::Packet(packet));
         } else if to == address(CORRESPONDENT) || behind.is_some_and(|n| from == Who::Router(n)) {
             if header.next_header != protocol::NO_NEXT_HEADER {
@@ -209,8 +209,8 @@ fn fifty_routers_under_traffic_leave_without_losing_a_packet() {
         }
         for n in 0..ROUTERS {
             world.tell(Who::Router(n), Input::Packet(numbered(host(n), address(CORRESPONDENT), number)));
-            // Correspondents' packets go to the old home agent all the time: the Internet does not know of
-            // the move.
+            // Packets of correspondents always go to the old home agent: the Internet does not know about the
+            // move.
             world.send(Who::Agent(0), numbered(address(CORRESPONDENT), host(n), number + 1));
             number += 2;
         }

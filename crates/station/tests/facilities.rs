@@ -45,11 +45,11 @@ fn station(index: u8, facilities: Option<FacilitiesSettings>) -> Station {
     Station::new(config, PersistentState::default(), Rng::new(index.into()), Time::ZERO, wall(Time::ZERO))
 }
 
-/// Two stations that hear each other.
+/// Two stations in range of each other.
 struct Pair {
     now: Time,
     stations: [Station; 2],
-    /// Messages that applications of the second got.
+    /// Messages for applications of the second station.
     heard: Vec<Message>,
     told: Vec<Output>,
 }
@@ -63,7 +63,7 @@ impl Pair {
     }
 
     fn input(&mut self, index: usize, input: Input) -> Result<(), String> {
-        // Through the recording's format, so that it is known to hold everything.
+        // The input passes the recording's format, to test that the format is complete.
         let line = serde_json::to_string(&input).expect("serialises");
         let input = serde_json::from_str(&line).expect("deserialises");
         let result = self.stations[index].handle_input(self.now, wall(self.now), input);
@@ -89,7 +89,7 @@ impl Pair {
         }
     }
 
-    /// Lets the time pass, timers being served.
+    /// Lets time pass, and runs the timers.
     fn pass(&mut self, span: Duration) {
         let end = self.now + span;
         loop {
@@ -103,7 +103,7 @@ impl Pair {
         self.now = end;
     }
 
-    /// A position `north` metres from the beginning, at 20 m/s eastwards.
+    /// Sets a position `north` metres from the first one, at 20 m/s eastwards.
     fn drive(&mut self, index: usize, north: i32) {
         let milliseconds = (START - 1_072_915_200_000 + 5000) + self.now.as_nanos() / 1_000_000;
         let position = Position {
@@ -139,7 +139,7 @@ impl Pair {
         }))
     }
 
-    /// Events on the map of the second.
+    /// Returns the number of events on the map of the second station.
     fn events(&self) -> usize {
         let facilities = self.stations[1].facilities().expect("facilities");
         facilities.services().ldm.events_in(self.now, None).len()
@@ -171,13 +171,13 @@ fn a_cam_says_where_the_vehicle_is_and_how_it_moves() {
     let quality =
         PositionQuality { confidence_cm: Some(250), altitude_cm: Some(12_345), ..Default::default() };
     pair.input(0, Input::PositionQuality(quality)).expect("accepted");
-    // 5 m in each tenth of a second: reason for a CAM each time.
+    // 5 m in each tenth of a second: each movement causes a CAM.
     for step in 0..10 {
         pair.drive(0, 5 * step);
         pair.pass(Duration::from_millis(100));
     }
     let cams = pair.cams();
-    // And one more, because a tenth of a second has passed since.
+    // One more CAM, because a tenth of a second has passed.
     assert_eq!(cams.len(), 11);
     let last = cams.last().expect("a CAM");
     assert_eq!(last.header.station_id, StationId(1), "the last 32 bits of the address");
@@ -194,7 +194,7 @@ fn a_cam_says_where_the_vehicle_is_and_how_it_moves() {
     let high = high(last);
     assert_eq!((high.speed.speed_value.0, high.heading.heading_value.0), (2000, 900));
     assert_eq!((high.vehicle_length.vehicle_length_value.0, high.vehicle_width.0), (43, 18));
-    // The time of the position, not of the sending, and the standard's: TAI.
+    // The time is that of the position, in the standard's scale: TAI.
     let date = TimestampIts::of(wall(Time::from_millis(5900)));
     assert_eq!(last.cam.generation_delta_time.0, date.0 as u16);
     let with_path = cams.iter().filter_map(low).next_back().expect("a low-frequency container");
@@ -292,7 +292,7 @@ fn an_event_is_told_where_the_station_is_and_ended() {
     assert_eq!(told.denm.management.event_position.latitude.0, 488_375_000 + 90 * 40);
     let detected = TimestampIts::of(wall(pair.now));
     assert_eq!(told.denm.management.detection_time, detected);
-    // The way to it is the way that the station came.
+    // The trace to the event is the path of the station.
     let traces = told.denm.location.expect("a location").traces.0;
     assert!(traces.len() == 1 && !traces[0].0.is_empty(), "{traces:?}");
 
@@ -316,7 +316,7 @@ fn an_event_is_told_where_the_station_is_and_ended() {
     assert_eq!((pair.events(), pair.counter(1, "facilities.denm.received")), (0, 3));
 }
 
-/// Orders an event from the first station, and gives the location that the second hears.
+/// Triggers an event at the first station, and returns the location that the second receives.
 fn location_heard(pair: &mut Pair, denm: &Denm) -> LocationContainer {
     pair.heard.clear();
     pair.order(0, DenmWish::Trigger, denm).expect("told");
@@ -325,8 +325,7 @@ fn location_heard(pair: &mut Pair, denm: &Denm) -> LocationContainer {
     told.denm.location.expect("a location")
 }
 
-/// A location that tells the event's speed or heading has a trace at least, which may have no points
-/// (SIZE(1..7)).
+/// A location with speed or heading has at least one trace, which may have no points (SIZE(1..7)).
 #[test]
 fn an_event_with_speed_or_heading_keeps_the_way_that_led_to_it() {
     let speed = Some(Speed { speed_value: SpeedValue(1200), ..Speed::default() });
@@ -357,7 +356,7 @@ fn an_event_with_speed_or_heading_keeps_the_way_that_led_to_it() {
         denm.denm.location = Some(LocationContainer { traces: own.clone(), ..location.clone() });
         assert_eq!(location_heard(&mut pair, &denm).traces, own);
 
-        // The station's way does not lead to an event that is elsewhere.
+        // The station's path does not lead to an event at another place.
         denm.denm.location = Some(location);
         denm.denm.management.event_position.latitude.0 = 488_375_000;
         denm.denm.management.event_position.longitude.0 = 21_018_000;
@@ -371,7 +370,7 @@ fn a_witness_ends_an_event_and_time_does() {
     pair.drive(0, 0);
     let mut denm = Denm::default();
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(3);
-    // From the second to the first, which takes no notes.
+    // From the second to the first, whose applications do not listen.
     let action = pair.order(1, DenmWish::Trigger, &denm).expect("told").expect("a name");
     pair.pass(Duration::from_secs(4));
     let over = |output: &Output| matches!(output, Output::EventOver(other) if *other == action);
@@ -465,7 +464,7 @@ fn services_are_announced_and_known_to_others_as_long_as_they_are() {
         (0, 0),
         "neither DENMs nor announcements of the other"
     );
-    // It is gone when the other is out of range for three of its intervals.
+    // The service is gone when its station has been out of range for three of its intervals.
     let end = pair.now + Duration::from_secs(4);
     while let Some(due) = pair.stations[1].poll_timeout().filter(|due| *due <= end) {
         pair.now = pair.now.max(due);

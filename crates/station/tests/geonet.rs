@@ -1,5 +1,5 @@
-//! Stations in a line, joined by an air of limited range in virtual time. Packets of GeoNetworking pass whole
-//! stations, and so does the echo of `carnet gnping`.
+//! Stations in a line, joined by a radio of limited range in virtual time. GeoNetworking packets and the echo
+//! of `carnet gnping` pass whole stations.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use carnet_wire::geonet::{
 };
 
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
-/// About 800 m: neighbours hear each other, the ones after them do not.
+/// About 800 m: each station only receives its direct neighbours.
 const STEP: i32 = 72_000;
 
 /// `count` stations, one every 800 m northwards.
@@ -70,7 +70,7 @@ impl Air {
     }
 
     fn tell(&mut self, index: usize, input: Input) {
-        // Through the recording's format, so that it is known to hold everything.
+        // The input passes the recording's format, to test that the format is complete.
         let line = serde_json::to_string(&input).expect("serialises");
         let input = serde_json::from_str(&line).expect("deserialises");
         self.stations[index].handle_input(self.now, WALL, input).expect("accepted");
@@ -194,13 +194,13 @@ fn a_frame_that_nobody_acknowledged_goes_another_way() {
     );
 }
 
-/// The upper tester requests this before each test.
+/// The upper tester requests this reset before each test.
 #[test]
 fn geonetworking_begins_anew() {
     let mut air = Air::new(2);
     let known = |air: &Air| air.stations[0].geonet().expect("GeoNetworking").location_table().len();
     assert_eq!(known(&air), 1);
-    // Another station has the address: the station takes another one.
+    // Another station uses the address, so the station changes its own.
     let pv = LongPositionVector {
         address: GnAddress(address(0)),
         timestamp: Timestamp(7),

@@ -1,4 +1,4 @@
-//! IPv6 over GeoNetworking between two stations in virtual time: their hosts' frames in, their frames out.
+//! IPv6 over GeoNetworking between two stations in virtual time: frames from and to their hosts.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -91,7 +91,7 @@ fn packet(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
     [&header.emit()[..], b"data"].concat()
 }
 
-/// The frames of one station to the other.
+/// Passes the frames of one station to the other.
 fn carry(outputs: Vec<Output>, to: &mut Station) -> Vec<Output> {
     let frames = outputs.into_iter().filter_map(|output| match output {
         Output::Frame(frame) => Some(frame),
@@ -115,7 +115,7 @@ fn a_packet_of_a_host_comes_out_of_the_other_stations_interface() {
     let data = packet(addresses::link_local(A), addresses::link_local(B));
     let frame =
         VirtualFrame { link: 0, destination: B, source: A, ether_type: 0x86dd, payload: data.clone() };
-    // The first packet waits for the answer of the Location Service.
+    // The first packet waits for the reply of the Location Service.
     let asked = tell(&mut a, Input::VirtualFrame(frame));
     let answered = carry(asked, &mut b);
     let sent = carry(answered, &mut a);
@@ -134,16 +134,16 @@ fn a_packet_of_a_host_comes_out_of_the_other_stations_interface() {
 
 #[test]
 fn interfaces_follow_the_station() {
-    // The address comes late, and with it the interface.
+    // The address becomes known late, and then the interface is created.
     let mut station = Station::new(settings(None), PersistentState::default(), Rng::new(7), NOW, WALL);
     assert_eq!(station.poll_output(), None);
     let outputs = tell(&mut station, Input::GeonetAddress(address(A).0));
     assert_eq!(links(&outputs)[0].address, A);
-    // Another address, by an operator's hand or after a duplicate.
+    // Another address, from an operator or after an address conflict.
     let outputs = tell(&mut station, Input::GeonetAddress(address(B).0));
     let [link] = links(&outputs)[..] else { panic!("{outputs:?}") };
     assert_eq!((link.id, link.address, link.link_local), (0, B, addresses::link_local(B)));
-    // A smaller radio.
+    // A radio with smaller frames.
     let outputs = tell(&mut station, Input::GeonetMtu(1400));
     assert_eq!(links(&outputs)[0].mtu, 1312);
     assert!(tell(&mut station, Input::GeonetMtu(1400)).is_empty());
@@ -186,7 +186,8 @@ fn what_a_host_asks_is_answered_and_own_addresses_are_known() {
     assert!(!heard.iter().any(|output| matches!(output, Output::Ipv6 { .. })), "{heard:?}");
 }
 
-/// The way becomes shorter: what has overtaken waits for what it overtook, and no longer than it may.
+/// The path becomes shorter: packets wait for the earlier ones that they have overtaken, up to the time
+/// limit.
 #[test]
 fn packets_that_overtook_others_wait_for_them() {
     let mut config = settings(Some(address(B)));
@@ -199,7 +200,7 @@ fn packets_that_overtook_others_wait_for_them() {
     let place =
         LongPositionVector { address: address(A), latitude: 488_375_000, ..LongPositionVector::default() };
     let data = packet(addresses::link_local(A), addresses::link_local(B));
-    // A packet with a number that came over `hops` hops.
+    // Returns a frame with a sequence number that took `hops` hops.
     let frame = |sequence: u16, hops: u8| {
         let destination = ShortPositionVector { address: address(B), ..ShortPositionVector::default() };
         let extended = ExtendedHeader::GeoUnicast { sequence, source: place, destination };
@@ -213,8 +214,8 @@ fn packets_that_overtook_others_wait_for_them() {
     assert_eq!(count(tell(&mut b, frame(3, 2))), 0, "it waits for the second");
     assert_eq!(count(tell(&mut b, frame(2, 3))), 2);
     assert_eq!(count(tell(&mut b, frame(9, 1))), 0);
-    // The others were not for this station, it seems: what the wait was the last time, nothing, is the least
-    // there is.
+    // The missing packets seem to be for other stations. The last wait was useless, so the next one is the
+    // shortest.
     let due = b.poll_timeout().expect("a wait");
     assert_eq!(due, NOW + Duration::from_millis(1));
     b.handle_input(due, WALL, Input::Timeout).expect("accepted");
@@ -223,7 +224,7 @@ fn packets_that_overtook_others_wait_for_them() {
     assert_eq!(held, Some(("geonet.ipv6.held".to_owned(), 2)));
 }
 
-/// A segment of TCP from `source`, port 1, to `destination`, port 1.
+/// Returns a TCP segment from `source`, port 1, to `destination`, port 1.
 fn segment(source: Ipv6Addr, destination: Ipv6Addr, numbers: (u32, u32), length: usize) -> Vec<u8> {
     let (sequence, acknowledgement) = numbers;
     let mut tcp = vec![0, 1, 0, 1];
@@ -252,7 +253,7 @@ fn counter(station: &Station, name: &str) -> u64 {
         .expect("a counter")
 }
 
-/// The IPv6 packets in GeoUnicast frames.
+/// Returns the IPv6 packets in GeoUnicast frames.
 fn sent(outputs: Vec<Output>) -> Vec<Vec<u8>> {
     let packets = outputs.into_iter().filter_map(|output| match output {
         Output::Frame(frame) => Some(frame.packet),
@@ -265,7 +266,7 @@ fn sent(outputs: Vec<Output>) -> Vec<Vec<u8>> {
     ipv6.collect()
 }
 
-/// B, which knows where A is and A's way of sending to it: a number, hops, data.
+/// Returns B, which knows A's position, and a function for A's frames: sequence number, hops, data.
 fn receiver(configure: impl FnOnce(&mut Ipv6Config)) -> (Station, impl Fn(u16, u8, &[u8]) -> Input) {
     let mut settings = settings(Some(address(B)));
     configure(settings.geonet.as_mut().and_then(|geonet| geonet.ipv6.as_mut()).expect("IPv6"));
@@ -288,7 +289,7 @@ fn receiver(configure: impl FnOnce(&mut Ipv6Config)) -> (Station, impl Fn(u16, u
     (b, frame)
 }
 
-/// The host's duplicate acknowledgement waits while what it misses may come by the longer way.
+/// The host's duplicate acknowledgement is held while the missing packet may arrive by the longer path.
 #[test]
 fn duplicate_acknowledgements_wait_for_what_is_late() {
     let (mut b, frame) = receiver(|ipv6| {
@@ -320,7 +321,7 @@ fn duplicate_acknowledgements_wait_for_what_is_late() {
     assert_eq!(counted, [2, 1]);
 }
 
-/// Where the radio is behind, own packets say so to those who can hear it.
+/// If the radio has a backlog, own packets of ECN-capable flows carry a congestion mark.
 #[test]
 fn congestion_is_told_where_the_radio_is_behind() {
     let (mut b, frame) = receiver(|ipv6| ipv6.congestion_mark = Some(5000));
@@ -347,8 +348,8 @@ fn congestion_is_told_where_the_radio_is_behind() {
     assert_eq!(traffic_classes(&mut b), [0b10, 0]);
 }
 
-/// An area around another station: the members of its group are where that station is, and nowhere before it
-/// is found.
+/// An area around another station: packets to its group go where that station is, and nowhere before it is
+/// found.
 #[test]
 fn a_group_leads_to_where_its_area_has_moved() {
     let (mut a, mut b) = (station(A), station(B));
@@ -401,13 +402,13 @@ fn a_group_leads_to_where_its_area_has_moved() {
     assert_eq!(refused(&mut a, local), "ff02::42 is not a multicast address of more than link scope");
     let second = AreaOrder { name: "second".into(), ..order };
     assert_eq!(refused(&mut a, second), "the group is that of the area \"convoy\"");
-    // Removed, the group is one without an area: everybody around.
+    // Without its area, the group reaches all stations around.
     tell(&mut a, Input::Command(Command::RemoveArea { name: "convoy".into() }));
     assert_eq!(send(&mut a), None);
     assert_eq!(counter(&a, "geonet.ipv6.dropped.nowhere"), Some(1));
 }
 
-/// A station that cuts packets and puts them together, if both do.
+/// Returns a station that fragments and reassembles packets, if `fragments` is set.
 fn cutter(mac: [u8; 6], fragments: bool) -> Station {
     let mut config = settings(Some(address(mac)));
     if let Some(GeonetSettings { ipv6: Some(ipv6), .. }) = &mut config.geonet {
@@ -416,8 +417,7 @@ fn cutter(mac: [u8; 6], fragments: bool) -> Station {
     Station::new(config, PersistentState::default(), Rng::new(7), NOW, WALL)
 }
 
-/// Carries frames back and forth until none is left; returns the other outputs of the first and the second
-/// station.
+/// Carries frames between the stations until none is left; returns the other outputs of both.
 fn talk(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>; 2] {
     let (mut said, mut from_a) = ([Vec::new(), Vec::new()], true);
     let mut outputs = outputs;
@@ -431,8 +431,8 @@ fn talk(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>;
     said
 }
 
-/// Stations of the release before send pieces as next header 3; and what an application sends with next
-/// header 0 is its own.
+/// Stations of the previous release send fragments with next header 3. Payloads of applications with next
+/// header 0 are not fragments.
 #[test]
 fn pieces_of_the_release_before_are_put_together() {
     let (mut b, frame) = receiver(|ipv6| ipv6.fragments = true);

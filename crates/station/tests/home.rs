@@ -1,4 +1,4 @@
-//! Routes that mobile nodes and home networks need in the kernel, from the platform's view of stations.
+//! Routes of mobile nodes and home networks in the kernel, as the platform gets them from stations.
 
 mod common;
 
@@ -17,7 +17,7 @@ use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket};
 use common::{AGENT, FIRST, HOME, WALL, address, agent_config, interface, router_config};
 
-/// Present desired entries of a station that reports only changes.
+/// Present desired entries of a station, composed from its changes.
 #[derive(Default)]
 struct Wanted(Vec<Entry>);
 
@@ -46,7 +46,7 @@ impl Wanted {
         routes.filter(wanted).collect()
     }
 
-    /// The tables that what the machine itself sends without an address is sent to.
+    /// Returns the tables for packets of the machine itself without a chosen source address.
     fn tables_of_node(&self) -> Vec<u32> {
         let rules = self.0.iter().filter_map(|entry| match entry {
             Entry::Rule(rule) if rule.priority == priority::FROM_NODE => {
@@ -58,7 +58,7 @@ impl Wanted {
         rules.collect()
     }
 
-    /// Where the home address is.
+    /// Returns the interfaces with the home address.
     fn home_address_on(&self) -> Vec<&str> {
         let addresses = self.0.iter().filter_map(|entry| match entry {
             Entry::Address(own) if own.address == address(HOME) => Some(own.interface.as_str()),
@@ -85,7 +85,8 @@ fn start(config: StationConfig) -> (Station, Wanted) {
     (station, wanted)
 }
 
-/// RFC 6275 11.3.1: what chooses no address has the home address, whatever the uplink's address is.
+/// RFC 6275 11.3.1: a packet without a chosen source has the home address, regardless of the uplink's
+/// address.
 #[test]
 fn a_node_sends_from_its_home_address_into_the_tunnel() {
     let (mut station, mut wanted) = start(node_config());
@@ -101,7 +102,7 @@ fn a_node_sends_from_its_home_address_into_the_tunnel() {
     assert!(wanted.routes(TABLE_UPLINK, "::/0").iter().all(|route| route.source.is_none()));
 }
 
-/// The acknowledgement of the de-registration from the home address.
+/// Returns the acknowledgement of a de-registration from the home address.
 fn acknowledgement(update: &[u8]) -> Vec<u8> {
     let sequence = u16::from_be_bytes([update[46], update[47]]);
     let mut message = Builder::binding_acknowledgement(0, false, false, sequence, 0).finish();
@@ -118,8 +119,8 @@ fn acknowledgement(update: &[u8]) -> Vec<u8> {
     [&header.emit()[..], &message].concat()
 }
 
-/// RFC 6275 11.5.5: at home the same, without tunnel; an address that the uplink has on the home link is not
-/// chosen.
+/// RFC 6275 11.5.5: at home the source is the home address as well, without a tunnel. An address that the
+/// uplink has on the home link is not chosen.
 #[test]
 fn at_home_a_node_sends_from_its_home_address_by_the_home_link() {
     let (mut station, mut wanted) = start(node_config());
@@ -146,7 +147,7 @@ fn at_home_a_node_sends_from_its_home_address_by_the_home_link() {
     }
 }
 
-/// A mobile router's own packets choose as ever.
+/// A mobile router's own packets use the kernel's source address selection.
 #[test]
 fn a_router_is_no_node() {
     let (mut station, mut wanted) = start(router_config(&["2001:db8:a::/64"]));
@@ -243,8 +244,8 @@ fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_o
         let header = Header::parse(&found[0]).expect("a packet");
         assert_eq!((header.source, header.destination), (address(AGENT), address(FIRST)));
         assert_eq!((header.next_header, &found[0][40..42]), (protocol::ICMPV6, &[1, 4][..]));
-        // RFC 4443 2.4 (c): no longer than the least MTU, and with what proves to the sender that it was its
-        // own.
+        // RFC 4443 2.4 (c): at most the minimum MTU, with enough of the packet for the sender to recognise
+        // it.
         assert!(found[0].len() <= 1280 && found[0][48..128] == question[..80]);
     }
     assert!(answers(&tunnelled("2001:db8:bad::1", 8)).is_empty());

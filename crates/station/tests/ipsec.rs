@@ -1,5 +1,5 @@
-//! Messages under IPsec, with a kernel of a few lines at each station: what ESP would hide stands behind its
-//! header as it is.
+//! Messages under IPsec, with a minimal kernel at each station: behind an ESP header the message is in clear
+//! text.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn station(config: StationConfig) -> Station {
     Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL)
 }
 
-/// A packet between the two ends of a security association.
+/// Returns a packet between the two ends of a security association.
 fn packet(source: &str, destination: &str, label: u32, next_header: u8, payload: &[u8]) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
@@ -48,7 +48,7 @@ fn packet(source: &str, destination: &str, label: u32, next_header: u8, payload:
     [&header.emit()[..], payload].concat()
 }
 
-/// ESP that hides nothing: an index and a number in front.
+/// Returns ESP without encryption: a header with an index and a number.
 fn esp(source: &str, destination: &str, label: u32, message: &[u8]) -> Vec<u8> {
     packet(source, destination, label, protocol::ESP, &[&[0; 8][..], message].concat())
 }
@@ -60,7 +60,7 @@ struct World {
     /// Whether the kernels have security associations.
     associated: bool,
     wire: VecDeque<(usize, Input)>,
-    /// Packets between the two.
+    /// Packets between the stations.
     sent: Vec<Vec<u8>>,
     events: Vec<Event>,
     rules: Vec<Rule>,
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// The upper layers of what went between the two, but for packets in the tunnel.
+    /// Returns the upper-layer protocols of packets between the two, except for packets in the tunnel.
     fn protocols(&mut self) -> Vec<u8> {
         let all = self.sent.drain(..).map(|packet| Extensions::parse(&packet).expect("a packet").protocol);
         all.filter(|found| *found != protocol::IPV6).collect()
@@ -176,7 +176,7 @@ fn a_router_registers_moves_and_leaves_under_esp_alone() {
     let mut world = World::new();
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
     assert_eq!(world.bound(), [FIRST]);
-    // With the care-of address outside, as RFC 6275 6.3 and 6.4 have it.
+    // The care-of address is in the outer header (RFC 6275 6.3, 6.4).
     let protected = |to: &str| {
         let is = |packet: &&Vec<u8>| {
             let (header, extensions) = (Header::parse(packet), Extensions::parse(packet));
@@ -203,7 +203,7 @@ fn a_router_registers_moves_and_leaves_under_esp_alone() {
     assert!(world.bound().is_empty());
     assert!(world.protocols().iter().all(|found| *found == protocol::ESP));
     assert_eq!((world.dropped(0), world.dropped(1)), (0, 0));
-    // Entries that the two kernels need for that.
+    // Entries that the kernels need for this.
     let is = |table, from: &str, to: &str, esp| {
         let host = |text: &str| (!text.is_empty()).then(|| address(text).into());
         world.rules.iter().any(|rule| {
@@ -218,8 +218,7 @@ fn a_router_registers_moves_and_leaves_under_esp_alone() {
     assert!(is(TABLE_CAPTURE, AGENT, "", protocol::ESP), "{:?}", world.rules);
 }
 
-/// RFC 6275 11.5.5: from home the source is the home address, without a Home Address option; so is it under
-/// ESP.
+/// RFC 6275 11.5.5: from home the source is the home address, without a Home Address option, also under ESP.
 #[test]
 fn a_router_returns_home_and_leaves_again_under_esp() {
     let mut world = World::new();
@@ -289,7 +288,7 @@ fn a_home_agent_believes_nothing_in_the_clear_and_no_address_outside_of_esp() {
     world.tell(0, Input::Packet(clear.emit()));
     assert_eq!(world.dropped(0), 1);
 
-    // A message that only the kernel got, or that it got twice, is not accepted either.
+    // A message that the station has not passed to the kernel, or a repeated one, is not accepted.
     let protected = |label, message: &[u8]| Input::Protected {
         source: address(HOME),
         destination: address(AGENT),
@@ -299,7 +298,7 @@ fn a_home_agent_believes_nothing_in_the_clear_and_no_address_outside_of_esp() {
     world.tell(0, protected(77, &message));
     assert_eq!(world.dropped(0), 2);
 
-    // RFC 6275 11.7.1: the care-of address is to be named inside.
+    // RFC 6275 11.7.1: the care-of address must be inside the message.
     let arrive = |world: &mut World, message: &[u8]| {
         let options = carnet_wire::extension::home_address_destination(protocol::ESP, address(HOME));
         let payload = [&options[..], &[0; 8], message].concat();
@@ -311,7 +310,7 @@ fn a_home_agent_believes_nothing_in_the_clear_and_no_address_outside_of_esp() {
     arrive(&mut world, &update(3, Some(FIRST)));
     assert_eq!((world.dropped(0), world.bound()), (3, vec![FIRST.to_owned()]));
 
-    // ESP that the kernel does not want comes back once, and not for ever.
+    // ESP that the kernel refuses comes back once, and not endlessly.
     world.tell(0, Input::Packet(esp(HOME, AGENT, 1, b"nothing")));
 }
 
@@ -334,7 +333,7 @@ fn a_router_believes_no_acknowledgement_in_the_clear() {
     assert_eq!(world.dropped(1), before + 1);
 }
 
-/// All kinds of messages, as they are and changed anywhere, in the clear and from the true addresses.
+/// All kinds of messages, unchanged and changed at any octet, without ESP and from the true addresses.
 #[test]
 fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
     let mut world = World::new();
@@ -355,7 +354,7 @@ fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
             4 => revocation(RevocationKind::Acknowledgement { status: 0 }, sequence).finish(),
             5 => Builder::home_agent_switch(&[address(SECOND)]).finish(),
             6 => Builder::binding_refresh_request().finish(),
-            // Of the other kinds.
+            // Messages of other types.
             _ => [&[59, 0, sequence as u8][..], &[0; 5]].concat(),
         };
         for _ in 0..rng.u16() % 3 {
@@ -381,7 +380,7 @@ fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
     let is_about_bindings = |event: &&Event| format!("{event:?}").contains("Deregistered");
     assert_eq!(world.events.iter().find(is_about_bindings), None);
     assert!(world.dropped(0) > 0 && world.dropped(1) > 0);
-    // The two still understand each other.
+    // Both stations still communicate.
     world.tell(1, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
     assert_eq!(world.bound(), [SECOND]);
 }

@@ -23,7 +23,7 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use common::{AGENT, WALL, address, agent_config, interface, router_config};
 
 const RANGE: f64 = 250.0;
-/// Tenths of a microdegree of longitude in a metre, there.
+/// Tenths of a microdegree of longitude in a metre, at this latitude.
 const PER_METRE: f64 = 136.4;
 
 fn care_of(who: usize) -> String {
@@ -82,24 +82,24 @@ fn vehicle(who: usize, authorization: Authorization) -> StationConfig {
     config
 }
 
-/// Two vehicles, their home agent, and all between them. The second vehicle drives past the first.
+/// Two vehicles, their home agent, and the network between them. The second vehicle drives past the first.
 struct World {
     now: Time,
     agent: Station,
     vehicles: [Station; 2],
     wanted: [BTreeMap<String, Entry>; 2],
-    /// Metres that vehicle 2 is to the east of vehicle 1, and its speed.
+    /// Distance of vehicle 2 to the east of vehicle 1 in metres, and its speed.
     place: f64,
     speed: f64,
-    /// The radio works at all.
+    /// Whether the radio works.
     radio: bool,
-    /// It tells what did not arrive.
+    /// Whether the radio reports unacknowledged frames.
     feedback: bool,
-    /// Recent frames of vehicle 1, for third parties.
+    /// Recent frames of vehicle 1, for an attacker.
     overheard: Vec<Frame>,
-    /// On its way: to which vehicle, or the home agent.
+    /// Packets on the wire: to a vehicle, or to the home agent.
     wire: VecDeque<(Option<usize>, Input)>,
-    /// Numbers of the packets that hosts got, and whether they came straight.
+    /// Numbers of received packets, and whether each took the direct route.
     arrived: [Vec<(u32, bool)>; 2],
     sent: u32,
 }
@@ -203,7 +203,7 @@ impl World {
             if to == address(&care_of(who)) {
                 return self.wire.push_back((Some(who), Input::Packet(packet)));
             }
-            // At the agent, mobile networks are routed into the tunnel device.
+            // The home agent's kernel routes mobile networks into the tunnel device.
             let inside = host(who).segments()[..4] == to.segments()[..4] || to == home(who);
             match from {
                 Some(vehicle) if inside && vehicle == who => return self.reaches_host(who, &packet, false),
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// The route of a vehicle's kernel for a neighbouring mobile network.
+    /// Returns the route of a vehicle's kernel for a neighbouring mobile network.
     fn straight(&self, who: usize, to: Ipv6Addr) -> Option<Ipv6Addr> {
         self.wanted[who].values().find_map(|entry| match entry {
             Entry::Route(route) if route.table == TABLE_NEIGHBOURS && route.destination.contains(&to) => {
@@ -234,7 +234,7 @@ impl World {
         })
     }
 
-    /// A host on board sends a packet to the one on board of the other vehicle.
+    /// Sends a packet from a host on board to the host of the other vehicle.
     fn send(&mut self, who: usize) {
         let (from, to) = (host(who), host(1 - who));
         let header = Header {
@@ -261,7 +261,7 @@ impl World {
         self.tell(who, input);
     }
 
-    /// Ten milliseconds.
+    /// Lets ten milliseconds pass.
     fn tick(&mut self) {
         self.now += Duration::from_millis(10);
         self.place += self.speed * 0.01;
@@ -289,7 +289,7 @@ impl World {
         }
     }
 
-    /// Lets `seconds` pass in which both hosts send a packet every 10 ms.
+    /// Lets `seconds` pass; both hosts send a packet every 10 ms.
     fn talk(&mut self, seconds: f64) {
         for _ in 0..(seconds * 100.0) as u32 {
             self.tick();
@@ -298,7 +298,7 @@ impl World {
         }
     }
 
-    /// Returns counts of the hosts' packets since the last time: lost ones, direct ones, doubled ones.
+    /// Returns the counts of packets since the last call: lost, direct, and doubled ones.
     fn account(&mut self) -> (u32, usize, usize) {
         let mut arrived: Vec<(u32, bool)> = self.arrived.iter_mut().flat_map(std::mem::take).collect();
         let straight = arrived.iter().filter(|(_, straight)| *straight).count();
@@ -317,9 +317,9 @@ fn nothing_is_lost_when_vehicles_pass_each_other() {
     world.talk(24.0);
     let (lost, straight, twice) = world.account();
     assert_eq!((lost, twice), (0, 0));
-    // Of the 9.5 s in which one is less than 237 m from the other, some 8 in both directions.
+    // The vehicles are closer than 237 m for 9.5 s; about 8 s of this have direct routes in both directions.
     assert!((1500..1900).contains(&straight), "{straight}");
-    // Both say so, and what for.
+    // Both stations count it.
     for who in [0, 1] {
         assert_eq!(world.straight(who, host(1 - who)), None);
         let counters: BTreeMap<String, u64> = world.vehicles[who].counters().into_iter().collect();
@@ -350,7 +350,7 @@ fn a_radio_that_falls_silent_costs_half_a_second_and_none_where_it_tells() {
         if feedback {
             assert_eq!(lost, 0);
         } else {
-            // 66 packets of each host, and no more.
+            // At most 66 packets of each host.
             assert!((1..=132).contains(&lost), "{lost}");
         }
         world.radio = true;
@@ -373,7 +373,7 @@ fn one_route_more_and_nothing_else_moves() {
     };
     assert_eq!(rule(priority::TO_NEIGHBOURS, TABLE_NEIGHBOURS), 3);
     assert_eq!(rule(priority::FROM_MOBILE_NETWORK, TABLE_TUNNEL), 3);
-    // The interface to neighbours is no uplink here.
+    // The interface to neighbours is not an uplink here.
     assert_eq!(rule(priority::FROM_NEIGHBOURS, TABLE_MAIN), 0);
     world.place = 50.0;
     world.talk(5.0);
@@ -383,12 +383,12 @@ fn one_route_more_and_nothing_else_moves() {
     assert_eq!(new.len(), 1, "{new:?}");
     after.remove(&new[0]);
     assert_eq!(after, before);
-    // A station that stops says so.
+    // A station that stops sends a last message.
     world.tell(1, Input::Command(Command::Shutdown));
     assert_eq!(world.wanted[0], before);
 }
 
-/// Packets of a fast path do not pass the station: it reports them ten times a second.
+/// A station does not see packets of a fast path; the fast path reports them ten times a second.
 #[test]
 fn packets_of_a_fast_path_are_use_of_the_way() {
     let mut world = World::new(Authorization::HomeAgent);
@@ -399,7 +399,7 @@ fn packets_of_a_fast_path_are_use_of_the_way() {
         counters["mnpp.probes"]
     };
     for (ways, expected) in [(vec![], 3..8), (vec![mac(1)], 17..23)] {
-        // A while until what was is forgotten.
+        // Until the earlier use has expired.
         (0..300).for_each(|_| world.tick());
         let before = probes(&world);
         for step in 0..500u16 {
@@ -415,7 +415,7 @@ fn packets_of_a_fast_path_are_use_of_the_way() {
     }
 }
 
-/// A third station, which has no mobile network but says that it has the other vehicle's.
+/// An attacker without a mobile network announces the other vehicle's.
 #[test]
 fn a_liar_gets_nothing() {
     for (authorization, believed) in [(Authorization::HomeAgent, false), (Authorization::Anybody, true)] {

@@ -19,19 +19,19 @@ use common::{
     AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, interface, router_config,
 };
 
-/// The two stations.
+/// One of the two stations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Side {
     Agent,
     Router,
 }
 
-/// One uplink's way through the network.
+/// Path of one uplink through the network.
 #[derive(Debug, Clone, Copy)]
 struct Way {
-    /// From the router, and to it.
+    /// MTU from the router, and to it.
     mtu: [usize; 2],
-    /// Whether routers on it send Packet Too Big that arrives.
+    /// Whether Packet Too Big of routers on the path arrives.
     tells: bool,
     open: bool,
 }
@@ -45,27 +45,27 @@ struct World {
     delay: (Duration, Duration),
     /// Whether the router's kernel answers echoes.
     echoes: bool,
-    /// Whether it answers as to a correspondent node with a binding: from the care-of address, with a Home
-    /// Address option.
+    /// Whether it answers like a node with route optimization: from the care-of address, with a Home Address
+    /// option.
     route_optimization: bool,
-    /// Whether it does so from an address that it has not registered.
+    /// Whether it does so from an address without a binding.
     unbound: bool,
-    /// Whether the home agent answers echoes as a correspondent node with a binding does, and from which
-    /// address.
+    /// Source address of the home agent's echo replies, if it answers like a correspondent node with a
+    /// binding.
     correspondent: Option<&'static str>,
-    /// Whether something else has decapsulated what is for the ends themselves.
+    /// Whether another data path has decapsulated packets for the ends.
     decapsulated: bool,
     rng: Rng,
-    /// Packets under way, by time and number.
+    /// Packets on their way, by time and number.
     events: BTreeMap<(Time, u64), (Side, Input)>,
     number: u64,
-    /// Tunnel MTUs as they were set, with time, side and care-of address.
+    /// Set tunnel MTUs, with time, side and care-of address.
     set: Vec<(Time, Side, String, u32)>,
-    /// MTUs that the LAN was told.
+    /// MTUs in Router Advertisements to the LAN.
     told: Vec<(Time, u32)>,
-    /// Outer packets sent by each side, with their lengths.
+    /// Outer packets of each side, with their lengths.
     sent: Vec<(Time, Side, usize)>,
-    /// Inner packets that came out for hosts, and errors for them.
+    /// Inner packets for hosts, and errors for them.
     arrived: Vec<Vec<u8>>,
     quotable: Option<Vec<u8>>,
 }
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// A packet was written into the tunnel device: the kernel forwards or delivers it.
+    /// Plays the kernel for a packet in the tunnel device: forwards or delivers it.
     fn come_out(&mut self, side: Side, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a packet");
         let destination = header.destination.to_string();
@@ -213,7 +213,7 @@ impl World {
         }
     }
 
-    /// An answer of the home agent's behind a type 2 routing header, which the router hears on its link.
+    /// Delivers an answer of the home agent behind a type 2 routing header, received on the router's link.
     fn answer_directly(&mut self, care_of: &'static str, source: &str, packet: &[u8]) {
         let (header, message) = Header::parse_packet(packet).expect("a packet");
         let way = self.ways[care_of];
@@ -234,7 +234,7 @@ impl World {
         self.later(delay, Side::Router, Input::Icmpv6(message));
     }
 
-    /// An ICMPv6 error on its way to one side's tunnel end.
+    /// Delivers an ICMPv6 error to a tunnel end.
     fn error(&mut self, delay: Duration, side: Side, packet: &[u8]) {
         let (header, message) = Header::parse_packet(packet).expect("a packet");
         let input = match side {
@@ -276,7 +276,7 @@ impl World {
         self.now = end;
     }
 
-    /// As [`Self::sleep`] while hosts talk, once in a second in both directions.
+    /// Lets seconds pass; hosts send a packet every second in both directions.
     fn talk(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.exchange(100);
@@ -289,7 +289,7 @@ impl World {
         self.give(Side::Agent, Input::Packet(data(CORRESPONDENT, HOST, length)));
     }
 
-    /// How many packets of this length get through to hosts, of two, once.
+    /// Sends a packet of this length in each direction; returns how many arrive.
     fn passes(&mut self, length: usize) -> usize {
         self.arrived.clear();
         self.exchange(length);
@@ -297,7 +297,7 @@ impl World {
         self.arrived.iter().filter(|packet| packet.len() == length).count()
     }
 
-    /// Both ends' MTU of the tunnel in use.
+    /// Returns the MTU of the transmitting tunnel at both ends.
     fn mtus(&self) -> (usize, usize) {
         let mtu =
             |station: &Station| station.tunnel_status().iter().find(|t| t.transmit).map_or(0, |t| t.mtu);
@@ -345,15 +345,14 @@ fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
     // The path is idle: only the registration is sent for an hour.
     world.sleep(Duration::from_secs(3600));
     assert_eq!((probes(&world.router), probes(&world.agent)), ((1, 1), (1, 1)));
-    // In use it is confirmed now and then.
+    // A used path is confirmed now and then.
     world.talk(600);
     let (sent, answered) = probes(&world.router);
     assert!((8..=15).contains(&sent) && sent == answered, "{sent}");
     assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
 }
 
-/// A packet of the home address's as it is sent to a correspondent node that has a binding (RFC 6275 6.3,
-/// 11.3.1).
+/// Returns a packet of the home address as for a correspondent node with a binding (RFC 6275 6.3, 11.3.1).
 fn route_optimized(care_of: &str, packet: &[u8]) -> Vec<u8> {
     let (header, payload) = Header::parse_packet(packet).expect("a packet");
     let option = home_address_destination(header.next_header, header.source);
@@ -366,7 +365,7 @@ fn route_optimized(care_of: &str, packet: &[u8]) -> Vec<u8> {
     [&header.emit()[..], &option, payload].concat()
 }
 
-/// RFC 6275 9.3.1: a home agent processes the Home Address option where there is a binding.
+/// RFC 6275 9.3.1: a home agent processes the Home Address option if there is a binding.
 #[test]
 fn home_agent_takes_probe_answers_with_a_home_address_option() {
     let mut world = World::new(way(1400, false), WIDE);
@@ -379,7 +378,7 @@ fn home_agent_takes_probe_answers_with_a_home_address_option() {
     assert_eq!(counters.get("tunnel.dropped.upper_layer").copied().unwrap_or_default(), 0);
 }
 
-/// The same answers from an address without a binding prove nothing.
+/// An answer with a Home Address option from an address without a binding proves nothing.
 #[test]
 fn home_agent_drops_probe_answers_from_an_address_without_binding() {
     let mut world = World::new(way(1400, false), WIDE);
@@ -398,7 +397,7 @@ fn is_echo_reply(packet: &[u8]) -> bool {
     })
 }
 
-/// RFC 6275 9.3.2: a home agent that answers as a correspondent node sends no answer through the tunnel.
+/// RFC 6275 9.3.2: a home agent that answers like a correspondent node does not use the tunnel.
 #[test]
 fn router_takes_probe_answers_with_a_routing_header() {
     let mut world = World::new(way(1400, false), WIDE);
@@ -410,7 +409,7 @@ fn router_takes_probe_answers_with_a_routing_header() {
     assert!(counters["tunnel.probes_answered"] > 0, "{counters:?}");
 }
 
-/// The same answers from another node prove nothing.
+/// An answer with a routing header from another node proves nothing.
 #[test]
 fn router_drops_probe_answers_of_others_with_a_routing_header() {
     let mut world = World::new(way(1400, false), WIDE);
@@ -447,13 +446,13 @@ fn a_black_hole_is_found_within_a_second_and_traffic_passes() {
             assert_eq!(world.passes(expected + 1), 0);
             assert!(world.arrived.iter().any(|packet| packet[6] == protocol::ICMPV6), "Packet Too Big");
         }
-        // It lasts, and costs little: seven searches for more in an hour.
+        // The result lasts, and costs little: seven searches for a larger size in an hour.
         let before = (world.now, world.set.len());
         world.talk(3600);
         assert_eq!(world.set.len(), before.1, "{:?}", world.set);
         let octets = world.octets_since(before.0) - 2 * 3600 * 140;
         assert!(octets < 1_000_000, "{octets}");
-        // One that has become wider is used after ten minutes or a little more.
+        // The larger size of a changed path is used after ten minutes or a little more.
         world.ways.insert(FIRST, WIDE);
         world.talk(800);
         assert_eq!(world.mtus(), (1460, 1460), "{mtu}");
@@ -469,7 +468,7 @@ fn packet_too_big_settles_it_in_a_round_trip() {
     assert_eq!(world.passes(1360), 2);
     world.talk(590);
     assert_eq!(world.mtus(), (1360, 1360));
-    // When it is no longer believed, a probe asks first: hosts see no change.
+    // When Packet Too Big expires, a probe comes first: hosts see no change.
     let changes = world.set.len();
     world.talk(1800);
     assert_eq!((world.mtus(), world.set.len()), ((1360, 1360), changes), "{:?}", world.set);
@@ -499,7 +498,7 @@ fn without_answers_nothing_is_concluded_but_packet_too_big_still_counts() {
     world.ways.insert(FIRST, Way { mtu: [1500, 0], tells: false, open: true });
     world.start();
     world.sleep(Duration::from_secs(60));
-    // The path has only one direction, so there is not even a registration.
+    // The path has only one direction, so the router does not even register.
     assert!(world.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.set);
     world.ways.insert(FIRST, WIDE);
     world.talk(120);
@@ -508,13 +507,13 @@ fn without_answers_nothing_is_concluded_but_packet_too_big_still_counts() {
         let counters: BTreeMap<String, u64> = world.agent.counters().into_iter().collect();
         (counters["tunnel.probes"], counters["tunnel.probes_answered"])
     };
-    // It gives up again and again, ever later.
+    // The searches fail again and again, with growing pauses.
     let before = agent_probes(&world);
     world.talk(3600);
     let after = agent_probes(&world);
     assert_eq!(after.1, 0);
     assert!(after.0 - before.0 < 12 * 20, "{before:?} {after:?}");
-    // RFC 8201: what was learnt is used for ten minutes, and then the link's MTU again.
+    // RFC 8201: the MTU of Packet Too Big is used for ten minutes, and then the link's MTU again.
     world.ways.insert(FIRST, way(1400, true));
     for _ in 0..3 {
         world.exchange(1460);
@@ -546,7 +545,8 @@ fn each_direction_has_its_own() {
     let mut world = World::new(Way { mtu: [1500, 1400], tells: false, open: true }, WIDE);
     world.start();
     world.sleep(SECOND_LONG);
-    // The answers of the router's probes could not pass at first, the home agent had still to find out.
+    // At first the answers to the router's probes did not pass, because the home agent had not found its MTU
+    // yet.
     assert_eq!(world.mtus().1, 1360);
     world.talk(900);
     assert_eq!(world.mtus(), (1460, 1360), "answers come in fragments");
@@ -578,7 +578,7 @@ fn a_handover_changes_the_mtu_at_once_and_the_lan_hears_of_it() {
     world.sleep(Duration::from_millis(200));
     assert_eq!(world.mtus(), (1460, 1460));
     world.talk(900);
-    // Hosts are told to use more only when it has lasted.
+    // Hosts get the larger MTU only after it has lasted.
     let told: BTreeSet<u32> =
         world.told.iter().filter(|t| t.0 < before + Duration::from_secs(600)).map(|t| t.1).collect();
     assert_eq!(told, BTreeSet::from([1360, 1460]));
@@ -644,7 +644,7 @@ fn outsiders_lower_nothing() {
             let mut forged = quotable.clone();
             forged[..HEADER_LEN].copy_from_slice(&header.emit());
             if round % 2 == 0 {
-                // An inner packet that the attacker thought out.
+                // An inner packet that the attacker has composed.
                 forged[48..64].copy_from_slice(&address("2001:db8:bad::1").octets());
             }
             let error = ErrorMessage::PacketTooBig { mtu: 1280 + round % 100 };
@@ -668,7 +668,7 @@ fn forged_answers_hide_no_black_hole() {
         message.extend_from_slice(&(round % 3).to_be_bytes());
         message.extend_from_slice(&rng.u64().to_be_bytes());
         message.extend_from_slice(&1460_u32.to_be_bytes());
-        // The outer source can be forged if no router checks it.
+        // An attacker can forge the outer source if no router checks it.
         let reply = icmpv6::packet(address(HOME), address(AGENT), 64, message);
         let outer = Header {
             traffic_class: 0,

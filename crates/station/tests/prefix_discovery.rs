@@ -1,4 +1,4 @@
-//! A mobile router asks its home agent what has become of the home prefix (RFC 6275 11.4.2, 11.4.3).
+//! A mobile router asks its home agent for changes of the home prefix (RFC 6275 11.4.2, 11.4.3).
 
 mod common;
 
@@ -20,9 +20,9 @@ struct World {
     now: Time,
     agent: Station,
     router: Station,
-    /// Identifiers of the solicitations that the router has sent.
+    /// Identifiers of the router's solicitations.
     asked: Vec<u16>,
-    /// Whether they reach the home agent.
+    /// Whether solicitations to the home agent are lost.
     deaf: bool,
     warnings: Vec<String>,
 }
@@ -48,7 +48,7 @@ impl World {
         world
     }
 
-    /// One input at a time, until everybody is quiet.
+    /// Passes an input to the router, and carries packets until none is left.
     fn tell(&mut self, input: Input) {
         let mut wire = VecDeque::new();
         self.collect(&mut wire);
@@ -99,7 +99,7 @@ impl World {
         self.now = end;
     }
 
-    /// An advertisement of the home prefix with these lifetimes.
+    /// Sends an advertisement of the home prefix with these lifetimes.
     fn answer(&mut self, from: &str, to: &str, identifier: u16, valid: u32, preferred: u32) {
         let information = NdOption::PrefixInformation(PrefixInformation {
             prefix: address(AGENT),
@@ -159,7 +159,7 @@ fn without_an_answer_it_is_asked_three_times() {
     assert_eq!(world.asked.len(), 3);
 }
 
-/// RFC 6275 11.4.3: what does not meet the tests is silently discarded.
+/// RFC 6275 11.4.3: an advertisement that fails the tests is silently discarded.
 #[test]
 fn only_the_home_agents_answer_to_the_last_question_counts() {
     let mut world = World::new(true, true);

@@ -1,4 +1,4 @@
-//! Signed packets in whole stations, in virtual time: who is believed, and who is not.
+//! Signed packets in whole stations, in virtual time: which stations are trusted.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn date(now: Time) -> Time64 {
     Time64::from_wall_time(wall(now), 5)
 }
 
-/// From a day before the start until `seconds` after it.
+/// Returns a validity period from a day before the start until `seconds` after it.
 fn until(seconds: u16) -> ValidityPeriod {
     let start = date(Time::ZERO).saturating_sub(Duration::from_secs(40_000)).seconds();
     ValidityPeriod {
@@ -60,7 +60,7 @@ fn key(number: u8) -> Box<dyn SigningKey> {
     Portable.signing_key(Curve::NistP256, &scalar(number)).expect("a scalar of the curve")
 }
 
-/// A root and an authority; `number` tells one from another.
+/// A root and an authority; `number` distinguishes several.
 struct Pki {
     root: Certificate,
     authority: Certificate,
@@ -103,8 +103,8 @@ fn entity(policy: Policy, credentials: &Credentials) -> (Box<Security>, Vec<(Cre
     (Box::new(security), refused)
 }
 
-/// A station that changes its pseudonym each 100 m, so that it has gone them in two seconds, with these
-/// tickets.
+/// Returns the security of a station with these tickets that changes its pseudonym each 100 m, which take two
+/// seconds.
 fn vehicle(pki: &Pki, tickets: Vec<(Certificate, PrivateKey)>, longest_lock: u64) -> Option<Box<Security>> {
     let pseudonyms = Strategy {
         first_distance: (100.0, 100.0),
@@ -158,11 +158,11 @@ fn station_with(index: usize, security: Option<Box<Security>>, services: Vec<Ser
     station
 }
 
-/// Stations one behind the other.
+/// Stations in a line.
 struct Road {
     now: Time,
     stations: Vec<Station>,
-    /// Whether the second hears the first.
+    /// Whether the second station receives frames of the first.
     reach: fn(usize, usize) -> bool,
     /// Sent frames, with their sender.
     sent: Vec<(usize, Frame)>,
@@ -200,7 +200,7 @@ impl Road {
         }
     }
 
-    /// Lets all drive for some tenths of a second, 5 m in each, 100 m apart.
+    /// Lets all drive for some tenths of a second, 5 m in each, at a distance of 100 m.
     fn drive(&mut self, tenths: usize) {
         for _ in 0..tenths {
             let end = self.now + Duration::from_millis(100);
@@ -234,7 +234,7 @@ impl Road {
         counters.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name}")).1
     }
 
-    /// Returns the first station's identity as the second would see it: the MID.
+    /// Returns the first station's identity for the second station: the MID.
     fn who(&self) -> [u8; 6] {
         self.stations[0].geonet().expect("a router").address().mid()
     }
@@ -260,7 +260,7 @@ impl Road {
         self.input(0, Input::Command(Command::Denm(order)));
     }
 
-    /// Stations that `index` knows, by their numbers: of the location table, and of the map.
+    /// Returns the stations that `index` knows, by their numbers: in the location table, and on the map.
     fn known(&self, index: usize) -> (Vec<usize>, Vec<usize>) {
         let table = self.stations[index].geonet().expect("a router").location_table();
         let map = &self.stations[index].facilities().expect("facilities").services().ldm;
@@ -282,11 +282,11 @@ fn what_is_signed_is_believed() {
     road.drive(30);
     assert_eq!(road.known(0), (vec![1], vec![1]));
     assert_eq!(road.known(1), (vec![0], vec![0]));
-    // NH of the Basic Header: everything on the air is a secured packet (EN 302 636-4-1 9.6.1).
+    // NH of the Basic Header: every packet on the air is secured (EN 302 636-4-1 9.6.1).
     assert!(road.sent.iter().all(|(_, frame)| frame.packet[0] & 0x0f == 2));
     let (signed, verified) = (road.counter(0, "security.signed"), road.counter(1, "security.verified"));
     assert!(signed > 25 && verified + 2 >= signed, "{signed} {verified}");
-    // TS 103 097 7.1.1: CAMs have the certificate once a second, else its name.
+    // TS 103 097 7.1.1: CAMs have the certificate once a second, otherwise its digest.
     let whole = road.counter(0, "security.with_certificate");
     assert!((3..=8).contains(&whole), "{whole} of {signed}");
     assert!(road.warnings.is_empty(), "{:?}", road.warnings);
@@ -311,7 +311,7 @@ fn nobody_else_is_believed() {
     ];
     let mut road = Road::new(all, |from, to| to == 0 && from < 5);
     road.drive(49);
-    // The last frames of the fifth before its ticket ends, one with the ticket among them, come a second
+    // The last frames of station 5 within its ticket's validity, one of them with the ticket, arrive a second
     // late.
     let last: Vec<Frame> =
         road.sent.iter().filter(|(from, _)| *from == 5).map(|(_, frame)| frame.clone()).collect();
@@ -324,28 +324,28 @@ fn nobody_else_is_believed() {
     for reason in ["unsecured", "unknown_issuer", "revoked", "certificate_expired"] {
         assert!(road.counter(0, &format!("security.dropped.{reason}")) > 0, "{reason}");
     }
-    // And from then on it is silent, and says so once.
+    // Then the station sends nothing, with one warning.
     assert_eq!(road.warnings, ["nothing is sent: no ticket of this station holds here and now"]);
 }
 
 #[test]
 fn nor_is_what_was_changed_or_comes_again() {
     let pki = Pki::new(1, 2);
-    // They do not hear each other: what comes is brought.
+    // The stations are out of range; the test delivers the frames.
     let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
     road.drive(12);
     let frames: Vec<Frame> =
         road.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
     let fresh = frames.last().expect("frames").clone();
     let dropped = |road: &Road, reason: &str| road.counter(0, &format!("security.dropped.{reason}"));
-    // An octet of the position vector, and the last of the signature.
+    // Change an octet of the position vector, or the last one of the signature.
     for at in [40, fresh.packet.len() - 1] {
         let mut changed = fresh.clone();
         changed.packet[at] ^= 1;
         road.input(0, Input::Frame(changed));
     }
     assert_eq!(road.known(0), (vec![], vec![]));
-    // It waits for the certificate, which the first frame of the last second has.
+    // The message waits for the certificate, which the first frame of the last second has.
     for frame in frames.iter().rev().take(11) {
         road.input(0, Input::Frame(frame.clone()));
     }
@@ -390,7 +390,7 @@ fn what_is_sent_on_keeps_its_envelope_and_its_end() {
         road.delivered.iter().filter(|(_, it)| it.payload == b"beware").map(|(at, _)| *at).collect();
     assert_eq!(heard, [1, 2]);
     assert!(road.counter(1, "security.forwarded") > 0);
-    // An attacker that replays the first copy after a while differs from a forwarder.
+    // An attacker's late replay of the first copy is not a forwarded packet.
     let copy = road.sent[before..].iter().find(|(from, _)| *from == 0).expect("the packet").1.clone();
     road.drive(30);
     road.input(1, Input::Frame(copy));
@@ -482,7 +482,7 @@ fn what_the_ticket_does_not_allow_is_refused_with_the_identifier_and_not_counted
         let reason = refusal(Input::Geonet(to_port(port, b"anything")));
         assert_eq!(reason, format!("the ticket of this station does not allow application {name}"));
     }
-    // Road works, which the SSP of a usual ticket do not cover.
+    // Road works, which the SSP of an ordinary ticket does not permit.
     let mut denm = Denm::default();
     let mut situation = SituationContainer::default();
     situation.event_type.cause_code = cdd::CauseCodeType::ROADWORKS;
@@ -507,7 +507,7 @@ fn a_station_whose_clock_is_wrong_is_told_so() {
     let pki = Pki::new(1, 2);
     let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
     road.drive(100);
-    // Frames of the second arrive at the first, whose clock is a minute ahead, as they would at a right one.
+    // Frames of the second arrive at the first, whose clock is a minute ahead, as if it were right.
     let frames: Vec<Frame> =
         road.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
     assert!(road.warnings.is_empty(), "{:?}", road.warnings);
@@ -520,7 +520,7 @@ fn a_station_whose_clock_is_wrong_is_told_so() {
     assert!(warning.contains("clock seems to be") && warning.contains("ahead of theirs"), "{warning}");
     let state = road.stations[0].security_state(road.now).expect("security");
     assert!(state.clock_ahead_ms.is_some_and(|ahead| (40_000..=65_000).contains(&ahead)), "{state:?}");
-    // One that is in time ends it.
+    // A message with the right time ends the warning.
     road.reach = everybody;
     road.drive(20);
     assert_eq!(road.warnings.len(), 2, "{:?}", road.warnings);
@@ -545,7 +545,7 @@ fn credentials_that_nobody_would_take_are_named() {
         (Credential::Ticket(2), SecurityDrop::UnknownIssuer),
     ];
     assert_eq!(refused, expected);
-    // The line of a key file, and invalid ones.
+    // A valid line of a key file, and invalid ones.
     let key = PrivateKey::parse(&format!("nist-p256 {}\n", "11".repeat(32))).expect("a key");
     assert!(key.ready(&Portable).is_some());
     for line in ["", "nist-p256", "nist-p256 11", "p256 11", &format!("nist-p256 {}zz", "11".repeat(31))] {
@@ -553,7 +553,7 @@ fn credentials_that_nobody_would_take_are_named() {
     }
 }
 
-/// The station ID in a CAM or a DENM, and points of the path in a CAM.
+/// Returns the station ID in a CAM or a DENM, and the number of path points in a CAM.
 fn facilities_in(packet: &[u8]) -> Option<(u32, Option<usize>)> {
     let packet = Packet::parse(packet).expect("a packet");
     let (btp, message) = BtpB::parse(packet.payload).ok()?;
@@ -569,8 +569,8 @@ fn facilities_in(packet: &[u8]) -> Option<(u32, Option<usize>)> {
     Some((cam.header.station_id.0, path))
 }
 
-/// TS 102 731, TR 103 415: ticket, GN address, link-layer address and station ID change at once, and later
-/// messages contain nothing of the former.
+/// TS 102 731, TR 103 415: ticket, GN address, link-layer address and station ID change together. Later
+/// messages contain no part of the previous identity.
 #[test]
 fn a_vehicle_becomes_another_one_on_its_way() {
     let pki = Pki::new(1, 2);
@@ -590,7 +590,8 @@ fn a_vehicle_becomes_another_one_on_its_way() {
         if is_first {
             lives.push(mid);
         }
-        // The name of the ticket that signed is in it, or the certificate; of the others there is nothing.
+        // The packet contains the digest or the certificate of the ticket that signed, and no part of other
+        // identities.
         let has = |octets: &[u8]| frame.packet.windows(octets.len()).any(|window| window == octets);
         for (name, other) in names.iter().zip(&known) {
             assert!(*other == mid || !(has(&name.0) || has(other)), "{mid:02x?} tells of {other:02x?}");
@@ -604,7 +605,7 @@ fn a_vehicle_becomes_another_one_on_its_way() {
     assert!((4..=5).contains(&lives.len()), "{lives:02x?}");
     assert!(lives.windows(2).all(|pair| pair[0] != pair[1]) && lives.iter().all(|life| known.contains(life)));
     assert_eq!(road.counter(0, "security.pseudonyms"), lives.len() as u64 - 1);
-    // The second station has accepted all of them, and sees a station for each.
+    // The second station has accepted all of them, and sees a station for each identity.
     let map = &road.stations[1].facilities().expect("facilities").services().ldm;
     let station = |mid: &[u8; 6]| u32::from_be_bytes([mid[2], mid[3], mid[4], mid[5]]);
     assert!(lives.iter().rev().take(2).all(|life| map.station(StationId(station(life))).is_some()));
@@ -628,7 +629,7 @@ fn what_is_told_of_holds_a_change_back() {
     road.drive(10);
     let second = road.who();
     assert_ne!(second, first, "it is over");
-    // An application asks for it, and then no more.
+    // An application locks the pseudonym, and then ends the lock.
     road.input(0, Input::Command(Command::LockPseudonym { for_s: 60 }));
     road.drive(50);
     assert_eq!(road.who(), second);
@@ -636,7 +637,7 @@ fn what_is_told_of_holds_a_change_back() {
     road.drive(1);
     let third = road.who();
     assert_ne!(third, second);
-    // An order does not wait; and nothing holds for longer than the longest lock.
+    // An order takes effect at once, and no lock lasts longer than the longest one.
     road.tell(600);
     road.input(0, Input::Command(Command::ChangePseudonym));
     assert_ne!(road.who(), third);
@@ -684,7 +685,8 @@ fn without_another_ticket_it_stays_who_it_is() {
     for command in [Command::ChangePseudonym, Command::LockPseudonym { for_s: 1 }] {
         assert!(order(1, command).contains("there is no [security.pseudonyms]"));
     }
-    // A ticket that runs out gives way to another one, with its own address; without one there is silence.
+    // An expired ticket is replaced by another one, with its own address; without one the station sends
+    // nothing.
     let two = vec![pki.ticket(11, until(10)), pki.ticket(12, until(16))];
     let ends: Vec<_> =
         two.iter().map(|(ticket, _)| Identity::of_ticket(name_of(&Portable, ticket)).mid).collect();

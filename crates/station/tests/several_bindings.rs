@@ -1,6 +1,5 @@
-//! A home agent's station with several care-of addresses of one node, IPv4 ones among them. The tests check
-//! its entries of the data path, the paths of packets, and its output (RFC 5648, RFC 5555, RFC 6089, RFC
-//! 5847).
+//! A home agent's station with several care-of addresses of one node, some of them IPv4. The tests check its
+//! entries of the data path, the paths of packets, and its status (RFC 5648, RFC 5555, RFC 6089, RFC 5847).
 
 mod common;
 
@@ -51,7 +50,7 @@ fn bid(bid: u16, care_of_address: &str) -> MobilityOption<'static> {
     }
 }
 
-/// A Binding Update for 60 seconds.
+/// Returns a Binding Update with a lifetime of 60 seconds.
 fn update(sequence: u16, source: &str, options: &[MobilityOption<'_>]) -> Vec<u8> {
     let flags = BindingUpdateFlags::from_bits(0xc400);
     let builder = Builder::binding_update(sequence, flags, 15);
@@ -89,7 +88,7 @@ fn encapsulated(outputs: &[Output]) -> Vec<(Endpoint, Endpoint, Vec<u8>)> {
     outputs.iter().filter_map(packet).collect()
 }
 
-/// A UDP packet.
+/// Returns a UDP packet.
 fn data(source: &str, destination: &str, port: u16) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
@@ -108,7 +107,7 @@ fn data(source: &str, destination: &str, port: u16) -> Vec<u8> {
     packet
 }
 
-/// Care-of address of the tunnel that a packet for the host took.
+/// Returns the care-of address of the tunnel that a packet for the host took.
 fn way(station: &mut Station, port: u16) -> Option<Endpoint> {
     let outputs = by_ipv6(station, data(CORRESPONDENT, HOST, port));
     if let Some((_, remote, _)) = encapsulated(&outputs).pop() {
@@ -140,7 +139,7 @@ fn distribution(station: &Station) -> Option<&Distribution> {
     })
 }
 
-/// Bindings 1 inside UDP, 2 and 3 by IPv6; the next sequence number is 4.
+/// Returns a home agent with binding 1 inside UDP, and 2 and 3 over IPv6; the next sequence number is 4.
 fn three() -> Station {
     let mut station = start(PersistentState::default());
     inside(&mut station, MAPPED, update(1, HOME, &[bid(1, "192.0.2.77")]));
@@ -150,8 +149,8 @@ fn three() -> Station {
     station
 }
 
-/// Every binding has its tunnel; the best carries everything, without any distribution that would keep
-/// packets from a fast path.
+/// Each binding has a tunnel; the preferred one carries everything, without a distribution, so that a fast
+/// path can forward.
 #[test]
 fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     let mut station = three();
@@ -161,7 +160,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     );
     assert_eq!(distribution(&station), None);
     assert_eq!(way(&mut station, 5000), Some(end(MAPPED)));
-    // Packets from each of them are accepted.
+    // The home agent accepts packets from each of them.
     for source in [FIRST, SECOND] {
         let inner = data(HOST, CORRESPONDENT, 1);
         let header = Header {
@@ -180,7 +179,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     }
     let outputs = inside(&mut station, MAPPED, data(HOST, CORRESPONDENT, 1));
     assert!(matches!(outputs.last(), Some(Output::Packet(_))));
-    // The best ends: the next one carries.
+    // The preferred binding ends, and the next one carries the packets.
     let end_of = MobilityOption::BindingIdentifier {
         bid: 1,
         status: 0,
@@ -207,7 +206,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     );
 }
 
-/// RFC 6089 5.3.6: the flow's packets take its binding, everything else stays; and back.
+/// RFC 6089 5.3.6: a flow's packets take its binding, all other packets stay; the test also removes the flow.
 #[test]
 fn a_flow_takes_its_own_binding() {
     let mut station = three();
@@ -229,8 +228,8 @@ fn a_flow_takes_its_own_binding() {
     assert_eq!(distribution(&station), None);
 }
 
-/// A NAT forgets its mapping. Data from the new address is refused with a Binding Error to that address; the
-/// Binding Update from there moves the tunnel.
+/// A NAT loses its mapping. Data from the new address draw a Binding Error to that address. The Binding
+/// Update from there moves the tunnel.
 #[test]
 fn a_nat_that_forgets() {
     let mut station = three();
@@ -249,7 +248,7 @@ fn a_nat_that_forgets() {
     assert!(matches!(outputs.last(), Some(Output::Packet(_))), "what was on its way is let in");
 }
 
-/// RFC 5847: over each path, there and back.
+/// RFC 5847: a Heartbeat over each path gets its answer over the same path.
 #[test]
 fn heartbeats_are_answered_over_each_path() {
     let mut station = three();
@@ -272,8 +271,8 @@ fn heartbeats_are_answered_over_each_path() {
     assert!(counters.contains(&("mobility.received.heartbeat".into(), 2)));
 }
 
-/// Output and stored state have every binding with its identifier. Tunnels and bindings return after a
-/// restart, and so does the restart counter, which only a start without stored state changes.
+/// Status and stored state have every binding with its identifier. Tunnels and bindings return after a
+/// restart. The restart counter returns as well, and changes only at a start without stored state.
 #[test]
 fn bindings_are_shown_and_kept() {
     let mut station = three();
@@ -292,7 +291,7 @@ fn bindings_are_shown_and_kept() {
     assert_eq!(tunnels(&again), tunnels(&station));
     assert_eq!(again.persistent_state(Time::ZERO, WALL).restart_counter, Some(41));
     assert_eq!(way(&mut again, 5000), way(&mut station, 5000));
-    // A file of a version that knew one binding for each node.
+    // The state file of a version with one binding for each node.
     let old = r#"{"home_agent":[{"home_address":"2001:db8:1::1234","sequence":7,"timestamp":null,"registration":
         {"care_of_address":"2001:db8:f1::10","mobile_router":true,"link_local":false,
         "prefixes":["2001:db8:a::/64"],"lifetime_s":60,"expires":1800000030000000000,
@@ -303,7 +302,7 @@ fn bindings_are_shown_and_kept() {
 
 const SECOND_HOME: &str = "2001:db8:1::5678";
 
-/// A home agent of two nodes: the second one's prefix is `2001:db8:b::/64`.
+/// Returns a home agent of two nodes: the second one's prefix is `2001:db8:b::/64`.
 fn start_for_two() -> Station {
     let mut config = config();
     if let Some(agent) = &mut config.home_agent {
@@ -319,7 +318,7 @@ fn start_for_two() -> Station {
     station
 }
 
-/// A Binding Update of a node for these care-of addresses, and one flow of everything to all of them.
+/// Returns a Binding Update of a node for these care-of addresses, with one flow that takes all of them.
 fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]) -> Vec<u8> {
     let bids: Vec<u16> = (1..).take(care_of_addresses.len()).collect();
     let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
@@ -340,8 +339,8 @@ fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]
     .emit()
 }
 
-/// Returns the number and octets of packets that leave the station for good because of one that came in. A
-/// packet that comes back out of the tunnel device for an own network goes in again.
+/// Returns number and octets of the packets that leave the station because of a received one. A packet from
+/// the tunnel device for an own network enters the station again.
 fn sent_for(station: &mut Station, now: Time, packet: Vec<u8>) -> (usize, usize) {
     let mut waiting = vec![packet];
     let (mut packets, mut octets) = (0, 0);
@@ -388,15 +387,15 @@ fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
     };
     assert_eq!(counted(&station, "tunnel.duplicated"), Some(6));
     assert_eq!(counted(&station, "tunnel.not_duplicated"), Some(4));
-    // A flood has its limit.
+    // A flood is limited.
     let flood: usize = (0..10_000)
         .map(|_| sent_for(&mut station, later, data(CORRESPONDENT, "2001:db8:a::5", 5000)).0)
         .sum();
     assert!(flood <= 10_000 + 2_000, "{flood} packets for 10,000");
 }
 
-/// For any registrations with random changes: no packet becomes more than four, and the home agent's own
-/// messages are bounded for each router.
+/// For random registrations: one packet causes at most four, and the home agent's own messages are limited
+/// for each router.
 #[test]
 fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations() {
     let mut rng = Rng::new(21);
@@ -414,7 +413,7 @@ fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations(
         if rng.chance(0.3) {
             let at = rng.below(packet.len() as u64 - 64) as usize + 64;
             packet[at] ^= 1 << rng.below(8);
-            // As if signed: the checksum is right (RFC 6275 6.1.1, with the home address).
+            // The checksum is right, as if the message were signed (RFC 6275 6.1.1, with the home address).
             packet[68..70].copy_from_slice(&[0, 0]);
             let checksum =
                 upper_layer(address(home_address), address(AGENT), protocol::MOBILITY, &packet[64..]);
@@ -436,7 +435,7 @@ fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations(
                 .count();
         }
     }
-    // An acknowledgement for each update; probes by the two budgets: 64 and 10 a second each.
+    // One acknowledgement for each update; probes within two limits of 64 at once and 10 a second each.
     let budget = 3_000 + 2 * (64 + 17 + 10 * now.saturating_since(Time::ZERO).as_secs() as usize);
     assert!(own <= budget, "{own} packets of its own, {budget} expected at most");
 }

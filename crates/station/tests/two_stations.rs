@@ -1,5 +1,5 @@
-//! A mobile router's station and a home agent's, joined by a wire of octets in virtual time: what a platform
-//! would see of them. The platform's part (routing between the two) is one function here.
+//! A mobile router's and a home agent's station, connected in virtual time. One function plays the platforms,
+//! which route packets between the two.
 
 mod common;
 
@@ -24,12 +24,12 @@ struct World {
     router: Station,
     changes: Vec<Change>,
     events: Vec<Event>,
-    /// Packets that came out of the tunnel, for the host or for the correspondent.
+    /// Packets out of the tunnel, for the host or for the correspondent.
     arrived: Vec<Vec<u8>>,
-    /// Everything that the router's station was given and gave, for replay.
+    /// Inputs and outputs of the router's station, for replay.
     inputs: Vec<(Time, Input)>,
     outputs: Vec<Output>,
-    /// On its way to a station; true for the router's.
+    /// Packets on the wire; `true` for the router's station.
     wire: VecDeque<(bool, Input)>,
 }
 
@@ -52,7 +52,7 @@ impl World {
         world
     }
 
-    /// With both uplinks up and registered.
+    /// Returns a world in which both uplinks are up and registered.
     fn registered() -> World {
         let mut world = World::new();
         world.tell_router(Input::Interface(interface("w0", FIRST, true)));
@@ -73,7 +73,7 @@ impl World {
         self.settle();
     }
 
-    /// Carries packets between the two until nothing moves any more.
+    /// Carries packets between the two until none is left.
     fn settle(&mut self) {
         for _ in 0..1000 {
             while let Some(output) = self.agent.poll_output() {
@@ -128,7 +128,8 @@ impl World {
         } else if [FIRST, SECOND].contains(&header.destination.to_string().as_str()) {
             self.wire.push_back((true, input));
         } else if header.destination == address(HOME) {
-            // The router's kernel owns it and answers echoes; at the agent it is routed into the tunnel.
+            // The router's kernel has the address and answers echoes; the home agent's kernel routes it into
+            // the tunnel.
             match (from_router, icmpv6::echo_reply(&packet)) {
                 (true, Some(reply)) => self.wire.push_back((true, Input::Packet(reply))),
                 (true, None) => self.arrived.push(packet),
@@ -144,21 +145,21 @@ impl World {
         self.router.handle_input(self.now, WALL, input).expect("accepted");
     }
 
-    /// A packet from the LAN.
+    /// Sends a packet from the LAN; returns how often it arrives.
     fn host_sends(&mut self) -> usize {
         self.arrived.clear();
         self.tell_router(Input::Packet(data(HOST, CORRESPONDENT)));
         self.arrived.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
     }
 
-    /// A packet for the LAN.
+    /// Sends a packet to the LAN; returns how often it arrives.
     fn correspondent_sends(&mut self) -> usize {
         self.arrived.clear();
         self.tell_agent(Input::Packet(data(CORRESPONDENT, HOST)));
         self.arrived.iter().filter(|packet| **packet == data(CORRESPONDENT, HOST)).count()
     }
 
-    /// Lets time pass, serving whatever timer runs out.
+    /// Lets time pass, and runs the timers.
     fn sleep(&mut self, span: Duration) {
         let end = self.now + span;
         loop {
@@ -203,7 +204,7 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     world.tell_router(Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
     assert!(world.router.uplink_status(world.now).iter().any(|u| u.interface == "w1" && u.active));
-    // No kernel route moves for it, only tunnels.
+    // A handover changes tunnels, and no kernel route.
     let is_tunnel = |c: &Change| matches!(c, Change::Set(entry) if matches!(**entry, Entry::Tunnel(_)));
     assert!(world.changes.iter().all(is_tunnel), "{:?}", world.changes);
     // Both ends accept packets on the old path for a while.
@@ -229,7 +230,7 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     assert_eq!(world.arrived, Vec::<Vec<u8>>::new(), "but not for ever");
 }
 
-/// Both ends know since when the router is where it is: refreshes do not count, moves do.
+/// Both ends know the time of the last move: refreshes do not change it.
 #[test]
 fn both_ends_know_how_long_a_router_has_been_where_it_is() {
     let stays = |world: &World| {
@@ -262,7 +263,7 @@ fn a_hard_cut_moves_traffic_at_once() {
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
 }
 
-/// The home agent starts again without its state.
+/// Restarts the home agent without its state.
 fn forget_bindings(world: &mut World) {
     let config = agent_config(&["2001:db8:a::/64"]);
     world.agent = Station::new(config, PersistentState::default(), Rng::new(8), world.now, WALL);
@@ -278,8 +279,8 @@ fn an_agent_that_lost_its_bindings_is_told_by_the_next_packet() {
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1), "one packet was enough");
 }
 
-/// The home agent's machine reports by an ICMPv6 error that it takes no tunnelled packets (RFC 4443 3.1),
-/// like one without carnet. The router registers again at once. An error that quotes a packet that the router
+/// The home agent's machine sends an ICMPv6 error that it accepts no tunnelled packets (RFC 4443 3.1), like a
+/// machine without carnet. The router registers again at once. An error that quotes a packet that the router
 /// has not sent changes nothing.
 #[test]
 fn an_icmpv6_error_about_a_tunnelled_packet_makes_the_router_register_again() {

@@ -1,4 +1,4 @@
-//! A home agent and a mobile router with two uplinks: their configs and addresses. And a passenger car that
+//! Configs and addresses of a home agent and of a mobile router with two uplinks. And a passenger car that
 //! sends CAMs.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
@@ -41,7 +41,7 @@ pub fn passenger_car() -> FacilitiesSettings {
     }
 }
 
-/// A packet of 60 octets that mean nothing.
+/// Returns a packet of 60 octets without meaning.
 pub fn data(source: &str, destination: &str) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
@@ -65,7 +65,7 @@ fn authentication() -> Authentication {
     })
 }
 
-/// The same with a key for each home agent made of the common one.
+/// Gives a config a key for each home agent, derived from the common one.
 pub fn per_agent(mut config: StationConfig) -> StationConfig {
     let of_each = |authentication: &mut Authentication| {
         if let Authentication::SharedKey(common) = authentication {

@@ -1,4 +1,4 @@
-//! Nodes that register, answer and advertise foreign addresses.
+//! Attackers that register, answer for and advertise addresses of other nodes.
 
 use carnet_base::{LinkMessage, Time};
 use carnet_station::io::Input;
@@ -96,8 +96,7 @@ fn addresses_of_others_are_not_to_be_had() {
         assert_eq!(counter(&world, 1, &name), count + 1, "{target}");
     }
     assert_eq!(routes(&world), before);
-    // Messages from beyond the link, or from a source without a router, do not count either; nor do those on
-    // the uplink.
+    // Messages from beyond the link, from a source without a router, or on the uplink do not count either.
     let free = address("2001:db8:f1::99");
     for input in [
         message("i0", STRANGER, 64, registration(free, asks(9))),
@@ -127,7 +126,7 @@ fn an_older_registration_of_the_same_owner_does_not_lead_it_away() {
         assert!(routes(&world).contains(&(free, address(expected))), "{transaction} {gateway}");
     }
     assert_eq!(counter(&world, 1, "nesting.dropped.stale"), 2);
-    // It ends when it is not renewed.
+    // The registration expires without a renewal.
     world.wait(601);
     assert!(!routes(&world).iter().any(|(known, _)| *known == free));
 }
@@ -158,7 +157,7 @@ fn there_is_room_for_some_and_no_more() {
     }
     world.wait(3);
     assert_eq!(routes(&world).len(), 8);
-    // One that is named has its own places.
+    // A router that the config names has its own places.
     for n in 0..200_u64 {
         let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::2:0")) + u128::from(n));
         let octets = registration_by(KNOWN, target, asks(2000 + n));
@@ -167,19 +166,19 @@ fn there_is_room_for_some_and_no_more() {
     }
     world.wait(3);
     assert_eq!(routes(&world).len(), 8 + 16);
-    // The first registered routers are still served.
+    // The routers that registered first are still served.
     world.forget();
     world.send_up(2, address(CORRESPONDENT), 100);
     world.wait(1);
     assert_eq!(world.count(host(2), address(CORRESPONDENT)), 1);
 }
 
-/// A router with a registration is served, whatever others request.
+/// A router with a registration is served regardless of other requests.
 #[test]
 fn a_flood_of_questions_of_one_sender_is_not_at_the_cost_of_others() {
     let mut world = world();
     let mut n = 0_u64;
-    // Renewed each twenty seconds, for two minutes.
+    // The router renews each twenty seconds, for two minutes.
     world.run(std::time::Duration::from_secs(150), |world| {
         for _ in 0..2 {
             n += 1;
@@ -217,7 +216,8 @@ fn answers_count_from_the_parent_alone() {
     assert_eq!(counter(&world, 2, "nesting.dropped.unexpected"), 3);
 }
 
-/// An address that was registered elsewhere by a later own message is replaced, not avoided for a minute.
+/// An address that a later own message registered on another path is replaced at once, and not avoided for a
+/// minute.
 #[test]
 fn an_address_that_has_moved_is_replaced_at_once() {
     let mut world = world();
@@ -245,7 +245,7 @@ fn hosts_on_board_have_no_way_out_beside_the_tunnel() {
     tell(&mut world, 1, message("i0", STRANGER, 255, registration(free, asks(9))));
     world.wait(2);
     world.forget();
-    // Ordinary packets from a registered address, and tunnels from one that is not.
+    // Ordinary packets from a registered address, and tunnels from an unregistered one.
     world.arrive("mr1", "i0", data(free, address(CORRESPONDENT), 100));
     world.arrive("mr1", "i0", tunnelled(address("2001:db8:f1::98")));
     world.wait(1);
@@ -307,15 +307,14 @@ fn networks_that_are_ours_are_not_taken_from_a_parent() {
     world.tell("mr1", "w0", address("fe80::ffff"), nd::router_advertisement(&repr));
     world.wait(5);
     assert_eq!(world.uplink(1, "w0"), "active");
-    // Its own network hears of the parent three times; nothing is asked for.
+    // The own network gets three announcements of the parent router; there is no registration.
     assert!(world.said - said <= 4, "{} messages", world.said - said);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// For any messages on either side: nothing panics, nothing grows, and registered routers are still
-    /// served.
+    /// For any messages on either side: no panic, no growth, and registered routers are still served.
     #[test]
     fn noise_changes_nothing(messages in prop::collection::vec(
         (any::<bool>(), prop::sample::select(vec![133_u8, 134, 135, 136]), any::<u8>(),

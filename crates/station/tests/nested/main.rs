@@ -1,5 +1,5 @@
-//! Mobile routers behind mobile routers, each with a home agent of its own, in virtual time (RFC 3963, RFC
-//! 4888; `carnet_mobility::nesting`).
+//! Nested mobile routers, each with its own home agent, in virtual time (RFC 3963, RFC 4888;
+//! `carnet_mobility::nesting`).
 
 mod hostile;
 mod rings;

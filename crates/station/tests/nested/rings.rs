@@ -1,4 +1,5 @@
-//! Routers that would stand behind themselves (RFC 4888 2.8): refused with a reason, and no storm meanwhile.
+//! Routers that would be behind themselves (RFC 4888 2.8): refused with a reason, and without a storm of
+//! packets.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use carnet_wire::nd::{self, NdOption, NestingInformation, RouterAdvertisementRep
 
 use crate::world::{CORRESPONDENT, World, address, host};
 
-/// Two routers, each with an uplink to a visited link and one into the other's network.
+/// Returns two routers, each with an uplink to a visited link and one into the other's network.
 fn two(nesting: bool) -> World {
     let mut world = World::new(3);
     world.add_router(1, &[("w0", "v1"), ("u0", "n2")], nesting);
@@ -27,7 +28,7 @@ fn a_router_that_is_behind_this_one_is_no_parent() {
     for nesting in [true, false] {
         let mut world = two(nesting);
         assert_eq!(world.uplink(1, "w0"), "active");
-        // Router 1 loses its own link and goes behind router 2, which must not come behind router 1 then.
+        // Router 1 loses its own link and moves behind router 2, which must then not move behind router 1.
         world.carrier(1, "w0", false);
         world.wait(10);
         assert_eq!(world.uplink(1, "u0"), "active");
@@ -44,7 +45,7 @@ fn a_router_that_is_behind_this_one_is_no_parent() {
 fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
     for nesting in [true, false] {
         let mut world = two(nesting);
-        // Both at once: neither has heard that the other has no way out any more.
+        // Both at once: neither knows that the other has lost its link as well.
         world.carrier(1, "w0", false);
         world.carrier(2, "w0", false);
         let carried = world.carried;
@@ -55,11 +56,11 @@ fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
         for n in 1..=2 {
             assert_eq!(world.uplink(n, "u0"), "down: the mobile router there has no way out", "router {n}");
         }
-        // Each may be answered by an error.
+        // Each packet may cause an error.
         let carried = world.carried - carried;
         assert!(carried <= 2100, "{carried} packets for 2000");
         quiet(&mut world);
-        // And when one has a way out again, the other has it, too.
+        // When one router has a link again, the other one reaches it through that router.
         world.carrier(1, "w0", true);
         world.add_router(3, &[("w0", "v1")], nesting);
         world.wait(20);
@@ -98,7 +99,7 @@ fn a_chain_has_an_end() {
     world.tell("mr1", "w0", router, advertisement(&information));
     world.wait(1);
     assert_eq!(world.uplink(1, "w0"), "active");
-    // A property that it no longer announces does not hold any more.
+    // An announced property without renewal is no longer valid.
     information.path[3] = address("2001:db8:1::1234");
     world.tell("mr1", "w0", router, advertisement(&information));
     world.wait(1);

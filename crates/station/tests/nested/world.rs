@@ -1,10 +1,10 @@
-//! Stations on links, with as much of a kernel as they need, in virtual time.
+//! Stations on links, with a small kernel for each, in virtual time.
 //!
-//! The kernel of a node uses the rules and routes that its station desires, in their order, like Linux. It
-//! makes addresses of Router Advertisements and learns default routers by them. A visited link has an access
-//! router that resolves addresses of its prefix by Neighbor Solicitations. Everything else is the Internet. A
-//! packet for a home agent's network is at the home agent, one for a visited network at its access router,
-//! all others have arrived.
+//! The kernel of a node uses the rules and routes of its station's desired state, in their order, like Linux.
+//! It configures addresses from Router Advertisements and learns default routers. A visited link has an
+//! access router that resolves addresses of its prefix by Neighbor Solicitations. All other networks are the
+//! Internet: packets for a home agent's network arrive at the home agent, packets for a visited network at
+//! its access router, and all other packets at their host.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -31,11 +31,11 @@ use carnet_wire::nd::{
 use ipnet::Ipv6Net;
 
 pub const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
-/// The access router of every visited link.
+/// Address of the access router on every visited link.
 const ACCESS_ROUTER: &str = "fe80::ffff";
 const ACCESS_ROUTER_LINK: [u8; 6] = [2, 0, 0, 0, 0xff, 0xff];
 pub const CORRESPONDENT: &str = "2001:db8:99::1";
-/// One way over a link, and over the Internet.
+/// One-way delay over a link, and over the Internet.
 const HOP: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_millis(10);
 
@@ -50,7 +50,7 @@ pub fn net(text: &str) -> Ipv6Net {
     text.parse().expect("a prefix")
 }
 
-/// The host behind router `n`.
+/// Returns the host behind router `n`.
 pub fn host(n: usize) -> Ipv6Addr {
     address(&format!("2001:db8:{n}:a::5"))
 }
@@ -63,7 +63,7 @@ fn authentication() -> Authentication {
     })
 }
 
-/// Home agent `n`, for router `n`.
+/// Returns the config of home agent `n`, for router `n`.
 fn agent_config(n: usize) -> StationConfig {
     StationConfig {
         home_agent: Some(HomeAgentConfig {
@@ -135,25 +135,25 @@ pub struct Node {
 /// A visited link.
 pub struct Visited {
     pub prefix: Ipv6Net,
-    /// Only what comes from these passes the access router, where it is picky.
+    /// Source addresses that a restrictive access router accepts; `None`: it accepts all.
     pub allowed: Option<Vec<Ipv6Addr>>,
-    /// Addresses that another node there answers for.
+    /// Addresses that another node on the link uses.
     pub taken: Vec<Ipv6Addr>,
     waiting: Vec<Vec<u8>>,
 }
 
 enum Flight {
-    /// To a node's interface, over a link.
+    /// Packet to a node's interface, over a link.
     Arrive(String, String, Vec<u8>),
-    /// To an access router, from its link.
+    /// Packet to an access router, from its link.
     Leave(String, Vec<u8>),
-    /// Over the Internet.
+    /// Packet over the Internet.
     Far(Vec<u8>),
-    /// A message of Neighbor Discovery to a node's interface.
+    /// Neighbor Discovery message to a node's interface.
     Said(String, LinkMessage),
 }
 
-/// A packet that has arrived, and what happened to it on its way.
+/// A packet that has arrived.
 #[derive(Debug, Clone)]
 pub struct Arrived {
     pub packet: Vec<u8>,
@@ -170,22 +170,21 @@ pub struct World {
     queue: BinaryHeap<Reverse<(Time, u64)>>,
     count: u64,
     pub arrived: Vec<Arrived>,
-    /// IPv6 headers around the innermost one, of each packet that an access router saw, by innermost source
-    /// and destination.
+    /// Number of outer IPv6 headers of each packet at an access router, by innermost source and destination.
     pub outer: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>>,
-    /// Home agents that tunnelled packets of a conversation came to.
+    /// Home agents that received tunnelled packets, by innermost source and destination.
     pub crossed: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<String>>,
     /// Packets that kernels dropped, by node.
     pub dropped: BTreeMap<String, usize>,
-    /// Packets that were put on any link.
+    /// Number of packets on all links.
     pub carried: usize,
-    /// Messages of Neighbor Discovery that stations sent.
+    /// Number of Neighbor Discovery messages of stations.
     pub said: usize,
-    /// Registrations of addresses, and answers to such: who said it, and what.
+    /// Registrations of addresses, and answers to them, with their sender.
     pub registrations: Vec<(String, AddressRegistration)>,
 }
 
-/// The innermost header, and how many headers are around it.
+/// Returns the innermost header, and the number of headers around it.
 pub fn innermost(packet: &[u8]) -> (Header, usize) {
     let (mut rest, mut around) = (packet, 0);
     loop {
@@ -222,7 +221,7 @@ fn known(address: Ipv6Addr, prefix_length: u8) -> Address {
 }
 
 impl World {
-    /// Visited links `v1` and `v2`, and the home agents of routers 1 to `count`.
+    /// Creates visited links `v1` and `v2`, and the home agents of routers 1 to `count`.
     pub fn new(count: usize) -> World {
         let mut world = World::default();
         for n in 1..=2 {
@@ -251,7 +250,7 @@ impl World {
         self.drain(name);
         for (interface, _) in interfaces {
             let (own, link_address) = link_local(name, interface);
-            // Addresses that the station desired there before the interface came.
+            // Addresses that the station desired before the interface existed.
             let wanted = self.nodes[name].entries.iter().filter_map(|entry| match &*entry.0 {
                 Entry::Address(it) if it.interface == *interface => Some(known(it.address, it.prefix_length)),
                 _ => None,
@@ -269,7 +268,7 @@ impl World {
         }
     }
 
-    /// Router `n` with these uplinks, each on a link, and its own network `nN`.
+    /// Adds router `n` with these uplinks, each on a link, and its own network `nN`.
     pub fn add_router(&mut self, n: usize, uplinks: &[(&str, &str)], nesting: bool) {
         let names: Vec<&str> = uplinks.iter().map(|(name, _)| *name).collect();
         let own = format!("n{n}");
@@ -285,13 +284,13 @@ impl World {
         &self.nodes[&format!("mr{n}")].station
     }
 
-    /// The state of an uplink, as an operator sees it.
+    /// Returns the state of an uplink, as an operator sees it.
     pub fn uplink(&self, n: usize, interface: &str) -> String {
         let uplinks = self.router(n).uplink_status(self.now);
         uplinks.into_iter().find(|uplink| uplink.interface == interface).expect("an uplink").state
     }
 
-    /// The care-of address that router `n` has registered.
+    /// Returns the registered care-of address of router `n`.
     pub fn care_of_address(&self, n: usize) -> Option<Ipv6Addr> {
         let bindings = self.router(n).binding_status(self.now);
         bindings.first()?.care_of_address?.ipv6()
@@ -302,7 +301,7 @@ impl World {
         self.feed(&format!("mr{n}"), Input::Command(command));
     }
 
-    /// An interface loses its carrier, and with it what was learnt there, or has it again.
+    /// Takes the carrier of an interface, with all that was learnt there, or gives it back.
     pub fn carrier(&mut self, n: usize, interface: &str, running: bool) {
         let name = format!("mr{n}");
         let mut state = self.nodes[&name].interfaces[interface].clone();
@@ -354,7 +353,7 @@ impl World {
                     .addresses
                     .push(Address { deprecated, ..known(address.address, address.prefix_length) });
             }
-            // The kernel tells of it a moment later.
+            // The kernel reports the address a moment later.
             let state = LinkMessage {
                 interface: address.interface.clone(),
                 source: Ipv6Addr::UNSPECIFIED,
@@ -389,7 +388,7 @@ impl World {
         self.nodes.iter().flat_map(on).filter(|(a, b)| (a.as_str(), b.as_str()) != except).collect()
     }
 
-    /// A station says something on one of its links.
+    /// Sends a message of a station on one of its links.
     fn say(&mut self, name: &str, message: LinkMessage) {
         self.said += 1;
         if let Some(registration) = AddressRegistration::of(&message.message) {
@@ -418,7 +417,7 @@ impl World {
         self.answer_as_access_router(name, &link, &message);
     }
 
-    /// The access router answers Router Solicitations, and it and others hear who has which address.
+    /// Plays the access router: answers Router Solicitations and registrations of addresses.
     fn answer_as_access_router(&mut self, name: &str, link: &str, message: &LinkMessage) {
         let Some(visited) = self.visited.get_mut(link) else { return };
         match message.message.first() {
@@ -449,7 +448,7 @@ impl World {
         }
     }
 
-    /// A message of Neighbor Discovery to all nodes, heard by one interface.
+    /// Sends a Neighbor Discovery message for all nodes to one interface.
     pub fn tell(&mut self, name: &str, interface: &str, source: Ipv6Addr, mut message: Vec<u8>) {
         icmpv6::set_checksum(&mut message, source, nd::ALL_NODES);
         let said = LinkMessage {
@@ -463,7 +462,7 @@ impl World {
         self.fly(HOP, Flight::Said(name.into(), said));
     }
 
-    /// The access router of a link advertises it.
+    /// Sends the Router Advertisement of a link's access router.
     fn advertise(&mut self, link: &str) {
         let Some(visited) = self.visited.get(link) else { return };
         let options = [
@@ -489,7 +488,7 @@ impl World {
         }
     }
 
-    /// Plays the kernel for a Router Advertisement: addresses (RFC 4862) and a default router.
+    /// Plays the kernel for a Router Advertisement: configures addresses (RFC 4862) and a default router.
     fn autoconfigure(&mut self, name: &str, message: &LinkMessage) {
         let Ok(advertisement) = RouterAdvertisement::parse(&message.message) else { return };
         if message.interface == "i0" {
@@ -518,7 +517,7 @@ impl World {
         }
     }
 
-    /// Plays a node's kernel for a packet that came in on an interface.
+    /// Plays a node's kernel for a packet that arrived on an interface.
     fn route(&mut self, name: &str, input: &str, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a header");
         let node = &self.nodes[name];
@@ -567,7 +566,7 @@ impl World {
             }
             _ => None,
         });
-        // Networks of the own links.
+        // Networks of the node's own links.
         let connected = node.interfaces.values().filter(|_| table == TABLE_MAIN).flat_map(|interface| {
             let on = interface.addresses.iter().filter(|a| a.prefix_length == 64);
             let here = on.filter(|a| Ipv6Net::new(a.address, 64).is_ok_and(|net| net.contains(&destination)));
@@ -610,12 +609,12 @@ impl World {
         let owner = others.into_iter().find(has);
         match owner.or_else(|| self.neighbours.get(&(link, next_hop)).cloned()) {
             Some((other, interface)) => self.fly(HOP, Flight::Arrive(other, interface, packet)),
-            // A host of that network.
+            // The destination is a host of that network.
             None => self.arrived.push(Arrived { packet }),
         }
     }
 
-    /// A packet for an address of a visited link is at its access router.
+    /// Delivers a packet for an address of a visited link to its access router.
     fn deliver_to_visited(&mut self, link: &str, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a header");
         let (inner, around) = innermost(&packet);
@@ -708,23 +707,23 @@ impl World {
         }
     }
 
-    /// A packet of a host on board of router `n`.
+    /// Sends a packet of a host on board of router `n`.
     pub fn send_up(&mut self, n: usize, destination: Ipv6Addr, length: usize) {
         let packet = data(host(n), destination, length);
         self.route(&format!("mr{n}"), "i0", packet);
     }
 
-    /// A packet comes in on an interface.
+    /// Delivers a packet to an interface.
     pub fn arrive(&mut self, name: &str, interface: &str, packet: Vec<u8>) {
         self.route(name, interface, packet);
     }
 
-    /// A packet from the correspondent.
+    /// Sends a packet of the correspondent.
     pub fn send_down(&mut self, destination: Ipv6Addr, length: usize) {
         self.fly(FAR, Flight::Far(data(address(CORRESPONDENT), destination, length)));
     }
 
-    /// Lets time pass, `each` being called every ten milliseconds.
+    /// Lets time pass; calls `each` every ten milliseconds.
     pub fn run(&mut self, span: Duration, mut each: impl FnMut(&mut World)) {
         let end = self.now + span;
         while self.now < end {
@@ -764,7 +763,7 @@ impl World {
         self.pass(self.now + Duration::from_secs(seconds));
     }
 
-    /// How many packets of a conversation have arrived, of those that were sent to there.
+    /// Returns how many packets from `source` to `destination` have arrived.
     pub fn count(&self, source: Ipv6Addr, destination: Ipv6Addr) -> usize {
         let of = |arrived: &&Arrived| {
             Header::parse(&arrived.packet)
@@ -773,7 +772,7 @@ impl World {
         self.arrived.iter().filter(of).count()
     }
 
-    /// Forgets what was seen.
+    /// Clears the records of packets.
     pub fn forget(&mut self) {
         self.arrived.clear();
         self.outer.clear();
@@ -782,7 +781,7 @@ impl World {
     }
 }
 
-/// A packet that means nothing.
+/// Returns a packet without meaning.
 pub fn data(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
