@@ -1,9 +1,10 @@
-//! Packets per second through one router on one core, from octets to octets, without any system call.
+//! Measures packets per second through one router on one core, from received octets to sent octets, without
+//! any system call.
 //!
-//! Packets come from distinct sources (4,096 of them, each packet with the next sequence number) and from
-//! senders that take turns. Virtual time advances by a millisecond per packet, so that packet data rate
-//! control is on and passes them. `one destination` is a flow, which the next-hop cache serves;
-//! `many destinations` asks the spatial index for each packet.
+//! Packets come from 4,096 distinct sources, each with its next sequence number, and the senders take turns.
+//! Virtual time advances by a millisecond per packet, so that packet data rate control is active and passes
+//! all packets. `one destination` is a flow, which the next-hop cache serves. `many destinations` searches
+//! the spatial index for each packet.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
 
 use std::hint::black_box;
@@ -107,7 +108,7 @@ fn emit(extended: ExtendedHeader, hops: u8) -> Vec<u8> {
 }
 
 fn destination(number: u32, many: bool) -> Position {
-    // 5 km to the north-east, or on an arc there.
+    // The destination is 5 km to the north-east, or on an arc at this distance.
     let angle = if many { f64::from(number % SOURCES) / f64::from(SOURCES) * 1.5 } else { 0.8 };
     place(5000.0 * angle.sin(), 5000.0 * angle.cos())
 }
@@ -123,7 +124,7 @@ fn circle(centre: Position) -> GeoArea {
     }
 }
 
-/// One packet of each source, whose sequence numbers are set later.
+/// Returns one packet of each source; the benchmark sets the sequence numbers later.
 fn packets(extended: impl Fn(u32, LongPositionVector) -> ExtendedHeader) -> Vec<Vec<u8>> {
     (0..SOURCES)
         .map(|number| emit(extended(number, pv(address(2, number), place(-3000.0, -3000.0), 1)), 10))
@@ -138,7 +139,7 @@ struct Load {
     now: Time,
     next: usize,
     sequence: u16,
-    /// Every packet comes from a station that was never heard before.
+    /// Every packet comes from a station that the router does not know yet.
     strangers: bool,
 }
 
@@ -194,7 +195,7 @@ fn forwarding(c: &mut Criterion) {
                     sequence: 0,
                     strangers: false,
                 };
-                // Every source is known, and every packet goes out.
+                // The router learns every source and forwards every packet.
                 for _ in 0..SOURCES {
                     load.step();
                 }
@@ -218,7 +219,7 @@ fn forwarding(c: &mut Criterion) {
     let (known, senders) = router(1_000, AreaForwarding::Simple);
     let now = Time::from_secs(2);
     let mut load = Load { router: known, senders, frames: guc, now, next: 0, sequence: 0, strangers: true };
-    // The location table is full after that.
+    // Fill the location table.
     assert!((0..10 * SOURCES).all(|_| load.step() == 1), "every packet is forwarded");
     group.bench_function(BenchmarkId::new("guc greedy, every source new", 1_000), |b| b.iter(|| load.step()));
     let inside =
@@ -241,7 +242,8 @@ fn reception(c: &mut Criterion) {
         for neighbours in [10u32, 1_000, 10_000] {
             let (mut router, macs) = router(neighbours, AreaForwarding::Simple);
             let mut rng = Rng::new(7);
-            // Each neighbour is heard on and on, 3 m from where it was before, up and down a road of 3 km.
+            // The router receives each neighbour repeatedly. A neighbour moves 3 m per beacon, up and down a
+            // road of 3 km.
             let mut stations: Vec<(Vec<u8>, i32)> = (0..neighbours)
                 .map(|number| {
                     let position = place(rng.below(900) as f64, rng.below(900) as f64);

@@ -4,10 +4,11 @@
 //! router has handled shortly before. So most packets of a flow never reach the router. The fast path makes
 //! no decisions: [`Accelerate`] says what it may do, and each such message replaces the one before. Every
 //! other packet takes the slow path. The fast path reports its work in a [`Report`] about ten times a second.
-//! From it the router learns what the packets would have taught it: position vectors, sequence numbers,
-//! packet data rates, and which stations are in use.
+//! From the report the router learns what it would learn from the packets: position vectors, sequence
+//! numbers, packet data rates, and the stations in use.
 //!
-//! Both draw sequence numbers (8.3) from one [`SequenceNumbers`]; a fast path brings one that it shares.
+//! Router and fast path draw sequence numbers (8.3) from one [`SequenceNumbers`]; the fast path provides a
+//! shared one.
 
 use std::time::Duration;
 
@@ -20,16 +21,17 @@ use crate::MacAddress;
 /// Octets of the headers of a GUC (9.2 to 9.8.2).
 pub const HEADERS: usize = 60;
 
-/// How long something unused stays with the fast path.
+/// Time after which the router revokes an unused permission of the fast path.
 pub const IDLE: Duration = Duration::from_secs(5);
 
-/// Where the sequence numbers of own packets come from (8.3).
+/// Source of the sequence numbers of own packets (8.3).
 pub trait SequenceNumbers: std::fmt::Debug + Send {
-    /// The next one.
+    /// Returns the next sequence number.
     fn next(&mut self) -> u16;
-    /// The one after this is 0: the station has begun anew, or has another address.
+    /// Makes 0 the next sequence number: the station has restarted or has another address.
     fn restart(&mut self);
-    /// In a recording, the fast path of that time had drawn those before `next`.
+    /// Sets `next` as the next number. A replayed recording uses this, because its fast path drew the earlier
+    /// numbers.
     fn replay(&mut self, next: u16);
 }
 
@@ -53,92 +55,93 @@ impl SequenceNumbers for OwnSequenceNumbers {
     }
 }
 
-/// Permission for a fast path, valid from now on.
+/// Permission for a fast path, or its withdrawal; valid at once.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Accelerate {
-    /// Own packets bear this position vector. Without one the last of which is a few hundred milliseconds old
-    /// at most, it does nothing: the router is not there to correct it.
+    /// Position vector of own packets. The fast path stops if its last vector is more than a few hundred
+    /// milliseconds old, because the router then no longer corrects it.
     Position(LongPositionVector),
-    /// Own IPv6 packets to a station go this way.
+    /// The fast path may send own IPv6 packets to a station along this path.
     Way(Box<Way>),
-    /// They no longer do.
+    /// The fast path may no longer send own packets to this station.
     NoWay(MacAddress),
-    /// Packets of others to a station go this way.
+    /// The fast path may forward packets of other stations to a station along this path.
     Onward(Box<Onward>),
-    /// They no longer do.
+    /// The fast path may no longer forward packets to this station.
     NoOnward(MacAddress),
-    /// Packets of this station may be taken, save these duplicates: the last of its sequence numbers.
+    /// The fast path may receive packets of this station, except duplicates; the list holds its last sequence
+    /// numbers.
     Source(MacAddress, Vec<u16>),
-    /// No longer.
+    /// The fast path may no longer receive packets of this station.
     NoSource(MacAddress),
 }
 
-/// How own IPv6 packets get to a station.
+/// Path of own IPv6 packets to a station.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
     /// MID of the destination.
     pub destination: MacAddress,
     /// Link-layer address of the next hop.
     pub next_hop: MacAddress,
-    /// The headers as the router would write them; SN, PL and the source's position vector are to be filled
-    /// in.
+    /// Headers as the router would write them; the fast path fills in SN, PL and the position vector of the
+    /// source.
     pub headers: [u8; HEADERS],
-    /// Until when the location table will know both stations without further news.
+    /// Time at which the location table forgets one of the two stations unless it receives them again.
     pub until: Time,
 }
 
-/// How packets of others get to a station.
+/// Path of other stations' packets to a station.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Onward {
     /// MID of the destination.
     pub destination: MacAddress,
     /// Link-layer address of the next hop.
     pub next_hop: MacAddress,
-    /// Where packets have to say that the destination is, latitude and longitude in 0.1 microdegree: greedy
-    /// forwarding went by that. `None`: it does not matter, for the destination is a neighbour.
+    /// Destination position that packets must have, latitude and longitude in 0.1 microdegree, because greedy
+    /// forwarding used it. `None` if the destination is a neighbour, so that the position does not matter.
     pub place: Option<(i32, i32)>,
-    /// Where the destination is, if packets that know it less well shall be corrected (C.3).
+    /// Position of the destination, if the fast path must correct packets with an older position (C.3).
     pub known: Option<ShortPositionVector>,
-    /// As in [`Way`].
+    /// Time at which the location table forgets one of the two stations, as in [`Way`].
     pub until: Time,
 }
 
-/// Packets that a fast path has received from one station since its last report.
+/// Summary of the packets that a fast path has received from one station since its last report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Its newest position vector; its 24 octets in a recording.
+    /// Newest position vector of the station; its 24 octets in a recording.
     #[serde(with = "octets_of")]
     pub vector: LongPositionVector,
-    /// Whether a packet came from it directly.
+    /// The fast path received a packet directly from the station.
     pub direct: bool,
-    /// Octets of GeoNetworking packets.
+    /// Octets of the GeoNetworking packets.
     pub octets: usize,
-    /// The last sequence numbers, oldest first.
+    /// Last sequence numbers of the station, oldest first.
     pub sequences: Vec<u16>,
 }
 
 /// Work of a fast path since its last report.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// The sequence number of the next own packet.
+    /// Sequence number of the next own packet.
     pub next_sequence: u16,
-    /// Own packets sent.
+    /// Number of own packets sent.
     pub sent: u64,
-    /// Packets delivered.
+    /// Number of packets delivered.
     pub delivered: u64,
-    /// Packets forwarded.
+    /// Number of packets forwarded.
     pub forwarded: u64,
-    /// Duplicates dropped.
+    /// Number of duplicates dropped.
     pub duplicates: u64,
-    /// Whom it has heard.
+    /// Stations from which the fast path received packets.
     pub samples: Vec<Sample>,
-    /// Destinations to which own packets went.
+    /// Destinations of own packets.
     pub ways: Vec<MacAddress>,
-    /// Destinations to which packets of others went.
+    /// Destinations of forwarded packets.
     pub onwards: Vec<MacAddress>,
 }
 
-/// A position vector as its octets, in hexadecimal.
+/// Serializes a position vector as its octets in hexadecimal.
 mod octets_of {
     use carnet_base::hex;
     use carnet_wire::geonet::LongPositionVector;

@@ -1,5 +1,5 @@
-//! How near two stations will be, by dead reckoning: both go on as they were when their position vectors were
-//! made.
+//! Distance of two stations at a later time, by dead reckoning: both keep the speed and heading of their
+//! position vectors.
 
 use std::time::Duration;
 
@@ -7,10 +7,11 @@ use carnet_wire::geonet::LongPositionVector;
 
 use crate::geodesy::{LocalPlane, Position};
 
-/// Position vectors are not carried on for longer than this.
+/// Longest extrapolation of a position vector, seconds.
 const OLDEST: f64 = 30.0;
 
-/// The distance of two stations in metres, so long after the later of their position vectors was made.
+/// Returns the distance of two stations in metres, at time `ahead` after the later of the two position
+/// vectors.
 pub fn distance_in(own: &LongPositionVector, other: &LongPositionVector, ahead: Duration) -> f64 {
     let apart = own.timestamp.milliseconds_since(other.timestamp) as f64 / 1000.0;
     let ahead = ahead.as_secs_f64();
@@ -22,7 +23,7 @@ pub fn distance_in(own: &LongPositionVector, other: &LongPositionVector, ahead: 
     (east + other_east - own_east).hypot(north + other_north - own_north)
 }
 
-/// Metres to the east and to the north.
+/// Returns the travelled metres to the east and to the north.
 fn travelled(vector: &LongPositionVector, seconds: f64) -> (f64, f64) {
     let metres = f64::from(vector.speed) / 100.0 * seconds;
     let (sin, cos) = (f64::from(vector.heading) / 10.0).to_radians().sin_cos();
@@ -52,7 +53,7 @@ mod tests {
         let close = |distance: f64, expected: f64| (distance - expected).abs() < 0.5;
         let there = |seconds| distance_in(&own, &own, Duration::from_secs(seconds));
         assert!(close(there(0), 0.0) && close(there(10), 0.0));
-        // Coming towards us, and told two seconds ago.
+        // The other station comes towards this one; its vector is two seconds old.
         let other = LongPositionVector { longitude: 21_008_000 + 13_640, heading: 2700, ..own };
         let met = distance_in(&own, &other, Duration::ZERO);
         assert!(close(met, 100.1), "{met}");
@@ -61,7 +62,7 @@ mod tests {
             let found = distance_in(&own, &other, Duration::from_secs(seconds));
             assert!(close(found, expected), "{seconds}: {found}");
         }
-        // Told later than ours.
+        // The vector of the other station is later than the own vector.
         let other = LongPositionVector { timestamp: Timestamp(12_000), speed: 0, ..other };
         let found = distance_in(&own, &other, Duration::ZERO);
         assert!(close(found, 60.1), "{found}");

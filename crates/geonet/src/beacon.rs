@@ -1,9 +1,10 @@
 //! Time of the next beacon (10.2.3).
 //!
-//! Fixed: `itsGnBeaconServiceRetransmitTimer` and a random part of `itsGnBeaconServiceMaxJitter` after the
-//! last beacon or SHB. Adaptive, after Chen and Gerla, "TCP over Geo-routing for High Mobility": I = R / (k
-//! speed) between two bounds. A passing neighbour is then received k times. The interval grows if the beacons
-//! of all stations nearby would exceed a limit. A quarter of it is random.
+//! With fixed beacons, the interval after the last beacon or SHB is `itsGnBeaconServiceRetransmitTimer` and a
+//! random part of `itsGnBeaconServiceMaxJitter`. With adaptive beacons, after Chen and Gerla, "TCP over
+//! Geo-routing for High Mobility", the interval is I = R / (k speed) between two bounds. A station then
+//! receives a passing neighbour k times. The interval grows if the beacons of all stations nearby would
+//! exceed a limit. A quarter of it is random.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use carnet_base::Rng;
 use crate::Mib;
 use crate::mib::BeaconInterval;
 
-/// The least time until the next beacon, and how much is random on top of it; `speed` in 0.01 m/s.
+/// Returns the least time until the next beacon, and the limit of the random time added to it; `speed` in
+/// 0.01 m/s.
 pub(crate) fn interval(mib: &Mib, speed: i16, neighbours: usize) -> (Duration, Duration) {
     match mib.beacon_interval {
         BeaconInterval::Fixed => (mib.beacon_retransmit_timer, mib.beacon_max_jitter),
@@ -29,7 +31,7 @@ pub(crate) fn interval(mib: &Mib, speed: i16, neighbours: usize) -> (Duration, D
     }
 }
 
-/// The time from one beacon to the next.
+/// Returns the time from one beacon to the next.
 pub(crate) fn next(mib: &Mib, speed: i16, neighbours: usize, rng: &mut Rng) -> Duration {
     let (fixed, jitter) = interval(mib, speed, neighbours);
     rng.duration(fixed, fixed + jitter)
@@ -52,7 +54,7 @@ mod tests {
         (all.iter().copied().fold(f64::MAX, f64::min), all.iter().copied().fold(0.0, f64::max))
     }
 
-    /// The paper's formula (1): max(min(R / (k speed), 2), 0.1).
+    /// The interval follows the paper's formula (1): max(min(R / (k speed), 2), 0.1).
     #[test]
     fn adaptive_intervals() {
         for (speed, interval) in [(0.0, 2.0), (5.0, 2.0), (10.0, 1.5625), (30.0, 0.5208), (100.0, 0.15625)] {
@@ -60,13 +62,14 @@ mod tests {
             assert!(most <= interval + 1e-3 && most > 0.95 * interval, "{speed} m/s: {most}");
             assert!(least >= 0.75 * interval - 1e-3 && least >= 0.1, "{speed} m/s: {least}");
         }
-        // A hundred metres per second backwards are as fast, and company slows down.
+        // 100 m/s backwards give the same interval as 100 m/s forwards; more neighbours make the interval
+        // longer.
         assert!(seconds(-100.0, 10).1 < 0.16);
         let (least, most) = seconds(100.0, 999);
         assert!(least >= 1.5 && most <= 2.001, "{least} {most}");
     }
 
-    /// PON_BEA_TI_01
+    /// PON_BEA_TI_01: fixed intervals are 3.00 to 3.75 s.
     #[test]
     fn fixed_intervals() {
         let mut rng = Rng::new(1);

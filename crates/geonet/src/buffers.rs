@@ -1,8 +1,8 @@
-//! Packets that wait: the forwarding packet buffers (8.5) and the Location Service packet buffers (8.4).
+//! The forwarding packet buffers (8.5) and the Location Service packet buffers (8.4).
 //!
-//! A first-in first-out list, bounded by octets. On overflow the oldest packets go (CAP_LOS_BV_01,
-//! CAP_FPB_BV_01, CAP_FPB_BV_02). A packet whose lifetime ends goes as well; one that leaves in time has its
-//! lifetime reduced by the time that it waited (10.3.8.3).
+//! A buffer is a first-in first-out list, bounded by octets. On overflow the buffer drops its oldest packets
+//! (CAP_LOS_BV_01, CAP_FPB_BV_01, CAP_FPB_BV_02). It also drops a packet whose lifetime ends. If a packet
+//! leaves in time, the buffer reduces its lifetime by the time that it waited (10.3.8.3).
 
 use std::collections::VecDeque;
 
@@ -12,22 +12,22 @@ use carnet_wire::geonet::{Lifetime, TrafficClass, set_lifetime};
 use crate::dcc::Profile;
 use crate::forwarding::Target;
 
-/// Properties of a buffered packet, beside its octets.
+/// Properties of a buffered packet that are not in its octets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meta {
-    /// MID of the source and SN: what tells packets apart.
+    /// MID of the source and SN, which identify the packet.
     pub identity: (u64, u16),
     pub target: Target,
     pub traffic_class: TrafficClass,
-    /// The DCC profile that the request asked for.
+    /// DCC profile that the request asked for.
     pub profile: Option<Profile>,
     /// SCF: the packet waits if the router has no next hop.
     pub store: bool,
-    /// LT as it stands in the packet.
+    /// LT field of the packet.
     pub lifetime: Lifetime,
-    /// Since when it waits here.
+    /// Time at which the packet entered the buffer.
     pub since: Time,
-    /// This station is its source.
+    /// This station is the source of the packet.
     pub own: bool,
 }
 
@@ -37,7 +37,7 @@ impl Meta {
     }
 }
 
-/// A packet that waits.
+/// A buffered packet.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub frame: Vec<u8>,
@@ -45,8 +45,8 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Makes the packet ready to go on: its lifetime is shorter by the time that it waited. False when
-    /// nothing is left of it.
+    /// Reduces the lifetime of a leaving packet by the time that it waited. Returns false if no lifetime
+    /// remains.
     pub fn leave(&mut self, now: Time) -> bool {
         let left = self.meta.lifetime.after_waiting(now.saturating_since(self.meta.since));
         self.meta.lifetime = left;
@@ -60,7 +60,7 @@ impl Waiting {
 pub(crate) struct PacketBuffer {
     packets: VecDeque<Waiting>,
     octets: usize,
-    /// Not later than the earliest end of a lifetime.
+    /// Lower bound of the earliest end of a lifetime.
     next_expiry: Time,
 }
 
@@ -83,7 +83,8 @@ impl PacketBuffer {
         (!self.is_empty()).then_some(self.next_expiry)
     }
 
-    /// Appends a packet; `pushed_out` gets those that make room, this one too if it never fits.
+    /// Appends a packet. Passes the packets that must make room to `pushed_out`, including this packet if it
+    /// exceeds the limit alone.
     pub fn push(&mut self, packet: Waiting, limit: usize, mut pushed_out: impl FnMut(Waiting)) {
         if packet.frame.len() > limit {
             pushed_out(packet);
@@ -100,10 +101,10 @@ impl PacketBuffer {
         self.packets.push_back(packet);
     }
 
-    /// Takes out all packets for which `wanted` holds, in order.
+    /// Removes all packets for which `wanted` holds, and returns them in order.
     pub fn take(&mut self, wanted: impl Fn(&Meta) -> bool) -> Vec<Waiting> {
         let mut taken = Vec::new();
-        // Mostly there is nothing to take, and then nothing is moved.
+        // Usually no packet matches; then do not move any packet.
         if !self.packets.iter().any(|packet| wanted(&packet.meta)) {
             return taken;
         }
@@ -119,7 +120,7 @@ impl PacketBuffer {
         taken
     }
 
-    /// Takes out all packets whose lifetime has ended.
+    /// Removes and returns all packets whose lifetime has ended.
     pub fn expire(&mut self, now: Time) -> Vec<Waiting> {
         if now < self.next_expiry {
             return Vec::new();

@@ -1,9 +1,10 @@
-//! Duplicate packet detection (annex A): the sequence numbers heard last from a source.
+//! Duplicate packet detection (annex A): the last received sequence numbers of a source.
 //!
-//! A list of `itsGnDPLLength` numbers per location table entry, the oldest overwritten first. Single-hop
-//! packets carry no sequence number and are never duplicates: the link layer sees to that.
+//! Each location table entry has a list of `itsGnDPLLength` numbers; a new number overwrites the oldest.
+//! Single-hop packets carry no sequence number and are never duplicates, because the link layer removes
+//! duplicates of them.
 
-/// The longest list that an entry has room for.
+/// Largest number of sequence numbers in an entry.
 pub const MAX_LENGTH: usize = 16;
 
 /// The duplicate packet list of one source.
@@ -15,19 +16,19 @@ pub struct DuplicatePacketList {
 }
 
 impl DuplicatePacketList {
-    /// Whether `sequence` is among the last ones.
+    /// Returns whether `sequence` is in the list.
     pub fn contains(&self, sequence: u16) -> bool {
         self.numbers[..usize::from(self.used)].contains(&sequence)
     }
 
-    /// Its numbers, oldest first.
+    /// Returns the numbers in the list, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = u16> {
         let (new, old) =
             self.numbers[..usize::from(self.used)].split_at(usize::from(self.next.min(self.used)));
         old.iter().chain(new).copied()
     }
 
-    /// Adds `sequence`; `length` is `itsGnDPLLength`.
+    /// Adds `sequence` to the list; `length` is `itsGnDPLLength`.
     pub fn add(&mut self, sequence: u16, length: usize) {
         let length = length.clamp(1, MAX_LENGTH) as u8;
         self.numbers[usize::from(self.next % length)] = sequence;

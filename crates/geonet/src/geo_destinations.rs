@@ -1,16 +1,16 @@
-//! Areas that the operator sets while the station runs: the management plane of geographic destinations (EN
-//! 302 636-6-1 leaves it out, CarGeo6 for later).
+//! Areas that the operator sets while the station runs: the management plane of geographic destinations. EN
+//! 302 636-6-1 leaves this plane out, and CarGeo6 leaves it for later.
 //!
 //! An area has a name and, for IPv6, a multicast group. Its centre is a place, this station or another
 //! station. An area around a station moves with it, because the module computes the centre for each packet.
 //! An area ends with its lifetime.
 //!
-//! The module *follows* a station in the centre of an area. If no packet of it arrives for half the lifetime
-//! of a location table entry (`itsGnLifetimeLocTE`), the Location Service searches it. It repeats a failed
-//! search at growing intervals. While the station's position is unknown, the area has no position, and the
-//! router refuses packets to it.
+//! The module *follows* a station in the centre of an area. If no packet of this station arrives for half the
+//! lifetime of a location table entry (`itsGnLifetimeLocTE`), the Location Service searches for it. The
+//! module repeats a failed search at growing intervals. While the station's position is unknown, the area has
+//! no position, and the router refuses packets to it.
 //!
-//! Left out: areas that move ahead of a station by its speed and heading; access control; storage over a
+//! Left out: areas that move ahead of a station by its speed and heading, access control, and storage over a
 //! restart. Every user of the API may set areas.
 
 use std::fmt;
@@ -24,36 +24,36 @@ use crate::geodesy::{self, Position};
 use crate::location_table::{mid_key, names_station};
 use crate::router::Router;
 
-/// Areas at a time.
+/// Largest number of areas.
 pub const MAX_AREAS: usize = 64;
-/// A station that is not found is asked for no less often than this.
+/// Longest interval between two searches for a station that the Location Service does not find.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// Centre of an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Around {
-    /// A place.
+    /// A fixed position.
     Place(Position),
     /// This station.
     Here,
-    /// The station with this address; only the MID has to be right.
+    /// The station with this address; only the MID must be right.
     Station(GnAddress),
 }
 
-/// An area that is set.
+/// An area of the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Destination {
-    /// Where its centre is.
+    /// Centre of the area.
     pub around: Around,
-    /// Its shape.
+    /// Shape of the area.
     pub shape: Shape,
-    /// Metres: radius, or half the length along the angle.
+    /// Radius, or half the length along the angle; metres.
     pub distance_a: u16,
-    /// Metres: half the length across the angle; 0 for a circle.
+    /// Half the length across the angle, metres; 0 for a circle.
     pub distance_b: u16,
-    /// Degrees clockwise from North.
+    /// Azimuth of distance a, degrees clockwise from North.
     pub angle: u16,
-    /// The IPv6 multicast group of everybody inside.
+    /// IPv6 multicast group of all stations inside the area.
     pub group: Option<Ipv6Addr>,
 }
 
@@ -70,26 +70,26 @@ impl Destination {
     }
 }
 
-/// Why an area was not set.
+/// Reason for which the module did not set an area.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Refusal {
-    /// There are [`MAX_AREAS`].
+    /// [`MAX_AREAS`] areas exist.
     TooMany,
-    /// It has no inside, or its centre is not on earth.
+    /// The area has no inside, or its centre is not on the globe.
     NoArea,
-    /// Larger than `itsGnMaxGeoAreaSize`, square metres.
+    /// The area exceeds `itsGnMaxGeoAreaSize`.
     TooLarge {
-        /// Its size.
+        /// Size of the area, square metres.
         size: f64,
-        /// The largest that may be.
+        /// Largest allowed size, square metres.
         largest: f64,
     },
-    /// Another area has the group.
+    /// Another area has the multicast group.
     GroupTaken {
         /// Name of the other area.
         by: String,
     },
-    /// No station has such an address.
+    /// No station can have this address.
     NoStation(GnAddress),
 }
 
@@ -112,12 +112,12 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The centre whose position is unknown, so that the area has no position.
+/// Reason for which an area has no position: the position of its centre is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoPlace {
-    /// This station's.
+    /// The position of this station is unknown.
     Own,
-    /// That of the station that it is around. It is being asked for.
+    /// The position of the station with this address is unknown; the Location Service searches for it.
     Of(GnAddress),
 }
 
@@ -134,24 +134,24 @@ impl fmt::Display for NoPlace {
 struct Entry {
     destination: Destination,
     expires: Option<Time>,
-    /// When the station that it is around was asked for last, and how long the next question waits.
+    /// Time of the last search for the station in the centre, and wait before the next search.
     asked: Option<Time>,
     wait: Duration,
 }
 
-/// The areas.
+/// The areas that the operator has set.
 #[derive(Debug, Default)]
 pub struct GeoDestinations {
     entries: SmallMap<String, Entry>,
-    /// When something runs out or a station has to be looked after.
+    /// Time at which an area ends or a station must be searched for.
     due: Option<Time>,
 }
 
 impl GeoDestinations {
-    /// Sets an area for so long, or for good; one of the same name is replaced.
+    /// Sets an area for `lifetime`, or without end if `None`. Replaces an area of the same name.
     ///
     /// # Errors
-    /// Why it was not set; what there was before stays.
+    /// The reason of the refusal; existing areas stay unchanged.
     pub fn set(
         &mut self,
         now: Time,
@@ -164,7 +164,7 @@ impl GeoDestinations {
         let expires = lifetime.map(|lifetime| now + lifetime);
         let entry = Entry { destination, expires, asked: None, wait: follow(router) };
         self.entries.insert(name.to_owned(), entry);
-        // Its station is looked after at once.
+        // Check the station in the centre at once.
         self.due = Some(now);
         Ok(())
     }
@@ -200,13 +200,13 @@ impl GeoDestinations {
         self.entries.remove(name).is_some()
     }
 
-    /// Removes all of them.
+    /// Removes all areas.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.due = None;
     }
 
-    /// The areas, by name, and when each ends.
+    /// Returns the areas by name, each with the time of its end.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Destination, Option<Time>)> {
         self.entries.iter().map(|(name, entry)| (name.as_str(), &entry.destination, entry.expires))
     }
@@ -216,7 +216,7 @@ impl GeoDestinations {
         self.entries.get(name).map(|entry| place(now, &entry.destination, router))
     }
 
-    /// The groups, and where their areas are now.
+    /// Returns the groups, with the present positions of their areas.
     pub fn groups(
         &self,
         now: Time,
@@ -226,12 +226,12 @@ impl GeoDestinations {
         destinations.filter_map(move |it| Some((it.group?, place(now, it, router))))
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.due
     }
 
-    /// Ends what has run out, and asks for stations that nothing was heard of for long.
+    /// Removes expired areas, and searches for stations that the router has not received for too long.
     pub fn handle_timeout(&mut self, now: Time, router: &mut Router) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -254,7 +254,7 @@ impl GeoDestinations {
                 continue;
             }
             if entry.asked.is_none_or(|asked| asked + entry.wait <= now) {
-                // Without a position of its own the station cannot ask; it tries again.
+                // Without an own position the station cannot send the request; the module tries again later.
                 let _counted = router.locate(now, address);
                 if entry.asked.is_some() {
                     entry.wait = (entry.wait * 2).min(LONGEST_WAIT);
@@ -267,7 +267,7 @@ impl GeoDestinations {
     }
 }
 
-/// After how long a silence a station is asked for.
+/// Returns the time without a packet after which the module searches for a station.
 fn follow(router: &Router) -> Duration {
     (router.mib().lifetime_location_entry / 2).max(Duration::from_secs(1))
 }

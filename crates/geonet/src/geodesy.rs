@@ -1,16 +1,16 @@
 //! Distances, local coordinates and geographic areas (EN 302 636-4-1 annexes D to F, EN 302 931).
 //!
-//! Positions are WGS 84 latitude and longitude in 0.1 microdegree, as on the wire. Everything here works in a
-//! [`LocalPlane`]: east and north of a reference point in metres, by the second-order expansion of the
-//! ellipsoid around it. Up to some 10 km the error against the geodesic is below 0.1 m. At 65 km (the longest
+//! Positions are WGS 84 latitude and longitude in 0.1 microdegree, as on the wire. All functions work in a
+//! [`LocalPlane`]: metres east and north of a reference point, by the second-order expansion of the ellipsoid
+//! around this point. Up to some 10 km the error against the geodesic is below 0.1 m. At 65 km (the longest
 //! distance that an area can name) it is some metres. Beyond a few degrees the plane falls back to the chord
-//! through the earth, so a far place never looks near. It takes two sines and a square root per reference
-//! point, and four multiplications per position. Other implementations compute a geodesic per neighbour and
-//! packet, which makes them slow with many neighbours.
+//! through the earth, so a far place never looks near. The plane costs two sines and a square root per
+//! reference point, and four multiplications per position. Other implementations compute a geodesic per
+//! neighbour and packet, so they are slow with many neighbours.
 //!
-//! [`Metric`] is the cheaper first-order form for comparisons among positions. It depends on the destination
-//! only, so every station that holds the same packet ranks positions alike. A packet that comes strictly
-//! closer at every hop cannot come back, whatever the stations' own positions are.
+//! [`Metric`] is the cheaper first-order form for comparisons among positions. The metric depends on the
+//! destination only, so every station that holds the same packet ranks positions alike. A packet that comes
+//! strictly closer at every hop cannot come back, whatever the stations' own positions are.
 
 use carnet_wire::geonet::{GeoArea, Shape};
 
@@ -22,10 +22,10 @@ const ECCENTRICITY_SQUARED: f64 = 6.694_379_990_141_316e-3;
 const RADIANS: f64 = std::f64::consts::PI / 180.0 * 1e-7;
 /// A full turn in 0.1 microdegree.
 pub(crate) const TURN: i64 = 3_600_000_000;
-/// Beyond this many radians the expansion gives way to the exact form.
+/// Angle in radians beyond which the plane uses the exact form instead of the expansion.
 const EXPANSION_LIMIT: f64 = 0.02;
 
-/// A position in 0.1 microdegree, as it stands in position vectors.
+/// A position in 0.1 microdegree, as in position vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Position {
     /// WGS 84 latitude in 0.1 microdegree, north positive.
@@ -35,22 +35,22 @@ pub struct Position {
 }
 
 impl Position {
-    /// The position at `latitude` and `longitude`, in 0.1 microdegree.
+    /// Returns the position at `latitude` and `longitude`, in 0.1 microdegree.
     pub const fn new(latitude: i32, longitude: i32) -> Position {
         Position { latitude, longitude }
     }
 
-    /// Whether there is such a place: latitude within 90, longitude within 180 degrees.
+    /// Returns whether the position is valid: latitude within 90 degrees, longitude within 180 degrees.
     pub const fn is_on_earth(self) -> bool {
         self.latitude.unsigned_abs() <= 900_000_000 && self.longitude.unsigned_abs() <= 1_800_000_000
     }
 
-    /// The distance to `other` in metres.
+    /// Returns the distance to `other` in metres.
     pub fn distance(self, other: Position) -> f64 {
         LocalPlane::new(self).distance(other)
     }
 
-    /// From `from` to `to` in 0.1 microdegree of longitude, the short way round.
+    /// Returns the difference of longitude from `from` to `to` in 0.1 microdegree, by the shorter direction.
     fn longitude_difference(from: i32, to: i32) -> i64 {
         let difference = i64::from(to) - i64::from(from);
         if difference > TURN / 2 {
@@ -63,7 +63,7 @@ impl Position {
     }
 }
 
-/// Earth-centred coordinates in metres, on the ellipsoid.
+/// Returns the earth-centred coordinates of a position on the ellipsoid, in metres.
 fn earth_centred(position: Position) -> [f64; 3] {
     let (sin_lat, cos_lat) = (f64::from(position.latitude) * RADIANS).sin_cos();
     let (sin_lon, cos_lon) = (f64::from(position.longitude) * RADIANS).sin_cos();
@@ -71,23 +71,23 @@ fn earth_centred(position: Position) -> [f64; 3] {
     [prime * cos_lat * cos_lon, prime * cos_lat * sin_lon, prime * (1.0 - ECCENTRICITY_SQUARED) * sin_lat]
 }
 
-/// The tangent plane at a reference point: metres east and north of it.
+/// The tangent plane at a reference point: metres east and north of this point.
 #[derive(Debug, Clone, Copy)]
 pub struct LocalPlane {
     origin: Position,
-    /// Metres north per radian of latitude, and half its derivative.
+    /// Metres north per radian of latitude, and half the derivative of this value.
     north: f64,
     north_bend: f64,
     /// Metres north by which a parallel rises above the tangent, per squared radian of longitude.
     parallel_rise: f64,
-    /// Metres east per radian of longitude, its derivative by latitude, and half of the second one.
+    /// Metres east per radian of longitude, its derivative by latitude, and half the second derivative.
     east: f64,
     east_slope: f64,
     east_bend: f64,
 }
 
 impl LocalPlane {
-    /// The plane at `origin`.
+    /// Creates the plane at `origin`.
     pub fn new(origin: Position) -> LocalPlane {
         let (sin, cos) = (f64::from(origin.latitude) * RADIANS).sin_cos();
         let w2 = 1.0 - ECCENTRICITY_SQUARED * sin * sin;
@@ -104,7 +104,7 @@ impl LocalPlane {
         }
     }
 
-    /// Metres east and north of the origin.
+    /// Returns the metres east and north of the origin.
     pub fn offset(&self, position: Position) -> (f64, f64) {
         let dlat = (i64::from(position.latitude) - i64::from(self.origin.latitude)) as f64 * RADIANS;
         let dlon = Position::longitude_difference(self.origin.longitude, position.longitude) as f64 * RADIANS;
@@ -116,8 +116,8 @@ impl LocalPlane {
         (east, north)
     }
 
-    /// The same through earth-centred coordinates: the direction of the tangent plane, the length of the
-    /// chord.
+    /// Returns the offset of a far position by earth-centred coordinates, in the direction of the tangent
+    /// plane and with the length of the chord.
     fn offset_far(&self, position: Position) -> (f64, f64) {
         let (from, to) = (earth_centred(self.origin), earth_centred(position));
         let [dx, dy, dz] = [to[0] - from[0], to[1] - from[1], to[2] - from[2]];
@@ -133,14 +133,14 @@ impl LocalPlane {
         (east * chord / length, north * chord / length)
     }
 
-    /// The distance from the origin in metres.
+    /// Returns the distance from the origin in metres.
     pub fn distance(&self, position: Position) -> f64 {
         let (east, north) = self.offset(position);
         east.hypot(north)
     }
 
-    /// The position `east` and `north` metres from the origin, the inverse of [`Self::offset`] for some tens
-    /// of kilometres.
+    /// Returns the position `east` and `north` metres from the origin. The function is the inverse of
+    /// [`Self::offset`] for some tens of kilometres.
     pub fn position_at(&self, east: f64, north: f64) -> Position {
         let mut position = self.origin;
         let (mut missing_east, mut missing_north) = (east, north);
@@ -158,7 +158,8 @@ impl LocalPlane {
     }
 }
 
-/// How far positions are from a destination, for comparisons: first order, the same for every station.
+/// Distance from a destination, for comparisons between positions: a first-order form that is equal in every
+/// station.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
     pub(crate) destination: Position,
@@ -168,13 +169,13 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// The metric of `destination`.
+    /// Creates the metric of `destination`.
     pub fn new(destination: Position) -> Metric {
         let plane = LocalPlane::new(destination);
         Metric { destination, north: plane.north * RADIANS, east: plane.east * RADIANS }
     }
 
-    /// The squared distance of `position` from the destination, in square metres.
+    /// Returns the squared distance of `position` from the destination, in square metres.
     pub fn squared(&self, position: Position) -> f64 {
         let north = (i64::from(position.latitude) - i64::from(self.destination.latitude)) as f64 * self.north;
         let east =
@@ -183,12 +184,12 @@ impl Metric {
     }
 }
 
-/// The centre of an area.
+/// Returns the centre of an area.
 pub fn centre(area: &GeoArea) -> Position {
     Position::new(area.latitude, area.longitude)
 }
 
-/// The function F(x, y) of EN 302 931 clause 5: 1 at the centre, positive inside, 0 on the border, negative
+/// Returns F(x, y) of EN 302 931 clause 5: 1 at the centre, positive inside, 0 on the border, negative
 /// outside. `angle` is the azimuth of the long side, clockwise from North; an area without extent contains
 /// nothing.
 pub fn area_function(area: &GeoArea, position: Position) -> f64 {
@@ -210,12 +211,12 @@ pub fn area_function(area: &GeoArea, position: Position) -> f64 {
     }
 }
 
-/// Whether `position` lies inside `area` or on its border.
+/// Returns whether `position` lies inside `area` or on its border.
 pub fn is_inside(area: &GeoArea, position: Position) -> bool {
     area_function(area, position) >= 0.0
 }
 
-/// The size of an area in square metres (EN 302 636-4-1 B.3).
+/// Returns the size of an area in square metres (EN 302 636-4-1 B.3).
 pub fn area_size(area: &GeoArea) -> f64 {
     let (a, b) = (f64::from(area.distance_a), f64::from(area.distance_b));
     match area.shape {
@@ -255,7 +256,7 @@ mod tests {
             let to = moved(from, azimuth, metres);
             let (east, north) = LocalPlane::new(from).offset(to);
             let (sin, cos) = azimuth.to_radians().sin_cos();
-            // Third order: d^3 tan^2 / R^2 at 80 degrees is some 0.5 m at 10 km.
+            // Third-order error: d^3 tan^2 / R^2 at 80 degrees is some 0.5 m at 10 km.
             let allowed = 0.03 + 1e-4 * metres;
             prop_assert!((east - metres * sin).abs() < allowed, "east {east} {}", metres * sin);
             prop_assert!((north - metres * cos).abs() < allowed, "north {north} {}", metres * cos);
@@ -311,14 +312,14 @@ mod tests {
         }
     }
 
-    /// EN 302 931 clause 5.
+    /// EN 302 931 clause 5: the function is positive inside, 0 on the border and negative outside.
     #[test]
     fn inside_border_outside() {
         let circle = area(Shape::Circle, 500, 0, 0);
         assert_eq!(area_function(&circle, centre(&circle)), 1.0);
         assert!(is_inside(&circle, moved(centre(&circle), 45.0, 499.9)));
         assert!(!is_inside(&circle, moved(centre(&circle), 45.0, 500.1)));
-        // The long side of a rectangle points along the angle, and so does an ellipse's.
+        // The long side of a rectangle and the long axis of an ellipse point along the angle.
         for shape in [Shape::Rectangle, Shape::Ellipse] {
             let east = area(shape, 500, 100, 90);
             assert!(is_inside(&east, moved(centre(&east), 90.0, 450.0)), "{shape:?}");
@@ -328,7 +329,7 @@ mod tests {
         assert!(!is_inside(&area(Shape::Ellipse, 100, 100, 0), moved(centre(&circle), 45.0, 140.0)));
     }
 
-    /// Zero distances describe no area, not an infinite or a failing one.
+    /// An area with zero distances contains nothing, and the functions do not fail on it.
     #[test]
     fn an_area_without_extent_contains_nothing() {
         for (shape, a, b) in [(Shape::Circle, 0, 100), (Shape::Rectangle, 100, 0), (Shape::Ellipse, 0, 100)] {
@@ -356,7 +357,7 @@ mod tests {
         assert!(here.distance(there) > 1.2e7);
     }
 
-    /// B.3: pi r^2, 4ab, pi ab.
+    /// B.3: the sizes are pi r^2, 4ab and pi ab.
     #[test]
     fn sizes() {
         assert!((area_size(&area(Shape::Circle, 100, 7, 0)) - 31_415.9).abs() < 0.1);

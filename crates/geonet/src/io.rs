@@ -10,66 +10,66 @@ use crate::MacAddress;
 use crate::acceleration::Accelerate;
 use crate::dcc::Profile;
 
-/// A frame of EtherType 0x8947 as the link handed it over.
+/// A received frame of EtherType 0x8947.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivedFrame<'a> {
     /// Link-layer address of the station that sent this copy, the "sender" of the standard.
     pub source: MacAddress,
-    /// Link-layer destination: this station, or broadcast.
+    /// Link-layer destination: this station or broadcast.
     pub destination: MacAddress,
     /// Octets behind the EtherType.
     pub packet: &'a [u8],
 }
 
-/// How a payload shall travel (GN-DATA.request, annex J: "packet transport type" with its destination).
+/// Packet transport type of a request, with its destination (GN-DATA.request, annex J).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// GUC, to a station. Only the MID of the address has to be right.
+    /// GUC to a station. Only the MID of the address must be right.
     GeoUnicast(GnAddress),
-    /// GBC, to everybody in an area.
+    /// GBC to all stations in an area.
     GeoBroadcast(GeoArea),
-    /// GAC, to any one station in an area.
+    /// GAC to any station in an area.
     GeoAnycast(GeoArea),
-    /// TSB, to everybody within some hops.
+    /// TSB to all stations within the maximum hop limit.
     TopologicallyScoped,
-    /// SHB, to everybody in range; with the octets that belong to the access layer.
+    /// SHB to all stations in range, with the media-dependent octets of the access layer.
     SingleHop([u8; 4]),
-    /// A beacon, now; it carries nothing, and the other parameters of the request do not matter.
+    /// A beacon at once. A beacon has no payload, and the router ignores the other parameters of the request.
     Beacon,
 }
 
 /// A request to repeat a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repetition {
-    /// Once in so long; at least `itsGnMinPacketRepetitionInterval`.
+    /// Repetition interval; at least `itsGnMinPacketRepetitionInterval`.
     pub interval: Duration,
-    /// For so long.
+    /// Time for which the router repeats the packet.
     pub maximum_time: Duration,
 }
 
 /// Request of an upper layer to send a packet (GN-DATA.request).
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// To whom.
+    /// Packet transport type and destination.
     pub transport: Transport,
-    /// Kind of payload.
+    /// Kind of the payload.
     pub next_header: CommonNextHeader,
-    /// How it shall be treated.
+    /// Traffic class of the packet.
     pub traffic_class: TrafficClass,
-    /// Its DCC profile, where that is not the one of its traffic class: [`Profile::of`].
+    /// DCC profile, if it is not that of the traffic class: [`Profile::of`].
     pub profile: Option<Profile>,
-    /// How long it may wait on its way; `itsGnDefaultPacketLifetime` if `None`.
+    /// Longest time that the packet may wait in buffers; `itsGnDefaultPacketLifetime` if `None`.
     pub maximum_lifetime: Option<Duration>,
-    /// How many hops it may go; `itsGnDefaultHopLimit` if `None`. Single-hop packets always go one.
+    /// Maximum hop limit; `itsGnDefaultHopLimit` if `None`. Single-hop packets always have 1.
     pub maximum_hop_limit: Option<u8>,
-    /// Whether it is sent again and again.
+    /// Repetition of the packet; `None` to send it once.
     pub repetition: Option<Repetition>,
     /// The payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// A request with the default lifetime, hop limit and traffic class, sent once.
+    /// Returns a request with default lifetime, hop limit and traffic class, without repetition.
     pub fn new(transport: Transport, next_header: CommonNextHeader, payload: &'a [u8]) -> Request<'a> {
         Request {
             transport,
@@ -84,58 +84,61 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Action that the caller shall perform.
+/// Action that the caller must perform.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
-    /// A frame of EtherType 0x8947 goes to the link.
+    /// The caller sends a frame of EtherType 0x8947 on the link.
     Transmit(Transmission),
-    /// A payload goes to the upper layer.
+    /// The caller passes a payload to the upper layer.
     Deliver(Delivery),
-    /// Permission for a fast path, if the caller has one ([`crate::Router::accelerate`]).
+    /// The caller passes a permission to the fast path, if it has one ([`crate::Router::accelerate`]).
     Accelerate(Accelerate),
-    /// Something that an operator may want to know.
+    /// The caller reports an event to the operator.
     Event(Event),
 }
 
-/// A frame for the link. When it is sent, its octets may go back to [`crate::Router::recycle`].
+/// A frame for the link. After sending the frame, the caller may return its octets to
+/// [`crate::Router::recycle`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transmission {
     /// Link-layer destination.
     pub destination: MacAddress,
-    /// How the packet wants to be treated.
+    /// Traffic class of the packet.
     pub traffic_class: TrafficClass,
-    /// The DCC profile that the request asked for, if it did.
+    /// DCC profile of the request, if the request named one.
     pub profile: Option<Profile>,
-    /// This station is its source.
+    /// This station is the source of the packet.
     pub own: bool,
-    /// The packet won a contention (F.3): once another station repeats it, this station need not send it.
+    /// The packet won a contention (F.3). If another station repeats the packet first, this station need not
+    /// send it.
     pub contended: bool,
     /// Octets behind the EtherType.
     pub frame: Vec<u8>,
 }
 
-/// A payload for the upper layer (GN-DATA.indication). Its octets may go back to [`crate::Router::recycle`].
+/// A payload for the upper layer (GN-DATA.indication). The caller may return its octets to
+/// [`crate::Router::recycle`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// How it came.
+    /// Packet transport type of the packet.
     pub header_type: HeaderType,
-    /// Kind of payload.
+    /// Kind of the payload.
     pub next_header: CommonNextHeader,
     /// Position vector of the source (SO PV).
     pub source: LongPositionVector,
     /// SN; `None` for SHB.
     pub sequence: Option<u16>,
-    /// To which station, for GUC.
+    /// Destination station of a GUC.
     pub destination: Option<GnAddress>,
-    /// To which area, for GBC and GAC.
+    /// Destination area of a GBC or GAC.
     pub area: Option<GeoArea>,
-    /// How it wanted to be treated.
+    /// Traffic class of the packet.
     pub traffic_class: TrafficClass,
     /// RHL as received.
     pub remaining_hop_limit: u8,
     /// MHL.
     pub maximum_hop_limit: u8,
-    /// Remaining lifetime.
+    /// Remaining lifetime of the packet.
     pub remaining_lifetime: Lifetime,
     /// Link-layer address of the last hop.
     pub sender: MacAddress,
@@ -143,24 +146,25 @@ pub struct Delivery {
     pub payload: Vec<u8>,
 }
 
-/// Something that an operator may want to know.
+/// An event for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A station came into range.
     NewNeighbour(GnAddress),
-    /// Another station uses this station's address, which was changed if it is an automatic one (10.2.1.5).
-    /// The link-layer address has to follow: it is the MID of the new address.
+    /// Another station uses this station's address. The router has changed the address if it was configured
+    /// automatically (10.2.1.5). The caller must set the link-layer address to the MID of the new address.
     AddressConflict {
         /// The address in conflict.
         address: GnAddress,
-        /// Address of this station from now on; unchanged if duplicate address detection is off.
+        /// Address of this station after the event; unchanged if duplicate address detection is off.
         replacement: GnAddress,
     },
-    /// The position of a station was sought in vain (10.2.4).
+    /// The Location Service did not find this station (10.2.4).
     LocationUnknown(GnAddress),
-    /// The first packet that is not forwarded because there are too many of its source or sender (annex B.2).
+    /// The router did not forward a packet, because its source or sender exceeds the packet data rate (annex
+    /// B.2). The router reports only the first packet.
     PacketDataRate {
-        /// Its source.
+        /// Source of the packet.
         source: GnAddress,
         /// `itsGnMaxPacketDataRate`, octets per second.
         limit: u32,

@@ -11,37 +11,38 @@
 //! * *Key.* The MID identifies a station: the 48 bits that are also its link-layer address, see
 //!   [`location_table`]. A request need not know the rest of the destination's GN address.
 //! * *Distances* are local expansions of the ellipsoid and a per-packet metric, see [`geodesy`].
-//! * *Events flush buffers.* A waiting packet leaves when a packet arrives from a station that brings it
-//!   closer. That station has entered the location table by then. (10.3.5 has the other order; packets would
-//!   then leave with the next beacon.)
-//! * *Duplicates under contention-based forwarding*: the duplicate packet list drops those that arrive after
+//! * *Events flush buffers.* A waiting packet leaves when the router receives a packet from a station that is
+//!   nearer to its destination. The router first enters this station in the location table. (10.3.5 has the
+//!   other order, in which waiting packets would leave with the next beacon.)
+//! * *Duplicates under contention-based forwarding*: the duplicate packet list drops copies that arrive after
 //!   the packet has left the contention buffer. The standard omits the list only while the packet is in
 //!   contention.
-//! * *Lifetimes are rounded down* after a packet has waited, also for the milliseconds of a contention,
+//! * *The router rounds lifetimes down* after a packet has waited, even for the milliseconds of a contention,
 //!   because the field cannot express 59.9 s. No packet outlives its lifetime, and each hop of a long path
 //!   costs one unit of the field.
 //! * *The packet data rate* (100 kB/s per source and per sender) holds for IPv6 as well;
-//!   [`Mib::max_packet_data_rate`] changes it.
-//! * *A received packet of this station itself* is dropped and is no address conflict.
-//! * *Link-layer feedback* is used if the link has any ([`Router::handle_unacknowledged`]). The standard does
-//!   not forbid it, and without feedback greedy forwarding keeps sending to neighbours that have left.
-//! * *Old against new*: [`mib::UnknownSender`] is the one place where V1.2.1 and V1.4.1 are incompatible in
-//!   behaviour.
-//! * *A fast path* beside the router ([`acceleration`]) reports received packets ten times a second. Position
-//!   vectors and packet data rates are that much later.
+//!   [`Mib::max_packet_data_rate`] changes this limit.
+//! * *An echo of an own packet*: the router drops it and does not treat it as an address conflict.
+//! * *Link-layer feedback*: the router uses it if the link supports it ([`Router::handle_unacknowledged`]).
+//!   The standard does not forbid feedback. Without it greedy forwarding keeps sending to neighbours that
+//!   have left.
+//! * *V1.2.1 and V1.4.1*: [`mib::UnknownSender`] is the one place where the behaviour of the two versions is
+//!   incompatible.
+//! * *A fast path* beside the router ([`acceleration`]) reports received packets ten times a second. The
+//!   router learns their position vectors and packet data rates with this delay.
 //! * *Extensions*, all off by default: perimeter recovery ([`forwarding::perimeter`]), motion prediction
-//!   ([`forwarding::predictive`]), beacons over several hops and piggybacking. A shorter lifetime of
-//!   neighbours and a hold time of next hops are extensions as well. Adaptive and load-aware beacons
-//!   ([`mib::BeaconInterval`]) depend on the speed of neighbours, announce their validity, and leave early
-//!   when the station turns.
+//!   ([`forwarding::predictive`]), beacons over several hops and piggybacking. Further extensions are a
+//!   shorter lifetime of neighbours and a hold time of next hops. Adaptive and load-aware beacons
+//!   ([`mib::BeaconInterval`]) depend on the speed of neighbours and announce their validity; the router
+//!   sends them early when the station turns.
 //!
-//! [`ipv6_adaptation`] is a layer above it with a state of its own: IPv6 over GeoNetworking (EN 302 636-6-1).
-//! [`geo_destinations`] are areas that operators set while the station runs. [`multicast`] joins the mobile
-//! network's multicast to it (MLDv2, RFC 3810, 4605). [`dcc`] is the layer below: the gate in front of a
-//! radio that others use, too.
+//! [`ipv6_adaptation`] is the layer above the router: IPv6 over GeoNetworking (EN 302 636-6-1).
+//! [`geo_destinations`] holds the areas that operators set while the station runs. [`multicast`] connects the
+//! mobile network's multicast (MLDv2, RFC 3810, 4605) with the router. [`dcc`] is the layer below: the gate
+//! of a radio that other protocols use, too.
 //!
-//! Left out: security envelopes (recognised and dropped), media-dependent functions (EN 302 636-4-2) beyond
-//! [`dcc`], and BTP (it is in `carnet_wire`).
+//! Left out: security envelopes (the router recognises and drops them), media-dependent functions (EN 302
+//! 636-4-2) beyond [`dcc`], and BTP, which is in `carnet_wire`.
 #![forbid(unsafe_code)]
 
 pub mod acceleration;

@@ -1,24 +1,25 @@
-//! The location table (clause 8.1): positions of stations, the neighbours among them, and their received
-//! packets.
+//! The location table (clause 8.1): positions of stations, which of them are neighbours, and duplicate
+//! detection of their packets.
 //!
-//! Entries are in one array. A hash table finds them by the MID of their GN address. Its hash has a random
+//! Entries are in one array. A hash table finds them by the MID of their GN address. The hash has a random
 //! seed, so that an attacker cannot choose addresses that collide. The key is the MID and not the whole
 //! address, because the link layer and the IPv6 adaptation know only the MID.
 //!
-//! *Position vectors.* Only a newer one replaces an older one (C.2). Without signatures any sender can claim
-//! that its vector is newer. So a time stamp that is ahead of this station's clock by more than [`MAX_AHEAD`]
-//! never replaces a plausible one. A plausible one always replaces one that is ahead: a forged vector from
-//! the future does not lock out the true ones. If the entry has no plausible vector, the table accepts an
-//! implausible one. Otherwise a station with a wrong clock would accept no vector.
+//! *Position vectors.* Only a newer vector replaces an older one (C.2). Without signatures any sender can
+//! claim that its vector is newer. A vector is implausible if its time stamp is ahead of this station's clock
+//! by more than [`MAX_AHEAD`]. An implausible vector never replaces a plausible one. A plausible vector
+//! always replaces an implausible one, so a forged vector from the future does not block the true ones. If
+//! the entry has no plausible vector, the table accepts an implausible one. Otherwise a station with a wrong
+//! clock would accept no vector.
 //!
-//! *Neighbours* (IS_NEIGHBOUR): single-hop packets make a station a neighbour (10.3.6.3, 10.3.10.3),
-//! forwarded packets do not. The spatial index contains the neighbours as well.
+//! *Neighbours* (IS_NEIGHBOUR): single-hop packets make their source a neighbour (10.3.6.3, 10.3.10.3),
+//! forwarded packets do not. The spatial index contains the neighbours.
 //!
 //! **Bounds.** Neighbours and other stations have separate room, so that packets from far away cannot replace
-//! neighbours. Each kind has two queues: stations received once, and established ones. A new station in a
-//! full table replaces the oldest one received once. Only its lifetime ends an established neighbour. A flood
-//! of fabricated stations therefore replaces only its own entries. An entry takes at most 256 octets, with
-//! its share of all indexes ([`ENTRY_OCTETS`]).
+//! neighbours. Each kind has two queues: stations received once, and established stations. A new station in a
+//! full table replaces the oldest station received once. An established neighbour leaves the table only when
+//! its lifetime ends. A flood of fabricated stations therefore replaces only its own entries. An entry takes
+//! at most 256 octets, with its share of all indexes ([`ENTRY_OCTETS`]).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -35,11 +36,12 @@ use crate::{GeonetDrop, MacAddress, Mib};
 
 const NONE: u32 = u32::MAX;
 
-/// Largest lead of a position vector's time stamp over this station's clock. It is one second more than the
-/// leap seconds since 2004, which some stations leave out.
+/// Largest lead of a position vector's time stamp over this station's clock. The value is one second more
+/// than the leap seconds since 2004, which some stations omit.
 pub const MAX_AHEAD: Duration = Duration::from_secs(Timestamp::LEAP_SECONDS as u64 + 1);
 
-/// Octets that one entry costs at most: the entry, its place in the spatial index and in the hash table.
+/// Largest memory cost of one entry in octets: the entry, its place in the spatial index and in the hash
+/// table.
 pub const ENTRY_OCTETS: usize = size_of::<Entry>() + SpatialIndex::ITEM_OCTETS + 2 * size_of::<(u64, u32)>();
 
 /// The number of an entry, valid until the entry is removed.
@@ -55,15 +57,15 @@ enum Kind {
 #[derive(Debug, Clone)]
 pub struct Entry {
     position_vector: LongPositionVector,
-    /// When the entry is forgotten (T(LocTE)).
+    /// Time at which the table removes the entry (T(LocTE)).
     expires: Time,
-    /// When the station was heard last, directly or not.
+    /// Time of the last packet of the station, direct or forwarded.
     heard: Time,
-    /// Until when it counts as a neighbour; [`Time::ZERO`] if it does not.
+    /// Time until which the station is a neighbour; [`Time::ZERO`] if it is not a neighbour.
     neighbour_until: Time,
-    /// Until when its last beacon counts, where that is said.
+    /// Time until which the last beacon is valid, if the beacon announced a validity.
     pub(crate) believed_until: Time,
-    /// PDR (B.2).
+    /// Packet data rate of the station, PDR (B.2).
     pub(crate) rate: PacketRate,
     pub(crate) duplicates: DuplicatePacketList,
     previous: u32,
@@ -73,42 +75,42 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Its position vector (LPV).
+    /// Returns the position vector of the station (LPV).
     pub fn position_vector(&self) -> &LongPositionVector {
         &self.position_vector
     }
 
-    /// Its GN address.
+    /// Returns the GN address of the station.
     pub fn address(&self) -> GnAddress {
         self.position_vector.address
     }
 
-    /// Where it is.
+    /// Returns the position of the station.
     pub fn position(&self) -> Position {
         Position::new(self.position_vector.latitude, self.position_vector.longitude)
     }
 
-    /// Its link-layer address.
+    /// Returns the link-layer address of the station.
     pub fn mac(&self) -> MacAddress {
         self.position_vector.address.mid()
     }
 
-    /// IS_NEIGHBOUR.
+    /// Returns whether the station is a neighbour (IS_NEIGHBOUR).
     pub fn is_neighbour(&self) -> bool {
         self.neighbour_until > Time::ZERO
     }
 
-    /// When it is forgotten.
+    /// Returns the time at which the table removes the entry.
     pub(crate) fn expires(&self) -> Time {
         self.expires
     }
 
-    /// Until when it counts as a neighbour.
+    /// Returns the time until which the station is a neighbour.
     pub(crate) fn neighbour_until(&self) -> Time {
         self.neighbour_until
     }
 
-    /// When its position vector was updated last.
+    /// Returns the time of the last packet of the station.
     pub fn heard(&self) -> Time {
         self.heard
     }
@@ -117,15 +119,15 @@ impl Entry {
 /// Result of [`LocationTable::learn`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Learnt {
-    /// The station's entry.
+    /// Entry of the station.
     pub slot: Slot,
-    /// It was unknown before.
+    /// The table had no entry of the station before.
     pub is_new: bool,
-    /// It was no neighbour before and is one now.
+    /// The station has become a neighbour.
     pub new_neighbour: bool,
-    /// Its position vector was updated.
+    /// The table has stored the position vector.
     pub updated: bool,
-    /// Its position vector was not updated because the time stamp is ahead of this station's clock.
+    /// The table has not stored the position vector, because its time stamp is ahead of this station's clock.
     pub from_the_future: bool,
 }
 
@@ -136,38 +138,39 @@ struct Queue {
     len: usize,
 }
 
-/// The table.
+/// The location table.
 #[derive(Debug)]
 pub struct LocationTable {
     entries: Vec<Entry>,
     free: Vec<u32>,
     by_mid: HashMap<u64, u32, SeededHash>,
-    /// Others heard once, others established, neighbours heard once, neighbours established.
+    /// Queues of the entries: other stations received once, other stations established, neighbours received
+    /// once, neighbours established.
     queues: [Queue; 4],
     index: SpatialIndex,
-    /// Grows whenever a neighbour comes, goes or moves.
+    /// Counter that grows whenever a neighbour is added, removed or moves.
     generation: u64,
 }
 
-/// The MID as a number.
+/// Returns the MID as a number.
 pub fn mid_key(address: GnAddress) -> u64 {
     address.0 & 0xffff_ffff_ffff
 }
 
-/// Whether the MID can be one station's: neither zero nor a group address.
+/// Returns whether the MID can belong to a station: neither zero nor a group address.
 pub fn names_station(address: GnAddress) -> bool {
     let mid = address.mid();
     mid[0] & 1 == 0 && mid != [0; 6]
 }
 
-/// The number of a link-layer address.
+/// Returns a link-layer address as a number.
 pub fn mac_key(mac: MacAddress) -> u64 {
     let [a, b, c, d, e, f] = mac;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
 impl LocationTable {
-    /// An empty table; `seed` keeps the hash unpredictable.
+    /// Creates an empty table; `seed` makes the hash unpredictable.
     pub fn new(seed: u64) -> LocationTable {
         LocationTable {
             entries: Vec::new(),
@@ -179,7 +182,7 @@ impl LocationTable {
         }
     }
 
-    /// How many stations are known.
+    /// Returns the number of stations in the table.
     pub fn len(&self) -> usize {
         self.by_mid.len()
     }
@@ -189,33 +192,33 @@ impl LocationTable {
         self.by_mid.is_empty()
     }
 
-    /// How many neighbours there are.
+    /// Returns the number of neighbours.
     pub fn neighbours(&self) -> usize {
         self.index.len()
     }
 
-    /// Changes whenever the neighbours or their positions change.
+    /// Returns a counter that changes whenever the neighbours or their positions change.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The neighbours by place.
+    /// Returns the spatial index of the neighbours.
     pub fn index(&self) -> &SpatialIndex {
         &self.index
     }
 
-    /// Everybody in the table.
+    /// Returns all entries.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &Entry)> {
         (0u32..).zip(&self.entries).filter(|(_, entry)| entry.used)
     }
 
-    /// The entry with a MID that is still valid at `now`.
+    /// Returns the entry with a MID if it is still valid at `now`.
     pub fn find(&self, now: Time, mid: u64) -> Option<Slot> {
         let slot = *self.by_mid.get(&mid)?;
         (self.entries[slot as usize].expires > now).then_some(slot)
     }
 
-    /// The entry in a slot.
+    /// Returns the entry in a slot.
     pub fn entry(&self, slot: Slot) -> &Entry {
         &self.entries[slot as usize]
     }
@@ -224,9 +227,9 @@ impl LocationTable {
         &mut self.entries[slot as usize]
     }
 
-    /// Stores the position vector of a packet's source (C.2); makes an entry for a new station. `direct`: the
-    /// packet came in one hop, so that the source is a neighbour. `clock` is the time of this station, if
-    /// known.
+    /// Stores the position vector of a packet's source (C.2), in a new entry for a new station. `direct` says
+    /// that the packet came in one hop, so that the source is a neighbour. `clock` is the time of this
+    /// station, if known.
     ///
     /// # Errors
     /// [`GeonetDrop::LocationTableFull`] for a new station if the table has no room.
@@ -255,7 +258,7 @@ impl LocationTable {
         let from_the_past = !expired && is_ahead(known) && !is_ahead(pv.timestamp);
         let updated = expired || from_the_past || (pv.timestamp.is_newer_than(known) && !from_the_future);
         if !updated {
-            // An old position says nothing about who is near now: it may be a recording.
+            // An old position does not prove that the station is near now: the packet may be a replay.
             let new_neighbour = direct && *pv == entry.position_vector && self.still_there(now, mib, slot);
             return Ok(Learnt { slot, is_new: false, new_neighbour, updated: false, from_the_future });
         }
@@ -275,7 +278,7 @@ impl LocationTable {
             self.generation += 1;
         }
         if was_neighbour && !direct {
-            // Its queue is in the order in which the neighbours were heard directly.
+            // Keep the entry's place in the queue, which orders neighbours by their last direct packet.
             return Ok(Learnt {
                 slot,
                 is_new: expired,
@@ -299,8 +302,8 @@ impl LocationTable {
         Ok(Learnt { slot, is_new: expired, new_neighbour, updated: true, from_the_future })
     }
 
-    /// Renews an entry after a packet with the known position, as from a road side unit whose position was
-    /// measured once. Returns whether it is a new neighbour.
+    /// Renews an entry after a packet with the known position. A road side unit whose position was measured
+    /// once sends such packets. Returns whether the station is a new neighbour.
     fn still_there(&mut self, now: Time, mib: &Mib, slot: Slot) -> bool {
         let entry = &mut self.entries[slot as usize];
         entry.expires = now + mib.lifetime_location_entry;
@@ -308,7 +311,7 @@ impl LocationTable {
         if was_neighbour {
             entry.neighbour_until = now + mib.lifetime_neighbour.min(mib.lifetime_location_entry);
         }
-        // As established as it was: one frame may come twice.
+        // The packet may be a copy of one frame, so it does not make the station established.
         self.requeue(slot, queue);
         if !was_neighbour {
             self.become_neighbour(now, mib, slot);
@@ -356,7 +359,7 @@ impl LocationTable {
         Ok(slot)
     }
 
-    /// Sees to it that one more of a kind has room.
+    /// Makes room for one more entry of a kind.
     fn make_room(&mut self, now: Time, mib: &Mib, kind: Kind) -> Result<(), GeonetDrop> {
         let (once, established) = (kind as usize, kind as usize + 1);
         let limit = match kind {
@@ -380,10 +383,11 @@ impl LocationTable {
         Err(GeonetDrop::LocationTableFull)
     }
 
-    /// Moves a station that is no neighbour among the neighbours, if there is room.
+    /// Makes a station a neighbour if there is room.
     fn become_neighbour(&mut self, now: Time, mib: &Mib, slot: Slot) {
         if self.make_room(now, mib, Kind::Neighbour).is_ok() {
-            // Heard directly for the first time: whatever packets from afar said does not establish it.
+            // This is the first direct packet of the station; its forwarded packets do not make it an
+            // established neighbour.
             self.requeue(slot, Kind::Neighbour as u8);
             self.mark_neighbour(now, mib, slot);
         }
@@ -396,7 +400,7 @@ impl LocationTable {
         self.generation += 1;
     }
 
-    /// The station no longer is a neighbour; what is known of it stays known.
+    /// Makes the station a non-neighbour; its entry stays.
     pub fn demote(&mut self, now: Time, mib: &Mib, slot: Slot) {
         let entry = &mut self.entries[slot as usize];
         if !entry.is_neighbour() {
@@ -412,7 +416,7 @@ impl LocationTable {
         }
     }
 
-    /// Forgets a station.
+    /// Removes a station.
     pub fn remove(&mut self, slot: Slot) {
         self.unlink(slot);
         let entry = &mut self.entries[slot as usize];
@@ -425,14 +429,14 @@ impl LocationTable {
         self.free.push(slot);
     }
 
-    /// Forgets everybody, as after a change of pseudonym (10.2.1.4).
+    /// Removes all stations, for example after a change of pseudonym (10.2.1.4).
     pub fn clear(&mut self) {
         while let Some(slot) = self.queues.iter().map(|queue| queue.head).find(|&head| head != NONE) {
             self.remove(slot);
         }
     }
 
-    /// Lets lifetimes run out.
+    /// Removes entries and neighbours whose lifetime has ended.
     pub fn expire(&mut self, now: Time, mib: &Mib) {
         for queue in [Kind::Neighbour as usize, Kind::Neighbour as usize + 1] {
             while let head = self.queues[queue].head
@@ -456,7 +460,7 @@ impl LocationTable {
         }
     }
 
-    /// When [`Self::expire`] has something to do at the earliest.
+    /// Returns the earliest time at which [`Self::expire`] has an entry to remove.
     pub fn next_expiry(&self) -> Option<Time> {
         let due = |queue: usize| {
             let head = self.queues[queue].head;
@@ -505,14 +509,14 @@ impl LocationTable {
         }
     }
 
-    /// Entries that memory is held for.
+    /// Returns the number of entries for which the table has memory.
     #[cfg(test)]
     fn capacity(&self) -> usize {
         self.entries.len()
     }
 }
 
-/// A keyed hash for 48-bit numbers: one multiplication, folded.
+/// Keyed hash of 48-bit numbers: one multiplication, folded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeededHash(pub(crate) u64);
 
@@ -523,7 +527,7 @@ impl BuildHasher for SeededHash {
     }
 }
 
-/// See [`SeededHash`].
+/// Hasher of [`SeededHash`].
 #[derive(Debug)]
 pub(crate) struct Folded {
     state: u64,

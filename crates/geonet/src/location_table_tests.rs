@@ -1,4 +1,4 @@
-//! The location table by clause.
+//! Tests of the location table by clause.
 
 use super::*;
 use carnet_wire::geonet::{StationType, Timestamp};
@@ -22,13 +22,13 @@ fn mid(station: u32) -> u64 {
 
 const T0: Time = Time::from_secs(100);
 
-/// Issue 5: at most 256 octets per entry, all indexes included.
+/// An entry takes at most 256 octets, all indexes included.
 #[test]
 fn an_entry_is_small() {
     const { assert!(ENTRY_OCTETS <= 256) };
 }
 
-/// PON_LOT_BV_01, 8.1.2: a beacon makes a neighbour, a forwarded packet only an entry.
+/// PON_LOT_BV_01, 8.1.2: a beacon makes its source a neighbour, a forwarded packet only makes an entry.
 #[test]
 fn direct_packets_make_neighbours() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
@@ -37,14 +37,14 @@ fn direct_packets_make_neighbours() {
     let far = table.learn(T0, &mib, &pv(2, 10), false, None).expect("room");
     assert!(far.is_new && !far.new_neighbour && !table.entry(far.slot).is_neighbour());
     assert_eq!((table.len(), table.neighbours()), (2, 1));
-    // A later single-hop packet makes the other station a neighbour too; a forwarded packet does not end
-    // that.
+    // A later single-hop packet makes the other station a neighbour, too; a later forwarded packet does not
+    // end this state.
     assert!(table.learn(T0, &mib, &pv(2, 11), true, None).expect("room").new_neighbour);
     table.learn(T0, &mib, &pv(1, 11), false, None).expect("room");
     assert_eq!(table.neighbours(), 2);
 }
 
-/// PON_LOT_BV_05, C.2: only newer position vectors count, also across the wrap of the timestamp.
+/// PON_LOT_BV_05, C.2: the table stores only newer position vectors, also across the wrap of the timestamp.
 #[test]
 fn older_positions_are_ignored() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
@@ -58,7 +58,7 @@ fn older_positions_are_ignored() {
     assert_eq!(table.index().position(slot).map(|p| p.latitude), Some(4));
 }
 
-/// PON_LOT_BV_04: after itsGnLifetimeLocTE an entry is gone, and old timestamps count again.
+/// PON_LOT_BV_04: the table removes an entry after itsGnLifetimeLocTE, and accepts old timestamps again.
 #[test]
 fn entries_expire() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
@@ -77,8 +77,7 @@ fn entries_expire() {
     assert_eq!((table.len(), table.neighbours(), table.next_expiry()), (0, 0, None));
 }
 
-/// 8.1.3, 10.3.6.3: a station whose position was measured once, and bears that time, is there as long as it
-/// beacons.
+/// 8.1.3, 10.3.6.3: a station whose position and time never change is a neighbour while it sends beacons.
 #[test]
 fn a_time_that_stands_still_is_no_absence() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
@@ -90,21 +89,21 @@ fn a_time_that_stands_still_is_no_absence() {
         assert!(!learnt.is_new && !learnt.new_neighbour && !learnt.updated);
         table.expire(now, &mib);
         if second < 20 {
-            // From afar the same position may have come with a packet that was carried for long.
+            // A forwarded packet with the same position may be old, so it does not renew the entry.
             table.learn(now, &mib, &pv(2, 10), false, None).expect("known");
         }
         assert_eq!((table.neighbours(), table.len()), (1, if second < 20 { 2 } else { 1 }), "{second} s");
     }
     table.expire(T0 + Duration::from_secs(79), &mib);
     assert!(table.is_empty());
-    // The lifetime of one that becomes a neighbour begins anew as well.
+    // The lifetime of an entry also restarts when the station becomes a neighbour.
     table.learn(T0, &mib, &pv(4, 10), false, None).expect("room");
     let later = T0 + Duration::from_secs(19);
     assert!(table.learn(later, &mib, &pv(4, 10), true, None).expect("known").new_neighbour);
     assert!(table.find(later + Duration::from_secs(19), mid(4)).is_some());
 }
 
-/// A neighbour that went out of range stays known as long as others forward its packets.
+/// A neighbour that left the radio range stays in the table while other stations forward its packets.
 #[test]
 fn a_lost_neighbour_stays_known() {
     let mut table = LocationTable::new(1);
@@ -117,7 +116,7 @@ fn a_lost_neighbour_stays_known() {
     assert_eq!(table.len(), 0);
 }
 
-/// A recorded and replayed old beacon does not make a neighbour.
+/// A replayed old beacon does not make its source a neighbour.
 #[test]
 fn a_replayed_beacon_makes_no_neighbour() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
@@ -127,7 +126,7 @@ fn a_replayed_beacon_makes_no_neighbour() {
     assert_eq!(table.neighbours(), 0);
 }
 
-/// Issue 5: a flood of fabricated stations pushes out no real neighbour, and memory has a bound.
+/// A flood of fabricated stations does not replace a real neighbour, and the memory of the table is bounded.
 #[test]
 fn a_flood_turns_over_among_itself() {
     let mut table = LocationTable::new(1);
@@ -143,7 +142,7 @@ fn a_flood_turns_over_among_itself() {
         assert!(table.len() <= 150 && table.capacity() <= 151);
     }
     assert!((0..40).all(|station| table.find(T0, mid(station)).is_some()));
-    // A real newcomer that beacons on gets in and stays.
+    // A real new station that continues to send beacons enters the table and stays.
     table.learn(T0, &mib, &pv(500, 0), true, None).expect("room");
     table.learn(T0, &mib, &pv(500, 1), true, None).expect("room");
     for station in 100_000..101_000 {
@@ -152,7 +151,7 @@ fn a_flood_turns_over_among_itself() {
     assert!(table.find(T0, mid(500)).is_some());
 }
 
-/// Fabricated stations that all beacon twice cannot push out those that were there before.
+/// Fabricated stations that each send two beacons do not replace established neighbours.
 #[test]
 fn established_neighbours_stay() {
     let mut table = LocationTable::new(1);
@@ -165,7 +164,7 @@ fn established_neighbours_stay() {
     }
     assert!((0..10).all(|station| table.find(T0, mid(station)).is_some()));
     assert_eq!(table.learn(T0, &mib, &pv(30, 0), true, None), Err(GeonetDrop::LocationTableFull));
-    // Their lifetime ends all the same, without waiting for the timer.
+    // The lifetime of established neighbours ends without waiting for the timer.
     let later = T0 + Duration::from_secs(20);
     assert!(table.learn(later, &mib, &pv(30, 0), true, None).is_ok());
 }
@@ -186,7 +185,7 @@ fn random_use_keeps_the_lists_whole() {
                     table.demote(now, &mib, slot);
                 }
             }
-            // Now and then the time of a position stands still, or goes back.
+            // Sometimes the time of a position stays the same or goes back.
             _ => drop(table.learn(now, &mib, &pv(station, step / 32), rng.chance(0.5), None)),
         }
         for queue in &table.queues[2..] {

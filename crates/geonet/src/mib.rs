@@ -1,95 +1,102 @@
-//! The parameters of the router: the MIB of EN 302 636-4-1 annex H, and what carnet adds to it.
+//! The parameters of the router: the MIB of EN 302 636-4-1 annex H, and the parameters of carnet's
+//! extensions.
 
 use std::time::Duration;
 
-/// How unicast packets, and area packets outside of their area, find their next hop
+/// Algorithm for the next hop of unicast packets, and of area packets outside their area
 /// (`itsGnNonAreaForwardingAlgorithm`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NonAreaForwarding {
-    /// Greedy (E.2): to the neighbour that is nearest to the destination. Also what "unspecified" (0) means.
+    /// Greedy (E.2): the next hop is the neighbour nearest to the destination. The value "unspecified" (0)
+    /// also means greedy.
     #[default]
     Greedy,
-    /// Contention-based (E.3): broadcast, and the receiver with the most progress is the fastest to repeat
-    /// it.
+    /// Contention-based (E.3): the station broadcasts, and the receiver with the most progress repeats the
+    /// packet first.
     ContentionBased,
 }
 
-/// How a packet spreads inside of its area (`itsGnAreaForwardingAlgorithm`).
+/// Algorithm for packets inside their area (`itsGnAreaForwardingAlgorithm`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AreaForwarding {
-    /// Simple (F.2): everybody repeats it once. Also what "unspecified" (0) means.
+    /// Simple (F.2): every station repeats the packet once. The value "unspecified" (0) also means simple.
     Simple,
-    /// Contention-based (F.3): the farthest receiver repeats it, those who hear that keep quiet.
+    /// Contention-based (F.3): the farthest receiver repeats the packet, and stations that receive the
+    /// repetition do not.
     #[default]
     ContentionBased,
-    /// Advanced (F.4): a chosen next hop at once, contention as a fallback, sectors.
+    /// Advanced (F.4): a next hop forwards at once, other stations repeat by contention if it fails, and
+    /// sectors limit repetitions.
     Advanced,
 }
 
 /// Rule for a station outside of the area that does not know whether the sender is inside (annex D).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownSender {
-    /// V1.4.1: it goes on with the non-area algorithm.
+    /// V1.4.1: the station uses the non-area algorithm.
     #[default]
     NonAreaForwarding,
-    /// V1.2.1 and V1.3.1 (annex E there): it broadcasts at once.
+    /// V1.2.1 and V1.3.1 (annex E in these versions): the station broadcasts at once.
     Broadcast,
 }
 
-/// How the station came by its address (`itsGnLocalAddrConfMethod`, 10.2.1).
+/// Method by which the station gets its address (`itsGnLocalAddrConfMethod`, 10.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AddressConfiguration {
-    /// From the link-layer address, with duplicate address detection (10.2.1.2).
+    /// Derived from the link-layer address, with duplicate address detection (10.2.1.2).
     #[default]
     Auto,
-    /// By management (10.2.1.3).
+    /// Set by management (10.2.1.3).
     Managed,
-    /// By the security entity, as a pseudonym (10.2.1.4).
+    /// Set by the security entity, as a pseudonym (10.2.1.4).
     Anonymous,
 }
 
 /// Action if greedy forwarding finds no neighbour closer to the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Recovery {
-    /// As in the standard: buffer the packet, or broadcast it.
+    /// The action of the standard: buffer or broadcast the packet.
     #[default]
     None,
-    /// Around the void along a planar subgraph; a carnet extension, see `forwarding::perimeter`.
+    /// Forwarding around the void along a planar subgraph; a carnet extension, see `forwarding::perimeter`.
     Perimeter(Planarisation),
 }
 
-/// Which planar subgraph of the neighbours perimeter recovery walks along.
+/// Planar subgraph of the neighbours that perimeter recovery uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Planarisation {
-    /// Gabriel graph: no neighbour inside the circle over the link. More links, shorter ways.
+    /// Gabriel graph: no neighbour lies inside the circle over a link. The graph has more links and shorter
+    /// paths.
     #[default]
     Gabriel,
-    /// Relative neighbourhood graph: no neighbour nearer to both ends than they are to each other.
+    /// Relative neighbourhood graph: no neighbour is nearer to both ends of a link than the ends are to each
+    /// other.
     RelativeNeighbourhood,
 }
 
-/// When beacons are sent (10.2.3).
+/// Interval of beacons (10.2.3).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BeaconInterval {
-    /// As in the standard: `itsGnBeaconServiceRetransmitTimer` plus up to `itsGnBeaconServiceMaxJitter`.
+    /// Fixed as in the standard: `itsGnBeaconServiceRetransmitTimer` plus up to
+    /// `itsGnBeaconServiceMaxJitter`.
     Fixed,
-    /// Faster with speed: R / (k speed) between the bounds, as in "TCP over Geo-routing for High Mobility",
-    /// and slower in company.
+    /// Adaptive: R / (k speed) between the bounds, as in "TCP over Geo-routing for High Mobility". Many
+    /// neighbours make the interval longer.
     Adaptive {
-        /// k: beacons while a neighbour stays in range; the paper takes 16.
+        /// k: number of beacons while a neighbour stays in range; 16 in the paper.
         k: f64,
-        /// The shortest interval; the paper takes 0.1 s.
+        /// Shortest interval; 0.1 s in the paper.
         shortest: Duration,
-        /// The longest interval; the paper takes 2 s.
+        /// Longest interval; 2 s in the paper.
         longest: Duration,
-        /// Beacons per second that all stations in range together may send; infinity for no limit. Goes over
-        /// `longest` where it has to.
+        /// Beacons per second that all stations in range together may send; infinity for no limit. The limit
+        /// may make the interval longer than `longest`.
         load_limit: f64,
     },
 }
 
 impl BeaconInterval {
-    /// The adaptive interval with the paper's numbers and 500 beacons per second together.
+    /// The adaptive interval with the paper's values and a limit of 500 beacons per second.
     pub const ADAPTIVE: BeaconInterval = BeaconInterval::Adaptive {
         k: 16.0,
         shortest: Duration::from_millis(100),
@@ -98,26 +105,26 @@ impl BeaconInterval {
     };
 }
 
-/// Next hops by where neighbours are by now; a carnet extension, see `forwarding::predictive`.
+/// Parameters of next hops by predicted positions; a carnet extension, see `forwarding::predictive`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prediction {
-    /// How long the link to a next hop has to last still, as far as positions and speeds tell.
+    /// Time for which the link to a next hop must last, computed from positions and speeds.
     pub link_lifetime: Duration,
 }
 
-/// Beacons over several hops, to spare the Location Service; a carnet extension.
+/// Beacons over several hops, which save Location Service requests; a carnet extension.
 ///
-/// Every `every`-th beacon goes out as a topologically scoped broadcast without payload, which any station
-/// forwards and learns from.
+/// The station sends every `every`-th beacon as a topologically scoped broadcast without payload. Every
+/// station forwards this packet and learns the position from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MultiHopBeacons {
-    /// Hops that it may go.
+    /// Hop limit of the beacon.
     pub hops: u8,
-    /// Number of beacons of which one goes over several hops.
+    /// Number of beacons after which one goes over several hops.
     pub every: u32,
 }
 
-/// The parameters. [`Mib::default`] has the standard's values.
+/// The parameters of the router. [`Mib::default`] has the values of the standard.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mib {
     /// `itsGnLocalAddrConfMethod`.
@@ -126,11 +133,11 @@ pub struct Mib {
     pub is_mobile: bool,
     /// `itsGnMaxSduSize`, octets.
     pub max_sdu_size: usize,
-    /// `itsGnLifetimeLocTE`: how long a position is believed.
+    /// `itsGnLifetimeLocTE`: lifetime of a location table entry.
     pub lifetime_location_entry: Duration,
-    /// How long a neighbour counts as one without being heard; at most `lifetime_location_entry`, which is
-    /// the standard's value. Not in the standard: a vehicle is out of range long before its position is
-    /// worthless.
+    /// Time without a packet after which a station is no longer a neighbour. At most
+    /// `lifetime_location_entry`, which is the standard's value. Not in the standard: a vehicle leaves the
+    /// radio range long before its position becomes useless.
     pub lifetime_neighbour: Duration,
     /// `itsGnLocationServiceMaxRetrans`.
     pub location_service_max_retransmissions: u32,
@@ -138,7 +145,7 @@ pub struct Mib {
     pub location_service_retransmit_timer: Duration,
     /// `itsGnLocationServicePacketBufferSize`, octets per sought station.
     pub location_service_buffer_size: usize,
-    /// Stations that may be sought at once; not in the standard.
+    /// Largest number of stations that the Location Service seeks at once; not in the standard.
     pub location_service_max_pending: usize,
     /// `itsGnBeaconServiceRetransmitTimer`.
     pub beacon_retransmit_timer: Duration,
@@ -146,21 +153,22 @@ pub struct Mib {
     pub beacon_max_jitter: Duration,
     /// Fixed or adaptive beacons.
     pub beacon_interval: BeaconInterval,
-    /// With adaptive beacons: the speed that counts is that of the fastest neighbour where this station is
-    /// slower. How long two stations stay in range is a matter of both. Not in the standard.
+    /// With adaptive beacons: use the speed of the fastest neighbour if this station is slower. Both speeds
+    /// decide how long two stations stay in range. Not in the standard.
     pub beacon_company_speed: bool,
-    /// Distance in metres between the station and the place that its last beacon predicts, at which it sends
-    /// a beacon at once. Such a distance arises when it turns or brakes. Not in the standard.
+    /// Distance in metres between the station and the position predicted by its last beacon, at which the
+    /// station sends a beacon at once. Such a distance arises when the station turns or brakes. Not in the
+    /// standard.
     pub beacon_deviation: Option<f64>,
-    /// Validity of a beacon in beacon intervals, announced in its lifetime (LT). A station without a beacon
-    /// for that time stops being a neighbour. Not in the standard, where the lifetime of a beacon has no
-    /// meaning.
+    /// Validity of a beacon in beacon intervals, announced in its lifetime (LT). After that time without a
+    /// beacon, the station is no longer a neighbour. Not in the standard, where the lifetime of a beacon has
+    /// no meaning.
     pub beacon_lifetime: Option<u32>,
     /// Beacons over several hops.
     pub multi_hop_beacons: Option<MultiHopBeacons>,
-    /// Whether any broadcast of an own packet counts as a beacon, and a packet that comes from its source
-    /// directly makes the source a neighbour. In the standard only SHB does. To be switched on everywhere or
-    /// nowhere.
+    /// Whether any broadcast of an own packet counts as a beacon, and any packet directly from its source
+    /// makes the source a neighbour. In the standard only SHB does. Switch this on in all stations or in
+    /// none.
     pub piggyback: bool,
     /// `itsGnDefaultHopLimit`.
     pub default_hop_limit: u8,
@@ -170,9 +178,9 @@ pub struct Mib {
     pub max_packet_lifetime: Duration,
     /// `itsGnDefaultPacketLifetime`.
     pub default_packet_lifetime: Duration,
-    /// `itsGnMaxPacketDataRate` in octets per second; `None` forwards without limit.
+    /// `itsGnMaxPacketDataRate` in octets per second; with `None` the router forwards without limit.
     pub max_packet_data_rate: Option<u32>,
-    /// `itsGnMaxPacketDataRateEmaBeta`, 0 to 1: the weight of the past.
+    /// `itsGnMaxPacketDataRateEmaBeta`, 0 to 1: weight of the previous average.
     pub packet_data_rate_beta: f32,
     /// `itsGnMaxGeoAreaSize` in square metres.
     pub max_area_size: f64,
@@ -184,12 +192,13 @@ pub struct Mib {
     pub area_forwarding: AreaForwarding,
     /// Action of a station outside of the area if it does not know whether the sender is inside.
     pub unknown_sender: UnknownSender,
-    /// Around voids, or not.
+    /// Action if greedy forwarding fails at a void.
     pub recovery: Recovery,
-    /// By where neighbours are, or by where they were.
+    /// Next hops by predicted positions; `None` to use received positions.
     pub prediction: Option<Prediction>,
-    /// Time for which a next hop is kept although a better one appeared, so that packets of a flow do not
-    /// overtake each other. With zero the router always takes the best one. Not in the standard.
+    /// Time for which the router keeps a next hop although a better neighbour appeared, so that packets of a
+    /// flow do not overtake each other. With zero the router always takes the best neighbour. Not in the
+    /// standard.
     pub next_hop_hold: Duration,
     /// `itsGnCbfMinTime`.
     pub cbf_min_time: Duration,
@@ -207,14 +216,14 @@ pub struct Mib {
     pub broadcast_buffer_size: usize,
     /// `itsGnCbfPacketBufferSize`, octets.
     pub cbf_buffer_size: usize,
-    /// Neighbours that the location table holds; not in the standard.
+    /// Largest number of neighbours in the location table; not in the standard.
     pub max_neighbours: usize,
-    /// Other stations that the location table holds; not in the standard.
+    /// Largest number of other stations in the location table; not in the standard.
     pub max_other_stations: usize,
 }
 
 impl Mib {
-    /// The least time between two beacons, whatever asks for the second one.
+    /// Returns the least time between two beacons, for any cause of the second beacon.
     pub(crate) fn shortest_beacon_interval(&self) -> Duration {
         match self.beacon_interval {
             BeaconInterval::Fixed => self.beacon_retransmit_timer,

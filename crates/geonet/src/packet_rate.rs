@@ -1,14 +1,14 @@
-//! Packet data rate control (annex B.2): how many octets per second a station sends, as a moving average.
+//! Packet data rate control (annex B.2): a moving average of the octets per second from a station.
 //!
 //! The module adds up the octets over [`WINDOW`]; the mean of each window enters PDR with weight 1 - beta.
-//! The formula could also mean a sample for each packet, but then two packets in one millisecond would count
-//! as a flood.
+//! The formula of the standard could also mean a sample for each packet, but then two packets in one
+//! millisecond would count as a flood.
 //!
-//! *Yielding packets* ([`yields`]) are IPv6 and packets with DCC profile DP2 or DP3. They have four fifths of
-//! the limit, so that the last fifth stays free for warnings. Above that a forwarder drops them, and it
-//! counts only those that it forwards. Of all other packets it counts every received one. So it stops
-//! forwarding for a source or sender above the limit, whatever the class of its packets. An own yielding
-//! packet over more than one hop waits in the [`Shaper`].
+//! *Yielding packets* ([`yields`]) are IPv6 and packets with DCC profile DP2 or DP3. They may use four fifths
+//! of the limit, so that the last fifth stays free for warnings. Above four fifths a forwarder drops them. A
+//! forwarder counts a yielding packet only if it forwards it, and any other packet when it receives it. So it
+//! stops forwarding for a source or sender above the limit, whatever the class of its packets. An own
+//! yielding packet over more than one hop waits in the [`Shaper`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,34 +19,34 @@ use carnet_wire::geonet::{CommonNextHeader, TrafficClass};
 
 use crate::buffers::Waiting;
 
-/// The share of the limit that packets have that yield.
+/// Share of the limit that yielding packets may use.
 const SHARE: f32 = 0.8;
-/// How much of its share of a window a forwarder takes at once: packets that were shaped come in bursts.
+/// Factor on the share of a window that a forwarder accepts at once, because shaped packets come in bursts.
 const CROWDED: f32 = 1.2;
-/// Own packets that yield: how long the share may be used in advance.
+/// Time for which own yielding packets may use their share in advance.
 const BURST: Duration = Duration::from_millis(100);
-/// How long they wait at most, seconds.
+/// Longest wait of own yielding packets, seconds.
 const LONGEST_WAIT: f32 = 0.5;
 
-/// How long octets are summed up before they enter the average.
+/// Time over which the module sums up octets before they enter the average.
 const WINDOW: Duration = Duration::from_millis(500);
 
-/// The rate of one station.
+/// Packet data rate of one station.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PacketRate {
-    /// Octets per second.
+    /// Moving average, octets per second.
     average: f32,
     octets: u32,
     window: Time,
 }
 
 impl PacketRate {
-    /// PDR in octets per second.
+    /// Returns PDR in octets per second.
     pub fn average(&self) -> f32 {
         self.average
     }
 
-    /// Whether there is room below `most` octets per second, on average and since the window began.
+    /// Returns whether the rate is below `most` octets per second, on average and since the window began.
     pub fn has_room(&mut self, now: Time, most: f32, beta: f32) -> bool {
         self.count(now, 0, beta) <= most && (self.octets as f32) < CROWDED * most * WINDOW.as_secs_f32()
     }
@@ -69,20 +69,20 @@ impl PacketRate {
     }
 }
 
-/// Whether packets of this kind leave a fifth of the limit to others.
+/// Returns whether packets of this kind yield: they leave a fifth of the limit to other packets.
 pub fn yields(next_header: CommonNextHeader, traffic_class: TrafficClass) -> bool {
     next_header == CommonNextHeader::Ipv6 || traffic_class.id >= 2
 }
 
-/// The part of a limit that packets have that yield.
+/// Returns the part of a limit that yielding packets may use.
 pub fn share(limit: u32) -> f32 {
     limit as f32 * SHARE
 }
 
-/// Own packets that yield, on their way to the limit's share: a leaky bucket.
+/// Shapes own yielding packets to their share of the limit: a leaky bucket.
 #[derive(Default)]
 pub struct Shaper {
-    /// When the bucket is empty again.
+    /// Time at which the bucket is empty.
     empty: Time,
     octets: usize,
     waiting: VecDeque<Waiting>,
@@ -100,18 +100,18 @@ impl fmt::Debug for Shaper {
 /// Action on an own packet.
 #[derive(Debug)]
 pub enum Shaped {
-    /// It goes now.
+    /// Send the packet now.
     Goes(Waiting),
-    /// It waits until this time, where it is the first one.
+    /// The packet waits. If it is the first one waiting, the time says when the shaper can send it.
     Waits(Option<Time>),
-    /// There is no room.
+    /// The shaper has no room for the packet.
     Overflow(Waiting),
 }
 
 impl Shaper {
     /// Accepts a packet for sending at once if the rate permits it or the packet is `urgent`. An urgent
-    /// packet counts as well. The number of urgent packets sent ahead is limited to the room for waiting
-    /// packets.
+    /// packet also fills the bucket. The octets of urgent packets sent ahead are limited like those of
+    /// waiting packets.
     pub fn offer(&mut self, now: Time, limit: u32, urgent: bool, packet: Waiting) -> Shaped {
         let rate = share(limit).max(1.0);
         let ahead = self.empty.saturating_since(now).as_secs_f32();
@@ -128,7 +128,7 @@ impl Shaper {
         Shaped::Waits(first.then(|| self.due()))
     }
 
-    /// The next packet that may go now; else when there will be one.
+    /// Returns the next packet that may leave now; otherwise the time at which one may leave.
     pub fn poll(&mut self, now: Time, limit: u32) -> Result<Waiting, Option<Time>> {
         let rate = share(limit).max(1.0);
         let due = self.due();
@@ -141,7 +141,7 @@ impl Shaper {
         Ok(packet)
     }
 
-    /// Nothing waits any more; gives what did.
+    /// Removes and returns all waiting packets.
     pub fn clear(&mut self) -> VecDeque<Waiting> {
         self.octets = 0;
         std::mem::take(&mut self.waiting)
@@ -151,7 +151,7 @@ impl Shaper {
         self.empty = self.empty.max(now) + Duration::from_secs_f32(octets as f32 / rate);
     }
 
-    /// When the bucket has room.
+    /// Returns the time at which the bucket has room.
     fn due(&self) -> Time {
         Time::from_nanos(self.empty.as_nanos().saturating_sub(BURST.as_nanos() as u64))
     }
@@ -171,7 +171,7 @@ mod tests {
         last
     }
 
-    /// B.2
+    /// B.2: the average reaches the rate of the packets.
     #[test]
     fn the_average_reaches_the_rate() {
         assert!((after(60, 100, 1000) / 100_000.0 - 1.0).abs() < 0.02);

@@ -1,27 +1,27 @@
-//! Spatial index of the neighbours: a quadtree over latitude and longitude, which finds the nearest one to a
-//! point without visiting all.
+//! Spatial index of the neighbours: a quadtree over latitude and longitude, which finds the neighbour nearest
+//! to a point without visiting all.
 //!
-//! It works on the integers of the wire, so it needs no origin and is not rebuilt when the station moves. A
-//! query brings its own [`Metric`]. Leaves hold up to twelve items in linked lists through one array, inner
-//! nodes come in blocks of four that are reused. A position that changes within its leaf, as nearly all do
-//! between two beacons, costs one comparison. Depth is bounded at cells of some 11 m: stations that all claim
-//! the same spot make a long list there, but no deep tree.
+//! The tree uses the integer coordinates of the wire, so it needs no origin and does not change when the
+//! station moves. A query passes its own [`Metric`]. Leaves hold up to twelve items in linked lists through
+//! one array; inner nodes are in blocks of four, which the tree reuses. If a position stays in its leaf, as
+//! nearly all do between two beacons, an update costs one comparison. The depth is limited to cells of some
+//! 11 m: many stations at the same position make a long list, but not a deep tree.
 
 use crate::geodesy::{Metric, Position, TURN};
 
-/// Items in a leaf before it is split.
+/// Largest number of items in a leaf before the tree splits it.
 const BUCKET: u32 = 12;
-/// At this depth a cell has 1024 units, some 11 m.
+/// Largest depth: a cell has 1024 units, some 11 m.
 const MAX_DEPTH: u8 = 22;
 const NONE: u32 = u32::MAX;
 const ROOT: u32 = 0;
 
 #[derive(Debug, Clone, Copy)]
 struct Node {
-    /// The first of four children, [`NONE`] in a leaf.
+    /// Index of the first of four children; [`NONE`] in a leaf.
     children: u32,
     parent: u32,
-    /// Items in the whole subtree.
+    /// Number of items in the whole subtree.
     count: u32,
     /// First item of a leaf.
     head: u32,
@@ -42,7 +42,7 @@ struct Item {
 
 const ABSENT: Item = Item { x: 0, y: 0, leaf: NONE, next: NONE, previous: NONE };
 
-/// Items with positions, numbered by the owner with small integers.
+/// Items with positions; the owner numbers the items with small integers.
 #[derive(Debug)]
 pub struct SpatialIndex {
     nodes: Vec<Node>,
@@ -77,7 +77,7 @@ impl Default for SpatialIndex {
 }
 
 impl SpatialIndex {
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.nodes[ROOT as usize].count as usize
     }
@@ -87,10 +87,10 @@ impl SpatialIndex {
         self.len() == 0
     }
 
-    /// Octets that the index occupies per item are bounded by this: its own record and its share of nodes.
+    /// Upper limit of the octets per item: its own record and its share of the nodes.
     pub const ITEM_OCTETS: usize = size_of::<Item>() + 4 * size_of::<Node>() / (BUCKET as usize / 2);
 
-    /// Puts `item` at `position`, wherever it was before.
+    /// Sets the position of `item`, and adds the item if it is not in the index.
     pub fn set(&mut self, item: u32, position: Position) {
         let (x, y) = (unsigned(position.longitude), unsigned(position.latitude));
         if self.items.len() <= item as usize {
@@ -119,7 +119,7 @@ impl SpatialIndex {
         self.split(at);
     }
 
-    /// Takes `item` out; nothing happens when it is not there.
+    /// Removes `item` if it is in the index.
     pub fn remove(&mut self, item: u32) {
         let Some(Item { leaf, next, previous, .. }) = self.items.get(item as usize).copied() else { return };
         if leaf == NONE {
@@ -147,12 +147,14 @@ impl SpatialIndex {
         }
     }
 
-    /// The item nearest to the metric's destination, if it is strictly nearer than `below` (square metres).
+    /// Returns the item nearest to the metric's destination, if it is strictly nearer than `below` (square
+    /// metres).
     pub fn nearest(&self, metric: &Metric, below: f64) -> Option<(u32, f64)> {
         self.nearest_where(metric, below, |_| true)
     }
 
-    /// The same among the items that `accept` accepts.
+    /// Returns the nearest item among those that `accept` accepts, if it is strictly nearer than `below`
+    /// (square metres).
     pub fn nearest_where(
         &self,
         metric: &Metric,
@@ -162,8 +164,8 @@ impl SpatialIndex {
         self.search_around::<false>(metric, below, &accept)
     }
 
-    /// Whether any item that `accept` accepts is strictly nearer than `below` (square metres). It looks no
-    /// further than the first one.
+    /// Returns whether an item that `accept` accepts is strictly nearer than `below` (square metres). The
+    /// search ends at the first such item.
     pub fn any_within(&self, metric: &Metric, below: f64, accept: impl Fn(u32) -> bool) -> bool {
         self.search_around::<true>(metric, below, &accept).is_some()
     }
@@ -176,7 +178,7 @@ impl SpatialIndex {
     ) -> Option<(u32, f64)> {
         let longitude = i64::from(metric.destination.longitude);
         let mut best = self.search::<ANY>(metric, longitude, below, accept);
-        // The tree knows no way across the date line: look from the other side as well.
+        // The tree does not connect across the date line, so search again from the other side.
         let reach = |to: i64| ((TURN / 2 - to) as f64 * metric.east).powi(2);
         for (to_date_line, elsewhere) in [(longitude, longitude - TURN), (-longitude, longitude + TURN)] {
             let bound = best.map_or(below, |(_, squared)| squared);
@@ -194,7 +196,7 @@ impl SpatialIndex {
         mut below: f64,
         accept: &impl Fn(u32) -> bool,
     ) -> Option<(u32, f64)> {
-        // Three siblings wait at each level at most.
+        // The stack holds at most three siblings at each level.
         let mut stack = [(0.0f64, 0u32); 4 * MAX_DEPTH as usize + 4];
         let mut depth = 1;
         let to_x = (longitude + 0x8000_0000) as f64;
@@ -240,7 +242,7 @@ impl SpatialIndex {
                 let dy = (south - to_y).max(to_y - (south + half)).max(0.0) * metric.north;
                 let bound = dx * dx + dy * dy;
                 if bound < below {
-                    // The nearest child comes last, to be looked at first.
+                    // Put the nearest child last, so that the search visits it first.
                     let mut position = depth;
                     while position > start && stack[position - 1].0 < bound {
                         stack[position] = stack[position - 1];
@@ -268,7 +270,7 @@ impl SpatialIndex {
         }
     }
 
-    /// Splits a leaf that has become too full, as often as it takes.
+    /// Splits a leaf that has too many items, repeatedly if necessary.
     fn split(&mut self, mut leaf: u32) {
         loop {
             let node = self.nodes[leaf as usize];
@@ -293,7 +295,7 @@ impl SpatialIndex {
         }
     }
 
-    /// Four empty leaves under `parent`.
+    /// Returns a block of four empty leaves under `parent`.
     fn block(&mut self, parent: u32) -> u32 {
         let above = self.nodes[parent as usize];
         let depth = above.depth + 1;
@@ -317,7 +319,7 @@ impl SpatialIndex {
         block
     }
 
-    /// Turns a sparse inner node into a leaf again.
+    /// Makes an inner node with few items a leaf again.
     fn collapse(&mut self, at: u32) {
         let block = std::mem::replace(&mut self.nodes[at as usize].children, NONE);
         let mut blocks = [NONE; 4 * MAX_DEPTH as usize];
@@ -344,13 +346,13 @@ impl SpatialIndex {
         }
     }
 
-    /// The position of an item that is present.
+    /// Returns the position of an item; `None` if it is not in the index.
     pub fn position(&self, item: u32) -> Option<Position> {
         let entry = self.items.get(item as usize).filter(|entry| entry.leaf != NONE)?;
         Some(Position::new(signed(entry.y), signed(entry.x)))
     }
 
-    /// Nodes that exist, in use or free: what the index costs.
+    /// Returns the number of nodes, used and free: the memory cost of the index.
     #[cfg(test)]
     fn node_count(&self) -> usize {
         self.nodes.len()
@@ -422,7 +424,7 @@ mod tests {
         assert_eq!(index.nearest(&from_west, f64::INFINITY).map(|found| found.0), Some(2));
     }
 
-    /// Fabricated stations all in one place, then all over the earth, then gone.
+    /// Fabricated stations appear at one place, then all over the globe, then disappear.
     #[test]
     fn memory_is_bounded() {
         let mut rng = Rng::new(2);

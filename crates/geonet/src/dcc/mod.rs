@@ -8,18 +8,19 @@
 //!
 //! * *Priorities* are the DCC profiles DP0 to DP3, which ITS-G5 writes into the traffic class (EN 302
 //!   636-4-2): [`Profile::of`]. The gate deviates from the class twice. Class 0 means DP0, but packets
-//!   without a class (beacons, pings, IPv6) have it too; only packets that request DP0 get it. A forwarded
-//!   packet always has DP3, whatever its source wrote into it.
+//!   without a class (beacons, pings, IPv6) have class 0, too; only packets that request DP0 get it. A
+//!   forwarded packet always has DP3, whatever class its source wrote.
 //! * *Queues are bounded, and a full one drops its oldest packet*, because the newest position report has the
-//!   most value. Of packets that replace their predecessor ([`Packet::replaces`]) only one waits. The gate
-//!   never sends a packet that has waited longer than its lifetime.
+//!   most value. A packet that replaces its predecessor ([`Packet::replaces`]) removes it from the queue. The
+//!   gate never sends a packet that has waited longer than its lifetime.
 //! * *Time on air* is that of 802.11p in a channel of 10 MHz: [`air_time`].
 //! * *The busy ratio* comes from the caller. The gate reads it every 100 ms (T_CBR); before the first reading
-//!   [`Config::assumed`] counts. A reading older than a second is stale. A source that has stopped does not
-//!   mean a free channel. So the greater of the reading and the assumed ratio counts until the next one.
-//! * *Constants* were taken from independent implementations that cite the standard's tables: table A.1 from
-//!   one, the others and the equations from two that agree: A.2 and 3, B.1 and B.2. Where they say nothing,
-//!   it stands in [`adaptive`].
+//!   [`Config::assumed`] counts. A reading older than a second is stale. If the source has stopped, the
+//!   channel may still be busy. So the greater of the last reading and the assumed ratio counts until the
+//!   next reading.
+//! * *Constants* come from independent implementations that cite the tables of the standard. Table A.1 comes
+//!   from one implementation. Tables A.2 and 3 and equations B.1 and B.2 come from two that agree.
+//!   [`adaptive`] says where these implementations give no rule.
 //!
 //! Left out: control of transmit power and data rate, more than one channel, and the bursts that the profile
 //! of the Car 2 Car consortium allows DP0. Also left out is the exchange of busy ratios among neighbours (EN
@@ -37,29 +38,29 @@ use carnet_wire::geonet::TrafficClass;
 use self::adaptive::Limeric;
 use self::reactive::{Reactive, Table};
 
-/// T_CBR: how often the busy ratio is looked at (5.2).
+/// T_CBR: interval at which the gate evaluates the busy ratio (5.2).
 pub const INTERVAL: Duration = Duration::from_millis(100);
-/// How long a reading is fresh.
+/// Time for which a reading is fresh.
 pub const FRESH: Duration = Duration::from_secs(1);
 /// The longest time for which any control closes the gate (B.1; the tables' longest T_off).
 pub(crate) const LONGEST: Duration = Duration::from_secs(1);
-/// Octets of a packet where none of its profile has gone yet: about those of a signed CAM.
+/// Assumed octets of a packet if no packet of its profile has left yet: about those of a signed CAM.
 const TYPICAL: usize = 350;
 
 carnet_base::drop_reasons! {
-    /// Why a packet was not sent.
+    /// Reason for which the gate did not send a packet.
     pub enum DccDrop {
-        /// Its queue was full, and it had waited longest.
+        /// The queue was full, and the packet was its oldest.
         QueueFull = "queue_full",
-        /// Its lifetime ended before the gate opened.
+        /// The lifetime of the packet ended before the gate opened.
         LifetimeExpired = "lifetime_expired",
-        /// A newer one of its kind made it worthless.
+        /// A newer packet of the same kind replaced the packet.
         Replaced = "replaced",
-        /// It bore an address that the station no longer has.
+        /// The packet had an address that the station no longer has.
         AddressChanged = "address_changed",
-        /// Another station was heard sending it on while it waited, and it was to go on by contention (F.3).
+        /// The packet waited to be forwarded by contention (F.3), and another station forwarded it first.
         Overheard = "overheard",
-        /// The station began anew.
+        /// The station returned to its initial state.
         Reset = "reset",
     }
 }
@@ -69,21 +70,21 @@ carnet_base::drop_reasons! {
 pub enum Profile {
     /// DCC profile of packets that must not wait.
     Dp0,
-    /// DENMs.
+    /// DCC profile of DENMs.
     Dp1,
-    /// CAMs.
+    /// DCC profile of CAMs.
     Dp2,
-    /// Everything else.
+    /// DCC profile of all other packets.
     Dp3,
 }
 
 impl Profile {
-    /// From the highest priority to the lowest.
+    /// All profiles from the highest priority to the lowest.
     pub const ALL: [Profile; 4] = [Profile::Dp0, Profile::Dp1, Profile::Dp2, Profile::Dp3];
 
-    /// The profile of a packet: of an own one that which its request asked for, or else that of its traffic
-    /// class (EN 302 636-4-2: TC ID 1 to 3). DP0 is never taken from a class, and packets of others are the
-    /// last.
+    /// Returns the profile of a packet. An own packet has the profile that its request asked for, or that of
+    /// its traffic class (EN 302 636-4-2: TC ID 1 to 3). The class never gives DP0, and forwarded packets
+    /// have the lowest priority.
     pub fn of(class: TrafficClass, asked: Option<Profile>, own: bool) -> Profile {
         match (own, asked, class.id) {
             (true, Some(profile), _) => profile,
@@ -94,26 +95,26 @@ impl Profile {
     }
 }
 
-/// How the gate is controlled.
+/// Control algorithm of the gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Algorithm {
-    /// By a state for every range of the busy ratio (5.3).
+    /// Reactive control: a state for every range of the busy ratio (5.3).
     Reactive(Table),
-    /// By a share of the channel (5.4).
+    /// Adaptive control: a share of the channel (5.4).
     Adaptive(adaptive::Parameters),
 }
 
 /// Configuration of a gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
-    /// How it is controlled.
+    /// Control algorithm.
     pub algorithm: Algorithm,
-    /// Packets that wait at most, of each priority.
+    /// Largest number of waiting packets of each priority.
     pub queue_length: usize,
     /// Data rate of the radio in Mbit/s: 3, 6, 9, 12, 18, 24 or 27. The rate 4.5 is left out, because it is
-    /// no whole number.
+    /// not an integer.
     pub data_rate: u8,
-    /// Busy ratio before the first reading, and its lower bound after a stale one.
+    /// Busy ratio before the first reading, and its lower bound after a stale reading.
     pub assumed: f64,
 }
 
@@ -127,25 +128,25 @@ impl Default for Config {
 /// preamble and SIGNAL, then symbols of 8 us for SERVICE, MAC header, LLC, the octets, FCS and tail (IEEE
 /// 802.11, 17.4.3: OFDM with 10 MHz).
 pub fn air_time(octets: usize, data_rate: u8) -> Duration {
-    /// QoS data frame, LLC and SNAP, FCS.
+    /// Octets around the packet: header of a QoS data frame, LLC and SNAP, FCS.
     const AROUND: usize = 26 + 8 + 4;
     let bits = 16 + 8 * (octets + AROUND) + 6;
     // A symbol of 8 us carries 8 bits for every Mbit/s.
     let symbols = bits.div_ceil(8 * usize::from(data_rate.max(1)));
-    // No packet is so long that this matters.
+    // No packet is long enough to reach this limit.
     Duration::from_micros(32 + 8 + 8 * u64::try_from(symbols).unwrap_or(u64::MAX / 16))
 }
 
 /// A packet for the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet<T> {
-    /// Its priority.
+    /// Priority of the packet.
     pub profile: Profile,
-    /// For how long it may wait.
+    /// Time for which the packet may wait.
     pub lifetime: Duration,
     /// Octets behind the EtherType.
     pub octets: usize,
-    /// It makes those of its profile that wait and say this too worthless.
+    /// The packet replaces waiting packets of its profile that also have this flag.
     pub replaces: bool,
     /// The packet.
     pub content: T,
@@ -154,19 +155,19 @@ pub struct Packet<T> {
 /// Counters of a gate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that went, by profile.
+    /// Number of sent packets, by profile.
     pub sent: [u64; 4],
-    /// Packets that had to wait.
+    /// Number of packets that had to wait.
     pub held: u64,
-    /// Microseconds on the air.
+    /// Total time on air of the sent packets, microseconds.
     pub on_air_us: u64,
-    /// How often readings of the busy ratio stopped coming.
+    /// Number of times that readings of the busy ratio stopped.
     pub stale: u64,
     dropped: [u64; DccDrop::ALL.len()],
 }
 
 impl Counters {
-    /// Packets that were not sent, by reason.
+    /// Returns the number of packets dropped for a reason.
     pub fn dropped(&self, reason: DccDrop) -> u64 {
         self.dropped[reason as usize]
     }
@@ -178,17 +179,17 @@ enum Control {
     Adaptive(Limeric),
 }
 
-/// The last packet that went.
+/// The last sent packet.
 #[derive(Debug, Clone, Copy)]
 struct Last {
     at: Time,
     on_air: Duration,
 }
 
-/// A packet that waits.
+/// A waiting packet.
 #[derive(Debug)]
 struct Waiting<T> {
-    /// When its lifetime ends.
+    /// End of the packet's lifetime.
     until: Time,
     octets: usize,
     replaces: bool,
@@ -200,22 +201,22 @@ struct Waiting<T> {
 pub struct Gate<T> {
     config: Config,
     control: Control,
-    /// By profile.
+    /// Waiting packets by profile.
     queues: [VecDeque<Waiting<T>>; 4],
-    /// The gate is open from here on.
+    /// Time from which the gate is open.
     opens: Time,
     last: Option<Last>,
-    /// How long the last packet of each profile was on the air.
+    /// Time on air of the last packet of each profile.
     on_air: [Duration; 4],
     reading: Option<(Time, f64)>,
     stale: bool,
-    /// When the busy ratio is looked at next.
+    /// Time at which the gate next evaluates the busy ratio.
     look: Time,
     counters: Counters,
 }
 
 impl<T> Gate<T> {
-    /// A gate that is open.
+    /// Creates an open gate.
     pub fn new(config: Config) -> Gate<T> {
         Gate {
             control: match config.algorithm {
@@ -244,18 +245,18 @@ impl<T> Gate<T> {
         &self.counters
     }
 
-    /// Packets that wait, by profile.
+    /// Returns the number of waiting packets, by profile.
     pub fn waiting(&self) -> [usize; 4] {
         self.queues.each_ref().map(VecDeque::len)
     }
 
-    /// Octets of all of them.
+    /// Returns the octets of all waiting packets.
     pub fn backlog(&self) -> usize {
         self.queues.iter().flatten().map(|waiting| waiting.octets).sum()
     }
 
-    /// Returns the time for which the gate would close after a packet as long as the last one of this
-    /// profile. A service must not send faster (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
+    /// Returns the time for which the gate would close after a packet of the same length as the last packet
+    /// of this profile. A service must not send faster (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
     pub fn interval(&self, profile: Profile) -> Duration {
         let on_air = self.on_air[profile as usize];
         match &self.control {
@@ -264,17 +265,17 @@ impl<T> Gate<T> {
         }
     }
 
-    /// When it opens, or did.
+    /// Returns the time at which the gate opens or opened.
     pub fn opens(&self) -> Time {
         self.opens
     }
 
-    /// The last reading, and when that was, where it is fresh.
+    /// Returns the last reading and its time; `None` if the reading is stale.
     pub fn reading(&self, now: Time) -> Option<(Time, f64)> {
         self.reading.filter(|(at, _)| now.saturating_since(*at) <= FRESH)
     }
 
-    /// The busy ratio that counts now.
+    /// Returns the busy ratio that control uses now.
     pub fn busy_ratio(&self, now: Time) -> f64 {
         match (self.reading(now), self.reading) {
             (Some((_, ratio)), _) => ratio,
@@ -283,7 +284,7 @@ impl<T> Gate<T> {
         }
     }
 
-    /// The state of reactive control.
+    /// Returns the name of the state of reactive control; `None` with adaptive control.
     pub fn state(&self) -> Option<&'static str> {
         match &self.control {
             Control::Reactive(reactive) => Some(reactive.name()),
@@ -291,7 +292,8 @@ impl<T> Gate<T> {
         }
     }
 
-    /// The share of the channel that adaptive control allows this station.
+    /// Returns the share of the channel that adaptive control allows this station; `None` with reactive
+    /// control.
     pub fn duty_cycle(&self) -> Option<f64> {
         match &self.control {
             Control::Reactive(_) => None,
@@ -304,7 +306,8 @@ impl<T> Gate<T> {
         self.reading = Some((now, ratio.clamp(0.0, 1.0)));
     }
 
-    /// A packet that shall be sent: it is given back if it may go now, else it waits.
+    /// Accepts a packet for sending. Returns the packet if it may leave now; otherwise the packet waits in
+    /// its queue.
     pub fn offer(&mut self, now: Time, packet: Packet<T>) -> Option<T> {
         let Packet { profile, lifetime, octets, replaces, content } = packet;
         if now >= self.opens && self.queues.iter().all(VecDeque::is_empty) {
@@ -331,14 +334,14 @@ impl<T> Gate<T> {
         None
     }
 
-    /// When [`Self::handle_timeout`] wants to be called.
+    /// Returns the time at which the caller must call [`Self::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         let waits = self.queues.iter().any(|queue| !queue.is_empty());
         Some(if waits { self.opens.min(self.look) } else { self.look })
     }
 
-    /// Time has passed. [`Self::poll_packet`] may have one afterwards. Says whether it looked at the channel,
-    /// so that [`Self::interval`] may be another one.
+    /// Serves the timers. [`Self::poll_packet`] may have a packet afterwards. Returns whether the gate
+    /// evaluated the busy ratio, which may change [`Self::interval`].
     pub fn handle_timeout(&mut self, now: Time) -> bool {
         if now < self.look {
             return false;
@@ -359,7 +362,7 @@ impl<T> Gate<T> {
         true
     }
 
-    /// The next packet that may go, and its profile.
+    /// Returns the next packet that may leave, and its profile.
     pub fn poll_packet(&mut self, now: Time) -> Option<(Profile, T)> {
         if now < self.opens {
             return None;
@@ -377,7 +380,7 @@ impl<T> Gate<T> {
         None
     }
 
-    /// Drops what waits and is `unwanted`.
+    /// Drops the waiting packets for which `unwanted` holds.
     pub fn discard(&mut self, reason: DccDrop, unwanted: impl Fn(&T) -> bool) {
         for queue in &mut self.queues {
             let before = queue.len();
@@ -395,8 +398,8 @@ impl<T> Gate<T> {
         self.opens = now + self.closed(last, None);
     }
 
-    /// How long the gate is closed after a packet began; `since` is now and when it was to open, if that
-    /// changes.
+    /// Returns the time for which the gate is closed after a packet began. If an existing closure changes,
+    /// `since` holds the present time and the planned opening.
     fn closed(&self, last: Last, since: Option<(Time, Time)>) -> Duration {
         match &self.control {
             Control::Reactive(reactive) => reactive.closed(last.on_air),

@@ -1,27 +1,29 @@
 //! Reactive control (TS 102 687 5.3). Every range of the busy ratio has a state, and every state has a time
-//! T_off between packets. With every reading the state moves one step towards that of the ratio.
+//! T_off between packets. With every reading the state moves one step towards the state of that ratio.
 //!
 //! The tables hold for packets whose time on air is at most T_on. A longer packet closes the gate for one
-//! T_off for each T_on that it has begun. So its share of the channel is that of the table. As with adaptive
-//! control the gate closes for at most a second. The standard does not mention such packets.
+//! T_off for each T_on that it has begun. So the packet uses the share of the channel that the table allows.
+//! As with adaptive control the gate closes for at most a second. The standard does not mention packets
+//! longer than T_on.
 //!
-//! The last border belongs to the state below it: the channel is restrictive above 60 % or 65 %, and active 3
-//! at it.
+//! The last border belongs to the state below it: the channel is active 3 at 60 % or 65 % and restrictive
+//! above.
 
 use std::time::Duration;
 
 use super::LONGEST;
 
-/// Which of the tables of annex A holds.
+/// The table of annex A that the gate uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {
-    /// A.1: packets are on the air for up to 1 ms.
+    /// A.1: packets have a time on air of up to 1 ms.
     A1,
-    /// A.2: for up to 500 us.
+    /// A.2: packets have a time on air of up to 500 us.
     A2,
 }
 
-/// Least busy ratio in percent, T_off in milliseconds: relaxed, active 1 to 3, restrictive.
+/// Least busy ratio in percent and T_off in milliseconds of the states relaxed, active 1 to 3 and
+/// restrictive.
 type States = [(u8, u64); 5];
 
 const A1: States = [(0, 100), (30, 200), (40, 400), (50, 500), (60, 1000)];
@@ -53,17 +55,18 @@ pub struct Reactive {
 }
 
 impl Reactive {
-    /// Relaxed.
+    /// Creates the state machine in state relaxed.
     pub fn new(table: Table) -> Reactive {
         Reactive { table, state: 0 }
     }
 
-    /// The state.
+    /// Returns the name of the state.
     pub fn name(&self) -> &'static str {
         NAMES[self.state]
     }
 
-    /// The busy ratio is this now: a step towards its state. Says whether there was one to go.
+    /// Handles a busy ratio: the state moves one step towards the state of this ratio. Returns whether the
+    /// state changed.
     pub(super) fn handle_busy_ratio(&mut self, ratio: f64) -> bool {
         let states = self.table.states();
         let last = states.len() - 1;
@@ -78,7 +81,7 @@ impl Reactive {
         self.state != before
     }
 
-    /// How long the gate is closed from the beginning of a packet.
+    /// Returns the time for which the gate is closed from the beginning of a packet.
     pub(super) fn closed(&self, on_air: Duration) -> Duration {
         let (_, off_ms) = self.table.states()[self.state];
         let packets = on_air.as_micros().div_ceil(self.table.longest().as_micros()).max(1);

@@ -1,14 +1,14 @@
 //! The sectorial contention area of advanced area forwarding (F.4).
 //!
-//! A station in contention receives the repetition of another forwarder. Seen from the sender, that forwarder
+//! A station in contention receives the repetition of another forwarder. Seen from the sender, the forwarder
 //! lies in a sector. If this station is inside the sector and nearer to the sender, the forwarder has covered
 //! its area.
 
 use crate::Mib;
 use crate::geodesy::{LocalPlane, Position};
 
-/// Whether `ego` (R) lies inside of the sector of `forwarder` (F) as seen from `sender` (S): dist_R < dist_F
-/// < dist_max and angle FSR < `itsGnBroadcastCBFDefSectorAngle`.
+/// Returns whether `ego` (R) lies inside the sector of `forwarder` (F) as seen from `sender` (S): dist_R <
+/// dist_F < dist_max and angle FSR < `itsGnBroadcastCBFDefSectorAngle`.
 pub fn is_inside_sector(mib: &Mib, sender: Position, forwarder: Position, ego: Position) -> bool {
     let plane = LocalPlane::new(sender);
     let (ego, forwarder) = (plane.offset(ego), plane.offset(forwarder));
@@ -24,7 +24,7 @@ pub fn is_inside_sector(mib: &Mib, sender: Position, forwarder: Position, ego: P
 mod tests {
     use super::*;
 
-    /// F.4: nearer than the forwarder and within 30 degrees of it.
+    /// F.4: the sector contains positions nearer than the forwarder and within 30 degrees of its direction.
     #[test]
     fn the_sector() {
         let sender = Position::new(488_000_000, 21_000_000);

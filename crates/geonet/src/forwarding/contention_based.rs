@@ -1,9 +1,9 @@
 //! Contention-based forwarding (E.3, F.3): the timer, and the buffer of packets in contention.
 //!
-//! A station that receives a packet starts a timer. In an area the timer is shorter the farther the sender
-//! is. On the path to an area it is shorter the more progress the station makes. The station repeats the
-//! packet if no other station has done so before. The buffer is bounded by octets and drops its oldest
-//! packet.
+//! A station that receives a packet starts a timer. Inside an area, the timer is shorter if the sender is
+//! farther away. On the path to an area, the timer is shorter if the station makes more progress. When the
+//! timer expires, the station repeats the packet unless another station has already repeated it. The buffer
+//! is bounded by octets and drops its oldest packet.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::Mib;
 use crate::buffers::Waiting;
 use crate::location_table::SeededHash;
 
-/// TO = MAX + (MIN - MAX) / DIST_MAX * distance, MIN beyond DIST_MAX (F.3); `None` for an unknown distance:
-/// MAX. Metres.
+/// Returns the timeout of F.3: TO = MAX + (MIN - MAX) / DIST_MAX * distance, and MIN beyond DIST_MAX;
+/// distances in metres. Returns MAX if the distance is `None`.
 pub fn timeout(mib: &Mib, distance: Option<f64>) -> Duration {
     let Some(distance) = distance else { return mib.cbf_max_time };
     if distance >= mib.max_communication_range {
@@ -25,20 +25,20 @@ pub fn timeout(mib: &Mib, distance: Option<f64>) -> Duration {
     Duration::try_from_secs_f64(span).unwrap_or(mib.cbf_max_time)
 }
 
-/// MID of the source and sequence number.
+/// Identity of a packet: MID of the source and sequence number.
 pub(crate) type Identity = (u64, u16);
 
 /// A packet in contention.
 #[derive(Debug)]
 pub(crate) struct Contender {
     pub packet: Waiting,
-    /// From whom it came.
+    /// Link-layer address of the station that sent the packet.
     pub sender: MacAddress,
-    /// Copies heard so far.
+    /// Number of copies received so far.
     pub copies: u32,
-    /// By the rules of F.4; otherwise the first copy ends it.
+    /// The rules of F.4 apply; otherwise the first copy ends the contention.
     pub advanced: bool,
-    /// Its place in the order of arrival.
+    /// Sequence number of arrival in the buffer.
     order: u64,
 }
 
@@ -77,7 +77,7 @@ impl ContentionBuffer {
         self.packets.get_mut(&identity)
     }
 
-    /// Adds a packet that is not in it; `pushed_out` gets those that make room.
+    /// Adds a packet that is not in the buffer. Passes the packets that must make room to `pushed_out`.
     pub fn insert(
         &mut self,
         packet: Waiting,
@@ -114,7 +114,7 @@ impl ContentionBuffer {
 mod tests {
     use super::*;
 
-    /// F.3, with the numbers of the reference.
+    /// The timeouts follow F.3; the expected values come from the reference.
     #[test]
     fn the_formula() {
         let mib = Mib::default();

@@ -1,9 +1,9 @@
-//! Greedy forwarding (E.2): to the neighbour that is nearest to the destination, if it is strictly nearer
-//! than this station.
+//! Greedy forwarding (E.2): the next hop is the neighbour nearest to the destination, if it is strictly
+//! nearer than this station.
 //!
-//! Distances are those of [`Metric`], which every station computes alike for a packet, so a packet cannot
-//! return. The search uses the spatial index. A cache keeps the result for each destination until a neighbour
-//! appears, leaves or moves, or this station moves. With `next_hop_hold` a next hop is kept longer
+//! [`Metric`] gives the distances. Every station computes them alike for a packet, so a packet cannot return.
+//! The search uses the spatial index. A cache keeps the result for each destination until a neighbour
+//! appears, leaves or moves, or this station moves. With `next_hop_hold` the router keeps a next hop longer
 //! ([`HeldNextHops`]) while it is a neighbour and nearer than this station. So the packets of a flow keep
 //! their order.
 
@@ -15,7 +15,7 @@ use super::Target;
 use crate::geodesy::{Metric, Position};
 use crate::location_table::{LocationTable, Slot};
 
-/// Next hops that are remembered; a power of two.
+/// Number of cached next hops; a power of two.
 const CACHED: usize = 256;
 
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +26,7 @@ struct Cached {
     next_hop: Option<Slot>,
 }
 
-/// The next hops chosen last, by destination.
+/// Cache of the last chosen next hops, by destination.
 #[derive(Debug)]
 pub struct NextHopCache {
     lines: Vec<Option<Cached>>,
@@ -39,7 +39,7 @@ impl Default for NextHopCache {
 }
 
 impl NextHopCache {
-    /// The neighbour to which a packet for the metric's destination goes, `None` in a void.
+    /// Returns the neighbour that is the next hop to the metric's destination; `None` in a void.
     pub fn next_hop(&mut self, table: &LocationTable, metric: &Metric, ego: Position) -> Option<Slot> {
         let destination = metric.destination;
         let line = &mut self.lines[line(place_key(destination))];
@@ -87,16 +87,16 @@ impl Towards {
     }
 }
 
-/// The next hops that are kept although a better one may have appeared.
+/// Next hops that the router keeps although a better neighbour may have appeared.
 #[derive(Debug, Default)]
 pub struct HeldNextHops {
-    /// None before the first one.
+    /// Held next hops by hash of the target; empty before the first `set`.
     lines: Vec<Option<Held>>,
 }
 
 impl HeldNextHops {
-    /// Returns the last next hop on the path to a target if its choice is at most `hold` ago. The caller
-    /// checks whether it still is a next hop.
+    /// Returns the last next hop to a target if the router chose it at most `hold` ago. The caller checks
+    /// whether this station still is a valid next hop.
     pub(crate) fn get(&self, now: Time, target: &Target, hold: Duration) -> Option<Slot> {
         let towards = Towards::of(target)?;
         let held = self.lines.get(towards.line()).copied().flatten()?;
@@ -104,7 +104,7 @@ impl HeldNextHops {
         counts.then_some(held.next_hop)
     }
 
-    /// Remembers a next hop for [`Self::get`].
+    /// Stores a next hop for [`Self::get`].
     pub(crate) fn set(&mut self, now: Time, target: &Target, next_hop: Slot) {
         let Some(towards) = Towards::of(target) else { return };
         if self.lines.is_empty() {

@@ -1,12 +1,12 @@
-//! The forwarding algorithms (annexes D, E and F) as decisions; the router carries them out.
+//! The forwarding algorithms (annexes D, E and F). They make the decisions; the router executes them.
 //!
-//! * [`greedy`]: to the neighbour nearest to the destination (E.2), with a cache of next hops.
+//! * [`greedy`]: the neighbour nearest to the destination (E.2), with a cache of next hops.
 //! * [`contention_based`]: timers and the buffer of packets in contention (E.3, F.3).
-//! * [`advanced`]: the sector of F.4.
-//! * [`predictive`]: greedy among neighbours that are still there, a carnet extension.
-//! * [`perimeter`]: around voids, a carnet extension.
+//! * [`advanced`]: the contention sector of F.4.
+//! * [`predictive`]: greedy forwarding among neighbours that are still in range, a carnet extension.
+//! * [`perimeter`]: paths around voids, a carnet extension.
 //!
-//! Here: where a packet is going, and which algorithm is in charge of it (annex D).
+//! This file: the destination of a packet, and the choice of its forwarding algorithm (annex D).
 
 pub mod advanced;
 pub mod contention_based;
@@ -19,16 +19,16 @@ use carnet_wire::geonet::{GeoArea, LongPositionVector};
 use crate::geodesy::{self, Metric, Position};
 use crate::mib::UnknownSender;
 
-/// Where a packet is going.
+/// Destination of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target {
-    /// GUC and LS reply: to the station with this MID, said to be there.
+    /// GUC and LS reply: the station with this MID, at the position in the packet.
     Station { mid: u64, metric: Metric },
-    /// GBC: to everybody in the area.
+    /// GBC: all stations in the area.
     Area { area: GeoArea, metric: Metric },
-    /// GAC: to any one station in the area.
+    /// GAC: any station in the area.
     Anybody { area: GeoArea, metric: Metric },
-    /// TSB, SHB, LS request.
+    /// TSB, SHB and LS request: all stations.
     Everybody,
 }
 
@@ -48,21 +48,22 @@ impl Target {
     }
 }
 
-/// Annex D: what a station does with a packet to an area.
+/// Decision of annex D for a packet to an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection {
-    /// It is inside: the area forwarding algorithm.
+    /// This station is inside the area: use the area forwarding algorithm.
     Area,
-    /// It is outside: the non-area forwarding algorithm.
+    /// This station is outside the area: use the non-area forwarding algorithm.
     NonArea,
-    /// It is outside and the sender was inside: the packet shall not come out again.
+    /// This station is outside and the sender inside: discard the packet, because it must not leave the area.
     Discard,
-    /// It is outside and knows nothing certain of the sender: broadcast at once (V1.2.1 and V1.3.1).
+    /// This station is outside and has no accurate position of the sender: broadcast at once (V1.2.1 and
+    /// V1.3.1).
     Broadcast,
 }
 
-/// Annex D. `sender` is the position vector of the station from which the packet came directly, `None` for
-/// the source or where it is not known.
+/// Makes the decision of annex D. `sender` is the position vector of the station that sent the frame; `None`
+/// at the source or if the position is unknown.
 pub fn select(
     area: &GeoArea,
     ego: Position,

@@ -1,13 +1,13 @@
-//! Perimeter recovery: around a void along a planar subgraph (Karp and Kung, GPSR, MobiCom 2000). **Not part
-//! of the standard**, and off unless it is configured.
+//! Perimeter recovery: forwarding around a void along a planar subgraph (Karp and Kung, GPSR, MobiCom 2000).
+//! **Not part of the standard**, and off by default.
 //!
-//! Where greedy forwarding finds no neighbour nearer to the destination, the packet enters perimeter mode. It
-//! follows the faces of a planar subgraph by the right-hand rule. It changes to the next face where an edge
-//! crosses the line from the point of entry to the destination. At a station nearer to the destination than
-//! the point of entry, greedy forwarding resumes. A packet that would take its first edge again cannot reach
-//! the destination, and the station drops it.
+//! If greedy forwarding finds no neighbour nearer to the destination, the packet enters perimeter mode. The
+//! packet follows the faces of a planar subgraph by the right-hand rule. It changes to the next face at an
+//! edge that crosses the line from the point of entry to the destination. At a station nearer to the
+//! destination than the point of entry, greedy forwarding resumes. A packet that would take its first edge
+//! again cannot reach the destination, and the station drops it.
 //!
-//! **On the air** a packet in perimeter mode is the packet itself with two differences. The Common Header's
+//! **On the air** a packet in perimeter mode is the original packet with two differences. The Common Header's
 //! next header is [`NEXT_HEADER`] (15, undefined), and 32 octets precede the payload, counted by PL:
 //!
 //! | octet | field |
@@ -19,14 +19,15 @@
 //! | 18 | first edge of the present face: MID of its beginning, MID of its end |
 //! | 30 | reserved, 0 |
 //!
-//! A station sends it to one neighbour and never broadcasts it. A station without the extension discards it
-//! for its next header, or forwards it greedily and never delivers it. The packet would be lost without the
-//! extension, too. At the end of perimeter mode the station restores the original packet to the octet.
+//! A station sends a packet in perimeter mode to one neighbour and never broadcasts it. A station without the
+//! extension discards such a packet for its next header, or forwards it greedily and never delivers it.
+//! Without the extension the packet would be lost, too. At the end of perimeter mode the station restores the
+//! original packet to the octet.
 //!
 //! **No loops.** Greedy steps come strictly closer to the destination. A greedy phase after a perimeter phase
-//! starts closer than the one before it ended. On a face no directed edge is taken twice, because the first
-//! edge ends the walk. If outdated positions make the faces of two stations disagree, RHL ends the walk. No
-//! station handles the same packet with the same RHL twice.
+//! starts closer to the destination than the previous greedy phase ended. On a face the packet takes no
+//! directed edge twice, because the first edge ends the walk. If outdated positions make the faces of two
+//! stations disagree, RHL ends the walk. No station handles the same packet with the same RHL twice.
 
 use carnet_wire::geonet::CommonNextHeader;
 
@@ -39,8 +40,8 @@ use crate::{GeonetDrop, MacAddress};
 pub const NEXT_HEADER: u8 = 15;
 /// The version of the recovery header.
 const VERSION: u8 = 1;
-/// Distance in metres by which a crossing must be nearer to change the face: positions are rounded to
-/// centimetres.
+/// Distance in metres by which a crossing must be nearer to change the face. The margin is needed because
+/// positions are rounded to centimetres.
 const PROGRESS: f64 = 0.1;
 
 /// The recovery header.
@@ -48,23 +49,22 @@ const PROGRESS: f64 = 0.1;
 pub struct RecoveryHeader {
     /// Kind of the payload behind the header.
     pub next_header: CommonNextHeader,
-    /// Where greedy forwarding failed (Lp).
+    /// Position at which greedy forwarding failed (Lp).
     pub entry: Position,
-    /// Where the packet entered the present face (Lf).
+    /// Position at which the packet entered the present face (Lf).
     pub face_entry: Position,
-    /// The first edge of the present face (e0).
+    /// First edge of the present face (e0).
     pub first_edge: (MacAddress, MacAddress),
 }
 
 impl RecoveryHeader {
-    /// Octets of the header.
+    /// Length of the header, octets.
     pub const LEN: usize = 32;
 
     /// Reads the header from the beginning of a payload.
     ///
     /// # Errors
-    /// [`GeonetDrop::BadRecoveryHeader`] for fewer than 32 octets, another version or positions that are
-    /// nowhere.
+    /// [`GeonetDrop::BadRecoveryHeader`] for fewer than 32 octets, another version or an invalid position.
     pub fn parse(payload: &[u8]) -> Result<RecoveryHeader, GeonetDrop> {
         let octets: &[u8; Self::LEN] = payload.first_chunk().ok_or(GeonetDrop::BadRecoveryHeader)?;
         let coordinate =
@@ -89,7 +89,7 @@ impl RecoveryHeader {
         }
     }
 
-    /// The header's octets.
+    /// Returns the octets of the header.
     pub fn to_octets(&self) -> [u8; Self::LEN] {
         let mut octets = [0; Self::LEN];
         octets[0] = VERSION << 4 | self.next_header.value();
@@ -105,8 +105,8 @@ impl RecoveryHeader {
 
 /// Returns the neighbours to which the planar subgraph has an edge.
 ///
-/// The neighbours around the middle of an edge decide whether it stays, so the function queries the spatial
-/// index. Both ends of an edge reach the same result.
+/// The function queries the spatial index, because neighbours near the middle of an edge decide whether the
+/// edge stays. Both ends of an edge reach the same result.
 pub fn planar_neighbours(table: &LocationTable, ego: Position, planarisation: Planarisation) -> Vec<Slot> {
     let plane = LocalPlane::new(ego);
     let stays = |slot: Slot, position: Position| {
@@ -148,7 +148,7 @@ fn middle_is_free(
     !table.index().any_within(middle, radius * (1.0 - 1e-9), witness)
 }
 
-/// A neighbour as seen from the destination, in metres.
+/// Position of a neighbour relative to the destination, in metres.
 #[derive(Debug, Clone, Copy)]
 struct Corner {
     slot: Slot,
@@ -168,8 +168,8 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// The view of the station `mac` at `ego` on the way to `destination`; `neighbours` are those of the
-    /// planar graph.
+    /// Creates the view of the station `mac` at `ego` for a packet to `destination`; `neighbours` are those
+    /// of the planar graph.
     pub fn new(
         table: &'a LocationTable,
         neighbours: &[Slot],
@@ -189,7 +189,7 @@ impl<'a> Walk<'a> {
         Walk { table, plane, mac, ego: plane.offset(ego), corners }
     }
 
-    /// Enters perimeter mode: the first edge, counter-clockwise from the line to the destination. `None`
+    /// Enters perimeter mode along the first edge counter-clockwise from the line to the destination. `None`
     /// without any neighbour.
     pub fn enter(&self, ego: Position, next_header: CommonNextHeader) -> Option<(RecoveryHeader, Slot)> {
         let next = self.counter_clockwise((-self.ego.0, -self.ego.1))?;
@@ -197,11 +197,11 @@ impl<'a> Walk<'a> {
         Some((RecoveryHeader { next_header, entry: ego, face_entry: ego, first_edge }, next.slot))
     }
 
-    /// Goes on along the face, after the edge from `sender`; changes the face where the next edge crosses the
+    /// Continues along the face after the edge from `sender`. Changes the face if the next edge crosses the
     /// line to the destination.
     ///
     /// # Errors
-    /// [`GeonetDrop::Unreachable`] when the walk is back at its first edge or there is no edge.
+    /// [`GeonetDrop::Unreachable`] if the walk is back at its first edge or the graph has no edge here.
     pub fn go_on(
         &self,
         header: &RecoveryHeader,
@@ -238,7 +238,8 @@ impl<'a> Walk<'a> {
         Ok((header, next.slot))
     }
 
-    /// The first neighbour counter-clockwise from a direction; the one in that very direction comes last.
+    /// Returns the first neighbour counter-clockwise from a direction; a neighbour exactly in this direction
+    /// comes last.
     fn counter_clockwise(&self, from: (f64, f64)) -> Option<Corner> {
         let turn = |corner: &Corner| {
             let to = (corner.east - self.ego.0, corner.north - self.ego.1);
@@ -249,21 +250,22 @@ impl<'a> Walk<'a> {
         self.corners.iter().copied().min_by(|a, b| turn(a).total_cmp(&turn(b)))
     }
 
-    /// Where the edge to `next` crosses the line from `entry` to the destination (the origin).
+    /// Returns the point where the edge to `next` crosses the line from `entry` to the destination (the
+    /// origin).
     fn crossing(&self, next: &Corner, entry: (f64, f64)) -> Option<(f64, f64)> {
         let edge = (next.east - self.ego.0, next.north - self.ego.1);
         let determinant = edge.0 * entry.1 - edge.1 * entry.0;
         if determinant == 0.0 {
             return None;
         }
-        // ego + s edge = t entry
+        // Solve ego + s edge = t entry.
         let s = (self.ego.1 * entry.0 - self.ego.0 * entry.1) / determinant;
         let t = (edge.0 * self.ego.1 - edge.1 * self.ego.0) / determinant;
         let on_both = (0.0..=1.0).contains(&s) && (0.0..=1.0).contains(&t);
         on_both.then_some((t * entry.0, t * entry.1))
     }
 
-    /// The link-layer address of a neighbour.
+    /// Returns the link-layer address of a neighbour.
     pub fn mac_of(&self, slot: Slot) -> MacAddress {
         self.table.entry(slot).mac()
     }
@@ -301,8 +303,8 @@ mod tests {
         table
     }
 
-    /// A witness inside the circle over an edge takes it away; one that is only inside the lens does so under
-    /// RNG.
+    /// Both graphs remove an edge if a neighbour is inside the circle over the edge. Only RNG removes the
+    /// edge if the neighbour is inside the lens but outside the circle.
     #[test]
     fn planar_subgraphs() {
         let planar = |places: &[(f64, f64)], planarisation| {
@@ -317,7 +319,8 @@ mod tests {
         }
     }
 
-    /// The right-hand rule: the next edge counter-clockwise, the way back last of all.
+    /// The right-hand rule: the walk takes the next edge counter-clockwise, and the edge back only as the
+    /// last choice.
     #[test]
     fn the_right_hand_rule() {
         let table = table(&[(100.0, 0.0), (0.0, 100.0), (-100.0, -10.0)]);
@@ -335,8 +338,9 @@ mod tests {
         }
     }
 
-    /// GPSR's face change: an edge that crosses the line from the entry to the destination, nearer than the
-    /// last one, is not taken. The walk continues along the next face and stores that face's first edge.
+    /// GPSR's face change: the walk does not take an edge that crosses the line from the entry to the
+    /// destination nearer than the last crossing. The walk continues along the next face and stores that
+    /// face's first edge.
     #[test]
     fn faces_change_where_an_edge_crosses_the_line() {
         let table = table(&[(-900.0, 50.0), (-450.0, -100.0), (-400.0, 200.0)]);
@@ -351,7 +355,7 @@ mod tests {
         let (changed, next) = walk.go_on(&header(-1000.0), Some(at(-900.0, 50.0))).expect("an edge");
         assert_eq!((walk.mac_of(next), changed.first_edge), (mac(3), (mac(9), mac(3))));
         assert!(changed.face_entry.distance(at(-475.0, 0.0)) < 0.1);
-        // Had it come nearer before, the edge is walked.
+        // If an earlier crossing was nearer to the destination, the walk takes the edge.
         let (same, next) = walk.go_on(&header(-300.0), Some(at(-900.0, 50.0))).expect("an edge");
         assert_eq!((walk.mac_of(next), same), (mac(2), header(-300.0)));
     }

@@ -2,22 +2,24 @@
 //!
 //! A position vector has a station's past position, speed and heading. Greedy forwarding uses only the
 //! position and prefers neighbours at the edge of the range, which leave it first. At motorway speed many
-//! have left when they are selected. Here each neighbour is where its vector predicts it now. It is a
-//! candidate only while the link to it lasts for [`crate::mib::Prediction::link_lifetime`], by the speeds of
-//! both and the range of the radio (`itsGnDefaultMaxCommunicationRange`). Among candidates the nearest to the
-//! destination is the next hop as in E.2, if it is nearer than this station by [`PROGRESS`]. Predicted
-//! positions differ between stations. Without that margin two stations could each believe the other to be
-//! nearer and exchange a packet without end.
+//! neighbours have left before the router selects them. This module extrapolates the position of each
+//! neighbour to the present time. A neighbour is a candidate only if the link to it lasts for
+//! [`crate::mib::Prediction::link_lifetime`]. The speeds of both stations and the range of the radio
+//! (`itsGnDefaultMaxCommunicationRange`) give that time. The candidate nearest to the destination is the next
+//! hop as in E.2, if it is nearer than this station by [`PROGRESS`]. Predicted positions differ between
+//! stations. Without that margin two stations could each believe the other to be nearer and exchange a packet
+//! without end.
 //!
-//! Of the destination the module needs only its place. A destination in reach gets the packet directly,
-//! whether it is a neighbour or not. (A stationary station among fast ones sends beacons rarely.)
+//! The module needs only the position of the destination. If the destination is in range, the router sends
+//! the packet to it directly, whether it is a neighbour or not. (A stationary station among fast ones sends
+//! beacons rarely.)
 //!
-//! The age of a vector follows from the timestamps of both clocks. It is at least the time since its
-//! reception and at most [`CLOCKS`] more, so that a wrong clock does little harm. A vector older than
-//! [`LONGEST`] is not extrapolated.
+//! The age of a vector is the difference of its timestamp and this station's clock. The age is at least the
+//! time since reception and at most [`CLOCKS`] more, so that a wrong clock has little effect. The module
+//! extrapolates a vector by at most [`LONGEST`].
 //!
 //! The search visits the neighbours nearer to the destination than this station, with a margin for their
-//! movement. It has no cache, because every packet has another time.
+//! movement. The search has no cache, because the predicted positions change with time.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -28,14 +30,14 @@ use carnet_wire::geonet::LongPositionVector;
 use crate::geodesy::{LocalPlane, Metric, Position};
 use crate::location_table::{Entry, LocationTable, Slot};
 
-/// Metres that a next hop has to be nearer to the destination than this station.
+/// Least distance in metres by which a next hop must be nearer to the destination than this station.
 pub const PROGRESS: f64 = 1.0;
-/// How far timestamps are believed over the time since a vector was heard.
+/// Longest time by which the timestamp may make a vector older than its reception says.
 pub const CLOCKS: Duration = Duration::from_secs(1);
-/// How long a station is taken to go on as it did.
+/// Longest time for which the module extrapolates a station's movement.
 pub const LONGEST: Duration = Duration::from_secs(10);
 
-/// This station, as it looks at its neighbours.
+/// Position and movement of this station, from which it judges its neighbours.
 #[derive(Debug, Clone, Copy)]
 pub struct View {
     now: Time,
@@ -43,14 +45,14 @@ pub struct View {
     place: Position,
     plane: LocalPlane,
     velocity: (f64, f64),
-    /// Metres.
+    /// Radio range, metres.
     range: f64,
-    /// Seconds.
+    /// Least remaining time of a link, seconds.
     link_lifetime: f64,
 }
 
 impl View {
-    /// The view of a station whose position vector is of `now`.
+    /// Returns the view of a station with its position vector at `now`.
     pub fn new(now: Time, vector: LongPositionVector, range: f64, link_lifetime: Duration) -> View {
         let place = Position::new(vector.latitude, vector.longitude);
         View {
@@ -64,7 +66,7 @@ impl View {
         }
     }
 
-    /// Seconds that a station's vector is old.
+    /// Returns the age of a station's vector, seconds.
     fn age(&self, entry: &Entry) -> f64 {
         let heard = self.now.saturating_since(entry.heard());
         let told = self.vector.timestamp.milliseconds_since(entry.position_vector().timestamp);
@@ -72,7 +74,8 @@ impl View {
         told.clamp(heard, heard + CLOCKS).min(LONGEST).as_secs_f64()
     }
 
-    /// Where a station is now, in metres east and north of this one, and how fast.
+    /// Returns the predicted position of a station in metres east and north of this station, and its
+    /// velocity.
     fn led_on(&self, entry: &Entry) -> ((f64, f64), (f64, f64)) {
         let (east, north) = self.plane.offset(entry.position());
         let (v_east, v_north) = velocity(entry.position_vector());
@@ -80,27 +83,28 @@ impl View {
         ((east + v_east * age, north + v_north * age), (v_east, v_north))
     }
 
-    /// Whether the link to a station at `offset` lasts long enough.
+    /// Returns whether the link to a station at `offset` lasts long enough.
     fn lasts(&self, offset: (f64, f64), velocity: (f64, f64)) -> bool {
         let is_near = |(east, north): (f64, f64)| east * east + north * north <= self.range * self.range;
         let east = offset.0 + (velocity.0 - self.velocity.0) * self.link_lifetime;
         let north = offset.1 + (velocity.1 - self.velocity.1) * self.link_lifetime;
-        // The disc is convex: who is in it at both ends of a straight way is in it all the time.
+        // The disc is convex: a station that is inside at both ends of a straight path is inside all the
+        // time.
         is_near(offset) && is_near((east, north))
     }
 
-    /// Whether a station in the table can be reached.
+    /// Returns whether a station in the table is in range.
     pub fn reaches(&self, entry: &Entry) -> bool {
         let (offset, velocity) = self.led_on(entry);
         self.lasts(offset, velocity)
     }
 
-    /// Returns whether a station at this place is in reach.
+    /// Returns whether a station at this place is in range.
     pub fn reaches_place(&self, place: Position) -> bool {
         self.lasts(self.plane.offset(place), (0.0, 0.0))
     }
 
-    /// Whether a station can be reached and brings a packet nearer to its destination.
+    /// Returns whether a station is in range and nearer to a packet's destination than this station.
     pub fn advances(&self, metric: &Metric, entry: &Entry) -> bool {
         let (offset, velocity) = self.led_on(entry);
         let own = metric.squared(self.place).sqrt();
@@ -108,7 +112,8 @@ impl View {
             && metric.squared(self.plane.position_at(offset.0, offset.1)).sqrt() < own - PROGRESS
     }
 
-    /// The neighbour to which a packet goes, `None` in a void. `accept` says who may be chosen.
+    /// Returns the neighbour that is the next hop of a packet; `None` in a void. `accept` says which
+    /// neighbours the function may choose.
     pub fn next_hop(
         &self,
         table: &LocationTable,
@@ -117,7 +122,7 @@ impl View {
     ) -> Option<Slot> {
         let own = metric.squared(self.place).sqrt();
         let best: Cell<(f64, Option<Slot>)> = Cell::new(((own - PROGRESS).max(0.0).powi(2), None));
-        // A station outside of this bound has moved by more than the range and cannot be a next hop.
+        // A station outside this bound would have moved by more than the range, so it cannot be a next hop.
         let bound = (own + self.range).powi(2);
         table.index().nearest_where(metric, bound, |slot| {
             let entry = table.entry(slot);
@@ -129,15 +134,16 @@ impl View {
                     best.set((squared, Some(slot)));
                 }
             }
-            // All are looked at: the index knows where they were.
+            // Return false, so that the search visits all neighbours: the index knows only their old
+            // positions.
             false
         });
         best.get().1
     }
 }
 
-/// Position and velocity that this station has announced last, as other stations extrapolate them. Every new
-/// position is compared with it, so most of the computation is done here once.
+/// Position and velocity that this station announced last; other stations extrapolate from them. The router
+/// compares every new position with the extrapolation, so this type precomputes most of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Told {
     when: Time,
@@ -146,18 +152,18 @@ pub struct Told {
 }
 
 impl Told {
-    /// The vector `vector` was sent at `when`.
+    /// Stores the vector `vector`, which the station sent at `when`.
     pub fn new(when: Time, vector: &LongPositionVector) -> Told {
         let place = Position::new(vector.latitude, vector.longitude);
         Told { when, plane: LocalPlane::new(place), velocity: velocity(vector) }
     }
 
-    /// How long ago that was.
+    /// Returns the time since the station sent the vector.
     pub fn age(&self, now: Time) -> Duration {
         now.saturating_since(self.when)
     }
 
-    /// Returns whether this station, at `place` now, is within this distance in metres of its extrapolated
+    /// Returns whether `place`, the present position of this station, is within `metres` of its extrapolated
     /// position.
     pub fn is_within(&self, now: Time, place: Position, metres: f64) -> bool {
         let (east, north) = self.plane.offset(place);
@@ -167,7 +173,7 @@ impl Told {
     }
 }
 
-/// Metres per second, east and north.
+/// Returns the velocity in metres per second, east and north.
 pub fn velocity(vector: &LongPositionVector) -> (f64, f64) {
     let speed = f64::from(vector.speed) / 100.0;
     let (sin, cos) = (f64::from(vector.heading) / 10.0).to_radians().sin_cos();
@@ -182,7 +188,7 @@ mod tests {
 
     const HERE: Position = Position::new(488_375_000, 21_008_000);
 
-    /// A vector `east` and `north` of here, with a speed in m/s.
+    /// Returns a vector `east` and `north` metres from here, with a speed in m/s.
     fn vector(mid: u64, east: f64, north: f64, speed: f64, heading: u16, at: u32) -> LongPositionVector {
         let place = LocalPlane::new(HERE).position_at(east, north);
         LongPositionVector {
@@ -217,7 +223,8 @@ mod tests {
 
     #[test]
     fn who_has_left_is_not_chosen_and_who_has_come_is() {
-        // 2 goes north at 50 m/s from the edge, 3 stands nearer, 4 comes in from beyond the range.
+        // Station 2 moves north at 50 m/s from the edge of the range, 3 stands nearer, 4 comes in from beyond
+        // the range.
         let heard = [
             (0, vector(2, 230.0, 0.0, 50.0, 0, 0)),
             (0, vector(3, 150.0, 0.0, 0.0, 0, 0)),
@@ -225,15 +232,16 @@ mod tests {
         ];
         let table = table(&heard);
         assert_eq!(chosen(&table, 0), Some(2));
-        // After 1.9 s 2 is 249 m away and leaves within the 200 ms that count; 4 has come to 205 m.
+        // After 1.9 s, station 2 is 249 m away and leaves within the required link lifetime of 200 ms;
+        // station 4 is 205 m away.
         assert_eq!(chosen(&table, 1900), Some(4));
-        // After 5 s 4 is nearer than 3.
+        // After 5 s, station 4 is nearer than station 3.
         assert_eq!(chosen(&table, 5000), Some(3));
     }
 
     #[test]
     fn in_a_void_nobody_is_chosen() {
-        // Behind, or nearer by less than a metre, or out of range.
+        // No next hop: a neighbour behind this station, nearer by less than a metre, or out of range.
         let heard = [
             (0, vector(2, -100.0, 0.0, 0.0, 0, 0)),
             (0, vector(3, 0.5, 20.0, 0.0, 0, 0)),
@@ -244,7 +252,8 @@ mod tests {
 
     #[test]
     fn clocks_that_are_wrong_do_little_harm() {
-        // The vector says that it is an hour old, or of tomorrow; it was heard just now.
+        // The timestamp says that the vector is an hour old, or from tomorrow; the station received it just
+        // now.
         let old = vector(2, 100.0, 0.0, 50.0, 90, 0);
         let table_of_old = table(&[(3_600_000, old)]);
         let offset = view(3_600_000).led_on(table_of_old.entry(0)).0;
@@ -253,7 +262,7 @@ mod tests {
         let table_of_new = table(&[(1000, new)]);
         let offset = view(3000).led_on(table_of_new.entry(0)).0;
         assert!((offset.0 - 200.0).abs() < 0.1, "two seconds since it was heard: {offset:?}");
-        // And nothing is led on for ever.
+        // The module extrapolates a vector by at most 10 s.
         let offset = view(18_000).led_on(table_of_new.entry(0)).0;
         assert!((offset.0 - 600.0).abs() < 0.1, "{offset:?}");
     }

@@ -1,59 +1,62 @@
-//! Addresses of IPv6, of the virtual interfaces and of GeoNetworking, each made of the other.
+//! Conversions between IPv6 addresses, GeoNetworking addresses and the MAC addresses of the virtual
+//! interfaces.
 //!
 //! The MID of a GN address is the MAC address of the station's virtual interfaces. The interface identifier
 //! is its modified EUI-64 (RFC 4291 appendix A, RFC 2464 4): ff:fe in the middle and the universal/local bit
-//! inverted. So an IPv6 address that was made that way names its station.
+//! inverted. So an IPv6 address with such an interface identifier names its station.
 
 use std::net::Ipv6Addr;
 
 use crate::MacAddress;
 
-/// Link-layer address of geographic anycast. EN 302 636-6-1 sends such packets into an area, to no station in
-/// particular. The host's neighbour cache needs an address that no station has. Locally administered.
+/// Link-layer address of geographic anycast. EN 302 636-6-1 sends such packets to an area, not to a certain
+/// station. The host's neighbour cache needs a link-layer address that no station has; this one is locally
+/// administered.
 pub const ANYCAST: MacAddress = [0x02, 0x47, 0x41, 0x43, 0x00, 0x7d];
 
 /// The link-layer address of ff02::1, all nodes.
 pub const ALL_NODES: MacAddress = [0x33, 0x33, 0, 0, 0, 1];
 
-/// Interface identifiers of geographic anycast: RFC 2526 with anycast identifier 0x7d, as the RFC writes it
-/// (ones before the identifier) and as ETSI's test suite does (zeros and a one).
+/// Interface identifiers of geographic anycast: RFC 2526 with anycast identifier 0x7d. The RFC writes ones
+/// before the identifier; ETSI's test suite writes zeros and a one.
 const ANYCAST_IDENTIFIERS: [u64; 2] = [0xfdff_ffff_ffff_fffd, 0xfd00_0000_0000_00fd];
 
 /// An IPv6 prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
-    /// Its bits; what stands behind them does not matter.
+    /// Address that contains the bits of the prefix; the bits behind the length do not matter.
     pub address: Ipv6Addr,
-    /// How many of them count, up to 128.
+    /// Length of the prefix, at most 128 bits.
     pub length: u8,
 }
 
 impl Prefix {
-    /// Whether an address begins with it.
+    /// Returns whether an address begins with the prefix.
     pub fn contains(&self, address: Ipv6Addr) -> bool {
         let shift = 128 - u32::from(self.length.min(128));
         let different = u128::from(self.address) ^ u128::from(address);
         different.checked_shr(shift).unwrap_or(0) == 0
     }
 
-    /// Whether it is the same prefix.
+    /// Returns whether the two prefixes are equal, without the bits behind their length.
     pub fn is(&self, other: &Prefix) -> bool {
         self.length == other.length && self.contains(other.address)
     }
 }
 
-/// The modified EUI-64 of a MAC address.
+/// Returns the modified EUI-64 of a MAC address.
 pub fn identifier(mac: MacAddress) -> u64 {
     let [a, b, c, d, e, f] = mac;
     u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
-/// The link-local address of the station with this MAC address.
+/// Returns the link-local address of the station with this MAC address.
 pub fn link_local(mac: MacAddress) -> Ipv6Addr {
     Ipv6Addr::from(0xfe80_u128 << 112 | u128::from(identifier(mac)))
 }
 
-/// The MAC address of the station that a unicast address names, if its interface identifier does.
+/// Returns the MAC address of the station that a unicast address names; `None` if its interface identifier
+/// names no station.
 pub fn station_of(address: Ipv6Addr) -> Option<MacAddress> {
     if address.is_multicast() {
         return None;
@@ -63,18 +66,19 @@ pub fn station_of(address: Ipv6Addr) -> Option<MacAddress> {
     (mac[0] & 1 == 0 && mac != [0; 6]).then_some(mac)
 }
 
-/// The link-layer address of an IPv6 multicast address (RFC 2464 7).
+/// Returns the link-layer address of an IPv6 multicast address (RFC 2464 7).
 pub fn group_address(group: Ipv6Addr) -> MacAddress {
     let [.., a, b, c, d] = group.octets();
     [0x33, 0x33, a, b, c, d]
 }
 
-/// Whether it is a geographic anycast address: the subnet's prefix and the reserved interface identifier.
+/// Returns whether an address is a geographic anycast address: a subnet prefix and a reserved interface
+/// identifier.
 pub fn is_geographic_anycast(address: Ipv6Addr) -> bool {
     !address.is_multicast() && ANYCAST_IDENTIFIERS.contains(&(u128::from(address) as u64))
 }
 
-/// The prefix in a multicast address that is based on one (RFC 3306 4).
+/// Returns the prefix in a prefix-based multicast address (RFC 3306 4); `None` for another address.
 pub fn prefix_of_group(group: Ipv6Addr) -> Option<Prefix> {
     const PREFIX_BASED: u8 = 0x20;
     let [0xff, flags, _, length, prefix @ .., _, _, _, _] = group.octets() else { return None };
@@ -102,7 +106,8 @@ mod tests {
             station_of(ipv6("2001:db8::babc:beff:feba:be01")),
             Some([0xb8, 0xbc, 0xbe, 0xba, 0xbe, 1])
         );
-        // A group address, zeros, no ff:fe, multicast.
+        // These addresses name no station: a group MAC address, a zero MAC address, an identifier without
+        // ff:fe, a multicast address.
         for address in ["fe80::100:ff:fe00:a", "fe80::200:ff:fe00:0", "2001:db8::1", "ff02::ff:fe00:a"] {
             assert_eq!(station_of(ipv6(address)), None, "{address}");
         }
@@ -123,7 +128,7 @@ mod tests {
     fn geographic_anycast_has_two_spellings() {
         assert!(is_geographic_anycast(ipv6("2001:db8::fdff:ffff:ffff:fffd")));
         assert!(is_geographic_anycast(ipv6("2001:db8::fd00:0:0:fd")));
-        // RFC 2526's mobile home agents are something else.
+        // The Mobile IPv6 Home-Agents anycast address of RFC 2526 is not a geographic anycast address.
         assert!(!is_geographic_anycast(ipv6("2001:db8::fdff:ffff:ffff:fffe")));
     }
 

@@ -1,15 +1,15 @@
-//! Neighbor Solicitations and listener reports of the host that this module can handle itself.
+//! Neighbor Solicitations and listener reports of the host that this module answers or drops itself.
 //!
 //! If the interface identifier of a solicited address names a station, the module answers with that station's
-//! MAC address (as a proxy, RFC 4861 7.2.4). That holds for a first solicitation and for Neighbor
-//! Unreachability Detection (RFC 4861 7.3), because reachability is GeoNetworking's task. Duplicate address
-//! detection for the host's own such address (RFC 4862 5.4) gets no answer. GeoNetworking ensures that no
-//! other station has it (EN 302 636-4-1 10.2.1.5).
+//! MAC address (as a proxy, RFC 4861 7.2.4). The module answers first solicitations and Neighbor
+//! Unreachability Detection (RFC 4861 7.3), because reachability is GeoNetworking's task. It does not answer
+//! duplicate address detection (RFC 4862 5.4) for an address that names this station. GeoNetworking ensures
+//! that no other station has this address (EN 302 636-4-1 10.2.1.5).
 //!
 //! Listener reports (RFC 3810) about groups of link scope serve snooping switches, which do not exist on the
 //! air. Other reports go to the routers of the link. A report can say that the host has left the
-//! solicited-node group of an address. After a pseudonym change it would reveal three octets of the old
-//! address. So the module drops it, and its other records until they are repeated.
+//! solicited-node group of an address. After a pseudonym change such a report would reveal three octets of
+//! the old address. So the module drops the whole report; the host repeats its other records later.
 
 use std::net::Ipv6Addr;
 
@@ -72,8 +72,8 @@ impl Adaptation {
     }
 }
 
-/// Whether it is a listener report about groups of at most link scope, or tells of an address that the host
-/// had.
+/// Returns whether a packet is a listener report that must not leave the host. Such a report has only groups
+/// of at most link scope, or reveals an old address.
 fn is_idle_report(packet: &[u8]) -> bool {
     let Some(Ok((_, Message::Report(records)))) = Message::parse_packet(packet) else { return false };
     let of_the_link =

@@ -1,13 +1,14 @@
-//! Why an IPv6 packet did not go from a virtual interface to GeoNetworking, or the other way.
+//! Reasons for which the adaptation sublayer drops a packet between a virtual interface and GeoNetworking.
 
 carnet_base::drop_reasons! {
-    /// Why the adaptation sublayer dropped a packet. A refusal of GeoNetworking is a [`crate::GeonetDrop`].
+    /// Reason for which the adaptation sublayer dropped a packet. [`crate::GeonetDrop`] has the reasons of
+    /// GeoNetworking.
     pub enum Ipv6Drop {
-        /// A frame from a virtual interface that is not there.
+        /// A frame from a virtual interface that does not exist.
         UnknownLink = "unknown_link",
-        /// A frame of another EtherType than IPv6's.
+        /// A frame whose EtherType is not that of IPv6.
         NotIpv6 = "not_ipv6",
-        /// No whole IPv6 packet.
+        /// A truncated or malformed IPv6 packet.
         Malformed = "malformed",
         /// From the host: a frame with the MAC address of another device, for example behind a bridge.
         ForeignSource = "foreign_source",
@@ -15,18 +16,18 @@ carnet_base::drop_reasons! {
         BadSource = "bad_source",
         /// A destination address that no packet may have.
         BadDestination = "bad_destination",
-        /// From the host: larger than the link carries.
+        /// From the host: a packet larger than the MTU of the link.
         TooBig = "too_big",
-        /// From the host: a multicast or anycast address with no area to go with it.
+        /// From the host: a packet to a multicast or anycast address that has no area.
         NoArea = "no_area",
-        /// From the host: to a group whose area is around a station with an unknown position.
+        /// From the host: a packet to a group whose area has an unknown position.
         Nowhere = "nowhere",
-        /// From the host: a unicast packet in a frame to everybody whose address names no station.
+        /// From the host: a unicast packet in a multicast frame, to an address that names no station.
         Unresolved = "unresolved",
-        /// From the air: its IPv6 source address is this station's own.
+        /// From the air: the IPv6 source address is this station's own.
         OwnSource = "own_source",
-        /// From the air: its source, or the link-layer address that it announces, is of another station than
-        /// the one that sent it.
+        /// From the air: the source address, or the announced link-layer address, belongs to a station other
+        /// than the sender.
         SpoofedSource = "spoofed_source",
     }
 }

@@ -1,9 +1,9 @@
-//! Fragments below IPv6: hosts with an MTU of 1500 octets over a radio that carries less.
+//! Fragmentation below IPv6, for hosts with an MTU of 1500 octets over a radio with a smaller one.
 //!
 //! By default the host gets Packet Too Big and sends smaller packets, as IPv6 prefers. That fails if a
 //! firewall drops Packet Too Big, or if the radio carries less than the 1280 octets that IPv6 requires. Then
-//! both ends may agree to fragment packets here. ETSI has no standard format for that. This one is that of
-//! RFC 4944 5.3, as the payload of GUC packets:
+//! both ends may agree to fragment packets here. ETSI has no standard format for such fragments. This module
+//! uses the format of RFC 4944 5.3 as the payload of GUC packets:
 //!
 //! ```text
 //!   first:   1 1 0 0 0 | datagram_size (11) | datagram_tag (16) |                      IPv6 packet, from the start
@@ -11,26 +11,27 @@
 //!   question: 0x01                                  answer: 0x02
 //! ```
 //!
-//! All of it follows [`MAGIC`] in the payload, and the next header is 0, any (EN 302 636-4-1 9.7.2), because
+//! In the payload, [`MAGIC`] precedes the fragment. The next header is 0, any (EN 302 636-4-1 9.7.2), because
 //! 3 means whole IPv6 packets. Stations before carnet 0.2 sent fragments without the four octets as next
 //! header 3. This station accepts that form until the release after 0.2.
 //!
-//! Unlike in RFC 4944, the packet follows without a dispatch octet. Packets of up to 2047 octets can be
-//! fragmented.
+//! Unlike in RFC 4944, the packet follows without a dispatch octet. The module can fragment packets of up to
+//! 2047 octets.
 //!
-//! **A station without this extension drops these payloads**: an IPv6 packet begins with version 6, and none
-//! of them does. This station fragments only for a station that has announced reassembly. The first packet
-//! that is too large causes a question and waits for up to a second. Without an answer the host gets a Packet
-//! Too Big, and the next question follows after a minute. An answer holds for ten minutes, and only while the
-//! station's position is known. The Location Service has room for a question, but not for many fragments. A
-//! station sends questions and answers only if its operator has enabled this.
+//! **A station without this extension drops these payloads**: an IPv6 packet begins with version 6, and no
+//! fragment does. This station fragments only for a station that has announced reassembly. For the first
+//! packet that is too large, this station sends a question; the packet waits for up to a second. Without an
+//! answer the host gets a Packet Too Big, and the next question follows after a minute. An answer is valid
+//! for ten minutes, and only while the station's position is known. The buffer of the Location Service has
+//! room for a question, but not for many fragments. A station sends questions and answers only if its
+//! operator has enabled fragmentation.
 //!
-//! **Bounds.** A packet must be complete within [`REASSEMBLY`]. At most [`PER_SOURCE`] packets of a station
-//! and [`MOST`] in all are incomplete at a time; a new one replaces the oldest. Fragments that overlap or
-//! disagree about the size end their packet. GeoNetworking drops duplicates (A.2).
+//! **Bounds.** A packet must be complete within [`REASSEMBLY`]. The module holds at most [`PER_SOURCE`]
+//! incomplete packets of a station and [`MOST`] in all; a new packet replaces the oldest. If fragments
+//! overlap or disagree about the size, the module drops their packet. GeoNetworking drops duplicates (A.2).
 //!
-//! Left out: multicast, whose receivers cannot answer. There a packet that is too large causes Packet Too
-//! Big.
+//! Left out: multicast, whose receivers cannot answer. For a multicast packet that is too large, the host
+//! gets Packet Too Big.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -40,98 +41,98 @@ use carnet_base::Time;
 use crate::MacAddress;
 use crate::location_table::mac_key;
 
-/// The longest packet that can be cut, octets.
+/// Largest packet that the module can fragment, octets.
 pub const LONGEST: usize = 2047;
-/// The MTU that hosts see where packets are cut.
+/// MTU of the virtual interfaces with fragmentation, octets.
 pub const INTERFACE_MTU: u32 = 1500;
-/// How long the fragments of a packet are waited for.
+/// Time within which all fragments of a packet must arrive.
 pub const REASSEMBLY: Duration = Duration::from_secs(1);
-/// Packets of one station that are put together at a time.
+/// Largest number of incomplete packets of one station.
 pub const PER_SOURCE: usize = 4;
-/// Packets that are put together at a time.
+/// Largest number of incomplete packets of all stations.
 pub const MOST: usize = 64;
 
-/// Tells payloads of this format from others with next header 0.
+/// Number that distinguishes payloads of this format from others with next header 0.
 pub const MAGIC: [u8; 4] = *b"6frg";
-/// Payload of a question and of an answer.
+/// Payloads that ask for and confirm the ability to reassemble.
 const QUESTION: u8 = 0x01;
 const ANSWER: u8 = 0x02;
 const FIRST: u8 = 0b1100_0000;
 const OTHER: u8 = 0b1110_0000;
 const DISPATCH: u8 = 0b1111_1000;
-/// Octets before fragments, one more than before the first.
+/// Octets of the header of a fragment other than the first; the first fragment's header has one octet less.
 const OTHER_HEADER: usize = 5;
-/// Unit of offsets in octets.
+/// Unit of fragment offsets, octets.
 const UNIT: usize = 8;
 
-/// Between two questions, and how many there are.
+/// Interval of the questions to a station, and their largest number.
 const ASK: Duration = Duration::from_millis(250);
 const QUESTIONS: u32 = 4;
-/// How long an answer holds, and how long silence does.
+/// Time for which an answer, or the lack of an answer, is valid.
 const ABLE: Duration = Duration::from_secs(600);
 const UNABLE: Duration = Duration::from_secs(60);
-/// Stations of which this is known at a time.
+/// Largest number of stations whose ability is stored.
 const PEERS: usize = 256;
-/// Octets that wait for one answer.
+/// Largest number of octets that wait for the answer of one station.
 const HELD: usize = 16_384;
 
-/// State of a station's ability to reassemble.
+/// Ability of a station to reassemble packets.
 #[derive(Debug)]
 enum Peer<T> {
-    /// Nothing yet: packets wait, with what they came with.
+    /// The station has not answered yet; packets wait, each with its context.
     Asked { questions: u32, next: Time, held: Vec<(T, Vec<u8>)> },
-    /// That it can.
+    /// The station has confirmed that it can reassemble packets.
     Able { until: Time },
-    /// Nothing.
+    /// The station has not answered.
     Unable { until: Time },
 }
 
-/// Result for a packet that is too large.
+/// Result for a packet that is too large for one payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Large {
-    /// It was cut, or waits.
+    /// The module has fragmented the packet, or the packet waits.
     Taken,
-    /// The host has to send smaller ones.
+    /// The host must send smaller packets.
     TooBig,
 }
 
 /// Result for a received payload.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// An IPv6 packet, or another payload that this module does not handle.
+    /// The payload is an IPv6 packet, or another payload that this module does not handle.
     NotOurs,
-    /// Nothing further for now.
+    /// The module has stored the payload; nothing to deliver yet.
     Taken,
-    /// Nonsense.
+    /// The payload is malformed.
     Malformed,
-    /// A packet is complete.
+    /// The fragment completes this packet.
     Packet(Vec<u8>),
 }
 
-/// A packet of which fragments have come.
+/// A packet of which some fragments have arrived.
 #[derive(Debug)]
 struct Partial {
     source: u64,
     tag: u16,
     octets: Vec<u8>,
-    /// Units that are there, a bit for each.
+    /// Received units, one bit for each.
     there: [u64; 4],
-    /// Units that are missing.
+    /// Number of missing units.
     missing: usize,
     until: Time,
 }
 
-/// Cuts packets and puts them together. `T` is what comes with a packet of the host that waits.
+/// Fragments and reassembles packets. `T` is the context of a host packet that waits.
 #[derive(Debug)]
 pub(super) struct Fragments<T> {
     peers: BTreeMap<u64, Peer<T>>,
     partials: VecDeque<Partial>,
     tag: u16,
-    /// Payloads for stations.
+    /// Payloads to send, with their destinations.
     outgoing: VecDeque<(MacAddress, Vec<u8>)>,
-    /// Packets that waited in vain.
+    /// Packets whose destination did not answer, with their context.
     refused: Vec<(T, Vec<u8>)>,
-    /// Packets that were cut, that were put together, and that were given up.
+    /// Counters of fragmented, reassembled and abandoned packets.
     pub(super) cut: u64,
     pub(super) joined: u64,
     pub(super) incomplete: u64,
@@ -158,12 +159,12 @@ fn mac_of(key: u64) -> MacAddress {
 }
 
 impl<T> Fragments<T> {
-    /// Payloads that wait to be sent, by destination.
+    /// Returns the next payload to send, and its destination.
     pub(super) fn poll(&mut self) -> Option<(MacAddress, Vec<u8>)> {
         self.outgoing.pop_front()
     }
 
-    /// Packets whose hosts have to be told to send smaller ones.
+    /// Returns the packets that are too large; the caller answers their hosts with Packet Too Big.
     pub(super) fn refused(&mut self) -> Vec<(T, Vec<u8>)> {
         std::mem::take(&mut self.refused)
     }
@@ -196,7 +197,7 @@ impl<T> Fragments<T> {
         self.incomplete += (before - self.partials.len()) as u64;
     }
 
-    /// Takes a packet for a station of which a payload carries only `room` octets.
+    /// Accepts a packet for a station; one payload carries `room` octets.
     pub(super) fn send(&mut self, now: Time, to: MacAddress, room: usize, with: T, packet: &[u8]) -> Large {
         if packet.len() > LONGEST || room < OTHER_HEADER + UNIT {
             return Large::TooBig;
@@ -227,7 +228,7 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// It is not known where a station is: it has to be asked anew, and its answer tells.
+    /// Handles an unknown position of a station: before the next packet, this station must ask again.
     pub(super) fn doubt(&mut self, station: MacAddress) {
         let key = mac_key(station);
         if matches!(self.peers.get(&key), Some(Peer::Able { .. })) {
@@ -235,14 +236,14 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// Makes room for another station; whether there is any.
+    /// Makes room for another station. Returns false if no room is available.
     fn forget(&mut self, now: Time) -> bool {
         self.peers.retain(|_, peer| match peer {
             Peer::Asked { .. } => true,
             Peer::Able { until } | Peer::Unable { until } => *until > now,
         });
         if self.peers.len() >= PEERS {
-            // A station known not to answer is the least loss.
+            // A station that did not answer loses the least.
             let silent = self.peers.iter().find(|(_, peer)| matches!(peer, Peer::Unable { .. }));
             if let Some(key) = silent.map(|(key, _)| *key) {
                 self.peers.remove(&key);
@@ -269,13 +270,13 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// Takes the payload of a unicast packet from a station; `room` is as in [`Self::send`], for what has
-    /// waited.
+    /// Handles the payload of a unicast packet from a station. `room` is as in [`Self::send`], for packets
+    /// that waited.
     pub(super) fn hear(&mut self, now: Time, source: MacAddress, room: usize, payload: &[u8]) -> Heard {
         match payload {
             [QUESTION, ..] => {
                 self.outgoing.push_back((source, vec![ANSWER]));
-                // A station that asks can reassemble.
+                // A station that asks can itself reassemble packets.
                 self.answered(now, source, room);
                 Heard::Taken
             }
@@ -317,7 +318,7 @@ impl<T> Fragments<T> {
         octets: &[u8],
     ) -> Heard {
         let (begin, end) = (offset * UNIT, offset * UNIT + octets.len());
-        // All but the last are whole units.
+        // All fragments but the last consist of whole units.
         if octets.is_empty() || end > size || (end < size && !octets.len().is_multiple_of(UNIT)) {
             return Heard::Malformed;
         }
@@ -355,7 +356,7 @@ impl<T> Fragments<T> {
         self.partials.remove(at).map_or(Heard::Malformed, |partial| Heard::Packet(partial.octets))
     }
 
-    /// Sees to it that one more packet of a station has room.
+    /// Makes room for one more incomplete packet of a station.
     fn make_room(&mut self, source: u64) {
         let own = self.partials.iter().filter(|partial| partial.source == source).count();
         let oldest = if own >= PER_SOURCE {
@@ -369,7 +370,7 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// The initial state.
+    /// Restores the initial state.
     pub(super) fn clear(&mut self) {
         self.peers.clear();
         self.partials.clear();
@@ -399,7 +400,7 @@ mod tests {
         payloads.iter().map(|payload| to.hear(NOW, A, ROOM, payload)).collect()
     }
 
-    /// A sender that knows that B can.
+    /// Returns a sender that knows that B can reassemble packets.
     fn sender() -> Fragments<()> {
         let mut sender = Fragments::default();
         assert_eq!(sender.send(NOW, B, ROOM, (), &packet(600)), Large::Taken);
@@ -454,7 +455,7 @@ mod tests {
         assert_eq!(from.refused(), [((), packet(600))]);
         assert_eq!(from.send(now, B, ROOM, (), &packet(600)), Large::TooBig);
         assert_eq!(from.send(now + UNABLE, B, ROOM, (), &packet(600)), Large::Taken);
-        // A late answer counts; an unsolicited one does not.
+        // The module accepts a late answer, and ignores an unsolicited one.
         from.hear(now + UNABLE, B, ROOM, &[ANSWER]);
         assert_eq!(payloads(&mut from).len(), 3);
         from.hear(now, A, ROOM, &[ANSWER]);
@@ -467,7 +468,7 @@ mod tests {
         from.doubt(B);
         assert_eq!(from.send(NOW, B, ROOM, (), &packet(600)), Large::Taken);
         assert_eq!(payloads(&mut from), [[QUESTION]]);
-        // Packets that wait for the answer go on waiting.
+        // Packets that wait for the answer continue to wait.
         from.doubt(B);
         assert_eq!(from.send(NOW, B, ROOM, (), &packet(700)), Large::Taken);
         assert_eq!(payloads(&mut from).len(), 0);
@@ -486,7 +487,7 @@ mod tests {
         }
         assert_eq!(from.peers.len(), PEERS);
         from.handle_timeout(NOW + ASK);
-        // A station that floods with first fragments replaces only its own.
+        // A flood of first fragments from one station replaces only packets of that station.
         let mut to: Fragments<()> = Fragments::default();
         let begin = |tag: u16| {
             let [high, low] = tag.to_be_bytes();
@@ -512,7 +513,8 @@ mod tests {
         let mut to = Fragments::default();
         assert_eq!(hears(&mut to, &[pieces[0].clone(), pieces[0].clone()]), [Heard::Taken, Heard::Malformed]);
         assert!(to.partials.is_empty());
-        // Another size, an offset beyond it, a piece that is no whole number of units, nothing at all.
+        // Malformed: another size, an offset beyond the size, a fragment that is not a whole number of units,
+        // an empty fragment.
         let mut other = pieces[1].clone();
         other[1] ^= 8;
         assert_eq!(hears(&mut to, &[pieces[0].clone(), other]), [Heard::Taken, Heard::Malformed]);
@@ -524,7 +526,7 @@ mod tests {
         for bad in [beyond, odd, empty, first_again, pieces[1][..4].to_vec(), vec![0xc0, 0, 0, 0]] {
             assert_eq!(hears(&mut to, &[bad]), [Heard::Malformed]);
         }
-        // IPv6 and everything else is not looked at.
+        // The module does not read IPv6 packets and other payloads.
         for other in [vec![0x60, 0], vec![], vec![0x45], vec![0xff, 1, 2, 3, 4], vec![0xc3, 1, 2]] {
             assert_eq!(hears(&mut to, &[other]), [Heard::NotOurs]);
         }

@@ -1,43 +1,47 @@
-//! Packets of a source in the order in which it sent them, as far as waiting for it is worth while.
+//! Reordering buffer: delivers packets of a source in the order in which the source sent them, within a
+//! limited wait.
 //!
-//! When the path between two stations becomes shorter, packets on the new path overtake those on the old one,
-//! and TCP takes that for loss. The sequence number of GeoNetworking shows that numbers are missing. That
-//! alone says little, because one series of numbers serves all packets of the source: a gap may be packets to
-//! others. One of three rules ([`Rule`]) says that the packets of a gap are still to come. The path has
-//! become shorter, it has changed (TCP over Geo-routing for High Mobility: "a change of hop count tells a
-//! change of path"), or the gap itself is enough. With the first two no packet ever waits on a steady path.
-//! The hold time is learnt from how late such packets were: SRTT + 4 VAR, as in TCP's own timer, and never
-//! longer than the bound. A packet that comes later still is delivered when it comes.
+//! When the path between two stations becomes shorter, packets on the new path overtake packets on the old
+//! path. TCP takes the reordering for loss. The sequence number of GeoNetworking shows that numbers are
+//! missing. A gap alone says little: one series of numbers serves all packets of the source, so the missing
+//! packets may be for other stations. One of three rules ([`Rule`]) decides whether the packets of a gap are
+//! expected. The path has become shorter, it has changed (TCP over Geo-routing for High Mobility: "a change
+//! of hop count tells a change of path"), or the gap itself is enough. With the first two rules no packet
+//! waits on a steady path. The module computes the hold time from the lateness of earlier packets: SRTT + 4
+//! VAR, as in TCP's timer, and at most the bound. The module delivers a packet at once if it arrives after
+//! the hold time.
 //!
-//! Left out: broadcasts, which come over many ways at once and are no streams.
+//! Left out: broadcasts, which arrive over many paths at once and are not streams.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use carnet_base::Time;
 
-/// Sources that are looked after.
+/// Largest number of sources.
 const SOURCES: usize = 256;
-/// Packets of one source that wait.
+/// Largest number of waiting packets of one source.
 const WAITING: usize = 128;
-/// No shorter wait makes sense with the timers that there are.
+/// Shortest hold time: the resolution of the timers.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// When a packet that leaves numbers out waits for them.
+/// Rule for a packet that leaves a gap of numbers: when it waits for the missing packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Rule {
-    /// When it came over fewer hops than the one before: over as many or more it has seldom overtaken
-    /// anything.
+    /// The packet waits if it came over fewer hops than the packet before: over as many or more hops it has
+    /// seldom overtaken another packet.
     #[default]
     Shorter,
-    /// When it came over another number of hops, the paper's rule: a longer way may be the less loaded one.
+    /// The packet waits if it came over another number of hops, the paper's rule: a longer path may have less
+    /// load.
     Changed,
-    /// Always: right for a source that speaks to this station alone, or nearly so.
+    /// The packet always waits: right for a source that sends (almost) only to this station.
     Always,
 }
 
 impl Rule {
-    /// Whether a packet that came over `hops` hops waits, after one that came over `before`.
+    /// Returns whether a packet that came over `hops` hops waits, after a packet that came over `before`
+    /// hops.
     pub(super) fn waits(self, before: u8, hops: u8) -> bool {
         match self {
             Rule::Shorter => hops < before,
@@ -57,42 +61,42 @@ struct Waiting<T> {
 
 #[derive(Debug)]
 struct Source<T> {
-    /// The number of the latest packet that was handed over, and the hops that it came.
+    /// Number of the latest delivered packet, and its hops.
     latest: u16,
     hops: u8,
-    /// When it was last heard.
+    /// Time of the last packet of the source.
     heard: Time,
-    /// In the order of the numbers.
+    /// Waiting packets in the order of their numbers.
     waiting: VecDeque<Waiting<T>>,
-    /// SRTT and VAR of how late a packet was that another one waited for.
+    /// SRTT and VAR of the lateness of packets for which another packet waited.
     lateness: Option<(Duration, Duration)>,
 }
 
-/// Holds packets back that have overtaken others.
+/// Holds back packets that have overtaken others.
 #[derive(Debug)]
 pub struct InOrder<T> {
     rule: Rule,
     bound: Duration,
     sources: BTreeMap<u64, Box<Source<T>>>,
-    /// Packets that had to wait.
+    /// Number of packets that had to wait.
     pub held: u64,
-    /// Packets that came after their turn.
+    /// Number of packets that arrived after the module had delivered later ones.
     pub late: u64,
 }
 
 impl<T> InOrder<T> {
-    /// Packets wait as `rule` says, and none longer than `bound`.
+    /// Creates a buffer: packets wait according to `rule`, at most for `bound`.
     pub fn new(rule: Rule, bound: Duration) -> InOrder<T> {
         InOrder { rule, bound, sources: BTreeMap::new(), held: 0, late: 0 }
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.sources.values().filter_map(|source| source.due(self.bound)).min()
     }
 
-    /// Takes a packet of a source with its sequence number and the hops that it came; `out` gets what is to
-    /// be handed over now.
+    /// Accepts a packet of a source with its sequence number and hops; passes the packets to deliver now to
+    /// `out`.
     pub fn push(
         &mut self,
         now: Time,
@@ -106,7 +110,7 @@ impl<T> InOrder<T> {
         let Some(known) = self.sources.get_mut(&source) else {
             self.make_room();
             if self.sources.len() >= SOURCES {
-                // All of them have packets that wait.
+                // All sources have waiting packets, so none can make room.
                 out(item);
                 return;
             }
@@ -119,7 +123,7 @@ impl<T> InOrder<T> {
         };
         known.heard = now;
         match ahead(sequence, known.latest) {
-            // It was given up, or the source has begun anew.
+            // The module no longer waited for this packet, or the source has restarted.
             ..=0 => {
                 self.late += 1;
                 if known.waiting.is_empty() && ahead(sequence, known.latest) < -(WAITING as i16) {
@@ -153,7 +157,7 @@ impl<T> InOrder<T> {
         }
     }
 
-    /// Hands over what has waited long enough, and what it held up.
+    /// Delivers the packets whose hold time has ended, and the packets behind them.
     pub fn handle_timeout(&mut self, now: Time, out: &mut impl FnMut(T)) {
         for source in self.sources.values_mut() {
             while source.due(self.bound).is_some_and(|due| due <= now) {
@@ -165,14 +169,15 @@ impl<T> InOrder<T> {
         }
     }
 
-    /// Forgets everything; `out` gets what waited.
+    /// Removes all sources; passes the waiting packets to `out`.
     pub fn clear(&mut self, out: &mut impl FnMut(T)) {
         for source in std::mem::take(&mut self.sources).into_values() {
             source.waiting.into_iter().for_each(|waiting| out(waiting.item));
         }
     }
 
-    /// Forgets the source that was silent longest, if there are too many: one of which nothing waits.
+    /// Removes the source without packets for the longest time if the table is full; only a source without
+    /// waiting packets.
     fn make_room(&mut self) {
         if self.sources.len() < SOURCES {
             return;
@@ -195,18 +200,18 @@ impl<T> Source<T> {
         Some(first + self.wait(bound))
     }
 
-    /// A packet has come for which others wait.
+    /// Updates the lateness when a missing packet arrives for which others wait.
     fn learn(&mut self, now: Time) {
         let Some(since) = self.waiting.iter().map(|waiting| waiting.since).min() else { return };
         let late = now.saturating_since(since);
-        // RFC 6298 2, with TCP's weights.
+        // RFC 6298 2, with the weights of TCP.
         self.lateness = Some(match self.lateness {
             None => (late, late / 2),
             Some((mean, variation)) => (mean * 7 / 8 + late / 8, variation * 3 / 4 + mean.abs_diff(late) / 4),
         });
     }
 
-    /// Hands over what waits up to a number, and what follows without a gap.
+    /// Delivers waiting packets up to a number, and those that follow without a gap.
     fn release(&mut self, up_to: Option<u16>, out: &mut impl FnMut(T)) {
         while let Some(first) = self.waiting.front() {
             let is_over = up_to.is_some_and(|last| ahead(first.sequence, last) <= 0);
@@ -220,7 +225,7 @@ impl<T> Source<T> {
     }
 }
 
-/// By how much a number is ahead of another one, modulo 2^16.
+/// Returns by how much a number is ahead of another one, modulo 2^16.
 fn ahead(sequence: u16, of: u16) -> i16 {
     sequence.wrapping_sub(of) as i16
 }
@@ -235,7 +240,7 @@ mod tests {
         Time::from_millis(1000 + count)
     }
 
-    /// Pushes packets: time, number, hops; what comes out by then.
+    /// Pushes packets of time, number and hops; returns the numbers delivered by then.
     fn pushed(order: &mut InOrder<u16>, packets: &[(u64, u16, u8)]) -> Vec<u16> {
         let mut out = Vec::new();
         for (at, sequence, hops) in packets {
@@ -248,7 +253,7 @@ mod tests {
     #[test]
     fn on_a_steady_path_nothing_waits() {
         let mut order = InOrder::new(Rule::Shorter, BOUND);
-        // The missing ones were for others; a longer path overtakes nothing.
+        // The missing packets were for other stations: packets over as many or more hops do not wait.
         assert_eq!(
             pushed(&mut order, &[(0, 1, 2), (1, 2, 2), (2, 5, 2), (3, 9, 3), (4, 10, 3)]),
             [1, 2, 5, 9, 10]
@@ -267,7 +272,8 @@ mod tests {
 
     #[test]
     fn other_rules_wait_more_often() {
-        // Over one hop more, and over as many: 2 and 3, then 6 and 7 are to come.
+        // A packet over one hop more and a packet over the same hops leave gaps: 2 and 3, then 6 and 7 arrive
+        // late.
         let packets =
             [(0, 1, 2), (1, 4, 3), (2, 2, 2), (3, 3, 2), (4, 5, 3), (5, 8, 3), (6, 6, 3), (7, 7, 3)];
         let under = |rule| {
@@ -277,7 +283,7 @@ mod tests {
         assert_eq!(under(Rule::Shorter), (vec![1, 4, 2, 3, 5, 8, 6, 7], 0));
         assert_eq!(under(Rule::Changed), (vec![1, 2, 3, 4, 5, 8, 6, 7], 1));
         assert_eq!(under(Rule::Always), (vec![1, 2, 3, 4, 5, 6, 7, 8], 2));
-        // None waits for ever, whatever the rule: what was for others never comes.
+        // Under every rule the hold time is limited, because packets for other stations never arrive.
         for rule in [Rule::Shorter, Rule::Changed, Rule::Always] {
             let mut order = InOrder::new(rule, BOUND);
             assert_eq!(pushed(&mut order, &[(0, 1, 3), (1, 9, 2)]), [1]);
@@ -306,10 +312,10 @@ mod tests {
     fn the_wait_is_learnt() {
         let mut order = InOrder::new(Rule::Shorter, BOUND);
         assert_eq!(pushed(&mut order, &[(0, 1, 3), (1, 3, 2), (5, 2, 3)]), [1, 2, 3]);
-        // 4 ms late, 2 ms of variation: 12 ms.
+        // Lateness 4 ms and variation 2 ms give a hold time of 12 ms.
         assert_eq!(pushed(&mut order, &[(10, 4, 3), (11, 6, 2)]), [4]);
         assert_eq!(order.poll_timeout(), Some(ms(23)));
-        // 40 ms late would be 120 ms, which nothing waits.
+        // A lateness of 40 ms would give 120 ms; the bound limits the hold time.
         let mut order = InOrder::new(Rule::Shorter, BOUND);
         assert_eq!(
             pushed(&mut order, &[(0, 1, 3), (1, 3, 2), (41, 2, 3), (50, 4, 3), (51, 6, 2)]),

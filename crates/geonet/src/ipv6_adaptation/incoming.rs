@@ -1,4 +1,5 @@
-//! From GeoNetworking to the host: which interface a packet comes out of (EN 302 636-6-1 clause 9).
+//! From GeoNetworking to the host: the interface on which the host receives a packet (EN 302 636-6-1 clause
+//! 9).
 
 use carnet_base::Time;
 use carnet_wire::geonet::{GeoArea, HeaderType};
@@ -18,23 +19,23 @@ const ROUTER_ADVERTISEMENT: u8 = 134;
 const NEIGHBOR_SOLICITATION: u8 = 135;
 const NEIGHBOR_ADVERTISEMENT: u8 = 136;
 
-/// Where a payload comes out, and the Ethernet header that it gets there.
+/// Interface for a payload, and the Ethernet header that it gets there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
     /// The interface.
     pub link: LinkId,
     /// Destination MAC address.
     pub destination: MacAddress,
-    /// Source MAC address: the station that sent it.
+    /// Source MAC address: that of the sending station.
     pub source: MacAddress,
 }
 
 impl Adaptation {
-    /// Where the host shall get a payload of next header IPv6. A new interface that is needed for it waits in
-    /// [`Adaptation::poll_output`], and has to be there first.
+    /// Returns where the host receives a payload of next header IPv6. The function may create an interface,
+    /// which waits in [`Adaptation::poll_output`]; the caller creates it before delivery.
     ///
     /// # Errors
-    /// Why the host shall not get it.
+    /// Reason for which the host does not receive the packet.
     pub fn handle_delivery(&mut self, now: Time, delivery: &Delivery) -> Result<Placed, Ipv6Drop> {
         let result = self.incoming(now, delivery);
         match result {
@@ -56,7 +57,8 @@ impl Adaptation {
             return Err(Ipv6Drop::SpoofedSource);
         }
         let advertisement = router_advertisement(&header, message);
-        // Others advertise prefixes only; were all of them remembered, they would push out the routers.
+        // Store only default routers: stations that advertise prefixes only would push the routers out of the
+        // list.
         if advertisement.as_ref().is_some_and(|it| it.router_lifetime > 0) {
             self.know_router(sender);
         }
@@ -73,14 +75,16 @@ impl Adaptation {
         let destination = match delivery.header_type {
             HeaderType::GeoUnicast | HeaderType::GeoAnycast(_) => self.address.mid(),
             _ if header.destination.is_multicast() => addresses::group_address(header.destination),
-            // Everybody got it, so that the host must not take it for its own to forward.
+            // All stations received the packet, so the host must not forward it as if it were addressed to
+            // it.
             _ => ALL_NODES,
         };
         Ok(Placed { link: link.id, destination, source: sender })
     }
 
-    /// Ingress filtering, as far as GeoNetworking knows better. The host believes in Neighbor Discovery what
-    /// an address belongs to (RFC 4861 7.2.3, 7.2.5), so that one station could have the packets of another.
+    /// Filters sources where GeoNetworking knows their station. The host accepts link-layer addresses from
+    /// Neighbor Discovery without proof (RFC 4861 7.2.3, 7.2.5). Without the filter a station could attract
+    /// the packets of another.
     fn check_source(&self, header: &Header, message: &[u8], sender: MacAddress) -> Result<(), Ipv6Drop> {
         let named = addresses::station_of(header.source);
         if named == Some(self.address.mid()) || self.links.iter().any(|link| link.has_address(header.source))
@@ -88,7 +92,7 @@ impl Adaptation {
             return Err(Ipv6Drop::OwnSource);
         }
         let is_another = |named: Option<MacAddress>| named.is_some_and(|named| named != sender);
-        // Other sources may be hosts behind the station.
+        // A source of larger scope may belong to a host behind the station.
         if header.source.is_unicast_link_local() && is_another(named) {
             return Err(Ipv6Drop::SpoofedSource);
         }
@@ -104,7 +108,7 @@ impl Adaptation {
             }
             Some(&NEIGHBOR_ADVERTISEMENT) => {
                 let advertisement = NeighborAdvertisement::parse(message).ok();
-                // An address that names a station is that one's to advertise.
+                // Only the station that an address names may advertise it.
                 if advertisement.as_ref().is_some_and(|it| is_another(addresses::station_of(it.target))) {
                     return Err(Ipv6Drop::SpoofedSource);
                 }
@@ -112,7 +116,8 @@ impl Adaptation {
             }
             _ => None,
         };
-        // A node announces a link-layer address for its own source: no host behind it, whatever the scope.
+        // A node announces a link-layer address only for its own source. So the source must not name another
+        // station, whatever its scope.
         if announced.is_some() && is_another(named) {
             return Err(Ipv6Drop::SpoofedSource);
         }
@@ -130,12 +135,12 @@ impl Adaptation {
         self.routers.push_back(router);
     }
 
-    /// Where packets to places of no link come out.
+    /// Returns the index of the link that delivers packets to areas without a link.
     fn elsewhere(&self) -> usize {
         self.links.iter().position(|link| link.kind == LinkKind::Dynamic).unwrap_or(0)
     }
 
-    /// GBC and GAC: the link of the area (MR_GVL_BV_01 to BV_05).
+    /// Returns the link of a GBC or GAC: the link of its area (MR_GVL_BV_01 to BV_05).
     fn place_in_area(
         &mut self,
         now: Time,
@@ -162,7 +167,7 @@ impl Adaptation {
         at
     }
 
-    /// VM_NVI_BV_01: an advertisement from an area without a link makes one, if it has a subnet.
+    /// VM_NVI_BV_01: creates a link for an area without one if the advertisement has a subnet.
     fn learn_link(
         &mut self,
         now: Time,
@@ -187,15 +192,15 @@ impl Adaptation {
         Some(at)
     }
 
-    /// The topological interface's name with a number that no link has.
+    /// Returns the name of the topological interface with a number that no link has.
     fn free_name(&self) -> Option<String> {
         let base = &self.links.first()?.name;
         let mut names = (1..=self.links.len()).map(|number| numbered(base, number));
         names.find(|name| !self.links.iter().any(|link| link.name == *name))
     }
 
-    /// GUC (MR_GVL_BV_06 to BV_10): the interface with the address, else the one of its subnet, else the area
-    /// where the source is.
+    /// Returns the link of a GUC (MR_GVL_BV_06 to BV_10). The function prefers the interface with the
+    /// address, then the interface of its subnet, then the area around the source.
     fn place_unicast(&self, header: &Header, delivery: &Delivery) -> usize {
         let to = header.destination;
         if self.links.len() == 1 || to == addresses::link_local(self.address.mid()) {
@@ -211,31 +216,31 @@ impl Adaptation {
         self.only(around).or_else(|| self.longest(on_link)).unwrap_or_else(|| self.elsewhere())
     }
 
-    /// The link of which this is true, if there is just one.
+    /// Returns the only link for which `test` holds; `None` if none or several do.
     fn only(&self, test: impl Fn(&Link) -> bool) -> Option<usize> {
         let mut found = self.links.iter().enumerate().filter(|(_, link)| test(link)).map(|(at, _)| at);
         let first = found.next()?;
         found.next().is_none().then_some(first)
     }
 
-    /// Of the links of which this is true, the one that lives longest; the first of equals.
+    /// Returns the link with the longest lifetime for which `test` holds; the first of equals.
     fn longest(&self, test: impl Fn(&Link) -> bool) -> Option<usize> {
         let found = self.links.iter().enumerate().rev().filter(|(_, link)| test(link));
         found.max_by_key(|(_, link)| link.lifetime()).map(|(at, _)| at)
     }
 }
 
-/// Whether Neighbor Discovery, or an unreadable header that may hide it, stands behind extension headers. No
-/// node has a reason to send it so, RFC 6980 5 forbids it in fragments, and hosts accept it there.
+/// Returns whether Neighbor Discovery, or a header that may hide it, stands behind extension headers. No node
+/// needs to send such a packet, and RFC 6980 5 forbids it in fragments, but hosts accept it.
 fn hides_discovery(first: u8, payload: &[u8]) -> bool {
     let (mut next, mut rest) = (first, payload);
-    // No longer than the packet: each header is at least eight octets.
+    // The loop ends within the packet: each header has at least eight octets.
     loop {
         let length = match next {
             protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION_OPTIONS => {
                 rest.get(1).map(|length| (usize::from(*length) + 1) * 8)
             }
-            // Only the first fragment tells (RFC 7112).
+            // Only the first fragment shows the upper layer (RFC 7112).
             protocol::FRAGMENT if matches!(rest, [_, _, high, low, ..] if u16::from_be_bytes([*high, *low]) >> 3 > 0) =>
             {
                 return false;
@@ -253,7 +258,7 @@ fn hides_discovery(first: u8, payload: &[u8]) -> bool {
     }
 }
 
-/// A Router Advertisement that hosts may believe (RFC 4861 6.1.2).
+/// Returns a Router Advertisement that hosts would accept (RFC 4861 6.1.2).
 fn router_advertisement<'a>(header: &Header, message: &'a [u8]) -> Option<RouterAdvertisement<'a>> {
     if message.first() != Some(&ROUTER_ADVERTISEMENT) || !header.source.is_unicast_link_local() {
         return None;

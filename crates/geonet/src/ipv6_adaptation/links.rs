@@ -1,4 +1,4 @@
-//! The virtual interfaces, and what is known of the IPv6 subnets on them.
+//! The virtual interfaces and the IPv6 subnets on them.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -11,38 +11,39 @@ use super::addresses::Prefix;
 use crate::MacAddress;
 use crate::geodesy::{self, Position};
 
-/// Largest number of prefixes stored for a link, because any station may send Router Advertisements.
+/// Largest number of stored prefixes of a link; a limit, because any station may send Router Advertisements.
 const PREFIXES: usize = 8;
-/// A lifetime without end (RFC 4861 4.6.2).
+/// Infinite lifetime (RFC 4861 4.6.2).
 const FOREVER: u32 = u32::MAX;
 
-/// Names a virtual interface as long as the station runs.
+/// Identifier of a virtual interface, constant while the station runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
 /// Kind of virtual link of an interface (EN 302 636-6-1 clause 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkKind {
-    /// TVL: all stations within some hops.
+    /// TVL: all stations within the hop limit.
     Topological,
     /// Static GVL: all stations in the area.
     Geographic(GeoArea),
-    /// Dynamic GVL: where packets to other areas arrive.
+    /// Dynamic GVL: packets to areas without a link arrive here.
     Dynamic,
 }
 
-/// A virtual interface as the host shall have it: Ethernet, with the station's MAC address.
+/// Properties of a virtual interface of the host: Ethernet, with the station's MAC address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualLink {
-    /// Which one.
+    /// Identifier of the interface.
     pub id: LinkId,
-    /// Its name in the host.
+    /// Name of the interface in the host.
     pub name: String,
     /// MID of the station's GN address.
     pub address: MacAddress,
-    /// The longest IPv6 packet.
+    /// Largest IPv6 packet, octets.
     pub mtu: u32,
-    /// It was made because of a Router Advertisement, and is for hosts: they configure themselves by such.
+    /// A Router Advertisement caused this interface; it is for hosts, which configure themselves from
+    /// advertisements.
     pub learnt: bool,
 }
 
@@ -53,9 +54,9 @@ pub(super) struct Link {
     pub name: String,
     pub kind: LinkKind,
     pub learnt: bool,
-    /// Its subnets, and until when.
+    /// Subnets of the link, each with the time of its end.
     prefixes: Vec<(Prefix, Option<Time>)>,
-    /// Addresses of the host on the interface, with prefix lengths.
+    /// Addresses of the host on the interface, with their prefix lengths.
     addresses: Vec<(Ipv6Addr, u8)>,
 }
 
@@ -83,12 +84,12 @@ impl Link {
         self.addresses.iter().any(|(own, _)| *own == address)
     }
 
-    /// A subnet for ever.
+    /// Adds a subnet without end.
     pub fn add_prefix(&mut self, prefix: Prefix) {
         self.prefixes.push((prefix, None));
     }
 
-    /// Whether the address is in a subnet of this link. Link-local ones are in all of them.
+    /// Returns whether the address is in a subnet of this link. Every link contains all link-local addresses.
     pub fn is_on_link(&self, address: Ipv6Addr) -> bool {
         address.is_unicast_link_local()
             || self.prefixes.iter().any(|(prefix, _)| prefix.contains(address))
@@ -120,29 +121,29 @@ impl Link {
         }
     }
 
-    /// Its subnets.
+    /// Returns the subnets of the link.
     pub fn prefixes(&self) -> impl Iterator<Item = Prefix> {
         self.prefixes.iter().map(|(prefix, _)| *prefix)
     }
 
-    /// Forgets what routers have said.
+    /// Removes the prefixes of Router Advertisements.
     pub fn forget(&mut self) {
         self.prefixes.retain(|(_, until)| until.is_none());
     }
 
-    /// Forgets prefixes that have run out; whether any is left.
+    /// Removes expired prefixes; returns whether any prefix remains.
     pub fn expire(&mut self, now: Time) -> bool {
         self.prefixes.retain(|(_, until)| until.is_none_or(|until| until > now));
         !self.prefixes.is_empty()
     }
 
-    /// When a prefix runs out next.
+    /// Returns the time at which the next prefix expires.
     pub fn next_expiry(&self) -> Option<Time> {
         self.prefixes.iter().filter_map(|(_, until)| *until).min()
     }
 
-    /// Returns the end of the link's lifetime: that of its longest-lived prefix, and never for a link that
-    /// was not learnt.
+    /// Returns the end of the link's lifetime: that of its longest-lived prefix. A link without a Router
+    /// Advertisement never ends.
     pub fn lifetime(&self) -> Time {
         match self.learnt {
             true => self.prefixes.iter().filter_map(|(_, until)| *until).max().unwrap_or(Time::ZERO),

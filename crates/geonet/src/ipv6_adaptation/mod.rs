@@ -1,7 +1,8 @@
 //! IPv6 over GeoNetworking: the adaptation sublayer GN6ASL of EN 302 636-6-1, without I/O.
 //!
-//! Hosts see Ethernet interfaces; behind each is a *virtual link*. A packet that a host puts into one becomes
-//! a request to the GeoNetworking router. A packet that the router delivers comes out of the right one:
+//! Hosts see Ethernet interfaces; each interface is on a *virtual link*. A packet that a host sends on an
+//! interface becomes a request to the GeoNetworking router. The host receives a packet that the router
+//! delivers on the interface of its link:
 //!
 //! ```text
 //!   host: gn0 (TVL)   gn1 (GVL of an area)   gn2 (dynamic GVL)
@@ -22,32 +23,33 @@
 //!
 //! The host's own neighbour cache selects the next hop, so the MAC address alone maps a unicast packet. The
 //! IPv6 destination of a routed packet does not name the next hop. The standard resolves the IPv6 address
-//! (`itsGn6aslVIResolAddr`); here that happens one step earlier. The host sends a Neighbor Solicitation. If
-//! the interface identifier contains a MAC address, this module answers it (`discovery`) and sends nothing on
-//! the air. Other addresses (static, privacy, stable) use real Neighbor Discovery, as broadcasts on their
-//! link.
+//! (`itsGn6aslVIResolAddr`); this module resolves it one step earlier. The host sends a Neighbor
+//! Solicitation. If the interface identifier contains a MAC address, this module answers the solicitation
+//! (`discovery`) and sends nothing on the air. Other addresses (static, privacy, stable) use real Neighbor
+//! Discovery, as broadcasts on their link.
 //!
-//! The module accepts from the air only what GeoNetworking can confirm. Three addresses must be those of the
-//! sending station. They are a link-local source that names a station, a link-layer address in Neighbor
-//! Discovery, and the link-layer address given for an address that names a station.
+//! The module accepts only addresses that GeoNetworking can confirm. Three kinds of address in a received
+//! packet must belong to the sending station. They are a link-local source that names a station, and a
+//! link-layer address in Neighbor Discovery. The third kind is the link-layer address for an address that
+//! names a station.
 //!
-//! **Where the standard is silent.** A packet to an area without a link is delivered on the dynamic link. If
-//! the station has none, the topological link delivers it. A packet to a mapped group is always delivered on
-//! the topological link, on which it would also be sent. All interfaces have the same MAC address, so a
-//! link-local unicast address belongs to every link; packets to it are delivered on the topological link.
+//! **Where the standard is silent.** The module delivers a packet to an area without a link on the dynamic
+//! link. If the station has no dynamic link, the packet arrives on the topological link. The module delivers
+//! a packet to a mapped group always on the topological link, on which the host would also send to this
+//! group. All interfaces have the same MAC address, so a link-local unicast address belongs to every link.
+//! The module delivers packets to such an address on the topological link.
 //!
 //! [`Adaptation::handle_groups`] takes the areas that the management plane sets at run time
 //! ([`crate::geo_destinations`]).
 //!
-//! A packet that is too large for the radio causes Packet Too Big, or is fragmented ([`fragments`]), an
-//! extension.
-//! an extension.
+//! A packet that is too large for the radio causes Packet Too Big, or the module fragments it
+//! ([`fragments`]), an extension.
 //!
 //! **Congestion marking** precedes loss, another extension. If more octets than `congestion_mark` wait at the
-//! radio, packets of the host with ECT leave with Congestion Experienced (RFC 3168 5, RFC 8311). The module
+//! radio, the module sets Congestion Experienced in host packets with ECT (RFC 3168 5, RFC 8311). The module
 //! never changes packets of other stations.
 //!
-//! Left out: interfaces made at run time by means other than Router Advertisements; compression.
+//! Left out: compression, and interfaces that anything but Router Advertisements creates at run time.
 
 pub mod addresses;
 mod discovery;
@@ -76,45 +78,47 @@ pub use outgoing::HostFrame;
 
 use crate::MacAddress;
 
-/// `itsGnMaxGeoNetworkingHeaderSize`: what may stand before a payload, octets.
+/// `itsGnMaxGeoNetworkingHeaderSize`: largest length of the headers before a payload, octets.
 pub const MAX_GN_HEADER_SIZE: u32 = 88;
 /// The smallest MTU of a link that carries IPv6 (RFC 8200 5).
 pub const IPV6_MINIMUM_MTU: u32 = 1280;
-/// Routers that are remembered as such.
+/// Largest number of stored routers.
 const ROUTERS: usize = 64;
-/// Largest number of links learnt at once, and the interval of each further one. A router that advertises and
-/// withdraws a prefix repeatedly must not keep the host busy with interfaces.
+/// Largest number of links that the module creates at once, and the interval of each further link. A router
+/// that advertises and withdraws a prefix repeatedly must not keep the host busy with interfaces.
 const LEARNT_AT_ONCE: u32 = 64;
 const LEARNING: Duration = Duration::from_secs(2);
-/// The ECN field in the second octet of an IPv6 packet; all of it set is CE.
+/// ECN field in the second octet of an IPv6 packet; both bits set mean CE.
 const ECN: u8 = 0x30;
-/// Octets of an interface name.
+/// Largest length of an interface name, octets.
 const NAME_LENGTH: usize = 15;
 
-/// MTU_GN6 of EN 302 636-6-1: the longest IPv6 packet, octets. Never less than IPv6 wants.
+/// Returns MTU_GN6 of EN 302 636-6-1: the largest IPv6 packet in octets, at least the minimum MTU of IPv6.
 ///
-/// `max_sdu_size` is `itsGnMaxSduSize`; `link_mtu` what a frame of the radio carries, if that is known.
+/// `max_sdu_size` is `itsGnMaxSduSize`; `link_mtu` is the largest frame payload of the radio, if known.
 pub fn mtu(max_sdu_size: usize, link_mtu: Option<u32>) -> u32 {
     let sdu = u32::try_from(max_sdu_size).unwrap_or(u32::MAX);
     let link = link_mtu.map_or(u32::MAX, |mtu| mtu.saturating_sub(MAX_GN_HEADER_SIZE));
     sdu.min(link).max(IPV6_MINIMUM_MTU)
 }
 
-/// Returns the largest payload in octets on the link, which may be less than the minimum MTU of IPv6.
+/// Returns the largest GeoNetworking payload on the link in octets, which may be less than the minimum MTU of
+/// IPv6.
 pub fn room(max_sdu_size: usize, link_mtu: u32) -> usize {
     max_sdu_size.min(link_mtu.saturating_sub(MAX_GN_HEADER_SIZE) as usize)
 }
 
-/// An area that IPv6 knows.
+/// An area for IPv6.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ipv6Area {
-    /// Where it is.
+    /// Geometry of the area.
     pub area: GeoArea,
-    /// The multicast group of everybody inside.
+    /// Multicast group of all stations inside the area.
     pub group: Option<Ipv6Addr>,
-    /// The subnet of the area: groups and the geographic anycast address that are made of it lead there.
+    /// Subnet of the area. Packets to groups based on this prefix and to its geographic anycast address go to
+    /// the area.
     pub prefix: Option<Prefix>,
-    /// The interface on the area's own link (static GVL).
+    /// Interface on the link of this area (static GVL).
     pub interface: Option<String>,
 }
 
@@ -123,31 +127,33 @@ pub struct Ipv6Area {
 pub struct Ipv6Config {
     /// The interface on the topological link.
     pub interface: String,
-    /// The interface on the dynamic geographic link, if there shall be one.
+    /// The interface on the dynamic geographic link; `None` for no such link.
     pub dynamic_interface: Option<String>,
-    /// The areas that IPv6 knows.
+    /// The areas for IPv6.
     pub areas: Vec<Ipv6Area>,
-    /// How many geographic links may be made because of Router Advertisements. Nothing authenticates these.
+    /// Largest number of geographic links that Router Advertisements may create. The limit is needed, because
+    /// advertisements have no authentication.
     pub learnt_links: usize,
-    /// How many hops a packet goes; `itsGnDefaultHopLimit` if `None`.
+    /// Hop limit of packets; `itsGnDefaultHopLimit` if `None`.
     pub hop_limit: Option<u8>,
-    /// The longest IPv6 packet, see [`mtu`].
+    /// Largest IPv6 packet in octets, see [`mtu`].
     pub mtu: u32,
-    /// How long a packet that has overtaken others may wait for them, see [`in_order`]; zero for not at all.
+    /// Longest time for which a packet that has overtaken others waits for them, see [`in_order`]; zero for
+    /// no wait.
     pub reorder_wait: Duration,
-    /// Which packets have, by their hops.
+    /// Rule that decides by the hops of a packet whether it has overtaken others.
     pub reorder_rule: in_order::Rule,
-    /// Packets that wait in the reordering buffer.
+    /// Kind of packets that wait in the reordering buffer.
     pub reorder_hold: Hold,
-    /// Octets that wait at the radio from which on packets of the hosts are marked; `None` marks none.
+    /// Octets waiting at the radio above which the module marks packets of the hosts; `None` for no marks.
     pub congestion_mark: Option<u32>,
-    /// Whether packets that are too large for the radio are fragmented for stations that can reassemble them,
-    /// see [`fragments`]. Interfaces then have an MTU of at least 1500 octets.
+    /// Whether the module fragments packets that are too large for the radio, for stations that can
+    /// reassemble them; see [`fragments`]. If true, interfaces have an MTU of at least 1500 octets.
     pub fragments: bool,
 }
 
 impl Ipv6Config {
-    /// The names of all interfaces that there may ever be.
+    /// Returns the names of all interfaces that the sublayer may ever create.
     pub fn interfaces(&self) -> Vec<String> {
         let of_areas = self.areas.iter().filter_map(|area| area.interface.clone());
         let mut names: Vec<String> = [self.interface.clone()]
@@ -156,7 +162,8 @@ impl Ipv6Config {
             .chain(of_areas)
             .collect();
         if self.learnt_links > 0 {
-            // A number may be taken by a name of the configuration.
+            // A name of the configuration may already use a number, so the range has one further number for
+            // each name.
             let numbers = 1..=names.len() + self.learnt_links;
             names.extend(numbers.map(|number| numbered(&self.interface, number)));
         }
@@ -164,33 +171,33 @@ impl Ipv6Config {
     }
 }
 
-/// Packets that wait when packets have overtaken others.
+/// Kind of packets that wait after packets have overtaken others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Hold {
-    /// They do themselves: [`in_order`].
+    /// Packets that have overtaken others wait: [`in_order`].
     #[default]
     Packets,
-    /// Duplicate acknowledgements of the host's TCP: [`patience`].
+    /// Duplicate acknowledgements of the host's TCP wait: [`patience`].
     Acknowledgements,
 }
 
-/// The name of an interface with a number behind, cut to the length of such names.
+/// Returns the name of an interface with a number appended, cut to the longest interface name.
 fn numbered(base: &str, number: usize) -> String {
     let suffix = format!("-{number}");
     let room = NAME_LENGTH.saturating_sub(suffix.len());
     base.chars().take(room).collect::<String>() + &suffix
 }
 
-/// Action that the caller shall perform.
+/// Action that the caller must perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// There shall be this interface, or it shall be like this from now on.
+    /// Create this interface, or change it to these properties.
     Link(VirtualLink),
-    /// There shall no longer be this interface.
+    /// Remove this interface.
     LinkGone(LinkId),
-    /// A frame for the host.
+    /// Send a frame to the host.
     Frame {
-        /// Out of which interface.
+        /// Interface of the frame.
         link: LinkId,
         /// Destination MAC address.
         destination: MacAddress,
@@ -201,48 +208,50 @@ pub enum Output {
     },
 }
 
-/// An area that was learnt from a Router Advertisement.
+/// An area from a Router Advertisement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LearntArea<'a> {
-    /// The interface that was made for it.
+    /// Interface of the area.
     pub interface: &'a str,
-    /// Where it is.
+    /// Geometry of the area.
     pub area: GeoArea,
-    /// Its subnets.
+    /// Subnets of the area.
     pub prefixes: Vec<Prefix>,
-    /// When the last of them runs out.
+    /// Time at which the last subnet expires.
     pub expires: Time,
 }
 
-/// How often what happened.
+/// Counters of the sublayer.
 #[derive(Debug, Clone)]
 pub struct Counters {
-    /// Packets of the host that became requests.
+    /// Number of host packets that became requests.
     pub sent: u64,
-    /// Packets for the host.
+    /// Number of packets for the host.
     pub received: u64,
-    /// Packets of the host that needed no transmission: solicitations answered here, and reports without a
+    /// Number of host packets that needed no transmission: solicitations answered here, and reports without a
     /// receiver.
     pub settled: u64,
-    /// Packets of the host that left with Congestion Experienced.
+    /// Number of host packets marked as Congestion Experienced.
     pub marked: u64,
-    /// Packets of the host that were fragmented.
+    /// Number of host packets that the module fragmented.
     pub cut: u64,
-    /// Packets of other stations that were reassembled.
+    /// Number of packets of other stations that the module reassembled.
     pub joined: u64,
-    /// Packets that were not reassembled: fragments were missing or contradicted each other.
+    /// Number of packets that the module could not reassemble: fragments were missing or contradicted each
+    /// other.
     pub incomplete: u64,
     dropped: [u64; Ipv6Drop::ALL.len()],
 }
 
 impl Counters {
-    /// How often packets died of `reason`.
+    /// Returns the number of packets dropped for `reason`.
     pub fn dropped(&self, reason: Ipv6Drop) -> u64 {
         self.dropped[reason as usize]
     }
 }
 
-/// The sublayer. After each `handle_*` call [`Adaptation::poll_output`] is called until it returns `None`.
+/// The sublayer. After each `handle_*` call, the caller calls [`Adaptation::poll_output`] until it returns
+/// `None`.
 #[derive(Debug)]
 pub struct Adaptation {
     address: GnAddress,
@@ -251,27 +260,27 @@ pub struct Adaptation {
     learnt_links: usize,
     learning: RateLimiter,
     groups: BTreeMap<Ipv6Addr, GeoArea>,
-    /// Groups of areas that were set at run time; `None` while the position of the area is unknown.
+    /// Groups of the areas that operators set at run time; `None` while the position of an area is unknown.
     moving: BTreeMap<Ipv6Addr, Option<GeoArea>>,
     subnets: Vec<(Prefix, GeoArea)>,
-    /// The topological link first.
+    /// The virtual links; the topological link is the first.
     links: Vec<Link>,
     next_link: u32,
-    /// Senders of Router Advertisements, the latest last.
+    /// Stations that sent Router Advertisements, the latest last.
     routers: VecDeque<MacAddress>,
     outputs: VecDeque<Output>,
     counters: Counters,
     congestion_mark: Option<u32>,
-    /// Octets that wait at the radio, as last told.
+    /// Octets waiting at the radio, as last reported.
     backlog: u32,
-    /// Octets that a payload may have, even where that is less than IPv6 wants.
+    /// Largest GeoNetworking payload in octets, also if it is less than the minimum MTU of IPv6.
     room: usize,
-    /// With the number of the interface, so that a host can be told that its packet was too large after all.
+    /// Fragmentation. The context of a packet is its interface, for a later Packet Too Big.
     fragments: Option<Fragments<LinkId>>,
 }
 
 impl Adaptation {
-    /// The sublayer of the station with this address. The interfaces that it wants wait in
+    /// Creates the sublayer of the station with this address. The interfaces to create wait in
     /// [`Adaptation::poll_output`].
     pub fn new(config: Ipv6Config, address: GnAddress) -> Adaptation {
         let mut adaptation = Adaptation {
@@ -324,32 +333,32 @@ impl Adaptation {
         adaptation
     }
 
-    /// The longest IPv6 packet that goes as it is.
+    /// Returns the largest IPv6 packet that needs no fragmentation, octets.
     pub fn mtu(&self) -> u32 {
         let whole =
             if self.fragments.is_some() { self.room.min(self.mtu as usize) } else { self.mtu as usize };
         u32::try_from(whole).unwrap_or(self.mtu)
     }
 
-    /// How many hops a packet goes; `None` for the default.
+    /// Returns the hop limit of packets; `None` for the default.
     pub fn hop_limit(&self) -> Option<u8> {
         self.hop_limit
     }
 
-    /// So many octets wait at the radio.
+    /// Handles the number of octets waiting at the radio.
     pub fn handle_backlog(&mut self, octets: u32) {
         self.backlog = octets;
     }
 
-    /// Whether packets may be marked.
+    /// Returns whether the module may mark packets.
     pub fn marks(&self) -> bool {
         self.congestion_mark.is_some()
     }
 
-    /// The packet of a host with Congestion Experienced, where it is time for that and its transport can hear
-    /// of it.
+    /// Returns the packet of a host marked as Congestion Experienced. `None` if the radio is not congested or
+    /// the transport does not support ECN.
     ///
-    /// RFC 3168 5: ECT(0) and ECT(1) may become CE, Not-ECT may not.
+    /// RFC 3168 5: ECT(0) and ECT(1) may become CE; Not-ECT must not.
     pub fn mark(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
         if self.backlog < self.congestion_mark? {
             return None;
@@ -364,7 +373,7 @@ impl Adaptation {
         Some(marked)
     }
 
-    /// A fast path has sent packets of the host, and has given packets to it.
+    /// Counts host packets that a fast path has sent and received.
     pub fn count_accelerated(&mut self, sent: u64, received: u64) {
         self.counters.sent += sent;
         self.counters.received += received;
@@ -375,12 +384,12 @@ impl Adaptation {
         &self.counters
     }
 
-    /// The virtual links: which, the name of the interface, what kind.
+    /// Returns the virtual links: identifier, interface name and kind.
     pub fn links(&self) -> impl Iterator<Item = (LinkId, &str, &LinkKind)> {
         self.links.iter().map(|link| (link.id, link.name.as_str(), &link.kind))
     }
 
-    /// The areas that were learnt from Router Advertisements, with their links.
+    /// Returns the areas from Router Advertisements, with their links.
     pub fn learnt_areas(&self) -> impl Iterator<Item = LearntArea<'_>> {
         self.links.iter().filter(|link| link.learnt).filter_map(|link| {
             let (interface, expires) = (link.name.as_str(), link.lifetime());
@@ -388,18 +397,19 @@ impl Adaptation {
         })
     }
 
-    /// The next thing to be done.
+    /// Returns the next action for the caller.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let expiries = self.links.iter().filter_map(Link::next_expiry).filter(|due| *due < Time::MAX);
         expiries.chain(self.fragments.as_ref().and_then(Fragments::poll_timeout)).min()
     }
 
-    /// Prefixes run out, and links that were learnt end with their last one (VM_EVI_BV_01).
+    /// Removes expired prefixes, and links from Router Advertisements whose last prefix has expired
+    /// (VM_EVI_BV_01).
     pub fn handle_timeout(&mut self, now: Time) {
         let mut gone = Vec::new();
         self.links.retain_mut(|link| {
@@ -417,8 +427,8 @@ impl Adaptation {
         }
     }
 
-    /// The initial state, as after a start: what was learnt is forgotten. Counters stay, and so do the
-    /// addresses that the host has.
+    /// Restores the initial state and forgets Router Advertisements. Keeps counters and the addresses of the
+    /// host.
     pub fn reset(&mut self) {
         let learnt = self.links.iter().filter(|link| link.learnt);
         self.outputs.extend(learnt.map(|link| Output::LinkGone(link.id)));
@@ -430,55 +440,55 @@ impl Adaptation {
         self.fragments.iter_mut().for_each(Fragments::clear);
     }
 
-    /// The station has another address from now on; so have its interfaces.
+    /// Handles a new address of the station; all interfaces get its MAC address.
     pub fn handle_address(&mut self, address: GnAddress) {
         if std::mem::replace(&mut self.address, address).mid() != address.mid() {
             (0..self.links.len()).for_each(|at| self.announce(at));
         }
     }
 
-    /// IPv6 packets may be this long from now on.
+    /// Handles a new largest IPv6 packet, octets.
     pub fn handle_mtu(&mut self, mtu: u32) {
         if std::mem::replace(&mut self.mtu, mtu) != mtu {
             (0..self.links.len()).for_each(|at| self.announce(at));
         }
     }
 
-    /// Handles a new largest payload, in octets, which may be less than the minimum MTU of IPv6.
+    /// Handles a new largest payload in octets, which may be less than the minimum MTU of IPv6.
     pub fn handle_room(&mut self, room: usize) {
         self.room = room;
     }
 
-    /// The host has these addresses on an interface, each with its prefix length.
+    /// Handles the addresses of the host on an interface, each with its prefix length.
     pub fn handle_addresses(&mut self, link: LinkId, addresses: Vec<(Ipv6Addr, u8)>) {
         if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
             link.set_addresses(addresses);
         }
     }
 
-    /// Handles the full list of groups of areas that were set at run time, with their areas; `None` while the
-    /// position is unknown. The configuration of a group takes precedence.
+    /// Handles the full list of groups and areas that operators set at run time; `None` while the position of
+    /// an area is unknown. If the configuration also has an area for a group, it takes precedence.
     pub fn handle_groups(&mut self, groups: impl Iterator<Item = (Ipv6Addr, Option<GeoArea>)>) {
         self.moving.clear();
         self.moving.extend(groups);
     }
 
-    /// Whether the configuration has an area for a group.
+    /// Returns whether the configuration has an area for a group.
     pub fn is_configured(&self, group: Ipv6Addr) -> bool {
         self.groups.contains_key(&group)
     }
 
-    /// Whether a group leads to an area, named or by the prefix that it is made of.
+    /// Returns whether a group has an area, its own or that of its prefix.
     pub fn is_mapped(&self, group: Ipv6Addr) -> bool {
         self.has_group(group) || self.area_of_group(group).is_some()
     }
 
-    /// Whether a group has an area of its own.
+    /// Returns whether a group has its own area.
     fn has_group(&self, group: Ipv6Addr) -> bool {
         self.groups.contains_key(&group) || self.moving.contains_key(&group)
     }
 
-    /// Adds a link and returns its place in the list.
+    /// Adds a link and returns its index in the list.
     fn add_link(&mut self, name: String, kind: LinkKind) -> usize {
         let id = LinkId(self.next_link);
         self.next_link = self.next_link.wrapping_add(1);
@@ -486,7 +496,7 @@ impl Adaptation {
         self.links.len() - 1
     }
 
-    /// Says what an interface shall be like.
+    /// Outputs the properties of an interface.
     fn announce(&mut self, at: usize) {
         let Some(link) = self.links.get(at) else { return };
         self.outputs.push_back(Output::Link(VirtualLink {

@@ -17,7 +17,7 @@ use crate::io::{Delivery, Request, Transport};
 /// EtherType of IPv6 (RFC 2464 3).
 pub const ETHER_TYPE: u16 = 0x86dd;
 
-/// A frame that the host has put into a virtual interface.
+/// A frame that the host has sent on a virtual interface.
 #[derive(Debug, Clone, Copy)]
 pub struct HostFrame<'a> {
     /// Destination MAC address.
@@ -35,16 +35,17 @@ pub struct HostFrame<'a> {
 enum Outgoing<'a> {
     Request(Request<'a>),
     Settled,
-    /// It goes in pieces, or may yet.
+    /// The module fragments the packet, now or after an answer.
     Cut,
 }
 
 impl Adaptation {
-    /// Returns the request for a frame of the host; nothing if this module handled it, possibly with outputs.
+    /// Returns the request for a frame of the host. Returns `None` if this module handled the frame itself;
+    /// it may then have outputs.
     ///
     /// # Errors
     ///
-    /// The reason of the drop. The module has answered a packet that is too large.
+    /// The reason of the drop. If the packet is too large, the module has answered with Packet Too Big.
     pub fn handle_host_frame<'a>(
         &mut self,
         now: Time,
@@ -55,7 +56,7 @@ impl Adaptation {
         match result {
             Ok(Outgoing::Request(_)) => self.counters.sent += 1,
             Ok(Outgoing::Settled) => self.counters.settled += 1,
-            // It counts when it goes.
+            // Do not count the packet here: the module counts it when its fragments leave.
             Ok(Outgoing::Cut) => {}
             Err(reason) => self.count_drop(reason),
         }
@@ -67,7 +68,7 @@ impl Adaptation {
     ///
     /// # Errors
     ///
-    /// The reason why it is not sent.
+    /// The reason for which the module does not send the packet.
     pub fn handle_forwarded<'a>(&mut self, packet: &'a [u8]) -> Result<Request<'a>, Ipv6Drop> {
         let result = self.forwarded(packet);
         match result {
@@ -98,7 +99,8 @@ impl Adaptation {
         if frame.ether_type != ETHER_TYPE {
             return Err(Ipv6Drop::NotIpv6);
         }
-        // On the air the source is the station: it could not be told whose packet this is.
+        // On the air the station is the source of every packet, so the owner of a foreign MAC address would
+        // be unknown.
         if frame.source != self.address.mid() {
             return Err(Ipv6Drop::ForeignSource);
         }
@@ -125,14 +127,14 @@ impl Adaptation {
         Ok(Outgoing::Request(Request { maximum_hop_limit: self.hop_limit, ..request }))
     }
 
-    /// It is not known where this station is, to which the host is about to send something.
+    /// Handles a destination station whose position is unknown.
     pub fn handle_unlocated(&mut self, station: MacAddress) {
         if let Some(fragments) = &mut self.fragments {
             fragments.doubt(station);
         }
     }
 
-    /// The next payload of a packet that was cut, and to which station it goes with next header 0.
+    /// Returns the next fragment payload, sent with next header 0, and its destination station.
     pub fn poll_fragment(&mut self) -> Option<(MacAddress, Vec<u8>)> {
         let fragments = self.fragments.as_mut()?;
         let next = fragments.poll().map(|(station, payload)| (station, [&MAGIC[..], &payload].concat()));
@@ -141,8 +143,8 @@ impl Adaptation {
         next
     }
 
-    /// Handles a payload that may be a fragment. Returns the same payload or a whole packet for delivery now;
-    /// `Ok(None)` while fragments are missing.
+    /// Handles a payload that may be a fragment. Returns the delivery of another payload unchanged, or that
+    /// of the completed packet; `Ok(None)` while fragments are missing.
     ///
     /// # Errors
     ///
@@ -156,7 +158,7 @@ impl Adaptation {
             if !any || !ours {
                 return Ok(Some(delivery));
             }
-            // A question that this station does not answer is nothing for applications.
+            // Applications do not receive a question, even if this station does not answer it.
             self.count_drop(Ipv6Drop::Malformed);
             return Err(Ipv6Drop::Malformed);
         };
@@ -182,7 +184,8 @@ impl Adaptation {
         }
     }
 
-    /// Packets that have waited for an answer in vain: their hosts hear that they are too large.
+    /// Answers packets that waited without result for the destination's answer: their hosts get Packet Too
+    /// Big.
     pub(super) fn refuse(&mut self) {
         let refused = self.fragments.as_mut().map(Fragments::refused).unwrap_or_default();
         for (link, packet) in refused {
@@ -193,7 +196,7 @@ impl Adaptation {
         }
     }
 
-    /// The paper's table I and the standard's: where a packet goes.
+    /// Returns the transport of a packet by the paper's table I and the standard's mapping.
     fn map(&self, at: usize, mac: MacAddress, to: Ipv6Addr) -> Result<Transport, Ipv6Drop> {
         let link = self.links.get(at).ok_or(Ipv6Drop::UnknownLink)?;
         if to.is_multicast() {
@@ -214,17 +217,19 @@ impl Adaptation {
         }
         let broadcast = mac[0] & 1 != 0;
         if mac == ANYCAST || (broadcast && addresses::is_geographic_anycast(to)) {
-            // A packet that is only routed by way of an anycast address has another destination.
+            // The IPv6 destination is another address if the host only routes the packet by way of an anycast
+            // address.
             let area = self.area_of_anycast(at, to).or(link.area()).ok_or(Ipv6Drop::NoArea)?;
             return Ok(Transport::GeoAnycast(*area));
         }
         let station = if broadcast { addresses::station_of(to).ok_or(Ipv6Drop::Unresolved)? } else { mac };
         let [a, b, c, d, e, f] = station;
-        // The router looks for the MID, and takes the rest of the address from whom it finds.
+        // The router uses only the MID, and takes the rest of the address from the location table or the
+        // Location Service.
         Ok(Transport::GeoUnicast(GnAddress(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))))
     }
 
-    /// The area of the subnet that a group is made of.
+    /// Returns the area of the subnet on which a group is based.
     pub(super) fn area_of_group(&self, group: Ipv6Addr) -> Option<&GeoArea> {
         let prefix = addresses::prefix_of_group(group)?;
         self.area_of_subnet(prefix.address)
@@ -238,7 +243,7 @@ impl Adaptation {
         })
     }
 
-    /// The area that a geographic anycast address means.
+    /// Returns the area of a geographic anycast address.
     pub(super) fn area_of_anycast(&self, at: usize, address: Ipv6Addr) -> Option<&GeoArea> {
         if !addresses::is_geographic_anycast(address) {
             return None;
@@ -247,15 +252,16 @@ impl Adaptation {
         own.or_else(|| self.area_of_subnet(address))
     }
 
-    /// The interface normally has this MTU, so the host knows it; another program may have changed the MTU.
+    /// Sends Packet Too Big to the host. The host knows the MTU of the interface, but another program may
+    /// have changed it.
     fn answer_too_big(&mut self, at: usize, header: &Header, packet: &[u8]) {
         let error = ErrorMessage::PacketTooBig { mtu: self.mtu };
         let Some(link) = self.links.get(at) else { return };
         if !icmpv6::may_answer_with(error, packet) {
             return;
         }
-        // The source is an unused address that looks like a neighbour's, because hosts drop packets with
-        // their own address as source.
+        // The source is an unused address that looks like that of a neighbour, because hosts drop packets
+        // with their own address as source.
         let source = addresses::link_local(ANYCAST);
         self.outputs.push_back(Output::Frame {
             link: link.id,
@@ -266,7 +272,7 @@ impl Adaptation {
     }
 }
 
-/// RFC 4291 2.5.2, 2.5.3, 2.7: what no packet on a link may have.
+/// Checks addresses that no packet on a link may have (RFC 4291 2.5.2, 2.5.3, 2.7).
 pub(super) fn check_addresses(header: &Header) -> Result<(), Ipv6Drop> {
     if header.source.is_multicast() || header.source.is_loopback() {
         return Err(Ipv6Drop::BadSource);
@@ -274,7 +280,8 @@ pub(super) fn check_addresses(header: &Header) -> Result<(), Ipv6Drop> {
     if header.destination.is_unspecified() || header.destination.is_loopback() {
         return Err(Ipv6Drop::BadDestination);
     }
-    // Only questions about an address are asked without one: to a group.
+    // Only duplicate address detection and similar messages have the unspecified source, and their
+    // destination is multicast.
     if header.source.is_unspecified() && !header.destination.is_multicast() {
         return Err(Ipv6Drop::BadSource);
     }

@@ -1,20 +1,21 @@
-//! Duplicate acknowledgements of TCP that wait: the packets that they miss may only be late.
+//! Delay of duplicate acknowledgements of TCP: the packets that they report missing may only be late.
 //!
 //! This is the alternative to [`super::in_order`] for packets that overtake each other. The host gets the
-//! overtaking packet at once, and its reaction waits here. It is the receiver of Chen, Gerla and Lee, "TCP
-//! over Geo-routing for High Mobility", section 5.2, for hosts that do not implement it. A segment above a
-//! gap that came over another number of hops than the last one in order has taken another path ([`Rule`] says
-//! when that counts). The duplicate ACK that it causes waits. If the gap closes, the host acknowledges more
-//! and the duplicates are never sent. If not, they go after SRTT + 4 RTTVAR, and never later than the bound.
-//! The receiver computes these from the timestamps that are echoed to it (RFC 7323 4). After that no
-//! acknowledgement waits for this gap any more: it is a loss.
+//! overtaking packet at once, and its acknowledgement waits here. This module implements the receiver of
+//! Chen, Gerla and Lee, "TCP over Geo-routing for High Mobility", section 5.2, for hosts that do not
+//! implement it. If a segment above a gap came over another number of hops than the last segment in order, it
+//! took another path ([`Rule`] decides). The duplicate ACK for this segment waits. If the gap closes, the
+//! host acknowledges more, and the module never sends the duplicates. Otherwise it sends them after SRTT + 4
+//! RTTVAR, at the latest after the bound. The receiver computes both values from echoed timestamps (RFC 7323
+//! 4). After that time the gap counts as a loss, and no acknowledgement waits for it.
 //!
-//! A duplicate is what RFC 5681 2 calls one: no data, nothing but ACK among the flags, the same
-//! acknowledgement number and the same window. With SACK blocks it is one as well, unless the first block
-//! says that something came twice (RFC 2883). Anything else passes, window updates for example.
+//! A duplicate ACK is defined by RFC 5681 2: no data, only the ACK flag, the same acknowledgement number and
+//! the same window. An ACK with SACK blocks is also a duplicate, unless the first block reports a duplicate
+//! segment (RFC 2883). All other segments pass, for example window updates.
 //!
-//! Left out: TCP behind extension headers, in fragments, in tunnels or inside IPsec passes untouched. Flows
-//! and waiting acknowledgements are bounded; those without room pass at once.
+//! Left out: TCP behind extension headers, in fragments, in tunnels or inside IPsec, which passes unchanged.
+//! The number of flows and of waiting acknowledgements is bounded; an acknowledgement without room passes at
+//! once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -25,29 +26,29 @@ use carnet_wire::ipv6::{Header, protocol};
 
 use super::in_order::Rule;
 
-/// Flows that are looked after, each with what waits of it at most.
+/// Largest number of flows, and of waiting acknowledgements of one flow.
 const FLOWS: usize = 256;
 const WAITING: usize = 32;
-/// Timestamps of own segments that may still be echoed.
+/// Largest number of stored timestamps of own segments.
 const STAMPS: usize = 32;
-/// No shorter wait makes sense with the timers that there are.
+/// Shortest delay: the resolution of the timers.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 const HEADER: usize = 20;
 const FLAG_ACK: u8 = 0x10;
-/// FIN, SYN, RST.
+/// Flags that begin or end a connection: FIN, SYN, RST.
 const FLAGS_OF_STATE: u8 = 0x07;
-/// Everything but PSH, which says nothing, and ACK.
+/// Flags that exclude a duplicate: all but ACK, and PSH, which has no meaning here.
 const FLAGS_OF_OTHERS: u8 = 0xe7;
 const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
 const OPTION_SACK: u8 = 5;
 const OPTION_TIMESTAMPS: u8 = 8;
 
-/// Address and port.
+/// Address and port of one end of a connection.
 type End = (Ipv6Addr, u16);
 
-/// Fields of a TCP segment that matter here.
+/// Fields of a TCP segment that this module uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Segment {
     source: End,
@@ -56,18 +57,19 @@ struct Segment {
     acknowledgement: u32,
     flags: u8,
     window: u16,
-    /// Octets of payload.
+    /// Length of the payload, octets.
     length: u32,
     /// TSval and TSecr.
     stamps: Option<(u32, u32)>,
-    /// The first SACK block lies below the acknowledgement: a duplicate segment is reported (RFC 2883 4).
+    /// The first SACK block lies below the acknowledgement number: it reports a duplicate segment (RFC 2883
+    /// 4).
     reports_duplicate: bool,
 }
 
 impl Segment {
-    /// The segment of an IPv6 packet that holds nothing else.
+    /// Returns the TCP segment of an IPv6 packet without extension headers; `None` for another packet.
     fn parse(packet: &[u8]) -> Option<Segment> {
-        // Of most packets no more than this is looked at.
+        // For most packets the function reads only this octet.
         if packet.get(6) != Some(&protocol::TCP) {
             return None;
         }
@@ -114,23 +116,23 @@ impl Segment {
     }
 }
 
-/// One direction of a connection: from a distant sender to the host here.
+/// One direction of a connection: from a distant sender to a host of this station.
 #[derive(Debug)]
 struct Flow<T> {
     heard: Time,
-    /// The number that comes next in order, and the hops of the last segment in order.
+    /// Next sequence number in order, and the hops of the last segment in order.
     next: u32,
     hops: u8,
     /// Acknowledgement number and window of the host's last ACK.
     said: Option<(u32, u16)>,
-    /// Segments above the gap whose ACK may wait.
+    /// Number of segments above the gap whose ACK may wait.
     owed: usize,
     waiting: VecDeque<T>,
-    /// When what waits goes.
+    /// Time at which the waiting acknowledgements leave.
     due: Option<Time>,
-    /// The gap before this number is a loss: nothing waits for it any more.
+    /// End of a gap that counts as a loss: no acknowledgement waits for it.
     lost: Option<u32>,
-    /// TSval of the host's segments, and when each was first used.
+    /// TSval values of the host's segments, each with the time of its first use.
     stamps: VecDeque<(u32, Time)>,
     /// SRTT and RTTVAR.
     round_trip: Option<(Duration, Duration)>,
@@ -142,11 +144,11 @@ impl<T> Flow<T> {
         learnt.max(SHORTEST).min(bound)
     }
 
-    /// The paper's formulas.
+    /// Updates SRTT and RTTVAR by the paper's formulas.
     fn measure(&mut self, now: Time, echo: u32) {
         let Some(at) = self.stamps.iter().position(|(stamp, _)| *stamp == echo) else { return };
         let sample = now.saturating_since(self.stamps[at].1);
-        // Older stamps are not echoed any more.
+        // Remove older timestamps, because the peer will not echo them.
         self.stamps.drain(..at);
         self.round_trip = Some(match self.round_trip {
             None => (sample, sample / 2),
@@ -165,32 +167,32 @@ impl<T> Flow<T> {
     }
 }
 
-/// Holds duplicate acknowledgements back; `T` is how the caller keeps a packet.
+/// Holds back duplicate acknowledgements; `T` is the form in which the caller stores a packet.
 #[derive(Debug)]
 pub struct Patience<T> {
     rule: Rule,
     bound: Duration,
-    /// By the distant end and the end here.
+    /// Flows by their distant end and their end at this station.
     flows: BTreeMap<(End, End), Flow<T>>,
-    /// Acknowledgements that had to wait.
+    /// Number of acknowledgements that had to wait.
     pub held: u64,
-    /// Those of them that were never sent.
+    /// Number of waiting acknowledgements that the module never sent.
     pub spared: u64,
 }
 
 impl<T> Patience<T> {
-    /// Acknowledgements wait where `rule` says so of the segment that causes them, and none longer than
-    /// `bound`.
+    /// Creates the module. `rule` decides whether a segment's acknowledgement waits; `bound` is the longest
+    /// wait.
     pub fn new(rule: Rule, bound: Duration) -> Patience<T> {
         Patience { rule, bound, flows: BTreeMap::new(), held: 0, spared: 0 }
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.flows.values().filter_map(|flow| flow.due).min()
     }
 
-    /// Sees a packet that goes to a host and the hops that it came.
+    /// Reads a packet for a host; `hops` is the number of hops of its path.
     pub fn handle_delivery(&mut self, now: Time, packet: &[u8], hops: u8) {
         let Some(segment) = Segment::parse(packet) else { return };
         if segment.length == 0 || segment.flags & FLAGS_OF_STATE != 0 {
@@ -229,8 +231,8 @@ impl<T> Patience<T> {
         }
     }
 
-    /// Sees a packet of a host. Whether it goes now; if not, it waits, and `keep` has made what is kept of
-    /// it.
+    /// Reads a packet of a host and returns whether it leaves now. If it waits, the module stores the value
+    /// that `keep` returns.
     pub fn handle_packet(&mut self, now: Time, packet: &[u8], keep: impl FnOnce() -> T) -> bool {
         if self.flows.is_empty() {
             return true;
@@ -238,7 +240,7 @@ impl<T> Patience<T> {
         let Some(segment) = Segment::parse(packet) else { return true };
         let Some(flow) = self.flows.get_mut(&(segment.destination, segment.source)) else { return true };
         if segment.flags & FLAGS_OF_STATE != 0 {
-            // The end, or a new beginning.
+            // The segment begins or ends the connection.
             self.spared += flow.settle() as u64;
             self.flows.remove(&(segment.destination, segment.source));
             return true;
@@ -262,7 +264,7 @@ impl<T> Patience<T> {
         if advances {
             self.spared += flow.settle() as u64;
             if ahead(segment.acknowledgement, flow.next) > 0 {
-                // Its segments above the gap are in order now.
+                // The host has received the segments of the gap, so they are in order now.
                 flow.next = segment.acknowledgement;
             }
             return true;
@@ -280,7 +282,7 @@ impl<T> Patience<T> {
         false
     }
 
-    /// Gives `out` what has waited long enough.
+    /// Passes the acknowledgements whose delay has ended to `out`.
     pub fn handle_timeout(&mut self, now: Time, out: &mut impl FnMut(T)) {
         for flow in self.flows.values_mut() {
             if flow.due.is_some_and(|due| due <= now) {
@@ -291,14 +293,15 @@ impl<T> Patience<T> {
         }
     }
 
-    /// Forgets everything; `out` gets what waited.
+    /// Removes all flows; passes the waiting acknowledgements to `out`.
     pub fn clear(&mut self, out: &mut impl FnMut(T)) {
         std::mem::take(&mut self.flows)
             .into_values()
             .for_each(|flow| flow.waiting.into_iter().for_each(&mut *out));
     }
 
-    /// Forgets the flow that was silent longest where there are too many: one of which nothing waits.
+    /// If the table is full, removes the flow without packets for the longest time; only a flow without
+    /// waiting acknowledgements.
     fn make_room(&mut self) -> bool {
         if self.flows.len() < FLOWS {
             return true;
@@ -309,7 +312,7 @@ impl<T> Patience<T> {
     }
 }
 
-/// By how much a number is ahead of another one, modulo 2^32.
+/// Returns by how much a number is ahead of another one, modulo 2^32.
 fn ahead(number: u32, of: u32) -> i32 {
     number.wrapping_sub(of) as i32
 }
@@ -392,7 +395,7 @@ mod tests {
         Patience::new(rule, BOUND)
     }
 
-    /// Segments 0 and 1 over three hops, acknowledged.
+    /// Returns a state after segments 0 and 1, which came over three hops and are acknowledged.
     fn begun(rule: Rule) -> Patience<u32> {
         let mut patience = patience(rule);
         for number in [0, 1] {
@@ -415,7 +418,7 @@ mod tests {
     #[test]
     fn what_is_only_late_causes_no_duplicates() {
         let mut patience = begun(Rule::Changed);
-        // 3 and 4 overtake 2 on a shorter way.
+        // Segments 3 and 4 overtake segment 2 on a shorter path.
         for number in [3, 4] {
             patience.handle_delivery(ms(1), &data(number), 2);
             assert!(!passes(&mut patience, 1, &ack(2)));
@@ -425,7 +428,7 @@ mod tests {
         assert!(passes(&mut patience, 5, &ack(5)));
         assert_eq!((patience.spared, patience.poll_timeout()), (2, None));
         assert!(due(&mut patience, 200).is_empty());
-        // And so on in order.
+        // The following segments arrive in order.
         patience.handle_delivery(ms(6), &data(5), 2);
         assert!(passes(&mut patience, 6, &ack(6)));
         assert_eq!(patience.held, 2);
@@ -468,7 +471,7 @@ mod tests {
         let others = [
             Made { length: 10, ..ack() },
             Made { flags: FLAG_ACK | 0x40, ..ack() },
-            // A segment that came twice.
+            // The acknowledgement reports a duplicate segment.
             Made {
                 options: [&[1, 1, OPTION_SACK, 10][..], &500u32.to_be_bytes(), &[0; 4]].concat(),
                 ..ack()
@@ -479,13 +482,13 @@ mod tests {
         for other in others {
             assert!(passes(&mut patience, 1, &other.packet()));
         }
-        // The window has become another one once more.
+        // The window has changed again.
         assert!(passes(&mut patience, 1, &ack().packet()));
         let sack =
             [&[1, 1, OPTION_SACK, 10][..], &(3 * MSS).to_be_bytes(), &(4 * MSS).to_be_bytes()].concat();
         assert!(!passes(&mut patience, 1, &Made { options: sack, ..ack() }.packet()), "the ordinary SACK");
         assert!(passes(&mut patience, 1, &ack().packet()), "one segment, one duplicate");
-        // The end of the connection forgets it.
+        // The end of the connection removes the flow.
         assert!(passes(&mut patience, 1, &Made { flags: 0x11, ..ack() }.packet()));
         assert!(patience.flows.is_empty());
     }
@@ -505,7 +508,7 @@ mod tests {
         };
         patience.handle_delivery(ms(0), &stamped(0, 0), 3);
         assert!(passes(&mut patience, 0, &answer(1, 500)));
-        // 20 ms later the stamp comes back: SRTT 20 ms, RTTVAR 10 ms.
+        // The timestamp returns after 20 ms: SRTT 20 ms, RTTVAR 10 ms.
         patience.handle_delivery(ms(20), &stamped(1, 500), 3);
         assert!(passes(&mut patience, 20, &answer(2, 520)));
         patience.handle_delivery(ms(21), &stamped(3, 499), 2);
@@ -517,7 +520,7 @@ mod tests {
     fn numbers_go_round() {
         let mut patience = patience(Rule::Changed);
         let last = u32::MAX / MSS;
-        // Not a multiple of the segment: the numbers wrap inside of one.
+        // The sequence numbers wrap inside a segment.
         for (number, hops) in [(last, 3), (last.wrapping_add(2), 2)] {
             patience.handle_delivery(ms(0), &data(number), hops);
         }

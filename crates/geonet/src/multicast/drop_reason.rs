@@ -1,28 +1,30 @@
-//! Why a multicast packet did not go from the mobile network to GeoNetworking, or the other way.
+//! Reasons for which the multicast proxy drops a packet between the mobile network and GeoNetworking.
 
 carnet_base::drop_reasons! {
-    /// Why the multicast proxy dropped a packet.
+    /// Reason for which the multicast proxy dropped a packet.
     pub enum MulticastDrop {
-        /// From an interface that is not there, or has no link-local address.
+        /// A packet from an interface that does not exist, or has no link-local address.
         UnknownInterface = "unknown_interface",
-        /// No whole IPv6 packet to a group.
+        /// The packet is not a whole IPv6 packet to a group.
         Malformed = "malformed",
-        /// An MLD message that RFC 3810 has dropped, or one of this router's own address.
+        /// An MLD message that RFC 3810 requires to drop, or a message with this router's own address as
+        /// source.
         BadMld = "bad_mld",
-        /// A report about a group for which there is no room.
+        /// A report about a group for which the proxy has no room.
         TooManyGroups = "too_many_groups",
-        /// A scope that is not forwarded: the interface's, the link's; or, to a group without an area, the
-        /// site's.
+        /// A scope that the proxy does not forward: interface scope, link scope and, for a group without an
+        /// area, site scope.
         Scope = "scope",
-        /// A source that is not forwarded, or not one of the link that it came from.
+        /// A source that the proxy does not forward, or that does not belong to the link of arrival.
         BadSource = "bad_source",
-        /// From the air: a source of the mobile network's own.
+        /// From the air: the source belongs to the mobile network.
         OwnSource = "own_source",
-        /// Its hop limit has run out.
+        /// The hop limit of the packet is used up.
         HopLimit = "hop_limit",
-        /// From the mobile network: to a group without an area, and such are not sent on.
+        /// From the mobile network: a packet to a group without an area, which the configuration does not
+        /// forward.
         NoArea = "no_area",
-        /// From the mobile network: larger than GeoNetworking carries.
+        /// From the mobile network: the packet exceeds the MTU of GeoNetworking.
         TooBig = "too_big",
     }
 }

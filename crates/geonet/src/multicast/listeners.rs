@@ -1,14 +1,14 @@
 //! Multicast listeners of one link: the state of an MLDv2 router (RFC 3810 7.2 to 7.5).
 //!
 //! Each group has a filter mode, a list of sources, and timers. INCLUDE (A): listeners want only A. EXCLUDE
-//! (X, Y): they want all sources but Y. X holds the sources that a listener has requested by name, for the
-//! time after the last EXCLUDE listener. Queries of the tables in 7.4 ("send Q(...)") are stored with a
-//! count; the querier of the link takes them when they are due.
+//! (X, Y): they want all sources but Y. X holds the sources that listeners have requested by name; they
+//! matter after the last EXCLUDE listener has left. The module stores each query of the tables in 7.4 ("send
+//! Q(...)") with a count. The querier of the link sends the queries that are due.
 //!
-//! **Bounds.** [`MAX_GROUPS`] groups, [`MAX_SOURCES`] sources of each. The module refuses further groups. A
-//! group with more sources counts as EXCLUDE of no source for [`Timing::listening_interval`]: it rather
-//! forwards too much than too little. The cost of a report depends only on the groups that it names, because
-//! any host may send reports without end.
+//! **Bounds.** The module stores [`MAX_GROUPS`] groups and [`MAX_SOURCES`] sources of each. It refuses
+//! further groups. A group with more sources counts as EXCLUDE of no source for
+//! [`Timing::listening_interval`], because forwarding unwanted packets is better than losing wanted ones. The
+//! cost of a report depends only on the groups that it names, because any host may send reports without end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -17,9 +17,9 @@ use std::time::Duration;
 use carnet_base::{Time, set_of};
 use carnet_wire::mld::{Record, RecordType};
 
-/// Groups of one link.
+/// Largest number of groups of one link.
 pub const MAX_GROUPS: usize = 256;
-/// Sources of one group: a query has room for all of them.
+/// Largest number of sources of one group: a query has room for all of them.
 pub const MAX_SOURCES: usize = 64;
 
 /// The times and counts of RFC 3810 9.
@@ -63,12 +63,12 @@ impl Timing {
     }
 }
 
-/// Filter of a group.
+/// Source filter of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Filter {
-    /// Only these sources.
+    /// Forward only packets of these sources.
     Include(BTreeSet<Ipv6Addr>),
-    /// All but these.
+    /// Forward packets of all sources but these.
     Exclude(BTreeSet<Ipv6Addr>),
 }
 
@@ -85,14 +85,14 @@ impl Filter {
     }
 }
 
-/// A question that the querier has to ask now (RFC 3810 7.6.3).
+/// A query that the querier must send now (RFC 3810 7.6.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// About whom.
+    /// Group of the query.
     pub group: Ipv6Addr,
     /// Sources of the query; empty for a query about the group.
     pub sources: Vec<Ipv6Addr>,
-    /// S: other routers leave their timers alone.
+    /// S: other routers that receive the query do not lower their timers.
     pub suppress: bool,
 }
 
@@ -100,15 +100,15 @@ pub struct Question {
 struct Group {
     /// Filter Timer; `None` in INCLUDE mode.
     filter_until: Option<Time>,
-    /// Source Timers; [`Time::ZERO`] for what EXCLUDE mode excludes.
+    /// Source Timers; [`Time::ZERO`] for a source that EXCLUDE mode excludes.
     sources: BTreeMap<Ipv6Addr, Time>,
     /// Older Version Host Present Timer.
     version_1_until: Time,
-    /// How often the group and each source are still asked about, and when next.
+    /// Number of remaining queries about the group and about each source, and time of the next query.
     ask_group: u8,
     ask_sources: BTreeMap<Ipv6Addr, u8>,
     ask_at: Option<Time>,
-    /// Its entry in [`Listeners::schedule`].
+    /// Time of the group's entry in [`Listeners::schedule`].
     scheduled: Option<Time>,
 }
 
@@ -116,23 +116,23 @@ struct Group {
 #[derive(Debug, Default)]
 pub struct Listeners {
     groups: BTreeMap<Ipv6Addr, Box<Group>>,
-    /// The time of each group at which a timer of it runs out or a question is due; not later than that.
+    /// Groups by the time of their next timer or query; the time may be too early, never too late.
     schedule: BTreeSet<(Time, Ipv6Addr)>,
-    /// Groups of which something may be wanted, or not any more, since [`Self::take_changed`].
+    /// Groups whose filter may have changed since the last [`Self::take_changed`].
     changed: BTreeSet<Ipv6Addr>,
 }
 
-/// There is no room for another group.
+/// Error: the link has no room for another group.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooManyGroups;
 
 impl Listeners {
-    /// Handles a record of a report. `ask` is whether this router is the querier, which sends a query before
-    /// it ends a membership.
+    /// Handles a record of a report. `ask` says whether this router is the querier, which sends a query
+    /// before it ends a membership.
     ///
     /// # Errors
     ///
-    /// The group has no room.
+    /// The link has no room for the group.
     pub fn handle_record(
         &mut self,
         now: Time,
@@ -145,10 +145,10 @@ impl Listeners {
         self.handle(now, timing, kind, record.group, sources, ask)
     }
 
-    /// Takes a report of version 1: IS_EX({}) (RFC 3810 8.3.2).
+    /// Handles a version 1 report as IS_EX({}) (RFC 3810 8.3.2).
     ///
     /// # Errors
-    /// When the group has no room.
+    /// The link has no room for the group.
     pub fn handle_report_v1(
         &mut self,
         now: Time,
@@ -162,7 +162,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Takes a Done message of version 1: TO_IN({}).
+    /// Handles a version 1 Done message as TO_IN({}).
     pub fn handle_done_v1(&mut self, now: Time, timing: &Timing, group: Ipv6Addr, ask: bool) {
         if self.groups.contains_key(&group) {
             let _known = self.handle(now, timing, RecordType::ToInclude, group, BTreeSet::new(), ask);
@@ -216,7 +216,7 @@ impl Listeners {
         self.schedule.extend(group.scheduled.map(|due| (due, address)));
     }
 
-    /// The groups that have changed since this was asked last.
+    /// Returns the groups that have changed since the last call.
     pub fn take_changed(&mut self) -> BTreeSet<Ipv6Addr> {
         std::mem::take(&mut self.changed)
     }
@@ -226,7 +226,7 @@ impl Listeners {
         self.groups.get(&group).map(|group| group.filter())
     }
 
-    /// A query of the link's querier lowers timers (RFC 3810 7.6.1).
+    /// Lowers timers after a query of the link's querier (RFC 3810 7.6.1).
     pub fn handle_query(
         &mut self,
         now: Time,
@@ -249,7 +249,7 @@ impl Listeners {
         self.settle(address);
     }
 
-    /// Nothing is to be asked by this router any more.
+    /// Cancels all queries, because this router is no longer the querier.
     pub fn be_quiet(&mut self) {
         for group in self.groups.values_mut() {
             (group.ask_group, group.ask_at) = (0, None);
@@ -257,14 +257,14 @@ impl Listeners {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all memberships.
     pub fn clear(&mut self) {
         self.changed.extend(self.groups.keys());
         self.schedule.clear();
         self.groups.clear();
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.schedule.first().map(|(due, _)| *due)
     }
@@ -294,13 +294,13 @@ impl Listeners {
         }
     }
 
-    /// Every group and what of it is wanted.
+    /// Returns every group with its filter and the end of its membership.
     pub fn groups(&self) -> impl Iterator<Item = (Ipv6Addr, Filter, Option<Time>)> {
         self.groups.iter().map(|(address, group)| (*address, group.filter(), group.until()))
     }
 }
 
-/// Queries that the tables require.
+/// Queries that the tables of 7.4 require.
 #[derive(Debug, Default)]
 struct Asked {
     sources: BTreeSet<Ipv6Addr>,
@@ -308,7 +308,7 @@ struct Asked {
 }
 
 impl Group {
-    /// The tables of RFC 3810 7.4.1 and 7.4.2.
+    /// Handles a record by the tables of RFC 3810 7.4.1 and 7.4.2.
     fn handle(
         &mut self,
         now: Time,
@@ -319,7 +319,7 @@ impl Group {
         let long = now + timing.listening_interval();
         let mut asked = Asked::default();
         if self.version_1_until > now {
-            // 8.3.2: a host of version 1 cannot be asked about sources.
+            // 8.3.2: a version 1 host does not answer queries about sources.
             match kind {
                 RecordType::Block => return asked,
                 RecordType::ToExclude => given.clear(),
@@ -373,7 +373,7 @@ impl Group {
         asked
     }
 
-    /// Adds the sources that are not known.
+    /// Adds the sources that the group does not have yet.
     fn add(&mut self, sources: &BTreeSet<Ipv6Addr>, timer: Time) {
         for source in sources {
             self.sources.entry(*source).or_insert(timer);
@@ -414,7 +414,8 @@ impl Group {
         ask_sources.values_mut().for_each(|count| *count -= 1);
         ask_sources.retain(|_, count| *count > 0);
         for (sources, suppress) in [(wanted, true), (unsure, false)] {
-            // Beside a question about the group the first of them may be left out.
+            // With a query about the group, the querier may omit the query about sources with high timers (S
+            // set).
             let spared = suppress && about_group;
             if !(sources.is_empty() || spared) {
                 questions.push(Question { group, sources, suppress });
@@ -424,7 +425,7 @@ impl Group {
         self.ask_at = more.then(|| now + timing.last_listener_query_interval);
     }
 
-    /// Timers that have run out (RFC 3810 7.2.3, 7.5).
+    /// Handles timers that have expired (RFC 3810 7.2.3, 7.5).
     fn expire(&mut self, now: Time) {
         if self.filter_until.is_some_and(|until| until <= now) {
             self.filter_until = None;

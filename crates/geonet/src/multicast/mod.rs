@@ -1,4 +1,4 @@
-//! Multicast between the mobile network and GeoNetworking: an MLD proxy in the manner of RFC 4605, without
+//! Multicast between the mobile network and GeoNetworking: an MLD proxy by the model of RFC 4605, without
 //! I/O.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!
 //! * **Downstream**, on each interface of the mobile network, the proxy is an MLDv2 router (RFC 3810): it
 //!   queries listeners ([`querier`]) and stores their memberships ([`listeners`]).
-//! * **Upstream** it is one listener with the union of all memberships. It outputs them
-//!   ([`Output::Subscription`]): the host's own IPv6 stack reports them on the virtual link and answers the
+//! * **Upstream** the proxy is one listener with the union of all memberships. It outputs this union
+//!   ([`Output::Subscription`]). The host's own IPv6 stack reports it on the virtual link and answers the
 //!   queries there.
 //! * **A packet from GeoNetworking** goes to every downstream interface with a listener. GeoNetworking
 //!   selects the stations: those inside the area.
@@ -17,15 +17,15 @@
 //!   other downstream interfaces with a listener. Packets to groups without an area stay, unless the
 //!   configuration sends them to all stations within some hops.
 //!
-//! The proxy does not forward packets of scopes up to the link's (RFC 4291 2.7, RFC 4007 9). To groups
-//! without an area it does not forward those up to the site's scope, because another vehicle is another site.
-//! It drops link-local and unspecified sources. To prevent loops, it drops a source that does not belong to
-//! the interface of arrival. It also drops packets from the air with a source of the mobile network. It
+//! The proxy does not forward packets with a scope up to link scope (RFC 4291 2.7, RFC 4007 9). For groups
+//! without an area it does not forward packets up to site scope, because another vehicle is another site. It
+//! drops link-local and unspecified sources. To prevent loops, it drops a source that does not belong to the
+//! interface of arrival. It also drops packets from the air with a source of the mobile network. It
 //! decrements hop limits.
 //!
 //! Left out: PIM routers; MLDv1 routers on the mobile network (the proxy treats a querier of version 1 like
-//! one of version 2 without timer values). Also left out are several upstream links (subscriptions are on the
-//! topological one).
+//! one of version 2 without timer values). Also left out are several upstream links: all subscriptions are on
+//! the topological link.
 
 mod drop_reason;
 pub mod listeners;
@@ -48,9 +48,9 @@ use querier::Querier;
 use crate::MacAddress;
 use crate::ipv6_adaptation::{Prefix, addresses};
 
-/// Where the hop limit is in a packet.
+/// Offset of the hop limit in an IPv6 packet.
 const HOP_LIMIT: usize = 7;
-/// Errors that are sent to hosts, at once and in the long run.
+/// Number of ICMPv6 errors to hosts that may leave at once, and the interval of further errors.
 const ERRORS: u32 = 10;
 const ERROR_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -59,50 +59,50 @@ const ERROR_INTERVAL: Duration = Duration::from_millis(100);
 pub struct MulticastConfig {
     /// The interfaces of the mobile network.
     pub downstream: Vec<String>,
-    /// The times of MLD on them.
+    /// MLD timers and counts on these interfaces.
     pub timing: Timing,
-    /// Whether groups without an area go out as well.
+    /// Whether the proxy forwards packets to groups without an area.
     pub unmapped: bool,
 }
 
-/// Action that the caller shall perform.
+/// Action that the caller must perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// A packet leaves by an interface of the mobile network.
+    /// Send a packet on an interface of the mobile network.
     Packet {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
-        /// The link-layer address.
+        /// Link-layer destination address.
         destination: MacAddress,
         /// The IPv6 packet.
         packet: Vec<u8>,
     },
-    /// The host shall report this filter for the group on the upstream link from now on. [`Filter::Include`]
-    /// without sources ends the membership.
+    /// The host must report this filter for the group on the upstream link. [`Filter::Include`] without
+    /// sources ends the membership.
     Subscription {
         /// The group.
         group: Ipv6Addr,
-        /// Which sources.
+        /// Filter of the sources.
         filter: Filter,
     },
 }
 
-/// How often what happened.
+/// Counters of the proxy.
 #[derive(Debug, Clone)]
 pub struct Counters {
-    /// Packets of the mobile network for GeoNetworking.
+    /// Number of packets from the mobile network to GeoNetworking.
     pub upstream: u64,
-    /// Packets that left by interfaces of the mobile network; one by two interfaces counts twice.
+    /// Number of packets sent on interfaces of the mobile network; a packet on two interfaces counts twice.
     pub downstream: u64,
-    /// Queries that were sent.
+    /// Number of queries sent.
     pub queries: u64,
-    /// Reports and Done messages that were heard.
+    /// Number of reports and Done messages received.
     pub reports: u64,
     dropped: [u64; MulticastDrop::ALL.len()],
 }
 
 impl Counters {
-    /// How often packets died of `reason`.
+    /// Returns the number of packets dropped for `reason`.
     pub fn dropped(&self, reason: MulticastDrop) -> u64 {
         self.dropped[reason as usize]
     }
@@ -123,17 +123,18 @@ struct Downstream {
 pub struct Membership<'a> {
     /// The interface.
     pub interface: &'a str,
-    /// The router that asks there; `None` if it is this one.
+    /// Querier of this link; `None` if it is this router.
     pub querier: Option<Ipv6Addr>,
     /// The group.
     pub group: Ipv6Addr,
-    /// Which sources.
+    /// Filter of the sources.
     pub filter: Filter,
     /// Time at which the membership ends unless a report renews it.
     pub until: Option<Time>,
 }
 
-/// The proxy. After each `handle_*` call [`MulticastProxy::poll_output`] is called until it returns `None`.
+/// The proxy. After each `handle_*` call, the caller calls [`MulticastProxy::poll_output`] until it returns
+/// `None`.
 #[derive(Debug)]
 pub struct MulticastProxy {
     timing: Timing,
@@ -145,19 +146,19 @@ pub struct MulticastProxy {
     counters: Counters,
 }
 
-/// A packet of the mobile network.
+/// A packet from the mobile network.
 #[derive(Debug, Clone, Copy)]
 pub struct LanPacket<'a> {
-    /// The interface by which it came.
+    /// Interface of arrival.
     pub interface: &'a str,
-    /// The link-layer address of who sent it.
+    /// Link-layer address of the sender.
     pub source: MacAddress,
     /// The IPv6 packet.
     pub packet: &'a [u8],
 }
 
 impl MulticastProxy {
-    /// A proxy that knows no interface yet.
+    /// Creates a proxy whose interfaces have no addresses yet.
     pub fn new(config: MulticastConfig) -> MulticastProxy {
         MulticastProxy {
             timing: config.timing,
@@ -190,12 +191,12 @@ impl MulticastProxy {
         })
     }
 
-    /// The next thing to be done.
+    /// Returns the next action for the caller.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let links = self.downstream.values();
         links
@@ -208,8 +209,8 @@ impl MulticastProxy {
             .min()
     }
 
-    /// The usable addresses of an interface of the mobile network, with their prefix lengths; none when it is
-    /// gone.
+    /// Handles the usable addresses of an interface of the mobile network, with prefix lengths; an empty list
+    /// if the interface is gone.
     pub fn handle_addresses(&mut self, now: Time, interface: &str, addresses: &[(Ipv6Addr, u8)]) {
         let Some(link) = self.downstream.get_mut(interface) else { return };
         let others = addresses.iter().filter(|(address, _)| !address.is_unicast_link_local());
@@ -220,7 +221,7 @@ impl MulticastProxy {
             return;
         }
         link.link_local = link_local;
-        // Another address, another candidate for the election.
+        // With another address, this router is another candidate in the querier election.
         link.querier = link_local.map(|_| Querier::new(now, self.timing));
         if link_local.is_none() {
             link.listeners.clear();
@@ -228,7 +229,7 @@ impl MulticastProxy {
         self.handle_timeout(now);
     }
 
-    /// Queries that are due leave, and listeners that have not been heard of for long are forgotten.
+    /// Sends the queries that are due, and removes listeners whose timers have expired.
     pub fn handle_timeout(&mut self, now: Time) {
         for (interface, link) in self.downstream.iter_mut() {
             let (Some(querier), Some(source)) = (&mut link.querier, link.link_local) else { continue };
@@ -248,7 +249,7 @@ impl MulticastProxy {
         self.subscribe();
     }
 
-    /// Tells what all listeners together want, where that has changed.
+    /// Outputs the union of all memberships if it has changed.
     fn subscribe(&mut self) {
         let mut changed = BTreeSet::new();
         for (_, link) in self.downstream.iter_mut() {
@@ -273,13 +274,14 @@ impl MulticastProxy {
         self.outputs.extend(new);
     }
 
-    /// Handles a multicast packet from the mobile network. Returns the packet for GeoNetworking, with a lower
-    /// hop limit. `mtu` is the largest packet there; `is_mapped` says whether a group leads to an area.
+    /// Handles a multicast packet from the mobile network. Returns the packet for GeoNetworking with its hop
+    /// limit decremented. `mtu` is the largest packet that GeoNetworking carries; `is_mapped` says whether a
+    /// group has an area.
     ///
     /// # Errors
     ///
-    /// The reason why GeoNetworking does not get the packet. The proxy has answered a packet that is too
-    /// large.
+    /// The reason why GeoNetworking does not get the packet. If the packet is too large, the proxy has
+    /// answered with Packet Too Big.
     pub fn handle_lan_packet(
         &mut self,
         now: Time,
@@ -315,7 +317,7 @@ impl MulticastProxy {
         }
         let group = header.destination;
         if !leaves(group) {
-            // Neighbor Discovery and the like: theirs, not a router's.
+            // Neighbor Discovery and similar messages stay on their link; a router does not forward them.
             return Ok(None);
         }
         if !is_unicast_routable(header.source)
@@ -346,7 +348,7 @@ impl MulticastProxy {
     ///
     /// # Errors
     ///
-    /// The reason why the proxy delivers the packet to no interface, other than a lack of listeners.
+    /// The reason why the proxy delivers the packet to no interface. A lack of listeners is not an error.
     pub fn handle_upstream(&mut self, now: Time, packet: &[u8]) -> Result<(), MulticastDrop> {
         let result = self.inward(now, packet);
         if let Err(reason) = result {
@@ -376,7 +378,7 @@ impl MulticastProxy {
         Ok(())
     }
 
-    /// Delivers to every interface with a listener, except the one of arrival.
+    /// Delivers a packet to every interface with a listener, except the one of arrival.
     fn deliver(&mut self, now: Time, header: &Header, packet: &[u8], from: Option<&str>) {
         for (interface, link) in self.downstream.iter() {
             if Some(interface.as_str()) == from
@@ -429,12 +431,13 @@ impl MulticastProxy {
             Message::ReportV1(_) => {}
         }
         self.counters.reports += u64::from(!matches!(message, Message::Query(_)));
-        // Questions leave at once.
+        // Send the queries that the report causes at once.
         self.handle_timeout(now);
         if full { Err(MulticastDrop::TooManyGroups) } else { Ok(()) }
     }
 
-    /// RFC 8200 5: the host is told what fits, as of any packet; from an address of its own link.
+    /// Tells the host the largest packet (RFC 8200 5), as for unicast. The source is an address of the host's
+    /// own link.
     fn answer_too_big(&mut self, now: Time, lan: &LanPacket<'_>, header: &Header, packet: &[u8], mtu: u32) {
         let error = ErrorMessage::PacketTooBig { mtu };
         let own = self.downstream.get(lan.interface).and_then(|link| link.link_local);
@@ -450,7 +453,8 @@ impl MulticastProxy {
 }
 
 /// RFC 3810 7.6.1. The listeners have the Last Listener Query Interval to answer, even if the query names a
-/// shorter delay. A forged query with a delay of 0 would end them before they can.
+/// shorter delay. A forged query with a delay of 0 would otherwise end memberships before the listeners can
+/// answer.
 fn lower_timers(now: Time, listeners: &mut Listeners, timing: &Timing, query: &Query<'_>) {
     let Some(group) = query.group else { return };
     if query.v2.is_some_and(|v2| v2.suppress) {
@@ -480,21 +484,22 @@ fn query(interface: &str, source: Ipv6Addr, timing: &Timing, question: &Question
     Output::Packet { interface: interface.to_owned(), destination, packet: repr.packet(source) }
 }
 
-/// Scopes (RFC 4291 2.7).
+/// Scope values (RFC 4291 2.7).
 const LINK_SCOPE: u8 = 2;
 const SITE_SCOPE: u8 = 5;
 
-/// The scope of a group. Reserved ones are taken as RFC 4291 2.7 has it: 0 is never forwarded, 15 is global.
+/// Returns the scope of a group. Reserved values follow RFC 4291 2.7: the proxy never forwards 0, and 15
+/// means global.
 fn scope(group: Ipv6Addr) -> u8 {
     group.octets()[1] & 0x0f
 }
 
-/// Returns whether a group's packets may leave their link, so that its listeners matter.
+/// Returns whether packets to a group may leave their link, so that the proxy needs its listeners.
 fn leaves(group: Ipv6Addr) -> bool {
     group.is_multicast() && scope(group) > LINK_SCOPE
 }
 
-/// A packet to a group, without what may stand behind it.
+/// Reads a packet to a group and cuts off octets behind it.
 fn read(packet: &[u8]) -> Result<(Header, &[u8]), MulticastDrop> {
     let (header, payload) = Header::parse_packet(packet).map_err(|_| MulticastDrop::Malformed)?;
     let whole = packet.get(..carnet_wire::ipv6::HEADER_LEN + payload.len());

@@ -1,8 +1,8 @@
 //! Querier election and General Queries of one link (RFC 3810 7.6.2, 9.5 to 9.7).
 //!
 //! A router begins as querier and sends a few queries in quick succession. When a router with a lower address
-//! sends a query, this router stops. It takes that querier's Robustness Variable and Query Interval, and
-//! takes over again when its queries end.
+//! sends a query, this router stops. It uses the Robustness Variable and Query Interval of the other querier,
+//! and becomes querier again when the other's queries end.
 //!
 //! Queries have no authentication. One forged query with the largest numbers would silence this router for 61
 //! hours. Meanwhile memberships would expire, because no router sends queries. So the other querier counts as
@@ -21,11 +21,11 @@ use super::listeners::Timing;
 enum State {
     /// This router sends a query at `next`; `startup` is the number of remaining startup queries.
     Querier { next: Time, startup: u8 },
-    /// Another router asks, and is believed to be there until then.
+    /// Another router is the querier; without a query, this router takes over at `until`.
     NonQuerier { until: Time, address: Ipv6Addr },
 }
 
-/// The querier of a link, or one in waiting.
+/// State of this router on a link: querier or non-querier.
 #[derive(Debug)]
 pub struct Querier {
     configured: Timing,
@@ -34,7 +34,7 @@ pub struct Querier {
 }
 
 impl Querier {
-    /// Begins to ask at once.
+    /// Creates the state of a querier that sends a query at once.
     pub fn new(now: Time, timing: Timing) -> Querier {
         Querier {
             configured: timing,
@@ -43,17 +43,17 @@ impl Querier {
         }
     }
 
-    /// The times that hold on this link.
+    /// Returns the timers and counts in use on this link.
     pub fn timing(&self) -> &Timing {
         &self.timing
     }
 
-    /// Whether this router asks.
+    /// Returns whether this router is the querier.
     pub fn is_querier(&self) -> bool {
         matches!(self.state, State::Querier { .. })
     }
 
-    /// The other router that asks.
+    /// Returns the address of another router that is the querier.
     pub fn other(&self) -> Option<Ipv6Addr> {
         match self.state {
             State::Querier { .. } => None,
@@ -61,7 +61,7 @@ impl Querier {
         }
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Time {
         match self.state {
             State::Querier { next, .. } => next,
@@ -69,7 +69,7 @@ impl Querier {
         }
     }
 
-    /// Whether a General Query is to be sent now.
+    /// Returns whether the caller must send a General Query now.
     pub fn handle_timeout(&mut self, now: Time) -> bool {
         if self.poll_timeout() > now {
             return false;
@@ -82,25 +82,25 @@ impl Querier {
             State::Querier { startup, .. } => startup.saturating_sub(1),
             State::NonQuerier { .. } => 0,
         };
-        // 9.6: a quarter of the Query Interval.
+        // 9.6: the Startup Query Interval is a quarter of the Query Interval.
         let wait = if startup > 0 { self.timing.query_interval / 4 } else { self.timing.query_interval };
         self.state = State::Querier { next: now + wait, startup };
         true
     }
 
-    /// Another router's query; whether that one is the querier.
+    /// Handles the query of another router; returns whether that router is the querier.
     pub fn handle_query(&mut self, now: Time, own: Ipv6Addr, source: Ipv6Addr, query: &Query<'_>) -> bool {
-        // 7.6.2: the interface identifiers count.
+        // 7.6.2: the election compares the interface identifiers.
         let identifier = |address: Ipv6Addr| u128::from(address) as u64;
         if identifier(source) >= identifier(own) {
             return false;
         }
-        // Of several others the lowest one stays.
+        // If several other routers send queries, the one with the lowest address is the querier.
         if self.other().is_some_and(|other| identifier(other) < identifier(source)) {
             return false;
         }
         if let Some(v2) = query.v2 {
-            // 5.1.8, 5.1.9: 0 says nothing.
+            // 5.1.8, 5.1.9: the value 0 gives no information.
             let robustness = if v2.robustness == 0 { self.configured.robustness } else { v2.robustness };
             let interval = Duration::from_secs(v2.query_interval.into());
             let query_interval = if interval.is_zero() { self.configured.query_interval } else { interval };

@@ -1,14 +1,15 @@
 //! Permissions of the fast path (see [`crate::acceleration`]).
 //!
-//! The router permits the fast path every path of packets that it has itself sent, delivered or forwarded by
-//! greedy forwarding. It checks the permissions after every report, and after every input that moved this
-//! station or a neighbour. So a decision of the fast path is never older than the last input: a lost or a
-//! better neighbour changes it at once. The router revokes a permission that is unused for [`IDLE`].
+//! The router permits a path to the fast path after it has itself sent, delivered or forwarded a packet there
+//! by greedy forwarding. It checks the permissions after every report, and after every input that moved this
+//! station or a neighbour. So the fast path never uses a decision older than the last input: a lost or a
+//! better neighbour changes the permission at once. The router revokes a permission that is unused for
+//! [`IDLE`].
 //!
-//! **Only greedy forwarding** (E.2) is possible: contention needs every packet. A forwarder with a packet
-//! data rate (B.2, `itsGnMaxPacketDataRate`) handles every packet itself, and at 100 kB/s it can. Without a
-//! limit the rates are still measured. After link-layer feedback single packets would leave their path; the
-//! caller does not accelerate a link with feedback.
+//! **Only greedy forwarding** (E.2) is possible: contention needs every packet. A forwarder with a limit of
+//! the packet data rate (B.2, `itsGnMaxPacketDataRate`) handles every packet itself; 100 kB/s are few
+//! packets. Without a limit the router still measures the rates. After link-layer feedback single packets
+//! would take another path, so the caller does not accelerate a link with feedback.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,9 +26,9 @@ use crate::location_table::{mac_key, mid_key};
 use crate::mib::NonAreaForwarding;
 use crate::{GeonetDrop, MacAddress};
 
-/// How long what was predicted holds: a report comes sooner.
+/// Validity of a predicted next hop; the next report comes earlier.
 const MOMENT: Duration = Duration::from_millis(250);
-/// Ways, ways of others' packets, and sources that a fast path knows at a time, of each kind.
+/// Largest number of permissions of each kind: own packets, forwarded packets, sources.
 const MOST: usize = 1024;
 
 /// A permission that the fast path has, and the time of its last use.
@@ -37,18 +38,18 @@ struct Told<T> {
     used: Time,
 }
 
-/// State that the fast path has.
+/// Permissions that the fast path has.
 #[derive(Debug)]
 pub(super) struct Acceleration {
     hop_limit: Option<u8>,
     position: Option<LongPositionVector>,
     ways: BTreeMap<u64, Told<Way>>,
-    /// With where packets say that the destination is.
+    /// Permissions to forward, each with the destination position in the packets.
     onwards: BTreeMap<u64, (Told<Onward>, Position)>,
     sources: BTreeMap<u64, Time>,
-    /// Neighbours and own place at the last look.
+    /// Generation of the neighbours and own position at the last check.
     seen: Option<(u64, Position)>,
-    /// Something is wanted that was not told.
+    /// A packet needs a permission that the fast path does not have yet.
     wanted: bool,
 }
 
@@ -64,13 +65,13 @@ fn mac_of(mid: u64) -> MacAddress {
 }
 
 impl Router {
-    /// This is where the sequence numbers come from, from now on.
+    /// Makes `numbers` the source of sequence numbers.
     pub fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
         self.sequence_numbers = numbers;
     }
 
-    /// There is a fast path from now on, which was told nothing yet. `hop_limit` is that of IPv6 packets, the
-    /// default if `None`.
+    /// Starts a fast path without permissions. `hop_limit` is the hop limit of IPv6 packets; the default if
+    /// `None`.
     pub fn accelerate(&mut self, hop_limit: Option<u8>) {
         if self.mib.non_area_forwarding != NonAreaForwarding::Greedy {
             return;
@@ -86,17 +87,17 @@ impl Router {
         }));
     }
 
-    /// There is no fast path any more; what it was told is to be forgotten without further word.
+    /// Stops the fast path. Its permissions end without further outputs.
     pub fn decelerate(&mut self) {
         self.acceleration = None;
     }
 
-    /// Whether a fast path has something to do: then reports are expected.
+    /// Returns whether the fast path has any permission; then the router expects reports.
     pub fn is_accelerated(&self) -> bool {
         self.acceleration.as_ref().is_some_and(|acceleration| !acceleration.is_idle())
     }
 
-    /// The fast path tells what it did.
+    /// Handles a report of the fast path.
     pub fn handle_report(&mut self, now: Time, report: &Report) {
         self.assert_drained();
         self.sequence_numbers.replay(report.next_sequence);
@@ -126,13 +127,12 @@ impl Router {
                 onward.used = now;
             }
         }
-        // It is told in any case: that is how the fast path knows that the router is there.
+        // Output the position in any case: it tells the fast path that the router still runs.
         (acceleration.wanted, acceleration.position) = (true, None);
         self.tell_fast_path(now);
     }
 
-    /// Learns from a sample as from its packets (10.3.8.4), without duplicate detection, which they have
-    /// passed.
+    /// Learns from a sample as from its packets (10.3.8.4). The fast path has already detected duplicates.
     fn learn_sample(&mut self, now: Time, sample: &Sample) -> Result<(), GeonetDrop> {
         let source = sample.vector;
         if mid_key(source.address) == mid_key(self.address) {
@@ -140,8 +140,8 @@ impl Router {
         }
         let direct = self.mib.piggyback && sample.direct;
         let learnt = self.table.learn(now, &self.mib, &source, direct, self.clock(now))?;
-        // IPv6 that was delivered here does not count for the data rate (annex B.2). With a limit the fast
-        // path does not forward.
+        // IPv6 packets that this station received as destination do not count for the data rate (annex B.2).
+        // With a limit the fast path does not forward.
         let length = self.mib.duplicate_packet_list_length;
         let entry = self.table.entry_mut(learnt.slot);
         for sequence in &sample.sequences {
@@ -153,7 +153,7 @@ impl Router {
         Ok(())
     }
 
-    /// An own IPv6 packet went to a station.
+    /// Notes that this station sent an IPv6 packet to a station, so that a permission is useful.
     pub(super) fn want_way(&mut self, now: Time, mid: u64) {
         let Some(acceleration) = &mut self.acceleration else { return };
         if let Some(way) = acceleration.ways.get_mut(&mid) {
@@ -165,7 +165,7 @@ impl Router {
         }
     }
 
-    /// A GUC came from a station, for this one or for another.
+    /// Notes that a GUC came from a station, for this station or another, so that a permission is useful.
     pub(super) fn want_source(&mut self, now: Time, mid: u64, onward: Option<(u64, Position)>) {
         let Some(acceleration) = &mut self.acceleration else { return };
         if !acceleration.sources.contains_key(&mid) && acceleration.sources.len() >= MOST {
@@ -190,7 +190,7 @@ impl Router {
         }
     }
 
-    /// Another address, or the initial state: nothing holds any more.
+    /// Withdraws all permissions after a change of address or a reset.
     pub(super) fn withdraw_fast_path(&mut self) {
         let Some(acceleration) = &mut self.acceleration else { return };
         let ways =
@@ -205,7 +205,7 @@ impl Router {
         self.outputs.extend(ways.chain(onwards).chain(sources).map(Output::Accelerate));
     }
 
-    /// Tells the fast path what is different from what it was told. To be called after every input.
+    /// Outputs the permissions that have changed. The router calls this after every input.
     pub(super) fn tell_fast_path(&mut self, now: Time) {
         let seen = (self.table.generation(), self.place());
         let Some(acceleration) = &mut self.acceleration else { return };
@@ -249,7 +249,7 @@ impl Router {
         if acceleration.is_idle() {
             acceleration.position = None;
         }
-        // The vector last: a packet that goes by it finds everything else as it shall be.
+        // Output the position vector last, so that a packet with this vector uses the new permissions.
         if !acceleration.is_idle()
             && acceleration.position != self.position
             && let Ok(position) = self.own_position()
@@ -260,8 +260,8 @@ impl Router {
         self.acceleration = Some(acceleration);
     }
 
-    /// Returns the path that [`Router::handle_request`] would take for an IPv6 packet to this station, if it
-    /// would send it at once.
+    /// Returns the path that [`Router::handle_request`] would use for an IPv6 packet to this station; `None`
+    /// if it would not send the packet at once.
     fn way(&mut self, now: Time, mid: u64, hop_limit: Option<u8>) -> Option<Way> {
         let source = self.position?;
         let slot = self.table.find(now, mid)?;
@@ -281,19 +281,20 @@ impl Router {
         packet.common.mobile = self.mib.is_mobile;
         let mut headers = [0; HEADERS];
         packet.emit_into(&mut headers).ok()?;
-        // The fields of each single packet are no part of the path.
+        // Clear the fields that differ between packets; they are not part of the path.
         headers[16..40].fill(0);
         let until = self.table.entry(slot).expires().min(self.until(now, next));
         Some(Way { destination: mac_of(mid), next_hop: next, headers, until })
     }
 
-    /// Returns the path that [`Router::handle_frame`] would take for a GUC to this station with its position
-    /// at `place`.
+    /// Returns the path that [`Router::handle_frame`] would use for a GUC to this station with the
+    /// destination position `place`.
     fn onward(&mut self, now: Time, mid: u64, place: Position) -> Option<Onward> {
         self.position?;
         let neighbour = self.table.find(now, mid).filter(|slot| self.table.entry(*slot).is_neighbour());
         let next = self.greedy(now, &Target::station(mid, place))?;
-        // By prediction a neighbour may be out of reach: then it matters what packets say.
+        // With prediction a neighbour may be out of range. Then the next hop depends on the position in the
+        // packet.
         if neighbour.is_some() && next != mac_of(mid) {
             return None;
         }
@@ -307,8 +308,8 @@ impl Router {
         })
     }
 
-    /// How long a next hop holds without further news. One that is no neighbour was chosen by prediction,
-    /// which holds for the moment.
+    /// Returns the time until which a next hop is valid without further packets from it. A next hop that is
+    /// not a neighbour was predicted, and is valid for [`MOMENT`].
     fn until(&self, now: Time, next_hop: MacAddress) -> Time {
         let slot = self.table.find(now, mac_key(next_hop));
         let entry = slot.map(|slot| self.table.entry(slot)).filter(|entry| entry.is_neighbour());
@@ -316,7 +317,7 @@ impl Router {
     }
 }
 
-/// Puts `new` into `told` and returns it, if it is different.
+/// Stores `new` in `told`; returns `new` if it differs.
 fn change<T: Clone + PartialEq>(told: &mut Option<T>, new: Option<T>) -> Option<Option<T>> {
     if *told == new {
         return None;

@@ -1,13 +1,14 @@
-//! Link-layer feedback: no acknowledgement arrived for a unicast frame.
+//! Link-layer feedback: the link reports a unicast frame without acknowledgement.
 //!
-//! The standard does not use it: a neighbour stays one until its lifetime ends. Until then greedy forwarding
-//! loses packets to neighbours that have left. Here such a station stops being a neighbour until its next
-//! packet, as in GPSR (Karp and Kung, MobiCom 2000, "support for MAC-layer failure feedback"). The
-//! undelivered packet takes another next hop, a walk around the void, the buffer, or a broadcast. Each
-//! failure removes one neighbour, so this ends.
+//! The standard does not use feedback: a neighbour stays a neighbour until its lifetime ends. Until then
+//! greedy forwarding loses packets to neighbours that have left. In this router such a station is not a
+//! neighbour until its next packet. GPSR does the same (Karp and Kung, MobiCom 2000, "support for MAC-layer
+//! failure feedback"). The undelivered packet takes another next hop, a walk around the void, the buffer, or
+//! a broadcast. Each failure removes one neighbour, so the number of attempts is limited.
 //!
 //! The link returns the frame itself, so the router stores nothing for this. A link without feedback costs
-//! nothing. If only the acknowledgement was lost, two copies travel, and duplicate detection drops one.
+//! nothing. If only the acknowledgement was lost, two copies of the packet exist, and duplicate detection
+//! drops one.
 
 use carnet_base::Time;
 use carnet_wire::geonet::{ExtendedHeader, Packet};
@@ -22,7 +23,8 @@ use crate::mib::AreaForwarding;
 use crate::{GeonetDrop, MacAddress};
 
 impl Router {
-    /// The link could not reach a neighbour: it no longer is one. Packets take another way at once.
+    /// Handles a neighbour that the link could not reach: the station is no longer a neighbour, and packets
+    /// take another next hop at once.
     pub fn handle_link_failure(&mut self, now: Time, neighbour: MacAddress) {
         if let Some(slot) = self.table.find(now, mac_key(neighbour)) {
             self.table.demote(now, &self.mib, slot);
@@ -36,11 +38,11 @@ impl Router {
         self.tell_fast_path(now);
     }
 
-    /// A frame that this router sent to one station was not acknowledged; `octets` is what stood behind its
+    /// Handles a frame to one station that the link could not deliver; `octets` are those behind its
     /// EtherType.
     ///
     /// # Errors
-    /// Why the packet goes no further.
+    /// Reason for which the router does not send the packet again.
     pub fn handle_unacknowledged(
         &mut self,
         now: Time,
@@ -48,7 +50,7 @@ impl Router {
         octets: &[u8],
     ) -> Result<(), GeonetDrop> {
         self.assert_drained();
-        // A group does not acknowledge anything.
+        // Frames to a group have no acknowledgement.
         if destination[0] & 1 != 0 {
             return Ok(());
         }
@@ -61,7 +63,7 @@ impl Router {
         result
     }
 
-    /// Sends a packet once more, by another way.
+    /// Sends a packet again to another next hop.
     fn reroute(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), GeonetDrop> {
         let target = match packet.extended {
             ExtendedHeader::GeoUnicast { destination, .. }
@@ -70,7 +72,7 @@ impl Router {
                 Target::station(mid_key(destination.address), position)
             }
             ExtendedHeader::GeoBroadcast { area, .. } => {
-                // F.4: contention stands by for this very case.
+                // F.4: the contention timer of the packet already covers this case.
                 let inside = geodesy::is_inside(&area, self.place());
                 if inside && self.mib.area_forwarding == AreaForwarding::Advanced {
                     return Ok(());
@@ -80,13 +82,13 @@ impl Router {
             ExtendedHeader::GeoAnycast { area, .. } => {
                 Target::Anybody { area, metric: Metric::new(geodesy::centre(&area)) }
             }
-            // These go to everybody.
+            // The router broadcasts these packets.
             _ => return Ok(()),
         };
         let source = mid_key(packet.extended.source().address);
         let traffic_class = packet.common.traffic_class;
         let mut frame = self.buffer();
-        // As it was before a walk around a void.
+        // Restore the packet as it was before the walk around a void.
         packet.append_to(&mut frame);
         let meta = Meta {
             identity: (source, packet.extended.sequence().unwrap_or(0)),

@@ -1,4 +1,4 @@
-//! On its way: carries out what the algorithms of [`crate::forwarding`] decide.
+//! Forwarding: executes the decisions of the algorithms of [`crate::forwarding`].
 
 use carnet_base::Time;
 use carnet_wire::geonet::{
@@ -19,17 +19,18 @@ use crate::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Prediction, R
 use crate::packet_rate::{Shaped, share};
 use crate::{BROADCAST, GeonetDrop, MacAddress};
 
-/// Whence a packet comes to be forwarded.
+/// Origin of a packet to forward.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Origin<'a> {
-    /// From this station: its own, or one that waited here.
+    /// This station: the packet is its own, or has waited here.
     Here,
-    /// From another station just now.
+    /// Another station, from which the packet has just arrived.
     Received(&'a Received<'a>),
 }
 
 impl Router {
-    /// The forwarder operations that all packets have in common; `source` is the source's entry.
+    /// Performs the forwarder operations that all packets have in common; `source` is the entry of the
+    /// packet's source.
     pub(super) fn forward_received(
         &mut self,
         now: Time,
@@ -50,7 +51,7 @@ impl Router {
         if received.recovery.is_some() {
             packet.append_to(&mut frame);
         } else {
-            // The padding of a short frame is no part of the packet.
+            // Cut off the padding of a short frame.
             frame.extend_from_slice(&received.frame.packet[..packet.len()]);
         }
         set_remaining_hop_limit(&mut frame, remaining - 1)?;
@@ -58,7 +59,8 @@ impl Router {
         if let (Target::Station { mid, .. }, Some(told)) = (target, packet.extended.destination())
             && let Some(slot) = self.table.find(now, mid)
         {
-            // C.3: where the destination is a neighbour and known better than the packet knows it.
+            // C.3: correct the position of the destination if it is a neighbour with a newer position in the
+            // location table.
             let entry = self.table.entry(slot);
             if entry.is_neighbour() && entry.position_vector().timestamp.is_newer_than(told.timestamp) {
                 let mut known = entry.position_vector().short();
@@ -74,7 +76,7 @@ impl Router {
             target,
             traffic_class,
             profile: None,
-            // PON_LOS_BV_10: LS requests do not wait.
+            // PON_LOS_BV_10: the router does not buffer LS requests.
             store: traffic_class.store_carry_forward && !request,
             lifetime: packet.basic.lifetime,
             since: now,
@@ -84,8 +86,8 @@ impl Router {
     }
 
     /// Checks the packet data rate (B.2): the router does not forward for a source or sender above the limit.
-    /// `source` is the entry of the packet's source, if the packet has taught it. It is counted unless it
-    /// yields.
+    /// `source` is the entry of the packet's source, if the router learned from the packet. The function
+    /// counts the packet unless it yields.
     fn check_rate(
         &mut self,
         now: Time,
@@ -121,8 +123,8 @@ impl Router {
         Err(GeonetDrop::PacketDataRate)
     }
 
-    /// An own packet of a kind that yields: over more than one hop it waits for its turn, so that forwarders
-    /// have room for warnings.
+    /// Sends an own packet of a yielding kind. If it needs more than one hop, it waits in the shaper, so that
+    /// forwarders have room for warnings.
     pub(super) fn shape(&mut self, now: Time, urgent: bool, packet: Waiting) -> Result<(), GeonetDrop> {
         let Some(limit) = self.mib.max_packet_data_rate else {
             return self.dispatch(now, packet, Origin::Here);
@@ -147,7 +149,7 @@ impl Router {
         }
     }
 
-    /// Sends own packets whose turn it is.
+    /// Sends own packets that the shaper releases.
     pub(super) fn shaper_due(&mut self, now: Time) {
         let Some(limit) = self.mib.max_packet_data_rate else { return };
         loop {
@@ -176,7 +178,7 @@ impl Router {
         }
     }
 
-    /// Sends a packet by the algorithm that is in charge of it, or lets it wait.
+    /// Sends a packet by the forwarding algorithm that applies, or buffers it.
     pub(super) fn dispatch(
         &mut self,
         now: Time,
@@ -193,7 +195,7 @@ impl Router {
                 return Ok(());
             }
             Target::Station { .. } => return self.non_area(now, packet, origin),
-            // A GAC that came to a station inside has arrived, so inside there are own ones only: 10.3.12.2.
+            // Inside the area, only own GACs reach this point: a received GAC has arrived (10.3.12.2).
             Target::Area { area, .. } | Target::Anybody { area, .. } => area,
         };
         match self.select(now, &area, origin) {
@@ -208,7 +210,7 @@ impl Router {
         Ok(())
     }
 
-    /// Annex D.
+    /// Makes the decision of annex D for this packet.
     fn select(&self, now: Time, area: &GeoArea, origin: Origin<'_>) -> Selection {
         let sender = match origin {
             Origin::Here => None,
@@ -220,7 +222,7 @@ impl Router {
         select(area, self.place(), matches!(origin, Origin::Here), sender, self.mib.unknown_sender)
     }
 
-    /// Annex F.
+    /// Forwards a packet inside its area (annex F).
     fn area_forwarding(&mut self, now: Time, packet: Waiting, origin: Origin<'_>) {
         let Origin::Received(received) = origin else {
             return self.transmit(BROADCAST, packet);
@@ -232,8 +234,8 @@ impl Router {
                 self.contend(now, packet, received, false, contention_based::timeout(&self.mib, distance));
             }
             AreaForwarding::Advanced if received.is_unicast() => {
-                // F.4: chosen by the last hop, so it goes on at once; contention stands by in case that
-                // fails.
+                // F.4: the last hop chose this station, so it forwards at once. The contention timer runs in
+                // case the next hop fails.
                 if let Some(next) = self.greedy(now, &packet.meta.target) {
                     let mut frame = self.buffer();
                     frame.extend_from_slice(&packet.frame);
@@ -253,7 +255,7 @@ impl Router {
         self.sender_position(now, received).map(|sender| self.place().distance(sender))
     }
 
-    /// Annex E.
+    /// Forwards a packet outside its area, or a unicast packet (annex E).
     fn non_area(&mut self, now: Time, packet: Waiting, origin: Origin<'_>) -> Result<(), GeonetDrop> {
         if self.mib.non_area_forwarding == NonAreaForwarding::ContentionBased {
             return self.non_area_contention(now, packet, origin);
@@ -276,7 +278,7 @@ impl Router {
         Ok(())
     }
 
-    /// E.2, and the destination itself where it is a neighbour.
+    /// Returns the next hop by E.2, or the destination itself if it is a neighbour.
     pub(super) fn greedy(&mut self, now: Time, target: &Target) -> Option<MacAddress> {
         if let Some(prediction) = self.mib.prediction {
             return self.greedy_ahead(now, target, prediction);
@@ -302,7 +304,7 @@ impl Router {
         Some(self.neighbour_mac(next))
     }
 
-    /// The next hop that is kept for packets to a target.
+    /// Returns the next hop that the router holds for packets to a target.
     fn held(&self, now: Time, target: &Target) -> Option<Slot> {
         let hold = self.mib.next_hop_hold;
         if hold.is_zero() { None } else { self.held_next_hops.get(now, target, hold) }
@@ -314,7 +316,7 @@ impl Router {
         }
     }
 
-    /// The same by where stations are now.
+    /// Returns the next hop by predicted positions.
     fn greedy_ahead(&mut self, now: Time, target: &Target, prediction: Prediction) -> Option<MacAddress> {
         let range = self.mib.max_communication_range;
         let view = View::new(now, self.position?, range, prediction.link_lifetime);
@@ -352,7 +354,7 @@ impl Router {
         Some(self.neighbour_mac(next))
     }
 
-    /// E.3
+    /// Forwards a packet by contention (E.3).
     fn non_area_contention(
         &mut self,
         now: Time,
@@ -394,7 +396,7 @@ impl Router {
         }
     }
 
-    /// The contention timer of a packet has expired: no other station was faster.
+    /// Sends a packet whose contention timer has expired: no other station has repeated it.
     pub(super) fn contention_over(&mut self, now: Time, identity: (u64, u16)) {
         let Some(contender) = self.contention.remove(identity) else { return };
         let mut packet = contender.packet;
@@ -406,7 +408,7 @@ impl Router {
         }
     }
 
-    /// Into the forwarding packet buffer (8.5).
+    /// Stores a packet in the forwarding packet buffer (8.5).
     fn store(&mut self, packet: Waiting) {
         let (buffer, limit) = match packet.meta.target {
             Target::Station { .. } => (&mut self.unicast_buffer, self.mib.unicast_buffer_size),
@@ -421,7 +423,7 @@ impl Router {
         self.plan_buffers();
     }
 
-    /// After a source was learnt: what waited for it may go on.
+    /// Handles a learned source: packets that waited for this station may leave.
     pub(super) fn learnt(&mut self, now: Time, learnt: Learnt, source: &LongPositionVector) {
         self.counters.from_the_future += u64::from(learnt.from_the_future);
         if learnt.new_neighbour {
@@ -438,8 +440,8 @@ impl Router {
         }
     }
 
-    /// Sends on the packets for which the station in `slot` is what they waited for: their destination, or a
-    /// neighbour that is nearer to it.
+    /// Sends the waiting packets that the station in `slot` helps: it is their destination, or a neighbour
+    /// nearer to it.
     fn flush_buffers(&mut self, now: Time, slot: Slot) {
         if self.unicast_buffer.is_empty() && self.broadcast_buffer.is_empty() {
             return;
@@ -469,7 +471,7 @@ impl Router {
         }
     }
 
-    /// Hands a packet to the link.
+    /// Passes a packet to the link.
     pub(super) fn transmit(&mut self, destination: MacAddress, packet: Waiting) {
         self.hand_over(destination, packet, false);
     }
@@ -491,7 +493,8 @@ impl Router {
         }));
     }
 
-    /// Puts a packet into perimeter mode and sends it along the first edge. False where there is no edge.
+    /// Puts a packet into perimeter mode and sends it along the first edge. Returns false if there is no
+    /// edge.
     fn enter_perimeter(&mut self, packet: &Waiting, planarisation: Planarisation) -> bool {
         let Some(metric) = packet.meta.target.metric() else { return false };
         let Ok(view) = Packet::parse(&packet.frame) else { return false };
@@ -505,7 +508,7 @@ impl Router {
         true
     }
 
-    /// The planar subgraph as seen from here on the way to a destination.
+    /// Returns the view of the planar subgraph from this station for a destination.
     fn walk(&mut self, ego: Position, metric: &Metric, planarisation: Planarisation) -> Walk<'_> {
         let mac = self.mac();
         let generation = self.table.generation();
@@ -517,8 +520,8 @@ impl Router {
         Walk::new(&self.table, neighbours, mac, ego, metric.destination)
     }
 
-    /// Sends a packet in perimeter mode one edge further. `None` when perimeter mode ends here: the station
-    /// is nearer to the destination than the point of entry, or the destination is a neighbour.
+    /// Sends a packet in perimeter mode along its next edge. Returns `None` if perimeter mode ends: the
+    /// station is nearer to the destination than the point of entry, or the destination is a neighbour.
     pub(super) fn walk_on(
         &mut self,
         now: Time,
@@ -583,7 +586,7 @@ impl Router {
     }
 }
 
-/// The packet with its recovery header.
+/// Returns the packet with its recovery header.
 fn in_perimeter_mode(packet: &Packet<'_>, header: &RecoveryHeader, remaining_hop_limit: u8) -> Vec<u8> {
     let mut payload = Vec::with_capacity(RecoveryHeader::LEN + packet.payload.len());
     payload.extend_from_slice(&header.to_octets());
@@ -594,6 +597,6 @@ fn in_perimeter_mode(packet: &Packet<'_>, header: &RecoveryHeader, remaining_hop
     walking.emit()
 }
 
-/// The traffic class of packets that the router makes for itself.
+/// Traffic class of packets that the router itself creates.
 pub(super) const OWN_TRAFFIC_CLASS: TrafficClass =
     TrafficClass { store_carry_forward: false, channel_offload: false, id: 0 };

@@ -4,7 +4,7 @@
 //! forwards a packet by the algorithms of [`crate::forwarding`]; `feedback` selects another next hop if the
 //! link could not reach the first. `taking_back` returns packets to an upper layer. `service` has the
 //! Location Service, beacons and other timers. `accelerate` lets a fast path send packets like those of this
-//! router. They share the state that is defined here.
+//! router. All of them use the state in this file.
 //!
 //! **Use.** Each `handle_*` takes the time and an input. The caller then calls [`Router::poll_output`] until
 //! it returns `None` (asserted in debug builds), and [`Router::handle_timeout`] at the time that
@@ -36,18 +36,18 @@ use crate::location_table::{LocationTable, Slot, mid_key};
 use crate::packet_rate::Shaper;
 use crate::{GeonetDrop, MacAddress, Mib};
 
-/// Buffers that are kept for the next packets.
+/// Largest number of buffers that the router keeps for the next packets.
 const POOL: usize = 256;
-/// Own position vectors that are remembered, to know an echo from another station with this address.
+/// Number of stored own position vectors, by which the router recognises echoes of its own packets.
 const OWN_POSITIONS: usize = 1024;
-/// Packets in perimeter mode that are remembered.
+/// Number of stored packets in perimeter mode.
 const WALKS: usize = 256;
-/// After a few conflicts, the address changes no more often than this.
+/// Shortest interval of address changes after the first few conflicts.
 const CONFLICT_INTERVAL: Duration = Duration::from_secs(10);
-/// Stations that could not be reached, and how long that counts.
+/// Largest number of stations that the link could not reach, and the time for which the router avoids them.
 const UNREACHED: usize = 64;
 const UNREACHED_FOR: Duration = Duration::from_secs(1);
-/// Packets that may be repeated at a time.
+/// Largest number of packets under repetition.
 const MAX_REPETITIONS: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,36 +58,38 @@ enum Timer {
     Search(u64),
     Contention(Identity),
     Repeat(u32),
-    /// The last beacon of a neighbour counts no longer.
+    /// The validity of a neighbour's last beacon ends.
     Silence,
-    /// An own packet that had to wait may go (annex B.2).
+    /// The shaper may release an own packet (annex B.2).
     Shaper,
 }
 
-/// How often what happened.
+/// Counters of the router.
 #[derive(Debug, Clone)]
 pub struct Counters {
     /// Frames received.
     pub received: u64,
     /// Payloads delivered to the upper layer.
     pub delivered: u64,
-    /// Packets of other stations sent on.
+    /// Packets of other stations forwarded.
     pub forwarded: u64,
-    /// Own packets handed to the link, beacons and repetitions included.
+    /// Own packets passed to the link, beacons and repetitions included.
     pub sent: u64,
-    /// Beacons among them.
+    /// Beacons among the sent packets.
     pub beacons: u64,
-    /// Location Service requests among them.
+    /// Location Service requests among the sent packets.
     pub location_requests: u64,
-    /// Location Service replies among them.
+    /// Location Service replies among the sent packets.
     pub location_replies: u64,
-    /// Position vectors that were not taken, because their time stamp is ahead of this station's clock.
+    /// Position vectors that the router did not store, because their time stamp is ahead of this station's
+    /// clock.
     pub from_the_future: u64,
-    /// Packets that entered perimeter mode here.
+    /// Packets that entered perimeter mode at this station.
     pub recoveries: u64,
-    /// Frames to one station that the link reported as not acknowledged.
+    /// Frames to one station for which the link received no acknowledgement.
     pub unacknowledged: u64,
-    /// Their packets that were sent on another way; they count among `sent` and `forwarded` once more.
+    /// Packets without acknowledgement that the router sent to another next hop; they count again in `sent`
+    /// or `forwarded`.
     pub rerouted: u64,
     dropped: [u64; GeonetDrop::ALL.len()],
 }
@@ -112,7 +114,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// How often packets died of `reason`.
+    /// Returns the number of packets dropped for `reason`.
     pub fn dropped(&self, reason: GeonetDrop) -> u64 {
         self.dropped[reason as usize]
     }
@@ -126,48 +128,49 @@ type OwnPosition = (Timestamp, i32, i32);
 pub struct Router {
     mib: Mib,
     address: GnAddress,
-    /// EPV (8.2); `None` before the first position.
+    /// Position vector of this station, EPV (8.2); `None` before the first position.
     position: Option<LongPositionVector>,
-    /// SN of the next packets (8.3).
+    /// Source of the sequence numbers (8.3).
     sequence_numbers: Box<dyn SequenceNumbers>,
     acceleration: Option<Box<accelerate::Acceleration>>,
     table: LocationTable,
     next_hops: NextHopCache,
     held_next_hops: HeldNextHops,
-    /// UC forwarding packet buffer (8.5).
+    /// Forwarding packet buffer of unicast packets (8.5).
     unicast_buffer: PacketBuffer,
-    /// BC forwarding packet buffer (8.5).
+    /// Forwarding packet buffer of broadcast packets (8.5).
     broadcast_buffer: PacketBuffer,
     contention: ContentionBuffer,
     searches: BTreeMap<u64, Box<service::Search>>,
     repetitions: SmallMap<u32, source::Repeated>,
     next_repetition: u32,
     own_positions: VecDeque<OwnPosition>,
-    /// TST of the last position, and when it came: the clock of this station.
+    /// Timestamp of the last position, and its time of arrival: the clock of this station.
     clock: Option<(Timestamp, Time)>,
-    /// TST of the first position: packets of this router are not older.
+    /// Timestamp of the first position: no packet of this router has an older one.
     first_position: Option<Timestamp>,
-    /// The planar subgraph and what it was made from: neighbours and own position.
+    /// The planar subgraph, with the generation of the neighbours and the own position for which it was
+    /// computed.
     planar: Option<(u64, Position, Vec<Slot>)>,
-    /// Stations that the link could not reach lately, and when; only with prediction, which also sends to
-    /// stations that are no neighbours.
+    /// Stations that the link could not reach recently, and when. Used only with prediction, which also sends
+    /// to stations that are not neighbours.
     unreached: VecDeque<(u64, Time)>,
-    /// Packets seen in perimeter mode: source, SN, RHL.
+    /// Received packets in perimeter mode: source, SN, RHL.
     walks: VecDeque<(u64, u16, u8)>,
-    /// Changes of address: a station that is out for it shall not have us change with every frame.
+    /// Limits changes of the address, so that an attacker cannot cause one with every frame.
     conflicts: RateLimiter,
     last_beacon: Time,
-    /// The speed of the fastest neighbour, and when it was heard.
+    /// Time and speed of the fastest neighbour's last packet.
     fastest: (Time, i16),
-    /// The beacon interval that was computed last, and for which speed and how many neighbours.
+    /// Last computed beacon interval, with the speed and number of neighbours for which it was computed.
     interval: Option<((i16, usize), (Duration, Duration))>,
-    /// EPV in the last beacon, where it matters that this station has left it.
+    /// EPV of the last beacon, if the router must detect a deviation of the station from it.
     told: Option<Told>,
     beacons_sent: u32,
     timers: TimerTable<Timer>,
-    /// The timer of the location table runs.
+    /// Whether the timer of the location table runs.
     table_timer: bool,
-    /// Own packets that wait for their turn (annex B.2).
+    /// Own packets that wait for the packet data rate (annex B.2).
     shaper: Shaper,
     /// Whether the router has reported to operators that a source exceeds the packet data rate.
     told_of_data_rate: bool,
@@ -219,22 +222,22 @@ impl Router {
         }
     }
 
-    /// The parameters.
+    /// Returns the parameters.
     pub fn mib(&self) -> &Mib {
         &self.mib
     }
 
-    /// GN_ADDR of this station.
+    /// Returns GN_ADDR of this station.
     pub fn address(&self) -> GnAddress {
         self.address
     }
 
-    /// EPV, the position vector of this station (8.2).
+    /// Returns EPV, the position vector of this station (8.2).
     pub fn position_vector(&self) -> Option<&LongPositionVector> {
         self.position.as_ref()
     }
 
-    /// The location table.
+    /// Returns the location table.
     pub fn location_table(&self) -> &LocationTable {
         &self.table
     }
@@ -244,22 +247,23 @@ impl Router {
         &self.counters
     }
 
-    /// Octets that wait in the unicast and the broadcast forwarding buffer and in contention.
+    /// Returns the octets in the unicast forwarding buffer, the broadcast forwarding buffer and the
+    /// contention buffer.
     pub fn buffered_octets(&self) -> (usize, usize, usize) {
         (self.unicast_buffer.octets(), self.broadcast_buffer.octets(), self.contention.octets())
     }
 
-    /// The next thing to be done.
+    /// Returns the next action for the caller.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] is due next.
+    /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.timers.next_deadline()
     }
 
-    /// Takes back the octets of a frame or payload, for the next ones.
+    /// Takes the octets of a sent frame or delivered payload, and reuses their memory.
     pub fn recycle(&mut self, mut octets: Vec<u8>) {
         if self.pool.len() < POOL {
             octets.clear();
@@ -268,8 +272,8 @@ impl Router {
     }
 
     /// Takes a new address from management or the security entity (10.2.1.3, 10.2.1.4). A new pseudonym
-    /// starts with an empty location table and sequence number 0. It neither repeats packets of the old one
-    /// nor sends waiting packets, so that no packet links the two.
+    /// starts with an empty location table and sequence number 0. The router neither repeats packets of the
+    /// old pseudonym nor sends waiting packets, so that no packet links the two pseudonyms.
     pub fn handle_address(&mut self, address: GnAddress) {
         self.set_address(address);
         self.table.clear();
@@ -295,8 +299,8 @@ impl Router {
         }
     }
 
-    /// Has another address, and sends nothing any more that bears the old one: in a conflict it is another
-    /// station's.
+    /// Changes the address and drops all packets with the old address. After a conflict that address belongs
+    /// to another station.
     fn set_address(&mut self, address: GnAddress) {
         self.address = address;
         self.withdraw_fast_path();
@@ -310,18 +314,18 @@ impl Router {
         }
     }
 
-    /// Takes over a new position (10.2.2). The address in it does not matter; `accurate` is PAI. Without a
-    /// fix the caller says so by `accurate: false` and the last known place.
+    /// Handles a new position (10.2.2). The function ignores the address in `position`; `accurate` is PAI.
+    /// Without a fix the caller passes the last known place with `accurate: false`.
     ///
     /// # Errors
-    /// [`GeonetDrop::AbsurdPosition`] for a place that is not on earth.
+    /// [`GeonetDrop::AbsurdPosition`] for a place that is not on the globe.
     pub fn handle_position(&mut self, now: Time, position: LongPositionVector) -> Result<(), GeonetDrop> {
         self.assert_drained();
         if !position.is_on_globe() {
             return Err(GeonetDrop::AbsurdPosition);
         }
         self.first_position.get_or_insert(position.timestamp);
-        // Without a fix the last position comes again, and its time stamp goes on getting old.
+        // Without a fix the caller repeats the last position; its time stamp must keep aging.
         if self.clock.is_none_or(|(last, _)| last != position.timestamp) {
             self.clock = Some((position.timestamp, now));
         }
@@ -337,12 +341,12 @@ impl Router {
         Some(timestamp.wrapping_add(now.saturating_since(at)))
     }
 
-    /// Where this station is; all algorithms that ask have been given a position before.
+    /// Returns the position of this station. Callers run only after the first position.
     fn place(&self) -> Position {
         self.position.map_or(Position::default(), |pv| Position::new(pv.latitude, pv.longitude))
     }
 
-    /// This station's link-layer address.
+    /// Returns the link-layer address of this station.
     fn mac(&self) -> MacAddress {
         self.address.mid()
     }
@@ -351,7 +355,7 @@ impl Router {
         self.sequence_numbers.next()
     }
 
-    /// An empty buffer.
+    /// Returns an empty buffer.
     fn buffer(&mut self) -> Vec<u8> {
         self.pool.pop().unwrap_or_default()
     }
@@ -368,7 +372,7 @@ impl Router {
         self.table.entry(slot).mac()
     }
 
-    /// The drain rule: outputs are taken before the next input comes.
+    /// Asserts that the caller has taken all outputs before the next input.
     fn assert_drained(&self) {
         debug_assert!(self.outputs.is_empty(), "poll_output is called until it returns None");
     }

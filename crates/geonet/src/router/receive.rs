@@ -17,12 +17,12 @@ use crate::packet_rate::yields;
 use crate::{BROADCAST, GeonetDrop};
 use carnet_wire::geonet::{GnAddress, StationType};
 
-/// A packet that was read, and how it came.
+/// A parsed packet with the frame that carried it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Received<'a> {
     pub packet: Packet<'a>,
     pub frame: ReceivedFrame<'a>,
-    /// Set in perimeter mode; `packet` is the original one then.
+    /// Recovery header of a packet in perimeter mode; `packet` is then the original packet.
     pub recovery: Option<RecoveryHeader>,
 }
 
@@ -31,17 +31,18 @@ impl Received<'_> {
         self.packet.extended.source()
     }
 
-    /// The packet leaves a fifth of the data rate to others (annex B.2).
+    /// Returns whether the packet yields: it leaves a fifth of the data rate to others (annex B.2).
     pub fn yields(&self) -> bool {
         yields(self.packet.common.next_header, self.packet.common.traffic_class)
     }
 
-    /// Octets that count for the data rate as they come; a packet that yields counts when it is sent on.
+    /// Returns the octets that count for the data rate on reception. A yielding packet counts only when the
+    /// router forwards it.
     pub fn counted_octets(&self) -> usize {
         if self.yields() { 0 } else { self.frame.packet.len() }
     }
 
-    /// The frame was meant for this station and no other.
+    /// Returns whether the link-layer destination is this station alone.
     pub fn is_unicast(&self) -> bool {
         self.frame.destination != BROADCAST
     }
@@ -51,7 +52,7 @@ impl Router {
     /// Handles a received frame.
     ///
     /// # Errors
-    /// Why it had no effect, or, for one that was delivered but went no further, why not.
+    /// Reason for which the packet had no effect, or for which the router delivered but did not forward it.
     pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), GeonetDrop> {
         self.assert_drained();
         self.counters.received += 1;
@@ -72,11 +73,12 @@ impl Router {
         }
         let (packet, recovery) = self.read(frame.packet)?;
         let received = Received { packet, frame, recovery };
-        // A walk has one walker: if everybody took the next step there would be a storm.
+        // Only one station may continue a walk: if every receiver of a broadcast did, the copies would
+        // multiply.
         if recovery.is_some() && !received.is_unicast() {
             return Err(GeonetDrop::BadRecoveryHeader);
         }
-        // 10.3.5: more hops left than there were at the beginning.
+        // 10.3.5: a packet with RHL above MHL is invalid.
         if packet.exceeds_hop_limit() {
             return Err(GeonetDrop::HopLimitExceedsMaximum);
         }
@@ -86,8 +88,8 @@ impl Router {
         if !source.is_on_globe() || !placed {
             return Err(GeonetDrop::AbsurdPosition);
         }
-        // The MID is where frames to this station go: a neighbour with a group address would turn every
-        // unicast frame into one for all.
+        // The router sends frames to this MID. If the MID were a group address, every unicast frame to the
+        // station would reach all stations.
         if !names_station(source.address) {
             return Err(GeonetDrop::BadSender);
         }
@@ -103,7 +105,7 @@ impl Router {
             ExtendedHeader::SingleHop { .. } => self.single_hop(now, &received, true),
             ExtendedHeader::TopologicallyScoped { sequence, .. } => {
                 let slot = self.learn_multi_hop(now, &received, sequence)?;
-                // A beacon over several hops has nothing to deliver.
+                // A beacon over several hops has no payload to deliver.
                 if !packet.payload.is_empty() || packet.common.next_header != CommonNextHeader::Any {
                     self.deliver(&received);
                 }
@@ -126,7 +128,7 @@ impl Router {
         }
     }
 
-    /// Reads a packet, and the recovery header of one in perimeter mode.
+    /// Reads a packet, and the recovery header of a packet in perimeter mode.
     pub(super) fn read<'a>(
         &self,
         octets: &'a [u8],
@@ -152,9 +154,10 @@ impl Router {
     }
 
     /// Handles a packet with this station's address as source (10.2.1.5). A packet with a position vector
-    /// that this station has sent is its own. A packet from before all stored vectors counts as its own as
-    /// well: it may be from before a restart. Other stations hold such packets (SCF, contention) and send
-    /// them when they receive the first beacon. A real conflict shows in beacons, which no station holds.
+    /// that this station has sent is its own. A packet older than all stored vectors also counts as an own
+    /// packet, because it may be from before a restart. Other stations buffer such packets (SCF, contention)
+    /// and send them when they receive the first beacon. A station with the same address sends beacons, which
+    /// no station buffers.
     fn own_address(&mut self, now: Time, packet: &Packet<'_>) -> GeonetDrop {
         let source = packet.extended.source();
         let forgotten = self.own_positions.len() >= OWN_POSITIONS
@@ -169,7 +172,7 @@ impl Router {
         }
         let address = self.address;
         if self.mib.address_configuration == AddressConfiguration::Auto {
-            // A random MID, unicast and locally administered.
+            // Choose a random MID, unicast and locally administered.
             let mid = (self.rng.u64() & 0xfcff_ffff_ffff) | 0x0200_0000_0000;
             let [_, _, a, b, c, d, e, f] = mid.to_be_bytes();
             let station_type: StationType = address.station_type();
@@ -179,7 +182,7 @@ impl Router {
         GeonetDrop::DuplicateAddress
     }
 
-    /// 10.3.6.3, 10.3.10.3
+    /// Handles a single-hop packet (10.3.6.3, 10.3.10.3).
     fn single_hop(&mut self, now: Time, received: &Received<'_>, deliver: bool) -> Result<(), GeonetDrop> {
         let source = *received.source();
         let learnt = self.table.learn(now, &self.mib, &source, true, self.clock(now));
@@ -196,8 +199,8 @@ impl Router {
         Ok(())
     }
 
-    /// Steps 3 to 6 of the receiver operations of all packets with a sequence number: duplicate detection,
-    /// location table, Location Service, buffers.
+    /// Performs steps 3 to 6 of the receiver operations of all packets with a sequence number: duplicate
+    /// detection, location table, Location Service, buffers.
     fn learn_multi_hop(
         &mut self,
         now: Time,
@@ -226,7 +229,8 @@ impl Router {
         Ok(learnt.slot)
     }
 
-    /// A copy of a packet that is known: where it is in contention here, it takes part in that.
+    /// Handles a copy of a known packet. If the packet is in contention here, the copy may end the
+    /// contention.
     fn duplicate(&mut self, now: Time, received: &Received<'_>, identity: (u64, u16)) -> GeonetDrop {
         if self.contention.is_empty() {
             return GeonetDrop::Duplicate;
@@ -236,7 +240,8 @@ impl Router {
         let Some(contender) = self.contention.get_mut(identity) else { return GeonetDrop::Duplicate };
         contender.copies += 1;
         if contender.advanced && contender.copies < mib.advanced_max_counter {
-            // F.4: it goes on outside of the sector, with the time of the new sender.
+            // F.4: a station outside the sector continues the contention, with the timeout for the new
+            // sender's distance.
             let (sender, copies) = (contender.sender, contender.copies);
             let sender = self.table.find(now, mac_key(sender)).map(|slot| self.table.entry(slot).position());
             let inside = match (sender, forwarder) {
@@ -264,14 +269,14 @@ impl Router {
         self.timers.stop(super::Timer::Contention(identity));
     }
 
-    /// Where the sender of this copy is, if it is known well enough for contention (PAI).
+    /// Returns the position of this copy's sender, if it is accurate enough for contention (PAI).
     pub(super) fn sender_position(&self, now: Time, received: &Received<'_>) -> Option<Position> {
         let slot = self.table.find(now, mac_key(received.frame.source))?;
         let entry = self.table.entry(slot);
         entry.position_vector().accurate.then(|| entry.position())
     }
 
-    /// GUC (10.3.8.3, 10.3.8.4) and LS reply (10.3.7.1.4, 10.3.7.2).
+    /// Handles a GUC (10.3.8.3, 10.3.8.4) or an LS reply (10.3.7.1.4, 10.3.7.2).
     fn unicast(&mut self, now: Time, received: &Received<'_>, mine: bool) -> Result<(), GeonetDrop> {
         let packet = &received.packet;
         let (Some(destination), Some(sequence)) = (packet.extended.destination(), packet.extended.sequence())
@@ -304,7 +309,7 @@ impl Router {
         Ok(())
     }
 
-    /// GBC (10.3.11.3) and GAC (10.3.12.3).
+    /// Handles a GBC (10.3.11.3) or a GAC (10.3.12.3).
     fn area(&mut self, now: Time, received: &Received<'_>, mine: bool) -> Result<(), GeonetDrop> {
         let packet = &received.packet;
         let (Some(area), Some(sequence)) = (packet.extended.area(), packet.extended.sequence()) else {
@@ -325,7 +330,7 @@ impl Router {
         if inside {
             self.deliver(received);
         }
-        // B.3
+        // B.3: the station does not forward a packet to an area that is too large.
         if geodesy::area_size(area) > self.mib.max_area_size {
             return Err(GeonetDrop::AreaTooLarge);
         }
@@ -340,7 +345,7 @@ impl Router {
 
     fn deliver(&mut self, received: &Received<'_>) {
         if matches!(received.packet.common.next_header, CommonNextHeader::Unknown(_)) {
-            // Forwarders do not mind, but there is no upper layer for it here.
+            // Forwarders accept any next header, but this station has no upper layer for it.
             self.count_drop(GeonetDrop::UnknownNextHeader);
             return;
         }

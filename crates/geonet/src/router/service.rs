@@ -18,12 +18,12 @@ use crate::io::Event;
 use crate::location_table::{Slot, mid_key};
 use crate::{BROADCAST, GeonetDrop, beacon};
 
-/// How long a fast neighbour counts for the beacon interval without being heard.
+/// Time after its last packet for which a fast neighbour affects the beacon interval.
 const FASTEST_FOR: Duration = Duration::from_secs(2);
-/// The shortest time for which a beacon is believed: a unit of the field, and a lost beacon.
+/// Shortest validity of a beacon: a unit of the field, and one lost beacon.
 const SHORTEST_BELIEF: Duration = Duration::from_millis(200);
 
-/// A station whose position is sought, and the packets that wait for it (LS packet buffer, 8.4).
+/// A station that the Location Service seeks, and the packets that wait for it (LS packet buffer, 8.4).
 #[derive(Debug)]
 pub(super) struct Search {
     address: GnAddress,
@@ -32,19 +32,19 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Takes out the packets that wait for the answer; the search goes on.
+    /// Removes and returns the packets that wait for the answer; the search continues.
     pub(super) fn take_all(&mut self) -> Vec<Waiting> {
         self.buffer.take(|_| true)
     }
 }
 
 impl Router {
-    /// Serves the timers that have run out.
+    /// Serves the timers that have expired.
     pub fn handle_timeout(&mut self, now: Time) {
         self.assert_drained();
         while let Some(timer) = self.timers.pop_expired(now) {
             match timer {
-                // The timer runs from the first position on.
+                // The beacon timer starts with the first position.
                 Timer::Beacon => drop(self.beacon(now)),
                 Timer::LocationTable => {
                     self.table.expire(now, &self.mib);
@@ -62,7 +62,7 @@ impl Router {
         self.tell_fast_path(now);
     }
 
-    /// The location table has something to forget at its earliest expiry; one timer serves all entries.
+    /// Sets the timer of the location table to its earliest expiry; one timer serves all entries.
     pub(super) fn plan_table(&mut self) {
         if let Some(due) = self.table.next_expiry() {
             self.timers.set(Timer::LocationTable, due);
@@ -96,7 +96,7 @@ impl Router {
         self.plan_buffers();
     }
 
-    /// Drops the packets of this station that wait: they bear an address that it no longer has.
+    /// Drops waiting packets of this station, because they have an address that the station no longer has.
     pub(super) fn drop_own(&mut self) {
         let mut own = self.unicast_buffer.take(|meta| meta.own);
         own.extend(self.broadcast_buffer.take(|meta| meta.own));
@@ -114,7 +114,7 @@ impl Router {
 
     // Beacons.
 
-    /// The speed by which the beacon interval goes, 0.01 m/s.
+    /// Returns the speed that decides the beacon interval, 0.01 m/s.
     fn beacon_speed(&self) -> i16 {
         let own = self.position.map_or(0, |pv| pv.speed);
         if self.mib.beacon_company_speed && own.unsigned_abs() < self.fastest.1.unsigned_abs() {
@@ -123,8 +123,8 @@ impl Router {
         own
     }
 
-    /// Stores the speed of a neighbour. The fastest one counts until no neighbour of that speed was received
-    /// for a while.
+    /// Stores the speed of a neighbour. The speed of the fastest neighbour counts until the router has
+    /// received no neighbour of that speed for [`FASTEST_FOR`].
     pub(super) fn note_speed(&mut self, now: Time, neighbour: &LongPositionVector) {
         let outdated = now.saturating_since(self.fastest.0) > FASTEST_FOR;
         if outdated || neighbour.speed.unsigned_abs() >= self.fastest.1.unsigned_abs() {
@@ -136,14 +136,14 @@ impl Router {
         }
     }
 
-    /// Whether neighbours that lead the last beacon on are wrong about where this station is.
+    /// Returns whether this station has left the position that neighbours predict from its last beacon.
     fn has_deviated(&self, now: Time) -> bool {
         let (Some(limit), Some(told)) = (self.mib.beacon_deviation, &self.told) else { return false };
         told.age(now) >= self.mib.shortest_beacon_interval() && !told.is_within(now, self.place(), limit)
     }
 
-    /// The beacon interval by speed and company. Every position asks for it, and it is mostly the one of the
-    /// last time.
+    /// Returns the beacon interval for speed and number of neighbours. Every position needs the interval,
+    /// which rarely changes, so the function caches it.
     fn beacon_interval(&mut self) -> (Duration, Duration) {
         let by = (self.beacon_speed(), self.table.neighbours());
         match self.interval {
@@ -156,8 +156,8 @@ impl Router {
         }
     }
 
-    /// Sets the beacon timer after a new position. The first beacon leaves at a random moment; a station that
-    /// has become faster does not wait for the time planned at its lower speed.
+    /// Sets the beacon timer after a new position. The first beacon leaves at a random time. If the station
+    /// has become faster, its next beacon leaves earlier than planned at the lower speed.
     pub(super) fn plan_beacon(&mut self, now: Time, first: bool) {
         let (least, jitter) = self.beacon_interval();
         if first {
@@ -175,7 +175,7 @@ impl Router {
         }
     }
 
-    /// Something was sent that tells neighbours what a beacon would.
+    /// Restarts the beacon timer after a packet that gives neighbours the information of a beacon.
     pub(super) fn beacon_spared(&mut self, now: Time) {
         let speed = self.beacon_speed();
         let wait = beacon::next(&self.mib, speed, self.table.neighbours(), &mut self.rng);
@@ -186,7 +186,7 @@ impl Router {
         self.timers.set(Timer::Beacon, now + wait);
     }
 
-    /// 10.3.6.2
+    /// Sends a beacon (10.3.6.2).
     pub(super) fn beacon(&mut self, now: Time) -> Result<(), GeonetDrop> {
         let source = self.own_position()?;
         self.beacon_spared(now);
@@ -199,7 +199,8 @@ impl Router {
             None => ExtendedHeader::Beacon { source },
         };
         if far.is_some() {
-            // Only a beacon proper makes neighbours, so it is sent as well.
+            // The broadcast over several hops does not make its receivers neighbours, so send the normal
+            // beacon as well.
             let own = Own { lifetime: self.beacon_lifetime(), ..self.own(1) };
             let beacon = self.compose_with(now, own, Target::Everybody, ExtendedHeader::Beacon { source });
             self.counters.beacons += 1;
@@ -215,17 +216,17 @@ impl Router {
         Ok(())
     }
 
-    /// LT of a beacon: how long to believe it, where that is said.
+    /// Returns LT of a beacon: its validity, if the configuration announces one.
     fn beacon_lifetime(&self) -> Lifetime {
         let Some(intervals) = self.mib.beacon_lifetime else {
             return Lifetime::from_duration(self.mib.default_packet_lifetime);
         };
         let (least, jitter) = beacon::interval(&self.mib, self.beacon_speed(), self.table.neighbours());
-        // Not rounded down to nothing.
+        // The minimum prevents rounding the lifetime down to 0.
         Lifetime::from_duration(((least + jitter) * intervals).max(SHORTEST_BELIEF))
     }
 
-    /// Takes a beacon's word for how long it counts; what else makes neighbours does not say.
+    /// Stores the validity that a beacon announces. Other packets that make neighbours announce none.
     pub(super) fn believe(&mut self, now: Time, neighbour: Slot, said: Option<Lifetime>) {
         if self.mib.beacon_lifetime.is_none() {
             return;
@@ -237,8 +238,9 @@ impl Router {
         }
     }
 
-    /// Of some neighbours no beacon came for as long as the last one counted. One timer serves all of them:
-    /// it mostly runs out for a neighbour that has been heard since, and then looks for the next one.
+    /// Handles neighbours whose last beacon is no longer valid: they are no longer neighbours. One timer
+    /// serves all of them. It mostly expires for a neighbour that has sent a beacon since, and then the
+    /// function sets it for the next neighbour.
     fn silence(&mut self, now: Time) {
         let neighbours = self.table.iter().filter(|(_, entry)| entry.is_neighbour());
         let silent: Vec<Slot> =
@@ -268,17 +270,17 @@ impl Router {
 
     // Location Service.
 
-    /// Whether one more station may be sought.
+    /// Checks whether the Location Service may seek one more station.
     pub(super) fn may_search(&self, mid: u64) -> Result<(), GeonetDrop> {
         let room = self.searches.len() < self.mib.location_service_max_pending;
         if room || self.searches.contains_key(&mid) { Ok(()) } else { Err(GeonetDrop::LocationServiceBusy) }
     }
 
-    /// Seeks a station for which no packet waits, unless that is under way: whatever it sends makes its place
-    /// known, or known anew.
+    /// Starts a search for a station for which no packet waits, unless a search runs. Any packet of the
+    /// station then gives its position.
     ///
     /// # Errors
-    /// When too many are sought, or this station does not know where it is.
+    /// An error if too many searches run, or if this station has no position.
     pub fn locate(&mut self, now: Time, address: GnAddress) -> Result<(), GeonetDrop> {
         self.assert_drained();
         self.own_position()?;
@@ -288,7 +290,7 @@ impl Router {
         Ok(())
     }
 
-    /// Notes that a station is sought; whether it was not before.
+    /// Starts a search for a station; returns false if one runs already.
     fn begin_search(&mut self, address: GnAddress) -> Result<bool, GeonetDrop> {
         let mid = mid_key(address);
         self.may_search(mid)?;
@@ -299,7 +301,8 @@ impl Router {
         Ok(started)
     }
 
-    /// 10.3.7.1.2: seeks a station, unless that is under way, and keeps the packet until it is found.
+    /// 10.3.7.1.2: starts a search for a station, unless one runs, and keeps the packet until the station is
+    /// found.
     pub(super) fn search(
         &mut self,
         now: Time,
@@ -309,8 +312,8 @@ impl Router {
         let started = self.begin_search(address)?;
         let Some(search) = self.searches.get_mut(&mid_key(address)) else { return Ok(()) };
         let mut pushed_out = Vec::new();
-        // By 8.4 a packet that is larger than the buffer could never go to a station that is not known. So
-        // the newest is kept whatever its size, alone if need be.
+        // 8.4 would never let a packet larger than the buffer reach an unknown station. So the router keeps
+        // the newest packet whatever its size, alone if necessary.
         let limit = self.mib.location_service_buffer_size;
         let limit = if limit > 0 { limit.max(packet.frame.len()) } else { 0 };
         search.buffer.push(packet, limit, |old| pushed_out.push(old));
@@ -325,7 +328,7 @@ impl Router {
         Ok(())
     }
 
-    /// Sends a packet to a station whose place may have become known or unknown since.
+    /// Sends a packet to a station whose position may have become known or unknown in the meantime.
     pub(super) fn dispatch_to_station(
         &mut self,
         now: Time,
@@ -359,7 +362,7 @@ impl Router {
         Ok(())
     }
 
-    /// 10.3.7.1.3
+    /// Repeats a search, or ends it after the last retransmission (10.3.7.1.3).
     fn search_again(&mut self, now: Time, mid: u64) {
         let most = self.mib.location_service_max_retransmissions;
         let Some(search) = self.searches.get_mut(&mid) else { return };
@@ -379,8 +382,8 @@ impl Router {
         self.event(Event::LocationUnknown(address));
     }
 
-    /// Any packet of a station ends the Location Service's search for it, and the waiting packets leave.
-    /// (10.3.7.1.4 and the receiver operations of all other packets.)
+    /// Ends the search for a station after any of its packets, and sends the waiting packets (10.3.7.1.4 and
+    /// the receiver operations of all other packets).
     pub(super) fn found(&mut self, now: Time, slot: Slot) {
         let mid = mid_key(self.table.entry(slot).address());
         let Some(mut search) = self.searches.remove(&mid) else { return };
@@ -398,7 +401,7 @@ impl Router {
         self.plan_buffers();
     }
 
-    /// 10.3.7.3: answers a request for this station's position.
+    /// Answers a request for this station's position (10.3.7.3).
     pub(super) fn reply_location(&mut self, now: Time, asker: &LongPositionVector) -> Result<(), GeonetDrop> {
         let target = Target::station(mid_key(asker.address), Position::new(asker.latitude, asker.longitude));
         let own = self.own(self.mib.default_hop_limit);

@@ -21,7 +21,7 @@ use crate::packet_rate::yields;
 /// Next header of an IPv6 packet (RFC 4443).
 const ICMPV6: u8 = 58;
 
-/// A packet that is sent again and again.
+/// A packet that the router sends repeatedly.
 #[derive(Debug)]
 pub(super) struct Repeated {
     frame: Vec<u8>,
@@ -30,7 +30,7 @@ pub(super) struct Repeated {
     until: Time,
 }
 
-/// The fields of an own packet that are not in its extended header.
+/// Fields of an own packet that are not in its extended header.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Own<'a> {
     pub next_header: CommonNextHeader,
@@ -45,7 +45,7 @@ impl Router {
     /// Sends a payload of the upper layer (GN-DATA.request).
     ///
     /// # Errors
-    /// Why the request was refused; nothing was sent.
+    /// Reason for which the router refused the request and sent nothing.
     pub fn handle_request(&mut self, now: Time, request: Request<'_>) -> Result<(), GeonetDrop> {
         self.assert_drained();
         let result = self.request(now, &request);
@@ -124,7 +124,7 @@ impl Router {
                 let packet = self.compose_with(now, own, Target::Everybody, extended);
                 self.repeat(now, &packet, request.repetition);
                 self.dispatch(now, packet, Origin::Here)?;
-                // 10.3.10.2: neighbours learn from it what a beacon would tell.
+                // 10.3.10.2: an SHB gives neighbours the information of a beacon.
                 self.beacon_spared(now);
                 Ok(())
             }
@@ -135,8 +135,8 @@ impl Router {
         Ok(())
     }
 
-    /// A packet that was composed; what yields waits for its turn, unless it is ICMPv6, without which there
-    /// is no IPv6.
+    /// Sends a composed packet. A yielding packet waits in the shaper, unless it is ICMPv6, which IPv6 needs
+    /// to work.
     fn send_own(&mut self, now: Time, request: &Request<'_>, packet: Waiting) -> Result<(), GeonetDrop> {
         if !yields(request.next_header, request.traffic_class) {
             return self.dispatch(now, packet, Origin::Here);
@@ -179,7 +179,7 @@ impl Router {
         })
     }
 
-    /// B.3, and positions that exist.
+    /// Checks the size (B.3) and the position of an area.
     fn check_area(&self, area: &GeoArea) -> Result<(), GeonetDrop> {
         if !area.is_on_globe() {
             return Err(GeonetDrop::AbsurdPosition);
@@ -190,7 +190,7 @@ impl Router {
         Ok(())
     }
 
-    /// EPV for the header of an own packet; it is remembered as sent.
+    /// Returns EPV for the header of an own packet, and stores it as sent.
     pub(super) fn own_position(&mut self) -> Result<LongPositionVector, GeonetDrop> {
         let position = self.position.ok_or(GeonetDrop::NoPosition)?;
         let sent = (position.timestamp, position.latitude, position.longitude);
@@ -203,7 +203,7 @@ impl Router {
         Ok(position)
     }
 
-    /// An own packet with a sequence number.
+    /// Composes an own packet with a sequence number.
     pub(super) fn compose(
         &mut self,
         now: Time,
@@ -216,7 +216,7 @@ impl Router {
         Ok(self.compose_with(now, own, target, extended(sequence, source)))
     }
 
-    /// An own packet (10.3.2, 10.3.4).
+    /// Composes an own packet (10.3.2, 10.3.4).
     pub(super) fn compose_with(
         &mut self,
         now: Time,
@@ -253,7 +253,7 @@ impl Router {
         self.timers.set(Timer::Repeat(number), now + repetition.interval);
     }
 
-    /// The next repetition of a packet is due; it is the same packet, with the same sequence number.
+    /// Sends the next repetition of a packet: the same packet with the same sequence number.
     pub(super) fn repetition_due(&mut self, now: Time, number: u32) {
         let mut frame = self.buffer();
         let Some(repeated) = self.repetitions.get(&number) else { return };

@@ -1,5 +1,5 @@
-//! Returns own packets to an upper layer that knows a better path. They wait for a station, or the link could
-//! not deliver them. An extension of the standard.
+//! Returns own packets to an upper layer that knows a better path. These packets wait for a station, or the
+//! link could not deliver them. This is an extension of the standard.
 
 use carnet_base::Time;
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader};
@@ -11,8 +11,8 @@ use crate::forwarding::Target;
 use crate::location_table::{mac_key, mid_key};
 
 impl Router {
-    /// The IPv6 packets of this station that still wait to be sent to another one, in order; they wait no
-    /// longer. They count neither as sent nor as dropped.
+    /// Removes and returns this station's IPv6 packets that wait for another station, in order. They count
+    /// neither as sent nor as dropped.
     pub fn take_back(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
         let mid = mac_key(station);
         let is_for = |meta: &Meta| {
@@ -31,8 +31,8 @@ impl Router {
         payloads
     }
 
-    /// Takes back the packet of an unacknowledged frame to that station if the packet is `wanted`; the
-    /// station stops being a neighbour. Returns `None` for any other frame, which belongs to
+    /// Takes back the packet of an unacknowledged frame to `station` if `wanted` holds for the packet; the
+    /// station is then no longer a neighbour. Returns `None` for any other frame, which belongs to
     /// [`Router::handle_unacknowledged`].
     pub fn take_back_unacknowledged(
         &mut self,
@@ -47,7 +47,7 @@ impl Router {
         Some(payload)
     }
 
-    /// The IPv6 packet in an own GeoUnicast to a station.
+    /// Returns the IPv6 packet in an own GeoUnicast to a station.
     fn own_unicast(&self, station: MacAddress, octets: &[u8]) -> Option<Vec<u8>> {
         let (packet, _) = self.read(octets).ok()?;
         let ExtendedHeader::GeoUnicast { source, destination, .. } = packet.extended else { return None };

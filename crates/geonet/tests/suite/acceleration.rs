@@ -1,4 +1,4 @@
-//! Instructions to a fast path, and its reports.
+//! Permissions for a fast path, and its reports.
 
 use carnet_base::Time;
 use carnet_geonet::acceleration::{Accelerate, IDLE, Onward, Report, Sample, SequenceNumbers, Way};
@@ -12,7 +12,7 @@ fn unlimited() -> Mib {
     Mib { max_packet_data_rate: None, ..Mib::default() }
 }
 
-/// A router with a fast path.
+/// Returns a router with a fast path.
 fn accelerated(mib: Mib) -> Iut {
     let mut iut = Iut::quiet(mib);
     iut.router.accelerate(None);
@@ -24,7 +24,7 @@ fn send(iut: &mut Iut, to: &Station) {
     iut.request(request).expect("accepted");
 }
 
-/// The fast path says that it is in use.
+/// Passes a report of the fast path to the router.
 fn report(iut: &mut Iut, report: Report) {
     iut.router.handle_report(iut.now, &report);
     iut.drain();
@@ -50,7 +50,7 @@ fn without_a_fast_path_nothing_is_told() {
     assert!(iut.told.is_empty(), "{:?}", iut.told);
 }
 
-/// The way of the next packet is that of the last one, headers and all.
+/// The permission has the same headers and next hop as the packet that caused it.
 #[test]
 fn the_first_packet_of_a_flow_tells_the_way_of_the_others() {
     let mut iut = accelerated(unlimited());
@@ -64,19 +64,20 @@ fn the_first_packet_of_a_flow_tells_the_way_of_the_others() {
     assert_eq!(iut.told.last(), Some(&expected_position), "the position comes last");
     let [way] = &ways(&mut iut)[..] else { panic!("one way") };
     assert_eq!((way.destination, way.next_hop), (a.mac, b.mac));
-    // Filled in by hand, it is the packet that the router sent.
+    // With its variable fields filled in, the permission gives the packet that the router sent.
     let mut headers = way.headers;
     headers[8..10].copy_from_slice(&6u16.to_be_bytes());
     headers[12..14].copy_from_slice(&0u16.to_be_bytes());
     headers[16..40].copy_from_slice(&iut.pv().to_octets());
     assert_eq!(sent.frame, [&headers[..], b"packet"].concat());
-    // An instruction is not repeated, and other payloads cause no instruction.
+    // The router does not repeat a permission, and payloads other than IPv6 cause none.
     send(&mut iut, &a);
     iut.ask(Transport::GeoUnicast(b.pv.address), b"BTP").expect("accepted");
     assert!(iut.told.is_empty(), "{:?}", iut.told);
 }
 
-/// Annex B.2: what goes over several hops is shaped, which the fast path does not do.
+/// Annex B.2: the router shapes packets over several hops, which the fast path does not do, so it gives no
+/// permission.
 #[test]
 fn a_way_over_several_hops_is_not_told_where_there_is_a_limit() {
     let mut iut = accelerated(Mib::default());
@@ -97,25 +98,25 @@ fn a_way_ends_with_its_next_hop_and_with_its_destination() {
     iut.hear(&b, &a.tsb(b"x")).expect("forwarded");
     send(&mut iut, &a);
     iut.told.clear();
-    // The next best.
+    // After a link failure the permission names the next best neighbour.
     iut.router.handle_link_failure(iut.now, b.mac);
     iut.drain();
     assert_eq!(ways(&mut iut).iter().map(|way| way.next_hop).collect::<Vec<_>>(), [d.mac]);
-    // No next hop: the slow path may broadcast, wait, or walk.
+    // Without a next hop the router withdraws the permission: it may broadcast, buffer or recover the packet.
     iut.router.handle_link_failure(iut.now, d.mac);
     iut.drain();
     assert_eq!(iut.told, [Accelerate::NoWay(a.mac)]);
     iut.told.clear();
-    // A better one than none.
+    // A new neighbour gives the permission a next hop again.
     let b = b.later(1).next();
     iut.knows(&[b]);
     assert_eq!(ways(&mut iut).iter().map(|way| way.next_hop).collect::<Vec<_>>(), [b.mac]);
-    // The station itself moves beyond its neighbour.
+    // This station moves beyond its neighbour, so no next hop remains.
     iut.locate(Station::a().position(), 1_000_500);
     assert!(iut.told.contains(&Accelerate::NoWay(a.mac)), "{:?}", iut.told);
     iut.locate(HOME, 1_000_600);
     iut.told.clear();
-    // Everybody is forgotten.
+    // All location table entries expire.
     iut.wait(Mib::default().lifetime_location_entry);
     assert_eq!(iut.told, [Accelerate::NoWay(a.mac)]);
 }
@@ -139,7 +140,7 @@ fn what_is_unused_is_taken_back() {
     report(&mut iut, Report::default());
     assert_eq!(iut.told, [Accelerate::NoWay(b.mac)]);
     assert!(!iut.router.is_accelerated());
-    // And given anew, position and all.
+    // The next packet causes new permissions, with the position first withdrawn as well.
     iut.told.clear();
     iut.knows(&[b.later(1)]);
     send(&mut iut, &b);
@@ -148,7 +149,8 @@ fn what_is_unused_is_taken_back() {
     assert_eq!(ways(&mut iut).len(), 1);
 }
 
-/// A forwarder goes by where the packet says that the destination is, unless that is its neighbour.
+/// A forwarder's next hop depends on the destination position in the packet, unless the destination is its
+/// neighbour.
 #[test]
 fn packets_of_others_go_by_where_they_say_the_destination_is() {
     let mut iut = accelerated(unlimited());
@@ -161,14 +163,14 @@ fn packets_of_others_go_by_where_they_say_the_destination_is() {
     let [onward] = &told[..] else { panic!("{told:?}") };
     assert_eq!((onward.destination, onward.next_hop), (a.mac, b.mac));
     assert_eq!((onward.place, onward.known), (Some((a.pv.latitude, a.pv.longitude)), None));
-    // To a neighbour: C.3.
+    // The destination is a neighbour: the fast path corrects its position (C.3).
     let old = b.earlier(500);
     let c = c.next();
     iut.get(&c, &c.guc(&old.pv, b"x")).expect("forwarded");
     let told = onwards(&mut iut);
     let [onward] = &told[..] else { panic!("{told:?}") };
     assert_eq!((onward.next_hop, onward.place, onward.known), (b.mac, None, Some(b.pv.short())));
-    // The destination has moved, as far as packets say.
+    // The destination position in the packets has changed.
     let c = c.next();
     let moved = a.moved(c.position());
     iut.get(&c, &c.guc(&moved.pv, b"x")).expect("forwarded");
@@ -177,7 +179,8 @@ fn packets_of_others_go_by_where_they_say_the_destination_is() {
     assert_eq!(told[0].next_hop, c.mac);
 }
 
-/// B.2: where rates are limited, a forwarder looks at every packet. Contention needs all of them as well.
+/// B.2: a forwarder with a limit on the data rate handles every packet itself. Contention also needs every
+/// packet.
 #[test]
 fn what_needs_every_packet_is_not_told() {
     let mut iut = accelerated(Mib::default());
@@ -193,7 +196,7 @@ fn what_needs_every_packet_is_not_told() {
     assert!(iut.told.is_empty(), "{:?}", iut.told);
 }
 
-/// The location table learns from samples what it would have learnt from packets: C.2, A.2, B.2.
+/// The location table learns from samples as from packets: C.2, A.2, B.2.
 #[test]
 fn the_location_table_is_kept_informed() {
     let mut iut = accelerated(Mib::default());
@@ -207,12 +210,12 @@ fn the_location_table_is_kept_informed() {
     let (_, entry) = iut.router.location_table().iter().next().expect("B");
     assert_eq!(*entry.position_vector(), later.pv);
     assert_eq!(iut.router.counters().delivered, 8);
-    // Its duplicates are known, and those from before still are.
+    // The router detects duplicates of the sample's packets and of earlier packets.
     for sequence in [100, 101, 102] {
         let frame = Station { sequence, ..later }.guc(&iut.pv(), b"x");
         assert_eq!(iut.get(&b, &frame), Err(GeonetDrop::Duplicate), "{sequence}");
     }
-    // Packets that were delivered here do not count for the forwarding limit.
+    // Packets that this station received as destination do not count for the forwarding limit.
     let limit = Mib::default().max_packet_data_rate.expect("a limit") as usize;
     for round in 0..60u64 {
         iut.wait_ms(1000);
@@ -222,7 +225,7 @@ fn the_location_table_is_kept_informed() {
     }
     let frame = Station { sequence: 200, ..later.later(60_200) }.guc(&Station::a().pv, b"x");
     assert_ne!(iut.get(&b, &frame), Err(GeonetDrop::PacketDataRate));
-    // An old vector changes nothing, nor does one that bears the own address.
+    // An old vector changes nothing; neither does a vector with this station's address.
     let own = Sample { vector: iut.pv(), ..sample.clone() };
     report(&mut iut, Report { samples: vec![sample, own], ..Report::default() });
     assert_eq!(iut.dropped(GeonetDrop::OwnEcho), 1);
@@ -230,7 +233,7 @@ fn the_location_table_is_kept_informed() {
     assert_eq!(entry.position_vector().timestamp, later.later(60_200).pv.timestamp);
 }
 
-/// A pair of counters that both draw from.
+/// A counter that router and fast path share.
 #[derive(Debug)]
 struct Shared(std::sync::Arc<std::sync::atomic::AtomicU16>);
 
@@ -258,7 +261,7 @@ fn sequence_numbers_come_from_one_place_and_begin_anew_with_another_address() {
         sequence
     };
     assert_eq!(sequence(&mut iut), 0);
-    // The fast path sends a hundred.
+    // The fast path sends a hundred packets.
     numbers.fetch_add(100, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(sequence(&mut iut), 101);
     iut.told.clear();
@@ -272,7 +275,7 @@ fn sequence_numbers_come_from_one_place_and_begin_anew_with_another_address() {
     assert!(iut.told.contains(&Accelerate::NoWay(b.mac)));
     iut.knows(&[b.later(2)]);
     assert_eq!(sequence(&mut iut), 0);
-    // In a recording the reports say how many the fast path drew.
+    // In a replayed recording, the reports say how many numbers the fast path drew.
     let mut iut = accelerated(Mib::default());
     iut.knows(&[b]);
     report(&mut iut, Report { next_sequence: 500, ..Report::default() });

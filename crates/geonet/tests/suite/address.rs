@@ -1,4 +1,4 @@
-//! Addresses (10.2.1): duplicate address detection, pseudonyms.
+//! Addresses (10.2.1): duplicate address detection and pseudonyms.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn impostor() -> Station {
     station
 }
 
-/// PON_GNA_BV_02: an SHB with this station's address makes it take another one.
+/// PON_GNA_BV_02: an SHB from this station's address makes the station choose another address.
 #[test]
 fn pon_gna_bv_02_duplicate_address_detection() {
     for frame in [impostor().shb(b"x"), impostor().beacon(), impostor().tsb(b"x")] {
@@ -31,13 +31,13 @@ fn pon_gna_bv_02_duplicate_address_detection() {
         assert!(iut.delivered.is_empty() && iut.router.location_table().is_empty());
         iut.ask(Transport::SingleHop([0; 4]), b"x").expect("accepted");
         assert_eq!(parse(&iut.one_sent().frame).extended.source().address, new);
-        // From now on the other station is an ordinary one.
+        // After the change the other station is an ordinary neighbour.
         iut.hear(&impostor(), &impostor().next().shb(b"x")).expect("a neighbour");
     }
 }
 
-/// A neighbour that carried a packet of this station over its restart (SCF) sends it as soon as it hears the
-/// first beacon again. That is no other station with the same address; one that has it sends beacons.
+/// A neighbour buffers a packet of this station across its restart (SCF) and sends it after the first beacon.
+/// The packet is no address conflict; a station with the same address would send beacons.
 #[test]
 fn packets_from_before_a_restart_are_no_conflict() {
     let before = |iut: &Iut| Station { pv: iut.pv(), ..impostor() }.earlier(5_000);
@@ -50,10 +50,10 @@ fn packets_from_before_a_restart_are_no_conflict() {
     assert_eq!(iut.hear(&Station::b(), &old.beacon()), Err(GeonetDrop::DuplicateAddress));
     assert_ne!(iut.router.address(), address(IUT_MAC));
 
-    // Without a position nothing can have been sent yet, so that there is nothing to compare.
+    // Without a position the station cannot have sent a packet, so it has no vectors to compare.
     let mut iut = Iut::without_position(Mib::default());
     assert_eq!(iut.hear(&Station::b(), &impostor().tsb(b"x")), Err(GeonetDrop::OwnEcho));
-    // The initial state also does not make a stranger of a recent own packet.
+    // After a reset the router still recognises its recent packets as its own.
     let mut iut = Iut::quiet(Mib::default());
     iut.ask(Transport::GeoBroadcast(area1()), b"x").expect("accepted");
     let frame = one_hop_later(iut.one_sent().frame);
@@ -62,7 +62,7 @@ fn packets_from_before_a_restart_are_no_conflict() {
     assert_eq!(iut.router.address(), address(IUT_MAC));
 }
 
-/// 10.2.1.5: only automatic addresses change; the conflict is told in any case.
+/// 10.2.1.5: only automatic addresses change; the router reports the conflict in any case.
 #[test]
 fn configured_addresses_stay() {
     for method in [AddressConfiguration::Managed, AddressConfiguration::Anonymous] {
@@ -74,7 +74,7 @@ fn configured_addresses_stay() {
     }
 }
 
-/// 10.2.1.4: nothing links a new pseudonym to the old one.
+/// 10.2.1.4: no packet links a new pseudonym to the old one.
 #[test]
 fn a_new_pseudonym() {
     let mut iut = Iut::quiet(Mib::default());
@@ -89,7 +89,8 @@ fn a_new_pseudonym() {
     assert_eq!((extended.sequence(), extended.source().address.mid()), (Some(0), [2, 9, 9, 9, 9, 9]));
 }
 
-/// A packet that waited for a neighbour or for the Location Service has the old address.
+/// Packets that waited for a neighbour or for the Location Service have the old address, so the router drops
+/// them.
 #[test]
 fn a_new_pseudonym_sends_nothing_of_the_old_one() {
     let mut iut = Iut::quiet(Mib::default());
@@ -106,7 +107,8 @@ fn a_new_pseudonym_sends_nothing_of_the_old_one() {
     assert_eq!(iut.dropped(GeonetDrop::AddressChanged), 2);
 }
 
-/// 10.2.1.5: after a conflict the old address is the other station's, and so are packets that bear it.
+/// 10.2.1.5: after a conflict the old address belongs to the other station, so the router sends no packet
+/// with it.
 #[test]
 fn after_a_conflict_nothing_bears_the_old_address() {
     let mut iut = Iut::quiet(Mib::default());
@@ -124,7 +126,7 @@ fn after_a_conflict_nothing_bears_the_old_address() {
     assert_eq!(iut.dropped(GeonetDrop::AddressChanged), 2);
 }
 
-/// The upper tester of a conformance test requests this before each case.
+/// The upper tester of a conformance test requests the initial state before each case.
 #[test]
 fn the_initial_state() {
     let mut iut = Iut::quiet(Mib::default());
@@ -138,7 +140,7 @@ fn the_initial_state() {
     assert_eq!(iut.router.buffered_octets(), (0, 0, 0));
     assert_eq!(iut.router.counters().sent, counters, "counters never go back");
     iut.wait(Duration::from_millis(3750));
-    // No search for the station of before, and beacons from the new address as after a start.
+    // No search from before the reset continues, and beacons start with the new address as after a start.
     assert!(!iut.sent.is_empty());
     for sent in &iut.sent {
         let packet = parse(&sent.frame);
@@ -150,7 +152,7 @@ fn the_initial_state() {
     assert_eq!(parse(&iut.one_sent().frame).extended.sequence(), Some(0));
 }
 
-/// PON_GUC_BV_05 with other bits around the MID: the adaptation of IPv6 knows no more of an address.
+/// PON_GUC_BV_05 with other bits around the MID: the IPv6 adaptation knows only the MID of an address.
 #[test]
 fn the_mid_is_what_counts() {
     let mut iut = Iut::quiet(Mib::default());
@@ -161,7 +163,8 @@ fn the_mid_is_what_counts() {
     assert_eq!(iut.delivered.len(), 1);
 }
 
-/// A sender that uses each of our addresses does not make the station change with every frame.
+/// An attacker uses each new address of the station; the station does not change its address with every
+/// frame.
 #[test]
 fn conflicts_are_limited() {
     let mut iut = Iut::quiet(Mib::default());

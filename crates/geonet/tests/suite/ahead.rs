@@ -1,4 +1,4 @@
-//! Where stations are by now, and how long they are believed: extensions, all off unless asked for.
+//! Predicted positions and announced validity of beacons: extensions, all off by default.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn ahead() -> Mib {
     }
 }
 
-/// A station with a speed in m/s and a heading in degrees.
+/// Returns a station with a speed in m/s and a heading in degrees.
 fn moving(number: u8, east: f64, north: f64, speed: i16, heading: u16) -> Station {
     let mut station = Station::at(number, place(east, north));
     (station.pv.speed, station.pv.heading) = (speed * 100, heading * 10);
@@ -28,7 +28,7 @@ fn the_next_hop_is_one_that_will_still_be_there() {
     let far = Station::at(9, place(1000.0, 0.0));
     for (mib, expected) in [(Mib::default(), 1), (ahead(), 2)] {
         let mut iut = Iut::quiet(mib);
-        // The first one leaves, the second one stays.
+        // Station 1 leaves the range, station 2 stays.
         let leaves = moving(1, 240.0, 0.0, 50, 90);
         let stays = moving(2, 200.0, 0.0, 0, 0);
         iut.knows(&[leaves, stays]);
@@ -39,8 +39,8 @@ fn the_next_hop_is_one_that_will_still_be_there() {
     }
 }
 
-/// No neighbour, but its place is in the packet; where the link says that it is not there, it gets no second
-/// one.
+/// The destination is not a neighbour, but the position in the packet is in range, so it gets the packet
+/// directly. If the link cannot reach it, the router does not try again for a second.
 #[test]
 fn a_destination_in_reach_gets_the_packet_itself() {
     let near = Station::at(9, place(200.0, 0.0));
@@ -53,13 +53,13 @@ fn a_destination_in_reach_gets_the_packet_itself() {
     assert_eq!(iut.one_sent().destination, BROADCAST);
     iut.get(&sender, &sender.next().guc(&near.pv, b"y")).expect("forwarded");
     assert_eq!(iut.one_sent().destination, BROADCAST);
-    // After a second it may be there again.
+    // After a second the router tries the destination directly again.
     iut.wait_ms(1001);
     iut.get(&sender, &sender.next().next().guc(&near.pv, b"z")).expect("forwarded");
     assert_eq!(iut.one_sent().destination, near.mac);
 }
 
-/// Out of its reach the standard's rule would still choose it.
+/// The standard's rule would choose a neighbour that has left the range; prediction does not.
 #[test]
 fn a_neighbour_out_of_reach_is_none() {
     let mut iut = Iut::quiet(ahead());
@@ -70,7 +70,7 @@ fn a_neighbour_out_of_reach_is_none() {
     assert_eq!(iut.one_sent().destination, BROADCAST);
 }
 
-/// Its place in the packets is another one each time; the flow keeps its way all the same.
+/// The destination position differs in each packet, but the flow keeps its next hop.
 #[test]
 fn a_next_hop_is_held_for_a_station_that_moves() {
     let mut iut = Iut::quiet(Mib { next_hop_hold: Duration::from_millis(500), ..ahead() });
@@ -101,7 +101,7 @@ fn a_beacon_says_how_long_it_counts_and_is_believed() {
     let mut iut = Iut::new(mib);
     iut.wait(Duration::from_secs(3));
     let beacon = iut.sent.remove(0);
-    // It stands: every two seconds at the latest.
+    // The station stands: it sends a beacon at least every two seconds.
     assert_eq!(parse(&beacon.frame).basic.lifetime.duration(), Duration::from_secs(6));
     let other = with_lifetime(Station::b().beacon(), Duration::from_millis(500));
     iut.get(&Station::b(), &other).expect("learnt");
@@ -110,7 +110,7 @@ fn a_beacon_says_how_long_it_counts_and_is_believed() {
     assert_eq!(iut.router.location_table().neighbours(), 1);
     iut.wait_ms(2);
     assert_eq!(iut.router.location_table().neighbours(), 0);
-    // Where it is is still known.
+    // The location table still has the position.
     assert_eq!(iut.router.location_table().len(), 1);
 }
 
@@ -142,10 +142,10 @@ fn who_turns_says_so_at_once() {
         }
         beacons
     };
-    // 10 m/s: 1.17 to 1.56 s apart.
+    // At 10 m/s the interval is 1.17 to 1.56 s.
     let straight = drive(&mut iut, 10, 10.0, 0);
     assert!((6..=9).contains(&straight.len()), "{straight:?}");
-    // It turns round: 20 m/s beside what others think, so 5 m after a quarter of a second.
+    // The station turns round: it deviates by 20 m/s from the prediction, 5 m after a quarter of a second.
     let turned = drive(&mut iut, 1, -10.0, 1800);
     assert!(turned.first().is_some_and(|first| *first <= Duration::from_millis(500)), "{turned:?}");
 }

@@ -1,4 +1,4 @@
-//! A radio medium in memory: routers at places, and frames that reach every router in range.
+//! A simulated radio channel: routers at positions, and frames that reach every router in range.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,7 @@ use carnet_wire::geonet::{
 
 use crate::craft::place;
 
-/// How long a frame is in the air.
+/// Time on air of a frame.
 const AIRTIME: Duration = Duration::from_micros(300);
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,24 +27,24 @@ struct Flight {
     to: usize,
     destination: MacAddress,
     frame: Vec<u8>,
-    /// It did not arrive, and comes back to its sender as not acknowledged.
+    /// The frame did not arrive: the link returns it to its sender as not acknowledged.
     returned: bool,
 }
 
 pub struct Air {
     pub now: Time,
     pub range: f64,
-    /// Standard deviation of the shadowing in dB: of each pair, another one each second.
+    /// Standard deviation of the shadowing in dB. The value of each pair changes every second.
     pub shadowing: f64,
-    /// The link reports frames to one station that were not acknowledged.
+    /// Whether the link reports unicast frames without acknowledgement.
     pub feedback: bool,
     seed: u64,
     pub routers: Vec<Router>,
-    /// Metres east and north.
+    /// Positions of the routers, metres east and north.
     pub places: Vec<(f64, f64)>,
     flights: BinaryHeap<Reverse<Flight>>,
     order: u64,
-    /// Delivered payloads, with their receiver.
+    /// Delivered payloads, each with its receiver.
     pub delivered: Vec<(usize, Delivery)>,
     /// Transmitted frames: time, sender, receiver, octets.
     pub transmitted: Vec<(Time, usize, MacAddress, Vec<u8>)>,
@@ -86,7 +86,7 @@ impl Air {
         place(self.places[node].0, self.places[node].1)
     }
 
-    /// Everybody gets a new fix.
+    /// Gives every router a new position fix.
     pub fn locate_all(&mut self) {
         let timestamp = Timestamp((self.now.as_nanos() / 1_000_000) as u32);
         for node in 0..self.routers.len() {
@@ -108,7 +108,8 @@ impl Air {
         (a.0 - b.0).hypot(a.1 - b.1) <= self.range
     }
 
-    /// With the shadowing of the moment, and path loss as in `scenarios/highway-100` (exponent 2.5).
+    /// Returns whether `to` receives `from`, with the present shadowing and the path loss of
+    /// `scenarios/highway-100` (exponent 2.5).
     fn hears(&self, from: usize, to: usize) -> bool {
         if self.shadowing == 0.0 {
             return self.in_range(from, to);
@@ -118,7 +119,7 @@ impl Air {
         let second = self.now.as_nanos() / 1_000_000_000;
         let pair = (from.min(to) * self.places.len() + from.max(to)) as u64;
         let mut rng = Rng::new(self.seed ^ second << 32 ^ pair);
-        // The sum of twelve is near enough to normal.
+        // A sum of twelve uniform numbers approximates the normal distribution.
         let normal = (0..12).map(|_| rng.below(1_000_000) as f64 / 1e6).sum::<f64>() - 6.0;
         25.0 * (self.range / distance).log10() + self.shadowing * normal >= 0.0
     }
@@ -126,7 +127,7 @@ impl Air {
     fn fly(&mut self, from: usize, to: usize, returned: bool, transmission: &Transmission) {
         self.order += 1;
         self.flights.push(Reverse(Flight {
-            // Seven tries.
+            // A lost frame takes seven attempts.
             at: self.now + AIRTIME * if returned { 7 } else { 1 },
             order: self.order,
             from,
@@ -172,7 +173,7 @@ impl Air {
         self.request(node, Request { maximum_hop_limit: Some(hops), ..request }).expect("accepted");
     }
 
-    /// Lets time pass.
+    /// Advances the time by `span`.
     pub fn run(&mut self, span: Duration) {
         let end = self.now + span;
         loop {
@@ -207,7 +208,7 @@ impl Air {
         self.now = end;
     }
 
-    /// Everybody has beaconed and got a new position; what was sent until then is forgotten.
+    /// Runs until every router has sent a beacon and got a new position, then clears the recorded frames.
     pub fn settle(&mut self) {
         self.run(Duration::from_secs(4));
         self.locate_all();
@@ -215,7 +216,7 @@ impl Air {
         self.delivered.clear();
     }
 
-    /// Why packets died, and where.
+    /// Returns the reasons for which routers dropped packets, with node and number.
     pub fn drops(&self) -> Vec<(usize, GeonetDrop, u64)> {
         let reasons = |node: usize| GeonetDrop::ALL.iter().map(move |&reason| (node, reason));
         (0..self.routers.len())
@@ -225,12 +226,12 @@ impl Air {
             .collect()
     }
 
-    /// Frames of a type sent so far.
+    /// Returns the number of frames of a type sent so far.
     pub fn sent(&self, wanted: impl Fn(HeaderType) -> bool) -> usize {
         self.transmitted.iter().filter(|(_, _, _, frame)| wanted(HeaderType::from_octet(frame[5]))).count()
     }
 
-    /// Whether all nodes can reach each other.
+    /// Returns whether every node can reach every other node.
     pub fn is_connected(&self) -> bool {
         let mut seen = vec![false; self.places.len()];
         let mut waiting = vec![0];

@@ -1,4 +1,4 @@
-//! GBC (10.3.11) and GAC (10.3.12), and which algorithm is in charge (annex D).
+//! GBC (10.3.11) and GAC (10.3.12), and the choice of the algorithm (annex D).
 
 use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding, UnknownSender};
 use carnet_geonet::{BROADCAST, GeonetDrop, Mib, Transport};
@@ -10,8 +10,7 @@ fn simple() -> Mib {
     Mib { area_forwarding: AreaForwarding::Simple, ..Mib::default() }
 }
 
-/// PON_GBC_BV_01, PON_GBC_BV_12, PON_GAC_BV_01, FDV_GBC_BV_01: a source inside of the area broadcasts at
-/// once.
+/// PON_GBC_BV_01, PON_GBC_BV_12, PON_GAC_BV_01, FDV_GBC_BV_01: a source inside the area broadcasts at once.
 #[test]
 fn pon_gbc_bv_01_source_inside() {
     for area_forwarding in [AreaForwarding::Simple, AreaForwarding::ContentionBased, AreaForwarding::Advanced]
@@ -27,7 +26,7 @@ fn pon_gbc_bv_01_source_inside() {
     }
 }
 
-/// PON_GBC_BV_02, PON_GAC_BV_02: a source outside sends towards it.
+/// PON_GBC_BV_02, PON_GAC_BV_02: a source outside the area sends the packet towards the area.
 #[test]
 fn pon_gbc_bv_02_source_outside() {
     let mut iut = Iut::quiet(simple());
@@ -38,8 +37,8 @@ fn pon_gbc_bv_02_source_outside() {
     }
 }
 
-/// PON_GBC_BV_03, PON_GBC_BO_04, PON_GBC_BV_07, PON_GBC_BV_09, PON_GBC_BO_10: repeated and delivered once
-/// inside.
+/// PON_GBC_BV_03, PON_GBC_BO_04, PON_GBC_BV_07, PON_GBC_BV_09, PON_GBC_BO_10: a station inside the area
+/// repeats and delivers the packet once.
 #[test]
 fn pon_gbc_bv_03_inside() {
     let mut iut = Iut::quiet(simple());
@@ -53,8 +52,8 @@ fn pon_gbc_bv_03_inside() {
     iut.nothing_sent();
 }
 
-/// PON_GBC_BV_05, PON_GBC_BO_06, PON_GBC_BV_11, PON_GAC_BV_04, PON_GAC_BO_05, PON_GAC_BV_06, PON_GAC_BV_10:
-/// Outside the packet goes on towards the area, once, and this station does not deliver it.
+/// PON_GBC_BV_05, PON_GBC_BO_06, PON_GBC_BV_11, PON_GAC_BV_04, PON_GAC_BO_05, PON_GAC_BV_06, PON_GAC_BV_10: A
+/// station outside forwards the packet towards the area once, and does not deliver it.
 #[test]
 fn pon_gbc_bv_05_outside() {
     let c = Station::c();
@@ -70,7 +69,7 @@ fn pon_gbc_bv_05_outside() {
     }
 }
 
-/// PON_GBC_BV_08, PON_GAC_BO_07: RHL 1 is delivered inside, and goes no further.
+/// PON_GBC_BV_08, PON_GAC_BO_07: a station inside delivers a packet with RHL 1 and does not forward it.
 #[test]
 fn pon_gbc_bv_08_hop_limit() {
     let mut iut = Iut::quiet(simple());
@@ -83,7 +82,8 @@ fn pon_gbc_bv_08_hop_limit() {
     iut.nothing_sent();
 }
 
-/// PON_GAC_BV_03, PON_GAC_BV_08, PON_GAC_BO_09: inside the area a GAC is delivered once and stays.
+/// PON_GAC_BV_03, PON_GAC_BV_08, PON_GAC_BO_09: a station inside the area delivers a GAC once and does not
+/// forward it.
 #[test]
 fn pon_gac_bv_03_inside() {
     let mut iut = Iut::quiet(simple());
@@ -95,7 +95,7 @@ fn pon_gac_bv_03_inside() {
     assert_eq!(delivery.header_type, HeaderType::GeoAnycast(area1().shape));
 }
 
-/// PON_GBC_BO_19, PON_GAC_BO_11: an area above 10 km2 is not forwarded.
+/// PON_GBC_BO_19, PON_GAC_BO_11: the router does not forward a packet to an area above 10 km2.
 #[test]
 fn pon_gbc_bo_19_too_large() {
     for inside in [true, false] {
@@ -114,7 +114,7 @@ fn pon_gbc_bo_19_too_large() {
     }
 }
 
-/// PON_BCA_BO_04, PON_BAA_BO_08: what comes out of the area does not go on outside.
+/// PON_BCA_BO_04, PON_BAA_BO_08: a station outside does not forward a packet that comes from inside the area.
 #[test]
 fn pon_bca_bo_04_sender_inside() {
     for area_forwarding in [AreaForwarding::Simple, AreaForwarding::ContentionBased, AreaForwarding::Advanced]
@@ -128,8 +128,9 @@ fn pon_bca_bo_04_sender_inside() {
     }
 }
 
-/// PON_GBC_BV_20, PON_GBC_BV_21, PON_BCA_BV_06, PON_BCA_BV_07, PON_BAA_BV_10: outside, from a sender that is
-/// unknown or has PAI = 0: V1.2.1 broadcasts at once, V1.4.1 goes on with the non-area algorithm.
+/// PON_GBC_BV_20, PON_GBC_BV_21, PON_BCA_BV_06, PON_BCA_BV_07, PON_BAA_BV_10: a station outside gets the
+/// packet from an unknown sender, or one with PAI = 0. V1.2.1 broadcasts at once, V1.4.1 uses the non-area
+/// algorithm.
 #[test]
 fn pon_gbc_bv_20_unknown_sender() {
     let mut vague = Station::b();
@@ -143,12 +144,12 @@ fn pon_gbc_bv_20_unknown_sender() {
         ] {
             let mut iut = Iut::quiet(Mib { unknown_sender, non_area_forwarding, ..Mib::default() });
             iut.knows(known.as_slice());
-            // D is on the way; B's place is not known well enough to say that it is inside.
+            // D is nearer to the area; B's position is not accurate enough to say that B is inside.
             iut.knows(&[Station::d()]);
             let area = circle(place(0.0, 300.0), 100);
             let source = Station::c();
             let expected = if known.is_some() && at_once == Some(Station::d().mac) {
-                // B is a neighbour, and nearer to the area than D.
+                // B is a neighbour and nearer to the area than D.
                 Some(Station::b().mac)
             } else {
                 at_once
@@ -177,7 +178,7 @@ fn areas_with_an_angle() {
     }
 }
 
-/// PON_GAC_BV_13: with contention on the way, a source outside of the area broadcasts at once.
+/// PON_GAC_BV_13: with contention as non-area algorithm, a source outside the area broadcasts at once.
 #[test]
 fn pon_gac_bv_13_source_outside_contention() {
     let non_area_forwarding = NonAreaForwarding::ContentionBased;
@@ -189,8 +190,8 @@ fn pon_gac_bv_13_source_outside_contention() {
     }
 }
 
-/// PON_BCA_BV_03, PON_BAA_BV_07: outside, from a sender that is outside as well, it goes on towards the area
-/// whatever the algorithm inside is.
+/// PON_BCA_BV_03, PON_BAA_BV_07: sender and station are outside the area. The station forwards the packet
+/// towards the area, whatever the algorithm inside is.
 #[test]
 fn pon_bca_bv_03_line_forwarding() {
     for area_forwarding in [AreaForwarding::ContentionBased, AreaForwarding::Advanced] {

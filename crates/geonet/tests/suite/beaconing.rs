@@ -29,7 +29,7 @@ fn gaps(times: &[Time]) -> Vec<Duration> {
     times.windows(2).map(|pair| pair[1].saturating_since(pair[0])).collect()
 }
 
-/// FDV_BEA_BV_01, FDV_BEA_BV_02, PON_BEA_TI_01: well-formed beacons every 3.00 to 3.75 s.
+/// FDV_BEA_BV_01, FDV_BEA_BV_02, PON_BEA_TI_01: the station sends well-formed beacons every 3.00 to 3.75 s.
 #[test]
 fn pon_bea_ti_01_periodic_beacons() {
     let mut iut = Iut::new(Mib::default());
@@ -49,7 +49,7 @@ fn pon_bea_ti_01_periodic_beacons() {
     assert!(gaps(&times).iter().all(|gap| range.contains(gap)));
 }
 
-/// PON_BEA_TI_02: an SHB stands for a beacon.
+/// PON_BEA_TI_02: an SHB replaces a beacon.
 #[test]
 fn pon_bea_ti_02_shb_resets_the_timer() {
     let mut iut = Iut::new(Mib::default());
@@ -64,14 +64,14 @@ fn pon_bea_ti_02_shb_resets_the_timer() {
         iut.ask(Transport::SingleHop([0; 4]), b"cam").expect("accepted");
         iut.sent.clear();
     }
-    // Other packets do not, unless beacons ride on them.
+    // Other packets do not replace a beacon, unless piggybacking is on.
     iut.ask(Transport::TopologicallyScoped, b"x").expect("accepted");
     iut.sent.clear();
     iut.wait(Duration::from_millis(3750));
     assert_eq!(iut.sent.len(), 1);
 }
 
-/// Without a position there is nothing to tell; with the first one it starts by itself.
+/// Without a position the station sends no beacon; the first position starts the beacons.
 #[test]
 fn no_beacon_without_a_position() {
     let mut iut = Iut::without_position(Mib::default());
@@ -87,7 +87,8 @@ fn drive(iut: &mut Iut, metres_per_second: i16) {
     iut.router.handle_position(iut.now, pv).expect("on earth");
 }
 
-/// TCP over Geo-routing (1): a fast station beacons more often, at once when it becomes fast.
+/// TCP over Geo-routing, formula (1): a fast station sends more beacons, and its first beacon after it
+/// becomes fast leaves at once.
 #[test]
 fn adaptive_beacons() {
     let mib =
@@ -97,13 +98,13 @@ fn adaptive_beacons() {
     assert!(gaps(&slow).iter().all(|gap| (1.5..=2.0).contains(&gap.as_secs_f64())));
     drive(&mut iut, 100);
     let fast = times(&mut iut, 20);
-    // 250 m / (16 * 100 m/s) = 156 ms
+    // The longest interval is 250 m / (16 * 100 m/s) = 156 ms.
     assert!(gaps(&fast).iter().all(|gap| (0.117..=0.157).contains(&gap.as_secs_f64())));
     assert!(fast[0].saturating_since(slow[slow.len() - 1]).as_secs_f64() < 0.157, "at once");
     assert!(fast.len() > 127, "{}", fast.len());
 }
 
-/// Beacons over several hops: others learn the position and deliver nothing.
+/// Beacons over several hops: stations learn the position and deliver no payload.
 #[test]
 fn multi_hop_beacons() {
     let mib = Mib { multi_hop_beacons: Some(MultiHopBeacons { hops: 3, every: 2 }), ..Mib::default() };
@@ -120,8 +121,7 @@ fn multi_hop_beacons() {
     assert_eq!((other.delivered.len(), other.sent.len()), (0, 1));
 }
 
-/// Piggybacking: a packet that comes from its source directly makes a neighbour, one that was passed on does
-/// not.
+/// Piggybacking: a packet directly from its source makes the source a neighbour, a forwarded packet does not.
 #[test]
 fn piggybacked_positions() {
     let mut iut = Iut::quiet(Mib { piggyback: true, ..Mib::default() });
@@ -133,7 +133,7 @@ fn piggybacked_positions() {
     assert_eq!(iut.router.location_table().neighbours(), 1);
 }
 
-/// A beacon on request, and the next one by the timer after it.
+/// The station sends a beacon on request, and the next one by the timer after it.
 #[test]
 fn beacons_on_request() {
     let mut iut = Iut::without_position(Mib::default());
@@ -147,8 +147,8 @@ fn beacons_on_request() {
     iut.one_sent();
 }
 
-/// The first beacon comes at a random moment, so that stations that start together do not go on together;
-/// further positions do not change that.
+/// The first beacon leaves at a random time, so that stations that start together do not stay synchronous.
+/// Further positions do not change this time.
 #[test]
 fn the_first_beacon_is_at_random() {
     let mut iut = Iut::new(Mib::default());

@@ -7,8 +7,8 @@ use carnet_wire::geonet::{CommonNextHeader, HeaderType};
 
 use crate::craft::*;
 
-/// PON_TSB_BV_02, PON_TSB_BV_04, PON_TSB_BV_06: delivered and repeated with one hop less, nothing else
-/// changed.
+/// PON_TSB_BV_02, PON_TSB_BV_04, PON_TSB_BV_06: the station delivers the packet and forwards it with RHL
+/// lower by one and otherwise unchanged.
 #[test]
 fn pon_tsb_bv_02_forwarded_once() {
     let mut iut = Iut::quiet(Mib::default());
@@ -20,11 +20,11 @@ fn pon_tsb_bv_02_forwarded_once() {
     assert_eq!(delivery.header_type, HeaderType::TopologicallyScoped);
     assert_eq!((&delivery.payload[..], delivery.remaining_hop_limit), (&b"payload"[..], 10));
     assert_eq!((delivery.source, delivery.sender), (Station::b().pv, Station::b().mac));
-    // The source of a forwarded packet is known, and no neighbour.
+    // The source of a forwarded packet has an entry, and is not a neighbour.
     assert_eq!((iut.router.location_table().len(), iut.router.location_table().neighbours()), (1, 0));
 }
 
-/// PON_TSB_BO_03, PON_TSB_BO_07: a second copy is neither delivered nor forwarded.
+/// PON_TSB_BO_03, PON_TSB_BO_07: the station neither delivers nor forwards a second copy.
 #[test]
 fn pon_tsb_bo_03_duplicates() {
     let mut iut = Iut::quiet(Mib::default());
@@ -34,13 +34,13 @@ fn pon_tsb_bo_03_duplicates() {
     assert_eq!(iut.hear(&Station::d(), &with_hops(b.tsb(b"x"), 5)), Err(GeonetDrop::Duplicate));
     iut.nothing_sent();
     assert_eq!(iut.delivered.len(), 1);
-    // Same number, another source; same source, another number.
+    // The same number of another source, and another number of the same source, are no duplicates.
     let e = Station::e();
     iut.hear(&e, &e.tsb(b"x")).expect("another source");
     iut.hear(&b, &b.next().tsb(b"x")).expect("another number");
 }
 
-/// Annex A: itsGnDPLLength numbers are remembered.
+/// Annex A: the list holds the last itsGnDPLLength numbers.
 #[test]
 fn annex_a_the_last_eight() {
     let mut iut = Iut::quiet(Mib::default());
@@ -55,7 +55,8 @@ fn annex_a_the_last_eight() {
     iut.hear(&b, &Station { sequence: 0, ..b }.tsb(b"x")).expect("forgotten");
 }
 
-/// PON_TSB_BO_05: the last hop delivers and does not forward; a packet with RHL 0 is not forwarded either.
+/// PON_TSB_BO_05: the last hop delivers the packet and does not forward it; the station also does not forward
+/// a packet with RHL 0.
 #[test]
 fn pon_tsb_bo_05_the_last_hop() {
     let mut iut = Iut::quiet(Mib::default());
@@ -68,8 +69,8 @@ fn pon_tsb_bo_05_the_last_hop() {
     assert_eq!(iut.delivered.len(), 2);
 }
 
-/// PON_TSB_BO_08, vanetza#190: an own packet that comes back is neither delivered nor forwarded, and is no
-/// conflict.
+/// PON_TSB_BO_08, vanetza#190: the station neither delivers nor forwards an echo of its own packet, and
+/// reports no conflict.
 #[test]
 fn pon_tsb_bo_08_own_echo() {
     let mut iut = Iut::quiet(Mib::default());
@@ -87,7 +88,7 @@ fn pon_tsb_bo_08_own_echo() {
         assert_eq!(iut.hear_from(IUT_MAC, BROADCAST, &frame), Err(GeonetDrop::OwnEcho));
         iut.nothing_sent();
     }
-    // A packet of another station that this one has just forwarded is refused, too.
+    // The station also refuses the echo of a packet that it has just forwarded.
     let refused = iut.hear_from(IUT_MAC, BROADCAST, &with_hops(Station::b().tsb(b"x"), 9));
     assert_eq!(refused, Err(GeonetDrop::OwnEcho));
     assert!(iut.delivered.is_empty() && iut.events.is_empty());
@@ -95,7 +96,8 @@ fn pon_tsb_bo_08_own_echo() {
     assert!(iut.router.location_table().is_empty());
 }
 
-/// PON_SHB_BV_02, PON_LOT_BV_03_06: delivered, not forwarded, and the source is a neighbour.
+/// PON_SHB_BV_02, PON_LOT_BV_03_06: the station delivers the packet, does not forward it, and its source
+/// becomes a neighbour.
 #[test]
 fn pon_shb_bv_02_delivered() {
     let mut iut = Iut::quiet(Mib::default());
@@ -104,12 +106,12 @@ fn pon_shb_bv_02_delivered() {
     iut.nothing_sent();
     assert_eq!(iut.delivered[0].payload, b"cam");
     assert_eq!(iut.events, [Event::NewNeighbour(b.pv.address)]);
-    // Single-hop packets are never duplicates, and no news the second time.
+    // Single-hop packets are never duplicates; the second one causes no new event.
     iut.hear(&b, &b.shb(b"cam")).expect("delivered");
     assert_eq!((iut.delivered.len(), iut.events.len()), (2, 1));
 }
 
-/// The station ignores a frame for another station that the link delivers.
+/// The station ignores a frame to another station that the link passes up.
 #[test]
 fn frames_for_others() {
     let mut iut = Iut::quiet(Mib::default());
@@ -121,7 +123,7 @@ fn frames_for_others() {
     assert!(iut.router.location_table().is_empty());
 }
 
-/// 10.3.9.2: repetition sends the same packet again until its time is up.
+/// 10.3.9.2: repetition sends the same packet again until its maximum time ends.
 #[test]
 fn repeated_packets() {
     let mut iut = Iut::quiet(Mib::default());
@@ -137,7 +139,8 @@ fn repeated_packets() {
     assert_eq!(refused, Err(GeonetDrop::BadRepetition));
 }
 
-/// B.2: a source, or a sender, above itsGnMaxPacketDataRate is delivered but not helped on.
+/// B.2: the station delivers packets of a source or sender above itsGnMaxPacketDataRate but does not forward
+/// them.
 #[test]
 fn annex_b_2_packet_data_rate() {
     let mut iut = Iut::quiet(Mib::default());
@@ -158,13 +161,13 @@ fn annex_b_2_packet_data_rate() {
     }
     assert!(refused > 8_000, "{refused}");
     assert_eq!(iut.delivered.len(), 10_000);
-    // Others are still helped on; not so what the flooder passes on.
+    // The station still forwards for other sources, but not packets that come through the flooding station.
     iut.sent.clear();
     let d = Station::d();
     iut.hear(&Station::e(), &d.tsb(b"x")).expect("forwarded");
     let refused = iut.hear(&Station::b(), &d.next().tsb(b"x"));
     assert_eq!(refused, Err(GeonetDrop::PacketDataRate));
-    // After a while of silence it is an ordinary station again.
+    // After 15 s of silence the station is treated as any other.
     iut.wait(Duration::from_secs(15));
     iut.hear(&station, &station.later(25_000).next().tsb(b"x")).expect("forwarded");
 }

@@ -11,8 +11,8 @@ fn simple() -> Mib {
     Mib { area_forwarding: AreaForwarding::Simple, max_packet_data_rate: None, ..Mib::default() }
 }
 
-/// PON_FPB_BV_01, PON_FPB_BV_03, PON_FPB_BV_09: an own GUC waits for a next hop, in order, and its lifetime
-/// gets shorter.
+/// PON_FPB_BV_01, PON_FPB_BV_03, PON_FPB_BV_09: own GUCs wait for a next hop, leave in order, and their
+/// lifetime gets shorter.
 #[test]
 fn pon_fpb_bv_01_source_unicast() {
     let mut iut = Iut::quiet(simple());
@@ -21,7 +21,7 @@ fn pon_fpb_bv_01_source_unicast() {
     iut.ask_scf(Transport::GeoUnicast(Station::a().pv.address), b"1").expect("accepted");
     iut.wait(Duration::from_secs(3));
     iut.ask_scf(Transport::GeoUnicast(Station::a().pv.address), b"2").expect("accepted");
-    // A neighbour in the other direction is of no use.
+    // A neighbour in the other direction does not release the packets.
     iut.knows(&[Station::c()]);
     iut.wait(Duration::from_secs(2));
     iut.nothing_sent();
@@ -36,7 +36,7 @@ fn pon_fpb_bv_01_source_unicast() {
     assert_eq!(iut.router.buffered_octets(), (0, 0, 0));
 }
 
-/// PON_FPB_BV_02: so does one that is passed on; when it leaves it has one hop less and less time.
+/// PON_FPB_BV_02: a forwarded GUC waits, too; it leaves with one hop less and a shorter lifetime.
 #[test]
 fn pon_fpb_bv_02_forwarder_unicast() {
     let mut iut = Iut::quiet(simple());
@@ -45,7 +45,8 @@ fn pon_fpb_bv_02_forwarder_unicast() {
     iut.get(&Station::c(), &frame).expect("kept");
     iut.nothing_sent();
     iut.wait(Duration::from_secs(10));
-    // Not because of any packet, but because of one that helps; the destination itself does too.
+    // Only a packet of a station that is nearer to the destination releases it, or one of the destination
+    // itself.
     iut.knows(&[Station::e()]);
     iut.nothing_sent();
     iut.knows(&[Station::a()]);
@@ -54,7 +55,7 @@ fn pon_fpb_bv_02_forwarder_unicast() {
     assert_eq!((sent.destination, sent.frame), (Station::a().mac, expected));
 }
 
-/// PON_FPB_BV_04, PON_FPB_BV_08: lifetimes end in the buffers.
+/// PON_FPB_BV_04, PON_FPB_BV_08: the router drops buffered packets when their lifetime ends.
 #[test]
 fn pon_fpb_bv_04_lifetime() {
     let mut iut = Iut::quiet(simple());
@@ -73,7 +74,7 @@ fn pon_fpb_bv_04_lifetime() {
     iut.nothing_sent();
 }
 
-/// PON_FPB_BV_06, PON_FPB_BV_07, PON_FPB_BV_10: broadcasts wait for the first neighbour, in order.
+/// PON_FPB_BV_06, PON_FPB_BV_07, PON_FPB_BV_10: broadcasts wait for the first neighbour and leave in order.
 #[test]
 fn pon_fpb_bv_06_source_broadcast() {
     let mut iut = Iut::quiet(simple());
@@ -83,7 +84,7 @@ fn pon_fpb_bv_06_source_broadcast() {
     iut.ask_scf(Transport::GeoAnycast(area1()), b"4").expect("accepted");
     iut.wait(Duration::from_secs(4));
     iut.nothing_sent();
-    // A station that is known by hearsay is no neighbour.
+    // A station known only from forwarded packets is not a neighbour.
     iut.hear(&Station::b(), &Station::a().tsb(b"x")).expect("forwarded");
     iut.one_sent();
     iut.knows(&[Station::c()]);
@@ -95,7 +96,7 @@ fn pon_fpb_bv_06_source_broadcast() {
     }
 }
 
-/// PON_FPB_BV_11_01 to 05, PON_FPB_BV_12_01 to 04: without SCF everything is broadcast at once.
+/// PON_FPB_BV_11_01 to 05, PON_FPB_BV_12_01 to 04: without SCF the router broadcasts every packet at once.
 #[test]
 fn pon_fpb_bv_11_no_scf() {
     let mut iut = Iut::quiet(simple());
@@ -125,7 +126,7 @@ fn pon_fpb_bv_11_no_scf() {
     }
 }
 
-/// CAP_FPB_BV_01, CAP_FPB_BV_02: the buffers are bounded by octets and lose their oldest packets.
+/// CAP_FPB_BV_01, CAP_FPB_BV_02: octets limit the buffers, which drop their oldest packets.
 #[test]
 fn cap_fpb_bv_01_overflow() {
     let mut iut = Iut::quiet(Mib { unicast_buffer_size: 5000, broadcast_buffer_size: 8000, ..simple() });
@@ -147,7 +148,7 @@ fn cap_fpb_bv_01_overflow() {
     assert_eq!(iut.dropped(GeonetDrop::ForwardingBufferOverflow), 25 + 22);
 }
 
-/// Outside of the area, a neighbour on the way is what a GBC waits for.
+/// Outside its area, a GBC waits for a neighbour that is nearer to the area.
 #[test]
 fn a_broadcast_waits_for_a_neighbour_on_the_way() {
     let mut iut = Iut::quiet(simple());

@@ -1,4 +1,4 @@
-//! Area forwarding by contention (F.3) and advanced (F.4).
+//! Area forwarding by contention (F.3) and advanced area forwarding (F.4).
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn advanced() -> Mib {
     Mib { area_forwarding: AreaForwarding::Advanced, ..Mib::default() }
 }
 
-/// An area that contains everything in these tests.
+/// Returns an area that contains all stations of these tests.
 fn around() -> carnet_wire::geonet::GeoArea {
     circle(HOME, 1500)
 }
@@ -24,7 +24,7 @@ fn due_ms(iut: &Iut) -> f64 {
     iut.router.poll_timeout().expect("a timer").saturating_since(iut.now).as_secs_f64() * 1e3
 }
 
-/// PON_BCA_BV_02, issue 5: the timer is the formula's, at 250, 500, 900 and 1,100 m.
+/// PON_BCA_BV_02: the timer follows the formula at 250, 500, 900 and 1,100 m.
 #[test]
 fn pon_bca_bv_02_timer() {
     for (metres, milliseconds) in [(250.0, 75.25), (500.0, 50.5), (900.0, 10.9), (1100.0, 1.0)] {
@@ -43,7 +43,7 @@ fn pon_bca_bv_02_timer() {
     }
 }
 
-/// PON_BCA_BV_01: a copy while it waits ends it, one afterwards does nothing.
+/// PON_BCA_BV_01: a copy during the contention ends it; a copy afterwards has no effect.
 #[test]
 fn pon_bca_bv_01_copies() {
     let mut iut = Iut::quiet(cbf());
@@ -63,8 +63,8 @@ fn pon_bca_bv_01_copies() {
     assert_eq!(iut.delivered.len(), 2);
 }
 
-/// PON_BCA_BV_05, PON_BCA_BV_08, PON_BAA_BV_09: unknown senders, and those with PAI = 0, mean the longest
-/// time.
+/// PON_BCA_BV_05, PON_BCA_BV_08, PON_BAA_BV_09: for an unknown sender, or one with PAI = 0, the timer has the
+/// longest time.
 #[test]
 fn pon_bca_bv_05_unknown_sender() {
     let mut vague = Station::b();
@@ -79,7 +79,7 @@ fn pon_bca_bv_05_unknown_sender() {
     }
 }
 
-/// The lifetime goes on in contention: it is shorter afterwards, or over.
+/// Contention uses up lifetime: the packet leaves with a shorter lifetime, or is dropped.
 #[test]
 fn lifetime_in_contention() {
     let mut iut = Iut::quiet(cbf());
@@ -96,7 +96,7 @@ fn lifetime_in_contention() {
     assert_eq!(iut.dropped(GeonetDrop::LifetimeExpired), 1);
 }
 
-/// itsGnCbfPacketBufferSize: the oldest go.
+/// itsGnCbfPacketBufferSize limits the buffer, which drops its oldest packets.
 #[test]
 fn the_contention_buffer_is_bounded() {
     let mut iut = Iut::quiet(Mib { cbf_buffer_size: 1000, max_packet_data_rate: None, ..cbf() });
@@ -116,8 +116,8 @@ fn the_contention_buffer_is_bounded() {
     assert_eq!(iut.dropped(GeonetDrop::ForwardingBufferOverflow), 20 - kept as u64);
 }
 
-/// PON_BAA_BV_04, PON_BAA_BV_05: A packet addressed to this station goes to the next hop at once. It goes
-/// again after the longest time unless another station repeats it.
+/// PON_BAA_BV_04, PON_BAA_BV_05: The station forwards a packet in a unicast frame to the next hop at once. It
+/// sends the packet again after the longest time unless another station repeats it.
 #[test]
 fn pon_baa_bv_04_chosen_as_next_hop() {
     let mut iut = Iut::quiet(advanced());
@@ -133,7 +133,7 @@ fn pon_baa_bv_04_chosen_as_next_hop() {
     assert_eq!(iut.delivered.len(), 1);
 }
 
-/// PON_BAA_BV_06: broadcast means contention.
+/// PON_BAA_BV_06: a packet in a broadcast frame enters contention.
 #[test]
 fn pon_baa_bv_06_contention() {
     let mut iut = Iut::quiet(advanced());
@@ -145,11 +145,11 @@ fn pon_baa_bv_06_contention() {
     iut.one_sent();
 }
 
-/// PON_BAA_BV_01: MAX_COUNTER copies end the contention, wherever they come from.
+/// PON_BAA_BV_01: MAX_COUNTER copies end the contention, whatever the positions of their senders.
 #[test]
 fn pon_baa_bv_01_too_many_copies() {
     let mut iut = Iut::quiet(advanced());
-    // All farther than this station would be covered: behind the sender.
+    // These stations lie outside every sector that would contain this station.
     let sender = Station::at(1, place(100.0, 0.0));
     let others = [Station::at(2, place(300.0, 0.0)), Station::at(3, place(350.0, 50.0))];
     iut.knows(&[sender, others[0], others[1]]);
@@ -162,15 +162,15 @@ fn pon_baa_bv_01_too_many_copies() {
     iut.nothing_sent();
 }
 
-/// PON_BAA_BV_02, PON_BAA_BV_03, PON_BAA_BV_11: a copy from a forwarder in whose sector this station lies
-/// ends it; one from elsewhere starts the time anew.
+/// PON_BAA_BV_02, PON_BAA_BV_03, PON_BAA_BV_11: a copy ends the contention if this station lies in the sector
+/// of its forwarder. Any other copy restarts the timer.
 #[test]
 fn pon_baa_bv_02_sectors() {
     let sender = Station::at(1, place(-300.0, 0.0));
     for (place, ends) in [
-        (place(300.0, 20.0), true),    // farther than here, nearly the same direction
-        (place(-300.0, 500.0), false), // another direction
-        (place(-100.0, 0.0), false),   // nearer than here
+        (place(300.0, 20.0), true),    // beyond this station, in a similar direction
+        (place(-300.0, 500.0), false), // in another direction
+        (place(-100.0, 0.0), false),   // nearer than this station
     ] {
         let forwarder = Station::at(2, place);
         let mut iut = Iut::quiet(advanced());

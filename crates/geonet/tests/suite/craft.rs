@@ -1,4 +1,4 @@
-//! A scripted tester and one router under test (IUT).
+//! A scripted tester, and one router as implementation under test (IUT).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use carnet_wire::geonet::{
     StationType, Timestamp, TrafficClass,
 };
 
-/// Where the IUT is.
+/// Position of the IUT.
 pub const HOME: Position = Position::new(488_375_000, 21_008_000);
 pub const IUT_MAC: MacAddress = [0x02, 0, 0, 0, 0, 0x01];
 pub const SCF: TrafficClass = TrafficClass { store_carry_forward: true, channel_offload: false, id: 0 };
@@ -28,7 +28,7 @@ pub fn place(east: f64, north: f64) -> Position {
     LocalPlane::new(HOME).position_at(east, north)
 }
 
-/// A station that the tester plays.
+/// A station that the tester simulates.
 #[derive(Debug, Clone, Copy)]
 pub struct Station {
     pub mac: MacAddress,
@@ -51,7 +51,7 @@ impl Station {
         Station { mac, pv, sequence: 100 }
     }
 
-    /// A node of the constellation of the ETSI suite: thousandths of a degree from the IUT.
+    /// Returns a node of the ETSI suite's constellation; offsets in thousandths of a degree from the IUT.
     fn node(number: u8, latitude: i32, longitude: i32) -> Station {
         Station::at(
             number,
@@ -150,19 +150,19 @@ impl Station {
     }
 }
 
-/// RHL of a frame.
+/// Sets RHL of a frame.
 pub fn with_hops(mut frame: Vec<u8>, remaining: u8) -> Vec<u8> {
     frame[3] = remaining;
     frame
 }
 
-/// A frame that has been in contention: one hop less, and 60 s less some milliseconds, which the field rounds
-/// down to 59 s.
+/// Returns a frame as it leaves contention, with one hop less and a lifetime of 59 s. The lifetime is 60 s
+/// less some milliseconds, rounded down.
 pub fn one_hop_later(frame: Vec<u8>) -> Vec<u8> {
     with_lifetime(with_hops(frame, 9), Duration::from_secs(59))
 }
 
-/// A frame with the SCF bit.
+/// Sets the SCF bit of a frame.
 pub fn with_scf(mut frame: Vec<u8>) -> Vec<u8> {
     frame[6] |= 0x80;
     frame
@@ -184,12 +184,12 @@ pub fn circle(centre: Position, radius: u16) -> GeoArea {
     }
 }
 
-/// AREA1 of the ETSI suite: around D, with the IUT, B and D inside.
+/// Returns AREA1 of the ETSI suite: centred on D, with the IUT, B and D inside.
 pub fn area1() -> GeoArea {
     circle(Station::d().position(), 556)
 }
 
-/// AREA2 of the ETSI suite: around B, with B and D inside and the IUT outside.
+/// Returns AREA2 of the ETSI suite: centred on B, with B and D inside and the IUT outside.
 pub fn area2() -> GeoArea {
     circle(Station::b().position(), 167)
 }
@@ -211,7 +211,7 @@ impl Iut {
         iut
     }
 
-    /// Beacons only every ten minutes: they are in the way of most tests.
+    /// Returns a router with beacons only every ten minutes, because most tests do not expect beacons.
     pub fn quiet(mib: Mib) -> Iut {
         Iut::new(Mib { beacon_retransmit_timer: Duration::from_secs(600), ..mib }).settled()
     }
@@ -260,12 +260,12 @@ impl Iut {
         }
     }
 
-    /// Hears a broadcast frame from a station.
+    /// Passes a broadcast frame of a station to the IUT.
     pub fn hear(&mut self, from: &Station, frame: &[u8]) -> Result<(), GeonetDrop> {
         self.hear_from(from.mac, BROADCAST, frame)
     }
 
-    /// Gets a frame that was addressed to it.
+    /// Passes a unicast frame of a station to the IUT.
     pub fn get(&mut self, from: &Station, frame: &[u8]) -> Result<(), GeonetDrop> {
         self.hear_from(from.mac, self.router.address().mid(), frame)
     }
@@ -281,14 +281,14 @@ impl Iut {
         result
     }
 
-    /// The link reports this frame as not acknowledged.
+    /// Reports a frame as not acknowledged by the link.
     pub fn unacknowledged(&mut self, frame: &Transmission) -> Result<(), GeonetDrop> {
         let result = self.router.handle_unacknowledged(self.now, frame.destination, &frame.frame);
         self.drain();
         result
     }
 
-    /// Knows these stations as neighbours.
+    /// Makes these stations neighbours of the IUT.
     pub fn knows(&mut self, stations: &[Station]) {
         for station in stations {
             self.hear(station, &station.beacon()).expect("a good beacon");
@@ -311,7 +311,7 @@ impl Iut {
         self.request(Request { traffic_class: SCF, ..request })
     }
 
-    /// Lets time pass, timers included.
+    /// Advances the time and serves the timers.
     pub fn wait(&mut self, span: Duration) {
         let end = self.now + span;
         while let Some(due) = self.router.poll_timeout()
@@ -328,7 +328,7 @@ impl Iut {
         self.wait(Duration::from_millis(milliseconds));
     }
 
-    /// The one frame that was sent since the last call, and to whom.
+    /// Returns the only frame that the IUT sent since the last call, with its destination.
     #[track_caller]
     pub fn one_sent(&mut self) -> Transmission {
         assert_eq!(self.sent.len(), 1, "{:?}", self.sent);

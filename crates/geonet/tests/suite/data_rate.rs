@@ -1,4 +1,4 @@
-//! Annex B.2 with IPv6: a download leaves room for warnings.
+//! Annex B.2 with IPv6: a download leaves capacity for warnings.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use carnet_wire::geonet::{CommonNextHeader, GeoArea, HeaderType, Packet, Shape, 
 use crate::air::{Air, address};
 use crate::craft::{Iut, Station};
 
-/// A station, a forwarder, and one that only the forwarder reaches.
+/// Returns a station, a forwarder, and a third station that only the forwarder reaches.
 fn line() -> Air {
     let mut air = Air::new(&Mib::default(), 500.0, &[(0.0, 0.0), (400.0, 0.0), (800.0, 0.0)], 1);
     air.settle();
@@ -47,7 +47,7 @@ fn download(air: &mut Air) {
             air.locate_all();
             denm(air, (number / 312) as u8);
         }
-        // A packet without room is lost, as on any link.
+        // The router drops a packet without room, as any link does.
         let _ = air.request(0, request(&segment));
         air.run(Duration::from_micros(3200));
     }
@@ -59,7 +59,7 @@ fn warnings(air: &Air) -> usize {
     air.delivered.iter().filter(|(node, it)| *node == 2 && broadcast(it.header_type)).count()
 }
 
-/// Octets that the forwarder has sent on, and how many of them are IPv6.
+/// Returns the octets that the forwarder has sent, in total and of IPv6.
 fn forwarded(air: &Air) -> (usize, usize) {
     let mut all = (0, 0);
     for (_, node, _, frame) in &air.transmitted {
@@ -79,7 +79,7 @@ fn a_download_over_two_hops_leaves_room_for_warnings() {
     download(&mut air);
     assert_eq!(warnings(&air), 11);
     let (all, ipv6) = forwarded(&air);
-    // Four fifths of 100 kB/s for ten seconds, and what goes in advance.
+    // The limit is four fifths of 100 kB/s for ten seconds, and the burst in advance.
     assert!((700_000..=880_000).contains(&ipv6) && all <= 1_050_000, "{all} {ipv6}");
     let lost = air.drops();
     assert!(lost.iter().any(|(node, reason, _)| (*node, *reason) == (0, GeonetDrop::OwnDataRate)));
@@ -128,11 +128,11 @@ fn what_is_dropped_for_its_rate_is_told_once() {
     }
     let told = Event::PacketDataRate { source: station.pv.address, limit: 100_000 };
     assert_eq!(iut.events.iter().filter(|event| **event == told).count(), 1);
-    // No class is above the limit.
+    // The limit holds for packets of every class.
     assert!(iut.dropped(GeonetDrop::PacketDataRate) > 8_000);
 }
 
-/// Pings of hosts are ICMPv6 as well: after a flood of them other packets go on as before.
+/// Pings of hosts are ICMPv6, too: after a flood of pings, other packets continue as before.
 #[test]
 fn a_flood_of_icmpv6_holds_nothing_up_for_long() {
     let mut air = line();

@@ -1,5 +1,5 @@
 //! TS 102 687: the tables of reactive control, the equations of adaptive control, the queues, and many
-//! stations in one channel. The expected values are the standard's rates and shares, or come from a model
+//! stations in one channel. The expected values are the standard's rates and shares, or those of a model
 //! without gates.
 
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn packet(profile: Profile, octets: usize, content: u32) -> Packet<u32> {
     Packet { profile, lifetime: HOUR, octets, replaces: false, content }
 }
 
-/// Serves the gate's timers until `end`; when what was sent.
+/// Serves the gate's timers until `end`; returns the released packets with their times.
 fn run(gate: &mut Gate<u32>, end: Time) -> Vec<(Time, u32)> {
     let mut sent = Vec::new();
     while let Some(now) = gate.poll_timeout().filter(|due| *due <= end) {
@@ -38,7 +38,8 @@ fn run(gate: &mut Gate<u32>, end: Time) -> Vec<(Time, u32)> {
     sent
 }
 
-/// The same with a busy ratio that is told at every look, and always something to send.
+/// Serves the gate with a busy ratio at every evaluation and always a packet to send; returns the times of
+/// the packets.
 fn saturated(gate: &mut Gate<u32>, octets: usize, ratio: f64, end: Time) -> Vec<Time> {
     let mut sent = Vec::new();
     while let Some(now) = gate.poll_timeout().filter(|due| *due <= end) {
@@ -52,7 +53,7 @@ fn saturated(gate: &mut Gate<u32>, octets: usize, ratio: f64, end: Time) -> Vec<
     sent
 }
 
-/// Packets per second at a busy ratio, when the state has settled.
+/// Returns the packets per second at a busy ratio after the state has settled.
 fn rate(table: Table, octets: usize, ratio: f64) -> f64 {
     let sent = saturated(&mut reactive(table), octets, ratio, Time::from_secs(60));
     let settled: Vec<Time> = sent.into_iter().filter(|at| *at >= Time::from_secs(10)).collect();
@@ -62,7 +63,8 @@ fn rate(table: Table, octets: usize, ratio: f64) -> f64 {
 
 #[test]
 fn table_a_1_and_a_2_hold_at_their_borders() {
-    /// Busy ratio below which the rate is allowed, packets per second; the fourth holds at its border, too.
+    /// Upper bound of the busy ratio and allowed rate in packets per second; the rate of the fourth row also
+    /// holds at its bound.
     type Rows = [(f64, f64); 5];
     const A1: Rows = [(0.30, 10.0), (0.40, 5.0), (0.50, 2.5), (0.60, 2.0), (1.01, 1.0)];
     const A2: Rows = [(0.30, 20.0), (0.40, 10.0), (0.50, 5.0), (0.65, 4.0), (1.01, 1.0)];
@@ -121,9 +123,9 @@ fn packets_beyond_the_tables_time_on_air_close_the_gate_for_longer() {
 
 #[test]
 fn air_time_is_that_of_ofdm_with_10_mhz() {
-    // 22 bits, and 8 for each of 100 + 38 octets, are 1126: 24 symbols of 48 bits, behind 40 us.
+    // 22 bits and 8 for each of 100 + 38 octets are 1126 bits: 24 symbols of 48 bits, after 40 us.
     assert_eq!(air_time(100, 6), Duration::from_micros(40 + 24 * 8));
-    // 47 symbols of 24 bits; 6 of 216.
+    // At 3 Mbit/s: 47 symbols of 24 bits. At 27 Mbit/s: 6 symbols of 216 bits.
     assert_eq!(air_time(100, 3), Duration::from_micros(40 + 47 * 8));
     assert_eq!(air_time(100, 27), Duration::from_micros(40 + 6 * 8));
 }
@@ -137,7 +139,7 @@ fn without_a_reading_the_assumed_ratio_counts() {
     gate.handle_busy_ratio(Time::from_secs(1), 0.1);
     run(&mut gate, Time::from_secs(2));
     assert_eq!(gate.state(), Some("relaxed"));
-    // A reading counts for a second.
+    // A reading is fresh for a second.
     run(&mut gate, ms(2500));
     assert_eq!(gate.state(), Some("active_3"));
 }
@@ -163,7 +165,7 @@ fn a_packet_may_not_pass_one_that_waits_though_the_gate_is_open() {
     let mut gate = reactive(Table::A1);
     gate.offer(ms(0), packet(Profile::Dp2, 300, 1));
     gate.offer(ms(1), packet(Profile::Dp2, 300, 2));
-    // The gate is open, but no packet was requested since.
+    // The gate opened, but `poll_packet` has not yet released the waiting packet.
     assert_eq!(gate.offer(ms(150), packet(Profile::Dp2, 300, 3)), None);
     assert_eq!(gate.poll_packet(ms(150)).map(|(_, content)| content), Some(2));
 }
@@ -195,7 +197,7 @@ fn nothing_is_sent_after_its_lifetime() {
     gate.offer(ms(1), short(3, 100));
     assert_eq!(run(&mut gate, Time::from_secs(1)), [(ms(100), 3)]);
     assert_eq!(gate.counters().dropped(DccDrop::LifetimeExpired), 2);
-    // An expired packet makes room: no other is dropped for it.
+    // An expired packet leaves the queue first, so the gate drops no other packet.
     let mut gate: Gate<u32> = Gate::new(Config { queue_length: 1, ..Config::default() });
     gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
     gate.offer(ms(1), short(1, 50));
@@ -239,7 +241,7 @@ fn a_measurement_that_stops_makes_no_channel_free() {
     }
     assert_eq!((gate.state(), gate.reading(ms(2000))), (Some("restrictive"), None));
     assert_eq!((gate.busy_ratio(ms(2000)), gate.counters().stale), (0.9, 1));
-    // It comes back, and stops again.
+    // Readings start again, and stop a second time.
     gate.handle_busy_ratio(ms(2050), 0.1);
     run(&mut gate, ms(5000));
     assert_eq!((gate.state(), gate.counters().stale), (Some("relaxed"), 2));
@@ -300,13 +302,13 @@ fn parameters_that_cannot_be_do_not_stop_the_station() {
     }
 }
 
-/// 1200 us at 6 Mbit/s: 145 symbols.
+/// Octets of a packet of 1200 us at 6 Mbit/s: 145 symbols.
 const OCTETS: usize = 829;
 
 #[test]
 fn equation_b_1() {
     assert_eq!(air_time(OCTETS, 6), Duration::from_micros(1200));
-    // Time on air over duty cycle; at least 25 ms, at most a second.
+    // The time between packets is time on air over duty cycle, at least 25 ms and at most a second.
     for (duty_cycle, expected) in [(0.02, 60), (0.03, 40), (0.06, 25), (0.0012, 1000), (0.0006, 1000)] {
         let mut gate = adaptive(Parameters { most: duty_cycle, least: duty_cycle, ..Parameters::default() });
         gate.offer(ms(0), packet(Profile::Dp2, OCTETS, 0));
@@ -317,13 +319,14 @@ fn equation_b_1() {
 
 #[test]
 fn equation_b_2() {
-    // Only what is given back: the duty cycle halves with every second look.
+    // With beta 0 a station only gives back: the duty cycle halves at every second evaluation.
     let halving = Parameters { alpha: 0.5, beta: 0.0, most: 0.04, least: 0.0, ..Parameters::default() };
     let mut gate = adaptive(halving);
     gate.handle_timeout(ms(0));
     gate.offer(ms(60), packet(Profile::Dp2, OCTETS, 0));
     assert_eq!(gate.opens(), ms(120));
-    // At 100 ms a third of 60 ms is left: a third of 120 ms, and 40 ms are over.
+    // At 100 ms a third of the closure of 60 ms remains. A third of 120 ms is 40 ms, so the gate opens at 140
+    // ms.
     gate.handle_timeout(ms(100));
     assert!(
         gate.opens().saturating_since(ms(140)).max(ms(140).saturating_since(gate.opens()))
@@ -338,8 +341,8 @@ fn equation_b_2() {
 
 #[test]
 fn clause_5_4_step_by_step() {
-    // Two readings of 0.8: the mean is 0.8, 0.12 above the target; 0.0012 of it are 0.000144, less than
-    // G-max.
+    // Two readings of 0.8 have the mean 0.8, which is 0.12 above the target. The step of 0.0012 * 0.12 =
+    // 0.000144 is within G-max.
     let mut gate = adaptive(Parameters::default());
     let mut look = 0;
     let mut tell = |ratio: f64| {
@@ -352,11 +355,11 @@ fn clause_5_4_step_by_step() {
     };
     let first = 0.0153 * 0.984 - 0.000144;
     assert!((tell(0.8) - first).abs() < 1e-12);
-    // Two of 0.4: half of what was before, 0.6 in the mean.
+    // After two readings of 0.4, the average is half of 0.8 and half of 0.4: 0.6.
     let second = first * 0.984 + 0.0012 * 0.08;
     assert!((tell(0.4) - second).abs() < 1e-12);
-    // A channel that is full, with a bolder step, takes no more than G-max; one that is empty gives no more
-    // than G+max.
+    // With a larger beta, a full channel lowers the duty cycle by at most G-max. An empty channel raises the
+    // duty cycle by at most G+max.
     let bold = Parameters { alpha: 0.0, beta: 0.1, ..Parameters::default() };
     for (ratio, step) in [(1.0, -0.00025), (0.0, 0.0005)] {
         let mut gate = adaptive(bold);
@@ -368,9 +371,9 @@ fn clause_5_4_step_by_step() {
     }
 }
 
-/// Stations in one channel, all with packets to send at any time. Each tenth of a second every one of them
-/// measures what all together have sent in it. The `late` ones begin after 40 s. Returns the busy ratio of
-/// the last 20 s, and the share of each station in them.
+/// Simulates stations in one channel that always have packets to send. Every 100 ms each station measures the
+/// time on air of all stations. The `late` stations begin after 40 s. Returns the busy ratio of the last 20
+/// s, and the share of each station in them.
 fn channel(early: usize, late: usize) -> (f64, Vec<f64>) {
     const SECONDS: u64 = 160;
     let mut gates: Vec<Gate<u32>> = Vec::new();
@@ -386,7 +389,7 @@ fn channel(early: usize, late: usize) -> (f64, Vec<f64>) {
         let mut busy = 0.0;
         for (index, gate) in gates.iter_mut().enumerate() {
             gate.handle_busy_ratio(from, ratio);
-            // No two stations begin in step.
+            // Shift the start of each station, so that no two are synchronous.
             let begin = ms(window * 100 + (index as u64 * 7) % 100);
             let mut sent = 0;
             while gate.waiting()[2] == 0 {
@@ -417,12 +420,12 @@ fn stations_of_one_channel_converge_to_the_same_share_below_the_target() {
     for (early, late) in [(30, 0), (60, 60), (20, 180)] {
         let (ratio, shares) = channel(early, late);
         let stations = f64::from(u32::try_from(early + late).expect("small"));
-        // The fixed point of 0.984 d + 0.0012 (0.68 - N d) = d.
+        // The share is the fixed point of 0.984 d + 0.0012 (0.68 - N d) = d.
         let share = 0.0012 * 0.68 / (0.016 + 0.0012 * stations);
         let expected = stations * share;
         assert!((ratio / expected - 1.0).abs() < 0.03, "{stations} stations: {ratio}, not {expected}");
         assert!(ratio < 0.68, "{stations} stations: {ratio} is above the target");
-        // Jain's index: 1 when all have the same.
+        // Jain's index: 1 if all stations have the same share.
         let (sum, squares) =
             shares.iter().fold((0.0, 0.0), |(sum, squares), it| (sum + it, squares + it * it));
         let fairness = sum * sum / (stations * squares);

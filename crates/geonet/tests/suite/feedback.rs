@@ -1,4 +1,4 @@
-//! Frames to one station that the link reports as not acknowledged. Not in the standard.
+//! Unicast frames that the link reports as not acknowledged. The standard does not use such feedback.
 
 use std::time::Duration;
 
@@ -23,20 +23,22 @@ fn the_packet_takes_the_next_best_way_until_there_is_none() {
     let second = iut.one_sent();
     assert_eq!(second, Transmission { destination: d.mac, ..first.clone() });
     assert_eq!(second.frame, with_hops(frame, 9));
-    // Not back to C, which is no nearer: as without neighbours it is broadcast (E.2).
+    // The packet does not return to C, which is not nearer. As without neighbours the router broadcasts it
+    // (E.2).
     iut.unacknowledged(&second).expect("sent on");
     let third = iut.one_sent();
     assert_eq!(third, Transmission { destination: BROADCAST, ..first });
     assert_eq!(iut.router.location_table().neighbours(), 1);
     let counters = iut.router.counters();
     assert_eq!((counters.unacknowledged, counters.rerouted), (2, 2));
-    // A station that is received again is a neighbour again.
+    // A station from which the router receives a packet is a neighbour again.
     iut.knows(&[d.later(1)]);
     iut.get(&c, &c.next().guc(&a.pv, b"x")).expect("forwarded");
     assert_eq!(iut.one_sent().destination, d.mac);
 }
 
-/// The destination itself was the neighbour, and the packet may wait: it goes when the destination is back.
+/// The destination was the neighbour, and the packet has SCF: it waits and leaves when the destination is
+/// back.
 #[test]
 fn a_packet_that_may_wait_waits() {
     let mut iut = Iut::quiet(Mib::default());
@@ -70,13 +72,13 @@ fn a_packet_to_an_area_takes_another_neighbour() {
     }
 }
 
-/// F.4: inside the area contention stands by already.
+/// F.4: inside the area the contention timer already runs.
 #[test]
 fn advanced_area_forwarding_leaves_it_to_contention() {
     let mut iut = Iut::quiet(Mib { area_forwarding: AreaForwarding::Advanced, ..Mib::default() });
     let (b, c, d) = (Station::b(), Station::c(), Station::d());
     iut.knows(&[b, c, d]);
-    // The IUT is inside, and B nearer to the middle.
+    // The IUT is inside the area, and B is nearer to its centre.
     let area = circle(b.position(), 1000);
     iut.get(&c, &c.gbc(area, b"x")).expect("forwarded");
     let sent = iut.one_sent();
@@ -87,7 +89,7 @@ fn advanced_area_forwarding_leaves_it_to_contention() {
     assert_eq!(iut.one_sent().destination, BROADCAST);
 }
 
-/// Groups do not acknowledge, and what the link hands back is read like anything else.
+/// Frames to a group have no acknowledgement, and the router validates a returned frame like any other.
 #[test]
 fn nonsense_changes_nothing() {
     let mut iut = Iut::quiet(Mib::default());
@@ -96,7 +98,7 @@ fn nonsense_changes_nothing() {
     let sent = iut.one_sent();
     iut.unacknowledged(&sent).expect("nothing to do");
     assert_eq!(iut.router.location_table().neighbours(), 1);
-    // An unknown station.
+    // The destination is an unknown station.
     let stranger = Transmission { destination: [2, 9, 9, 9, 9, 9], ..sent };
     iut.unacknowledged(&stranger).expect("nothing to do");
     let guc = Station::c().guc(&Station::a().pv, b"payload");
@@ -112,7 +114,7 @@ fn nonsense_changes_nothing() {
     iut.sent.clear();
 }
 
-/// On its way around a void the packet loses its recovery header, and gets a new one for another edge.
+/// A packet on a walk around a void gets a new recovery header for another edge.
 #[test]
 fn a_walk_goes_along_another_edge() {
     let recovery = Recovery::Perimeter(Planarisation::Gabriel);
@@ -133,9 +135,9 @@ fn a_walk_goes_along_another_edge() {
     assert_eq!(iut.one_sent(), Transmission { destination: BROADCAST, frame: with_hops(frame, 9), ..first });
 }
 
-/// Vehicles on a motorway in both directions, with shadowing: some beacon made a neighbour of a station that
-/// is seldom in reach. Which share of the packets over some 1.2 km arrives, per cent, and frames for each
-/// packet.
+/// Simulates vehicles on a motorway in both directions, with shadowing: a single beacon may make a neighbour
+/// of a station that is seldom in range. Returns the delivered packets over some 1.2 km in per cent, and the
+/// frames per packet.
 fn motorway(feedback: bool) -> (f64, f64) {
     const CARS: usize = 60;
     const SENT: usize = if cfg!(debug_assertions) { 80 } else { 300 };
@@ -173,8 +175,8 @@ fn motorway(feedback: bool) -> (f64, f64) {
     (100.0 * arrived.len() as f64 / SENT as f64, frames as f64 / SENT as f64)
 }
 
-/// Issue 5: greedy forwarding under shadowing loses what goes to neighbours at the edge; feedback finds them
-/// another way.
+/// Under shadowing greedy forwarding loses packets to neighbours at the edge of the range; feedback finds
+/// another next hop.
 #[test]
 fn feedback_brings_packets_over_a_motorway() {
     let ((without, few), (with, frames)) = (motorway(false), motorway(true));
@@ -184,7 +186,7 @@ fn feedback_brings_packets_over_a_motorway() {
     assert!(without < 60.0 && with > 95.0, "without {without} %, with {with} %");
 }
 
-/// Not in the standard either: an upper layer that knows a better way takes its packets back.
+/// A further extension: an upper layer that knows a better path takes its packets back.
 #[test]
 fn what_waits_for_a_station_may_be_taken_back() {
     let mut iut = Iut::quiet(Mib::default());
@@ -193,7 +195,7 @@ fn what_waits_for_a_station_may_be_taken_back() {
         traffic_class: TrafficClass { store_carry_forward: store, ..TrafficClass::default() },
         ..Request::new(Transport::GeoUnicast(to.pv.address), CommonNextHeader::Ipv6, payload)
     };
-    // The place of A is unknown; B was just lost.
+    // The position of A is unknown, and the router has just lost B.
     iut.request(ipv6(a, b"to a", false)).expect("sought");
     iut.knows(&[b]);
     iut.sent.clear();
@@ -205,7 +207,7 @@ fn what_waits_for_a_station_may_be_taken_back() {
     assert_eq!(iut.router.take_back(b.mac), [] as [Vec<u8>; 0]);
     assert_eq!(iut.router.buffered_octets().0, 0);
     assert_eq!(iut.router.take_back(a.mac), [b"to a".to_vec()]);
-    // A frame that the link returns may be taken back, too, unless the caller does not want it.
+    // The upper layer may also take back a frame that the link returns, unless `wanted` is false for it.
     iut.knows(&[b.later(1)]);
     let (now, frame) = (iut.now, &sent.frame);
     assert_eq!(iut.router.take_back_unacknowledged(now, b.mac, frame, |_| false), None);
@@ -213,7 +215,7 @@ fn what_waits_for_a_station_may_be_taken_back() {
     let back = iut.router.take_back_unacknowledged(now, b.mac, frame, |payload| payload == b"to b");
     assert_eq!(back, Some(b"to b".to_vec()));
     assert_eq!(iut.router.location_table().neighbours(), 0);
-    // A foreign frame is not taken back.
+    // The router does not take back a frame of another station.
     let foreign = a.guc(&b.pv, b"payload");
     assert_eq!(iut.router.take_back_unacknowledged(now, b.mac, &foreign, |_| true), None);
 }

@@ -1,4 +1,4 @@
-//! Areas that are set while the station runs.
+//! Areas that the operator sets while the station runs.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn far() -> GnAddress {
     Station::a().pv.address
 }
 
-/// Areas over one router.
+/// The areas, and one router.
 struct Plane {
     iut: Iut,
     areas: GeoDestinations,
@@ -49,7 +49,7 @@ impl Plane {
         Some(area.map(|area| Position::new(area.latitude, area.longitude)))
     }
 
-    /// Lets time pass, timers of both included.
+    /// Advances the time and serves the timers of router and areas.
     fn wait(&mut self, span: Duration) {
         let end = self.iut.now + span;
         while let Some(due) = self.areas.poll_timeout().filter(|due| *due <= end) {
@@ -60,7 +60,7 @@ impl Plane {
         self.iut.wait(end.saturating_since(self.iut.now));
     }
 
-    /// How many questions went out for the far station.
+    /// Returns the number of Location Service requests for the far station.
     fn questions(&mut self) -> usize {
         let sent = std::mem::take(&mut self.iut.sent);
         sent.iter()
@@ -80,7 +80,7 @@ fn an_area_around_a_place_stays_and_one_around_this_station_moves_with_it() {
     plane.iut.locate(Station::d().position(), 1_001_000);
     assert_eq!(plane.centre("there"), Some(Ok(Station::c().position())));
     assert_eq!(plane.centre("here"), Some(Ok(Station::d().position())));
-    // Its own address is here, too.
+    // The station's own address is a valid centre, too.
     plane.set("me", around(Around::Station(address(IUT_MAC))), None).expect("set");
     assert_eq!(plane.centre("me"), Some(Ok(Station::d().position())));
     plane.iut.nothing_sent();
@@ -101,16 +101,17 @@ fn a_station_that_an_area_is_around_is_asked_for_and_followed() {
     let mut plane = Plane::new();
     plane.set("convoy", around(Around::Station(far())), None).expect("set");
     assert_eq!((plane.questions(), plane.centre("convoy")), (1, Some(Err(NoPlace::Of(far())))));
-    // The answer makes its place known.
+    // The reply gives the position of the station.
     let a = Station::a();
     let reply = a.ls_reply(&plane.iut.pv());
     plane.iut.get(&Station::b(), &reply).expect("received");
     assert_eq!(plane.centre("convoy"), Some(Ok(a.position())));
-    // It drives on, as any of its packets tells.
+    // The station moves; any of its packets gives the new position.
     let moved = a.next().later(1).moved(Station::c().position());
     plane.iut.hear(&Station::b(), &moved.tsb(b"x")).expect("received");
     assert_eq!(plane.centre("convoy"), Some(Ok(moved.position())));
-    // Nothing is asked as long as it is heard; then again before it is forgotten.
+    // No request leaves while packets of the station arrive; the next request leaves before its entry
+    // expires.
     plane.questions();
     plane.wait(Duration::from_secs(9));
     assert_eq!(plane.questions(), 0);
@@ -134,7 +135,7 @@ fn a_station_that_is_not_found_is_asked_for_less_and_less_often() {
     };
     let (first, second) = (hour(&mut plane), hour(&mut plane));
     assert!((10..=20).contains(&first) && (10..=13).contains(&second), "{first} {second}");
-    // Removed, it is asked for no more.
+    // After the area is removed, the module sends no more requests.
     assert!(plane.areas.remove("lost") && !plane.areas.remove("lost"));
     assert!(hour(&mut plane) <= 1);
     assert_eq!((hour(&mut plane), plane.areas.poll_timeout()), (0, None));
@@ -150,7 +151,7 @@ fn areas_end_are_replaced_and_removed() {
     assert!(plane.centre("short").is_some());
     plane.wait(Duration::from_millis(1));
     assert_eq!((plane.centre("short"), plane.centre("long").is_some()), (None, true));
-    // Another one of the name takes its place, and its end.
+    // A new area of the same name replaces the old one and its end.
     plane.set("long", around(Around::Place(Station::c().position())), None).expect("set");
     assert_eq!(plane.centre("long"), Some(Ok(Station::c().position())));
     plane.wait(Duration::from_secs(600));

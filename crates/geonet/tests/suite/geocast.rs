@@ -1,5 +1,5 @@
-//! A host in one vehicle sends to a group; the hosts in the group's area get it, and no others: over random
-//! places.
+//! A host in one vehicle sends to a group; only the hosts in the group's area get the packet. The test uses
+//! random placements.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,10 +18,10 @@ const GROUP: &str = "ff3e:40:2001:db8:1::1";
 const PLACEMENTS: u64 = 1000;
 const STATIONS: usize = 15;
 const RANGE: f64 = 400.0;
-/// Side of the square in which stations are, metres.
+/// Side of the square that contains the stations, metres.
 const SIDE: u64 = 1600;
 
-/// The stations that are reached from `start` over stations of `among`, itself among them.
+/// Returns the stations that packets from `start` can reach over stations of `among`, `start` included.
 fn reached(air: &Air, start: usize, among: &BTreeSet<usize>) -> BTreeSet<usize> {
     let mut found = BTreeSet::from([start]);
     let mut waiting = vec![start];
@@ -39,17 +39,17 @@ fn reached(air: &Air, start: usize, among: &BTreeSet<usize>) -> BTreeSet<usize> 
     found
 }
 
-/// Results of the placements.
+/// Results of all placements.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// Stations inside that were connected to the source, and those of them that heard it.
+    /// Stations inside the area with a path from the source, and those of them that received the packet.
     connected: usize,
     heard: usize,
-    /// The same where the source was inside and connection goes over stations inside only.
+    /// The two counts for sources inside the area and paths over stations inside only.
     flooded: usize,
     flood_heard: usize,
-    /// Placements where all those connected reach each other inside, and those of them where exactly they
-    /// heard it.
+    /// Placements in which all connected stations inside reach each other without leaving the area, and those
+    /// in which exactly these stations received the packet.
     whole: usize,
     exact: usize,
     outside: usize,
@@ -59,7 +59,7 @@ struct Outcome {
 
 fn placements(area_forwarding: AreaForwarding) -> Outcome {
     let mut outcome = Outcome::default();
-    // Towards the area, a packet that meets a void goes round it.
+    // On the path to the area, a packet goes around a void by perimeter recovery.
     let recovery = Recovery::Perimeter(Planarisation::Gabriel);
     let mib =
         Mib { area_forwarding, recovery, max_communication_range: RANGE, is_mobile: false, ..Mib::default() };
@@ -105,7 +105,8 @@ fn placements(area_forwarding: AreaForwarding) -> Outcome {
         outcome.connected += connected.len();
         outcome.heard += connected.intersection(&heard).count();
         assert!(heard.is_subset(&connected), "{number}: heard without a connection");
-        // Where those inside reach each other without going outside, the set is exact.
+        // If the stations inside reach each other without leaving the area, exactly they must receive the
+        // packet.
         let whole =
             connected.iter().next().is_none_or(|first| connected.is_subset(&reached(&air, *first, &inside)));
         outcome.whole += usize::from(whole);
@@ -116,7 +117,7 @@ fn placements(area_forwarding: AreaForwarding) -> Outcome {
             outcome.flooded += flooded.len();
             outcome.flood_heard += flooded.intersection(&heard).count();
         }
-        // Inside, each station that is connected to a receiver is a receiver as well.
+        // Every station inside with a path inside from a receiver must be a receiver, too.
         let split = others.iter().filter(|node| !heard.contains(node));
         let split = split.filter(|node| {
             let near = reached(&air, **node, &inside);
@@ -127,9 +128,9 @@ fn placements(area_forwarding: AreaForwarding) -> Outcome {
     outcome
 }
 
-/// With simple forwarding and recovery: each connected station gets the packet, none outside, and none twice.
-/// GeoBroadcast does not leave the area again, so it does not reach a station inside that is connected only
-/// over stations outside.
+/// With simple forwarding and recovery, each connected station inside gets the packet once, and no station
+/// outside gets it. GeoBroadcast does not leave the area again, so it does not reach a station inside that is
+/// connected only over stations outside.
 #[test]
 fn over_random_placements_exactly_the_hosts_inside_get_what_is_sent_to_the_group() {
     let simple = placements(AreaForwarding::Simple);
@@ -141,7 +142,8 @@ fn over_random_placements_exactly_the_hosts_inside_get_what_is_sent_to_the_group
     assert!(simple.heard * 100 >= simple.connected * 95, "{simple:?}");
 }
 
-/// Contention spares most of the frames, at the price of some who are only heard by those who kept quiet.
+/// Contention saves most of the frames. A few stations miss the packet, because only stations that did not
+/// repeat it reach them.
 #[test]
 fn over_random_placements_contention_reaches_nearly_all() {
     let contention = placements(AreaForwarding::ContentionBased);

@@ -1,4 +1,4 @@
-//! Header processing (10.3.3, 10.3.5) and what own headers look like (10.3.2, 10.3.4).
+//! Header processing (10.3.3, 10.3.5), and the headers of own packets (10.3.2, 10.3.4).
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, HeaderType, Timestam
 
 use crate::craft::*;
 
-/// FDV_BAH_BV_01, FDV_COH_BV_03, FDV_SHB_BV_01, PON_SHB_BV_01: defaults in an own SHB.
+/// FDV_BAH_BV_01, FDV_COH_BV_03, FDV_SHB_BV_01, PON_SHB_BV_01: an own SHB has the default values.
 #[test]
 fn fdv_shb_bv_01_own_single_hop_packets() {
     let mut iut = Iut::quiet(Mib::default());
@@ -24,8 +24,8 @@ fn fdv_shb_bv_01_own_single_hop_packets() {
     assert_eq!((source, media_dependent), (iut.pv(), [1, 2, 3, 4]));
 }
 
-/// FDV_TSB_BV_01, FDV_GBC_BV_01, FDV_GAC_BV_01, PON_TSB_BV_01: hop limits, lifetimes, traffic class as
-/// requested.
+/// FDV_TSB_BV_01, FDV_GBC_BV_01, FDV_GAC_BV_01, PON_TSB_BV_01: an own packet has the requested hop limit,
+/// lifetime and traffic class.
 #[test]
 fn fdv_tsb_bv_01_requested_parameters() {
     let mut iut = Iut::quiet(Mib::default());
@@ -52,7 +52,7 @@ fn fdv_tsb_bv_01_requested_parameters() {
     }
 }
 
-/// FDV_BAH_BI_02: other versions are discarded.
+/// FDV_BAH_BI_02: the router discards packets of other protocol versions.
 #[test]
 fn fdv_bah_bi_02_other_versions() {
     let mut iut = Iut::quiet(Mib::default());
@@ -64,7 +64,7 @@ fn fdv_bah_bi_02_other_versions() {
     assert!(iut.router.location_table().is_empty() && iut.delivered.is_empty());
 }
 
-/// FDV_COH_BO_04: RHL > MHL.
+/// FDV_COH_BO_04: the router discards a packet with RHL > MHL.
 #[test]
 fn fdv_coh_bo_04_more_hops_left_than_at_the_start() {
     let mut iut = Iut::quiet(Mib::default());
@@ -77,7 +77,8 @@ fn fdv_coh_bo_04_more_hops_left_than_at_the_start() {
     iut.nothing_sent();
 }
 
-/// PON_SQN_BV_01, PON_SQN_BV_02: the first sequence number is 0, each packet has the next one, and it wraps.
+/// PON_SQN_BV_01, PON_SQN_BV_02: the first sequence number is 0, each packet has the next number, and the
+/// numbers wrap.
 #[test]
 fn pon_sqn_bv_01_sequence_numbers() {
     let mut iut = Iut::quiet(Mib::default());
@@ -89,7 +90,7 @@ fn pon_sqn_bv_01_sequence_numbers() {
     }
 }
 
-/// PON_LPV_BV_01: own packets have the latest position.
+/// PON_LPV_BV_01: own packets carry the latest position.
 #[test]
 fn pon_lpv_bv_01_the_latest_position() {
     let mut iut = Iut::quiet(Mib::default());
@@ -100,7 +101,7 @@ fn pon_lpv_bv_01_the_latest_position() {
     assert_eq!(source.latitude, place(10.0, 10.0).latitude);
 }
 
-/// Requests that cannot be carried out are refused and change nothing.
+/// The router refuses invalid requests, which change nothing.
 #[test]
 fn bad_requests() {
     let mut iut = Iut::without_position(Mib::default());
@@ -115,7 +116,7 @@ fn bad_requests() {
     }
     let request = Request { maximum_hop_limit: Some(0), ..request };
     assert_eq!(iut.request(request), Err(GeonetDrop::BadHopLimit));
-    // B.3
+    // B.3: the area is too large.
     assert_eq!(iut.ask(Transport::GeoAnycast(circle(HOME, 1785)), b"x"), Err(GeonetDrop::AreaTooLarge));
     assert_eq!(iut.ask(Transport::GeoUnicast(address(IUT_MAC)), b"x"), Err(GeonetDrop::OwnDestination));
     iut.nothing_sent();
@@ -123,7 +124,7 @@ fn bad_requests() {
     assert_eq!(parse(&iut.one_sent().frame).extended.sequence(), Some(0));
 }
 
-/// Padding of a short link frame is not forwarded (it is no part of the packet).
+/// The router does not forward the padding of a short link frame.
 #[test]
 fn padding_is_not_forwarded() {
     let mut iut = Iut::quiet(Mib::default());
@@ -135,7 +136,7 @@ fn padding_is_not_forwarded() {
     assert_eq!(iut.one_sent().frame.len(), length);
 }
 
-/// A secured packet is recognised and dropped with its reason.
+/// The router recognises a secured packet and drops it with its own reason.
 #[test]
 fn secured_packets_are_recognised() {
     let mut iut = Iut::quiet(Mib::default());
@@ -145,7 +146,7 @@ fn secured_packets_are_recognised() {
     assert_eq!(iut.dropped(GeonetDrop::Secured), 1);
 }
 
-/// A packet with an unknown next header is forwarded, but has no receiver here.
+/// The router forwards a packet with an unknown next header, but does not deliver it.
 #[test]
 fn unknown_payloads_are_forwarded_and_not_delivered() {
     let mut iut = Iut::quiet(Mib::default());
@@ -157,7 +158,7 @@ fn unknown_payloads_are_forwarded_and_not_delivered() {
     assert_eq!(iut.dropped(GeonetDrop::UnknownNextHeader), 1);
 }
 
-/// Frames that were sent give their memory to the next ones.
+/// The router reuses the memory of sent frames.
 #[test]
 fn forwarding_reuses_buffers() {
     let mut iut = Iut::quiet(Mib { max_packet_data_rate: None, ..Mib::default() });
@@ -185,7 +186,7 @@ fn forwarding_reuses_buffers() {
     assert!(seen.len() <= 4, "{} buffers", seen.len());
 }
 
-/// FDV_COH_BV_01, FDV_COH_BV_02: PL is the length of the payload, 0 without one.
+/// FDV_COH_BV_01, FDV_COH_BV_02: PL is the length of the payload; 0 without payload.
 #[test]
 fn fdv_coh_bv_01_payload_length() {
     let mut iut = Iut::quiet(Mib::default());
@@ -198,8 +199,8 @@ fn fdv_coh_bv_01_payload_length() {
     }
 }
 
-/// FDV_BEA_BV_03, FDV_BEA_BV_04, PON_GNA_BV_01: what the sensors said, and the address with the link-layer
-/// address in it.
+/// FDV_BEA_BV_03, FDV_BEA_BV_04, PON_GNA_BV_01: a beacon carries the position of the sensors, and the address
+/// contains the link-layer address.
 #[test]
 fn fdv_bea_bv_03_position_vector() {
     let mut iut = Iut::quiet(Mib::default());
@@ -220,7 +221,7 @@ fn fdv_bea_bv_03_position_vector() {
     assert_eq!((source.address.mid(), source.address.is_manual()), (IUT_MAC, false));
 }
 
-/// The golden frames of the reference (tshark agrees with them): what a stranger sends is understood.
+/// The router handles the golden frames of the reference, which tshark decodes as expected.
 #[test]
 fn golden_frames() {
     let frames = [
@@ -269,7 +270,7 @@ fn golden_frames() {
         ),
     ];
     let mut iut = Iut::quiet(Mib::default());
-    // The frames' source has the address of the router under test.
+    // The frames come from the address of the router under test, so give the router another one.
     iut.router.handle_address(address([2, 0, 0, 0, 0, 0x42]));
     for (name, hex, result, delivered) in frames {
         let octets: Vec<u8> = (0..hex.len() / 2)

@@ -1,4 +1,4 @@
-//! A host with virtual interfaces over one router: what it puts in, what comes out.
+//! A host with virtual interfaces over one router.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub fn prefix(text: &str) -> Prefix {
     Prefix { address: ip(text), length: 64 }
 }
 
-/// An IPv6 packet with UDP of no meaning.
+/// Returns an IPv6 packet with arbitrary UDP payload.
 pub fn packet(source: Ipv6Addr, destination: Ipv6Addr, octets: usize) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
@@ -49,7 +49,7 @@ pub fn neighbor_solicitation(
     icmpv6::packet(source, nd::solicited_node(target), nd::HOP_LIMIT, message)
 }
 
-/// A Router Advertisement with one prefix.
+/// Returns a packet with a Router Advertisement that has one prefix.
 pub fn router_advertisement(from: &Station, prefix: Prefix, seconds: u32) -> Vec<u8> {
     let options = [
         NdOption::SourceLinkAddress(from.mac),
@@ -68,20 +68,20 @@ pub fn router_advertisement(from: &Station, prefix: Prefix, seconds: u32) -> Vec
     icmpv6::packet(source, ip(ALL_NODES), nd::HOP_LIMIT, nd::router_advertisement(&repr))
 }
 
-/// A frame of a tester, with IPv6 for its next header.
+/// Sets the next header of a tester's frame to IPv6.
 pub fn with_ipv6(mut frame: Vec<u8>) -> Vec<u8> {
     frame[4] = 0x30;
     frame
 }
 
-/// The first subnet of the ETSI suite, on the link of AREA1.
+/// First subnet of the ETSI suite, on the link of AREA1.
 pub const SUBNET_1: &str = "3ffe:0:0:1::";
 
 pub struct Host {
     pub iut: Iut,
     pub adaptation: Adaptation,
     pub interfaces: Vec<VirtualLink>,
-    /// Frames that came out by themselves: interface, destination, source, packet.
+    /// Frames that the host received without a delivery: interface, destination, source, packet.
     pub answers: Vec<(LinkId, MacAddress, MacAddress, Vec<u8>)>,
 }
 
@@ -101,7 +101,7 @@ pub fn config() -> Ipv6Config {
     }
 }
 
-/// An area with a link of its own.
+/// Returns an area with its own link.
 pub fn link(area: GeoArea, interface: &str, subnet: Option<&str>) -> Ipv6Area {
     Ipv6Area { area, group: None, prefix: subnet.map(prefix), interface: Some(interface.into()) }
 }
@@ -118,7 +118,8 @@ impl Host {
         host
     }
 
-    /// The links of the ETSI suite: the topological one, one for AREA1, and the dynamic one.
+    /// Returns a host with the links of the ETSI suite: the topological link, one for AREA1, and the dynamic
+    /// link.
     pub fn with_links() -> Host {
         let areas = vec![link(area1(), "sgvl1", Some(SUBNET_1))];
         Host::new(Ipv6Config { dynamic_interface: Some("dgvl".into()), areas, learnt_links: 2, ..config() })
@@ -149,13 +150,13 @@ impl Host {
         addresses::link_local(IUT_MAC)
     }
 
-    /// Puts a frame into an interface.
+    /// Sends a frame of the host on an interface.
     pub fn put(&mut self, name: &str, destination: MacAddress, packet: &[u8]) -> Result<bool, Ipv6Drop> {
         let frame = HostFrame { destination, source: IUT_MAC, ether_type: IPV6, payload: packet };
         self.put_frame(name, frame)
     }
 
-    /// Puts a frame into an interface; whether it became a request.
+    /// Sends a frame of the host on an interface; returns whether the frame became a request.
     pub fn put_frame(&mut self, name: &str, frame: HostFrame<'_>) -> Result<bool, Ipv6Drop> {
         let result = self.adaptation.handle_host_frame(self.iut.now, self.id(name), frame);
         let requested = match result? {
@@ -169,15 +170,15 @@ impl Host {
         Ok(requested)
     }
 
-    /// Puts a packet to a group into an interface.
+    /// Sends a packet of the host to a group on an interface.
     pub fn multicast(&mut self, name: &str, packet: &[u8]) {
         let destination = ipv6::Header::parse(packet).expect("IPv6").destination;
         assert_eq!(self.put(name, addresses::group_address(destination), packet), Ok(true));
     }
 
-    /// Hears a frame of a station; where its payload comes out.
+    /// Passes a frame of a station to the router; returns where the host gets its payload.
     pub fn hear(&mut self, from: &Station, frame: Vec<u8>) -> Result<(String, Placed), Ipv6Drop> {
-        // Whether it goes on from here does not matter.
+        // Ignore whether the router also forwards the packet.
         let _ = self.iut.hear(from, &with_ipv6(frame));
         assert_eq!(self.iut.delivered.len(), 1, "one payload");
         let delivery = self.iut.delivered.remove(0);

@@ -1,5 +1,5 @@
-//! Bad input: truncated, mutated, absurd and fabricated frames. They are dropped with a reason; nothing is
-//! learnt from them, and memory stays where it is.
+//! Invalid input: truncated, mutated, absurd and fabricated frames. The router drops them with a reason,
+//! learns nothing from them, and its memory does not grow.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn all_frames(station: &Station) -> Vec<Vec<u8>> {
     ]
 }
 
-/// Truncation at every octet.
+/// The router drops a frame truncated at any octet.
 #[test]
 fn truncated_frames() {
     let mut iut = Iut::quiet(Mib::default());
@@ -42,7 +42,7 @@ fn truncated_frames() {
     assert!(iut.delivered.is_empty() && iut.router.location_table().is_empty());
 }
 
-/// A Frame Check Sequence, padding or a trailer behind a packet is no part of it, and is not sent on.
+/// The router ignores a Frame Check Sequence, padding or a trailer behind a packet, and does not forward it.
 #[test]
 fn octets_behind_a_packet_change_nothing() {
     for frame in all_frames(&Station::b()) {
@@ -56,7 +56,7 @@ fn octets_behind_a_packet_change_nothing() {
     }
 }
 
-/// Positions beyond the poles and the date line, in any of the position vectors and areas.
+/// The router drops packets with positions beyond the poles or the date line, in any position vector or area.
 #[test]
 fn absurd_positions() {
     let mut iut = Iut::quiet(Mib::default());
@@ -97,7 +97,7 @@ fn addresses_that_no_station_has() {
     }
 }
 
-/// The poles and the antipode are places like any other.
+/// The poles and the antipode are valid positions.
 #[test]
 fn extreme_positions() {
     let mut iut = Iut::quiet(Mib { area_forwarding: AreaForwarding::Simple, ..Mib::default() });
@@ -128,8 +128,8 @@ fn extreme_positions() {
     }
 }
 
-/// Timestamps near the wrap, and a clock that is hours off, are no reason to drop anything. A clock that is
-/// set forward is followed when what was known of the station has run out.
+/// The router accepts timestamps near the wrap and a clock that is hours off. If a station's clock moves
+/// backwards, the router follows it after the station's entry has expired.
 #[test]
 fn timestamps_near_the_wrap() {
     let mut iut = Iut::quiet(Mib::default());
@@ -146,7 +146,8 @@ fn timestamps_near_the_wrap() {
     }
 }
 
-/// 100,000 mutations of good frames, by all algorithms: no panic, and the router still works afterwards.
+/// 100,000 mutations of valid frames under all algorithms cause no panic, and the router still works
+/// afterwards.
 #[test]
 fn mutations() {
     let mut rng = Rng::new(11);
@@ -186,7 +187,7 @@ fn mutations() {
                 frame[at] = rng.u64() as u8;
             }
             if rng.chance(0.2) {
-                // As if in perimeter mode.
+                // Set the next header of perimeter mode.
                 frame[4] = 0xf0;
             }
             let destination = if rng.chance(0.5) { BROADCAST } else { iut.router.address().mid() };
@@ -207,7 +208,8 @@ fn mutations() {
     }
 }
 
-/// A flood of fabricated stations: the neighbours that were there stay, and packets still find their way.
+/// A flood of fabricated stations does not replace existing neighbours, and the router still forwards
+/// packets.
 #[test]
 fn a_flood_of_fabricated_stations() {
     let mib = Mib { max_neighbours: 500, max_other_stations: 500, ..Mib::default() };
@@ -237,7 +239,7 @@ fn a_flood_of_fabricated_stations() {
     assert_eq!(iut.one_sent().destination, Station::b().mac);
 }
 
-/// Nothing that is dropped before the end of header processing leaves a trace.
+/// A packet dropped during header processing changes no state.
 #[test]
 fn nothing_is_learnt_from_a_discarded_header() {
     let mut iut = Iut::quiet(Mib::default());
@@ -257,8 +259,8 @@ fn nothing_is_learnt_from_a_discarded_header() {
     assert_eq!(iut.router.counters().delivered, 0);
 }
 
-/// Sends beacons in B's name, each a number of milliseconds ahead of the router's clock, at a number of
-/// metres. Returns the place that the router knows of B after each.
+/// Sends beacons in B's name, each with a lead over the router's clock in milliseconds and a distance in
+/// metres. Returns B's distance in the location table after each beacon.
 fn places_after(iut: &mut Iut, beacons: &[(i64, f64)]) -> Vec<f64> {
     let mut places = Vec::new();
     for &(ahead, east) in beacons {
@@ -281,7 +283,8 @@ const DAYS: i64 = 24 * 3600 * 1000;
 
 #[test]
 fn router_with_forged_time_stamp_of_future_takes_next_true_position() {
-    // A forgery after a true beacon changes nothing; one before it counts until the true one.
+    // A forged beacon after a true one changes nothing; a forged beacon before the true one counts until the
+    // true one arrives.
     let mut iut = Iut::quiet(Mib::default());
     let told =
         places_after(&mut iut, &[(0, 10.0), (21 * DAYS, 999.0), (0, 20.0), (7_000, 999.0), (-500, 30.0)]);
@@ -290,7 +293,7 @@ fn router_with_forged_time_stamp_of_future_takes_next_true_position() {
     let mut iut = Iut::quiet(Mib::default());
     let told = places_after(&mut iut, &[(21 * DAYS, 999.0), (-500, 20.0), (500, 30.0)]);
     assert_eq!(told, [999.0, 20.0, 30.0]);
-    // A time stamp within the tolerance of true clocks is accepted.
+    // The router accepts a time stamp within the tolerance for true clocks.
     let told = places_after(&mut iut, &[(5_500, 40.0), (5_900, 50.0)]);
     assert_eq!(told, [40.0, 50.0]);
 }
@@ -298,7 +301,7 @@ fn router_with_forged_time_stamp_of_future_takes_next_true_position() {
 #[test]
 fn router_with_slow_clock_still_follows_its_neighbours() {
     let mut iut = Iut::quiet(Mib::default());
-    // Its clock is an hour slow.
+    // The router's clock is an hour slow.
     let hour = 3_600_000;
     let told = places_after(&mut iut, &[(hour, 10.0), (hour, 20.0), (hour - 5_000, 999.0), (hour, 30.0)]);
     assert_eq!(told, [10.0, 20.0, 20.0, 30.0], "newer ones count, older ones do not");

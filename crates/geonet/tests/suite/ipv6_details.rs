@@ -1,5 +1,5 @@
-//! Rules of IPv6 over GeoNetworking that the test purposes leave open: answers to the host, refused packets,
-//! areas of groups.
+//! Rules of IPv6 over GeoNetworking that the test purposes do not cover: answers to the host, refused
+//! packets, areas of groups.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn with_group() -> Host {
     Host::new(Ipv6Config { dynamic_interface: Some("dgvl".into()), areas: vec![area], ..config() })
 }
 
-/// The advertisement that answered the host's last question.
+/// Returns the Neighbor Advertisement that answered the host's last solicitation.
 #[track_caller]
 fn advertisement(host: &mut Host, link: &str) -> (NeighborAdvertisement, [u8; 6]) {
     assert_eq!(host.answers.len(), 1, "{:?}", host.answers);
@@ -86,7 +86,8 @@ fn duplicate_address_detection_is_geonetworkings_for_addresses_made_of_it() {
     assert_eq!(host.put("tvl0", [0x33, 0x33, 0xff, 0, 0, 1], &own), Ok(false));
     assert!(host.answers.is_empty());
     host.iut.nothing_sent();
-    // Another address may belong to another node, also one that names another station.
+    // The module does not answer for an address that may belong to another node, or that names another
+    // station.
     for other in [ip("2001:db8::1"), addresses::link_local(Station::b().mac)] {
         host.multicast("tvl0", &neighbor_solicitation(nobody, other, None));
         host.iut.one_sent();
@@ -109,7 +110,8 @@ fn geographic_anycast_has_a_link_layer_address() {
     let question = neighbor_solicitation(host.own(), anycast, Some(IUT_MAC));
     assert_eq!(host.put("sgvl1", ANYCAST, &question), Ok(false));
     assert_eq!(advertisement(&mut host, "sgvl1").0.target_link_address, Some(ANYCAST));
-    // A packet that is routed by way of it goes into the area, wherever it is to.
+    // The host routes a packet by way of the anycast address; the packet goes to the area, whatever its
+    // destination.
     let routed = packet(ip("2001:db8::1"), ip("2001:db8:5::5"), 20);
     assert_eq!(host.put("sgvl1", ANYCAST, &routed), Ok(true));
     assert_eq!(parse(&host.iut.one_sent().frame).common.header_type, HeaderType::GeoAnycast(Shape::Circle));
@@ -150,14 +152,15 @@ fn listener_reports_about_groups_of_the_link_stay_here() {
     assert_eq!(host.put("tvl0", mac, &report(&["ff02::1:ff00:1", "ff02::2"])), Ok(false));
     assert_eq!(host.put("tvl0", mac, &report(&["ff02::1:ff00:1", GROUP])), Ok(true));
     host.iut.one_sent();
-    // Three octets of an address that was, and a group that is: the next one has the group alone.
+    // The report has an old address and a valid group. The module drops the whole report; the next report has
+    // only the group.
     let mut left = report(&["ff02::1:ff00:1", GROUP]);
     left[56] = 3;
     let mut message = left.split_off(48);
     (message[2], message[3]) = (0, 0);
     icmpv6::set_checksum(&mut message, host_address(), ip("ff02::16"));
     assert_eq!(host.put("tvl0", mac, &[left, message].concat()), Ok(false));
-    // One that ends early is not judged.
+    // The module does not judge a report that ends early.
     let mut short = report(&["ff02::2"]);
     short[55] = 2;
     assert_eq!(host.put("tvl0", mac, &short), Ok(true));
@@ -179,7 +182,7 @@ fn a_mapped_group_is_sent_to_its_area_from_any_interface_and_comes_out_of_the_to
     }
     let station = Station::b();
     let from = addresses::link_local(station.mac);
-    // The sender's idea of the area may be another one.
+    // The sender may have another geometry of the area.
     for area in [area1(), circle(Station::d().position(), 400)] {
         let mut sender = station;
         sender.sequence += area.distance_a;
@@ -231,7 +234,7 @@ fn only_whole_ipv6_packets_of_the_host_itself_are_sent() {
         assert_eq!(host.put_frame("tvl0", frame), Err(reason));
     }
     host.iut.nothing_sent();
-    // Ethernet's padding is not part of the packet.
+    // Ethernet padding is not part of the packet.
     host.iut.knows(&[station]);
     let padded = [&good[..], &[0; 9]].concat();
     assert_eq!(host.put_frame("tvl0", HostFrame { payload: &padded, ..frame }), Ok(true));
@@ -284,7 +287,7 @@ fn neighbor_advertisement(target: Ipv6Addr, link_address: MacAddress, source: &S
     icmpv6::packet(source, ip(ALL_NODES), nd::HOP_LIMIT, advertisement.emit())
 }
 
-/// The packet with an extension header of eight octets that says nothing.
+/// Returns the packet behind an extension header of eight octets without content.
 fn behind(header: u8, packet: &[u8]) -> Vec<u8> {
     let mut whole = packet.to_vec();
     let extension =
@@ -296,7 +299,7 @@ fn behind(header: u8, packet: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// The address in a global subnet that names a station.
+/// Returns the address in a global subnet that names a station.
 fn global(station: &Station) -> Ipv6Addr {
     Ipv6Addr::from(0x2001_0db8_u128 << 96 | u128::from(addresses::identifier(station.mac)))
 }
@@ -316,8 +319,8 @@ fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
             neighbor_solicitation(ip("2001:db8::7"), ip("2001:db8::1"), Some(other.mac)),
             Ipv6Drop::SpoofedSource,
         ),
-        // It is also refused behind an extension header, where hosts accept it as well: destination options,
-        // a fragment.
+        // The module also refuses Neighbor Discovery behind an extension header (destination options, a
+        // fragment), because hosts accept it.
         (
             behind(60, &neighbor_advertisement(addresses::link_local(other.mac), station.mac, &station)),
             Ipv6Drop::SpoofedSource,
@@ -326,8 +329,8 @@ fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
             behind(44, &neighbor_advertisement(addresses::link_local(station.mac), station.mac, &station)),
             Ipv6Drop::SpoofedSource,
         ),
-        // The address of the other station, of whatever scope, is not this one's to give a link-layer
-        // address.
+        // This station may not give a link-layer address for the address of another station, whatever the
+        // scope.
         (
             neighbor_advertisement(addresses::link_local(other.mac), station.mac, &station),
             Ipv6Drop::SpoofedSource,
@@ -346,7 +349,8 @@ fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
         assert_eq!(host.hear(&sender, sender.tsb(&payload)).err(), Some(reason), "case {number}");
         assert_eq!(host.adaptation.counters().dropped(reason), 1);
     }
-    // A host behind the station may have any address; so may the station, beside the one that names it.
+    // A host behind the station may have any address. The station may also have addresses that do not name
+    // it.
     let mut host = Host::with_links();
     let behind = ip("2001:db8:5::b8be:baff:febe:c");
     assert_eq!(addresses::station_of(behind), Some(other.mac));
@@ -385,7 +389,7 @@ fn links_are_learnt_as_far_as_the_config_allows_and_with_a_subnet_only() {
     assert_eq!(hear(&mut host, 300, 0), "tvl0", "no subnet");
     assert_eq!(hear(&mut host, 301, 30), "tvl0-1");
     assert_eq!(hear(&mut host, 302, 30), "tvl0", "one is enough");
-    // The learnt one knows where it belongs.
+    // A packet from the area of the learnt link arrives on this link.
     let mut sender = router;
     sender.sequence = 1;
     let group = packet(ip("3ffe:0:0:3::9"), ip("ff3e:40:3ffe:0:0:3:0:99"), 20);
@@ -394,7 +398,7 @@ fn links_are_learnt_as_far_as_the_config_allows_and_with_a_subnet_only() {
     host.iut.sent.clear();
     host.multicast("tvl0", &packet(host.own(), ip("ff3e:40:3ffe:0:0:3:0:99"), 20));
     assert_eq!(parse(&host.iut.one_sent().frame).extended.area(), Some(&area));
-    // An advertisement that withdraws its prefix ends it; a forged one does not.
+    // An advertisement that withdraws its prefix ends the link; a forged one does not.
     let mut forged = router_advertisement(&router, prefix("3ffe:0:0:3::"), 0);
     forged[7] = 64;
     sender.sequence = 2;
@@ -411,7 +415,7 @@ fn links_are_learnt_as_far_as_the_config_allows_and_with_a_subnet_only() {
     assert_eq!(host.interfaces.len(), 2);
 }
 
-/// Interfaces come and go in the host; a router that changes all the time makes a bounded number.
+/// A router whose prefix appears and disappears repeatedly creates only a limited number of interfaces.
 #[test]
 fn links_that_come_and_go_do_so_a_limited_number_of_times() {
     let mut host = Host::new(Ipv6Config { learnt_links: 1, ..config() });

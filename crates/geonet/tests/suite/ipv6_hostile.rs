@@ -1,4 +1,5 @@
-//! IPv6 over GeoNetworking against octets of no good will, from either side: nothing panics, nothing grows.
+//! IPv6 over GeoNetworking with malicious octets from the host and from the air: no panic, and memory does
+//! not grow.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
     None => 40_000,
 };
 
-/// Packets that are looked into.
+/// Returns packets whose content the module inspects.
 fn seeds() -> Vec<Vec<u8>> {
     let station = Station::b();
     let from = addresses::link_local(station.mac);
@@ -42,7 +43,7 @@ fn seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A copy with some octets changed, cut or more of them.
+/// Returns a copy with some octets changed, removed or added.
 fn spoilt(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
     let mut octets = seed.to_vec();
     for _ in 0..rng.below(4) {
@@ -124,6 +125,6 @@ fn nothing_panics_and_nothing_grows() {
         assert!(host.interfaces.len() <= 5 && host.answers.len() <= 1, "{:?}", host.interfaces);
         host.answers.clear();
     }
-    // It was not all in vain.
+    // Enough of the mutated packets were valid, so the test is meaningful.
     assert!(taken > ROUNDS / 20 && settled > ROUNDS / 100, "{taken} {settled}");
 }

@@ -7,7 +7,8 @@ use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, HeaderType, Shape};
 use crate::craft::{IUT_MAC, Station, area1, circle, parse};
 use crate::host::{ALL_NODES, Host, SUBNET_1, config, ip, link, packet, router_advertisement};
 
-/// Common part of every such packet: next header 3, and the unchanged IPv6 packet.
+/// Checks the common part of every such packet: next header 3, and the unchanged IPv6 packet. Returns the
+/// headers.
 #[track_caller]
 fn sent(host: &mut Host, payload: &[u8]) -> (HeaderType, ExtendedHeader) {
     let transmission = host.iut.one_sent();
@@ -29,7 +30,7 @@ fn mg_gvl_bv_01_link_local_multicast_is_geobroadcast_to_the_links_area() {
 
 #[test]
 fn mg_gvl_bv_02_a_group_of_the_links_prefix_is_geobroadcast_to_its_area() {
-    // From every interface: the group says where it belongs.
+    // The result is the same from every interface: the group decides the area.
     for interface in ["sgvl1", "tvl0", "dgvl"] {
         let mut host = Host::with_links();
         let packet = packet(host.own(), ip("ff3e:40:3ffe:0:0:1:0:99"), 20);
@@ -59,7 +60,7 @@ fn unicast_by_identifier(interface: &str) {
     let station = Station::b();
     host.iut.knows(&[station]);
     let packet = packet(host.own(), addresses::link_local(station.mac), 20);
-    // The frame does not say to whom: the interface identifier does.
+    // The frame is multicast, so the interface identifier of the IPv6 destination names the station.
     assert_eq!(host.put(interface, ALL_NODES_MAC, &packet), Ok(true));
     let (kind, extended) = sent(&mut host, &packet);
     assert_eq!(kind, HeaderType::GeoUnicast);
@@ -146,7 +147,7 @@ fn mr_gvl_bv_04_geoanycast_to_another_area_comes_out_of_the_dynamic_link() {
     assert_eq!(name, "dgvl");
 }
 
-/// A Router Advertisement from an area of no link; its new link.
+/// Receives a Router Advertisement from an area without a link; returns the name of the new link.
 #[track_caller]
 fn learns(host: &mut Host, seconds: u32) -> String {
     let station = Station::b();
@@ -167,7 +168,7 @@ fn mr_gvl_bv_05_a_router_advertisement_from_another_area_comes_out_of_a_new_link
     assert_eq!(host.interfaces.len(), 4);
 }
 
-/// Where a unicast packet from `station` to `to` comes out.
+/// Returns the interface on which the host gets a unicast packet from `station` to `to`.
 #[track_caller]
 fn unicast_to(host: &mut Host, station: &Station, source: &str, to: &str) -> String {
     let packet = packet(ip(source), ip(to), 20);
@@ -182,7 +183,7 @@ fn mr_gvl_bv_06_unicast_comes_out_of_the_interface_with_the_address() {
     let mut host = Host::with_links();
     host.adaptation.handle_addresses(host.id("dgvl"), vec![(ip("2001:db8::1"), 128)]);
     assert_eq!(unicast_to(&mut host, &Station::b(), "2001:db8:9::9", "2001:db8::1"), "dgvl");
-    // Or of its subnet.
+    // The destination is an address of the interface's subnet.
     assert_eq!(unicast_to(&mut host, &Station::a(), "2001:db8:9::9", "3ffe:0:0:1::5"), "sgvl1");
 }
 
@@ -195,11 +196,11 @@ fn mr_gvl_bv_07_unicast_to_no_interface_comes_out_of_the_link_where_its_source_i
 #[test]
 fn mr_gvl_bv_08_unicast_from_no_links_area_comes_out_of_the_dynamic_link() {
     let mut host = Host::with_links();
-    // A is 1.1 km away.
+    // A is 1.1 km away, outside the area.
     assert_eq!(unicast_to(&mut host, &Station::a(), "2001:db8:9::9", "2001:db8:5::5"), "dgvl");
 }
 
-/// Two more links around B, both with the subnet 3, one of which ends before the other.
+/// Returns a host with two more links around B, both with subnet 3; one of them ends before the other.
 fn with_overlapping_links() -> Host {
     let mut host = Host::new(Ipv6Config {
         dynamic_interface: Some("dgvl".into()),
@@ -252,7 +253,7 @@ fn vm_nvi_bv_01_the_interface_of_a_new_link_has_the_stations_link_layer_address(
 fn vm_evi_bv_01_a_learnt_link_ends_with_its_last_prefix() {
     let mut host = Host::with_links();
     let name = learns(&mut host, 30);
-    // A later advertisement makes it live longer.
+    // A later advertisement extends the link's lifetime.
     host.iut.wait_ms(20_000);
     let station = Station::b().next().later(20_000);
     let packet = router_advertisement(&station, crate::host::prefix("3ffe:0:0:2::"), 30);
@@ -268,7 +269,7 @@ fn vm_evi_bv_01_a_learnt_link_ends_with_its_last_prefix() {
     host.drain();
     assert_eq!(host.interfaces.len(), 3, "{:?}", host.interfaces);
     assert_eq!(host.adaptation.poll_timeout(), None, "the configured prefix does not run out");
-    // The link of the configuration stays, whichever router advertises on it.
+    // A link of the configuration stays, whatever routers advertise on it.
     let packet = router_advertisement(&station, crate::host::prefix(SUBNET_1), 1);
     let mut again = station;
     again.sequence += 1;

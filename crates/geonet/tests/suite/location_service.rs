@@ -12,7 +12,7 @@ fn sought() -> GnAddress {
     Station::a().pv.address
 }
 
-/// A router that seeks A and knows B, which is on the way.
+/// Returns a router that seeks A and has the neighbour B on the path to A.
 fn seeking(payloads: &[&[u8]]) -> Iut {
     let mut iut = Iut::quiet(Mib::default());
     iut.knows(&[Station::b()]);
@@ -26,7 +26,7 @@ fn types(iut: &Iut) -> Vec<HeaderType> {
     iut.sent.iter().map(|sent| HeaderType::from_octet(sent.frame[5])).collect()
 }
 
-/// PON_LOS_BV_01: an unknown destination is sought.
+/// PON_LOS_BV_01: the Location Service seeks an unknown destination.
 #[test]
 fn pon_los_bv_01_request() {
     let mut iut = seeking(&[b"x"]);
@@ -39,15 +39,15 @@ fn pon_los_bv_01_request() {
     assert_eq!(packet.common.next_header, CommonNextHeader::Any);
 }
 
-/// PON_LOS_BV_02: it is not sought twice at a time.
+/// PON_LOS_BV_02: the Location Service runs only one search for a station at a time.
 #[test]
 fn pon_los_bv_02_one_search_per_station() {
     let iut = seeking(&[b"x", b"y", b"z"]);
     assert_eq!(types(&iut), [HeaderType::LocationServiceRequest]);
 }
 
-/// PON_LOS_BV_03, PON_LOS_BV_04, PON_LOS_BV_13: The reply releases the packets, first in first out. Their
-/// lifetime is shorter by their wait, and they have the destination's position.
+/// PON_LOS_BV_03, PON_LOS_BV_04, PON_LOS_BV_13: The reply releases the waiting packets, first in first out.
+/// The router reduces their lifetime by their wait and writes the destination's position.
 #[test]
 fn pon_los_bv_03_reply_flushes() {
     let mut iut = seeking(&[b"1", b"2"]);
@@ -68,14 +68,14 @@ fn pon_los_bv_03_reply_flushes() {
         .collect();
     assert_eq!(seen, [(b"1".to_vec(), 54), (b"2".to_vec(), 54), (b"3".to_vec(), 60)]);
     assert!(iut.delivered.is_empty());
-    // PON_LOS_BV_16: the search is over.
+    // PON_LOS_BV_16: no further request leaves after the reply.
     iut.sent.clear();
     iut.wait(Duration::from_secs(15));
     iut.nothing_sent();
 }
 
-/// PON_LOS_BV_12, PON_LOS_BV_15, PON_LOS_BV_16, PON_LOS_BV_17: any packet of the station that is sought does
-/// as well.
+/// PON_LOS_BV_12, PON_LOS_BV_15, PON_LOS_BV_16, PON_LOS_BV_17: any packet of the sought station also releases
+/// the waiting packets.
 #[test]
 fn pon_los_bv_12_any_packet_flushes() {
     let a = Station::a();
@@ -103,8 +103,8 @@ fn pon_los_bv_12_any_packet_flushes() {
     }
 }
 
-/// PON_LOS_TI_06, PON_LOS_BV_07, PON_LOS_BV_14: ten retransmissions a second apart, then the packets are
-/// discarded.
+/// PON_LOS_TI_06, PON_LOS_BV_07, PON_LOS_BV_14: the router sends ten retransmissions a second apart, then
+/// discards the packets.
 #[test]
 fn pon_los_ti_06_retransmission() {
     let mut iut = seeking(&[b"x", b"y"]);
@@ -120,12 +120,12 @@ fn pon_los_ti_06_retransmission() {
     assert_eq!(iut.events, [Event::LocationUnknown(sought())]);
     assert!(sequences.windows(2).all(|pair| pair[0] < pair[1]), "each request has its own number");
     assert_eq!(iut.router.counters().location_requests, 11);
-    // It may be sought again.
+    // The router may seek the station again.
     iut.ask(Transport::GeoUnicast(sought()), b"z").expect("accepted");
     iut.one_sent();
 }
 
-/// PON_LOS_BV_05: packets whose lifetime ends while they wait are discarded; the search goes on.
+/// PON_LOS_BV_05: the router discards waiting packets whose lifetime ends; the search continues.
 #[test]
 fn pon_los_bv_05_lifetime() {
     let mut iut = seeking(&[b"long"]);
@@ -138,7 +138,7 @@ fn pon_los_bv_05_lifetime() {
     assert!(iut.one_sent().frame.ends_with(b"long"));
 }
 
-/// CAP_LOS_BV_01: itsGnLocationServicePacketBufferSize; the oldest go.
+/// CAP_LOS_BV_01: itsGnLocationServicePacketBufferSize limits the buffer, which drops its oldest packets.
 #[test]
 fn cap_los_bv_01_overflow() {
     let payloads: Vec<[u8; 140]> = (0..10).map(|number| [number; 140]).collect();
@@ -146,14 +146,13 @@ fn cap_los_bv_01_overflow() {
     let mut iut = seeking(&slices);
     iut.sent.clear();
     iut.get(&Station::b(), &Station::a().ls_reply(&iut.pv())).expect("received");
-    // 200 octets each, five of them in 1024.
+    // Five packets of 200 octets fit into 1024.
     let kept: Vec<u8> = iut.sent.iter().map(|sent| sent.frame[sent.frame.len() - 1]).collect();
     assert_eq!(kept, [5, 6, 7, 8, 9]);
     assert_eq!(iut.dropped(GeonetDrop::LocationServiceOverflow), 5);
 }
 
-/// A packet that is larger than the whole buffer waits all the same, alone; with no buffer at all nothing
-/// does.
+/// A packet larger than the whole buffer still waits, alone; with a buffer size of 0 no packet waits.
 #[test]
 fn a_packet_larger_than_the_buffer_waits_alone() {
     let large = [7; 1300];
@@ -173,7 +172,7 @@ fn a_packet_larger_than_the_buffer_waits_alone() {
     assert_eq!(iut.dropped(GeonetDrop::LocationServiceOverflow), 1);
 }
 
-/// PON_LOS_BV_08: the reply of the station that is sought.
+/// PON_LOS_BV_08: the sought station sends a reply.
 #[test]
 fn pon_los_bv_08_reply() {
     let mut iut = Iut::quiet(Mib::default());
@@ -187,16 +186,18 @@ fn pon_los_bv_08_reply() {
     let ExtendedHeader::LocationServiceReply { source, destination, .. } = packet.extended else { panic!() };
     assert_eq!((source, destination), (iut.pv(), b.later(5).pv.short()));
     assert_eq!((packet.common.next_header, packet.basic.remaining_hop_limit), (CommonNextHeader::Any, 10));
-    // PON_LOS_BO_09: once.
+    // PON_LOS_BO_09: the station answers a request only once.
     assert_eq!(iut.hear(&Station::d(), &with_hops(request, 8)), Err(GeonetDrop::Duplicate));
     iut.nothing_sent();
-    // The key is the source and its number, not the station that is sought (a fault of others).
+    // The duplicate check uses the source and its sequence number, not the sought station (other
+    // implementations fail here).
     let e = Station::e();
     iut.hear(&e, &e.ls_request(address(IUT_MAC))).expect("answered");
     iut.one_sent();
 }
 
-/// PON_LOS_BV_10: requests for others are passed on at once, also with SCF and without neighbours.
+/// PON_LOS_BV_10: the station forwards requests for other stations at once, also with SCF and without
+/// neighbours.
 #[test]
 fn pon_los_bv_10_request_forwarded() {
     let mut iut = Iut::quiet(Mib::default());
@@ -207,7 +208,7 @@ fn pon_los_bv_10_request_forwarded() {
     assert_eq!(iut.router.counters().location_replies, 0);
 }
 
-/// PON_LOS_BV_11: replies for others are forwarded as GUC.
+/// PON_LOS_BV_11: the station forwards replies to other stations like GUC.
 #[test]
 fn pon_los_bv_11_reply_forwarded() {
     let mut iut = Iut::quiet(Mib::default());
@@ -218,7 +219,7 @@ fn pon_los_bv_11_reply_forwarded() {
     assert_eq!((sent.destination, sent.frame), (Station::b().mac, with_hops(frame, 9)));
 }
 
-/// Searches are bounded: a host that scans addresses cannot make the router hold on to all of them.
+/// The number of searches is limited: a host that scans addresses cannot fill the router's memory.
 #[test]
 fn searches_are_bounded() {
     let mut iut = Iut::quiet(Mib { location_service_max_pending: 3, ..Mib::default() });
@@ -231,13 +232,14 @@ fn searches_are_bounded() {
     assert_eq!(iut.sent.len(), 3);
 }
 
-/// Over one hop to eight, a packet to an unknown station arrives within two round trips. (Request, reply and
-/// the packet itself are three one-way trips.) Those behind it arrive with it, and later ones after one way.
+/// Over one to eight hops, a packet to an unknown station arrives within two round trips: request, reply and
+/// the packet are three one-way trips. Packets that wait with it arrive at the same time, later packets after
+/// one one-way trip.
 #[test]
 fn the_first_packet_arrives_within_two_round_trips_and_later_ones_do_not_wait() {
     for hops in 1..=8usize {
         let places: Vec<(f64, f64)> = (0..=hops).map(|node| (250.0 * node as f64, 0.0)).collect();
-        // Stations out of range are unknown to each other, and this one does not know its neighbours yet.
+        // Stations out of range do not know each other, and after `settle` the source knows its neighbours.
         let mut air = Air::new(&Mib::default(), 300.0, &places, 7);
         air.settle();
         if hops == 1 {

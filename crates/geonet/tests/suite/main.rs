@@ -1,9 +1,9 @@
-//! The router against EN 302 636-4-1, in virtual time.
+//! Tests of the router by EN 302 636-4-1, in virtual time.
 //!
 //! `craft` is a scripted tester: it builds frames octet by octet with the wire codec and checks what one
 //! router does. It uses the constellation and the names of the ETSI test purposes (TS 102 871-2). `air` is a
-//! radio medium in memory with many routers, `host` has virtual interfaces over one router. Test functions
-//! whose name begins with the id of a test purpose follow that one.
+//! simulated radio channel with many routers, `host` has virtual interfaces over one router. A test function
+//! whose name begins with the id of a test purpose implements that purpose.
 
 mod air;
 mod craft;

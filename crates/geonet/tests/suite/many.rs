@@ -1,4 +1,4 @@
-//! Many stations: lines, grids, floods of an area, and the Location Service over hops.
+//! Many stations: lines, grids, floods of an area, and the Location Service over several hops.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ fn line(count: usize) -> Vec<(f64, f64)> {
     (0..count).map(|node| (200.0 * node as f64, 0.0)).collect()
 }
 
-/// A line of ten stations, 200 m apart: the Location Service finds the far end, the packet takes nine hops.
+/// In a line of ten stations, 200 m apart, the Location Service finds the far end, and the packet takes nine
+/// hops.
 #[test]
 fn along_a_line() {
     let mut air = Air::new(&Mib::default(), 250.0, &line(10), 1);
@@ -23,17 +24,17 @@ fn along_a_line() {
     let [(9, delivery)] = &air.delivered[..] else { panic!("{:?}", air.delivered) };
     assert_eq!((&delivery.payload[..], delivery.remaining_hop_limit), (&b"there"[..], 2));
     assert_eq!(air.sent(|kind| kind == HeaderType::GeoUnicast), 9);
-    // One request per station and none twice, a reply along the line.
+    // Each station sends the request once, and the reply goes along the line.
     assert_eq!(air.sent(|kind| kind == HeaderType::LocationServiceRequest), 9);
     assert_eq!(air.sent(|kind| kind == HeaderType::LocationServiceReply), 9);
-    // The way back is known by now.
+    // The reverse direction needs no Location Service any more.
     air.send(9, Transport::GeoUnicast(address(0)), 10, b"back");
     air.run(Duration::from_millis(100));
     assert!(matches!(&air.delivered[1..], [(0, delivery)] if delivery.payload == b"back"));
     assert_eq!(air.sent(|kind| kind == HeaderType::LocationServiceRequest), 9);
 }
 
-/// Nine hops need a hop limit of nine.
+/// A path of nine hops needs a hop limit of nine.
 #[test]
 fn hop_limits_count_hops() {
     for (hops, arrives) in [(9, true), (8, false)] {
@@ -45,10 +46,10 @@ fn hop_limits_count_hops() {
     }
 }
 
-/// A station that leaves takes the path with it; link feedback finds the alternative at once.
+/// A station that leaves interrupts the path; link feedback finds the alternative at once.
 #[test]
 fn another_way() {
-    // Two ways from 0 to 3: over 1 and over 2.
+    // Two paths lead from 0 to 3: over 1 and over 2.
     let places = [(0.0, 0.0), (180.0, 60.0), (170.0, -80.0), (350.0, 0.0)];
     let mut air = Air::new(&Mib::default(), 250.0, &places, 1);
     air.settle();
@@ -66,8 +67,8 @@ fn grid(side: usize, spacing: f64) -> Vec<(f64, f64)> {
     (0..side * side).map(|node| ((node % side) as f64 * spacing, (node / side) as f64 * spacing)).collect()
 }
 
-/// A grid of 49: from one corner into an area around the other; everybody inside gets it once, whatever the
-/// algorithms.
+/// In a grid of 49 stations a packet goes from one corner into an area at the opposite one. Every station
+/// inside gets the packet once, under all algorithms.
 #[test]
 fn into_an_area() {
     for area_forwarding in [AreaForwarding::Simple, AreaForwarding::ContentionBased, AreaForwarding::Advanced]
@@ -100,10 +101,10 @@ fn into_an_area() {
     }
 }
 
-/// Issue 5: flooding an area with 50 stations costs at most 8 transmissions by contention, and 50 without.
+/// Flooding an area with 50 stations costs at most 8 transmissions with contention, and 50 without.
 #[test]
 fn flooding_an_area_of_fifty_stations() {
-    // A road of 1 km with 50 stations, everybody hears 500 m.
+    // The road is 1 km long and has 50 stations; each receives up to 500 m.
     let places: Vec<(f64, f64)> = (0..50).map(|node| (20.4 * node as f64, 3.5 * (node % 4) as f64)).collect();
     for (area_forwarding, most) in
         [(AreaForwarding::Simple, 50), (AreaForwarding::ContentionBased, 8), (AreaForwarding::Advanced, 8)]
@@ -125,7 +126,7 @@ fn flooding_an_area_of_fifty_stations() {
     }
 }
 
-/// A packet that waits is carried: its bearer drives towards the destination and hands it over.
+/// A station carries a waiting packet: it drives towards the destination and delivers the packet there.
 #[test]
 fn store_carry_forward() {
     use carnet_geonet::Request;

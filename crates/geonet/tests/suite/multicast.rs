@@ -17,11 +17,11 @@ use crate::host::{ip, packet};
 
 const ROUTER: &str = "fe80::5";
 const HOST: &str = "fe80::64";
-/// In the mobile network, and out of it.
+/// An address in the mobile network, and one outside.
 const SOURCE: &str = "2001:db8:a::64";
 const FAR: &str = "2001:db8:b::64";
 const GROUP: &str = "ff1e::42";
-// Sources of the tables.
+// Sources in the tests of the tables.
 const A: &str = "2001:db8::a";
 const B: &str = "2001:db8::b";
 const C: &str = "2001:db8::c";
@@ -48,7 +48,7 @@ fn exclude(sources: &[&str]) -> Filter {
     Filter::Exclude(set(sources))
 }
 
-/// An MLD packet: hop limit 1, Router Alert.
+/// Returns an MLD packet with hop limit 1 and Router Alert.
 fn mld(source: Ipv6Addr, destination: &str, mut message: Vec<u8>) -> Vec<u8> {
     let destination = ip(destination);
     icmpv6::set_checksum(&mut message, source, destination);
@@ -64,7 +64,7 @@ fn mld(source: Ipv6Addr, destination: &str, mut message: Vec<u8>) -> Vec<u8> {
     [&header.emit()[..], &[58, 0, 5, 2, 0, 0, 1, 0], &message].concat()
 }
 
-/// A version 2 report with one record.
+/// Returns a version 2 report with one record.
 fn report(kind: u8, group: &str, sources: &[&str]) -> Vec<u8> {
     let mut message = vec![143, 0, 0, 0, 0, 0, 0, 1, kind, 0, 0, sources.len() as u8];
     message.extend_from_slice(&ip(group).octets());
@@ -78,7 +78,7 @@ fn version_1(kind: u8, group: &str) -> Vec<u8> {
     mld(ip(HOST), if kind == 132 { "ff02::2" } else { group }, message)
 }
 
-/// A query of another router.
+/// Returns a query of another router.
 fn query(from: &str, group: &str, robustness: u8, interval: u8, suppress: bool) -> Vec<u8> {
     let mut message = vec![130, 0, 0, 0, 0x03, 0xe8, 0, 0];
     message.extend_from_slice(&ip(group).octets());
@@ -86,14 +86,14 @@ fn query(from: &str, group: &str, robustness: u8, interval: u8, suppress: bool) 
     mld(ip(from), "ff02::1", message)
 }
 
-/// A question as it left: group, sources, S.
+/// A sent query: group, sources, S.
 type Asked = (Option<Ipv6Addr>, Vec<Ipv6Addr>, bool);
 
 struct Lan {
     proxy: MulticastProxy,
     now: Time,
     questions: Vec<Asked>,
-    /// Interface and packet.
+    /// Delivered packets, each with its interface.
     delivered: Vec<(String, Vec<u8>)>,
     subscribed: Vec<(Ipv6Addr, Filter)>,
 }
@@ -107,7 +107,7 @@ impl Lan {
         })
     }
 
-    /// After the queries of the start.
+    /// Returns a proxy after its startup queries.
     fn with(config: MulticastConfig) -> Lan {
         let mut lan = Lan {
             proxy: MulticastProxy::new(config),
@@ -165,7 +165,8 @@ impl Lan {
         self.wait(Duration::from_millis(milliseconds));
     }
 
-    /// A packet of a host; whether it goes to GeoNetworking. Only the group ff1e::42 has an area.
+    /// Passes a packet of a host to the proxy; returns the packet for GeoNetworking. Only the group ff1e::42
+    /// has an area.
     fn hear(&mut self, packet: &[u8]) -> Result<Option<Vec<u8>>, MulticastDrop> {
         let lan = LanPacket { interface: "lan", source: HOST_MAC, packet };
         let result = self.proxy.handle_lan_packet(self.now, lan, 1398, |group| group == ip(GROUP));
@@ -177,7 +178,7 @@ impl Lan {
         assert_eq!(self.hear(&report(kind, GROUP, sources)), Ok(None));
     }
 
-    /// Filter of the group on the first interface.
+    /// Returns the filter of the group on the first interface.
     fn state(&self) -> Option<Filter> {
         let mut groups = self.proxy.memberships().filter(|it| it.interface == "lan" && it.group == ip(GROUP));
         groups.next().map(|it| it.filter)
@@ -195,8 +196,8 @@ fn about(sources: &[&str], suppress: bool) -> Asked {
     (Some(ip(GROUP)), sources.iter().map(|text| ip(text)).collect(), suppress)
 }
 
-/// RFC 3810 9.6, 9.7: as many queries at the start as the Robustness Variable says, a quarter of the interval
-/// apart.
+/// RFC 3810 9.6, 9.7: the number of startup queries is the Robustness Variable, and their interval a quarter
+/// of the Query Interval.
 #[test]
 fn general_queries_come_quickly_at_the_start_and_then_slowly() {
     let mut lan = Lan::new();
@@ -218,11 +219,11 @@ fn general_queries_come_quickly_at_the_start_and_then_slowly() {
     assert_eq!(at, [0, 31_250, 62_500, 187_500, 312_500]);
 }
 
-/// The tables of RFC 3810 7.4.1 and 7.4.2: state before, report, state and questions after.
+/// The tables of RFC 3810 7.4.1 and 7.4.2: state before, report, state and queries after.
 #[test]
 fn reports_change_the_state_as_the_tables_say() {
     type Case<'a> = (&'a [(u8, &'a [&'a str])], (u8, &'a [&'a str]), Option<Filter>, Vec<Asked>);
-    // EXCLUDE ({b}, {c}): b is asked for, c is not wanted.
+    // EXCLUDE ({b}, {c}): a listener requests b, and no listener wants c.
     let mixed: &[(u8, &[&str])] = &[(IS_EX, &[C]), (IS_IN, &[B])];
     let cases: Vec<Case<'_>> = vec![
         (&[], (IS_IN, &[]), None, vec![]),
@@ -270,8 +271,7 @@ fn the_last_listener_leaves_after_two_questions() {
     lan.wait_ms(1);
     assert!(!lan.takes(FAR));
     assert_eq!((lan.state(), lan.subscribed.pop()), (None, Some((ip(GROUP), include(&[])))));
-    // Another listener answers in time: nothing ends, and the second query leaves other routers' timers
-    // alone.
+    // Another listener answers in time: the membership continues, and the second query has S set.
     lan.questions.clear();
     lan.says(TO_EX, &[]);
     lan.says(TO_IN, &[]);
@@ -282,7 +282,7 @@ fn the_last_listener_leaves_after_two_questions() {
     assert!(lan.takes(FAR));
 }
 
-/// RFC 3810 9.4: without a report it is over after the Multicast Address Listening Interval.
+/// RFC 3810 9.4: without a report the membership ends after the Multicast Address Listening Interval.
 #[test]
 fn listeners_that_fall_silent_are_forgotten() {
     let mut lan = Lan::new();
@@ -294,7 +294,7 @@ fn listeners_that_fall_silent_are_forgotten() {
     assert!(lan.takes(FAR));
     lan.wait_ms(1);
     assert!(!lan.takes(FAR));
-    // Of sources that are excluded and asked for the latter stay (7.5).
+    // When the filter timer expires, requested sources stay and excluded sources go (7.5).
     lan.says(IS_EX, &[SOURCE]);
     lan.wait(Duration::from_secs(10));
     lan.says(IS_IN, &[FAR]);
@@ -316,13 +316,13 @@ fn only_wanted_sources_are_forwarded() {
     assert!(lan.takes(FAR) && !lan.takes("2001:db8:c::1") && lan.takes("2001:db8:c::2"));
 }
 
-/// RFC 3810 8.3.2.
+/// RFC 3810 8.3.2: the router supports version 1 hosts.
 #[test]
 fn hosts_of_version_1_are_understood() {
     let mut lan = Lan::new();
     assert_eq!(lan.hear(&version_1(131, GROUP)), Ok(None));
     assert!(lan.takes(FAR));
-    // Beside one of them no other sources count.
+    // While a version 1 host is present, the router ignores source lists.
     lan.says(TO_EX, &[FAR]);
     lan.says(BLOCK, &[FAR]);
     assert_eq!(lan.state(), Some(exclude(&[])));
@@ -330,27 +330,28 @@ fn hosts_of_version_1_are_understood() {
     assert_eq!(lan.questions, [about(&[], false)]);
     lan.wait(Duration::from_secs(2));
     assert_eq!(lan.state(), None);
-    // Done of a group without listeners means nothing.
+    // A Done message for a group without listeners has no effect.
     assert_eq!(lan.hear(&version_1(132, GROUP)), Ok(None));
     assert_eq!((lan.state(), lan.questions.len()), (None, 2));
 }
 
-/// RFC 3810 7.6.2: the lowest address asks.
+/// RFC 3810 7.6.2: the router with the lowest address is the querier.
 #[test]
 fn the_router_with_the_lowest_address_asks() {
     let mut lan = Lan::new();
-    // A higher one does not matter.
+    // A query from a higher address has no effect.
     assert_eq!(lan.hear(&query("fe80::6", "::", 2, 125, false)), Ok(None));
     lan.wait(Duration::from_secs(125));
     assert_eq!(lan.questions, [(None, vec![], false)]);
-    // A lower one does, and so do its Robustness Variable and its Query Interval.
+    // A query from a lower address makes its sender the querier, and its Robustness Variable and Query
+    // Interval apply.
     assert_eq!(lan.hear(&query("fe80::4", "::", 3, 20, false)), Ok(None));
     lan.questions.clear();
     lan.says(IS_EX, &[]);
     assert_eq!(lan.proxy.memberships().next().expect("one").querier, Some(ip("fe80::4")));
     lan.says(TO_IN, &[]);
     assert!(lan.questions.is_empty(), "the other one asks");
-    // It lowers our timers by its question (7.6.1), unless it says that it need not be.
+    // Its query lowers the timers of this router (7.6.1), unless S is set.
     lan.hear(&query("fe80::4", GROUP, 3, 20, true)).expect("good");
     lan.wait_ms(3500);
     assert!(lan.takes(FAR));
@@ -359,7 +360,7 @@ fn the_router_with_the_lowest_address_asks() {
     assert!(lan.takes(FAR));
     lan.wait_ms(1);
     assert!(!lan.takes(FAR));
-    // 3 times 20 s and half of 10 s after its last query we take its place.
+    // After 3 times 20 s and half of 10 s without its query, this router becomes querier again.
     lan.wait_ms(61_999);
     assert!(lan.questions.is_empty());
     lan.wait_ms(1);
@@ -369,7 +370,8 @@ fn the_router_with_the_lowest_address_asks() {
     assert_eq!(lan.questions.len(), 2);
 }
 
-/// A host on board forges a query: the largest Robustness Variable and Query Interval, no time to answer.
+/// A host on board forges a query with the largest Robustness Variable and Query Interval and a response
+/// delay of 0.
 #[test]
 fn forged_query_silences_the_querier_for_its_own_timeout_and_ends_no_listener() {
     let mut lan = Lan::new();
@@ -381,11 +383,11 @@ fn forged_query_silences_the_querier_for_its_own_timeout_and_ends_no_listener() 
     forged.extend_from_slice(&[7, 0xff, 0, 0]);
     lan.hear(&mld(ip("fe80::1"), "ff02::1", forged)).expect("well formed");
     assert!(lan.takes(FAR), "the listener has had no time to answer");
-    // It answers, for its kernel has heard the question.
+    // The listener answers, because its kernel has received the query.
     lan.wait_ms(500);
     lan.says(IS_EX, &[]);
-    // RFC 3810 9.5 with the configured times, 2 times 125 s and half of 10 s; with the forged ones it would
-    // be 61 hours.
+    // RFC 3810 9.5 with the configured times gives 2 times 125 s and half of 10 s; the forged times would
+    // give 61 hours.
     lan.wait_ms(254_499);
     assert!(lan.questions.is_empty());
     lan.wait_ms(1);
@@ -407,25 +409,25 @@ fn messages_that_are_not_to_be_believed_are_dropped() {
         packet[8..24].copy_from_slice(&ip(SOURCE).octets());
         packet
     };
-    // Hop limit, Router Alert, checksum, source.
+    // The proxy rejects a wrong hop limit, Router Alert, checksum and source.
     for packet in [changed(7, 2), changed(42, 1), changed(51, 0), global, query("::", "::", 2, 125, false)] {
         assert_eq!(lan.hear(&packet), Err(MulticastDrop::BadMld));
     }
     assert_eq!(lan.hear(&query(ROUTER, "::", 2, 125, false)), Err(MulticastDrop::BadMld), "our own address");
     assert_eq!(lan.state(), None);
     assert_eq!(lan.proxy.counters().dropped(MulticastDrop::BadMld), 6);
-    // Cut short anywhere it does no harm.
+    // A message truncated at any octet causes no panic.
     for length in 0..good.len() {
         let _ = lan.hear(&good[..length]);
     }
     assert_eq!(lan.state(), None);
-    // Unknown records are left out (RFC 3810 5.2.12).
+    // The proxy ignores unknown record types (RFC 3810 5.2.12).
     assert_eq!(lan.hear(&report(7, GROUP, &[])), Ok(None));
     assert_eq!(lan.state(), None);
 }
 
-/// A host on board fills the table and then reports without end: each report costs as much as the group that
-/// it names.
+/// A host on board fills the table and then sends reports without end. The cost of a report depends only on
+/// the groups that it names.
 #[test]
 #[expect(
     clippy::disallowed_types,
@@ -448,7 +450,7 @@ fn report_of_one_group_costs_the_same_however_many_others_there_are() {
         }
         begun.elapsed()
     };
-    // The least of several in turn: other programs want the processor, too.
+    // Take the least of several measurements in turn, because other programs use the processor, too.
     let (mut least_few, mut least_many) = (Duration::MAX, Duration::MAX);
     for _ in 0..20 {
         least_few = least_few.min(cost(&mut few));
@@ -457,8 +459,8 @@ fn report_of_one_group_costs_the_same_however_many_others_there_are() {
     assert!(least_many < least_few * 10, "{least_few:?} with one group, {least_many:?} with 256");
 }
 
-/// A host on board joins and leaves without end: queries leave no faster than two in a Last Listener Query
-/// Interval.
+/// A host on board joins and leaves without end: the router sends at most two queries in a Last Listener
+/// Query Interval.
 #[test]
 fn listener_that_comes_and_goes_draws_two_queries_a_second() {
     let mut lan = Lan::new();
@@ -468,7 +470,7 @@ fn listener_that_comes_and_goes_draws_two_queries_a_second() {
     }
     let about_group = lan.questions.iter().filter(|(group, ..)| group.is_some()).count();
     assert!((20..=41).contains(&about_group), "{about_group} queries in 20 s");
-    // A listener that really leaves is forgotten as before.
+    // The router still removes a listener that really leaves.
     lan.wait_ms(2000);
     assert_eq!(lan.state(), None);
 }
@@ -481,11 +483,11 @@ fn groups_and_sources_are_bounded() {
     }
     assert_eq!(lan.hear(&report(IS_EX, GROUP, &[])), Err(MulticastDrop::TooManyGroups));
     assert_eq!(lan.proxy.memberships().count(), 256);
-    // One that goes makes room.
+    // A group that ends makes room for another.
     lan.wait(Duration::from_secs(300));
     lan.says(IS_EX, &[]);
 
-    // Too many sources: all of them.
+    // A group with too many sources counts as a request for all sources.
     let mut lan = Lan::new();
     let sources: Vec<String> = (0..80).map(|number| format!("2001:db8::{number:x}")).collect();
     let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
@@ -496,7 +498,8 @@ fn groups_and_sources_are_bounded() {
     assert!(lan.takes(FAR));
 }
 
-/// A packet of a host to a group with an area goes to GeoNetworking, one hop further.
+/// The proxy passes a packet of a host to a group with an area to GeoNetworking, with the hop limit
+/// decremented.
 #[test]
 fn packets_of_hosts_go_out_to_groups_with_an_area() {
     let mut lan = Lan::new();
@@ -505,11 +508,11 @@ fn packets_of_hosts_go_out_to_groups_with_an_area() {
     let mut expected = to(GROUP);
     expected[7] = 63;
     assert_eq!(sent, expected);
-    // Padding of short frames stays behind.
+    // The proxy removes the padding of short frames.
     assert_eq!(lan.hear(&[to(GROUP), vec![0; 20]].concat()), Ok(Some(expected)));
     assert!(lan.delivered.is_empty(), "it does not come back");
     assert_eq!(lan.hear(&to("ff1e::43")), Err(MulticastDrop::NoArea));
-    // Scopes of interface and link are theirs.
+    // Packets of interface and link scope stay on their link.
     for group in ["ff01::42", "ff02::42", "ff12::fb"] {
         assert_eq!(lan.hear(&to(group)), Ok(None), "{group}");
     }
@@ -562,13 +565,13 @@ fn packets_from_the_air_reach_listeners_alone() {
         packet[7] = hop_limit;
         lan.proxy.handle_upstream(lan.now, &packet)
     };
-    // Our own hosts' packets do not come from the air: nothing goes round in circles.
+    // The proxy drops packets from the air with a source of the mobile network, which prevents loops.
     assert_eq!(refused(SOURCE, 64), Err(MulticastDrop::OwnSource));
     assert_eq!(refused("2001:db8:d::9", 64), Err(MulticastDrop::OwnSource));
     assert_eq!(refused("fe80::9", 64), Err(MulticastDrop::BadSource));
     assert_eq!(refused(FAR, 1), Err(MulticastDrop::HopLimit));
     assert_eq!(refused(FAR, 2), Ok(()));
-    // Link scope stays on its link, whatever a listener reports.
+    // Packets of link scope stay on their link, whatever a listener reports.
     lan.drain();
     lan.delivered.clear();
     lan.hear(&report(IS_EX, "ff02::99", &[])).expect("good");
@@ -588,7 +591,7 @@ fn interfaces_of_the_mobile_network_reach_each_other_and_are_one_listener() {
     lan.drain();
     lan.says(IS_EX, &[FAR, SOURCE]);
     assert_eq!(lan.subscribed.pop(), Some((ip(GROUP), exclude(&[SOURCE]))));
-    // From one to the other.
+    // The proxy forwards between interfaces of the mobile network.
     lan.wait(Duration::from_secs(1));
     let report = self::report(IS_EX, GROUP, &[]);
     let other = LanPacket { interface: "lan2", source: HOST_MAC, packet: &report };
@@ -609,7 +612,7 @@ fn an_interface_that_goes_takes_its_listeners_with_it() {
     assert_eq!(lan.subscribed.pop(), Some((ip(GROUP), include(&[]))));
     assert_eq!(lan.hear(&report(IS_EX, GROUP, &[])), Err(MulticastDrop::UnknownInterface));
     assert_eq!(lan.proxy.poll_timeout(), None);
-    // When it is back, it is asked anew.
+    // When the interface is back, the router sends a query at once.
     lan.addresses("lan", &[(ROUTER, 64)]);
     assert_eq!(lan.questions, [(None, vec![], false)]);
 }

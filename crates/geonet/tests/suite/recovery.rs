@@ -1,4 +1,4 @@
-//! Greedy forwarding and its voids, with and without perimeter recovery.
+//! Greedy forwarding at voids, with and without perimeter recovery.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ fn mib(recovery: Recovery) -> Mib {
     Mib { recovery, lifetime_location_entry, default_hop_limit: 255, ..Mib::default() }
 }
 
-/// A U with its open side towards the destination: the source's neighbours all lead away from it.
+/// A U-shaped placement that is open towards the destination: the source's neighbours all lead away from the
+/// destination.
 ///
 /// ```text
 ///   2---3---4---5
@@ -47,19 +48,19 @@ fn a_void_stops_greedy_forwarding() {
     assert!(air.delivered.is_empty());
 }
 
-/// Issue 5: a void that greedy cannot cross is crossed by recovery.
+/// Perimeter recovery delivers a packet across a void that greedy forwarding cannot cross.
 #[test]
 fn recovery_crosses_a_void() {
     for planarisation in [Planarisation::Gabriel, Planarisation::RelativeNeighbourhood] {
         let mut air = Air::new(&mib(Recovery::Perimeter(planarisation)), 250.0, &void(), 1);
         air.settle();
         air.send(0, Transport::GeoUnicast(address(8)), 50, b"payload");
-        // The Location Service's reply comes back through the void as well.
+        // The Location Service's reply also returns around the void.
         air.run(Duration::from_millis(500));
         let [(8, delivery)] = &air.delivered[..] else { panic!("{:?} {:?}", air.delivered, air.drops()) };
         assert_eq!((&delivery.payload[..], delivery.next_header), (&b"payload"[..], CommonNextHeader::BtpB));
         assert!(air.routers[0].counters().recoveries > 0);
-        // An area over there is reached as well.
+        // A packet to an area beyond the void arrives, too.
         air.delivered.clear();
         let area = circle(air.position(8), 50);
         air.send(0, Transport::GeoAnycast(area), 50, b"area");
@@ -68,7 +69,7 @@ fn recovery_crosses_a_void() {
     }
 }
 
-/// Towards an empty place the walk ends when it is back at its first edge.
+/// If no station is at the destination, the walk ends when it is back at its first edge.
 #[test]
 fn an_unreachable_place_ends_the_walk() {
     let mut places = void();
@@ -88,7 +89,7 @@ fn an_unreachable_place_ends_the_walk() {
     assert_eq!(unreachable, 1);
 }
 
-/// Issue 5: random connected topologies of 100 nodes: every packet is delivered, none walks in circles.
+/// In random connected topologies of 100 nodes every packet arrives, and no walk goes in circles.
 #[test]
 fn random_topologies_deliver_everything() {
     let topologies = if cfg!(debug_assertions) { 60 } else { 1000 };
@@ -102,7 +103,7 @@ fn random_topologies_deliver_everything() {
                 .map(|_| (rng.below(200_000) as f64 / 100.0, rng.below(200_000) as f64 / 100.0))
                 .collect();
             let mib = mib(Recovery::Perimeter(planarisation));
-            // Just enough to be connected: voids abound.
+            // The range is just large enough to connect the nodes, so there are many voids.
             let air = Air::new(&mib, 290.0 + rng.below(60) as f64, &places, rng.u64());
             if air.is_connected() {
                 break air;
@@ -128,8 +129,8 @@ fn random_topologies_deliver_everything() {
     println!("{recovered} packets met a void, the longest way had {longest} transmissions");
 }
 
-/// A packet in perimeter mode at a station without the extension is forwarded greedily, unchanged except for
-/// its hop limit. Its payload is not delivered.
+/// A station without the extension forwards a packet in perimeter mode greedily, unchanged except for its hop
+/// limit. At its destination such a station does not deliver the payload.
 #[test]
 fn stations_without_the_extension_ignore_it() {
     use crate::craft::{Iut, Station, with_hops};
@@ -146,14 +147,14 @@ fn stations_without_the_extension_ignore_it() {
     plain.get(&e, &sent.frame).expect("forwarded greedily");
     let onward = plain.one_sent();
     assert_eq!((onward.destination, &onward.frame), (Station::b().mac, &with_hops(sent.frame.clone(), 8)));
-    // At its destination.
+    // The router without the extension is the destination.
     let mut there = carnet_geonet::Router::new(Mib::default(), a.pv.address, Rng::new(1));
     there.handle_position(plain.now, a.pv).expect("on earth");
     let frame = ReceivedFrame { source: e.mac, destination: a.mac, packet: &sent.frame };
     there.handle_frame(plain.now, frame).expect("received");
     assert!(!matches!(there.poll_output(), Some(Output::Deliver(_))));
     assert_eq!(there.counters().dropped(GeonetDrop::UnknownNextHeader), 1);
-    // With the extension it is the original packet again.
+    // The router with the extension restores and delivers the original packet.
     let mut there = carnet_geonet::Router::new(
         mib(Recovery::Perimeter(Planarisation::Gabriel)),
         a.pv.address,
@@ -165,7 +166,7 @@ fn stations_without_the_extension_ignore_it() {
     assert_eq!((&delivery.payload[..], delivery.next_header), (&b"payload"[..], CommonNextHeader::BtpB));
 }
 
-/// Where perimeter mode ends the original packet goes on, to the octet.
+/// The station at which perimeter mode ends restores the original packet to the octet.
 #[test]
 fn the_original_packet_is_restored() {
     use crate::craft::{Iut, Station, with_hops};
@@ -176,18 +177,18 @@ fn the_original_packet_is_restored() {
     walking.knows(&[Station::c()]);
     walking.get(&e, &original).expect("forwarded");
     let walking = walking.one_sent().frame;
-    // A station 50 m further on: nearer to the destination than where the walk began.
+    // This station is 50 m further, nearer to the destination than the entry of the walk.
     let mut nearer = Iut::quiet(mib(recovery));
     nearer.locate(crate::craft::place(0.0, 50.0), 1_000_001);
     nearer.knows(&[Station::b()]);
     nearer.get(&Station::c(), &walking).expect("forwarded");
     let sent = nearer.one_sent();
     assert_eq!((sent.destination, sent.frame), (Station::b().mac, with_hops(original, 8)));
-    // The same step twice goes nowhere.
+    // The station rejects the same step a second time.
     assert_eq!(nearer.get(&Station::c(), &walking), Err(carnet_geonet::GeonetDrop::Duplicate));
 }
 
-/// A packet in perimeter mode is for one station; in a broadcast frame it would make a storm.
+/// Only one station continues a packet in perimeter mode; in a broadcast frame its copies would multiply.
 #[test]
 fn a_walk_has_one_walker() {
     use crate::craft::{Iut, Station};
@@ -205,7 +206,7 @@ fn a_walk_has_one_walker() {
     other.one_sent();
 }
 
-/// B.2: perimeter mode is no way around the packet data rate.
+/// B.2: the packet data rate also limits packets in perimeter mode.
 #[test]
 fn walks_count_for_the_packet_data_rate() {
     use crate::craft::{Iut, Station};
@@ -217,7 +218,7 @@ fn walks_count_for_the_packet_data_rate() {
     let walking = iut.one_sent().frame;
     let mut other = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
     other.knows(&[e, Station::at(5, crate::craft::place(-150.0, -10.0))]);
-    // Some 200 kB/s for ten seconds, each packet another one.
+    // Send some 200 kB/s for ten seconds; each packet is a new one.
     for sequence in 0..2000u16 {
         let mut frame = walking.clone();
         frame[12..14].copy_from_slice(&sequence.to_be_bytes());
@@ -228,7 +229,7 @@ fn walks_count_for_the_packet_data_rate() {
     assert!(other.dropped(GeonetDrop::PacketDataRate) > 500, "{}", other.dropped(GeonetDrop::PacketDataRate));
 }
 
-/// Thousands of stations that claim one spot do not make recovery slow.
+/// Thousands of stations that claim one position do not make recovery slow.
 #[test]
 fn a_crowd_on_one_spot() {
     use crate::craft::{Iut, Station};

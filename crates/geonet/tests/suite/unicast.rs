@@ -1,4 +1,4 @@
-//! GUC (10.3.8) by greedy forwarding (E.2) and by contention (E.3), and the location table behind it.
+//! GUC (10.3.8) by greedy forwarding (E.2) and by contention (E.3), and its effect on the location table.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ fn cbf() -> Mib {
     Mib { non_area_forwarding: NonAreaForwarding::ContentionBased, ..Mib::default() }
 }
 
-/// PON_GUC_BV_01, FDV_GUC_BV_01: the source sends to the neighbour that is nearest to the destination.
+/// PON_GUC_BV_01, FDV_GUC_BV_01: the source sends to the neighbour nearest to the destination.
 #[test]
 fn pon_guc_bv_01_source_greedy() {
     let mut iut = Iut::quiet(Mib::default());
     let (a, b) = (Station::a(), Station::b());
     iut.knows(&[b, Station::c(), Station::d()]);
-    // A is known by a forwarded packet only.
+    // The router knows A only from a forwarded packet.
     iut.hear(&b, &a.tsb(b"x")).expect("forwarded");
     iut.sent.clear();
     iut.ask(Transport::GeoUnicast(a.pv.address), b"payload").expect("accepted");
@@ -30,7 +30,8 @@ fn pon_guc_bv_01_source_greedy() {
     assert_eq!((packet.payload, packet.basic.remaining_hop_limit), (&b"payload"[..], 10));
 }
 
-/// PON_GUC_BV_02, PON_GUC_BV_03: a forwarder does the same, changes RHL and nothing else.
+/// PON_GUC_BV_02, PON_GUC_BV_03: a forwarder sends to the neighbour nearest to the destination and changes
+/// only RHL.
 #[test]
 fn pon_guc_bv_02_forwarder_greedy() {
     let mut iut = Iut::quiet(Mib::default());
@@ -42,7 +43,7 @@ fn pon_guc_bv_02_forwarder_greedy() {
     assert!(iut.delivered.is_empty());
 }
 
-/// E.2: the next hop follows the neighbours as they come, move, and go.
+/// E.2: the next hop changes when neighbours appear, move or leave.
 #[test]
 fn annex_e_2_the_best_neighbour_at_any_time() {
     let mut iut = Iut::quiet(Mib::default());
@@ -59,7 +60,8 @@ fn annex_e_2_the_best_neighbour_at_any_time() {
     assert_eq!(next_hop(&mut iut), b.mac);
     iut.knows(&[b.later(1).moved(Station::e().position())]);
     assert_eq!(next_hop(&mut iut), d.mac);
-    // This station moves beyond D: no station is nearer, so the packet is broadcast (PON_FPB_BV_12_01).
+    // This station moves beyond D: no neighbour is nearer, so the router broadcasts the packet
+    // (PON_FPB_BV_12_01).
     iut.locate(Station::b().position(), 1_000_100);
     assert_eq!(next_hop(&mut iut), BROADCAST);
     iut.locate(HOME, 1_000_200);
@@ -68,7 +70,7 @@ fn annex_e_2_the_best_neighbour_at_any_time() {
     assert_eq!(next_hop(&mut iut), BROADCAST);
 }
 
-/// Equal distance is no progress: two stations would play ping-pong.
+/// At equal distance there is no progress: otherwise two stations would exchange a packet without end.
 #[test]
 fn annex_e_2_progress_is_strict() {
     let mut iut = Iut::quiet(Mib::default());
@@ -77,7 +79,8 @@ fn annex_e_2_progress_is_strict() {
     assert_eq!(iut.one_sent().destination, BROADCAST);
 }
 
-/// With a hold time a flow keeps its next hop although a better one turned up, but not one that is gone.
+/// With a hold time a flow keeps its next hop although a better neighbour appeared, but not a next hop that
+/// has left.
 #[test]
 fn next_hops_can_be_held() {
     let mut iut = Iut::quiet(Mib { next_hop_hold: Duration::from_millis(500), ..Mib::default() });
@@ -98,7 +101,7 @@ fn next_hops_can_be_held() {
     assert_eq!(next_hop(&mut iut), d.mac);
 }
 
-/// PON_GUC_BO_04: RHL 1 and 0 are not forwarded.
+/// PON_GUC_BO_04: the router does not forward packets with RHL 1 or 0.
 #[test]
 fn pon_guc_bo_04_hop_limit() {
     let mut iut = Iut::quiet(Mib::default());
@@ -111,7 +114,7 @@ fn pon_guc_bo_04_hop_limit() {
     iut.nothing_sent();
 }
 
-/// PON_GUC_BV_05, PON_GUC_BO_13: delivered at the destination, once.
+/// PON_GUC_BV_05, PON_GUC_BO_13: the destination delivers the packet once.
 #[test]
 fn pon_guc_bv_05_destination() {
     let mut iut = Iut::quiet(Mib::default());
@@ -125,7 +128,7 @@ fn pon_guc_bv_05_destination() {
     assert_eq!(delivery.destination, Some(address(IUT_MAC)));
 }
 
-/// PON_GUC_BO_12: not forwarded twice.
+/// PON_GUC_BO_12: the router does not forward a packet twice.
 #[test]
 fn pon_guc_bo_12_duplicates() {
     let mut iut = Iut::quiet(Mib::default());
@@ -137,7 +140,8 @@ fn pon_guc_bo_12_duplicates() {
     iut.nothing_sent();
 }
 
-/// C.3: the destination's position is corrected where the destination is a neighbour and better known here.
+/// C.3: the router corrects the destination's position if the destination is a neighbour with a newer
+/// position in the location table.
 #[test]
 fn annex_c_3_position_of_the_destination() {
     let b = Station::b();
@@ -161,8 +165,8 @@ fn annex_c_3_position_of_the_destination() {
     }
 }
 
-/// PON_LOT_BV_02, PON_LOT_BV_03_01 to 08: any packet makes an entry of its source, only single-hop ones a
-/// neighbour.
+/// PON_LOT_BV_02, PON_LOT_BV_03_01 to 08: any packet makes an entry of its source; only a single-hop packet
+/// makes the source a neighbour.
 #[test]
 fn pon_lot_bv_03_entries_from_extended_headers() {
     let b = Station::b();
@@ -193,7 +197,7 @@ fn pon_lot_bv_03_entries_from_extended_headers() {
     }
 }
 
-/// PON_LOT_BV_04: after 20 s a station is unknown again, and has to be sought.
+/// PON_LOT_BV_04: after 20 s the station's entry has expired, and the Location Service seeks it.
 #[test]
 fn pon_lot_bv_04_expiry() {
     let mut iut = Iut::quiet(Mib::default());
@@ -207,11 +211,11 @@ fn pon_lot_bv_04_expiry() {
     assert_eq!(iut.one_sent().frame[5], 0x60);
 }
 
-/// PON_GUC_BV_06, PON_GUC_BV_07: contention by progress; the longer, the sooner.
+/// PON_GUC_BV_06, PON_GUC_BV_07: contention by progress; more progress gives a shorter timer.
 #[test]
 fn pon_guc_bv_06_contention_by_progress() {
-    // E is 111 m south of here, so it is 111 m of progress: 100 ms - 99 ms * 0.111 = 89.0 ms. C: 667 m, 33.9
-    // ms.
+    // E is 111 m south of this station, so the progress is 111 m: 100 ms - 99 ms * 0.111 = 89.0 ms. C: 667 m,
+    // 33.9 ms.
     for (sender, milliseconds) in [(Station::e(), 88.99), (Station::c(), 33.94)] {
         let mut iut = Iut::quiet(cbf());
         iut.knows(&[sender]);
@@ -224,7 +228,7 @@ fn pon_guc_bv_06_contention_by_progress() {
         let sent = iut.one_sent();
         assert_eq!((sent.destination, sent.frame), (BROADCAST, one_hop_later(frame)));
     }
-    // Beyond the range: the least time.
+    // Beyond the communication range the timer has the least time.
     let far = Station::at(7, place(0.0, -1200.0));
     let mut iut = Iut::quiet(cbf());
     iut.knows(&[far]);
@@ -233,7 +237,7 @@ fn pon_guc_bv_06_contention_by_progress() {
     iut.one_sent();
 }
 
-/// PON_GUC_BV_08: another station was faster.
+/// PON_GUC_BV_08: another station repeats the packet first and ends the contention.
 #[test]
 fn pon_guc_bv_08_contention_lost() {
     let mut iut = Iut::quiet(cbf());
@@ -244,15 +248,15 @@ fn pon_guc_bv_08_contention_lost() {
     let lost = iut.hear(&Station::d(), &with_hops(frame.clone(), 9));
     assert_eq!(lost, Err(GeonetDrop::Contention));
     iut.wait(Duration::from_secs(1));
-    // A late copy does not start it again either.
+    // A late copy does not restart the contention.
     assert_eq!(iut.hear(&Station::d(), &with_hops(frame, 8)), Err(GeonetDrop::Duplicate));
     iut.wait(Duration::from_secs(1));
     iut.nothing_sent();
     assert_eq!(iut.router.buffered_octets(), (0, 0, 0));
 }
 
-/// PON_GUC_BV_10: an unknown sender, or one with PAI = 0, means the longest time. E.3: no progress, no
-/// forwarding.
+/// PON_GUC_BV_10: for an unknown sender, or one with PAI = 0, the timer has the longest time. E.3: without
+/// progress the station does not forward.
 #[test]
 fn pon_guc_bv_10_contention_with_an_unknown_sender() {
     let mut vague = Station::c();
