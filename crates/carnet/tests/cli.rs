@@ -1,4 +1,4 @@
-//! The built program: its exit status, and what it prints where.
+//! Exit status and output of the built program.
 
 #[path = "cli/geonet.rs"]
 mod geonet;
@@ -28,14 +28,14 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A path for a file of the test `name`, with nothing there.
+/// Returns an unused path for a file of the test `name`.
 fn scratch(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("carnet-cli-{}-{name}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     path
 }
 
-/// Answers one request with `answer`, and gives back the first line and the body of the request.
+/// Answers one request with `answer`, and returns the first line and the body of the request.
 fn answer_once(socket: &PathBuf, answer: String) -> std::thread::JoinHandle<(String, String)> {
     let listener = UnixListener::bind(socket).expect("a socket");
     std::thread::spawn(move || {
@@ -84,7 +84,7 @@ fn check_accepts_and_warns() {
     std::fs::remove_file(path).expect("gone");
 }
 
-/// A warning for a config that works and is unwise, with the file as argument or as option.
+/// A valid but unwise config causes a warning, with the file as argument or as option.
 #[test]
 fn check_warns_of_keys_that_others_know() {
     use std::os::unix::fs::PermissionsExt;
@@ -110,7 +110,7 @@ fn check_warns_of_keys_that_others_know() {
     std::fs::remove_file(&path).expect("gone");
 }
 
-/// A script waits for a station, and is told when that takes too long.
+/// A script waits for a station, and gets an error after the time limit.
 #[test]
 fn status_waits_as_long_as_it_may() {
     let nowhere = scratch("nowhere.sock");
@@ -148,7 +148,7 @@ fn check_and_run_refuse_with_every_mistake() {
     assert!(stderr(&output).starts_with(&format!("{name}: cannot read the config")), "{}", stderr(&output));
 }
 
-/// So are the tokens, which only who may use the API shall be able to read.
+/// Only users of the API may read the tokens.
 #[test]
 fn check_reads_the_tokens_too() {
     use std::os::unix::fs::PermissionsExt;
@@ -182,7 +182,7 @@ fn check_reads_the_tokens_too() {
     std::fs::remove_file(&path).expect("gone");
 }
 
-/// The command reads the file that a station is to follow before it starts.
+/// The command reads the trace of the config before the station starts.
 #[test]
 fn check_reads_the_trace_too() {
     let (path, trace) = (scratch("follows.toml"), scratch("drive.trace"));
@@ -315,13 +315,13 @@ fn the_examples_are_good() {
         assert!(readme.contains(&format!("```toml\n{text}```")), "{name} is not in the README");
         let output = carnet(&["check", "--config", file.to_str().expect("a path")]);
         assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
-        // Its key is an example, too.
+        // The key of the example is public.
         let others = stderr(&output).lines().any(|line| !line.contains("the documentation prints this key"));
         assert!(!others, "{name}: {}", stderr(&output));
     }
     let north = root.join("packaging/examples/north.toml");
     let output = carnet(&["check", "--config", north.to_str().expect("a path")]);
-    // Its state is in etcd.
+    // The state of the example is in etcd.
     assert!(
         output.status.success() && stderr(&output).contains("without station.state_dir"),
         "{}",
@@ -330,14 +330,14 @@ fn the_examples_are_good() {
     let output = Command::new(env!("CARGO_BIN_EXE_carnet-fleet"))
         .arg("check")
         .arg(root.join("packaging/examples/fleet.toml"))
-        // It looks for the home agent's program there.
+        // carnet-fleet searches `PATH` for the home agent's program.
         .env("PATH", Path::new(env!("CARGO_BIN_EXE_carnet")).parent().expect("a folder"))
         .output()
         .expect("carnet-fleet runs");
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "fleet.toml");
 }
 
-/// The units are such that systemd takes them, and have the programs do nothing but their work.
+/// systemd accepts the units, and they restrict the programs to their work.
 #[test]
 fn the_unit_files_are_sound() {
     for (name, unit) in [
@@ -356,7 +356,7 @@ fn is_sound(name: &str, unit: &str) {
     std::fs::write(&file, here).expect("a unit file");
     let analyze = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).arg(&file).output();
     let verified = analyze(&["verify", "--man=no"]);
-    // 30 is an exposure of 3.0, of 10.
+    // 30 is an exposure of 3.0, out of 10.
     let exposed = analyze(&["security", "--offline=true", "--threshold=30", "--no-pager"]);
     std::fs::remove_dir_all(&folder).expect("removed");
     if let Ok(output) = exposed {

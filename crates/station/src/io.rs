@@ -54,7 +54,7 @@ pub enum Input {
     Interface(Interface),
     /// An interface has vanished.
     InterfaceGone {
-        /// Its name.
+        /// Name of the interface.
         name: String,
     },
     /// Signal strength of an uplink, measured now.
@@ -157,7 +157,7 @@ pub enum Input {
     VirtualAddresses {
         /// The interface.
         link: u32,
-        /// Its addresses.
+        /// Addresses of the interface.
         addresses: Vec<(Ipv6Addr, u8)>,
     },
     /// Whether a fast path for GeoNetworking exists beside the router.
@@ -179,7 +179,7 @@ pub enum Input {
     LanAddresses {
         /// The interface.
         interface: String,
-        /// Its addresses.
+        /// Addresses of the interface.
         addresses: Vec<(Ipv6Addr, u8)>,
     },
     /// A payload to send over GeoNetworking.
@@ -217,7 +217,7 @@ pub enum Command {
     SetArea(AreaOrder),
     /// Remove an area that was set.
     RemoveArea {
-        /// Its name.
+        /// Name of the area.
         name: String,
     },
     /// Change the pseudonym now.
@@ -240,7 +240,7 @@ pub enum Command {
     EndDrain,
     /// End bindings of a node.
     Revoke {
-        /// Its home address.
+        /// Home address of the node.
         home_address: Ipv6Addr,
         /// Binding Identifiers; all bindings of the node if empty.
         bids: Vec<u16>,
@@ -289,7 +289,7 @@ pub enum Output {
     ProbePortal {
         /// The uplink's interface.
         uplink: String,
-        /// Its care-of addresses.
+        /// Care-of addresses of the uplink.
         sources: Vec<IpAddr>,
     },
     /// State that survives a restart has changed: write it before the next packet leaves.

@@ -89,7 +89,7 @@ pub struct UplinkStatus {
 /// A policy of the mobile router.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyStatus {
-    /// Its name.
+    /// Name of the policy.
     pub name: String,
     /// `failover`, `duplicate` or `balance`.
     pub action: &'static str,

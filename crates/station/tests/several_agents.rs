@@ -657,7 +657,7 @@ fn without_a_key_a_switch_leads_to_those_that_the_router_knows() {
     assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]), "{:?}", world.events);
     world.passes();
 
-    // It does not if the same key would authenticate both.
+    // The router ignores the request if the same key would authenticate both.
     let agents = [agent_of(AGENT, OTHER), agent_of(OTHER, AGENT)];
     let mut world = World::as_it_is(agents, router_config(&[PREFIX]));
     world.drain().expect("there is another");

@@ -1,8 +1,8 @@
-//! The commands that are about GeoNetworking.
+//! The commands of GeoNetworking.
 
 use super::{answer_once, carnet, http, scratch, stderr, stdout};
 
-/// Runs a command against a station that answers `answer`; what it printed, and what it asked for.
+/// Runs a command against a station that answers `answer`; returns the printed text and the request.
 fn ask(name: &str, command: &[&str], answer: String) -> (Option<i32>, String, String, String, String) {
     let path = scratch(name);
     let station = answer_once(&path, answer);

@@ -1,4 +1,4 @@
-//! The home agent is not there, or was restarted.
+//! The home agent is unreachable, or was restarted.
 
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ fn a_router_keeps_trying_until_its_agent_is_there() {
     router.terminate();
     agent.terminate();
 
-    // Later the back-off is long, but a packet that waits shortens it.
+    // Later the back-off is long, but a waiting packet shortens it.
     let router = Station::start(&bed.router, &bed.router_config());
     let reachable = || router.show("status")["mobile_router"]["reachable"].as_bool();
     assert_eq!(reachable(), Some(true), "nobody knows better yet");

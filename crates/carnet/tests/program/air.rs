@@ -12,7 +12,7 @@ use nix::sys::time::TimeVal;
 
 use crate::hosts::{Host, slowness};
 
-/// The position vector of the source of a frame (EN 302 636-4-1 V1.4.1 9.5.2), and how it came.
+/// Position vector of the source of a frame (EN 302 636-4-1 V1.4.1 9.5.2), with the frame's type and time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heard {
     /// Link-layer source.
@@ -23,20 +23,20 @@ pub struct Heard {
     pub kind: u8,
     /// TST.
     pub timestamp: u32,
-    /// Degrees.
+    /// Latitude in degrees.
     pub latitude: f64,
-    /// Degrees.
+    /// Longitude in degrees.
     pub longitude: f64,
     /// PAI.
     pub accurate: bool,
-    /// Metres per second.
+    /// Speed in metres per second.
     pub speed: f64,
-    /// When it was heard, milliseconds since 1970.
+    /// Time of reception, milliseconds since 1970.
     pub unix: i64,
 }
 
 impl Heard {
-    /// How old the position was then, milliseconds.
+    /// Returns the age of the position at that time, milliseconds.
     pub fn age(&self) -> i64 {
         // TAI since 2004, five leap seconds ahead of UTC.
         let now = (self.unix - 1_072_915_200_000 + 5000) as u32;
@@ -44,13 +44,13 @@ impl Heard {
     }
 }
 
-/// Hears every frame that a host receives.
+/// Receives every frame of a host.
 pub struct Ear {
     socket: OwnedFd,
 }
 
 impl Ear {
-    /// An ear on a host.
+    /// Opens a receiver on a host.
     pub fn new(host: &Host) -> Ear {
         let socket = host.run(|| {
             let (domain, kind) = (AddressFamily::Packet, SockType::Raw);
@@ -60,7 +60,7 @@ impl Ear {
         Ear { socket }
     }
 
-    /// The beacons of the next `span`.
+    /// Returns the beacons of the next `span`.
     pub fn beacons(&self, span: Duration) -> Vec<Heard> {
         let end = Instant::now() + span;
         let mut heard = Vec::new();
@@ -70,7 +70,8 @@ impl Ear {
         heard
     }
 
-    /// The next beacon that is as wanted; fails after twenty seconds, more on a slow machine.
+    /// Returns the next beacon that satisfies a condition; fails after twenty seconds, more on a slow
+    /// machine.
     pub fn wait_for(&self, what: &str, mut wanted: impl FnMut(&Heard) -> bool) -> Heard {
         let end = Instant::now() + Duration::from_secs(20) * slowness();
         let mut last = None;
@@ -84,7 +85,7 @@ impl Ear {
         panic!("not heard: {what}; the last was {last:?}");
     }
 
-    /// The next frame of GeoNetworking, if it comes soon.
+    /// Returns the next frame of GeoNetworking, if it arrives soon.
     pub fn frame(&self) -> Option<Vec<u8>> {
         let mut octets = vec![0; 2048];
         let length = {
@@ -98,7 +99,7 @@ impl Ear {
     fn next(&self) -> Option<Heard> {
         let frame = self.frame()?;
         let kind = *frame.get(14 + 5)?;
-        // Behind Basic and Common Header, and the sequence number of what has one.
+        // The source follows the Basic and Common Header, and the sequence number if the packet has one.
         let start = 14 + 12 + if matches!(kind, 0x10 | 0x50) { 0 } else { 4 };
         let vector = frame.get(start..start + 24)?;
         let word = |at: usize| <[u8; 4]>::try_from(&vector[at..at + 4]).expect("four octets");
@@ -124,7 +125,7 @@ pub struct Mouth {
 }
 
 impl Mouth {
-    /// A mouth on an interface.
+    /// Opens a sender on an interface.
     pub fn new(host: &Host, interface: &'static str) -> Mouth {
         let socket = host.run(move || {
             let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)
@@ -142,7 +143,7 @@ impl Mouth {
         Mouth { socket }
     }
 
-    /// Sends these frames.
+    /// Sends frames.
     pub fn say(&self, frames: &[Vec<u8>]) {
         let none: [ControlMessage<'_>; 0] = [];
         let mut headers = MultiHeaders::<()>::preallocate(64, None);
@@ -158,7 +159,7 @@ impl Mouth {
     }
 }
 
-/// The beacon of a station with this MID, sent by this link-layer address, from a place in degrees.
+/// Returns the beacon of a station with this MID, with this link-layer source, at a place in degrees.
 pub fn beacon(mac: [u8; 6], mid: [u8; 6], latitude: f64, longitude: f64) -> Vec<u8> {
     let unix = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970").as_millis();
     let timestamp = (unix - 1_072_915_200_000 + 5000) as u32;
@@ -171,7 +172,7 @@ pub fn beacon(mac: [u8; 6], mid: [u8; 6], latitude: f64, longitude: f64) -> Vec<
         &timestamp.to_be_bytes(),
         &tenths(latitude),
         &tenths(longitude),
-        // Accurate, at rest; and what fills an Ethernet frame.
+        // Accurate, at rest; then padding of the Ethernet frame.
         &[0x80, 0, 0, 0],
         &[0; 10],
     ]

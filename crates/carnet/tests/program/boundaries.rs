@@ -1,4 +1,5 @@
-//! Packets that a mobile router does not forward: past the home agent, for unknown hosts, or when it is gone.
+//! Packets that a mobile router does not forward: past the home agent, for unknown hosts, or when its station
+//! has ended.
 
 use nix::sys::signal::Signal;
 
@@ -9,8 +10,8 @@ use crate::traffic::Sniffer;
 /// The mobile network's prefix, 2001:db8:a::/64.
 const PREFIX: [u8; 8] = [0x20, 0x01, 0x0d, 0xb8, 0, 0x0a, 0, 0];
 
-/// How many of the packets that a sniffer heard have a source that begins with these octets; with `inside`,
-/// tunnelled ones, by their inner source.
+/// Counts the received packets whose source begins with these octets; with `inside`, the tunnelled ones by
+/// their inner source.
 fn from(packets: &[Vec<u8>], source: &[u8], inside: bool) -> usize {
     let offset = if inside { 48 } else { 8 };
     packets
@@ -18,7 +19,7 @@ fn from(packets: &[Vec<u8>], source: &[u8], inside: bool) -> usize {
         .filter(|packet| (packet.get(6) == Some(&41)) == inside)
         .filter(|packet| packet.get(offset..offset + source.len()) == Some(source))
         .filter(|packet| {
-            // Neighbor Discovery is for the link.
+            // Neighbor Discovery stays on the link.
             packet.get(6) != Some(&58) || !matches!(packet.get(40), Some(133..=137 | 143))
         })
         .count()

@@ -16,15 +16,15 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
 
 const PORT: u16 = 4343;
-/// Octets each way.
+/// Octets in each direction.
 pub const STREAM: usize = 12 << 20;
 
-/// Octet `at` of a stream that repeats nowhere near.
+/// Returns octet `at` of a stream without near repetitions.
 fn octet(at: usize) -> u8 {
     ((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8
 }
 
-/// A testbed in which every packet takes the TUN device.
+/// Returns a testbed in which every packet takes the TUN device.
 fn slow_path() -> (Testbed, Station, Station) {
     let bed = Testbed::new();
     let tun = "\n[dataplane]\npath = 'tun'\n";
@@ -35,14 +35,14 @@ fn slow_path() -> (Testbed, Station, Station) {
     (bed, agent, router)
 }
 
-/// Packets that the kernel has put into the tunnel device, and taken out of it.
+/// Returns the number of packets that the kernel has written into and read from the tunnel device.
 pub fn pieces(host: &Host) -> (u64, u64) {
     let statistics: Value = serde_json::from_str(&host.ip("-s -j link show dev carnet0")).expect("JSON");
     let count = |way: &str| statistics[0]["stats64"][way]["packets"].as_u64().expect("a number");
     (count("tx"), count("rx"))
 }
 
-/// Sends the stream and returns the one that comes back.
+/// Sends the stream and returns the received one.
 fn stream(mut connection: TcpStream, to_read: usize) -> Vec<u8> {
     let mut reader = connection.try_clone().expect("the connection again");
     for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
@@ -58,7 +58,7 @@ fn stream(mut connection: TcpStream, to_read: usize) -> Vec<u8> {
     reader.join().expect("the reader")
 }
 
-/// A stream each way between the host inside and the correspondent; what arrives is compared.
+/// Sends a stream in each direction between the host inside and the correspondent, and compares both.
 pub fn exchange(bed: &Testbed) {
     let server = bed.core.run(|| {
         let listener = TcpListener::bind((address(CORRESPONDENT), PORT)).expect("a listener");
@@ -95,14 +95,14 @@ fn tcp_arrives_as_it_was_sent_both_ways_in_few_pieces() {
     );
     let needed = 2 * (STREAM / 1460) as u64;
     assert!(segments.0 >= needed && segments.1 >= needed, "{segments:?}");
-    // Each packet is read and written by both stations: what is in bursts is missing here.
+    // Both stations read and write each packet; packets in bursts reduce these counts.
     assert!(read < segments.0 + segments.1 - needed / 2, "{read} of {segments:?}");
     assert!(written < segments.0 + segments.1 - needed / 4, "{written} of {segments:?}");
     let errors = router.counter("tunnel.write_errors") + agent.counter("tunnel.write_errors");
     assert_eq!(errors, 0);
 }
 
-/// Sends bursts of 20 datagrams of 1000 octets, the last one shorter; one burst is on its way at a time.
+/// Sends bursts of 20 datagrams of 1000 octets, the last one shorter, one burst at a time.
 pub fn datagrams(from: &Host, source: Ipv6Addr, to: &Host, destination: Ipv6Addr) -> bool {
     const SIZE: usize = 1000;
     const BURST: usize = 20 * SIZE - 300;
@@ -128,7 +128,7 @@ pub fn datagrams(from: &Host, source: Ipv6Addr, to: &Host, destination: Ipv6Addr
         };
         let send = || if in_one.get() { sender.send_to(&burst, (destination, PORT)) } else { each() };
         let send = || match send() {
-            // Before Linux 6.11 an interface that computes no checksums takes no bursts.
+            // Before Linux 6.11 an interface without checksum offload refuses bursts.
             Err(error) if in_one.get() && error.raw_os_error() == Some(Errno::EIO as i32) => {
                 setsockopt(&sender, UdpGsoSegment, &0).expect("no more bursts");
                 in_one.set(false);
@@ -156,7 +156,7 @@ fn udp_bursts_arrive_as_the_datagrams_they_are() {
     // Packets from before the registration do not count. The kernels' own packets on the link of their tunnel
     // devices (Router Solicitations, multicast listeners) never count.
     let of = |station: &Station| {
-        // A part is read before the sum, which can only have grown meanwhile.
+        // Read the part before the sum, because both may grow meanwhile.
         let scope = station.counter("tunnel.dropped.scope");
         station.counters("tunnel.dropped") - scope
     };
@@ -173,8 +173,8 @@ fn udp_bursts_arrive_as_the_datagrams_they_are() {
     assert_eq!(dropped(), dropped_before, "{} {}", router.show("counters"), agent.show("counters"));
 }
 
-/// The kernel merges single packets of a network card, so the station reads few pieces. After its end
-/// interfaces are as they were.
+/// The kernel merges single packets of a network card, so the station reads few pieces. Afterwards the
+/// interfaces are as before.
 #[test]
 fn single_datagrams_of_a_flow_are_read_in_few_pieces() {
     if !possible() {
@@ -187,7 +187,7 @@ fn single_datagrams_of_a_flow_are_read_in_few_pieces() {
     let mut router = Station::start(&bed.router, &(bed.router_config() + tun));
     router.registered();
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
-    // Bursts are cut before the cable.
+    // Bursts are segmented before the cable.
     for (host, interface) in [(&bed.host, "eth0"), (&bed.core, "ha")] {
         let output = host.output(&["ethtool", "-K", interface, "tx-udp-segmentation", "off"]);
         assert!(output.status.success(), "ethtool (Debian package ethtool): {}", said(&output));
@@ -202,7 +202,7 @@ fn single_datagrams_of_a_flow_are_read_in_few_pieces() {
     if !(up && down) {
         return;
     }
-    // 1000 datagrams leave a tunnel at each of them, packet by packet, and 1000 go into one.
+    // At each station 1000 datagrams leave a tunnel, packet by packet, and 1000 enter one.
     let read = [pieces(&bed.router).0 - read[0], pieces(&bed.agent).0 - read[1]];
     println!("router and agent: {read:?} pieces read for 2000 datagrams each");
     assert!(read.iter().all(|pieces| (1000..1500).contains(pieces)), "{read:?}");

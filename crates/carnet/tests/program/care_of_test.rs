@@ -6,8 +6,8 @@ use crate::ipv4::nft;
 use crate::station::Station;
 use crate::testbed::{CARE_OF, Testbed};
 
-/// On the way to the second uplink: loses the Echo Requests of the test, and counts all other tunnel packets.
-/// The inner Next Header is octet 6 of the inner header.
+/// Installs rules for packets to the second uplink: they drop the Echo Requests of the test, and count all
+/// other tunnel packets. The inner Next Header is octet 6 of the inner header.
 fn watch(bed: &Testbed) {
     let to_new = format!("add rule ip6 watch way ip6 daddr {} ip6 nexthdr 41", CARE_OF[1]);
     nft(
@@ -24,7 +24,7 @@ fn watch(bed: &Testbed) {
     );
 }
 
-/// How many packets the tunnel to the second uplink has carried, without those of the test.
+/// Returns the number of packets in the tunnel to the second uplink, without those of the test.
 fn carried(bed: &Testbed) -> u64 {
     let output = bed.core.output(&["nft", "list", "counter", "ip6", "watch", "data"]);
     let text = String::from_utf8(output.stdout).expect("text");
@@ -55,7 +55,7 @@ fn untested_care_of_address_gets_no_packet_by_make_and_by_break_before_make() {
         }
         wait_until("the new address is untested", seconds(20), || is(&agent, "untested"));
         if !breaks {
-            // By the old path.
+            // The traffic takes the old path.
             traffic.flows();
         }
         assert!(is(&agent, "untested"));

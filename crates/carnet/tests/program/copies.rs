@@ -1,5 +1,5 @@
-//! A registered router can make the home agent send a bounded number of packets to a third party for each
-//! packet.
+//! A registered router can make the home agent send packets to a third party. For each received packet their
+//! number is bounded.
 
 use carnet_wire::ipv6::protocol;
 use carnet_wire::mobility::flow::sub_options;
@@ -11,7 +11,7 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, HOME_AGENT, Testbed, address};
 use crate::traffic::{Cannon, Sniffer};
 
-/// Nodes that need no key.
+/// Nodes without a key.
 const NODES: &str = "
 [[home_agent.mobile_router]]
 home_address = '2001:db8:1::5678'
@@ -24,7 +24,7 @@ prefixes = ['2001:db8:d0::/64']
 auth = 'none'
 ";
 
-/// Registers sixteen care-of addresses of a network, with a flow of everything to all of them.
+/// Registers sixteen care-of addresses of a network, with a flow that takes all of them.
 fn update(home_address: &str, network: &str) -> Vec<u8> {
     let place = |n: u16| address(&format!("{network}{n:x}"));
     let flags = BindingUpdateFlags {
@@ -58,7 +58,7 @@ fn update(home_address: &str, network: &str) -> Vec<u8> {
     .emit()
 }
 
-/// A UDP packet of 148 octets.
+/// Returns a UDP packet of 148 octets.
 fn packet(destination: &str) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 108, protocol::UDP, 64];
     packet.extend(address(CORRESPONDENT).octets());
@@ -68,7 +68,7 @@ fn packet(destination: &str) -> Vec<u8> {
     packet
 }
 
-/// Tunnelled packets, and their octets, that the home agent has sent.
+/// Returns number and octets of the tunnelled packets of the home agent.
 fn tunnelled(heard: &[Vec<u8>]) -> (usize, usize) {
     let from_agent = |packet: &&Vec<u8>| packet.get(8..24) == Some(&address(HOME_AGENT).octets()[..]);
     let is_tunnelled = |packet: &&Vec<u8>| {
@@ -93,7 +93,7 @@ fn registered_router_multiplies_packets_by_four_at_most() {
         bed.core.ip(&format!("-6 route add {network} via 2001:db8:f0::2"));
     }
     let cannon = Cannon::new(&bed.core);
-    // The first at a third party, the second in the network of the first.
+    // The first node's care-of addresses are at a third party, the second node's in the network of the first.
     for (home_address, network) in
         [("2001:db8:1::5678", "2001:db8:f1::"), ("2001:db8:1::9abc", "2001:db8:c0::")]
     {
@@ -117,7 +117,7 @@ fn registered_router_multiplies_packets_by_four_at_most() {
         std::thread::sleep(seconds(1));
         let (after, octets_after) = tunnelled(&sniffer.heard());
         let (packets, octets) = (after - before, octets_after - octets_before);
-        // Beside the copies there are path MTU probes of two routers, by their budget.
+        // Besides the copies there are path MTU probes of two routers, within their limits.
         let probes = 2 * (64 + 17 + 10 * (started.elapsed().as_secs() as usize + 1));
         println!("{count} packets to {to}: {packets} packets, {octets} octets of {}", count * 148);
         assert!(packets <= 4 * count + probes, "{packets} packets for {count}");

@@ -1,5 +1,5 @@
-//! The facilities from the view of applications. An event of one vehicle is on the map of those in its area,
-//! over two hops, in its message and in a program's reaction. The vehicle's own data is in its CAMs.
+//! The facilities as applications see them. An event of one vehicle reaches the stations in its area over two
+//! hops: their map, their messages, and a program's reaction. The vehicle's own data is in its CAMs.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -24,8 +24,7 @@ pub fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> String {
         "{method} {path} HTTP/1.0\r\nHost: carnet\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     );
-    // In one piece: the station may have answered and closed before the end of a body for which it has no
-    // use.
+    // In one write: the station may answer and close before the end of a body that it does not read.
     stream.write_all(request.as_bytes()).expect("a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
@@ -36,7 +35,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the repository").to_owned()
 }
 
-/// Three stations in a line with facilities: s0 in the west, s2 in the east and in the area "east".
+/// Returns three stations in a line with facilities: s0 in the west, s2 in the east and in the area "east".
 fn stations(line: &Line) -> [Station; 3] {
     let mut index = 0;
     ["radio", "br0", "radio"].map(|interface| {
@@ -50,12 +49,12 @@ fn stations(line: &Line) -> [Station; 3] {
     })
 }
 
-/// The events on a station's map.
+/// Returns the events on a station's map.
 fn events(station: &Station) -> Vec<Value> {
     station.show("ldm")["events"].as_array().expect("events").clone()
 }
 
-/// A program that runs until the test ends, and what it prints.
+/// A program that runs until the test ends, and its output.
 struct Running(Child, PathBuf);
 
 impl Running {
@@ -109,7 +108,7 @@ fn an_event_is_on_the_maps_of_its_area_and_programs_react() {
         Running::start(&line, "reacts", Command::new(&python).arg("-u").arg(&example).arg(&east.socket));
     let quiet =
         Running::start(&line, "quiet", Command::new(&python).arg("-u").arg(&example).arg(&middle.socket));
-    // Earlier messages are not for them.
+    // Clients do not get earlier messages.
     std::thread::sleep(seconds(1));
 
     let told = west.ask(&[
@@ -135,7 +134,7 @@ fn an_event_is_on_the_maps_of_its_area_and_programs_react() {
     assert_eq!(event["relevance_distance_m"], 100, "{event}");
     reacts.says("STOP AHEAD at 48.8375, 2.1117");
     assert!(said(&east.ask(&["show", "ldm"])).contains(&format!("{id}  stationary_vehicle")), "{id}");
-    // The one in between has carried it, and is outside.
+    // The middle station has forwarded the event, and is outside of its area.
     assert_eq!(events(middle), Vec::<Value>::new());
     assert!(events(west).is_empty(), "its own is not news to it");
 
@@ -181,7 +180,7 @@ fn an_event_is_on_the_maps_of_its_area_and_programs_react() {
     assert!(!again.status.success() && said(&again).contains("or it is over"), "{}", said(&again));
 }
 
-/// Whether tshark exists; prints why not.
+/// Returns whether tshark exists; otherwise prints why not.
 fn tshark() -> bool {
     let there = Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success());
     if !there {
@@ -236,7 +235,7 @@ fn tshark_reads_what_the_stations_say_to_the_last_field() {
     wait_until("the event is known", seconds(10), || !events(east).is_empty());
     let refused = ask(&middle.socket, "PUT", "/v1/vehicle", &json!({"speed_mps": 900}));
     assert!(refused.contains("speed_mps is 900, expected 0 to 163.82"), "{refused}");
-    // A container that changes slowly is in every second CAM at least.
+    // A container that changes slowly is at least in every second CAM.
     for _ in 0..5 {
         ask(&middle.socket, "PUT", "/v1/vehicle", &vehicle);
         std::thread::sleep(std::time::Duration::from_millis(500));
@@ -291,8 +290,7 @@ fn tshark_reads_what_the_stations_say_to_the_last_field() {
     );
     assert!(!denms.is_empty() && denms.iter().all(|denm| denm.contains("|2002|2|2|5|4")), "{denms:?}");
 
-    // The recording has the orders and all that the messages are made of: played again, the same octets are
-    // sent.
+    // The recording has the orders and all data of the messages: a replay sends the same octets.
     let on_air = read("its.messageID == 1", &["denm.detectionTime", "denm.referenceTime"]);
     stations[1].terminate();
     let recording = line.scratch.path("s1.jsonl");
@@ -303,7 +301,7 @@ fn tshark_reads_what_the_stations_say_to_the_last_field() {
     let outputs = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let frames: Vec<String> =
         outputs.filter_map(|line| Some(line["output"]["frame"]["packet"].as_str()?.to_owned())).collect();
-    // Behind Basic and Common Header and 44 octets of GeoBroadcast: the port, and a DENM from its header on.
+    // After Basic and Common Header and 44 octets of GeoBroadcast: the port, and a DENM with its header.
     let sent: Vec<Denm> = frames
         .iter()
         .filter_map(|packet| packet.get(2 * 56..)?.strip_prefix("07d20000"))
@@ -322,7 +320,7 @@ fn octets(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| digit(at).expect("hexadecimal")).collect()
 }
 
-/// The broker that the bridge is tried with; without it the test says so and passes.
+/// Returns the broker for the bridge; without it the test prints that and passes.
 fn mosquitto() -> bool {
     let there = |name: &str| Command::new(name).arg("--help").output().is_ok();
     let all = there("mosquitto") && there("mosquitto_sub") && there("mosquitto_pub");
@@ -332,7 +330,7 @@ fn mosquitto() -> bool {
     all
 }
 
-/// Programs beside the station in the middle: a broker and its clients.
+/// Programs beside the middle station: a broker and its clients.
 struct BesideMiddle<'a> {
     line: &'a Line,
 }
@@ -353,7 +351,7 @@ impl<'a> BesideMiddle<'a> {
         Running(child, path)
     }
 
-    /// A broker on port 1883, which listens when this returns.
+    /// Starts a broker on port 1883, and waits until it listens.
     fn broker(&self, name: &str, words: &[&str]) -> Running {
         let broker = self.start(name, &[&["mosquitto"], words].concat());
         // A broker that refuses a client listens as well.
@@ -385,10 +383,10 @@ impl<'a> BesideMiddle<'a> {
     }
 }
 
-/// Where gateways publish their DENMs.
+/// Topic of gateways for their DENMs.
 const OUT_QUEUE: [&str; 2] = ["-t", "road/outQueue/v2x/denm/centre/1/2"];
 
-/// Now, as messages count.
+/// Returns the present time in the scale of messages.
 fn its_time() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     now.as_millis() as u64 - 1_072_915_195_000
@@ -406,7 +404,7 @@ fn road_works(number: u16, sub_cause: u8, detected_ago_s: u64, validity_s: u64) 
         "situation_container": {"event_type": {"cause": 3, "subcause": sub_cause}}}})
 }
 
-/// Events of this sub cause of road works on a station's map.
+/// Returns the events of this sub cause of road works on a station's map.
 fn works(station: &Station, sub_cause: u8) -> usize {
     let is_it = |event: &&Value| event["cause"] == 3 && event["sub_cause"] == sub_cause;
     events(station).iter().filter(is_it).count()
@@ -430,7 +428,7 @@ fn a_bridge_outlives_any_message_and_its_events_outlive_the_broker() {
     let words = ["-c", config.to_str().expect("a path")];
     let broker = beside.broker("broker", &words);
 
-    // The broker has kept an event of last week, one that goes on, and what the bus said some time ago.
+    // The broker has retained an expired event of last week, a valid one, and an old message of the bus.
     let kept = ["-r", "-t", "road/outQueue/v2x/denm/centre/1/7"];
     beside.publish(&kept, &road_works(7, 7, 7 * 86_400, 3600).to_string());
     let kept = ["-r", "-t", "road/outQueue/v2x/denm/centre/1/8"];
@@ -462,7 +460,7 @@ fn a_bridge_outlives_any_message_and_its_events_outlive_the_broker() {
         beside.publish(&OUT_QUEUE, text);
     }
 
-    // The broker begins anew: an update belongs to the same event, and the end of an event ends it.
+    // The broker restarts: an update still belongs to its event, and the end of an event ends it.
     wait_until("the broker has kept its state", seconds(10), || folder.join("mosquitto.db").exists());
     drop(broker);
     let connections = bridge.said().matches("is connected").count();
@@ -473,11 +471,11 @@ fn a_bridge_outlives_any_message_and_its_events_outlive_the_broker() {
     works_4["message"]["situation_container"]["event_type"]["subcause"] = 5.into();
     beside.publish(&OUT_QUEUE, &works_4.to_string());
     wait_until("the update is told", seconds(10), || works(west, 5) == 1 && works(west, 4) == 0);
-    // Each reason is logged once, and no more of an event of which nothing is new.
+    // Each reason is logged once; an event without news is not logged again.
     assert_eq!(bridge.said().matches("is not taken").count(), complaints, "{}", bridge.said());
     assert_eq!((works(west, 8), works(west, 7)), (1, 0));
 
-    // So it is after the bridge itself has begun anew.
+    // The same holds after a restart of the bridge.
     drop(bridge);
     let bridge = beside.bridge("bridge2", middle, &more);
     bridge.says("is connected");
@@ -523,7 +521,7 @@ fn messages_go_to_a_broker_and_its_events_come_from_there() {
     let bridge = beside.bridge("bridge", middle, &["--vehicle", "bus/state"]);
     bridge.says("s1 is connected");
 
-    // Messages of stations, with their place as a quadkey of 22 digits.
+    // Messages of stations, with their place as a quadkey of 22 digits in the topic.
     heard.says("road/inQueue/v2x/cam/s1/1/2/0/2/2/0/0/");
     let text = heard.said();
     let (topic, json) = text.lines().next().and_then(|line| line.split_once(' ')).expect("a message");
@@ -538,7 +536,7 @@ fn messages_go_to_a_broker_and_its_events_come_from_there() {
     assert!(told.status.success(), "{}", said(&told));
     heard.says("road/inQueue/v2x/denm/s1/");
 
-    // The station sends a message of the broker's other clients to the vehicles around, once, and ends it.
+    // The station sends a message of another client of the broker to the vehicles around, once, and ends it.
     let position = json!({"latitude": 488_375_000, "longitude": 21_062_500, "altitude": 800_001});
     let management = json!({"action_id": {"originating_station_id": 999, "sequence_number": 5}, "detection_time": 0,
         "reference_time": 0, "event_position": position, "relevance_distance": 4});

@@ -1,4 +1,4 @@
-//! The programs of the fast paths come and go with the station and its interfaces.
+//! The BPF programs of the fast paths are attached and detached with the station and its interfaces.
 
 use std::fs;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::hosts::{Host, assert_same, possible, said, seconds, wait_until};
 use crate::station::{PROGRAM, Station};
 use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
 
-/// Takes from the program what the kernel asks of who loads BPF programs.
+/// Removes the capabilities for loading BPF programs.
 const WITHOUT_BPF: [&str; 5] =
     ["setpriv", "--bounding-set", "-bpf,-sys_admin", "--inh-caps", "-bpf,-sys_admin"];
 
@@ -21,7 +21,7 @@ fn with_path(config: &str, path: &str) -> String {
     format!("{config}\n[dataplane]\npath = '{path}'\n")
 }
 
-/// The programs at the ingress of an interface.
+/// Returns the programs at the ingress of an interface.
 fn programs(host: &Host, interface: &'static str) -> Vec<String> {
     let shown = host.output(&["ip", "-d", "link", "show", "dev", interface]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
@@ -30,20 +30,21 @@ fn programs(host: &Host, interface: &'static str) -> Vec<String> {
     let xdp = words.nth(4).map(str::to_owned);
     let filters = host.output(&["tc", "filter", "show", "dev", interface, "ingress"]);
     let filters = String::from_utf8_lossy(&filters.stdout).into_owned();
-    // Each stands in a line with its handle, and its priority in one without.
+    // Each program has a line with its handle; the line with its priority has no handle.
     let is_one = |line: &&str| line.contains("bpf") && line.contains(" handle ");
     let filters = filters.lines().filter(is_one).map(str::to_owned);
     let tcx = host.run(move || match SchedClassifier::query_tcx(interface, TcAttachType::Ingress) {
         Ok((_, programs)) => {
             programs.iter().map(|program| program.name_as_str().unwrap_or("?").to_owned()).collect()
         }
-        // Before 6.6 there is no such thing; nor where there is no such interface.
+        // Kernels before 6.6 do not support this query; and the interface may not exist.
         Err(_) => Vec::new(),
     });
     xdp.into_iter().chain(filters).chain(tcx).collect()
 }
 
-/// Whether programs are links of an interface, which go with their process (Linux 6.6).
+/// Returns whether programs are links of an interface, which the kernel removes with their process (Linux
+/// 6.6).
 fn has_tcx(host: &Host) -> bool {
     host.run(|| SchedClassifier::query_tcx("lo", TcAttachType::Ingress).is_ok())
 }
@@ -55,14 +56,14 @@ fn has(host: &Host, interface: &'static str, name: &str) -> bool {
 
 const PORTS: [(&str, &str); 3] = [("lan0", "lan"), ("wlan0", "uplink"), ("wwan0", "uplink")];
 
-/// How many packets took the slow path.
+/// Returns the number of packets on the slow path.
 fn slow(host: &Host) -> u64 {
     let shown = host.output(&["ip", "-s", "-j", "link", "show", "dev", "carnet0"]);
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
     shown[0]["stats64"]["tx"]["packets"].as_u64().expect("a number")
 }
 
-/// `strace` makes each call by which the programs are loaded slow, as a slow processor does.
+/// `strace` delays each call that loads a program, like a slow processor.
 #[test]
 fn stations_serve_by_the_tun_device_while_the_fast_path_is_being_loaded() {
     if !possible() || !has_strace() {
@@ -71,7 +72,7 @@ fn stations_serve_by_the_tun_device_while_the_fast_path_is_being_loaded() {
     let bed = Testbed::new();
     let trace = bed.scratch.path("router.trace");
     let file = trace.to_str().expect("a path");
-    // The first calls are about the program of the TUN device, and what the kernel can do.
+    // The first calls load the program of the TUN device, and test the kernel.
     let slow = "inject=bpf:delay_enter=200000:when=30+";
     let wrapper = ["strace", "-D", "-f", "-qq", "-o", file, "-e", "trace=bpf", "-e", slow];
     let _agent = Station::start(&bed.agent, &bed.agent_config());
@@ -107,8 +108,8 @@ pub fn has_strace() -> bool {
     has
 }
 
-/// The home agent's system calls that concern the maps of the fast path (`bpf`) and packets (`write`), in
-/// their order.
+/// Checks the order of the home agent's system calls for the maps of the fast path (`bpf`) and for packets
+/// (`write`).
 #[test]
 fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     if !possible() || !has_strace() {
@@ -118,7 +119,7 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     let trace = bed.scratch.path("agent.trace");
     let file = trace.to_str().expect("a path");
     let wrapper = ["strace", "-D", "-f", "-qq", "-o", file, "-e", "trace=bpf,write,writev"];
-    // Or another change would follow the answer to the test.
+    // With the test, another change would follow its answer.
     let config = bed.agent_config().replace("[home_agent]\n", "[home_agent]\ncare_of_test = 'off'\n");
     let agent = Station::start_as(&bed.agent, &config, &wrapper, PROGRAM);
     if !matches!(agent.show("status")["dataplane"].as_str(), Some("bpf" | "xdp")) {
@@ -128,17 +129,17 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
         let text = fs::read_to_string(&trace).expect("a trace");
         text.lines().skip(count).map(str::to_owned).collect::<Vec<_>>()
     };
-    // Not those of the TUN device's own program, which are written with a shorter structure and may follow.
+    // Without calls for the TUN device's own program, which have a shorter structure and may follow.
     let is_map = |line: &String| {
         (line.contains("BPF_MAP_UPDATE_ELEM") || line.contains("BPF_MAP_DELETE_ELEM"))
             && !line.contains(", 32) = ")
     };
-    // An IPv6 header, 6 and zeros, behind the one that the tunnel device wants.
+    // An IPv6 header, behind the header of the tunnel device: 6 and zeros.
     let is_packet = |line: &String| line.contains(" write") && line.contains("\"`\\0");
     let check = |when: &str, lines: &[String]| {
         let packet = lines.iter().position(is_packet).unwrap_or_else(|| panic!("{when}: {lines:#?}"));
         assert!(lines[..packet].iter().any(is_map), "{when}, the maps are as before: {lines:#?}");
-        // Counters and used neighbours are read later.
+        // Reads of counters and used neighbours may follow.
         let next: Vec<_> = lines[packet..].iter().take(3).filter(|line| is_map(line)).collect();
         assert!(next.is_empty(), "{when}, the maps follow the acknowledgement: {lines:#?}");
     };
@@ -152,7 +153,7 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     check("de-registration", &lines_since(before));
 }
 
-/// The programs' maps have a size.
+/// The maps of the programs have a fixed size.
 #[test]
 fn an_agent_that_is_told_of_more_routers_than_there_was_room_for_makes_room() {
     if !possible() {
@@ -177,16 +178,16 @@ fn an_agent_that_is_told_of_more_routers_than_there_was_room_for_makes_room() {
         agent.reload(&format!("{config}\n{more}"));
         agent.accelerated();
         if path == "xdp" {
-            // With its number.
+            // The output contains the number of the program.
             assert_ne!(before, bed.agent.output(&["ip", "-d", "link", "show", "dev", "ha0"]).stdout);
         }
         assert!(has(&bed.agent, "ha0", "agent"), "{:?}", programs(&bed.agent, "ha0"));
         assert_eq!(agent.show("status")["dataplane"], path);
         if path == "xdp" {
-            // Which would want the hosts prepared for packets to pass.
+            // The hosts would have to be prepared for packets to pass.
             continue;
         }
-        // The fast path knows the binding that was there before.
+        // The fast path has the binding from before.
         wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
         let before = slow(&bed.agent);
         let output = bed.host.output(&["ping", "-6", "-c", "20", "-i", "0.05", CORRESPONDENT]);
@@ -216,7 +217,7 @@ fn however_it_ends_no_program_is_left() {
             router.end_by(signal);
             agent.end_by(signal);
             if signal == Signal::SIGKILL && path == "bpf" && !has_tcx(&bed.router) {
-                // A clsact qdisc keeps what a crash leaves; the next start cleans it away.
+                // A clsact qdisc survives a crash; the next start removes it.
                 continue;
             }
             for (host, interface) in
@@ -256,15 +257,15 @@ fn interfaces_that_come_later_or_come_back_get_their_program() {
             bed.add_lan();
             appears(&bed.router, "lan0", "lan");
         }
-        // A home agent's interfaces are all alike.
+        // All interfaces of a home agent are treated alike.
         let other = Host::new();
         bed.agent.link("more0", &other, "more1");
         appears(&bed.agent, "more0", "agent");
-        // Under another name it is another interface.
+        // A renamed interface is another interface.
         bed.router.batch("link set wwan0 down\nlink set wwan0 name other0\nlink set other0 up");
         wait_until("the program is gone", seconds(10), || programs(&bed.router, "other0").is_empty());
         if path == "bpf" {
-            // The virtual interfaces of the others take no redirected frames
+            // The peers' virtual interfaces do not accept redirected frames
             // (docs/decisions/0016-bpf-and-xdp.md).
             wait_until("traffic flows", seconds(20), || bed.host.pings(CORRESPONDENT));
         }
@@ -310,14 +311,14 @@ fn where_the_kernel_forbids_bpf_asking_for_it_is_an_error() {
         let last = log.lines().last().unwrap_or_default();
         assert!(last.contains(&format!("dataplane.path = \"{path}\" cannot be had")), "{log}");
         assert!(last.contains("Operation not permitted") && last.contains("\"auto\""), "{last}");
-        // Rights are missing, not a better kernel.
+        // The message names missing rights, and not another kernel.
         assert!(last.contains("CAP_BPF") && !last.contains("a kernel that allows it"), "{last}");
         println!("{last}");
         assert_same(&before, &bed.router.snapshot(), "after a start that failed");
     }
 }
 
-/// IEEE 802.1Q: what comes in another network on the same wire is not the mobile network's.
+/// IEEE 802.1Q: a tagged packet belongs to another network on the same wire.
 #[test]
 fn packets_of_another_vlan_are_not_taken() {
     if !possible() {
@@ -354,7 +355,7 @@ s.bind(('eth0', 0))
             let before = router.counter("tunnel.encapsulated");
             let output = bed.host.output(&["python3", "-c", SEND, frame]);
             assert!(output.status.success(), "{}", said(&output));
-            // They are judged while they are sent; if not, the ones that are taken would show.
+            // The programs process packets while they are sent; accepted ones would be counted by now.
             std::thread::sleep(seconds(1) / 5);
             router.counter("tunnel.encapsulated") - before
         };
@@ -366,14 +367,13 @@ s.bind(('eth0', 0))
     }
 }
 
-/// Modems have packets without a link-layer header: they come out of the tunnel, and go into it, all the
-/// same.
+/// Modems have packets without a link-layer header: these enter and leave the tunnel as well.
 #[test]
 fn an_uplink_without_ethernet_headers() {
     if !possible() {
         return;
     }
-    /// Two TUN devices, what goes into one comes out of the other.
+    /// Two connected TUN devices: packets into one come out of the other.
     const PIPE: &str = "import fcntl, os, select, struct
 def tun(name):
     fd = os.open('/dev/net/tun', os.O_RDWR)

@@ -1,5 +1,5 @@
-//! Two machines are one home agent, with etcd between them. A machine that dies loses its link, and the core
-//! its route to it; the route to the other is there already.
+//! Two machines are one home agent, with etcd. A machine that dies loses its link, and the core its route;
+//! the route to the other machine exists already.
 
 mod access;
 mod doubles;
@@ -22,7 +22,7 @@ use crate::testbed::{HOME_ADDRESS, Testbed};
 const FLEET: &str = env!("CARGO_BIN_EXE_carnet-fleet");
 const NAMES: [&str; 3] = ["anna", "bruno", "carla"];
 
-/// etcd, which `tools/setup.sh test` unpacks where the machine has none.
+/// Returns etcd, also if `tools/setup.sh test` has installed it.
 fn etcd() -> Option<PathBuf> {
     let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/tools/etcd");
     let tool = if unpacked.exists() { unpacked } else { "etcd".into() };
@@ -34,21 +34,21 @@ fn etcd() -> Option<PathBuf> {
     found.then_some(tool)
 }
 
-/// The testbed with other machines for the home agent, and the store in the core.
+/// The testbed with other machines for the home agent, and with the store in the core.
 struct Fleet {
     bed: Testbed,
     others: Vec<Host>,
     store: Child,
-    /// Where the members find it.
+    /// URL of the store for the members.
     url: String,
-    /// Further lines in their configs.
+    /// Additional lines of their configs.
     more: String,
 }
 
-/// Times so long that no member loses the seat on a slow machine.
+/// Times so long that no member loses the leadership on a slow machine.
 const PATIENT: &str = "[times]\nlease_ms = 120000\npatience_ms = 120000\n";
 
-/// Where the store is.
+/// URL of the store.
 const STORE: &str = "http://[2001:db8:c::1]:2379";
 
 impl Fleet {
@@ -56,8 +56,8 @@ impl Fleet {
         Fleet::with(1, |_| (STORE.to_owned(), String::new(), String::new()))
     }
 
-    /// Starts a fleet with `others` further machines. `store` returns from the testbed where etcd listens,
-    /// its further arguments, and the lines in the members' configs.
+    /// Starts a fleet with `others` further machines. `store` returns the URL of etcd in the testbed, its
+    /// additional arguments, and the lines in the members' configs.
     fn with(others: usize, store: impl FnOnce(&Testbed) -> (String, String, String)) -> Option<Fleet> {
         if !possible() {
             return None;
@@ -100,7 +100,7 @@ impl Fleet {
         member.checked_sub(1).map_or(&self.bed.agent, |other| &self.others[other])
     }
 
-    /// Writes the config of a member, and says where it is.
+    /// Writes the config of a member, and returns its path.
     fn config(&self, member: usize) -> PathBuf {
         let name = NAMES[member];
         let path = |kind: &str| self.bed.scratch.path(&format!("{name}{kind}"));
@@ -118,12 +118,12 @@ impl Fleet {
         path(".fleet.toml")
     }
 
-    /// Starts a member; its home agent's socket tells whether it has the seat.
+    /// Starts a member; the socket of its home agent shows whether it is the leader.
     fn member(&self, member: usize) -> Member {
         self.member_by(member, &self.config(member))
     }
 
-    /// The same with a config that is there.
+    /// Starts a member with an existing config.
     fn member_by(&self, member: usize, config: &Path) -> Member {
         let name = NAMES[member];
         let path = |kind: &str| self.bed.scratch.path(&format!("{name}{kind}"));
@@ -145,12 +145,12 @@ impl Drop for Fleet {
     }
 }
 
-/// A member that runs.
+/// A running member.
 struct Member {
     child: Child,
     log: PathBuf,
     socket: PathBuf,
-    /// Of what the two programs say to each other.
+    /// Directory of the sockets between the two programs.
     directory: PathBuf,
 }
 
@@ -163,7 +163,7 @@ impl Member {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// The bindings of its home agent, if it has one.
+    /// Returns the bindings of its home agent, if it has one.
     fn bindings(&self) -> Option<Vec<Value>> {
         let socket = self.socket.to_str().expect("a path");
         let output = carnet(&["show", "bindings", "--json", "--socket", socket]);
@@ -174,11 +174,11 @@ impl Member {
         self.bindings().is_some_and(|all| all.iter().any(|one| one["home_address"] == HOME_ADDRESS))
     }
 
-    /// It dies, and its home agent with it: nothing is removed.
+    /// Kills the member and its home agent, so that nothing is cleaned up.
     fn die(&mut self) {
         let children = format!("/proc/{0}/task/{0}/children", self.pid());
         let agents = fs::read_to_string(children).expect("the children");
-        // First the one that would start another.
+        // The member first, because it would restart its home agent.
         kill(self.pid(), Signal::SIGKILL).expect("the member");
         for agent in agents.split_whitespace() {
             let _ = kill(Pid::from_raw(agent.parse().expect("a number")), Signal::SIGKILL);
@@ -203,7 +203,8 @@ impl Drop for Member {
     }
 }
 
-/// The one that is to have the seat has it, and the router is registered there.
+/// Starts the members and the router; waits until the preferred member is the leader and has the router's
+/// binding.
 fn started<const MEMBERS: usize>(fleet: &Fleet) -> ([Member; MEMBERS], Station) {
     let members = std::array::from_fn(|member| {
         let started = fleet.member(member);
@@ -212,7 +213,7 @@ fn started<const MEMBERS: usize>(fleet: &Fleet) -> ([Member; MEMBERS], Station) 
         }
         started
     });
-    // Nothing is refreshed meanwhile.
+    // The router sends no refresh during the test.
     let config = fleet.bed.router_config().replace("'60s'", "'600s'");
     let router = Station::start(&fleet.bed.router, &config);
     router.registered();
@@ -239,8 +240,8 @@ fn when_a_machine_dies_the_other_has_its_bindings() {
     println!("the longest silence: {:?}", report.silence);
 }
 
-/// A server of the store that loses its power closes no connection, and neither does an open watch. Without a
-/// limit the member would never learn of later changes, and have the seat without being able to begin.
+/// A store server without power closes no connection, and an open watch does not notice. Without a time limit
+/// the member would never learn of later changes, and could become the leader without the records.
 #[test]
 fn a_member_whose_watch_is_gone_without_a_word_takes_the_seat_nevertheless() {
     let Some(fleet) = Fleet::new() else { return };
@@ -265,7 +266,7 @@ fn a_member_whose_watch_is_gone_without_a_word_takes_the_seat_nevertheless() {
     wait_until("the other has the binding", seconds(30), || members[1].has_the_router());
 }
 
-/// Without the store nothing new is acknowledged, but what is there goes on; with it, everything does.
+/// Without the store no registration is acknowledged, but traffic continues; with the store both work.
 #[test]
 fn without_the_store_traffic_flows_and_registrations_wait() {
     let Some(mut fleet) = Fleet::new() else { return };
@@ -274,7 +275,7 @@ fn without_the_store_traffic_flows_and_registrations_wait() {
     let echo = fleet.bed.echo(50);
     echo.flows();
     let store = Pid::from_raw(fleet.store.id().cast_signed());
-    // When they began it may not have been there yet.
+    // The store may not have been reachable at their start.
     let before = anna.log().len();
     kill(store, Signal::SIGSTOP).expect("etcd");
     wait_until("the store is missed", seconds(20), || anna.log()[before..].contains("the store cannot be"));
@@ -288,7 +289,7 @@ fn without_the_store_traffic_flows_and_registrations_wait() {
     echo.stop();
 }
 
-/// A member that stops on purpose hands over: its home agent goes when the other's works.
+/// A member that stops hands its leadership over: its home agent ends when the other's is active.
 #[test]
 fn a_member_that_stops_hands_its_seat_over() {
     let Some(fleet) = Fleet::new() else { return };
@@ -328,7 +329,7 @@ fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
     let echo = fleet.bed.echo(1000);
     echo.flows();
     let says = |count: usize, text: &str| bruno.log().matches(text).count() == count;
-    // And bruno's second and third home agent waits.
+    // The second and third home agent of bruno must wait for records.
     let read_again = |count| {
         anna.log().matches("the config was read again").count() == count
             && says(count + 1, "the data path is")
@@ -360,8 +361,8 @@ fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
     renew(NEW);
 }
 
-/// A home agent that waits for its records ends on a signal from another program than its parent, which stays
-/// silent.
+/// A home agent that waits for its records ends on a signal. The signal comes from another program than its
+/// silent parent.
 #[test]
 fn a_home_agent_that_waits_ends_when_it_is_told_to() {
     if !possible() {
@@ -381,7 +382,7 @@ fn a_home_agent_that_waits_ends_when_it_is_told_to() {
     let (_stream, _) = listener.accept().expect("the home agent");
     let tasks = format!("/proc/{}/task", child.id());
     let waits = || {
-        // A thread of its own reads.
+        // The reading thread exists.
         let threads = fs::read_dir(&tasks).expect("the threads").count();
         (threads > 1).then_some(())
     };
@@ -392,7 +393,7 @@ fn a_home_agent_that_waits_ends_when_it_is_told_to() {
     assert!(bed.agent.ip("-6 route show proto 135").is_empty());
 }
 
-/// A config that cannot be used is refused at once, and says where it is wrong.
+/// An unusable config is refused at once, with the place of the mistake.
 #[test]
 fn a_config_with_a_mistake_is_refused() {
     if !possible() {
@@ -443,7 +444,7 @@ fn a_config_with_a_mistake_is_refused() {
         let (status, text) = checked(&good.replacen(from, to, 1));
         assert!(status == Some(2) && text.contains(said), "{to}: {status:?} {text}");
     }
-    // The home agent's config as well.
+    // A mistake in the home agent's config is refused as well.
     for (text, said) in [
         (bed.agent_config().replace("0c0d0e0f", ""), "north.toml:"),
         (bed.router_config(), "config: expected [home_agent] in "),

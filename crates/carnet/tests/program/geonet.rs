@@ -1,4 +1,4 @@
-//! GeoNetworking: three stations in a line, of which the outer ones do not hear each other.
+//! GeoNetworking: three stations in a line; the outer ones are out of range of each other.
 
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use crate::fast_path::has_strace;
 use crate::hosts::{Host, Scratch, assert_same, possible, said, seconds, wait_for, wait_until};
 use crate::station::{PROGRAM, Station};
 
-/// 400 m from one station to the next.
+/// Longitudes 400 m apart.
 const LONGITUDES: [f64; 3] = [2.1008, 2.10625, 2.1117];
 const LATITUDE: f64 = 48.8375;
 
@@ -21,7 +21,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The middle host is a bridge whose two ports do not hear each other.
+    /// Creates the hosts; the middle one is a bridge whose two ports are isolated from each other.
     pub fn new() -> Line {
         let hosts = [Host::new(), Host::new(), Host::new()];
         let [west, middle, east] = &hosts;
@@ -94,7 +94,7 @@ fn address(station: &Station) -> String {
     station.show("status")["geonet"]["gn_address"].as_str().expect("an address").to_owned()
 }
 
-/// `carnet gnping --json`: its events.
+/// Returns the events of `carnet gnping --json`.
 fn ping(station: &Station, target: &str, more: &[&str]) -> Vec<Value> {
     let output = station.ask(&[&["gnping", target, "--json"], more].concat());
     assert!(output.status.success(), "{}\n{}", said(&output), station.log());
@@ -106,14 +106,14 @@ fn answers(events: &[Value]) -> Vec<&Value> {
     events.iter().filter(|event| event["event"] == "answer").collect()
 }
 
-/// The median of the times of the answers, milliseconds.
+/// Returns the median of the round-trip times, milliseconds.
 fn median(events: &[Value]) -> f64 {
     let mut times: Vec<f64> = answers(events).iter().filter_map(|answer| answer["rtt_ms"].as_f64()).collect();
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
 }
 
-/// `carnet gnrecv`, into a file.
+/// Starts `carnet gnrecv` with a file for its output.
 fn receive(station: &Station, scratch: &Scratch) -> (Child, std::path::PathBuf) {
     let path = scratch.path("received");
     let out = File::create(&path).expect("a file");
@@ -237,7 +237,7 @@ fn three_stations_in_a_line_over_udp_reach_each_other() {
     );
 }
 
-/// A packet that the link would not take is refused, and not lost in silence.
+/// A packet that the link would not take is refused with an error.
 #[test]
 fn what_cannot_go_out_is_refused() {
     if !possible() {
@@ -282,7 +282,7 @@ fn what_cannot_go_out_is_refused() {
     station.terminate();
 }
 
-/// The recording has the address that the interface had, so that it replays where there is no interface.
+/// The recording has the address of the interface, so it replays without the interface.
 #[test]
 fn a_recording_replays_every_frame() {
     if !possible() {
@@ -307,8 +307,8 @@ fn a_recording_replays_every_frame() {
     assert_eq!(text.lines().filter(|line| line.contains("\"delivered\"")).count(), 3, "{text}");
 }
 
-/// `strace` holds the thread at its first request to load something, as a very slow processor does, until the
-/// test ends `strace`.
+/// `strace` holds the thread at its first load request until the test ends `strace`, like a very slow
+/// processor.
 #[test]
 fn station_forwards_frames_while_the_programs_of_the_fast_path_are_being_loaded() {
     if !possible() || !has_strace() {
@@ -325,7 +325,7 @@ fn station_forwards_frames_while_the_programs_of_the_fast_path_are_being_loaded(
     let mut middle = Station::spawn(&line.hosts[1], &config, &wrapper, PROGRAM);
     let held = Held(middle.pid());
     let path = |what: &str| middle.show("status")["geonet"][what].clone();
-    // One that loads the programs by itself would never answer.
+    // A station that loads the programs on its main thread would never answer.
     wait_until("the station is up", seconds(20), || middle.log().contains("station s1 is up"));
     let status = ["timeout", "10", PROGRAM, "status", "--socket", middle.socket.to_str().expect("a path")];
     wait_until("it answers", seconds(20), || line.hosts[1].output(&status).status.success());
@@ -345,7 +345,7 @@ fn station_forwards_frames_while_the_programs_of_the_fast_path_are_being_loaded(
     middle.terminate();
 }
 
-/// A process under `strace`, which ends with this value. Without that a held process does not even die.
+/// A process under `strace`, killed on drop. Otherwise the held process would not die.
 struct Held(i32);
 
 impl Drop for Held {

@@ -1,4 +1,4 @@
-//! IPv6 over GeoNetworking: three stations in a line, and what their kernels make of it.
+//! IPv6 over GeoNetworking: three stations in a line, with their kernels.
 
 use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
 use std::process::Output;
@@ -13,7 +13,7 @@ use crate::station::{Station, carnet};
 const FRAMES: [&str; 3] = ["radio", "br0", "radio"];
 pub const GROUP: &str = "ff3e:40:2001:db8:1::1";
 
-/// The config of a station with IPv6, its subnet's group mapped to the area `east`.
+/// Returns the config of a station with IPv6, with the subnet's group mapped to the area `east`.
 pub fn config(line: &Line, index: usize, interface: &str, more: &str) -> String {
     line.config(index, interface, more)
         .replace("[geonet]\n", "[geonet]\nipv6_interface = 'gn0'\nmib = { max_packet_data_rate = 0 }\n")
@@ -37,7 +37,7 @@ fn start_on(line: &Line, interfaces: [&str; 3], path: &str) -> [Station; 3] {
     stations
 }
 
-/// The link-local address of a host's virtual interface.
+/// Returns the link-local address of a host's virtual interface.
 fn link_local(host: &Host) -> String {
     let shown = host.ip("-o -6 addr show dev gn0 scope link");
     let word = shown.split_whitespace().find(|word| word.contains('/')).expect("an address");
@@ -46,8 +46,8 @@ fn link_local(host: &Host) -> String {
 
 fn ping(host: &Host, target: &str, count: usize, size: usize) -> Output {
     let (count, size) = (count.to_string(), size.to_string());
-    // After the last request ping waits as long as between two of them, or twice the longest round trip. That
-    // is no less than a busy machine may need.
+    // After the last request ping waits two intervals, or twice the longest round trip. A busy machine may
+    // need as much.
     host.output(&["ping", "-6", "-c", &count, "-i", "0.1", "-W", "2", "-s", &size, target])
 }
 
@@ -71,12 +71,12 @@ fn reaches_over(interfaces: [&str; 3], path: &str) {
     assert!(shown.contains("mtu 1398"), "{shown}");
     for target in [middle, east] {
         let target = format!("{}%gn0", link_local(target));
-        // The last one goes in two fragments.
+        // The last size takes two fragments.
         for size in [20, 1000, 1350, 1500] {
             all_answer(west, &target, 10, size);
         }
     }
-    // No question about an address went on the air, and none was dropped for its address.
+    // No Neighbor Solicitation was sent on the air, and no packet was dropped for its address.
     let counters = stations[0].show("counters");
     assert!(counters["geonet.ipv6.settled"].as_u64().is_some_and(|count| count >= 2), "{counters}");
     assert_eq!(counters["geonet.ipv6.dropped.spoofed_source"], 0);
@@ -133,7 +133,7 @@ fn hosts_ping_each_other_over_one_hop_and_two_by_udp() {
     );
 }
 
-/// The kernel has the next hops: netlink is asked when something changes, and by no packet.
+/// The kernel has the next hops: only changes cause netlink requests, and no packet does.
 #[test]
 fn packets_ask_the_kernel_nothing() {
     if !possible() {
@@ -153,13 +153,13 @@ fn packets_ask_the_kernel_nothing() {
         wait_until("what went is counted", seconds(5), || {
             stations[0].counter("geonet.ipv6.sent") >= sent + 300
         });
-        // A change does ask.
+        // A change causes requests.
         west.ip("-6 addr add 2001:db8:6::1/64 dev gn0");
         wait_until("the address is noticed", seconds(5), || questions()[0] > before[0]);
     }
 }
 
-/// A socket in a host that has joined the group on `gn0`.
+/// Returns a socket of a host that has joined the group on `gn0`.
 fn member(host: &Host) -> UdpSocket {
     let index = index(host);
     host.run(move || {
@@ -195,7 +195,7 @@ fn a_group_is_heard_inside_of_its_area_and_nowhere_else() {
         west.run(move || {
             let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).expect("a socket");
             let group = SocketAddrV6::new(GROUP.parse().expect("a group"), 4000, 0, 0);
-            // Two hops of GeoNetworking, which IPv6 does not count.
+            // Two hops of GeoNetworking, which are one for IPv6.
             socket.send_to(text.as_bytes(), group).expect("sent");
         });
     };
@@ -245,7 +245,7 @@ fn an_ipv6_address_names_a_station_to_gnping_and_listeners_hear_ipv6() {
     let _ = (listener.kill(), listener.wait());
 }
 
-/// The radio gets another address, and so do the station and its virtual interface; a deleted interface
+/// When the radio gets another address, the station and its virtual interface follow; a deleted interface
 /// returns.
 #[test]
 fn the_interface_follows_the_radio_and_comes_back() {
@@ -284,8 +284,7 @@ fn an_interface_that_is_there_already_stops_the_start() {
     assert!(log.contains("geonet.ipv6_interface cannot be had: gn0 exists already"), "{log}");
 }
 
-/// The recording has the packets that went into and out of the virtual interface; for packets of the BPF
-/// programs it has the reports.
+/// The recording has the packets of the virtual interface, and the reports about packets of the BPF programs.
 #[test]
 fn a_recording_replays_ipv6() {
     if !possible() {
@@ -312,7 +311,7 @@ fn a_recording_replays_ipv6() {
     }
 }
 
-/// A mobile router that has had its uplink elsewhere takes to roadside units when its config is read again.
+/// A mobile router with other uplinks begins to use roadside units after a reload.
 #[test]
 fn an_interface_becomes_an_uplink_by_a_reload_and_is_none_again() {
     if !possible() {
@@ -349,8 +348,8 @@ fn an_interface_becomes_an_uplink_by_a_reload_and_is_none_again() {
     assert_same(&before, &west.snapshot(), "after the end");
 }
 
-/// The pair of devices behind the virtual interface outlives a process that is killed; the next one removes
-/// it, whether it needs one or not.
+/// The pair of devices behind the virtual interface survives a killed process; the next start removes it in
+/// any case.
 #[test]
 fn a_start_makes_the_fast_path_anew_after_a_crash() {
     if !possible() {
@@ -410,12 +409,12 @@ fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
         assert!(said(&output).contains("20 received"), "{path}: {}", said(&output));
         assert_eq!(stations[0].counter("geonet.ipv6.fragments.cut"), 20);
         assert_eq!(stations[2].counter("geonet.ipv6.fragments.joined"), 20);
-        // Smaller ones go as ever, by the fast path if there is one.
+        // Smaller packets pass unfragmented, by the fast path if there is one.
         all_answer(west, &format!("{}%gn0", link_local(east)), 20, 1000);
         wait_until("they are counted", seconds(5), || {
             (stations[0].counter("geonet.fast_path.sent") >= 15) == (path == "bpf")
         });
-        // The station between forwards pieces, but cannot put them together.
+        // The middle station forwards fragments, but cannot reassemble them.
         let output = whole(&link_local(middle), "3");
         assert!(said(&output).contains("1398"), "{path}: {}", said(&output));
         all_answer(west, &format!("{}%gn0", link_local(middle)), 3, 1452);

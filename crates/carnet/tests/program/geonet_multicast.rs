@@ -1,4 +1,4 @@
-//! Multicast between hosts on board of vehicles: real kernels send, join and leave, carnet is their MLD
+//! Multicast between hosts on board of vehicles: real kernels send, join and leave, and carnet is their MLD
 //! router.
 
 use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
@@ -76,7 +76,7 @@ impl Vehicles {
         });
     }
 
-    /// The end leaves nothing behind.
+    /// Ends the stations, and checks that nothing is left behind.
     fn end(mut self) {
         self.stations.iter_mut().for_each(Station::terminate);
         for (host, before) in self.line.hosts.iter().zip(&self.before) {
@@ -87,7 +87,7 @@ impl Vehicles {
     }
 }
 
-/// A socket of a host that has joined a group.
+/// Returns a socket of a host that has joined a group.
 fn member(host: &Host, group: &'static str) -> UdpSocket {
     let shown = host.ip("-o link show dev i0");
     let index = shown.split(':').next().and_then(|text| text.trim().parse().ok()).expect("an index");
@@ -120,15 +120,15 @@ fn hosts_on_board_reach_the_hosts_in_the_area_that_have_joined() {
     // The area is around the vehicle in the east; the one in the middle is outside.
     let (inside, outside) = (member(east, GROUP), member(middle, GROUP));
     [1, 2].iter().for_each(|vehicle| vehicles.wait_for_listener(*vehicle, GROUP));
-    // The kernel has joined it for them where GeoNetworking comes out.
+    // The kernel has joined the group on the virtual interface.
     let joined = vehicles.line.hosts[2].ip("-6 maddr show dev gn0");
     assert!(joined.contains(GROUP), "{joined}");
     vehicles.send(0, GROUP, 8, "hello");
     assert_eq!(hears(&inside), heard("hello", "2001:db8:a0::64"));
-    // One hop is for the link alone.
+    // A hop limit of one is for the link only.
     vehicles.send(0, GROUP, 1, "too near");
     vehicles.send(0, NOWHERE, 8, "nobody");
-    // Two routers, three links.
+    // The packet passes two routers and three links.
     vehicles.send(0, GROUP, 3, "again");
     assert_eq!(hears(&inside), heard("again", "2001:db8:a0::64"));
     assert_eq!((hears(&inside), hears(&outside)), (None, None));
@@ -141,8 +141,7 @@ fn hosts_on_board_reach_the_hosts_in_the_area_that_have_joined() {
         2 + queries(&vehicles.stations[2])
     );
 
-    // The host's kernel says that it leaves, is asked, and is silent: nothing goes to the vehicle's network
-    // any more.
+    // The host's kernel leaves the group, and does not answer the query: the proxy then forwards nothing.
     drop(inside);
     wait_until("the station knows that nobody listens", seconds(10), || vehicles.groups(2).is_empty());
     let joined = vehicles.line.hosts[2].ip("-6 maddr show dev gn0");
@@ -159,7 +158,7 @@ fn queries(station: &Station) -> u64 {
     station.counter("geonet.multicast.queries")
 }
 
-/// An area that an operator sets: around another vehicle, for a group that is in no config.
+/// An operator sets an area around another vehicle, for a group that is not in the config.
 #[test]
 fn a_group_is_led_to_an_area_that_is_set_while_the_station_runs() {
     if !possible() {
@@ -186,7 +185,7 @@ fn a_group_is_led_to_an_area_that_is_set_while_the_station_runs() {
     vehicles.end();
 }
 
-/// A station with `unmapped` reaches all others with groups without an area, one hop or two away.
+/// With `unmapped`, packets to groups without an area reach all stations, one or two hops away.
 #[test]
 fn groups_without_an_area_reach_everybody_where_they_are_let_out() {
     if !possible() {

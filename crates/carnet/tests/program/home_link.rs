@@ -1,4 +1,4 @@
-//! A host on the home link announces itself as a router, to the home agent's machine.
+//! A host on the home link sends Router Advertisements, which the home agent's machine receives.
 
 use std::fs;
 use std::process::{Child, Stdio};
@@ -10,17 +10,17 @@ use crate::testbed::Testbed;
 /// Settings that let the kernel take default routes, addresses and routes into the link from Router
 /// Advertisements.
 const STOPPED: [&str; 2] = ["home0/accept_ra_defrtr", "home0/accept_ra_pinfo"];
-/// A network that the advertisements place on the home link, where it is not.
+/// A network that the advertisements claim to be on the home link.
 const ELSEWHERE: &str = "2001:db8:bad::/64";
 
-/// radvd on the home link; ends with this value.
+/// radvd on the home link, killed on drop.
 struct Advertiser {
     radvd: Child,
     _host: Host,
 }
 
 impl Advertiser {
-    /// It announces itself as default router, and a network as on the link.
+    /// Starts radvd, which advertises a default router and an on-link network.
     fn on(bed: &Testbed, host: Host, interface: &str) -> Advertiser {
         let path = |ending: &str| bed.scratch.path(&format!("radvd.{ending}")).display().to_string();
         let config = format!(
@@ -53,7 +53,7 @@ fn switches(agent: &Host) -> [String; 2] {
     STOPPED.map(|name| agent.get(name))
 }
 
-/// How many Router Advertisements the kernel has taken in on the home link.
+/// Returns the number of Router Advertisements that the kernel has received on the home link.
 fn advertisements(agent: &Host) -> u64 {
     let counts = agent.run(|| fs::read_to_string("/proc/thread-self/net/dev_snmp6/home0").expect("counters"));
     let line = counts.lines().find(|line| line.starts_with("Icmp6InRouterAdvertisements"));
@@ -61,7 +61,7 @@ fn advertisements(agent: &Host) -> u64 {
     count.expect("a count")
 }
 
-/// The routes that the kernel has made of advertisements.
+/// Returns whether the kernel has routes from advertisements.
 fn learnt(agent: &Host) -> [bool; 2] {
     let routes = agent.ip("-6 route show dev home0");
     [routes.contains("default via"), routes.contains(ELSEWHERE)]
@@ -91,7 +91,7 @@ fn home_agent_with_another_way_out_takes_no_route_by_an_advertisement_on_its_hom
     drop(advertiser);
 }
 
-/// A rented server's only way out is often its home link, by an advertisement.
+/// A rented server's only default route is often on its home link, from an advertisement.
 #[test]
 fn home_agent_whose_way_out_is_its_home_link_keeps_it_and_warns() {
     if !possible() {

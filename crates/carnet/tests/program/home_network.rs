@@ -10,7 +10,7 @@ const ABOARD: &str = "2001:db8:1:a::10";
 /// A host on the home link.
 const NEIGHBOUR: &str = "2001:db8:1::50";
 
-/// The link-layer address that a host has heard for another, after it has asked anew.
+/// Returns the link-layer address that a host resolves for another, after its neighbour cache is flushed.
 fn heard(host: &Host, target: &str) -> Option<String> {
     host.ip("-6 neigh flush all");
     host.pings(target).then(|| {
@@ -63,7 +63,7 @@ fn hosts_on_board_are_neighbours_wherever_the_vehicle_is() {
     let reached = |by: &str| heard(&neighbour, ABOARD).as_deref() == Some(by);
     wait_until("through the tunnel", seconds(20), || reached(&by_agent));
     assert!(!neighbour.pings("2001:db8:1:b::10"), "nobody has that address");
-    // At home: the router does (6.2.1), and the way to it from elsewhere is by its home address.
+    // At home: the router answers (6.2.1), and the route from elsewhere leads to its home address.
     bed.router.ip("-6 addr add 2001:db8:1::99/48 dev eth9");
     wait_until("the vehicle is at home", seconds(20), || agent.bindings().is_empty());
     wait_until("over the home link", seconds(20), || reached(&by_router));

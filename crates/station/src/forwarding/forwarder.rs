@@ -158,9 +158,9 @@ impl From<TunnelDrop> for Verdict {
 /// Result of the forwarder's work on an ICMPv6 error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorOutcome {
-    /// It does not concern a tunnel.
+    /// An error without a relation to a tunnel.
     Foreign,
-    /// It concerns a tunnel; the caller has nothing to do.
+    /// An error about a tunnel; the caller has nothing to do.
     Handled,
     /// Packet Too Big, provably about one of our packets: the path carries inner packets of this many octets.
     PathMtu(Ends, u32),

@@ -52,7 +52,7 @@ impl PacketBuffer {
         self.end = (self.start + length).min(self.octets.len());
     }
 
-    /// Puts a copy of `packet` into the buffer, cut to what fits.
+    /// Puts a copy of `packet` into the buffer, truncated to its capacity.
     pub fn copy_from(&mut self, packet: &[u8]) {
         let length = packet.len().min(MAX_PACKET);
         if let (Some(space), Some(packet)) = (self.space().get_mut(..length), packet.get(..length)) {

@@ -28,7 +28,7 @@ pub enum Accelerate {
     Source {
         /// MID of the station.
         station: MacAddress,
-        /// Its recent sequence numbers: these would be duplicates.
+        /// Recent sequence numbers of the station: these would be duplicates.
         sequences: Vec<u16>,
     },
     /// The fast path must not accept packets of this station.

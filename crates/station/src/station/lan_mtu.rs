@@ -1,8 +1,8 @@
 //! The MTU in Router Advertisements to hosts on board (RFC 4861 4.6.4).
 //!
-//! It follows the path in use, but a change costs hosts all that they have learnt about their paths. So it
-//! falls at once, because larger packets would only be refused. It rises when the path has carried more for
-//! ten minutes, because a narrower uplink may soon be back. Meanwhile packets are a little smaller than
+//! The MTU follows the path in use, but a change costs hosts all that they have learnt about their paths. So
+//! it falls at once, because larger packets would only be refused. It rises when the path has carried more
+//! for ten minutes, because a narrower uplink may soon be back. Meanwhile packets are a little smaller than
 //! necessary.
 
 use std::time::Duration;

@@ -60,7 +60,7 @@ fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
         let carried = world.carried - carried;
         assert!(carried <= 2100, "{carried} packets for 2000");
         quiet(&mut world);
-        // When one router has a link again, the other one reaches it through that router.
+        // When one router has a link again, its neighbour in the ring reaches that link through it.
         world.carrier(1, "w0", true);
         world.add_router(3, &[("w0", "v1")], nesting);
         world.wait(20);

@@ -8,8 +8,8 @@ use ipnet::Ipv6Net;
 
 use crate::world::{CORRESPONDENT, World, address, host, innermost, net};
 
-/// Returns a tree: router 1 is on both visited links, router 2 behind it and on the second link, router 3
-/// behind router 2 and router 1.
+/// Returns a tree of routers. Router 1 is on both visited links, router 2 behind it and on the second link.
+/// Router 3 is behind router 2 and router 1.
 fn tree(nesting: [bool; 3]) -> World {
     let mut world = World::new(3);
     world.add_router(1, &[("w0", "v1"), ("w1", "v2")], nesting[0]);

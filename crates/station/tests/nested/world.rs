@@ -3,8 +3,8 @@
 //! The kernel of a node uses the rules and routes of its station's desired state, in their order, like Linux.
 //! It configures addresses from Router Advertisements and learns default routers. A visited link has an
 //! access router that resolves addresses of its prefix by Neighbor Solicitations. All other networks are the
-//! Internet: packets for a home agent's network arrive at the home agent, packets for a visited network at
-//! its access router, and all other packets at their host.
+//! Internet. Packets for a home agent's network arrive at the home agent, and packets for a visited network
+//! at its access router. All other packets arrive at their host.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};

@@ -1,5 +1,5 @@
-//! Lowers rasn-compiler's result to what the unaligned packed encoding needs (X.691). Each type has a name of
-//! its own, constraints are the least and the greatest value, and additions are apart from the root.
+//! Lowers the result of rasn-compiler for the unaligned packed encoding (X.691). Each type has a name of its
+//! own, constraints are the least and the greatest value, and additions are apart from the root.
 //!
 //! Constraints that this encoding does not use are left out (X.691 9.3), such as those on components of a
 //! type. The size of a UTF8String has no effect on the encoding either, but stays as a bound for the reader.

@@ -1,7 +1,7 @@
 //! Message types from ETSI's ASN.1 modules.
 //!
-//! rasn-compiler reads and links the modules. The result is lowered ([`lower`]) to what the unaligned packed
-//! encoding (X.691) needs, and written in the notation of `crates/its/src/uper/macros.rs` ([`notation`]).
+//! rasn-compiler reads and links the modules. [`lower`] reduces the result to the parts that the unaligned
+//! packed encoding (X.691) uses. [`notation`] writes it in the notation of `crates/its/src/uper/macros.rs`.
 //! The crate does not use rasn's own types: its general codec takes several times as long, and is too large
 //! for the program.
 //!

@@ -1,4 +1,4 @@
-//! The store wants certificates, and is reached as one of its users; or is not the one that it ought to be.
+//! The store demands certificates and users; or another server answers in its place.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use super::{FLEET, Fleet, PATIENT, started};
 use crate::hosts::{Host, Scratch, said, seconds, wait_for, wait_until};
 use crate::station::PROGRAM;
 
-/// A port of etcd for its administrator alone: on the loopback interface of its machine, without TLS.
+/// Port of etcd for its administrator: on the loopback interface of its machine, without TLS.
 const ADMINISTRATOR: u16 = 2381;
 
 /// Port without TLS for every client, which no real store would have.
@@ -32,7 +32,7 @@ fn openssl(folder: &Path, arguments: &str) {
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// An authority, `NAME.pem` and `NAME.key`.
+/// Creates an authority, `NAME.pem` and `NAME.key`.
 fn authority(folder: &Path, name: &str) {
     fs::write(folder.join("openssl.cnf"), "[req]\ndistinguished_name = subject\n[subject]\n")
         .expect("a file");
@@ -45,8 +45,8 @@ fn authority(folder: &Path, name: &str) {
     );
 }
 
-/// A certificate from `by`, with its key. The gateway of etcd is itself a client of etcd, with the
-/// certificate of the server.
+/// Creates a certificate of the authority `by`, with its key. The gateway of etcd is a client of etcd, with
+/// the certificate of the server.
 fn certificate(folder: &Path, by: &str, name: &str, subject: &str, holds_for: &str) {
     openssl(
         folder,
@@ -69,7 +69,7 @@ fn secret(path: &Path, text: &str) {
     only_mine(path);
 }
 
-/// All that a config of `[access]` names.
+/// Writes all files that `[access]` names.
 fn files(folder: &Path) {
     authority(folder, "ca");
     authority(folder, "other");
@@ -84,7 +84,7 @@ fn files(folder: &Path) {
 const ACCESS: &str = "[access]\nca = 'ca.pem'\ncertificate = 'member.pem'\nkey = 'member.key'\n\
                       user = 'north'\npassword_file = 'password'\n";
 
-/// A fleet whose store wants all of that.
+/// Returns a fleet whose store demands certificates and users.
 fn guarded() -> Option<Fleet> {
     let fleet = Fleet::with(1, |bed| {
         let path = |name: &str| bed.scratch.path(name).display().to_string();
@@ -120,7 +120,7 @@ fn guarded() -> Option<Fleet> {
     Some(fleet)
 }
 
-/// Asks etcd on its own machine.
+/// Sends a request to etcd on its own machine.
 fn ask(core: &Host, path: &str, body: &Value, token: Option<&str>) -> Result<Value, String> {
     let (body, token) = (body.to_string(), token.map(|token| format!("Authorization: {token}\r\n")));
     let request = format!(
@@ -142,14 +142,14 @@ fn ask(core: &Host, path: &str, body: &Value, token: Option<&str>) -> Result<Val
     Err(body.to_owned())
 }
 
-/// As its administrator, whose token is of this moment.
+/// Sends a request as the administrator, with a new token.
 fn administer(core: &Host, path: &str, body: &Value) -> Value {
     let root = json!({"name": "root", "password": "root"});
     let token = ask(core, "/v3/auth/authenticate", &root, None).expect("a token");
     ask(core, path, body, token["token"].as_str()).expect(path)
 }
 
-/// How often the seat's owner has written, over all owners; none without an owner.
+/// Returns how often leaders have written the seat's key; `None` without a leader.
 fn beats(core: &Host) -> Option<u64> {
     let owner = json!({"key": STANDARD.encode("/carnet/north/owner")});
     let found = administer(core, "/v3/kv/range", &owner);
@@ -183,8 +183,7 @@ fn members_show_certificates_and_passwords_and_so_does_the_store() {
     assert!(code == Some(1) && text.contains(refused), "{code:?} {text}");
 }
 
-/// A token that has not been used for longer than etcd keeps it; and one that is taken away, with the rights
-/// of the moment.
+/// A token expires because it is not used; and a token is revoked, with the rights of the user.
 #[test]
 fn a_token_that_is_not_taken_any_more_does_not_cost_the_seat() {
     let Some(mut fleet) = guarded() else { return };
@@ -198,7 +197,7 @@ fn a_token_that_is_not_taken_any_more_does_not_cost_the_seat() {
     };
     goes_on("its start");
     kill(anna.pid(), Signal::SIGSTOP).expect("the member");
-    // Longer than the token lives, by etcd's clock.
+    // Longer than the lifetime of the token.
     std::thread::sleep(seconds(4));
     kill(anna.pid(), Signal::SIGCONT).expect("the member");
     goes_on("its token has run out");
@@ -212,7 +211,7 @@ fn a_token_that_is_not_taken_any_more_does_not_cost_the_seat() {
     assert!(anna.has_the_router() && !log.contains("stops the home agent"), "{log}");
 }
 
-/// Each says why, and no member has the seat.
+/// Each member logs the reason, and none becomes the leader.
 #[test]
 fn without_the_right_certificates_and_passwords_there_is_no_seat() {
     let Some(mut fleet) = guarded() else { return };
@@ -249,7 +248,7 @@ fn without_the_right_certificates_and_passwords_there_is_no_seat() {
         drop(anna);
         fs::remove_file(fleet.bed.scratch.path("anna.log")).expect("its log");
     }
-    // It is not for something else that they have been refused.
+    // Control: with the right files the member becomes the leader.
     (fleet.url, fleet.more) = (url, ACCESS.to_owned());
     let anna = fleet.member(0);
     wait_for("a home agent", seconds(30), || anna.bindings());
@@ -324,7 +323,7 @@ fn a_config_of_access_with_a_mistake_is_refused() {
         assert!(status == Some(2) && text.contains(said), "{to}: {status:?} {text}");
         assert!(!text.contains("as long as"), "a password is in {text}");
     }
-    // Of clear text no password is asked.
+    // Without TLS a password is refused.
     let clear = good.replace("https://", "http://");
     let certificates = &ACCESS["[access]\n".len()..ACCESS.find("user =").expect("there")];
     let (status, text) = checked(&clear.replace(certificates, ""));

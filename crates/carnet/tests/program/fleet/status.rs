@@ -14,7 +14,7 @@ fn status(fleet: &Fleet, member: usize, options: &[&str]) -> Output {
     fleet.host(member).output(&words)
 }
 
-/// Its status, as JSON, when this holds of it.
+/// Returns the status as JSON when a condition holds.
 fn when(fleet: &Fleet, member: usize, what: &str, code: i32, holds: impl Fn(&Value) -> bool) -> Value {
     let mut last = String::new();
     wait_for(what, seconds(40), || {
@@ -29,7 +29,7 @@ fn when(fleet: &Fleet, member: usize, what: &str, code: i32, holds: impl Fn(&Val
     })
 }
 
-/// The text for people, of which the code is this.
+/// Returns the text for people; checks the exit code.
 fn text(fleet: &Fleet, member: usize, code: i32) -> String {
     let output = status(fleet, member, &[]);
     let text = String::from_utf8(output.stdout).expect("text");
@@ -103,7 +103,7 @@ fn status_says_who_has_the_seat_and_who_is_there() {
     let owner = "\nowner             nobody: bruno had it last, and says nothing any more\n";
     assert!(expected.contains(owner), "{expected}");
 
-    // One server that says nothing, and one that is not there.
+    // One server does not answer, and one does not exist.
     let _silent = fleet.bed.core.run(|| TcpListener::bind("[2001:db8:c::1]:2383")).expect("a port");
     let url = std::mem::replace(
         &mut fleet.url,

@@ -1,7 +1,7 @@
 //! The probe packet: an ICMPv6 Echo Request (RFC 4443 4.1) of exactly the size to try, sent as an inner
 //! packet.
 //!
-//! Its data begin with a token that only a node inside the tunnel can see, followed by the size. The answer
+//! The data begin with a token that only a node inside the tunnel can see, followed by the size. The answer
 //! contains both, so it proves itself, even in fragments because the way back is narrower. Its first fragment
 //! is enough: it shows that the request arrived whole.
 
