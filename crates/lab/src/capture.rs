@@ -1,4 +1,4 @@
-//! Packet captures of every interface, and what tshark reads in those of the stations.
+//! Packet captures of every interface, and the packets that tshark finds in the stations' captures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -16,10 +16,10 @@ use crate::tools;
 
 mod outer;
 
-/// Octets kept of each packet: every header and every mobility message, not the payload of transfers.
+/// Octets kept of each packet: every header and every mobility message, but not the payload of transfers.
 const SNAP_LENGTH: &str = "300";
 
-/// The program that captures, and its Debian package. tcpdump insists on setting its groups, which a user
+/// Returns the capture program and its Debian package. tcpdump insists on setting its groups, which a user
 /// namespace does not allow; dumpcap does not.
 pub fn program(mode: Mode) -> (&'static str, &'static str) {
     match mode {
@@ -35,8 +35,9 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Starts a capture on every interface of the nodes in which carnet runs; files are `NODE-INTERFACE.pcap`
-    /// in `folder`. The other ends of their links would only tell the same again.
+    /// Starts a capture on every interface of the nodes in which carnet runs. The files are
+    /// `NODE-INTERFACE.pcap` in `folder`. Captures at the other ends of their links would have the same
+    /// packets.
     pub fn start(scenario: &Scenario, mode: Mode, folder: &Path, logs: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let program = program(mode).0;
@@ -66,9 +67,10 @@ impl Captures {
         Ok(Self { running })
     }
 
-    /// Ends the captures and counts, in those of the stations: Binding Updates, Binding Acknowledgements,
-    /// GeoNetworking packets, malformed ones; and what is around the packets of each ping, and how many home
-    /// agents they cross. Metrics are named `capture.NODE....`.
+    /// Ends the captures and counts packets in those of the stations: Binding Updates, Binding
+    /// Acknowledgements, GeoNetworking packets, and malformed ones. For each ping, also reads the headers
+    /// around its packets and the number of home agents that they cross. Metrics are named
+    /// `capture.NODE....`.
     pub fn finish(
         mut self,
         scenario: &Scenario,
@@ -93,7 +95,7 @@ impl Captures {
                     continue;
                 }
                 let mut command = Command::new(&tshark);
-                // Its own settings, not those of a user that may not be readable here.
+                // tshark uses its own settings: those of the user may not be readable here.
                 command.env("HOME", crate::isolate::RUN);
                 command.args(["-n", "-Y", filter, "-T", "fields", "-e", "frame.number", "-r"]).arg(file);
                 let found = output(&mut command)?.lines().count() as f64;
@@ -107,8 +109,9 @@ impl Captures {
         Ok(counts)
     }
 
-    /// `capture.NODE.INTERFACE.PING.outer` is the median of the octets around the requests that passed there.
-    /// `capture.PING.home_agents` is the number of home agents that at least half of the requests passed.
+    /// `capture.NODE.INTERFACE.PING.outer` is the median of the octets around the requests that passed that
+    /// interface. `capture.PING.home_agents` is the number of home agents that at least half of the requests
+    /// passed.
     fn around_pings(
         &self,
         scenario: &Scenario,
@@ -151,7 +154,7 @@ impl Captures {
     }
 }
 
-/// Whether the scenario judges or shows a metric.
+/// Returns whether the scenario judges or shows a metric.
 fn is_asked(scenario: &Scenario, name: &str) -> bool {
     let expected = scenario.expect.iter().map(|expect| &expect.metric);
     let shown = scenario.headline.iter().map(|headline| &headline.metric);

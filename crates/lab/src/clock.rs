@@ -1,8 +1,8 @@
-//! Time as the lab measures it.
+//! The clocks of the lab.
 //!
-//! Everything is measured on the kernel's monotonic clock, in nanoseconds, which all nodes of a testbed
-//! share: a one-way delay is then a plain difference. Wall-clock time is only used for the heading of a
-//! report and to place the time stamps of `ping -D`.
+//! All times are nanoseconds of the kernel's monotonic clock, which all nodes of a testbed share. So a
+//! one-way delay is a plain difference. Wall-clock time serves only for the heading of a report and for the
+//! time stamps of `ping -D`.
 
 use nix::sys::socket::{ControlMessageOwned, LinkAddr, RecvMsg};
 use nix::sys::time::TimeSpec;
@@ -14,17 +14,17 @@ pub const SECOND: u64 = 1_000_000_000;
 pub const MILLISECOND: u64 = 1_000_000;
 
 fn read(clock: ClockId) -> u64 {
-    // Both clocks exist on every Linux; a failure could only be a wrong clock number.
+    // Both clocks exist on every Linux, so this fails only for a wrong clock number.
     let t = clock_gettime(clock).expect("the system clock can be read");
     (t.tv_sec() as u64) * SECOND + t.tv_nsec() as u64
 }
 
-/// Nanoseconds on the monotonic clock.
+/// Returns nanoseconds on the monotonic clock.
 pub fn monotonic() -> u64 {
     read(ClockId::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds since 1970 on the wall clock.
+/// Returns nanoseconds since 1970 on the wall clock.
 pub fn realtime() -> u64 {
     read(ClockId::CLOCK_REALTIME)
 }
@@ -35,8 +35,8 @@ pub fn wall_to_monotonic() -> i64 {
     monotonic() as i64 - realtime() as i64
 }
 
-/// When the kernel received this frame, on the monotonic clock; now, where it has not stamped it. The stamp
-/// (`SO_TIMESTAMPNS`) is of the wall clock; `shift` is [`wall_to_monotonic`].
+/// Returns when the kernel received this frame, on the monotonic clock. A frame without a stamp has the
+/// present time. The stamp (`SO_TIMESTAMPNS`) is of the wall clock; `shift` is [`wall_to_monotonic`].
 pub fn arrival(message: &RecvMsg<'_, '_, LinkAddr>, shift: i64) -> u64 {
     let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|c| match c {
         ControlMessageOwned::ScmTimestampns(t) => Some(t),
@@ -48,10 +48,10 @@ pub fn arrival(message: &RecvMsg<'_, '_, LinkAddr>, shift: i64) -> u64 {
     })
 }
 
-/// Sleeps until the monotonic clock shows `at` nanoseconds; returns at once if it already does.
+/// Sleeps until the monotonic clock shows `at` nanoseconds; returns at once if that time has passed.
 pub fn sleep_until(at: u64) {
     let t = TimeSpec::new((at / SECOND) as _, (at % SECOND) as _);
-    // A signal ends the sleep early: sleep on until the time has come.
+    // A signal ends the sleep early: sleep again until `at`.
     while clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &t).is_err()
         && monotonic() < at
     {}
@@ -62,11 +62,11 @@ pub fn sleep(duration: u64) {
     sleep_until(monotonic() + duration);
 }
 
-/// A wall-clock time as `2026-01-31 12:34:56 UTC`.
+/// Formats a wall-clock time as `2026-01-31 12:34:56 UTC`.
 pub fn utc(ns: u64) -> String {
     let seconds = ns / SECOND;
     let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
-    // Days to a civil date, in eras of 400 years that begin on a first of March.
+    // Converts days to a civil date, in eras of 400 years that begin on a first of March.
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
     let day_of_era = z.rem_euclid(146_097);

@@ -1,6 +1,6 @@
-//! `carnet-lab conformance`: the suites under `conformance/`, by the name of what they test.
+//! `carnet-lab conformance`: the suites under `conformance/`, by the name of the implementation under test.
 //!
-//! The suites are programs of their own, in Python, which share no code with what they test.
+//! The suites are programs in Python, which share no code with the implementation under test.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub struct Args {
     rest: Vec<String>,
 }
 
-/// Becomes the suite; its exit status is the program's.
+/// Replaces this process by the suite. Returns only an error; the suite's exit status is that of the program.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let (suite, target) = match args.target {
         Target::HomeAgent => ("nemo", Some("home-agent")),

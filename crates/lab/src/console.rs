@@ -7,41 +7,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::expect::{Outcome, shown};
 use crate::results::{FlowLine, Results};
 
-/// Whether a bar stands where the next line is to be.
+/// Whether the cursor's line holds a bar.
 static BAR: AtomicBool = AtomicBool::new(false);
 
-/// Draws a bar in the line of the cursor, in the place of the last one.
+/// Draws a bar in the line of the cursor, over the previous bar.
 pub fn bar(line: &str) {
     let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
     BAR.store(true, Ordering::Relaxed);
 }
 
-/// Takes the bar away, if there is one.
+/// Removes the bar, if there is one.
 pub fn no_bar() {
     if BAR.swap(false, Ordering::Relaxed) {
         let _ = write!(std::io::stderr(), "\r\x1b[K");
     }
 }
 
-/// Prints the step that begins.
+/// Prints the heading of a step.
 pub fn heading(text: &str) {
     no_bar();
     println!("{text}");
 }
 
-/// A step that was taken.
+/// Prints a finished step.
 pub fn step(text: &str) {
     no_bar();
     println!("  {text}");
 }
 
-/// Something that happens in the timetable.
+/// Prints an event of the timetable with its time.
 pub fn at(seconds: f64, text: &str) {
     no_bar();
     println!("  {seconds:6.2} s  {text}");
 }
 
-/// The verdict, in words.
+/// Returns the verdict in words.
 fn verdict(results: &Results) -> String {
     let count = |o: Outcome| results.expectations.iter().filter(|e| e.outcome == o).count();
     let (held, failed, skipped) = (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Skipped));
@@ -55,7 +55,7 @@ fn verdict(results: &Results) -> String {
     }
 }
 
-/// A line for each flow.
+/// Returns a line for each flow.
 fn flows(results: &Results) -> Vec<String> {
     let width = |of: fn(&FlowLine) -> &str| results.flows.iter().map(|f| of(f).chars().count()).max();
     let names = width(|f| &f.name).unwrap_or(0);
@@ -69,7 +69,7 @@ fn flows(results: &Results) -> Vec<String> {
     results.flows.iter().map(line).collect()
 }
 
-/// The final table.
+/// Prints the final table.
 pub fn summary(results: &Results, out: &Path) {
     let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
     println!();

@@ -1,8 +1,8 @@
-//! Are the expectations of a scenario met?
+//! Judges the expectations of a scenario.
 //!
 //! An expectation names a metric, the section of the run, and bounds. A metric that was not measured fails
-//! its expectation: silence is no success. Only what needs a capture is skipped in a run without one, and
-//! that is said.
+//! its expectation: missing data is no success. In a run without captures, expectations that need a capture
+//! are skipped, and the report says so.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,18 +13,18 @@ use crate::scenario::Expect;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It held.
+    /// The expectation is met.
     Pass,
-    /// It did not.
+    /// The expectation is not met.
     Fail,
-    /// It was not judged.
+    /// The expectation was not judged.
     Skipped,
 }
 
-/// An expectation with what was measured.
+/// An expectation and the measured value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
-    /// In plain words.
+    /// Description of the expectation.
     pub what: String,
     /// Section of the run.
     pub section: String,
@@ -32,32 +32,32 @@ pub struct Judged {
     pub metric: String,
     /// The bounds in words, for example `below 100`.
     pub expected: String,
-    /// The measured value.
+    /// Measured value; `None` if there is no value.
     pub measured: Option<f64>,
-    /// Its unit; `yes` shows 1 as yes and 0 as no.
+    /// Unit of the value; `yes` shows 1 as yes and 0 as no.
     #[serde(default)]
     pub unit: String,
-    /// Whether it held.
+    /// Whether the expectation is met.
     pub outcome: Outcome,
-    /// Why it was skipped, or why there is no value.
+    /// Reason why the expectation was skipped, or why there is no value.
     pub why: Option<String>,
 }
 
-/// Data of a run for the expectations.
+/// Properties of a run that decide which expectations are judged.
 #[derive(Debug, Clone, Copy)]
 pub struct Judging<'a> {
-    /// Whether pcaps were made and read, or why not.
+    /// Whether packet captures were made and read; the error says why not.
     pub captured: Result<(), &'a str>,
-    /// The radios tell their nodes what was acknowledged.
+    /// Whether the radios report acknowledgements to their nodes.
     pub feedback: bool,
-    /// Times do not count.
+    /// Whether expectations about times are skipped.
     pub slow: bool,
-    /// This program, and with it the stations', is an optimised build.
+    /// Whether this program, and so the stations' program, is an optimised build.
     pub optimised: bool,
 }
 
 impl Judging<'_> {
-    /// Why an expectation cannot be judged.
+    /// Returns why an expectation cannot be judged.
     fn skipped(&self, e: &Expect) -> Option<String> {
         if let (true, Err(why)) = (e.needs_pcap, self.captured) {
             return Some(why.into());
@@ -124,8 +124,7 @@ fn judge_one(e: &Expect, metrics: &Metrics, judging: &Judging<'_>) -> Judged {
     judged
 }
 
-/// Why a metric has no value: of a flow that sent nothing, or of which nothing arrived, there is nothing to
-/// tell.
+/// Returns why a metric has no value, for example because a flow sent nothing or none of its packets arrived.
 fn unmeasured(metrics: &Metrics, section: &str, metric: &str) -> &'static str {
     let mut flow = metric;
     while let Some((shorter, _)) = flow.rsplit_once('.') {
@@ -140,7 +139,7 @@ fn unmeasured(metrics: &Metrics, section: &str, metric: &str) -> &'static str {
     "not measured"
 }
 
-/// A value with its unit, for people.
+/// Formats a value with its unit, for people.
 pub fn shown(value: Option<f64>, unit: &str) -> String {
     match (value, unit) {
         (None, _) => "not measured".into(),
@@ -153,8 +152,8 @@ pub fn shown(value: Option<f64>, unit: &str) -> String {
     }
 }
 
-/// A number for people: three digits after the point at most, none where they say nothing; of a small one two
-/// digits.
+/// Formats a number for people: at most three digits after the point, without trailing zeros; a small number
+/// has two significant digits.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 1000.0 || v.fract() == 0.0 => 0,
@@ -212,7 +211,7 @@ mod tests {
         assert_eq!(outcome(&with), Outcome::Pass);
         assert_eq!(judge_one(&with, &metrics(), &ALL).expected, "below 100.5");
         assert_eq!(outcome(&Expect { plus: Some("none".into()), ..e.clone() }), Outcome::Fail);
-        // 250 times 0.5 ms, and once more with these added.
+        // The bound is 250 times the metric of 0.5 ms. `plus` adds to that product.
         let times = Expect { below: Some(250.0), times: Some("rtt".into()), ..e };
         assert_eq!(judge_one(&times, &metrics(), &LITTLE).expected, "below 125");
         assert_eq!(outcome(&times), Outcome::Pass);

@@ -1,14 +1,14 @@
-//! A world of its own for the testbed.
+//! Namespaces that isolate the testbed from the host.
 //!
-//! The lab starts itself once more under `unshare`, in new mount, network and process namespaces. If it is
-//! not root, it also takes a user namespace in which it is. There it mounts a `/run` and a `/proc` of its
-//! own, so that `ip netns add` and every socket and process stay inside. The inner lab is process 1 of its
-//! process namespace. When it ends, by any cause, the kernel ends every program in the testbed. With the last
-//! of them the namespaces and their content go. Nothing is left on the host.
+//! The lab starts itself a second time under `unshare`, in new mount, network and process namespaces. Without
+//! root it also takes a user namespace in which it is root. Inside, it mounts its own `/run` and `/proc`, so
+//! that `ip netns add` and every socket and process stay inside. The inner lab is process 1 of its process
+//! namespace. When the inner lab ends, for any reason, the kernel ends every program in the testbed. The
+//! namespaces and their content vanish with the last program. Nothing is left on the host.
 //!
-//! The outer lab holds a pipe to the inner one's standard input. When the outer lab goes, even by `kill -9`,
-//! the pipe closes and the inner lab stops. It is a socket, by which the inner lab asks for what only the
-//! outer one can do ([`crate::quota`]).
+//! The outer lab holds the other end of the inner lab's standard input. When the outer lab ends, even by
+//! `kill -9`, that end closes and the inner lab stops. The connection is a socket, by which the inner lab
+//! also sends requests that only the outer lab can execute ([`crate::quota`]).
 
 use std::ffi::OsString;
 use std::net::Shutdown;
@@ -25,7 +25,7 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::{clock, quota};
 
-/// How the testbed is kept apart.
+/// Kind of the testbed's isolation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     /// As root.
@@ -40,7 +40,7 @@ impl Mode {
         if nix::unistd::geteuid().is_root() { Self::Root } else { Self::User }
     }
 
-    /// In words.
+    /// Returns a description of the mode.
     pub fn words(self) -> &'static str {
         match self {
             Self::Root => "as root",
@@ -49,15 +49,15 @@ impl Mode {
     }
 }
 
-/// Set when the lab is to stop: the outer lab got a signal or is gone.
+/// Whether the lab has to stop: the outer lab got a signal or has ended.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// True once the lab is to stop.
+/// Returns whether the lab has to stop.
 pub fn stopping() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// The error with which work ends when the lab is to stop.
+/// Error of work that ends because the lab has to stop.
 #[derive(Debug)]
 pub struct Interrupted;
 
@@ -69,7 +69,7 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// The signals that end a program.
+/// Returns the signals that end a program.
 fn ending() -> SigSet {
     let mut set = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
@@ -78,22 +78,22 @@ fn ending() -> SigSet {
     set
 }
 
-/// The exit status of an inner lab that is to be started again, with three times the patience.
+/// Exit status of an inner lab that has to be started again with three times the patience.
 pub const AGAIN: u8 = 75;
 
-/// The variable with how many times as long as usual the lab waits for stations before vehicles move.
+/// Environment variable with the factor of the lab's waiting time for stations before vehicles move.
 const PATIENCE: &str = "CARNET_LAB_PATIENCE";
 
-/// How many times as long as usual the lab waits for stations before vehicles move.
+/// Returns the factor of the lab's waiting time for stations before vehicles move.
 pub fn patience() -> u64 {
     std::env::var(PATIENCE).ok().and_then(|times| times.parse().ok()).unwrap_or(1).clamp(1, MOST_PATIENCE)
 }
 
-/// Largest patience; a lab that is still late then gives no verdict.
+/// Largest patience; a run that is still late then gets no verdict.
 pub const MOST_PATIENCE: u64 = 9;
 
-/// Waits for the signals that end a program, in a thread of its own, and then calls `then`. Only the outer
-/// lab does so, when it has started all it starts: a child would inherit the blocked signals.
+/// Waits in a thread for the signals that end a program, and then calls `then`. Only the outer lab calls
+/// this, after it has started all its programs: a child would inherit the blocked signals.
 fn on_signal(then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let set = ending();
     set.thread_block().context("cannot block signals")?;
@@ -104,7 +104,7 @@ fn on_signal(then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs this program again, with the same arguments, apart from the host; returns its exit status.
+/// Runs this program again with the same arguments, isolated from the host. Returns its exit status.
 pub fn enter(mode: Mode) -> anyhow::Result<ExitCode> {
     if mode == Mode::User {
         probe_user_namespace()?;
@@ -118,16 +118,17 @@ pub fn enter(mode: Mode) -> anyhow::Result<ExitCode> {
     let word = if mode == Mode::Root { "root" } else { "user" };
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     command.arg("--").arg(own).arg("--inside").arg(word).args(arguments);
-    // In a process group of its own, so that Ctrl-C reaches the outer lab alone. Process 1 of a namespace
-    // has no use for signals that it does not handle.
+    // The inner lab has a process group of its own, so that Ctrl-C reaches only the outer lab. Process 1 of a
+    // namespace ignores signals that it does not handle.
     let (pipe, theirs) = UnixStream::pair().context("cannot make a pipe to the inner lab")?;
     command.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0);
     let mut child = command.spawn().context("cannot start unshare (Debian package util-linux)")?;
-    // The inner lab alone has the other end then.
+    // After the drop, only the inner lab has the other end.
     drop(command);
     let requests = pipe.try_clone().context("cannot listen to the inner lab")?;
     on_signal(move || drop(pipe.shutdown(Shutdown::Both)))?;
-    // Behind that: a thread that does not block the signals as well would take them, and end the lab.
+    // Start the thread after the signals are blocked: a thread that does not block them would receive them,
+    // and end the lab.
     let server = std::thread::spawn(move || quota::serve(requests));
     let status = child.wait().context("cannot wait for the inner lab")?;
     let _ = server.join();
@@ -163,7 +164,7 @@ pub fn settle() -> anyhow::Result<()> {
     std::thread::spawn(|| {
         std::io::stdin().lines().map_while(Result::ok).for_each(quota::heard);
         STOP.store(true, Ordering::Relaxed);
-        // The lab then has this long to end its programs in good order.
+        // After this time the process exits, if the lab has not ended its programs by itself.
         clock::sleep(15 * clock::SECOND);
         std::process::exit(130);
     });
@@ -183,7 +184,7 @@ pub fn settle() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Why nothing can be done without `/dev/net/tun`, and what helps.
+/// Returns an error text for a missing `/dev/net/tun`, with the remedy.
 fn without_tun(error: &std::io::Error) -> String {
     let remedy = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
@@ -198,10 +199,10 @@ fn without_tun(error: &std::io::Error) -> String {
     )
 }
 
-/// Where the lab keeps its working files inside.
+/// Folder of the lab's working files, inside the testbed.
 pub const RUN: &str = "/run/carnet-lab";
 
-/// Fails for a path that the testbed's own `/run` would hide.
+/// Fails if the testbed's own `/run` would hide a path.
 pub fn visible(what: &str, path: &Path) -> anyhow::Result<()> {
     if path.starts_with("/run") {
         bail!("{what} {} is under /run, which the testbed has for itself; use another place", path.display());
@@ -209,12 +210,12 @@ pub fn visible(what: &str, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The file with the path of the socket of the station in a node.
+/// Returns the file that contains the path of the socket of a node's station.
 fn socket_file(node: &str) -> String {
     format!("{RUN}/sockets/{node}")
 }
 
-/// Notes the socket of the station in a node for [`shell`].
+/// Writes the path of the socket of a node's station into its file, for [`shell`].
 pub fn note_socket(node: &str, socket: &Path) -> anyhow::Result<()> {
     let file = socket_file(node);
     std::fs::create_dir_all(format!("{RUN}/sockets"))?;
@@ -222,8 +223,8 @@ pub fn note_socket(node: &str, socket: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {file}"))
 }
 
-/// A shell in a node of a running lab, in which `carnet` asks the station of that node; returns the shell's
-/// exit status.
+/// Opens a shell in a node of a running lab, in which `carnet` connects to the station of that node. Returns
+/// the shell's exit status.
 pub fn shell(scenario: &str, node: &str, command: &[String]) -> anyhow::Result<ExitCode> {
     let Some(pid) = find_inner(scenario) else {
         bail!("no lab runs scenario {scenario:?}; start one with: carnet-lab run {scenario} --hold");
@@ -246,7 +247,7 @@ pub fn shell(scenario: &str, node: &str, command: &[String]) -> anyhow::Result<E
     Ok(ExitCode::from(status.code().map_or(1, |c| c as u8)))
 }
 
-/// The process number, seen from outside, of the inner lab that runs a scenario.
+/// Returns the process number, in the host's namespace, of the inner lab that runs a scenario.
 fn find_inner(scenario: &str) -> Option<u32> {
     std::fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The machine that a measurement was taken on.
+//! The machine of a measurement.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// CPU model.
     pub cpu: String,
-    /// Whether a program makes each instruction of that CPU: times and rates are the emulator's. Files of
-    /// before have nothing of it.
+    /// Whether an emulator executes each instruction of that CPU, so that times and rates are the emulator's.
+    /// Absent in files of earlier versions.
     #[serde(default)]
     pub emulated: bool,
     /// Cores that the lab may use.
@@ -20,19 +20,19 @@ pub struct Machine {
     pub memory_mib: u64,
     /// Kernel release.
     pub kernel: String,
-    /// Mitigations of processor faults that the kernel uses or not. One way of calling functions makes each
-    /// packet cost up to four times as much as another. Files of earlier versions have none.
+    /// Mitigations of processor faults, with the state of each. One mitigation of indirect calls makes each
+    /// packet cost up to four times as much as another. Absent in files of earlier versions.
     #[serde(default)]
     pub mitigations: Vec<String>,
     /// Distribution.
     pub system: String,
     /// Output of `carnet --version`.
     pub carnet: String,
-    /// Commit of the repository around the scenarios, where there is one.
+    /// Commit of the repository that contains the scenarios, if there is one.
     pub commit: Option<String>,
 }
 
-/// QEMU's name for processors that it emulates (TCG, its translator).
+/// QEMU's name for processors that it emulates (TCG is its translator).
 const EMULATOR: &str = "QEMU TCG";
 
 impl Machine {
@@ -41,12 +41,12 @@ impl Machine {
         format!("{}{}, {} cores", self.cpu, if self.emulated { " (emulated)" } else { "" }, self.cores)
     }
 
-    /// [`Machine::mitigations`] in one line.
+    /// Returns [`Machine::mitigations`] in one line.
     pub fn mitigated(&self) -> String {
         if self.mitigations.is_empty() { "unknown".into() } else { self.mitigations.join("; ") }
     }
 
-    /// Returns a warning to read before times and rates, if any.
+    /// Returns a warning that belongs before times and rates, if any.
     pub fn warning(&self) -> Option<String> {
         self.emulated.then(|| "an emulated machine: times and rates are the emulator's".to_owned())
     }
@@ -87,7 +87,7 @@ pub fn describe(carnet: &Path, scenarios: &Path) -> Machine {
     }
 }
 
-/// Returns the faults of this processor by the files of this folder: each has one line, whose parts after the
+/// Returns the processor faults from the files of this folder. Each file has one line, whose parts after the
 /// first semicolon are details.
 fn mitigations(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -88,15 +88,15 @@ enum Command {
     },
     /// Write the report of a results.json again.
     Report {
-        /// The results.
+        /// The results.json.
         results: PathBuf,
-        /// The report.
+        /// The report to write.
         report: PathBuf,
     },
-    /// Take from a results.json what documentation shows: SCENARIO.svg, the run against time, and
-    /// SCENARIO.json, everything but the curves.
+    /// Write the documentation's files from a results.json: SCENARIO.svg, the run against time, and
+    /// SCENARIO.json, all data except the curves.
     Figures {
-        /// The results.
+        /// The results.json.
         results: PathBuf,
         /// The folder for the two files.
         folder: PathBuf,
@@ -112,16 +112,16 @@ enum Command {
         bench: PathBuf,
         /// The file to write; the figures go beside it, as bench.json.
         table: PathBuf,
-        /// Another bench.json: what it has measured stands in the place of the same here.
+        /// Another bench.json, whose figures replace the same figures here.
         #[arg(long, value_name = "BENCH")]
         with: Vec<PathBuf>,
     },
-    /// Measure what papers about mobile routers have measured, beside plain routing, and show it beside their
-    /// figures.
+    /// Repeat the measurements of papers about mobile routers, beside plain routing, and show them beside the
+    /// papers' figures.
     Eval(Box<eval::Args>),
     /// Test an implementation against the clauses of the standards, from outside.
     Conformance(conformance::Args),
-    /// Make certificates and keys for signed messages, or tell which are there.
+    /// Make certificates and keys for signed messages, or list the present ones.
     Pki(pki::Args),
     /// One end of a probe.
     #[command(hide = true)]
@@ -138,7 +138,7 @@ enum Command {
 struct RunArgs {
     /// Name of the scenario, or the path of its folder (`./mine`).
     scenario: String,
-    /// Where report.html, results.json, logs and captures go (default: out/SCENARIO).
+    /// Folder for report.html, results.json, logs and captures (default: out/SCENARIO).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
@@ -150,7 +150,7 @@ struct RunArgs {
     /// Shorten the timetable.
     #[arg(long)]
     quick: bool,
-    /// Multiply every time in the timetable with this.
+    /// Factor of every time in the timetable.
     #[arg(long, value_name = "NUMBER", conflicts_with = "quick")]
     factor: Option<f64>,
     /// Nodes in each series (default: as many as the scenario says).
@@ -162,10 +162,10 @@ struct RunArgs {
     /// Keep the testbed up after the run, until Ctrl-C.
     #[arg(long)]
     hold: bool,
-    /// Let the stations log everything.
+    /// Let the stations log with all details.
     #[arg(long)]
     verbose: bool,
-    /// The data path of stations whose config names none, as `dataplane.path` (docs/config.md).
+    /// The data path of stations whose config names no path, as `dataplane.path` (docs/config.md).
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
     /// Kind of the nodes' radios.
@@ -192,7 +192,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A mistake on the command line that only the scenarios show.
+/// An error of the command line that only the scenarios show.
 #[derive(Debug)]
 struct Mistake(String);
 
@@ -224,7 +224,7 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
                     Err(e) => writeln!(stdout, "{name:24} cannot be used: {e}"),
                 };
                 match written {
-                    // The reader of a pipe has seen enough, as in `carnet-lab list | head`.
+                    // The reader of the pipe has closed it, as in `carnet-lab list | head`.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
                     written => written?,
                 }
@@ -308,7 +308,7 @@ fn act(cli: &Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Everything that can be wrong before a testbed is built is found here.
+/// Checks arguments, scenario and tools before a testbed is built.
 fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
     let (name, folder) = named(args)?;
     let scenario = scenario::load(&folder, args.size)?;
@@ -343,7 +343,7 @@ fn plan(args: &RunArgs, mode: Mode) -> anyhow::Result<run::Plan> {
     })
 }
 
-/// The name and the folder of the scenario to run, which is named, or whose folder is.
+/// Returns name and folder of the scenario to run. The argument is its name or its folder.
 fn named(args: &RunArgs) -> anyhow::Result<(String, PathBuf)> {
     let given = Path::new(&args.scenario);
     if args.scenario.contains('/') {

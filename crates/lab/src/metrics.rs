@@ -1,11 +1,11 @@
-//! Numbers out of what was seen: one flat set per section of the run.
+//! Metrics of a run: one flat set of numbers per section.
 //!
 //! A *section* reaches from an action to the next one; `run` is the whole timetable. Metric names are
 //! dotted and begin with the name of the traffic, of the node, or with `capture`; `scenarios/README.md`
 //! lists them.
 //!
-//! A metric without packets does not exist, so that it cannot pass for a good one: nothing sent has no loss
-//! and no duplicates. An expectation then fails as "not measured".
+//! A metric without packets does not exist, so that it cannot look like a good one: a flow that sent nothing
+//! has no loss and no duplicates. Its expectation then fails as "not measured".
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,16 +16,16 @@ use crate::station::{Event, kind};
 use crate::traffic::stats::{FlowStats, percentile};
 use crate::traffic::{Seen, SeenProbe, geonet};
 
-/// Name of the section that is the whole run.
+/// Name of the section for the whole run.
 pub const RUN: &str = "run";
 
 /// Metrics by section and name.
 pub type Metrics = BTreeMap<String, BTreeMap<String, f64>>;
 
-/// A section: its name, and from when to when.
+/// A section: name, begin and end.
 pub type Section = (String, Range<u64>);
 
-/// The metrics of all traffic in all sections.
+/// Computes the metrics of all traffic in all sections.
 pub fn of_traffic(seen: &Seen, sections: &[Section]) -> Metrics {
     let mut all = Metrics::new();
     for (section, window) in sections {
@@ -126,7 +126,7 @@ pub fn percentiles(m: &mut BTreeMap<String, f64>, name: &str, sorted: &[f64]) {
     }
 }
 
-/// Adds what the stations' events tell.
+/// Adds the metrics from the stations' events.
 pub fn of_events(all: &mut Metrics, events: &[Event], sections: &[Section]) {
     let new_registration = |e: &Event| kind(&e.2) == "registered" && e.2["refresh"] != true;
     let latency = |e: &Event| e.2["latency_us"].as_f64().map(|us| us / 1e3);
@@ -152,8 +152,8 @@ pub fn of_events(all: &mut Metrics, events: &[Event], sections: &[Section]) {
     }
 }
 
-/// Adds what the events of a section tell of each uplink: moves to it, and how long new registrations over it
-/// took.
+/// Adds for each uplink, from the events of a section: the moves to it, and the duration of new registrations
+/// over it.
 fn of_uplinks(m: &mut BTreeMap<String, f64>, node: &str, events: &[&&Event]) {
     let mut latencies: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut moves: BTreeMap<&str, f64> = BTreeMap::new();
@@ -177,7 +177,7 @@ fn of_uplinks(m: &mut BTreeMap<String, f64>, node: &str, events: &[&&Event]) {
     }
 }
 
-/// Adds the average number of lost requests of each ping when traffic moved to an uplink: those sent within
+/// Adds for each ping the average number of requests lost per move to another uplink: requests sent within
 /// half a second before and after.
 pub fn of_handovers(all: &mut Metrics, seen: &Seen, events: &[Event], run: &Range<u64>) {
     let m = all.entry(RUN.into()).or_default();
@@ -196,13 +196,13 @@ pub fn of_handovers(all: &mut Metrics, seen: &Seen, events: &[Event], run: &Rang
     }
 }
 
-/// A metric by name, of a section or, written `SECTION/METRIC`, of another one.
+/// Returns a metric by name, of this section or, written `SECTION/METRIC`, of another one.
 pub fn find(all: &Metrics, section: &str, name: &str) -> Option<f64> {
     let (section, name) = name.split_once('/').unwrap_or((section, name));
     all.get(section)?.get(name).copied()
 }
 
-/// Adds the metrics that are made of others, in their order.
+/// Adds the metrics that are computed from other metrics, in their order.
 pub fn derive(all: &mut Metrics, derived: &[Derived]) {
     let sections: Vec<String> = all.keys().cloned().collect();
     for d in derived {
@@ -223,7 +223,8 @@ pub fn derive(all: &mut Metrics, derived: &[Derived]) {
     }
 }
 
-/// The sections of a run: the whole, what precedes the first action, and one from each action to the next.
+/// Returns the sections of a run: the whole run, the time before the first action, and the time from each
+/// action to the next.
 pub fn sections(begin: u64, end: u64, actions: &[(String, u64)]) -> Vec<Section> {
     let mut sections = vec![(RUN.to_string(), begin..end)];
     for (a, (name, at)) in actions.iter().enumerate() {
@@ -233,7 +234,7 @@ pub fn sections(begin: u64, end: u64, actions: &[(String, u64)]) -> Vec<Section>
     sections
 }
 
-/// Seconds from the begin of the timetable.
+/// Converts a time to seconds from the begin of the timetable.
 pub fn seconds(at: u64, begin: u64) -> f64 {
     (at as f64 - begin as f64) / SECOND as f64
 }

@@ -1,8 +1,8 @@
-//! NAT in nodes: rules of nftables, and a NAT that forgets.
+//! NAT in nodes: rules of nftables, and the loss of all NAT mappings.
 //!
-//! Forgetting is the flush of the connection table of a node by netlink (`IPCTNL_MSG_CT_DELETE` without a
-//! tuple), as `conntrack -F` does. A NAT that chooses ports at random (`masquerade fully-random`) then gives
-//! the next packet another one: a NAT rebinding.
+//! To lose all mappings, the lab flushes the connection table of a node by netlink (`IPCTNL_MSG_CT_DELETE`
+//! without a tuple), as `conntrack -F` does. A NAT that chooses ports at random (`masquerade fully-random`)
+//! then maps the next packet to another port: a NAT rebinding.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,7 +18,7 @@ use nix::sys::socket::{
 use crate::process::in_node;
 use crate::tools;
 
-/// Loads rules of nftables into a node.
+/// Loads nftables rules into a node.
 pub fn load(node: &str, rules: &str) -> anyhow::Result<()> {
     let mut child = in_node(node, tools::path("nft"))
         .args(["-f", "-"])
@@ -28,7 +28,7 @@ pub fn load(node: &str, rules: &str) -> anyhow::Result<()> {
         .spawn()
         .context("cannot start nft (Debian package nftables)")?;
     if let Some(mut input) = child.stdin.take() {
-        // When nft stops early, what it says about it tells more than the broken pipe.
+        // If nft stops early, its error output says more than the broken pipe.
         let _ = input.write_all(rules.as_bytes());
     }
     let result = child.wait_with_output()?;
@@ -38,7 +38,7 @@ pub fn load(node: &str, rules: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets the NAT in a node forget all mappings.
+/// Deletes all NAT mappings in a node.
 pub fn forget(node: &str) -> anyhow::Result<()> {
     let namespace = File::open(format!("/run/netns/{node}"))
         .with_context(|| format!("cannot open the namespace {node}"))?;
@@ -71,7 +71,7 @@ fn flush() -> anyhow::Result<()> {
     sendto(socket.as_raw_fd(), &message, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
     let mut answer = [0; 256];
     let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    // struct nlmsgerr behind a header of type 2; 0 is success.
+    // struct nlmsgerr follows a header of type 2; 0 is success.
     let word = |at: usize| {
         answer[..length].get(at..at + 4).and_then(|w| Some(i32::from_ne_bytes(w.try_into().ok()?)))
     };

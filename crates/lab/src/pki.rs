@@ -1,4 +1,4 @@
-//! `carnet-lab pki DIR`: a public key infrastructure for tests and closed fleets, in a folder.
+//! `carnet-lab pki DIR`: creates a public key infrastructure for tests and closed fleets, in a folder.
 //!
 //! ```text
 //!   DIR/root.cert    root.key     the root, who signs authorities
@@ -6,10 +6,10 @@
 //!   DIR/tickets/NAME.cert NAME.key   tickets; NAME is the HashedId8
 //! ```
 //!
-//! A `.cert` is the certificate's octets (TS 103 097). A `.key` is a line with the curve and the private
-//! scalar in hexadecimal digits, with mode 0600. A station gets the two certificates and some tickets with
-//! their keys; the other two keys stay where they are. Another run with `--tickets` adds tickets. `--list`
-//! lists them.
+//! A `.cert` holds the certificate's octets (TS 103 097). A `.key` has one line with the curve and the
+//! private scalar in hexadecimal digits, with mode 0600. A station gets the root and authority certificates
+//! and some tickets with their keys; the keys of root and authority stay in the folder. Another run with
+//! `--tickets` adds tickets. `--list` lists them.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -29,10 +29,10 @@ use carnet_security::region::{GeographicRegion, IdentifiedRegion};
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
 use carnet_security::{Now, Security, Ticket, pki};
 
-/// Seconds of TAI that UTC is behind since 2004.
+/// Leap seconds since 2004, by which UTC is behind TAI.
 const LEAP_SECONDS: u32 = 5;
 
-/// A curve by the name that is in key files.
+/// A curve, by its name in key files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum CurveName {
     NistP256,
@@ -56,24 +56,25 @@ impl CurveName {
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder; made if it is not there.
+    /// The folder, created if absent.
     folder: PathBuf,
-    /// Tell what is there instead, and whether a station would take it.
+    /// List the content of the folder instead, and whether a station would accept it.
     #[arg(long)]
     list: bool,
-    /// How many tickets to add.
+    /// Number of tickets to add.
     #[arg(long, default_value_t = 5)]
     tickets: u8,
     /// The curve of new keys.
     #[arg(long, value_enum, default_value = "nist-p256")]
     curve: CurveName,
-    /// For how many hours new tickets hold.
+    /// Validity of new tickets, in hours.
     #[arg(long, default_value_t = 168)]
     hours: u16,
-    /// In which countries new tickets hold (UN M49 number; several times for several); else anywhere.
+    /// Country in which new tickets are valid (UN M49 number; repeat the option for several); without it
+    /// anywhere.
     #[arg(long, value_name = "NUMBER")]
     country: Vec<u16>,
-    /// New tickets allow everything: emergency vehicles, roadworks.
+    /// New tickets allow every message content: emergency vehicles, roadworks.
     #[arg(long)]
     everything: bool,
 }
@@ -88,7 +89,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 impl Args {
-    /// So many more tickets on NIST P-256, and whatever else is not there yet.
+    /// Returns the arguments that add this many tickets on NIST P-256, and create the missing parts of the
+    /// folder.
     pub const fn tickets(folder: PathBuf, tickets: u8) -> Args {
         Args {
             folder,
@@ -108,7 +110,7 @@ fn now() -> anyhow::Result<Now> {
     Ok(Now { time: carnet_base::Time::ZERO, date: Time64::from_wall_time(date, LEAP_SECONDS) })
 }
 
-/// A new key in a new file.
+/// Creates a new key in a new file.
 fn new_key(path: &Path, curve: CurveName) -> anyhow::Result<Box<dyn SigningKey>> {
     let curve = curve.curve();
     let mut random = [0; 48];
@@ -143,12 +145,12 @@ fn write_certificate(path: &Path, certificate: &Certificate) -> anyhow::Result<(
 }
 
 fn validity(now: Now, unit: DurationUnit, count: u16) -> ValidityPeriod {
-    // A minute ago: clocks differ.
+    // The validity begins a minute ago, because clocks differ.
     let start = now.date.saturating_sub(Duration::from_secs(60)).seconds();
     ValidityPeriod { start, duration: ValidityDuration { unit, count } }
 }
 
-/// An issuer that is there, or a new one.
+/// Returns the issuer in the folder, or creates it.
 fn issuer(
     folder: &Path,
     name: &str,
@@ -169,7 +171,7 @@ fn issuer(
     Ok((issued, key))
 }
 
-/// Makes what is not there yet, and the tickets.
+/// Creates the missing parts of the folder, and the tickets.
 pub fn make(args: &Args) -> anyhow::Result<()> {
     let (folder, now) = (&args.folder, now()?);
     let tickets = folder.join("tickets");
@@ -212,7 +214,7 @@ fn list(folder: &Path) -> anyhow::Result<String> {
     security.add_root(root.clone()).map_err(|reason| anyhow::anyhow!("root.cert: {reason}"))?;
     security.add_authority(now, authority.clone()).map_err(|reason| anyhow::anyhow!("aa.cert: {reason}"))?;
     for (name, certificate) in [("root", &root), ("aa", &authority)] {
-        // A station has the certificates and not these keys.
+        // A station's folder has the certificates without these keys.
         let key = match folder.join(format!("{name}.key")) {
             path if path.exists() => {
                 read_key(&path)?;
@@ -298,7 +300,7 @@ fn application(application: &PsidSsp) -> String {
     format!("{}{ssp}", application.psid.0)
 }
 
-/// A date as people write it, UTC.
+/// Formats a date in UTC for people.
 fn date(moment: Time64) -> String {
     let seconds = (moment.0 / 1_000_000).saturating_sub(u64::from(LEAP_SECONDS));
     let (mut days, rest) = (seconds / 86_400, seconds % 86_400);
@@ -353,13 +355,13 @@ mod tests {
             everything: false,
         };
         make(&args).unwrap();
-        // Again: the issuers stay, tickets come.
+        // A second run keeps the issuers and adds tickets.
         make(&args).unwrap();
         let text = list(&folder).unwrap();
         let count = |word: &str| text.lines().filter(|line| line.starts_with(word)).count();
         assert_eq!((count("root "), count("authority "), count("ticket ")), (1, 1, 4), "{text}");
         assert!(text.contains("countries 250") && text.contains("36:010000"), "{text}");
-        // A key that others may read is refused, and so is the folder.
+        // A station refuses a key that other users may read, so listing fails.
         let mut keys: Vec<_> = fs::read_dir(folder.join("tickets"))
             .unwrap()
             .map(|entry| entry.unwrap().path())
@@ -369,7 +371,7 @@ mod tests {
         fs::set_permissions(&keys[0], fs::Permissions::from_mode(0o640)).unwrap();
         assert!(list(&folder).is_err());
         fs::set_permissions(&keys[0], fs::Permissions::from_mode(0o600)).unwrap();
-        // Another ticket's key does not fit.
+        // The key of another ticket does not match the certificate.
         fs::copy(&keys[1], &keys[0]).unwrap();
         assert!(list(&folder).is_err());
         fs::remove_dir_all(&folder).unwrap();

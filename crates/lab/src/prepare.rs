@@ -1,10 +1,10 @@
-//! The files that stations get: their configs, filled in, and the traces of their ways.
+//! The files for stations: their configs with placeholders replaced, and the traces of their movements.
 //!
-//! The lab replaces these words in a config: `{node}` by the name of the node, `{n}` by its number in a
+//! The lab replaces placeholders in a config: `{node}` by the name of the node, `{n}` by its number in a
 //! series, `{trace}` by the file with its track. `{signals}` becomes the folder with a signal file for each
-//! interface on an emulated link, and [`Trust`] adds its own. Lines between `# each NAME{n}` and `# end` are
-//! repeated for each node of that series, with its number. Configs without any of these are used where they
-//! are.
+//! interface on an emulated link, and [`Trust`] replaces placeholders of its own. Lines between `# each
+//! NAME{n}` and `# end` are repeated for each node of that series, with its number. A config without
+//! placeholders is used in its place.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::emulation::runner;
 use crate::scenario::Scenario;
 use crate::trust::Trust;
 
-/// Writes the traces of all nodes that move into `folder`.
+/// Writes the traces of all moving nodes into `folder`.
 pub fn traces(scenario: &Scenario, folder: &Path) -> anyhow::Result<()> {
     let Some(medium) = &scenario.medium else { return Ok(()) };
     let shift = clock::realtime() as i64 - clock::monotonic() as i64;
@@ -33,8 +33,8 @@ fn trace(folder: &Path, node: &str) -> PathBuf {
     folder.join(format!("{node}.trace"))
 }
 
-/// The config for a node, made of `config`: that itself, or a copy in `folder` that is filled in. `path` is
-/// the data path for configs that name none.
+/// Returns the config for a node: `config` itself, or a copy in `folder` with placeholders replaced. `path`
+/// is the data path for configs that name no path.
 pub fn config(
     scenario: &Scenario,
     node: &str,
@@ -64,7 +64,8 @@ pub fn config(
     Ok(file)
 }
 
-/// Writes out the blocks of a config that each node of a series has; `numbers` are those of a series.
+/// Expands the blocks of a config that repeat for each node of a series. `numbers` returns the numbers of a
+/// series.
 fn repeated(text: &str, numbers: impl Fn(&str) -> Vec<u32>) -> anyhow::Result<String> {
     let mut written = String::new();
     let mut lines = text.lines();

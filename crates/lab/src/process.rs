@@ -18,7 +18,7 @@ use crate::clock::{self, MILLISECOND, SECOND};
 use crate::isolate::{Interrupted, stopping};
 use crate::tools;
 
-/// A command that will run in a node.
+/// Returns a command that will run in a node.
 pub fn in_node(node: &str, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(tools::path("nsenter"));
     command.arg(format!("--net=/run/netns/{node}")).arg("--").arg(program);
@@ -27,7 +27,7 @@ pub fn in_node(node: &str, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Runs a command to its end; fails with what it printed if it failed.
+/// Runs a command until it ends and returns its output. If the command fails, the error contains its output.
 pub fn output(command: &mut Command) -> anyhow::Result<String> {
     let shown = shown(command);
     let result = command.output().with_context(|| format!("cannot start {shown}"))?;
@@ -38,7 +38,7 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&result.stdout).into_owned())
 }
 
-/// A command as one would type it, without the way into its node.
+/// Returns a command as a user would type it, without `nsenter`.
 fn shown(command: &Command) -> String {
     let mut words: Vec<String> = std::iter::once(command.get_program())
         .chain(command.get_args())
@@ -52,18 +52,18 @@ fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
-/// A program that runs beside the lab until it is ended.
+/// A program that runs beside the lab until the lab ends it.
 #[derive(Debug)]
 pub struct Daemon {
     /// Name of the program, for example `carnet in mr`.
     pub what: String,
-    /// Where its output goes.
+    /// Log file of its output.
     pub log: PathBuf,
     child: Child,
 }
 
 impl Daemon {
-    /// Starts it, standard output and standard error both into `log`.
+    /// Starts the program with standard output and standard error in `log`.
     pub fn start(what: &str, log: &Path, command: &mut Command) -> anyhow::Result<Self> {
         let file = File::create(log).with_context(|| format!("cannot make {}", log.display()))?;
         let child = command
@@ -74,28 +74,28 @@ impl Daemon {
         Ok(Self { what: what.into(), log: log.into(), child })
     }
 
-    /// Its process number.
+    /// Returns the process number of the program.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its process number.
+    /// Returns the process number of the program.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its exit status if it has ended.
+    /// Returns the exit status of the program if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Fails, with the last lines of its log, if it has ended.
+    /// Fails if the program has ended. The error contains the last lines of the log.
     pub fn check(&mut self) -> anyhow::Result<()> {
         self.ended().map_or(Ok(()), |status| Err(self.early_end(status)))
     }
 
-    /// The same of a program that ends when its work is done, as a probe does some time after the timetable
-    /// should have ended. On a busy machine that may be before it has.
+    /// Fails if the program has ended with an error. A probe ends by itself some time after the timetable,
+    /// which on a busy machine may be before the timetable has ended.
     pub fn check_unless_done(&mut self) -> anyhow::Result<()> {
         let failed = self.ended().filter(|status| !status.success());
         failed.map_or(Ok(()), |status| Err(self.early_end(status)))
@@ -105,17 +105,18 @@ impl Daemon {
         anyhow!("{} ended ({status}); it said last:\n{}", self.what, self.tail())
     }
 
-    /// The last lines of its log, indented.
+    /// Returns the last lines of the program's log, indented.
     pub fn tail(&self) -> String {
         tail(&self.log)
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the program.
     pub fn signal(&self, signal: Signal) {
         let _ = kill(Pid::from_raw(self.child.id() as i32), signal);
     }
 
-    /// Waits until it ends, at most `limit` nanoseconds, then kills it. `None` if it had to be killed.
+    /// Waits at most `limit` nanoseconds for the end of the program, then kills it. Returns `None` if it was
+    /// killed.
     pub fn wait(&mut self, limit: u64) -> Option<ExitStatus> {
         let until = clock::monotonic() + limit;
         while clock::monotonic() < until {
@@ -129,7 +130,7 @@ impl Daemon {
         None
     }
 
-    /// Asks it to end with `signal`, and waits for that.
+    /// Asks the program to end with `signal`, and waits for its end.
     pub fn stop(&mut self, signal: Signal) -> Option<ExitStatus> {
         self.signal(signal);
         self.wait(5 * SECOND)
@@ -145,7 +146,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The last lines of a log, indented.
+/// Returns the last lines of a log, indented.
 pub fn tail(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -157,7 +158,7 @@ pub fn tail(log: &Path) -> String {
     lines[from..].iter().map(|l| format!("  | {l}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Waits for a condition while watching the daemons; tells what it waited for when time runs out.
+/// Waits for a condition and watches the daemons. The error for a timeout names the condition.
 pub fn wait_for(
     what: &str,
     seconds: u64,
@@ -188,7 +189,7 @@ pub fn wait_for(
 mod tests {
     use super::*;
 
-    /// A shell that has ended after this command.
+    /// Starts a shell with this command and waits until it has ended.
     fn ended(command: &str) -> Daemon {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

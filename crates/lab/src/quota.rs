@@ -1,8 +1,9 @@
-//! A share of a core for a node of the testbed: the threads that poll its interfaces, and its program.
+//! A share of a core for a node of the testbed: for the threads that poll its interfaces, and for its
+//! program.
 //!
-//! Threads of the kernel are in no process namespace but the first, so the inner lab cannot name them. The
-//! outer lab can, if it is there itself; the inner one asks it by the pipe that it has for its standard input
-//! ([`crate::isolate`]):
+//! Threads of the kernel are only in the first process namespace, so the inner lab cannot name them. The
+//! outer lab can, if it runs in that namespace. The inner lab sends its requests by the socket that is its
+//! standard input ([`crate::isolate`]):
 //!
 //! ```text
 //! begin GROUP SHARE             a control group with this share of a core, 0 to 1
@@ -11,12 +12,12 @@
 //! end GROUP
 //! ```
 //!
-//! A quota would be simpler, but from Linux 6.18 on kernel threads are exempt from quotas, which stop only
-//! returns to user space. So the group has a weight, and on its core a rival always wants to run ([`Rival`]).
-//! A thread that often sleeps does not get exactly its share; so the result has its time as well.
+//! A quota would be simpler, but from Linux 6.18 on a quota does not stop kernel threads: it acts only on the
+//! return to user space. So the group has a weight, and a rival on its core always wants to run ([`Rival`]).
+//! A thread that often sleeps does not get exactly its share, so the result also has its run time.
 //!
-//! Each is answered with `done` and a number (of threads that are held, of nanoseconds), or with what is
-//! wrong. When the inner lab is gone the outer one removes what is left.
+//! The outer lab answers each request with `done` and a number (of threads in the group, of nanoseconds), or
+//! with an error. When the inner lab ends, the outer lab removes the remaining groups.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +38,7 @@ use crate::clock::{self, MILLISECOND, SECOND};
 /// Prefix of the groups' names.
 const PREFIX: &str = "carnet-lab-";
 
-/// Where control groups of the processor are.
+/// The hierarchy of control groups for the processor.
 #[derive(Debug, Clone)]
 struct Hierarchy {
     root: PathBuf,
@@ -62,7 +63,7 @@ impl Hierarchy {
         ensure!(share > 0.0 && share < 1.0, "a share of {share}, expected one between 0 and 1");
         let place = self.root.join(group);
         std::fs::create_dir(&place)?;
-        // Beside one that has the usual weight.
+        // Weight beside a rival with the default weight.
         let ratio = share / (1.0 - share);
         if self.second {
             std::fs::write(self.root.join("cgroup.subtree_control"), "+cpu")?;
@@ -77,7 +78,7 @@ impl Hierarchy {
         if self.second { "cgroup.procs" } else { "tasks" }
     }
 
-    /// Removes a group; whatever is still in it goes to the root.
+    /// Removes a group. Its remaining members move to the root group.
     fn remove(&self, place: &Path) {
         for _ in 0..50 {
             let inside = std::fs::read_to_string(place.join(self.members())).unwrap_or_default();
@@ -92,7 +93,7 @@ impl Hierarchy {
     }
 }
 
-/// Something that always wants to run on a core.
+/// A thread that always wants to run on a core.
 #[derive(Debug)]
 struct Rival {
     stop: Arc<AtomicBool>,
@@ -123,7 +124,7 @@ impl Drop for Rival {
     }
 }
 
-/// Lets a thread run on this core only; thread 0 is the caller.
+/// Pins a thread to one core; thread 0 is the caller.
 fn pin(thread: u32, core: usize) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(core)?;
@@ -131,7 +132,7 @@ fn pin(thread: u32, core: usize) -> anyhow::Result<()> {
         .with_context(|| format!("cannot pin thread {thread}"))
 }
 
-/// Nanoseconds that a thread has run, of its `schedstat`.
+/// Nanoseconds that a thread has run, from its `schedstat`.
 fn ran(thread: u32) -> anyhow::Result<u64> {
     let file = format!("/proc/{thread}/schedstat");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
@@ -139,7 +140,7 @@ fn ran(thread: u32) -> anyhow::Result<u64> {
     first.with_context(|| format!("{file} is not as expected: {text}"))
 }
 
-/// A group of the inner lab, and its rival.
+/// A group of the inner lab, with its rival.
 #[derive(Debug)]
 pub struct Quota {
     name: String,
@@ -150,10 +151,10 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// A group whose members have this share of a core together.
+    /// Creates a group whose members together have this share of a core.
     pub fn begin(world: &str, share: f64, core: usize) -> anyhow::Result<Quota> {
         let hierarchy = Hierarchy::find()?;
-        // A name that no other program on the machine uses.
+        // No other program on the machine uses this name.
         let name = format!("{PREFIX}{}-{world}", clock::realtime());
         ask(&format!("begin {name} {share}"))?;
         Ok(Quota {
@@ -165,7 +166,8 @@ impl Quota {
         })
     }
 
-    /// Puts the threads of these interfaces into it, which must have begun after it, and a process.
+    /// Puts a process and the polling threads of these interfaces into the group. The threads must have
+    /// started after the group was created.
     pub fn hold(&self, interfaces: &[&str], process: Option<u32>) -> anyhow::Result<()> {
         let held = ask(&format!("hold {} {} {}", self.name, self.core, interfaces.join(",")))?;
         ensure!(held >= interfaces.len(), "{held} of the {} interfaces have threads", interfaces.len());
@@ -178,7 +180,7 @@ impl Quota {
         Ok(())
     }
 
-    /// Nanoseconds that its members have run since they began.
+    /// Nanoseconds that the group's members have run since they joined.
     pub fn used(&self) -> anyhow::Result<u64> {
         let own = self.process.get().map_or(Ok(0), ran)?;
         Ok(ask(&format!("used {}", self.name))? as u64 + own)
@@ -191,19 +193,19 @@ impl Drop for Quota {
     }
 }
 
-/// Answers of the outer lab.
+/// Answers of the outer lab that have arrived.
 static ANSWERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn answers() -> std::sync::MutexGuard<'static, Vec<String>> {
     ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Takes a line from the outer lab.
+/// Handles a line from the outer lab.
 pub fn heard(line: String) {
     answers().push(line);
 }
 
-/// A request to the outer lab, and its number.
+/// Sends a request to the outer lab and returns the number in its answer.
 fn ask(request: &str) -> anyhow::Result<usize> {
     answers().clear();
     nix::unistd::write(std::io::stdin().as_fd(), format!("{request}\n").as_bytes())
@@ -219,7 +221,7 @@ fn ask(request: &str) -> anyhow::Result<usize> {
     }
 }
 
-/// Serves the inner lab's requests in the outer lab until the inner one is gone.
+/// Executes the inner lab's requests in the outer lab until the inner lab ends.
 pub fn serve(stream: UnixStream) {
     let mut groups = Groups::new();
     let Ok(mut answers) = stream.try_clone() else { return };
@@ -238,7 +240,7 @@ pub fn serve(stream: UnixStream) {
 /// Groups by name.
 type Groups = BTreeMap<String, Group>;
 
-/// A group as the outer lab has it.
+/// State of a group in the outer lab.
 #[derive(Debug)]
 struct Group {
     hierarchy: Hierarchy,
@@ -286,7 +288,7 @@ fn act(line: &str, groups: &mut Groups) -> anyhow::Result<usize> {
     }
 }
 
-/// The kernel's threads that poll interfaces, by their number.
+/// Returns the kernel threads that poll interfaces, by thread number.
 fn threads() -> anyhow::Result<BTreeMap<u32, String>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir("/proc")?.flatten() {
@@ -297,7 +299,8 @@ fn threads() -> anyhow::Result<BTreeMap<u32, String>> {
     Ok(found)
 }
 
-/// The name of a thread that polls, of its `/proc/PID/stat`: a child of kthreadd, which is process 2.
+/// Returns the name of a polling thread from its `/proc/PID/stat`. The thread is a child of kthreadd, which
+/// is process 2.
 fn name(stat: &str) -> Option<&str> {
     let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
     let parent = rest.split_whitespace().nth(1)?;

@@ -1,13 +1,13 @@
-//! The radio medium in real time: frames between the interfaces of the nodes and the model.
+//! The radio medium in real time: moves frames between the interfaces of the nodes and the model.
 //!
 //! The radio interface of a node is one end of a veth pair ([`veth`]). If the kernel has mac80211_hwsim, it
-//! may be a radio of that, with the whole 802.11 stack ([`hwsim`]). A thread holds the model
-//! ([`crate::medium`]), gives it these frames and wakes when it has something to do. If the machine is late,
-//! the model still decides everything at its time; only the delivery is late. A radio has the address of its
-//! interface: if a station changes that, the radio changes, too ([`addresses`]).
+//! may be a radio of that module, with the whole 802.11 stack ([`hwsim`]). A thread holds the model
+//! ([`crate::medium`]), gives it these frames and wakes when the model is due. If the machine is late, the
+//! model still decides for the exact time; only the delivery is late. A radio has the address of its
+//! interface: if a station changes that address, the radio changes it too ([`addresses`]).
 //!
-//! Bounds: the queue of each radio, the batch of frames taken at once, the buffer of the socket; what does
-//! not fit is counted.
+//! Bounds: the queue of each radio, the batch of frames taken at once, the buffer of the socket. Frames
+//! beyond a bound are dropped and counted.
 
 mod addresses;
 pub mod hwsim;
@@ -35,7 +35,7 @@ use addresses::Addresses;
 /// Kind of the nodes' radios.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
-    /// Ethernet with the model in between.
+    /// Ethernet, with the model between the nodes.
     #[default]
     Veth,
     /// 802.11 of the kernel outside the context of a BSS, on radios of mac80211_hwsim.
@@ -50,17 +50,17 @@ const BATCH: usize = 256;
 const LONGEST: usize = 2048;
 /// Receive buffer of the socket, octets.
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// The thread looks at least so often whether it is to end.
+/// Longest time between two checks of the thread whether it has to end.
 const TICK: u64 = 50 * MILLISECOND;
 
-/// How often, and by whom, a marked packet was sent.
+/// Transmissions of a marked packet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OnAir {
-    /// Frames that carried it, every try.
+    /// Frames that carried the packet, each try counted.
     pub transmissions: u64,
-    /// Of these, frames to one station.
+    /// Unicast frames among `transmissions`.
     pub unicast: u64,
-    /// The radios that sent it.
+    /// Radios that sent the packet.
     pub senders: BTreeSet<usize>,
 }
 
@@ -69,25 +69,25 @@ pub struct OnAir {
 struct Shared {
     state: Mutex<State>,
     stop: AtomicBool,
-    /// Frames that were handed to a node.
+    /// Frames that were delivered to a node.
     delivered: AtomicU64,
-    /// Frames that the kernel would not deliver.
+    /// Frames that the kernel did not accept for delivery.
     refused: AtomicU64,
-    /// By how many nanoseconds deliveries were late, all together and at most.
+    /// Sum of the deliveries' lateness in nanoseconds; the next field is the maximum.
     late: AtomicU64,
     latest: AtomicU64,
 }
 
-/// How well the medium keeps up with time.
+/// Lateness of the medium's deliveries.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Punctuality {
-    /// Frames that the kernel would not deliver to a node.
+    /// Frames that the kernel did not accept for delivery to a node.
     pub refused: u64,
     /// Frames that were delivered.
     pub delivered: u64,
-    /// By how many milliseconds these were late, on average.
+    /// Mean lateness of deliveries, in milliseconds.
     pub mean_ms: f64,
-    /// At most.
+    /// Largest lateness of a delivery, in milliseconds.
     pub max_ms: f64,
 }
 
@@ -107,31 +107,31 @@ pub struct Medium {
     _addresses: Addresses,
 }
 
-/// The nodes that have a radio, in order.
+/// Returns the nodes that have a radio, in order.
 pub fn nodes(scenario: &Scenario) -> Vec<String> {
     scenario.tracks.keys().cloned().collect()
 }
 
-/// Returns the link-layer address that a radio has before its station changes it, by its number. It is
+/// Returns the link-layer address of a radio before its station changes it, by the number of the radio. It is
 /// 02:00:01:00:00:01 for the first node with a radio, in the order of their names.
 pub fn mac(number: usize) -> Mac {
     let [high, low] = (number as u16 + 1).to_be_bytes();
     [2, 0, 1, 0, high, low]
 }
 
-/// A link-layer address as people write it.
+/// Formats a link-layer address.
 pub fn mac_text(mac: Mac) -> String {
     mac.map(|octet| format!("{octet:02x}")).join(":")
 }
 
-/// The medium's end of the link to a radio.
+/// Returns the name of the medium's interface to a radio.
 pub fn port(number: usize) -> String {
     format!("r{number}")
 }
 
 impl Medium {
-    /// Starts the medium of a scenario, whose interfaces must be there; second 0 of the tracks is at `epoch`.
-    /// `None` if it has none. `radios` are those of mac80211_hwsim, where they are used.
+    /// Starts the medium of a scenario, whose interfaces must exist. Second 0 of the tracks is at `epoch`.
+    /// `None` if the scenario has no radio. `radios` are those of mac80211_hwsim, if used.
     pub fn start(
         scenario: &Scenario,
         epoch: u64,
@@ -185,30 +185,30 @@ impl Medium {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the radio of a node behind a wall, or takes the wall away.
+    /// Puts the radio of a node behind a wall, or removes the wall.
     pub fn set_walled(&self, node: &str, walled: bool) {
         if let Some(radio) = self.nodes.iter().position(|name| name == node) {
             self.state().channel.set_walled(radio, walled);
         }
     }
 
-    /// The present link-layer address of a node's radio.
+    /// Returns the present link-layer address of a node's radio.
     pub fn address(&self, node: &str) -> Option<Mac> {
         let radio = self.nodes.iter().position(|name| name == node)?;
         self.state().channel.address(radio)
     }
 
-    /// Counters of each radio by now.
+    /// Returns the present counters of each radio.
     pub fn counters(&self) -> Vec<Counters> {
         self.state().channel.counters()
     }
 
-    /// The marked packets that were on the air.
+    /// Returns the marked packets that were on the air.
     pub fn marks(&self) -> BTreeMap<Mark, OnAir> {
         self.state().marks.clone()
     }
 
-    /// How well it keeps up with time.
+    /// Returns the lateness of the medium's deliveries.
     pub fn punctuality(&self) -> Punctuality {
         let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
         let shared = &self.shared;
@@ -241,20 +241,21 @@ impl Drop for Medium {
     }
 }
 
-/// The way between the interfaces of the nodes and the model.
+/// Moves frames between the interfaces of the nodes and the model.
 trait Carrier {
-    /// Takes what the nodes have sent, without waiting; says how many frames the kernel had refused to take.
+    /// Receives the frames that the nodes have sent, without waiting. Returns how many frames the kernel has
+    /// dropped.
     fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64>;
 
-    /// Carries out what the model says. For what is to be delivered: whether the kernel took it.
+    /// Executes an output of the model. For a delivery, returns whether the kernel accepted the frame.
     fn carry(&mut self, output: &Output) -> anyhow::Result<Option<bool>>;
 
-    /// Readable when there is something to receive.
+    /// Returns a descriptor that is readable when frames are waiting.
     fn descriptor(&self) -> BorrowedFd<'_>;
 }
 
 fn run(mut carrier: Box<dyn Carrier>, shared: &Shared) -> anyhow::Result<()> {
-    // A sleep ends within 1 us of its time instead of the usual 50.
+    // Sets the timer slack to 1 us, in place of the usual 50 us.
     let _ = nix::sys::prctl::set_timerslack(1000);
     let mut outputs = Vec::new();
     while !shared.stop.load(Ordering::Relaxed) {
@@ -294,7 +295,7 @@ fn run(mut carrier: Box<dyn Carrier>, shared: &Shared) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Until there is a frame, or something is due.
+/// Waits until a frame arrives or `due` has come.
 fn wait(descriptor: BorrowedFd<'_>, due: Option<u64>) -> anyhow::Result<()> {
     let span = due.map_or(TICK, |due| due.saturating_sub(clock::monotonic()).min(TICK));
     let mut fds = [PollFd::new(descriptor, PollFlags::POLLIN)];

@@ -1,8 +1,8 @@
-//! `results.json`: everything that a run has to tell, in a shape that stays.
+//! `results.json`: all data of a run, in a stable format.
 //!
-//! The report is made of this and nothing else. `scenarios/README.md` describes the shape; fields may be
-//! added under the same `schema_version`, a change of meaning raises it. Times `..._s` count from the
-//! begin of the timetable; what happened before has negative ones.
+//! The report is made from this file alone. `scenarios/README.md` describes the format. Fields may be added
+//! under the same `schema_version`; a change of meaning raises it. Times `..._s` count from the begin of the
+//! timetable; earlier events have negative times.
 
 use std::collections::BTreeMap;
 
@@ -18,35 +18,35 @@ use crate::traffic::geonet::Flood;
 use crate::traffic::stats::{Flow, percentile};
 use crate::traffic::{Seen, SeenProbe};
 
-/// Version of the shape.
+/// Version of the format.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// A whole run.
+/// All data of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Results {
-    /// Version of this shape.
+    /// Version of this format.
     pub schema_version: u32,
-    /// Scenario name.
+    /// Name of the scenario.
     pub scenario: String,
-    /// Its title.
+    /// Title of the scenario.
     pub title: String,
-    /// Its description.
+    /// Description of the scenario.
     pub about: String,
     /// `as root` or `without root, in a user namespace`.
     pub mode: String,
     /// True for a run with the shortened timetable.
     pub quick: bool,
-    /// Begin of the timetable, in words.
+    /// Begin of the timetable, as text in UTC.
     pub time: String,
-    /// Length of the timetable.
+    /// Length of the timetable in seconds.
     pub duration_s: f64,
-    /// The machine.
+    /// The machine of the run.
     pub machine: Machine,
     /// True if no expectation failed.
     pub passed: bool,
     /// Metrics by section and name.
     pub metrics: Metrics,
-    /// Expectations and what was measured.
+    /// Expectations with their measured values.
     pub expectations: Vec<Judged>,
     /// The numbers at the head of the report.
     pub headline: Vec<HeadlineValue>,
@@ -54,13 +54,13 @@ pub struct Results {
     pub actions: Vec<ActionDone>,
     /// Events of the stations.
     pub events: Vec<EventSeen>,
-    /// Which uplink carried the traffic of a mobile router, from when to when.
+    /// The active uplink of each mobile router against time.
     pub active: Vec<Active>,
     /// Values against time.
     pub series: Series,
-    /// The testbed.
+    /// The testbed for the picture.
     pub topology: Topology,
-    /// Where the radios are.
+    /// Places and movements of the radios, if there are any.
     #[serde(default)]
     pub map: Option<Map>,
     /// Warnings for the reader, such as packets that a station refused to send.
@@ -69,7 +69,7 @@ pub struct Results {
     /// Result of each flow over the whole run.
     #[serde(default)]
     pub flows: Vec<FlowLine>,
-    /// Why the run has no verdict, if it has none.
+    /// Reason why the run has no verdict, if so.
     #[serde(default)]
     pub no_verdict: Option<String>,
 }
@@ -79,63 +79,63 @@ pub struct Results {
 pub struct FlowLine {
     /// Name of the traffic.
     pub name: String,
-    /// Kind: `ping`, `probe` and so on.
+    /// Kind of the traffic: `ping`, `probe` and so on.
     pub kind: String,
-    /// Figures: what, value, unit.
+    /// Figures of the flow: name, value, unit.
     pub figures: Vec<(String, Option<f64>, String)>,
 }
 
 /// A number at the head of the report.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HeadlineValue {
-    /// Label.
+    /// Label of the number.
     pub label: String,
-    /// Its value.
+    /// Value of the number.
     pub value: Option<f64>,
-    /// Its unit.
+    /// Unit of the number.
     pub unit: String,
-    /// Values of other sources.
+    /// Values of other sources, for comparison.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub beside: String,
 }
 
-/// An action that was carried out.
+/// An executed action.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ActionDone {
-    /// Its name.
+    /// Name of the action.
     pub name: String,
-    /// In words.
+    /// Description of the action.
     pub label: String,
-    /// When it began.
+    /// Begin of the action.
     pub at_s: f64,
 }
 
 /// An event of a station.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EventSeen {
-    /// When.
+    /// Time of the event.
     pub at_s: f64,
-    /// Node.
+    /// Node of the station.
     pub node: String,
     /// The event as the station printed it.
     pub event: serde_json::Value,
 }
 
-/// A time in which one uplink carried the traffic.
+/// A period in which one uplink carried the traffic.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Active {
     /// Node of the mobile router.
     pub node: String,
-    /// Interface; `null` without one.
+    /// Interface of the uplink; `null` without an active uplink.
     pub uplink: Option<String>,
-    /// From when.
+    /// Begin of the period.
     pub from_s: f64,
-    /// To when.
+    /// End of the period.
     pub to_s: f64,
 }
 
-/// A broadcast: seconds, per cent of those inside that got it, median and highest milliseconds until they
-/// did.
+/// A broadcast: seconds, per cent of the nodes inside the circle that received it, median and highest
+/// milliseconds until their reception.
 pub type Delivered = (f64, f64, Option<f64>, Option<f64>);
 
 /// Values against time.
@@ -145,12 +145,12 @@ pub struct Series {
     pub rtt: Vec<Line<(f64, Option<f64>)>>,
     /// One-way delay in steps of 100 ms: time, median and highest in milliseconds.
     pub delay: Vec<Line<(f64, f64, f64)>>,
-    /// Times of sending of the probe packets that were lost.
+    /// Sending times of the lost probe packets.
     pub lost: Vec<Line<f64>>,
     /// Throughput: time, Mbit/s from client to server, Mbit/s back.
     pub throughput: Vec<Line<(f64, f64, f64)>>,
-    /// Broadcasts: time, per cent of the nodes inside the circle that got it, median and highest milliseconds
-    /// until they did; `null` if none did.
+    /// Broadcasts: time, per cent of the nodes inside the circle that received it, median and highest
+    /// milliseconds until their reception; `null` if no node received it.
     #[serde(default)]
     pub broadcasts: Vec<Line<Delivered>>,
     /// Load of the radio channel: time, mean and highest share of the time in which a radio finds it busy,
@@ -164,9 +164,9 @@ pub struct Series {
 pub struct Line<T> {
     /// Name of the traffic.
     pub name: String,
-    /// For the legend.
+    /// Label for the legend.
     pub label: String,
-    /// Its points.
+    /// Points of the series.
     pub points: Vec<T>,
 }
 
@@ -182,17 +182,17 @@ pub struct Topology {
 /// A node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TopologyNode {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Role.
+    /// Role of the node.
     pub role: String,
-    /// Column.
+    /// Column in the picture.
     pub x: f64,
-    /// Row.
+    /// Row in the picture.
     pub y: f64,
     /// True if carnet runs in it.
     pub carnet: bool,
-    /// Addresses that matter, by interface.
+    /// Addresses to show, by interface.
     pub addresses: BTreeMap<String, Vec<String>>,
 }
 
@@ -201,13 +201,13 @@ pub struct TopologyNode {
 pub struct TopologyLink {
     /// Node and interface of each end.
     pub ends: Vec<(String, String)>,
-    /// Label.
+    /// Label of the link.
     pub label: String,
     /// True if a bridge joins the ends.
     pub shared: bool,
 }
 
-/// Where the radios are, in metres to the east and north of the origin.
+/// Places of the radios, in metres to the east and north of the origin.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Map {
     /// How far a frame can be read, without shadowing.

@@ -1,12 +1,13 @@
-//! Targets, and how the figures compare. They fail no run, because they depend on the machine.
+//! Targets, and whether the figures meet them. A missed target fails no run, because the figures depend on
+//! the machine.
 
 use super::figures::{
     AttackFigure, Bench, FaultsFigure, PacketFigure, RegistrationsFigure, TakeoverFigure, Target,
 };
 use super::path::Path;
 
-/// A target about several figures, all of which have to reach it. `found` are what was measured and where;
-/// the worst is told.
+/// Builds a target that several figures have to meet. `found` has each measured value and its place. The
+/// target reports the worst one.
 fn target(
     what: &str,
     aim: &str,
@@ -26,7 +27,8 @@ fn target(
     Target { what: what.into(), aim: aim.into(), found, met: worst.is_some().then_some(met == total) }
 }
 
-/// The ratios of a path to plain forwarding through both routers, as `ratio` takes them.
+/// Returns the ratios of a path to plain forwarding through both routers. `ratio` computes the ratio of a
+/// figure.
 fn packets(bench: &Bench, path: Path, ratio: impl Fn(&PacketFigure) -> Option<f64>) -> Vec<(f64, String)> {
     let both = bench.packets.iter().filter(|one| one.path == path && one.arrangement.starts_with("both"));
     both.filter_map(|one| {
@@ -36,7 +38,7 @@ fn packets(bench: &Bench, path: Path, ratio: impl Fn(&PacketFigure) -> Option<f6
     .collect()
 }
 
-/// All targets.
+/// Returns all targets.
 pub fn judge(bench: &Bench) -> Vec<Target> {
     let mut targets = Vec::new();
     let aims = [(Path::Bpf, 1.0), (Path::Xdp, 1.5), (Path::Tun, 0.25)];
@@ -90,7 +92,8 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
             "",
         ));
     }
-    // A plain router with as many routes gets slower, too: its tables fit into no cache.
+    // Compares with a plain router that has as many routes: it gets slower too, because its tables fit into
+    // no cache.
     for path in [Path::Bpf, Path::Xdp] {
         let many = bench.bindings.iter().filter(|one| one.path == path && one.bindings == 100_000);
         let many = many.filter_map(|one| {
@@ -132,7 +135,7 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
     targets
 }
 
-/// Those about a home agent under attack.
+/// Returns the targets for a home agent under attack.
 fn attacks(bench: &Bench) -> [Target; 2] {
     let of = |value: fn(&AttackFigure) -> f64| {
         let floods = bench.attacks.iter().filter(|one| one.frames > 0.0);
@@ -146,7 +149,7 @@ fn attacks(bench: &Bench) -> [Target; 2] {
     ]
 }
 
-/// Those about a machine that dies.
+/// Returns the targets for machines of which one is killed.
 fn takeovers(bench: &Bench) -> [Target; 3] {
     let of = |value: fn(&TakeoverFigure) -> f64| {
         let many = bench.takeovers.iter().filter(|one| one.routers >= 1000);
@@ -166,7 +169,7 @@ fn takeovers(bench: &Bench) -> [Target; 3] {
     ]
 }
 
-/// Those about a series of faults.
+/// Returns the targets for a series of faults.
 fn faults(bench: &Bench) -> [Target; 3] {
     let of = |value: fn(&FaultsFigure) -> f64| {
         let many = bench.faults.iter().filter(|one| one.faults >= 200);
@@ -182,7 +185,7 @@ fn faults(bench: &Bench) -> [Target; 3] {
     ]
 }
 
-/// Those about many routers that register.
+/// Returns the targets for many routers that register.
 fn registrations(bench: &Bench) -> [Target; 5] {
     let many = || bench.registrations.iter().filter(|one| one.routers >= 100_000);
     let of = |value: fn(&RegistrationsFigure) -> f64| {

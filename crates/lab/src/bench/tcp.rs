@@ -1,11 +1,11 @@
-//! TCP between the hosts: one stream and several, both directions, and what becomes of hosts that know
-//! nothing of the tunnel.
+//! TCP between the hosts: one stream and several, in both directions, also with hosts whose MTU does not fit
+//! the tunnel.
 //!
-//! The hosts' MTU is first what fits the tunnel, for plain forwarding too. Then it is 1500, so the hosts
+//! First the hosts' MTU fits the tunnel, for plain forwarding too. Then the MTU is 1500, so the hosts
 //! discover the path MTU or a router clamps the segments. Last it is 1500 with a filter at the hosts that
-//! drops Packet Too Big. All cores may be used. One transfer says little, because much depends on the
-//! distribution of work to cores. So there are many short ones, with the paths by turns. The result is the
-//! median of the ratios of neighbours, with its uncertainty.
+//! drops Packet Too Big. A transfer may use all cores. One transfer says little, because its rate depends on
+//! the distribution of work to cores. So there are many short transfers, and the paths take turns. The result
+//! is the median of the ratios of neighbouring transfers, with its uncertainty.
 
 use std::process::{Command, Stdio};
 
@@ -21,19 +21,19 @@ use crate::console;
 use crate::process::{in_node, output};
 use crate::tools;
 
-/// Knowledge of the hosts about the tunnel.
+/// MTU of the hosts, and whether they receive Packet Too Big.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hosts {
-    /// Their MTU fits into it.
+    /// The MTU fits into the tunnel.
     Fitting,
-    /// Their MTU does not.
+    /// The MTU does not fit into the tunnel.
     Large,
-    /// Large MTU, and a filter that drops Packet Too Big.
+    /// The MTU does not fit, and a filter drops Packet Too Big.
     Deaf,
 }
 
 impl Hosts {
-    /// In words.
+    /// Returns a description of the setting.
     pub fn words(self) -> &'static str {
         match self {
             Hosts::Fitting => "hosts with MTU 1460",
@@ -46,17 +46,17 @@ impl Hosts {
         if self == Hosts::Fitting { "1460" } else { "1500" }
     }
 
-    /// Makes the hosts of all worlds such.
+    /// Applies the setting to the hosts of all worlds.
     pub fn set_all(self, bed: &Bed) -> anyhow::Result<()> {
         bed.worlds(Part::Both).try_for_each(|(_, world)| self.set(world))
     }
 
-    /// Makes the hosts of a world such.
+    /// Applies the setting to the hosts of a world.
     pub fn set(self, world: &World) -> anyhow::Result<()> {
         for (role, interface) in HOSTS {
             let node = world.node(role);
             output(in_node(&node, tools::path("ip")).args(["link", "set", interface, "mtu", self.mtu()]))?;
-            // Forget path MTUs of earlier transfers.
+            // The hosts forget path MTUs of earlier transfers.
             output(in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv6/route/flush"]))?;
             let mut rules = String::from("table inet filtered\ndelete table inet filtered\n");
             if self == Hosts::Deaf {
@@ -70,12 +70,12 @@ impl Hosts {
     }
 }
 
-/// Runs a command with this input.
+/// Runs a command and writes this input to it.
 fn feed(command: &mut Command, input: &str) -> anyhow::Result<()> {
     use std::io::Write;
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If it ends early, what it says tells more than the broken pipe.
+        // If the command ends early, its error output says more than the broken pipe.
         let _ = stdin.write_all(input.as_bytes());
     }
     let result = child.wait_with_output()?;
@@ -83,7 +83,7 @@ fn feed(command: &mut Command, input: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `up` or `down`.
+/// Returns `up` or `down`.
 pub fn direction(down: bool) -> String {
     if down { "down" } else { "up" }.into()
 }
@@ -140,7 +140,7 @@ fn one(bed: &Bed, rounds: usize, hosts: Hosts, task: Task) -> anyhow::Result<Vec
     Ok(lanes.into_iter().map(figure).collect())
 }
 
-/// Measures everything; leaves the hosts with an MTU that fits.
+/// Measures all paths. The hosts end with an MTU that fits.
 pub fn measure(bed: &Bed, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
     let mut figures = Vec::new();
     for hosts in [Hosts::Large, Hosts::Deaf, Hosts::Fitting] {

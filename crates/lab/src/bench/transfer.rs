@@ -1,4 +1,4 @@
-//! One iperf3 between two hosts.
+//! One transfer by iperf3 between two hosts.
 
 use anyhow::{Context, anyhow, bail};
 use nix::sys::signal::Signal;
@@ -10,37 +10,38 @@ use crate::isolate::{Interrupted, RUN, stopping};
 use crate::process::{Daemon, in_node};
 use crate::tools;
 
-/// How long a transfer may take beyond its time: the longer it is, the longer it may be about its end.
+/// Additional time for the end of a transfer. The limit is twice the transfer's duration plus this time,
+/// because a longer transfer takes longer to end.
 const GRACE: u64 = 2 * SECOND;
 /// Time that iperf3 may take until it listens: 10 ms, but seconds in an emulated or busy machine. It is not
 /// part of the measurement.
 const STARTING: u64 = 30 * SECOND;
 
-/// Transfer to make.
+/// A transfer to make.
 #[derive(Debug, Clone, Copy)]
 pub struct Task {
-    /// Streams.
+    /// Number of parallel streams.
     pub streams: usize,
-    /// To the mobile network.
+    /// Whether the data goes to the mobile network.
     pub down: bool,
-    /// Seconds, or a moment where it is 0.
+    /// Duration in seconds; 0 for a fraction of a second.
     pub seconds: u64,
-    /// Bits per second; as fast as possible without it.
+    /// Rate in bits per second; `None` for as fast as possible.
     pub rate: Option<u64>,
 }
 
 /// Result of the transfer.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Outcome {
-    /// Octets that arrived.
+    /// Octets of payload that arrived.
     pub octets: u64,
-    /// Gbit/s.
+    /// Gbit/s of payload.
     pub gbit: f64,
     /// Segments sent again.
     pub retransmits: u64,
 }
 
-/// Transfers. The inner error says why it did not come to its end, which is a result, too.
+/// Makes a transfer. The inner error says why the transfer did not finish, which is a result too.
 pub fn transfer(world: &World, task: Task) -> anyhow::Result<Result<Outcome, String>> {
     let (seconds, streams) = (task.seconds.to_string(), task.streams.to_string());
     let amount = if task.seconds == 0 { ["-n", "2M"] } else { ["-t", &seconds] };
@@ -56,8 +57,8 @@ pub fn transfer(world: &World, task: Task) -> anyhow::Result<Result<Outcome, Str
     }
 }
 
-/// One iperf3 from a client to a server in another node, with these arguments of the client; what it printed.
-/// The inner error says why it did not come to its end within `patience` nanoseconds.
+/// Runs one iperf3 from a client to a server in another node, with these arguments of the client. Returns the
+/// output. The inner error says why iperf3 did not finish within `patience` nanoseconds.
 pub fn exchange(
     server: &str,
     client: &str,
@@ -98,7 +99,7 @@ pub fn exchange(
 }
 
 fn parse(text: &str) -> anyhow::Result<Result<Value, String>> {
-    // Warnings come before.
+    // iperf3 prints warnings before the JSON.
     let json = text.find('{').map_or(text, |at| &text[at..]);
     let value: Value =
         serde_json::from_str(json).with_context(|| format!("iperf3 printed no JSON: {text}"))?;

@@ -1,5 +1,5 @@
-//! Encodes Binding Updates and decodes the answers, separately from carnet's code, so that the home agent is
-//! not tested with its own code.
+//! Encodes Binding Updates and decodes Binding Acknowledgements, separately from carnet's code, so that the
+//! home agent is not tested with its own code.
 //!
 //! A frame holds IPv6, Destination Options with the home address (RFC 6275 6.3), and a Binding Update. The
 //! Binding Update has one Mobile Network Prefix (RFC 3963 4.3) and the MN-HA authentication option (RFC 4285
@@ -13,13 +13,14 @@ use sha1::Sha1;
 
 use super::packet::{IPV6, LINK};
 
-/// Octets of the Destination Options header, and of the routing header of an answer.
+/// Octets of the Destination Options header of a Binding Update, and of the routing header of an
+/// acknowledgement.
 const HOME: usize = 24;
-/// Octets of the Mobility Header of an update.
+/// Octets of the Mobility Header of a Binding Update.
 const HEADER: usize = 56;
-/// Where the Mobility Header begins in an update.
+/// Offset of the Mobility Header in the frame of a Binding Update.
 const AT: usize = LINK + IPV6 + HOME;
-/// Octets of an update.
+/// Octets of the frame of a Binding Update.
 pub const UPDATE: usize = AT + HEADER;
 /// Octets of the message that the MAC covers: up to the end of the SPI.
 const COVERED: usize = 40;
@@ -30,16 +31,16 @@ const PROTOCOL_OPTIONS: u8 = 60;
 const NO_NEXT_HEADER: u8 = 59;
 const BINDING_UPDATE: u8 = 5;
 const BINDING_ACKNOWLEDGEMENT: u8 = 6;
-/// A, H and R (RFC 6275 6.1.7, RFC 3963 4.1).
+/// Flags A, H and R (RFC 6275 6.1.7, RFC 3963 4.1).
 const FLAGS: [u8; 2] = [0xc4, 0];
 const PREFIX_OPTION: u8 = 6;
 const AUTHENTICATION_OPTION: u8 = 9;
-/// The key of all routers of the benchmark, as configs have it.
+/// Key of all routers of the benchmark, as in the configs.
 pub const KEY: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-/// Its index.
+/// SPI of that key.
 pub const SPI: u32 = 300;
 
-/// A security association.
+/// Computes the MAC of a security association.
 #[derive(Clone)]
 pub struct Signer(Hmac<Sha1>);
 
@@ -50,13 +51,13 @@ impl std::fmt::Debug for Signer {
 }
 
 impl Signer {
-    /// With this key.
+    /// Creates the association with this key.
     pub fn new(key: &[u8; 16]) -> anyhow::Result<Signer> {
         Ok(Signer(<Hmac<Sha1> as KeyInit>::new_from_slice(key).context("a key of 16 octets")?))
     }
 
-    /// RFC 4285 5.1: over care-of address, home address and what of the header is covered, its checksum taken
-    /// as zero.
+    /// Returns the MAC of RFC 4285 5.1: over care-of address, home address and the covered part of the
+    /// Mobility Header, with a checksum of zero.
     fn code(&self, ends: (Ipv6Addr, Ipv6Addr), covered: &[u8]) -> [u8; MAC] {
         let mut mac = self.0.clone();
         for part in [&ends.0.octets()[..], &ends.1.octets(), &covered[..4], &[0, 0], &covered[6..]] {
@@ -67,18 +68,18 @@ impl Signer {
     }
 }
 
-/// A router as its home agent knows it.
+/// Addresses and prefix of a router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// Its home address.
+    /// Home address of the router.
     pub home_address: Ipv6Addr,
-    /// Where it is.
+    /// Care-of address of the router.
     pub care_of_address: Ipv6Addr,
-    /// The first half of its /64.
+    /// First 64 bits of the router's mobile network prefix.
     pub prefix: u64,
 }
 
-/// The sum of RFC 1071 over a pseudo-header and what is behind it.
+/// Returns the checksum of RFC 1071 over a pseudo-header and the data that follows.
 pub fn checksum(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, header: &[u8]) -> u16 {
     let ends = [source.octets(), destination.octets()].concat();
     let words = ends.chunks(2).chain(header.chunks(2));
@@ -90,8 +91,8 @@ pub fn checksum(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, header: &
     !(sum as u16)
 }
 
-/// A Binding Update, from its Ethernet header on; `lifetime` in units of four seconds. `link` are the
-/// hardware addresses of the sending interface and of its peer.
+/// Returns a Binding Update, from its Ethernet header on. `lifetime` is in units of four seconds. `link` has
+/// the hardware addresses of the sending interface and of its peer.
 pub fn update(
     link: ([u8; 6], [u8; 6]),
     agent: Ipv6Addr,
@@ -109,7 +110,7 @@ pub fn update(
     put(LINK + 6, &[PROTOCOL_OPTIONS, 64]);
     put(LINK + 8, &who.care_of_address.octets());
     put(LINK + 24, &agent.octets());
-    // PadN of four octets, then the Home Address option at 8n+6.
+    // PadN of four octets first: the Home Address option must begin at 8n+6.
     put(LINK + IPV6, &[PROTOCOL_MOBILITY, (HOME / 8 - 1) as u8, 1, 2, 0, 0, 0xc9, 16]);
     put(LINK + IPV6 + 8, &who.home_address.octets());
     put(AT, &[NO_NEXT_HEADER, (HEADER / 8 - 1) as u8, BINDING_UPDATE, 0, 0, 0]);
@@ -118,7 +119,7 @@ pub fn update(
     put(AT + 10, &lifetime.to_be_bytes());
     put(AT + 12, &[PREFIX_OPTION, 18, 0, 64]);
     put(AT + 16, &who.prefix.to_be_bytes());
-    // Pad1 at 32, for the option is to be at 4n+1.
+    // Pad1 at 32: the authentication option must begin at 4n+1.
     put(AT + 33, &[AUTHENTICATION_OPTION, 17, 1]);
     put(AT + 36, &SPI.to_be_bytes());
     put(AT + COVERED + MAC, &[1, 2]);
@@ -132,22 +133,22 @@ pub fn update(
 /// Content of an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acknowledgement {
-    /// To whom, by its routing header.
+    /// Home address in the routing header.
     pub home_address: Ipv6Addr,
-    /// Where it was sent.
+    /// Care-of address that the acknowledgement was sent to.
     pub care_of_address: Ipv6Addr,
-    /// Below 128: accepted.
+    /// Status; a value below 128 means accepted.
     pub status: u8,
-    /// The number that it answers.
+    /// Sequence number of the acknowledged Binding Update.
     pub sequence: u16,
-    /// In units of four seconds.
+    /// Lifetime in units of four seconds.
     pub lifetime: u16,
 }
 
-/// Reads a Binding Acknowledgement, from its Ethernet header on; `None`: it is something else.
+/// Decodes a Binding Acknowledgement, from its Ethernet header on. `None` if the frame is something else.
 ///
 /// # Errors
-/// It is one, but not as it has to be: its checksum or its MAC is wrong, or something is missing.
+/// Fails for an invalid acknowledgement: its checksum or its MAC is wrong, or a part is missing.
 pub fn acknowledgement(
     frame: &[u8],
     agent: Ipv6Addr,
@@ -201,7 +202,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// The Binding Update of the notes on RFC 4285, whose MAC was computed by another implementation.
+    /// Compares with the Binding Update in the notes on RFC 4285, whose MAC another implementation computed.
     #[test]
     fn an_update_is_the_golden_one() {
         let who = Identity {

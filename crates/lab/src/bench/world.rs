@@ -1,4 +1,4 @@
-//! The networks that the benchmark measures in: one for each data path, all alike.
+//! The networks of the benchmark: one for each data path, with equal nodes and links.
 //!
 //! ```text
 //!   mnn m0 ---- i0 mr e0 ---- f0 ha h0 ---- c0 cn
@@ -7,11 +7,11 @@
 //!                     2001:db8:f1::/64
 //! ```
 //!
-//! Links are veth pairs in network namespaces `WORLD.mnn`, `WORLD.mr`, `WORLD.ha` and `WORLD.cn`. All
-//! addresses and neighbours are fixed, so nothing but the packets that are measured passes while it is
-//! measured. In a world of carnet, `mr` and `ha` are two `carnet run`, registered over `e0`. The plain world
-//! forwards without a tunnel; the world of the kernel's own tunnel has IPv6 in IPv6 by segment routing (RFC
-//! 8986: `H.Encaps.Red` with one segment, which leaves no routing header, and `End.DT6`).
+//! Links are veth pairs between network namespaces `WORLD.mnn`, `WORLD.mr`, `WORLD.ha` and `WORLD.cn`. All
+//! addresses and neighbours are fixed, so only the measured packets pass during a measurement. In a world of
+//! carnet, `mr` and `ha` each run `carnet run`, and the mobile router is registered over `e0`. The plain
+//! world forwards without a tunnel. The world of the kernel's own tunnel has IPv6 in IPv6 by segment routing
+//! (RFC 8986): `H.Encaps.Red` with one segment, which leaves no routing header, and `End.DT6`.
 
 use std::fmt::Write as _;
 use std::os::fd::AsFd;
@@ -27,18 +27,18 @@ use crate::process::{Daemon, in_node, output, wait_for};
 use crate::station::Station;
 use crate::{isolate, tools, topology};
 
-/// Host in the mobile network.
+/// Address of the host in the mobile network.
 pub const MNN: &str = "2001:db8:a::2";
-/// Correspondent.
+/// Address of the correspondent node.
 pub const CN: &str = "2001:db8:c::2";
-/// Home agent.
+/// Address of the home agent.
 pub const HOME_AGENT: &str = "2001:db8:1::1";
 /// Care-of address on `e0`.
 pub const CARE_OF: &str = "2001:db8:f0::2";
-/// Segment of the home agent's end of the kernel's tunnel, and of the mobile router's.
+/// Segments of the kernel's tunnel: the home agent's end and the mobile router's end.
 pub const SEGMENTS: [&str; 2] = ["2001:db8:5::1", "2001:db8:5::2"];
 
-/// Links: node and interface at each end, with its address.
+/// Links: node, interface and address of each end.
 const LINKS: [[(&str, &str, &str); 2]; 4] = [
     [("mnn", "m0", MNN), ("mr", "i0", "2001:db8:a::1")],
     [("mr", "e0", CARE_OF), ("ha", "f0", "2001:db8:f0::1")],
@@ -52,16 +52,16 @@ const UPLINKS: &str = "route add default via 2001:db8:f0::1 dev e0 metric 100\n\
                        route add default via 2001:db8:f1::1 dev e1 metric 200\n";
 const NODES: [&str; 4] = ["mnn", "mr", "ha", "cn"];
 
-/// An interface of a world, as a place where packets are put in or taken out.
+/// An interface of a world, where packets are put in or taken out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Node in the world: `mnn`, `mr`, `ha` or `cn`.
     pub node: &'static str,
-    /// Interface.
+    /// Interface of the node.
     pub interface: &'static str,
 }
 
-/// The hardware addresses of an interface and of its peer.
+/// Returns the hardware addresses of an interface and of its peer.
 pub fn link_addresses(place: Place) -> ([u8; 6], [u8; 6]) {
     let mac = |link: usize, end: usize| [2, 0, 0, 0, link as u8 + 1, end as u8 + 1];
     for (l, link) in LINKS.iter().enumerate() {
@@ -71,11 +71,11 @@ pub fn link_addresses(place: Place) -> ([u8; 6], [u8; 6]) {
             return (mac(l, end), mac(l, 1 - end));
         }
     }
-    // All places are constants of this module's callers.
+    // Unreachable: all places are constants of this module's callers.
     ([0; 6], [0; 6])
 }
 
-/// Text of a hardware address.
+/// Returns the text of a hardware address.
 fn text(mac: [u8; 6]) -> String {
     mac.map(|octet| format!("{octet:02x}")).join(":")
 }
@@ -94,7 +94,7 @@ pub fn inside<T: Send>(node: &str, action: impl FnOnce() -> anyhow::Result<T> + 
     })
 }
 
-/// Where the programs and their output are.
+/// The carnet program and the folder of the logs.
 #[derive(Debug, Clone)]
 pub struct Programs {
     /// The carnet program.
@@ -106,26 +106,26 @@ pub struct Programs {
 /// A network with its programs.
 #[derive(Debug)]
 pub struct World {
-    /// Its name, with which its nodes begin.
+    /// Name of the world. The names of its nodes begin with it.
     pub name: String,
-    /// The mobile router and the home agent, where they are carnet.
+    /// The mobile router and the home agent, if they run carnet.
     pub stations: Vec<Station>,
-    /// Their processes, in the same order.
+    /// Processes of [`Self::stations`], in the same order.
     pub daemons: Vec<Daemon>,
 }
 
 impl World {
-    /// Builds the network, in which the mobile router and the home agent take these paths.
+    /// Builds the network. `mr` and `ha` are the data paths of the mobile router and the home agent.
     ///
     /// # Errors
-    /// Also when a path cannot be had on this kernel.
+    /// Fails also if this kernel does not support a path.
     pub fn build(name: &str, mr: Path, ha: Path, programs: &Programs) -> anyhow::Result<World> {
         let mut world = World { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
         world.links()?;
         world.routes(mr)?;
         if mr == Path::Xdp {
-            // Between the two ends of a veth a checksum may be left for later; what XDP redirects has lost
-            // the note about it. No driver of real hardware hands up such a packet.
+            // A veth may leave the checksum for later and note this in the packet. A redirect by XDP loses
+            // the note. No driver of real hardware hands up such a packet.
             for (role, interface) in HOSTS {
                 let mut ethtool = in_node(&world.node(role), tools::path("ethtool"));
                 output(ethtool.args(["-K", interface, "tx", "off"]))?;
@@ -149,7 +149,7 @@ impl World {
         Ok(world)
     }
 
-    /// The node of this world that has this role.
+    /// Returns the node of this world with this role.
     pub fn node(&self, role: &str) -> String {
         format!("{}.{role}", self.name)
     }
@@ -166,7 +166,7 @@ impl World {
         Ok(())
     }
 
-    /// Nodes, links, addresses, neighbours.
+    /// Creates nodes, links, addresses and neighbours.
     pub fn links(&self) -> anyhow::Result<()> {
         let mut commands = String::from("link set lo up\n");
         for role in NODES {
@@ -174,7 +174,7 @@ impl World {
         }
         topology::batch(None, &commands)?;
         for role in NODES {
-            // No detection of duplicates: an address is there when it is asked for.
+            // Duplicate address detection is off, so an address is usable at once.
             output(in_node(&self.node(role), "sh").args([
                 "-ec",
                 "cd /proc/sys/net/ipv6/conf
@@ -214,14 +214,14 @@ impl World {
             }
             topology::batch(Some(&self.node(role)), &commands)?;
         }
-        // A veth takes what XDP redirects to it only when its peer polls.
+        // A veth accepts packets that XDP redirects only if its peer polls.
         for (role, interface) in HOSTS {
             output(in_node(&self.node(role), tools::path("ethtool")).args(["-K", interface, "gro", "on"]))?;
         }
         Ok(())
     }
 
-    /// The default routes of the hosts, and of a mobile router over its uplinks.
+    /// Sets the default routes of the hosts, and of a mobile router over its uplinks.
     pub fn uplinks(&self) -> anyhow::Result<()> {
         self.hosts()?;
         topology::batch(Some(&self.node("mr")), UPLINKS)
@@ -275,8 +275,8 @@ impl World {
     }
 }
 
-/// Fails when a station's tunnels take another path than they were told to. A station serves by the TUN
-/// device until its BPF programs are loaded, so that this waits for them.
+/// Fails if a station's tunnels do not use the configured path. A station uses the TUN device until its BPF
+/// programs are loaded, so this waits for the programs.
 fn takes(station: &Station, path: Path) -> anyhow::Result<()> {
     let mut paths = Vec::new();
     for _ in 0..300 {
@@ -291,7 +291,7 @@ fn takes(station: &Station, path: Path) -> anyhow::Result<()> {
     bail!("{} takes path {paths:?}, expected {:?}", station.node, path.name())
 }
 
-/// The `[station]` and `[dataplane]` of a config.
+/// Returns the `[station]` and `[dataplane]` of a config.
 pub fn station_config(name: &str, path: Path) -> String {
     format!(
         "[station]\nname = \"{name}\"\nsocket = \"/run/carnet/{name}.sock\"\n\

@@ -1,4 +1,5 @@
-//! How exactly a station keeps the times of contention-based forwarding (EN 302 636-4-1 V1.4.1 annex F.3).
+//! Measures how exactly a station keeps the times of contention-based forwarding (EN 302 636-4-1 V1.4.1 annex
+//! F.3).
 //!
 //! A tester sends GeoBroadcast packets from stations at several distances from the forwarder. The forwarder
 //! repeats each after a time that shrinks with the distance. The kernel stamps every frame in both directions
@@ -19,32 +20,32 @@ use super::socket::{ALL, Link, headers};
 use super::{median, quantile};
 use crate::clock::{self, MILLISECOND};
 
-/// Metres from the sender to the forwarder; the last is beyond the range.
+/// Metres from each sender to the forwarder. The last sender is beyond the range.
 const DISTANCES: [u32; 4] = [250, 500, 900, 1100];
 /// `itsGnDefaultMaxCommunicationRange`, metres.
 const RANGE: f64 = 1000.0;
 /// `itsGnCbfMinTime` and `itsGnCbfMaxTime`, milliseconds.
 const TIMES: (f64, f64) = (1.0, 100.0);
-/// Every sender is inside of the area, as the forwarder is.
+/// Radius of the area in metres. All senders and the forwarder are inside.
 const RADIUS: u16 = 1700;
-/// From one packet to the next; the senders take turns. A random time of up to as much again comes on top, so
-/// that nothing keeps step with anything.
+/// Time between two packets; the senders take turns. A random time of up to 5 ms is added, so that the
+/// packets do not keep step with another period.
 const PAUSE: u64 = 5 * MILLISECOND;
 
-/// A sender's distance and how long its packets took.
+/// Delays of one sender's packets at the forwarder.
 #[derive(Debug, Clone, Serialize)]
 pub struct Delays {
-    /// Metres.
+    /// Distance in metres.
     pub distance: u32,
     /// Time by the formula, in milliseconds.
     pub formula_ms: f64,
-    /// Measured, milliseconds.
+    /// Measured median, in milliseconds.
     pub median_ms: f64,
     /// Measured 5th percentile, in milliseconds.
     pub p5_ms: f64,
     /// Measured 95th percentile, in milliseconds.
     pub p95_ms: f64,
-    /// Measured less formula, milliseconds.
+    /// Measured median less the time by the formula, in milliseconds.
     pub error_ms: f64,
     /// Packets that were sent.
     pub sent: usize,
@@ -52,7 +53,7 @@ pub struct Delays {
     pub returned: usize,
 }
 
-/// The time of contention by F.3, milliseconds.
+/// Returns the contention time by F.3, in milliseconds.
 fn formula(distance: f64) -> f64 {
     let (least, most) = TIMES;
     if distance > RANGE { least } else { most + (least - most) / RANGE * distance }
@@ -68,7 +69,7 @@ pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<Delays>> {
     greet()?;
     carnet.wait_for_neighbours(DISTANCES.len())?;
     let observer = node::thread(TESTER, None, move || observe(count));
-    // The observer has its socket long before; what it misses would be missing in the results.
+    // The observer opens its socket within this time. Packets that it misses would be missing in the results.
     std::thread::sleep(Duration::from_millis(200));
     node::inside(TESTER, move || {
         let link = Link::open(INTERFACE, None)?;
@@ -78,7 +79,7 @@ pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<Delays>> {
             for distance in DISTANCES {
                 let packet = sender(distance).circle(BROADCAST, HOME, RADIUS, sequence as u16, &[0xfe; 32]);
                 link.send(&mut headers, [&packet[..]].into_iter())?;
-                // A xorshift: any mixture will do.
+                // A xorshift: the mixture need not be good.
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;
@@ -106,10 +107,10 @@ fn greet() -> anyhow::Result<()> {
     })
 }
 
-/// When a packet was first seen, and when again: source and sequence number to nanoseconds.
+/// Times at which a packet was first seen and seen again, in nanoseconds, by source and sequence number.
 type Times = BTreeMap<(Mac, u16), (u64, Option<u64>)>;
 
-/// Notes the times of all GeoBroadcast packets until no more come.
+/// Records the times of all GeoBroadcast packets until no more arrive.
 fn observe(count: usize) -> anyhow::Result<Times> {
     let link = Link::open(INTERFACE, Some(ALL))?;
     link.stamp()?;

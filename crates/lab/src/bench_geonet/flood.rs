@@ -1,13 +1,14 @@
-//! How many packets per second one carnet forwards.
+//! Measures how many packets per second one carnet forwards.
 //!
-//! Two nodes and a veth pair. The tester sends packets for another station and counts those that come back.
-//! The forwarder has one core for itself, including the kernel's work for it. Beside carnet the benchmark
-//! measures a minimal relay, which does the least that a forwarder through a packet socket does. It receives
-//! batches, changes addresses and hop limit, and sends batches. The two take turns.
+//! The network is two nodes and a veth pair. The tester sends packets for another station and counts the
+//! packets that come back. The forwarder has one core for itself, including the kernel's work for it. Beside
+//! carnet the benchmark measures a minimal relay, which does the least work of a forwarder with a packet
+//! socket. It receives batches, changes addresses and hop limit, and sends batches. carnet and the relay take
+//! turns.
 //!
-//! A trial offers packets at a rate for some time. The *throughput* is the number that comes back per second
-//! under overload. The *loss-free rate* is the highest of a row of falling rates at which every packet comes
-//! back.
+//! A trial offers packets at a rate for some time. The *throughput* is the number of packets that come back
+//! per second under overload. The *loss-free rate* is the highest of a series of falling rates at which every
+//! packet comes back.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -29,23 +30,23 @@ pub const INTERFACE: &str = "radio";
 const FORWARDER_MAC: Mac = [2, 0, 0, 0, 0xf0, 1];
 pub const HOME: Place = Place { latitude: 488_375_000, longitude: 21_008_000 };
 const NEIGHBOURS: u8 = 10;
-/// Number of sources that take turns, in cases with many. With packets of this size none of them reaches
+/// Number of sources that take turns, in cases with many. With packets of this size no source reaches
 /// `itsGnMaxPacketDataRate` below a million packets per second in total.
 const SOURCES: usize = 32 * BATCH;
 const PAYLOAD: usize = 64;
-/// Paces below the throughput that are tried for loss.
+/// Rates to try for loss, as shares of the throughput.
 const STEPS: [f64; 7] = [0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5];
 
-/// The sequence number of the next trial: none that the forwarder has seen lately.
+/// First sequence number of the next trial. The forwarder has not seen it lately.
 static NEXT_SEQUENCE: AtomicU16 = AtomicU16::new(0);
 
-/// Kind of packets, and the forwarder.
+/// Kind of packets and of forwarder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Case {
     /// The relay, for comparison.
     Relay,
-    /// GeoUnicast, greedy, from many sources, all parameters as in the standard.
+    /// GeoUnicast, greedy, from many sources, with all parameters of the standard.
     UnicastManySources,
     /// GeoUnicast, greedy, from one source, without packet rate control.
     UnicastOneSource,
@@ -54,11 +55,11 @@ pub enum Case {
 }
 
 impl Case {
-    /// All, in the order of a round.
+    /// All cases, in the order of a round.
     pub const ALL: [Case; 4] =
         [Case::Relay, Case::UnicastManySources, Case::UnicastOneSource, Case::BroadcastManySources];
 
-    /// In words.
+    /// Returns a description of the case.
     pub fn words(self) -> &'static str {
         match self {
             Case::Relay => "packet socket relay (baseline)",
@@ -72,7 +73,7 @@ impl Case {
 /// Counts of a trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Trial {
-    /// Packets per second that were to be offered; `None` for as many as can be.
+    /// Packets per second to offer; `None` for as many as possible.
     pub pace: Option<u64>,
     /// Offered packets per second.
     pub offered: u64,
@@ -80,20 +81,20 @@ pub struct Trial {
     pub forwarded: u64,
     /// Packets that did not come back.
     pub lost: u64,
-    /// Packets forwarded per second in which the forwarder had its core.
+    /// Packets forwarded per second of processor time.
     pub per_core_second: u64,
-    /// How much of the time the forwarder had to wait for its core, because of other programs, percent.
+    /// Share of the time in which the forwarder waited for its core because of other programs, in per cent.
     pub waited: f64,
 }
 
-/// A case in one round.
+/// Results of a case in one round.
 #[derive(Debug, Clone, Serialize)]
 pub struct Round {
     pub case: Case,
     pub throughput: Trial,
-    /// The first of the paces without loss; `None` if even the lowest lost something.
+    /// First trial without loss; `None` if even the lowest rate lost packets.
     pub loss_free: Option<Trial>,
-    /// The paces with loss.
+    /// Trials with loss.
     pub lossy: Vec<Trial>,
     /// carnet's counters of dropped packets, by reason.
     pub drops: std::collections::BTreeMap<String, u64>,
@@ -111,7 +112,7 @@ pub fn build() -> anyhow::Result<()> {
     ))
 }
 
-/// Measures a case once; `time` nanoseconds for each trial.
+/// Measures a case once, with `time` nanoseconds for each trial.
 pub fn measure(case: Case, program: &Path, time: u64) -> anyhow::Result<Round> {
     let forwarder = Forwarder::start(case, program)?;
     let before = forwarder.drops()?;
@@ -196,19 +197,19 @@ impl Forwarder {
     }
 }
 
-/// An address of the bench's own.
+/// Returns a link-layer address of the bench.
 pub fn mac(kind: u8, number: usize) -> Mac {
     let [high, low] = (number as u16).to_be_bytes();
     [2, 0, 0, kind, high, low]
 }
 
 fn neighbour(number: u8) -> Speaker {
-    // 50 m from one to the next, on the way to where everything goes.
+    // The stations stand 50 m apart, in the direction of the destination.
     let place = HOME.north(50.0 * f64::from(number + 1));
     Speaker { mac: mac(1, number.into()), place, timestamp: frame::timestamp(clock::realtime()) }
 }
 
-/// The neighbours say that they are there.
+/// Sends a beacon of each neighbour.
 fn greet() -> anyhow::Result<()> {
     node::inside(TESTER, || {
         let link = Link::open(INTERFACE, None)?;
@@ -221,11 +222,11 @@ fn one_source(case: Case) -> bool {
     matches!(case, Case::UnicastOneSource | Case::Relay)
 }
 
-/// Packets of a case, of one source or of one source each.
+/// Builds the packets of a case: all from one source, or each from another source.
 fn packets(case: Case) -> Vec<Vec<u8>> {
     let timestamp = frame::timestamp(clock::realtime());
     let far = Speaker { mac: mac(3, 1), place: HOME.north(5000.0), timestamp };
-    // BTP-B to a port without a service.
+    // The payload is BTP-B to a port without a service.
     let payload = [0xfe; PAYLOAD];
     (0..SOURCES)
         .map(|number| {
@@ -239,7 +240,7 @@ fn packets(case: Case) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Offers packets at a pace, and counts what comes back.
+/// Offers packets at a pace, and counts the packets that come back.
 fn trial(case: Case, pace: Option<u64>, time: u64, schedule: &str) -> anyhow::Result<Trial> {
     let schedule = schedule.to_owned();
     if case != Case::Relay {
@@ -249,7 +250,8 @@ fn trial(case: Case, pace: Option<u64>, time: u64, schedule: &str) -> anyhow::Re
         let link = Link::open(INTERFACE, None)?;
         let mut headers = headers();
         let mut all = packets(case);
-        // Each source numbers its own packets: one source each of them, many sources each row of all of them.
+        // Each source numbers its own packets. With one source the number rises with each packet, with many
+        // sources once all sources had their turn.
         let step = u16::from(one_source(case));
         let mut sequence = NEXT_SEQUENCE.load(Ordering::Relaxed);
         // Every returned frame counts, so wait until no other frame arrives.
@@ -286,7 +288,7 @@ fn trial(case: Case, pace: Option<u64>, time: u64, schedule: &str) -> anyhow::Re
         let took = clock::monotonic() - start;
         let ran_after = ran(&schedule)?;
         let mut back = 0;
-        // Packets under way have time until no more arrive.
+        // Wait for packets under way until no more arrive.
         loop {
             std::thread::sleep(Duration::from_millis(50));
             let now = node::received(INTERFACE)? - before;
@@ -308,7 +310,7 @@ fn trial(case: Case, pace: Option<u64>, time: u64, schedule: &str) -> anyhow::Re
     }))
 }
 
-/// For how long a process or thread has run, and waited for a core, nanoseconds.
+/// Returns how long a process or thread has run, and has waited for a core, in nanoseconds.
 fn ran(schedule: &str) -> anyhow::Result<(u64, u64)> {
     let text = std::fs::read_to_string(schedule).with_context(|| format!("cannot read {schedule}"))?;
     let mut fields = text.split_whitespace().map(str::parse);
@@ -318,7 +320,7 @@ fn ran(schedule: &str) -> anyhow::Result<(u64, u64)> {
     }
 }
 
-/// The least that a forwarder does.
+/// Does the least work of a forwarder.
 fn relay(stop: &AtomicBool) -> anyhow::Result<()> {
     let link = Link::open(INTERFACE, Some(GEONETWORKING))?;
     link.wait_at_most(Duration::from_millis(100))?;

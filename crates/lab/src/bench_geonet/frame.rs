@@ -1,25 +1,25 @@
 //! GeoNetworking frames of the bench's tester (EN 302 636-4-1 V1.4.1 clause 9), built octet by octet without
 //! carnet's own encoder.
 
-/// Destination, source, EtherType.
+/// Octets of an Ethernet header: destination, source, EtherType.
 pub const ETHERNET: usize = 14;
-/// Where the hop limit that remains stands in a frame.
+/// Offset of the Remaining Hop Limit in a frame.
 pub const REMAINING_HOPS: usize = ETHERNET + 3;
-/// Where the header subtype stands: type and subtype of the Common Header.
+/// Offset of header type and subtype (HT and HST) of the Common Header.
 pub const HEADER_TYPE: usize = ETHERNET + 5;
-/// Where the sequence number of a multi-hop packet stands.
+/// Offset of the sequence number of a multi-hop packet.
 pub const SEQUENCE: usize = ETHERNET + 12;
-/// Where the MID of the source of a multi-hop packet stands.
+/// Offset of the MID of the source of a multi-hop packet.
 pub const SOURCE_MID: usize = ETHERNET + 18;
-/// Octets of an Ethernet frame less its checksum, at least.
+/// Least octets of an Ethernet frame without its checksum.
 const MINIMUM: usize = 60;
 
 /// A link-layer address.
 pub type Mac = [u8; 6];
-/// To all.
+/// Broadcast address.
 pub const BROADCAST: Mac = [0xff; 6];
 
-/// A place: tenths of a microdegree.
+/// A place in tenths of a microdegree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     pub latitude: i32,
@@ -27,7 +27,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Degrees.
+    /// Returns latitude and longitude in degrees.
     pub fn degrees(self) -> (f64, f64) {
         (f64::from(self.latitude) / 1e7, f64::from(self.longitude) / 1e7)
     }
@@ -42,13 +42,14 @@ impl Place {
     }
 }
 
-/// Milliseconds of TAI since 2004, as packets have it, at a time since 1970: five leap seconds (9.5.2.2).
+/// Converts nanoseconds since 1970 to a timestamp of packets: milliseconds of TAI since 2004, with five leap
+/// seconds (9.5.2.2).
 pub fn timestamp(unix_nanoseconds: u64) -> u32 {
     let milliseconds = unix_nanoseconds / 1_000_000;
     milliseconds.wrapping_sub(1_072_915_200_000).wrapping_add(5000) as u32
 }
 
-/// A station that says where it is.
+/// A station that sends its position in each packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Speaker {
     pub mac: Mac,
@@ -57,13 +58,13 @@ pub struct Speaker {
 }
 
 impl Speaker {
-    /// GN_ADDR of a passenger car with this MID.
+    /// Returns the GN_ADDR of a passenger car with this MID.
     fn address(mac: Mac) -> [u8; 8] {
         let [a, b, c, d, e, f] = mac;
         [5 << 2, 0, a, b, c, d, e, f]
     }
 
-    /// Long position vector, position accurate, at rest.
+    /// Encodes the Long Position Vector: an accurate position, at rest.
     fn vector(&self) -> Vec<u8> {
         let mut octets = Self::address(self.mac).to_vec();
         octets.extend_from_slice(&self.timestamp.to_be_bytes());
@@ -73,7 +74,8 @@ impl Speaker {
         octets
     }
 
-    /// A frame to `destination`: link-layer, Basic and Common Header, extended header, payload of BTP-B.
+    /// Encodes a frame to `destination`: link-layer header, Basic and Common Header, extended header, payload
+    /// of BTP-B.
     fn frame(&self, destination: Mac, kind: u8, hops: u8, extended: &[u8], payload: &[u8]) -> Vec<u8> {
         let next_header = if payload.is_empty() { 0 } else { 0x20 };
         let [high, low] = (payload.len() as u16).to_be_bytes();
@@ -85,19 +87,19 @@ impl Speaker {
         frame
     }
 
-    /// A beacon.
+    /// Encodes a beacon.
     pub fn beacon(&self) -> Vec<u8> {
         self.frame(BROADCAST, 0x10, 1, &self.vector(), &[])
     }
 
-    /// A GeoUnicast packet to a station, by way of `next_hop`.
+    /// Encodes a GeoUnicast packet to a station through `next_hop`.
     pub fn unicast(&self, next_hop: Mac, to: &Speaker, sequence: u16, payload: &[u8]) -> Vec<u8> {
         let mut extended = self.sequenced(sequence);
         extended.extend_from_slice(&to.vector()[..20]);
         self.frame(next_hop, 0x20, 10, &extended, payload)
     }
 
-    /// A GeoBroadcast packet for a circle.
+    /// Encodes a GeoBroadcast packet for a circle.
     pub fn circle(
         &self,
         next_hop: Mac,
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn time_and_place() {
-        // The example of the reference: 2026-11-21T12:00:00Z.
+        // The example of the standard notes: 2026-11-21T12:00:00Z.
         assert_eq!(timestamp(1_795_262_400 * 1_000_000_000), 0x2f3f_a188);
         // A minute of latitude at 48.8 degrees is 1853.4 m.
         let minute = HERE.north(1853.43).latitude - HERE.latitude;

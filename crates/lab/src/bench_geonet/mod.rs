@@ -1,9 +1,9 @@
-//! `carnet-lab bench-geonet`: how fast the GeoNetworking router of the real program is.
+//! `carnet-lab bench-geonet`: measures how fast the GeoNetworking router of the real program is.
 //!
-//! It measures packets per second of one forwarder ([`flood`]) and the round trip of a ping ([`ping`]). It
-//! also measures the accuracy of the times of contention-based forwarding ([`contention`]). Every measurement
-//! is repeated in rounds in which all cases take turns. The results have the medians with all values, and the
-//! machine with its load.
+//! The benchmark measures packets per second of one forwarder ([`flood`]) and the round trip of a ping
+//! ([`ping`]). It also measures the accuracy of the times of contention-based forwarding ([`contention`]).
+//! Every measurement is repeated in rounds in which all cases take turns. The results have the medians with
+//! all values, and the machine with its load.
 
 mod contention;
 mod flood;
@@ -31,13 +31,13 @@ pub struct Args {
     /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
     #[arg(long, value_name = "PATH")]
     carnet: Option<PathBuf>,
-    /// How often everything is measured.
+    /// Number of rounds.
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Fewer and shorter rounds, to see that it works.
+    /// Fewer and shorter rounds, to check that everything works.
     #[arg(long)]
     quick: bool,
-    /// Measure these only.
+    /// Measure only this part.
     #[arg(long, value_enum)]
     only: Option<Part>,
 }
@@ -49,20 +49,20 @@ enum Part {
     Forwarding,
     /// Round-trip times.
     Ping,
-    /// Times of contention.
+    /// Times of contention-based forwarding.
     Contention,
 }
 
-/// results.json
+/// Content of results.json.
 #[derive(Debug, Serialize)]
 struct Results {
     machine: Machine,
-    /// Load average of one minute, before and after.
+    /// Load average of one minute, before and after the run.
     load: [f64; 2],
     forwarding: Vec<Forwarding>,
-    /// Each round's round-trip times.
+    /// Round-trip times of each round.
     ping: Vec<Vec<ping::Times>>,
-    /// Each round's times of contention.
+    /// Contention times of each round.
     contention: Vec<Vec<contention::Delays>>,
 }
 
@@ -73,17 +73,17 @@ struct Forwarding {
     words: &'static str,
     /// Median of the rounds, packets per second.
     throughput: u64,
-    /// Median of the rounds, packets per second in which the forwarder had its core.
+    /// Median of the rounds, in packets per second of processor time of the forwarder.
     per_core_second: u64,
-    /// Median of the rounds, packets per second; 0 stands for none.
+    /// Median of the rounds, packets per second; 0 if every rate lost packets.
     loss_free: u64,
     rounds: Vec<flood::Round>,
 }
 
-/// Measures, inside of the lab's own namespaces.
+/// Measures inside the lab's own namespaces.
 ///
 /// # Errors
-/// When something cannot be measured.
+/// Fails if a measurement is impossible.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let program = tools::carnet(args.carnet.as_deref())?;
     isolate::visible("the carnet program", &program)?;
@@ -173,12 +173,12 @@ fn median<T: Ord + Copy + Default>(mut values: Vec<T>) -> T {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// A quantile of sorted values.
+/// Returns a quantile of sorted values.
 fn quantile(sorted: &[u64], share: f64) -> u64 {
     sorted.get((sorted.len() as f64 * share) as usize).or(sorted.last()).copied().unwrap_or(0)
 }
 
-/// Load average of one minute.
+/// Returns the load average of one minute.
 fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)

@@ -14,7 +14,7 @@ use crate::isolate::RUN;
 use crate::process::{Daemon, in_node, output, wait_for};
 use crate::tools;
 
-/// Runs `ip` in the lab's own namespace, a line a command.
+/// Runs `ip` in the lab's own namespace, with one command per line.
 pub fn ip(lines: &str) -> anyhow::Result<()> {
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         output(Command::new(tools::path("ip")).args(line.split_whitespace()))?;
@@ -22,7 +22,7 @@ pub fn ip(lines: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts a thread inside a node, on one core alone if one is given.
+/// Starts a thread inside a node, pinned to one core if given.
 pub fn thread<T: Send + 'static>(
     node: &str,
     core: Option<usize>,
@@ -35,7 +35,7 @@ pub fn thread<T: Send + 'static>(
         if let Some(core) = core {
             let mut set = CpuSet::new();
             set.set(core)?;
-            // 0: this thread.
+            // Process 0 is this thread.
             sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot use core {core}"))?;
         }
         job()
@@ -47,7 +47,7 @@ pub fn join<T>(thread: JoinHandle<anyhow::Result<T>>) -> anyhow::Result<T> {
     thread.join().map_err(|_| anyhow!("a thread of the bench panicked"))?
 }
 
-/// Does something inside a node.
+/// Runs a function inside a node.
 pub fn inside<T: Send + 'static>(
     node: &str,
     job: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
@@ -55,7 +55,7 @@ pub fn inside<T: Send + 'static>(
     join(thread(node, None, job))
 }
 
-/// Frames that an interface of this thread's node has received.
+/// Returns how many frames an interface of this thread's node has received.
 pub fn received(interface: &str) -> anyhow::Result<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'));
@@ -72,7 +72,7 @@ pub struct Carnet {
 }
 
 impl Carnet {
-    /// Starts one with these lines of `[geonet]`, and waits until it answers.
+    /// Starts carnet with these lines of `[geonet]`, and waits until it answers.
     pub fn start(program: &Path, node: &str, core: Option<usize>, geonet: &str) -> anyhow::Result<Carnet> {
         let socket = format!("{RUN}/{node}.sock");
         let text = format!("[station]\nname = '{node}'\nsocket = '{socket}'\n[geonet]\n{geonet}");
@@ -95,12 +95,12 @@ impl Carnet {
         Ok(Carnet { program: program.into(), socket, daemon })
     }
 
-    /// Where the kernel tells how long it ran.
+    /// Returns the path of the kernel's file with the station's run time.
     pub fn schedule(&self) -> String {
         format!("/proc/{}/schedstat", self.daemon[0].process())
     }
 
-    /// A command that talks to it, with `--json`.
+    /// Returns a command to the station, with `--json`.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(words).args(["--json", "--socket", &self.socket]);
@@ -113,7 +113,7 @@ impl Carnet {
         serde_json::from_str(&text).with_context(|| format!("carnet {words:?} printed no JSON: {text}"))
     }
 
-    /// Its counters; those that are not there are 0.
+    /// Returns the station's counters. A counter that is absent counts as 0.
     pub fn counters(&self) -> anyhow::Result<Value> {
         self.ask(&["show", "counters"])
     }

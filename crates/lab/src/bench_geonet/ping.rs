@@ -1,8 +1,8 @@
-//! Cost of a ping over GeoNetworking, over one hop and over two.
+//! Measures the round-trip time of a ping over GeoNetworking, over one hop and over two.
 //!
-//! Three stations in a line. The middle one has a bridge with two isolated ports, so the outer stations need
-//! it. Beside `carnet gnping` the benchmark measures the kernel's own IPv6 forwarding with `ping` over the
-//! same path; the two take turns.
+//! Three stations stand in a line. The middle one has a bridge with two isolated ports, so the outer stations
+//! need it. Beside `carnet gnping` the benchmark measures the kernel's own IPv6 forwarding with `ping` over
+//! the same path. The two pings take turns.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::process::{in_node, output, wait_for};
 use crate::tools;
 
 const NODES: [&str; 3] = ["gn0", "gn1", "gn2"];
-/// 400 m from one to the next.
+/// Positions of the stations, 400 m apart.
 const PLACES: [Place; 3] = [
     Place { latitude: 488_375_000, longitude: 21_008_000 },
     Place { latitude: 488_375_000, longitude: 21_062_500 },
@@ -30,17 +30,17 @@ const INTERFACES: [&str; 3] = ["radio", "br0", "radio"];
 pub struct Times {
     /// Description of the measurement.
     pub what: &'static str,
-    /// Microseconds.
+    /// Median in microseconds.
     pub median_us: f64,
-    /// Microseconds; one of twenty is above this.
+    /// 95th percentile in microseconds.
     pub p95_us: f64,
-    /// Requests.
+    /// Requests sent.
     pub sent: usize,
     /// Answered requests.
     pub answered: usize,
 }
 
-/// Builds the line.
+/// Builds the nodes and links of the line.
 pub fn build() -> anyhow::Result<()> {
     let mut lines = String::new();
     for node in NODES {
@@ -70,7 +70,8 @@ pub fn build() -> anyhow::Result<()> {
         lines += &format!("-n {node} route add {to}/128 {how}\n");
     }
     node::ip(&lines)?;
-    // A router on the same link would tell the ends of a shorter way, which the bridge does not let pass.
+    // A router on the same link would send ICMPv6 redirects to the ends. The bridge does not let packets pass
+    // by the shorter path.
     for (node, interface) in NODES.iter().zip(INTERFACES) {
         let script = format!(
             "cd /proc/sys/net/ipv6/conf; echo 1 > all/forwarding; \
@@ -81,7 +82,7 @@ pub fn build() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures `count` of each.
+/// Measures `count` pings of each kind.
 pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<Times>> {
     let mut stations = Vec::new();
     for ((node, interface), place) in NODES.iter().zip(INTERFACES).zip(PLACES) {
@@ -99,7 +100,7 @@ pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<Times>> {
         let status = station.ask(&["status"])?;
         Ok(status["geonet"]["gn_address"].as_str().context("a station has no address")?.to_owned())
     };
-    // The first packets of the kernel wait for neighbour discovery.
+    // The first packets of the kernel wait for Neighbor Discovery.
     wait_for("the line to stand", 20, &mut [], || {
         Ok(in_node(NODES[0], tools::path("ping"))
             .args(["-6", "-c", "1", "-W", "1", "fd00::3"])

@@ -1,4 +1,4 @@
-//! Packet sockets of the bench: many frames per system call, and the time of every frame by the kernel.
+//! Packet sockets of the bench: many frames per system call, and a kernel timestamp of every frame.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -22,7 +22,7 @@ pub const GEONETWORKING: u16 = 0x8947;
 /// `ETH_P_ALL`: frames in both directions.
 pub const ALL: u16 = 3;
 
-/// How a socket is bound to an interface.
+/// Returns the address that binds a socket to an interface.
 fn look(interface: &str) -> anyhow::Result<LinkAddr> {
     getifaddrs()?
         .filter(|found| found.interface_name == interface)
@@ -37,7 +37,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Opens it for frames of an EtherType; for none, it only sends.
+    /// Opens a socket for frames of an EtherType; `None`: the socket only sends.
     pub fn open(interface: &str, ether_type: Option<u16>) -> anyhow::Result<Link> {
         let address = look(interface)?;
         let protocol = ether_type.map(|ether_type| Protocol::from(i32::from(ether_type.to_be())));
@@ -45,14 +45,14 @@ impl Link {
             Socket::new(Domain::PACKET, Type::RAW, protocol).context("cannot open a packet socket")?;
         // The address has no EtherType, so that the socket keeps its own.
         bind(socket.as_raw_fd(), &address).with_context(|| format!("cannot bind to {interface}"))?;
-        // Without privileges of the host the kernel's own limits hold.
+        // Without privileges on the host the kernel's own limits apply.
         if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER).is_err() {
             let _ = socket.set_recv_buffer_size(BUFFER);
         }
         Ok(Link { socket })
     }
 
-    /// Sends frames until all are gone, or the kernel says why not.
+    /// Sends all frames, or fails with the kernel's error.
     pub fn send<'a>(
         &self,
         headers: &mut MultiHeaders<()>,
@@ -74,7 +74,7 @@ impl Link {
         Ok(())
     }
 
-    /// Receives a batch and hands over the number of octets of each frame, which are then in `frames`.
+    /// Receives a batch into `frames`, and writes the octets of each frame to `lengths`.
     pub fn receive(
         &self,
         headers: &mut MultiHeaders<()>,
@@ -92,17 +92,17 @@ impl Link {
         Ok(())
     }
 
-    /// Lets receiving wait no longer than this.
+    /// Limits the time that a receive waits.
     pub fn wait_at_most(&self, limit: Duration) -> anyhow::Result<()> {
         Ok(self.socket.set_read_timeout(Some(limit))?)
     }
 
-    /// Asks the kernel to note when each frame came or went.
+    /// Lets the kernel stamp each frame in both directions.
     pub fn stamp(&self) -> anyhow::Result<()> {
         setsockopt(&self.socket, sockopt::ReceiveTimestampns, &true).context("the kernel stamps no frames")
     }
 
-    /// The next frame and its time, nanoseconds since 1970; `None` when none came in time.
+    /// Returns the next frame and its time, in nanoseconds since 1970; `None` if no frame arrives in time.
     pub fn stamped<'a>(&self, buffer: &'a mut [u8]) -> anyhow::Result<Option<(&'a [u8], u64)>> {
         let mut space = nix::cmsg_space!(TimeVal, TimeVal);
         let (length, time) = {
@@ -125,7 +125,7 @@ impl Link {
     }
 }
 
-/// Room for the headers of a batch.
+/// Allocates the headers of a batch.
 pub fn headers() -> MultiHeaders<()> {
     MultiHeaders::preallocate(BATCH, None)
 }

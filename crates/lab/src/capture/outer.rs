@@ -1,9 +1,9 @@
-//! Headers around the packets of a ping in a capture. They give the number of octets before the innermost
-//! IPv6 header, and whether the packets passed at all.
+//! Headers around the packets of a ping in a capture. The module returns the number of octets before the
+//! innermost IPv6 header, and whether the packets passed at all.
 //!
-//! Read are the files that tcpdump and dumpcap write (pcap, Ethernet), and of each packet the headers only.
-//! Tunnels are IPv6 in IPv6, with extension headers between; what is in fragments, in IPv4 or in UDP is left
-//! out.
+//! The module reads files of tcpdump and dumpcap (pcap, Ethernet), and only the headers of each packet.
+//! Tunnels are IPv6 in IPv6, with extension headers between. Left out: packets in fragments, in IPv4 or in
+//! UDP.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -14,7 +14,7 @@ const ETHER_TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const HEADER: usize = 40;
 const ECHO_REQUEST: u8 = 128;
 
-/// The packets of a pcap file, as far as they were kept.
+/// Returns the captured octets of each packet in a pcap file.
 pub fn packets(file: &[u8]) -> impl Iterator<Item = &[u8]> {
     let little = file.first().is_some_and(|first| matches!(first, 0xd4 | 0x4d));
     let word = move |octets: &[u8]| {
@@ -30,8 +30,8 @@ pub fn packets(file: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The innermost IPv6 packet of a frame: its source and destination, the octets before its header, and the
-/// type of ICMPv6 message that it is.
+/// Returns the innermost IPv6 packet of a frame: source, destination, octets before its header, and its
+/// ICMPv6 type, if any.
 pub fn innermost(frame: &[u8]) -> Option<(Ipv6Addr, Ipv6Addr, usize, Option<u8>)> {
     if frame.get(12..14)? != ETHER_TYPE_IPV6 {
         return None;
@@ -55,7 +55,7 @@ pub fn innermost(frame: &[u8]) -> Option<(Ipv6Addr, Ipv6Addr, usize, Option<u8>)
     }
 }
 
-/// The octets around each echo request, in ascending order, by the addresses of the innermost header.
+/// Returns the octets around each Echo Request, in ascending order, by the addresses of the innermost header.
 pub fn of_requests(file: &[u8]) -> BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>> {
     let mut found: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>> = BTreeMap::new();
     for (source, destination, outer, kind) in packets(file).filter_map(innermost) {

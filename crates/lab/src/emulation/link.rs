@@ -1,4 +1,4 @@
-//! A link: two ways, a trace, a signal.
+//! A link: two directions, a trace, a signal.
 
 use super::trace::{Change, Trace};
 use super::way::{Counters, Properties, Way};
@@ -6,23 +6,23 @@ use super::way::{Counters, Properties, Way};
 /// Properties of a link in both directions, and its signal strength.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Nature {
-    /// From the first end to the second, and back.
+    /// Properties from the first end to the second, and back.
     pub ways: [Properties; 2],
-    /// Signal in dBm, if it has one.
+    /// Signal strength in dBm, if the link has one.
     pub signal: Option<f64>,
 }
 
-/// A link.
+/// A link between two ends.
 #[derive(Debug)]
 pub struct Link {
     ways: [Way; 2],
     nature: Nature,
     trace: Trace,
-    /// When the trace begins, and by how much it is shortened.
+    /// Begin of the trace in nanoseconds, and the factor of its times.
     begin: Option<(u64, f64)>,
-    /// The next step of the trace.
+    /// Number of the trace's next step.
     step: usize,
-    /// The signal that was told last.
+    /// Signal strength that [`Self::poll_signal`] returned last.
     told: Option<f64>,
 }
 
@@ -39,17 +39,17 @@ impl Link {
         link
     }
 
-    /// The trace begins; its times are multiplied with `factor`.
+    /// Starts the trace at `at`; its times are multiplied with `factor`.
     pub fn begin(&mut self, at: u64, factor: f64) {
         self.begin = Some((at, factor));
     }
 
-    /// Present properties of the link.
+    /// Returns the present properties of the link.
     pub fn nature(&self) -> &Nature {
         &self.nature
     }
 
-    /// From now on it does this, until the trace says something else.
+    /// Sets the properties from now on, until the next step of the trace.
     pub fn set(&mut self, now: u64, nature: Nature) {
         self.handle_timeout(now);
         for (way, properties) in self.ways.iter_mut().zip(&nature.ways) {
@@ -80,7 +80,7 @@ impl Link {
         Some(begin + (self.trace.step(self.step)?.0 as f64 * factor) as u64)
     }
 
-    /// Carries out what the trace has until now.
+    /// Executes the steps of the trace up to now.
     pub fn handle_timeout(&mut self, now: u64) {
         while let Some(at) = self.next_step().filter(|at| *at <= now) {
             let change = self.trace.step(self.step).map(|(_, change)| change.clone());
@@ -89,12 +89,12 @@ impl Link {
         }
     }
 
-    /// When it has something to do next.
+    /// Returns when the next frame arrives or the next step of the trace is due.
     pub fn poll_timeout(&self) -> Option<u64> {
         self.ways.iter().filter_map(Way::poll_timeout).chain(self.next_step()).min()
     }
 
-    /// The next frame that has arrived by now: when, at which end, the frame.
+    /// Returns the next frame that has arrived by now: time, end, frame.
     pub fn poll_output(&mut self, now: u64) -> Option<(u64, usize, Vec<u8>)> {
         let [there, back] = &mut self.ways;
         if let Some((at, frame)) = there.poll_output(now) {
@@ -103,14 +103,14 @@ impl Link {
         back.poll_output(now).map(|(at, frame)| (at, 0, frame))
     }
 
-    /// The signal, if it is another than was told last.
+    /// Returns the signal strength, if it has changed since the last call.
     pub fn poll_signal(&mut self) -> Option<f64> {
         let signal = self.nature.signal.filter(|signal| self.told != Some(*signal))?;
         self.told = Some(signal);
         Some(signal)
     }
 
-    /// Counters of the frames of each end.
+    /// Returns the counters of the frames that each end sent.
     pub fn counters(&self) -> [Counters; 2] {
         [self.ways[0].counters(), self.ways[1].counters()]
     }
@@ -145,7 +145,7 @@ mod tests {
         let (at, end, _) = link.poll_output(12 * SECOND).expect("has arrived");
         assert_eq!(end, 0);
         assert!((11_020_000_000..=11_021_000_000).contains(&at), "{at}");
-        // The same signal is not told twice, and the trace begins again after 4 s, of which half is left.
+        // An unchanged signal is not returned again. The trace repeats after 4 s, with times halved to 2 s.
         link.handle_timeout(10 * SECOND + 1900 * MILLISECOND);
         assert_eq!(link.poll_signal(), None);
         link.handle_timeout(12 * SECOND);

@@ -1,4 +1,4 @@
-//! Which frame is lost: each by itself, or in bursts.
+//! Decides which frame is lost: each frame independently, or in bursts.
 //!
 //! Bursts use the model of Gilbert and Elliott (E. O. Elliott, "Estimates of error rates for codes on
 //! burst-noise channels", 1963). The link is in a good or a bad state, and changes between them at random
@@ -20,20 +20,20 @@ pub struct Burst {
 /// Probabilities of loss.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Loss {
-    /// For each frame by itself (in the good state, if there are bursts).
+    /// Probability for each frame by itself (in the good state, if there are bursts).
     pub random: f64,
-    /// In bursts.
+    /// Bursts of loss; `None` without bursts.
     pub burst: Option<Burst>,
 }
 
-/// The state of a link as far as loss is concerned.
+/// State of a direction's loss: good or bad.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct State {
     bad: bool,
 }
 
 impl State {
-    /// Whether a frame is lost. `number` counts the frames of the way.
+    /// Returns whether a frame is lost. `number` counts the frames of this direction.
     pub fn loses(&mut self, loss: &Loss, seed: u64, number: u64) -> bool {
         self.bad = match &loss.burst {
             None => false,
@@ -65,7 +65,7 @@ mod tests {
         lost.iter().filter(|l| **l).count() as f64 / lost.len() as f64
     }
 
-    /// The mean number of frames in a row that are lost.
+    /// Returns the mean number of lost frames in a row.
     fn run_length(lost: &[bool]) -> f64 {
         let runs = lost.windows(2).filter(|w| w[0] && !w[1]).count();
         lost.iter().filter(|l| **l).count() as f64 / runs as f64
@@ -75,14 +75,14 @@ mod tests {
     fn independent_loss_comes_singly() {
         let lost = lost(&Loss { random: 0.05, burst: None });
         assert!((0.047..0.053).contains(&share(&lost)), "{}", share(&lost));
-        // Of independent events the mean run is 1 / (1 - p).
+        // The mean run of independent losses is 1 / (1 - p).
         assert!((1.03..1.08).contains(&run_length(&lost)), "{}", run_length(&lost));
     }
 
     #[test]
     fn bursts_are_as_long_and_as_frequent_as_said() {
         let lost = lost(&Loss { random: 0.0, burst: Some(Burst { enter: 0.01, leave: 0.2, loss: 1.0 }) });
-        // The share of the bad state is enter / (enter + leave), its mean length 1 / leave.
+        // The share of the bad state is enter / (enter + leave); its mean length is 1 / leave.
         assert!((0.042..0.053).contains(&share(&lost)), "{}", share(&lost));
         assert!((4.6..5.4).contains(&run_length(&lost)), "{}", run_length(&lost));
     }

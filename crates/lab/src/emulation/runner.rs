@@ -1,16 +1,17 @@
-//! Emulated links in real time: frames between the interfaces of two nodes and the model.
+//! Emulated links in real time: moves frames between the interfaces of two nodes and the model.
 //!
 //! Each end of an emulated link is one end of a veth pair. The other ends, the *ports*, are in a namespace of
-//! their own. There a single packet socket receives frames in batches with the kernel's timestamps. It sends
-//! them in batches when the model says so, and does not receive its own frames. A thread holds the links, and
-//! sleeps until the next one has something to do. It passes signals to another thread, which writes them to
-//! the files that stations read ([`signals`]). If the machine is late, the model still decides everything at
-//! its time. Only the delivery is late, and the module counts by how much.
+//! their own. There a single packet socket receives frames in batches with the kernel's timestamps. The
+//! socket sends frames in batches when they are due in the model, and does not receive its own frames. A
+//! thread holds the links, and sleeps until the next link has a frame or step due. It passes signal strengths
+//! to another thread, which writes them to the files that stations read ([`signals`]). If the machine is
+//! late, the model still decides for the exact time. Only the delivery is late, and the module counts the
+//! delay.
 //!
 //! An end loses its carrier when its port is set down.
 //!
-//! Bounds: the queues of the links, the batch, the buffer of the socket. Frames on their way are bounded by
-//! what enters in the longest delay.
+//! Bounds: the queues of the links, the batch, the buffer of the socket. The number of frames under way is
+//! limited by the rate and the longest delay.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -47,30 +48,29 @@ pub const NAMESPACE: &str = "@links";
 const BATCH: usize = 64;
 /// Longest frame, octets.
 const LONGEST: usize = 9216;
-/// Buffers of the socket, octets.
+/// Buffer of the socket in octets, for each direction.
 const BUFFER: usize = 16 << 20;
-/// The thread looks at least so often whether it is to end.
+/// Longest time between two checks of the thread whether it has to end.
 const TICK: u64 = 50 * MILLISECOND;
-/// Lateness is counted by the microsecond up to here.
+/// Largest lateness that is counted by the microsecond, in microseconds.
 const LATEST: usize = 20_000;
 
-/// The port of an end of a link.
+/// Returns the interface name of the port of a link's end.
 pub fn port(link: usize, end: usize) -> String {
     format!("l{link}.{end}")
 }
 
-/// The links of a scenario that are emulated: their numbers among all links.
+/// Returns the indices of the emulated links among all links of a scenario.
 pub fn emulated(scenario: &Scenario) -> Vec<usize> {
     (0..scenario.links.len()).filter(|l| scenario.links[*l].emulation.is_some()).collect()
 }
 
-/// The folder in which the signals of a node's interfaces are: a file for each, in it a line for each value,
-/// in dBm.
+/// Returns the folder of a node's signal files: a file for each interface, with one value in dBm per line.
 pub fn signals(node: &str) -> PathBuf {
     PathBuf::from(isolate::RUN).join("signals").join(node)
 }
 
-/// By how much frames were handed out after their time.
+/// Counts of frames by the delay of their delivery after their due time.
 #[derive(Debug, Clone)]
 pub struct Lateness {
     micros: Vec<u64>,
@@ -103,7 +103,7 @@ impl Lateness {
         found.filter(|_| self.count > 0).map(|micros| (micros + 1) as f64)
     }
 
-    /// The worst, in microseconds.
+    /// Returns the longest delay, in microseconds.
     pub fn max(&self) -> f64 {
         self.max as f64 / 1e3
     }
@@ -114,7 +114,7 @@ struct Shared {
     links: Mutex<Vec<Link>>,
     late: Mutex<Lateness>,
     stop: AtomicBool,
-    /// Frames that the kernel would not deliver.
+    /// Frames that the kernel did not accept for delivery.
     refused: AtomicU64,
 }
 
@@ -127,14 +127,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Emulator {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<anyhow::Result<()>>>,
-    /// Wakes the thread.
+    /// Write end of the socket that wakes the thread.
     bell: UnixStream,
-    /// Number among all links of the scenario, its ends, and what the scenario has it do.
+    /// Emulated links: index among all links of the scenario, both ends, and the properties that the scenario
+    /// sets.
     links: Vec<(usize, [End; 2], Nature)>,
 }
 
 impl Emulator {
-    /// Starts the emulated links of a scenario, whose interfaces must be there. `None` if it has none.
+    /// Starts the emulated links of a scenario, whose interfaces must exist. `None` if the scenario has no
+    /// emulated link.
     pub fn start(scenario: &Scenario) -> anyhow::Result<Option<Self>> {
         let numbers = emulated(scenario);
         let mut models = Vec::new();
@@ -179,18 +181,18 @@ impl Emulator {
     }
 
     fn ring(&self) {
-        // A bell that is full rings already.
+        // A full socket wakes the thread anyway.
         let _ = (&self.bell).write(&[0]);
     }
 
-    /// The traces begin; their times are multiplied with `factor`.
+    /// Starts the traces; their times are multiplied with `factor`.
     pub fn begin(&self, at: u64, factor: f64) {
         lock(&self.shared.links).iter_mut().for_each(|link| link.begin(at, factor));
         self.ring();
     }
 
-    /// Changes the link that has this end, starting from what it does now and from what the scenario has it
-    /// do.
+    /// Changes the link of this end. `new` computes its properties from the present ones and from those of
+    /// the scenario.
     pub fn change(&self, end: &End, new: impl FnOnce(&Nature, &Nature) -> Nature) -> anyhow::Result<()> {
         let found = self.links.iter().position(|(_, ends, _)| ends.contains(end));
         let index = found.with_context(|| format!("{end} is on no emulated link"))?;
@@ -202,14 +204,14 @@ impl Emulator {
         Ok(())
     }
 
-    /// Counters of the frames that each end sent.
+    /// Returns counters of the frames that each end sent.
     pub fn counters(&self) -> Vec<(&End, Counters)> {
         let counters: Vec<[Counters; 2]> = lock(&self.shared.links).iter().map(Link::counters).collect();
         let pairs = self.links.iter().zip(counters);
         pairs.flat_map(|((_, ends, _), [there, back])| [(&ends[0], there), (&ends[1], back)]).collect()
     }
 
-    /// How late frames were handed out, and how many the kernel did not take.
+    /// Returns the delays of delivered frames, and the number of frames that the kernel did not accept.
     pub fn punctuality(&self) -> (Lateness, u64) {
         (lock(&self.shared.late).clone(), self.shared.refused.load(Ordering::Relaxed))
     }
@@ -236,15 +238,15 @@ impl Drop for Emulator {
     }
 }
 
-/// Puts this thread before all others: what runs in the nodes shall not make the world around them late. Only
-/// root may; without, links are as late as the machine is busy, and the metrics tell.
+/// Gives this thread a real-time priority, so that programs in the nodes do not delay the links. Only root
+/// may. Without root, links are late on a busy machine, and the metrics show the delay.
 fn urgent() {
     let thread = nix::unistd::gettid().to_string();
     let _ = Command::new(tools::path("chrt")).args(["--rr", "--pid", "1", &thread]).output();
 }
 
-/// Starts the thread that writes signals: number of the link among the emulated ones, dBm. The files are
-/// there, empty, before it returns.
+/// Starts the thread that writes signal strengths. Its input is the index among the emulated links, and dBm.
+/// The empty files exist when this returns.
 fn writer(links: &[(usize, [End; 2], Nature)]) -> anyhow::Result<mpsc::Sender<(usize, f64)>> {
     let mut files: Vec<[File; 2]> = Vec::new();
     for (_, ends, _) in links {
@@ -259,7 +261,7 @@ fn writer(links: &[(usize, [End; 2], Nature)]) -> anyhow::Result<mpsc::Sender<(u
     let (sender, receiver) = mpsc::channel::<(usize, f64)>();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for (link, dbm) in receiver {
-            // One write each, so that no reader gets half a line.
+            // One write per line, so that no reader gets half a line.
             let line = format!("{dbm}\n");
             for file in files.get_mut(link).into_iter().flatten() {
                 let _ = file.write_all(line.as_bytes());
@@ -269,7 +271,7 @@ fn writer(links: &[(usize, [End; 2], Nature)]) -> anyhow::Result<mpsc::Sender<(u
     Ok(sender)
 }
 
-/// A frame that has arrived: when, and at which port.
+/// A frame to deliver: its time, and the address of its port.
 type Arrived = (u64, LinkAddr, Vec<u8>);
 
 /// The socket in the namespace of the ports.
@@ -277,9 +279,9 @@ struct Io {
     socket: OwnedFd,
     ear: UnixStream,
     signals: mpsc::Sender<(usize, f64)>,
-    /// Addresses of both ports, by the number of the link among the emulated ones.
+    /// Addresses of both ports, by index among the emulated links.
     ports: Vec<[LinkAddr; 2]>,
-    /// Link and end, by interface index.
+    /// Link and end, by index of the interface.
     ends: HashMap<usize, (usize, usize)>,
 }
 
@@ -311,14 +313,14 @@ impl Io {
         let socket = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll)
             .context("cannot open a packet socket for the links")?;
         setsockopt(&socket, ReceiveTimestampns, &true)?;
-        // In a user namespace the limits of the system hold.
+        // In a user namespace the system's buffer limits apply.
         if setsockopt(&socket, RcvBufForce, &BUFFER).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &BUFFER);
         }
         if setsockopt(&socket, SndBufForce, &BUFFER).is_err() {
             let _ = setsockopt(&socket, SndBuf, &BUFFER);
         }
-        // A sleep ends within 1 us of its time instead of the usual 50.
+        // Sets the timer slack to 1 us, in place of the usual 50 us.
         let _ = nix::sys::prctl::set_timerslack(1000);
         Ok(Self { socket, ear, signals, ports, ends })
     }
@@ -348,11 +350,11 @@ impl Io {
         Ok(())
     }
 
-    /// Takes what the nodes have sent.
+    /// Receives the frames that the nodes have sent.
     fn receive(&self, buffers: &mut [Vec<u8>], links: &mut [Link]) -> anyhow::Result<()> {
-        // Difference from the kernel's wall clock to the monotonic one.
+        // Difference from the kernel's wall clock to the monotonic clock.
         let shift = clock::wall_to_monotonic();
-        // No more than a few batches: frames that are due shall not wait for new ones.
+        // Receive at most four batches, so that due frames do not wait for new ones.
         for _ in 0..4 {
             let mut headers = MultiHeaders::<LinkAddr>::preallocate(BATCH, Some(nix::cmsg_space!(TimeSpec)));
             let mut slices: Vec<[IoSliceMut<'_>; 1]> =
@@ -361,7 +363,7 @@ impl Io {
             let messages = match recvmmsg(socket, &mut headers, slices.iter_mut(), MsgFlags::empty(), None) {
                 Ok(messages) => messages,
                 Err(Errno::EAGAIN) => return Ok(()),
-                // A port is down or gone, or the call was interrupted.
+                // The port is down or gone, or a signal interrupted the call.
                 Err(Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV | Errno::EINTR) => continue,
                 Err(error) => return Err(error).context("the emulated links cannot receive"),
             };
@@ -384,7 +386,7 @@ impl Io {
         Ok(())
     }
 
-    /// Hands out what has arrived.
+    /// Delivers the frames that are due.
     fn deliver(&self, arrived: &mut Vec<Arrived>, shared: &Shared) -> anyhow::Result<()> {
         let mut rest = arrived.as_slice();
         while !rest.is_empty() {
@@ -406,7 +408,8 @@ impl Io {
             let now = clock::monotonic();
             let mut late = lock(&shared.late);
             batch[..sent].iter().for_each(|(at, _, _)| late.add(now.saturating_sub(*at)));
-            // The call ends at a frame that the kernel does not take; it is only told with the first.
+            // The call stops at a frame that the kernel refuses. It returns the error only if that frame is
+            // the first.
             if sent == 0 {
                 shared.refused.fetch_add(1, Ordering::Relaxed);
             }
@@ -416,7 +419,7 @@ impl Io {
         Ok(())
     }
 
-    /// Until there is a frame, something is due, or the bell rings.
+    /// Waits until a frame arrives, a link has work due, or another thread wakes this one.
     fn wait(&mut self, due: Option<u64>) -> anyhow::Result<()> {
         let span = due.map_or(TICK, |due| due.saturating_sub(clock::monotonic()).min(TICK));
         let timeout = TimeSpec::new((span / clock::SECOND) as _, (span % clock::SECOND) as _);
@@ -433,7 +436,8 @@ impl Io {
     }
 }
 
-/// Accepts errors that are no reason to end: the port is down, gone or full, or the frame is too long for it.
+/// Accepts errors that do not end the emulation: the port is down, gone or full, or the frame is too long for
+/// it.
 fn refused(error: Errno) -> anyhow::Result<()> {
     match error {
         Errno::ENETDOWN

@@ -1,10 +1,10 @@
 //! Changes of a link over time, from a file.
 //!
 //! The first line names the columns: `time`, then any of `delay`, `jitter`, `rate`, `loss` and `signal`. Each
-//! other line has a time in seconds, not before that of the line above, and a value or `-` (unchanged) for
+//! other line has a time in seconds, not before that of the previous line, and a value or `-` (unchanged) for
 //! each column. Values hold until the next line. Times and rates are written as in a scenario (`47ms`,
-//! `20mbit`), loss is a probability, signal is in dBm. A last line `TIME repeat` starts it over. Text after
-//! `#` is a comment.
+//! `20mbit`), loss is a probability, signal is in dBm. A last line `TIME repeat` starts the trace again. Text
+//! after `#` is a comment.
 
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -14,7 +14,7 @@ use super::way::Properties;
 use crate::clock::SECOND;
 use crate::scenario::{Duration, LinkRate};
 
-/// Some new values.
+/// New values of a link; `None` leaves a value unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Change {
     /// Delay, nanoseconds.
@@ -30,7 +30,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Carries it out but for the signal.
+    /// Applies all values except the signal strength.
     pub fn apply(&self, properties: &mut Properties) {
         properties.delay = self.delay.unwrap_or(properties.delay);
         properties.jitter = self.jitter.unwrap_or(properties.jitter);
@@ -39,19 +39,19 @@ impl Change {
     }
 }
 
-/// A trace.
+/// A trace of a link.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Trace {
-    /// When, in nanoseconds from its begin, and what.
+    /// Steps: nanoseconds from the begin of the trace, and the new values.
     steps: Vec<(u64, Change)>,
-    /// When it begins again.
+    /// Time in nanoseconds at which the trace repeats.
     repeat: Option<u64>,
 }
 
-/// A mistake in a trace, with its line.
+/// An error in a trace, with its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: usize,
     /// Description of the mistake.
     pub message: String,
@@ -107,8 +107,8 @@ impl Trace {
         Ok(trace)
     }
 
-    /// The step number `n` of the trace that goes on for ever if it repeats: when it is, from the begin, and
-    /// what changes.
+    /// Returns step number `n` of the trace with all its repetitions: the time from the begin, and the new
+    /// values. `None` if the trace has ended.
     pub fn step(&self, n: usize) -> Option<(u64, &Change)> {
         let count = self.steps.len();
         let (at, change) = self.steps.get(n.checked_rem(count)?)?;

@@ -1,10 +1,10 @@
 //! One direction of a link.
 //!
-//! A frame waits in a bounded queue until those before it are sent. It takes its length divided by the rate
-//! at the bottleneck, may be lost there, and arrives after the delay and a jitter. A queue that is large
-//! against the rate causes bufferbloat; a full one drops the newest frame. Unless reordering is allowed, no
-//! frame overtakes another. Everything may change at any time, for waiting frames too, but not for those
-//! already sent.
+//! A frame waits in a bounded queue until the frames before it are sent. At the bottleneck it takes its
+//! length divided by the rate, and may be lost. It arrives after the delay and a jitter. A queue that is
+//! large against the rate causes bufferbloat; a full queue drops the newest frame. Unless reordering is
+//! allowed, no frame overtakes another. All properties may change at any time. A change affects waiting
+//! frames too, but no frames that have been sent.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,25 +12,25 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::loss::{Loss, State};
 use crate::medium::chance::{Matter, unit};
 
-/// Room of a queue unless something else is said, octets: 170 frames of 1500.
+/// Default capacity of a queue in octets: 170 frames of 1500 octets.
 pub const QUEUE: usize = 256_000;
 
 /// Properties of one direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Properties {
-    /// From the end of sending to the arrival, nanoseconds.
+    /// Delay from the end of sending to the arrival, in nanoseconds.
     pub delay: u64,
-    /// A frame is later by 0 to this, nanoseconds.
+    /// Most additional delay of a frame, in nanoseconds; each frame draws a value from 0 to this.
     pub jitter: u64,
-    /// Whether jitter may change the order.
+    /// Whether the jitter may reorder frames.
     pub reorder: bool,
-    /// Bits a second, link-layer header counted; without bound if `None`, at a standstill if 0.
+    /// Rate in bits per second, link-layer header included. `None`: unlimited; 0: no frame is sent.
     pub rate: Option<u64>,
-    /// Room for waiting frames, octets.
+    /// Capacity for waiting frames, in octets.
     pub queue: usize,
-    /// Loss by chance.
+    /// Random loss.
     pub loss: Loss,
-    /// Takes all frames and delivers none.
+    /// Whether the direction accepts all frames and delivers none.
     pub blackhole: bool,
 }
 
@@ -51,17 +51,17 @@ impl Default for Properties {
 /// Counters of the frames of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames that were sent into it.
+    /// Frames that entered the direction.
     pub frames: u64,
-    /// Frames that came out.
+    /// Frames that were delivered.
     pub delivered: u64,
-    /// Octets that came out.
+    /// Octets that were delivered.
     pub octets: u64,
-    /// Frames lost by chance.
+    /// Frames lost at random.
     pub lost: u64,
-    /// Frames that the full queue did not take.
+    /// Frames that the full queue dropped.
     pub overflow: u64,
-    /// Frames that a black hole took.
+    /// Frames that were lost in a black hole.
     pub vanished: u64,
 }
 
@@ -80,7 +80,7 @@ impl std::ops::Sub for Counters {
 }
 
 impl Counters {
-    /// Their names and values, for metrics.
+    /// Returns the counters' names and values, for metrics.
     pub fn named(&self) -> [(&'static str, f64); 6] {
         [
             ("frames", self.frames as f64),
@@ -93,7 +93,7 @@ impl Counters {
     }
 }
 
-/// A frame on its way, in order of arrival.
+/// A sent frame that has not arrived; ordered by arrival.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Flying {
     at: u64,
@@ -107,16 +107,16 @@ pub struct Way {
     seed: u64,
     properties: Properties,
     loss: State,
-    /// Frames that have passed the bottleneck.
+    /// Number of frames that have passed the bottleneck.
     number: u64,
     waiting: VecDeque<Vec<u8>>,
-    /// Octets of these.
+    /// Octets of the waiting frames.
     octets: usize,
-    /// Rest of the first frame, in bits times 1e9 (so that a division by the rate gives nanoseconds), and
-    /// since when.
+    /// Rest of the first frame, and the time since which it is sent. The rest is in bits times 1e9, so that a
+    /// division by the rate gives nanoseconds.
     left: (u64, u64),
     flying: BinaryHeap<Reverse<Flying>>,
-    /// When the last one arrives.
+    /// Arrival time of the last sent frame.
     last: u64,
     counters: Counters,
 }
@@ -124,7 +124,7 @@ pub struct Way {
 const NANO: u64 = 1_000_000_000;
 
 impl Way {
-    /// An empty way.
+    /// Creates a direction without frames.
     pub fn new(seed: u64, properties: Properties) -> Self {
         Self {
             seed,
@@ -140,12 +140,12 @@ impl Way {
         }
     }
 
-    /// Counters of the frames so far.
+    /// Returns the counters of all frames so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// From `now` on it does something else to frames.
+    /// Sets the properties from `now` on.
     pub fn set(&mut self, now: u64, properties: Properties) {
         self.advance(now);
         if let Some(rate) = self.properties.rate {
@@ -156,7 +156,7 @@ impl Way {
         self.advance(now);
     }
 
-    /// Takes a frame.
+    /// Accepts a frame at the sending end.
     pub fn enqueue(&mut self, now: u64, frame: Vec<u8>) {
         self.advance(now);
         self.counters.frames += 1;
@@ -174,7 +174,7 @@ impl Way {
         self.waiting.push_back(frame);
     }
 
-    /// When the first waiting frame has been sent.
+    /// Returns when the first waiting frame will have been sent.
     fn sent_at(&self) -> Option<u64> {
         self.waiting.front()?;
         match self.properties.rate {
@@ -184,7 +184,7 @@ impl Way {
         }
     }
 
-    /// Lets everything happen at the bottleneck that happens until `now`.
+    /// Sends the waiting frames whose sending ends by `now`.
     fn advance(&mut self, now: u64) {
         while let Some(at) = self.sent_at().filter(|at| *at <= now) {
             let Some(frame) = self.waiting.pop_front() else { return };
@@ -195,7 +195,7 @@ impl Way {
         }
     }
 
-    /// A frame has passed the bottleneck.
+    /// Handles a frame that has passed the bottleneck.
     fn fly(&mut self, at: u64, frame: Vec<u8>) {
         let number = self.number;
         self.number += 1;
@@ -220,13 +220,13 @@ impl Way {
         self.flying.push(Reverse(Flying { at, number, frame }));
     }
 
-    /// When [`Way::poll_output`] has to be asked next.
+    /// Returns when the next frame arrives or the first waiting frame is sent.
     pub fn poll_timeout(&self) -> Option<u64> {
         let arrival = self.flying.peek().map(|f| f.0.at);
         self.sent_at().into_iter().chain(arrival).min()
     }
 
-    /// The next frame that has arrived by `now`, and when.
+    /// Returns the next frame that has arrived by `now`, with its arrival time.
     pub fn poll_output(&mut self, now: u64) -> Option<(u64, Vec<u8>)> {
         self.advance(now);
         self.flying.peek().filter(|f| f.0.at <= now)?;

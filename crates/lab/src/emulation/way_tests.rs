@@ -6,7 +6,7 @@ use super::*;
 use crate::clock::{MILLISECOND, SECOND};
 use crate::emulation::loss::Burst;
 
-/// A frame of this length with its number in it.
+/// Returns a frame of this length that contains its number.
 fn frame(number: u32, length: usize) -> Vec<u8> {
     let mut frame = vec![0; length.max(4)];
     frame[..4].copy_from_slice(&number.to_be_bytes());
@@ -17,7 +17,7 @@ fn number(frame: &[u8]) -> u32 {
     u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]])
 }
 
-/// Everything that comes out until `end`: time, number, length.
+/// Returns all frames that arrive until `end`: time, number, length.
 fn drain(way: &mut Way, end: u64) -> Vec<(u64, u32, usize)> {
     let mut seen = Vec::new();
     while let Some(at) = way.poll_timeout().filter(|at| *at <= end) {
@@ -57,7 +57,7 @@ fn a_large_queue_is_bufferbloat_and_a_full_one_drops_the_newest() {
     }
     let seen = drain(&mut way, 10 * SECOND);
     assert_eq!(seen.len(), 256);
-    // 256 kB at 1 Mbit/s are more than two seconds.
+    // 256 kB at 1 Mbit/s take more than two seconds.
     assert_eq!(seen.last(), Some(&(2_048 * MILLISECOND, 255, 1000)));
     assert_eq!(way.counters().overflow, 44);
 }
@@ -82,7 +82,7 @@ fn a_standstill_ends_where_it_began() {
     assert_eq!(way.poll_timeout(), None);
     way.set(SECOND, rate(Some(1_000_000)));
     assert_eq!(drain(&mut way, 2 * SECOND), [(SECOND + 6 * MILLISECOND, 0, 1250)]);
-    // And a bottleneck that goes away lets all go at once.
+    // If the rate becomes unlimited, all waiting frames leave at once.
     way.enqueue(3 * SECOND, frame(1, 1250));
     way.enqueue(3 * SECOND, frame(2, 1250));
     way.set(3 * SECOND + MILLISECOND, rate(None));
@@ -133,7 +133,7 @@ fn properties() -> impl Strategy<Value = Properties> {
         })
 }
 
-/// Frames (gap before it, length), and changes after some of them.
+/// Frames (time since the previous one, length), with a change of properties after some of them.
 type Story = Vec<(u64, usize, Option<Properties>)>;
 
 fn story() -> impl Strategy<Value = Story> {
@@ -141,7 +141,7 @@ fn story() -> impl Strategy<Value = Story> {
     proptest::collection::vec(step, 1..300)
 }
 
-/// Plays a story to its end, with looks at other times in between if `nosy`.
+/// Plays a story to its end. `nosy`: also polls at other times between, which must not change the result.
 fn play(first: &Properties, story: &Story, nosy: bool) -> (Vec<(u64, u32, usize)>, Vec<u64>, Counters) {
     let mut way = Way::new(9, first.clone());
     let (mut now, mut seen, mut entered) = (0, Vec::new(), Vec::new());

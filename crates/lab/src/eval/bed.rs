@@ -1,9 +1,9 @@
-//! The networks of an evaluation: plain routing and what is measured beside it, the same network twice.
+//! The networks of an evaluation: plain routing and the subject, in the same network twice.
 //!
-//! Two worlds of the benchmark ([`crate::bench::world`]) stand beside each other, so that whatever is
-//! compared is measured by turns in one run. In one, mobile router and home agent are plain routers; in the
-//! other they are `carnet`, or whatever two commands make of them (`--mr`, `--ha`). For GeoNetworking the
-//! testbed of a scenario is used, which has hosts on plain routes of its own.
+//! Two worlds of the benchmark ([`crate::bench::world`]) stand beside each other, so that both are measured
+//! by turns in one run. In one, mobile router and home agent are plain routers. In the other they are
+//! `carnet`, or routers that two commands set up (`--mr`, `--ha`). For GeoNetworking the evaluation uses the
+//! testbed of a scenario, which has hosts on plain routes of its own.
 
 use std::path::Path as File;
 
@@ -19,49 +19,49 @@ use crate::isolate::{Interrupted, stopping};
 use crate::process::{Daemon, in_node, output};
 use crate::{tools, topology};
 
-/// The curve of plain routing.
+/// Name of the curve of plain routing.
 pub const PLAIN: &str = "plain";
-/// The curve of IPv4 without a tunnel.
+/// Name of the curve of IPv4 without a tunnel.
 pub const IPV4: &str = "ipv4";
-/// The curve of what is measured.
+/// Name of the curve of the subject under measurement.
 pub const SUBJECT: &str = "subject";
-/// The mobile router's own view in a handover.
+/// Name of the curve of the mobile router's own ping in a handover.
 pub const ROUTER: &str = "router";
 
 /// Name of a subject that is not carnet.
 pub const COMMANDS: &str = "the given commands";
 
-/// The correspondent's address in IPv4.
+/// The correspondent's IPv4 address.
 const CN_IPV4: &str = "192.0.2.2";
 /// How long commands may take to set up a tunnel, seconds.
 const PATIENCE: u64 = 30;
 
-/// Two hosts that speak with each other.
+/// Two hosts that exchange packets.
 #[derive(Debug, Clone)]
 pub struct Ends {
-    /// The curve that this makes.
+    /// Name of the curve that these hosts measure.
     pub series: &'static str,
     /// Node of the host in the mobile network.
     pub host: String,
-    /// Node of the other.
+    /// Node of the second host.
     pub peer: String,
-    /// Address of the other.
+    /// Address of the second host.
     pub address: String,
 }
 
 /// Implementation under test.
 #[derive(Debug, Clone)]
 pub enum Contender {
-    /// carnet, over one of these paths: the first that can be had.
+    /// carnet, over the first of these paths that the machine supports.
     Carnet(Vec<Path>),
     /// Commands for the mobile router and the home agent.
     Commands { mr: String, ha: String },
 }
 
-/// Both networks.
+/// Both networks of an evaluation.
 #[derive(Debug)]
 pub struct Routers {
-    /// Plain routing.
+    /// World of plain routing.
     pub plain: World,
     /// World of the subject.
     pub subject: World,
@@ -71,7 +71,7 @@ pub struct Routers {
 }
 
 impl Routers {
-    /// Builds both.
+    /// Builds both networks.
     pub fn build(contender: &Contender, programs: &Programs) -> anyhow::Result<Routers> {
         let plain = World::build("plain", Path::Plain, Path::Plain, programs)?;
         ipv4(&plain)?;
@@ -85,7 +85,7 @@ impl Routers {
         Ok(Routers { plain, subject, about, link: None })
     }
 
-    /// The pairs of hosts.
+    /// Returns the pairs of hosts.
     pub fn ends(&self, ipv4: bool) -> Vec<Ends> {
         let ends = |series, world: &World, address: &str| Ends {
             series,
@@ -100,8 +100,8 @@ impl Routers {
         all
     }
 
-    /// Gives the access link this rate, both ways, as a cable of Ethernet has it: preamble, checksum and gap
-    /// count.
+    /// Limits the access link to this rate in both directions, as an Ethernet cable does: preamble, checksum
+    /// and gap count.
     pub fn set_link(&mut self, rate: Option<&str>) -> anyhow::Result<()> {
         if self.link.as_deref() == rate {
             return Ok(());
@@ -110,7 +110,7 @@ impl Routers {
             for (role, interface) in [("mr", "e0"), ("ha", "f0")] {
                 let mut tc = in_node(&world.node(role), tools::path("tc"));
                 match rate {
-                    // 24 octets a frame are on the wire besides what the kernel counts.
+                    // A frame takes 24 octets more on the wire than the kernel counts.
                     Some(rate) => tc
                         .args(["qdisc", "replace", "dev", interface, "root", "stab", "overhead", "24"])
                         .args([
@@ -133,7 +133,7 @@ impl Routers {
         Ok(())
     }
 
-    /// Fails when the run is to stop, or a program of the subject has ended with an error.
+    /// Fails if the user stops the run, or a program of the subject has ended with an error.
     pub fn check(&mut self) -> anyhow::Result<()> {
         if stopping() {
             return Err(Interrupted.into());
@@ -141,12 +141,12 @@ impl Routers {
         self.subject.daemons.iter_mut().try_for_each(alive)
     }
 
-    /// The programs of the subject that run.
+    /// Returns the process numbers of the subject's running programs.
     pub fn programs(&mut self) -> Vec<u32> {
         self.subject.daemons.iter_mut().filter_map(running).collect()
     }
 
-    /// Ends the programs in good order, and takes the networks down.
+    /// Ends the programs in order, and removes the networks.
     pub fn stop(mut self) -> anyhow::Result<()> {
         end(&mut self.subject.daemons);
         for world in [&self.plain, &self.subject] {
@@ -163,25 +163,25 @@ impl Drop for Routers {
     }
 }
 
-/// Asks programs to end, each with what it started itself: a command is run by a shell, which does not hand
-/// signals on.
+/// Asks programs to end, with the programs that they started. A shell runs each command and does not pass
+/// signals on, so the signal goes to the process group.
 fn end(daemons: &mut [Daemon]) {
     for daemon in daemons.iter_mut().rev() {
         if daemon.ended().is_none() {
-            // Each program leads a group (crate::process::in_node). One that has ended may have left its
-            // number to others.
+            // Each program leads a group (crate::process::in_node). Skip an ended program: another group may
+            // have its number.
             let _ = killpg(Pid::from_raw(daemon.id() as i32), Signal::SIGTERM);
             daemon.stop(Signal::SIGTERM);
         }
     }
 }
 
-/// The number of a program, unless it has ended.
+/// Returns the process number of a program, unless it has ended.
 pub fn running(daemon: &mut Daemon) -> Option<u32> {
     daemon.ended().is_none().then(|| daemon.id())
 }
 
-/// A command may set something up and end, or stay.
+/// Fails if the program ended with an error. A command may set up a network and end, or stay.
 fn alive(daemon: &mut Daemon) -> anyhow::Result<()> {
     match daemon.ended() {
         Some(status) if !status.success() => {
@@ -206,7 +206,7 @@ fn first(paths: &[Path], programs: &Programs) -> anyhow::Result<(World, Subject)
     bail!("carnet does not start:\n{}", refused.join("\n"))
 }
 
-/// The network with other programs in it.
+/// Builds the network in which the given commands set up the routers.
 fn given(mr: &str, ha: &str, programs: &Programs) -> anyhow::Result<World> {
     let mut world = World { name: "subject".into(), stations: Vec::new(), daemons: Vec::new() };
     let made = begin(&mut world, mr, ha, programs);
@@ -264,7 +264,7 @@ fn environment(role: &str) -> Vec<(&'static str, String)> {
     own.into_iter().chain(known).map(|(key, value)| (key, value.to_owned())).collect()
 }
 
-/// Addresses and routes of IPv4, from end to end.
+/// Sets IPv4 addresses and routes from end to end.
 fn ipv4(world: &World) -> anyhow::Result<()> {
     let commands = [
         ("mnn", "addr add 10.0.1.2/24 dev m0\nroute add default via 10.0.1.1\n"),
@@ -289,7 +289,7 @@ pub fn air(scenarios: &File, hops: usize) -> std::path::PathBuf {
     scenarios.join(if hops == 1 { "v2v-one-hop" } else { "v2v-two-hops" })
 }
 
-/// The pairs of hosts in it.
+/// Returns the pairs of hosts in that testbed.
 pub fn air_ends() -> Vec<Ends> {
     let ends = |series, host: &str, peer: &str, address: &str| Ends {
         series,
@@ -319,7 +319,7 @@ mod tests {
             ready.display()
         );
         let mut shell = std::process::Command::new("sh");
-        // The outer shell waits for the inner one, which is not its last command.
+        // The outer shell waits for the inner one, because the inner one is not its last command.
         shell.args(["-c", &format!("sh -c \"{inner}\"; true")]).process_group(0);
         let mut daemons =
             vec![Daemon::start("a command", &folder.join("log"), &mut shell).expect("there is a shell")];

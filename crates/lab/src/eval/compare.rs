@@ -20,25 +20,25 @@ use super::results::{Results, Sample};
 use crate::bench::table::aligned;
 use crate::expect::number;
 
-/// Above this probability of chance nothing is claimed.
+/// Largest probability of chance at which the comparison claims a change.
 const CHANCE: f64 = 0.05;
-/// A change that is smaller is not told, however sure.
+/// Smallest relative change that the comparison reports.
 const SMALL: f64 = 0.005;
-/// Repetitions of a point, of both runs together, above which the normal distribution is exact enough.
+/// Repetitions of a point, in both runs together, above which the normal distribution is exact enough.
 const MANY: usize = 60;
-/// Values that an exact distribution may have; above, the normal distribution takes its place.
+/// Most values of an exact distribution; with more, the test uses the normal distribution.
 const WIDEST: usize = 200_000;
 
 /// Change of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Worse.
+    /// The new run is worse.
     Slower,
-    /// Better.
+    /// The new run is better.
     Faster,
-    /// Nothing that could not be chance.
+    /// No difference that chance could not explain.
     Same,
-    /// Too few repetitions: whatever they were, they could show nothing.
+    /// Too few repetitions to show any difference.
     Unknown,
 }
 
@@ -46,35 +46,35 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq)]
 struct Compared {
     what: String,
-    /// New divided by old, the median of the points; none where something old is 0.
+    /// Median over the points of new divided by old; `None` if an old value is 0.
     ratio: Option<f64>,
-    /// Means over the points of the medians, where there is no ratio.
+    /// Means over the points' medians of the old and the new run, if there is no ratio.
     means: [f64; 2],
-    /// Result of the test of its values.
+    /// Result of the test of the curve's values.
     test: Test,
-    /// Probability that chance alone makes as much, corrected.
+    /// Probability that chance alone makes a difference this large, corrected by Holm's method.
     chance: Option<f64>,
-    /// Whether more is better.
+    /// Whether higher values are better.
     better: bool,
     change: Change,
 }
 
-/// The verdict.
+/// Result of the comparison.
 #[derive(Debug)]
 pub struct Verdict {
     compared: Vec<Compared>,
     notes: Vec<String>,
-    /// Names that the old run has and the new one could not measure.
+    /// Curves of the old run that the new run could not measure.
     lost: Vec<String>,
 }
 
 impl Verdict {
-    /// Whether anything became slower, or could not be measured any more.
+    /// Returns whether a curve became slower or could not be measured any more.
     pub fn slower(&self) -> bool {
         !self.lost.is_empty() || self.compared.iter().any(|one| one.change == Change::Slower)
     }
 
-    /// For the terminal.
+    /// Returns the verdict for the terminal.
     pub fn text(&self) -> String {
         let mut rows = vec![["", "new / old", "by chance", "", ""].map(str::to_owned).to_vec()];
         for one in &self.compared {
@@ -110,7 +110,7 @@ impl Verdict {
     }
 }
 
-/// Whether more of a quantity is better.
+/// Returns whether higher values of a quantity are better.
 fn more_is_better(sample: &Sample) -> bool {
     !matches!(sample.unit.as_str(), "ms") && sample.quantity != "loss" && !sample.quantity.contains("lost")
 }
@@ -140,7 +140,7 @@ fn stratum(
             return (raw(old.1), raw(new.1));
         }
     };
-    // If no failure names the missing repetition, the pairs are unknown.
+    // If a repetition is missing without a recorded failure, the pairs are unknown.
     let whole = |run: &Results, sample: &Sample| {
         sample.values.rounds.len() + run.failures.iter().filter(|one| one.of(sample)).count()
     };
@@ -178,14 +178,14 @@ fn stratum(
     (ratios("old", old, before), ratios("new", new, after))
 }
 
-/// Names a point.
+/// Returns the name of a point.
 fn point(sample: &Sample) -> String {
     let with = sample.with.as_ref().map_or(String::new(), |with| format!(", {with}"));
     let x = sample.x.map_or(String::new(), |x| format!(" at {x}"));
     format!("{}, {}: {}{with}{x}", sample.paper, sample.experiment, sample.quantity)
 }
 
-/// Paper, experiment, quantity.
+/// Name of a curve's question: paper, experiment, quantity.
 type Name<'a> = (&'a str, &'a str, &'a str);
 
 /// Returns the curves of a run that are questions of their own. Of one transfer, megabits are packets times
@@ -211,8 +211,9 @@ fn questions(run: &Results) -> Vec<Name<'_>> {
 /// Compares two runs.
 ///
 /// # Errors
-/// If only one run is of an emulated machine. An emulator makes some instructions many times slower and
-/// others hardly, so even ratios to plain routing differ in kind. Also if the runs have nothing in common.
+/// Fails if only one run is of an emulated machine. An emulator makes some instructions many times slower and
+/// others hardly, so even ratios to plain routing differ in kind. Fails also if the runs have no curve in
+/// common.
 pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
     let kind = |run: &Results| if run.machine.emulated { "an emulated" } else { "a real" };
     ensure!(
@@ -275,7 +276,7 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<Verdict> {
     Ok(Verdict { compared, notes, lost })
 }
 
-/// Why the first measurement of an experiment's subject failed.
+/// Returns why the first measurement of an experiment's subject failed.
 fn failed<'a>(run: &'a Results, paper: &str, experiment: &str) -> Option<&'a str> {
     let of_it = run
         .failures
@@ -284,7 +285,8 @@ fn failed<'a>(run: &'a Results, paper: &str, experiment: &str) -> Option<&'a str
     of_it.map(|one| one.said.as_str())
 }
 
-/// In what an experiment was made differently; what a file does not tell is taken for equal.
+/// Returns how the parameters of an experiment differ between the runs. A parameter that a file lacks counts
+/// as equal.
 fn differently(name: &Name<'_>, old: &Results, new: &Results) -> Option<String> {
     let [before, after] = [old, new].map(|run| run.parameters(name.0, name.1));
     let (before, after) = (before?, after?);
@@ -359,7 +361,7 @@ fn correct(compared: &mut [Compared]) {
         let limit = CHANCE / many as f64;
         (0..compared.len()).filter(|at| compared[*at].test.least <= limit).collect::<Vec<_>>()
     };
-    // With more questions than curves nothing changes any more.
+    // A family larger than the number of curves changes nothing.
     let family = (1..=compared.len().max(1)).find(|many| able(*many).len() <= *many);
     let mut order = family.map(able).unwrap_or_default();
     order.sort_by(|a, b| compared[*a].test.chance.total_cmp(&compared[*b].test.chance));
@@ -384,17 +386,18 @@ fn correct(compared: &mut [Compared]) {
 /// Result of van Elteren's test for the values of pairs of old and new ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Test {
-    /// The statistic, less what is expected of equal runs: above 0 where the new values are higher.
+    /// Statistic minus its expected value for equal runs: above 0 if the new values are higher.
     direction: f64,
-    /// The probability that equal runs differ as much, either way.
+    /// Probability that equal runs differ this much, in either direction.
     chance: f64,
     /// Lowest possible probability with this number of values and these ties.
     least: f64,
-    /// Whether all values of each point are equal, and enough to have shown a difference.
+    /// Whether all values of each point are equal, and would be enough to show a difference.
     alike: bool,
 }
 
-/// The ranks of a point, doubled: equal values share the mean of theirs, which may be half of a number.
+/// Returns the doubled ranks of a point. Equal values share the mean of their ranks, which may be half of a
+/// number.
 fn ranks(old: &[f64], new: &[f64]) -> (Vec<i64>, Vec<bool>) {
     let mut all: Vec<(f64, bool)> =
         old.iter().map(|value| (*value, false)).chain(new.iter().map(|value| (*value, true))).collect();
@@ -410,7 +413,7 @@ fn ranks(old: &[f64], new: &[f64]) -> (Vec<i64>, Vec<bool>) {
 
 /// Returns the probabilities of the doubled rank sum of `chosen` of these ranks, less its mean.
 fn distribution(ranks: &[i64], chosen: usize) -> BTreeMap<i64, f64> {
-    // By how many have been chosen: ways to each sum.
+    // For each number of chosen ranks: the number of ways to each sum.
     let mut ways: Vec<BTreeMap<i64, f64>> = vec![BTreeMap::new(); chosen + 1];
     ways[0].insert(0, 1.0);
     for rank in ranks {
@@ -427,11 +430,12 @@ fn distribution(ranks: &[i64], chosen: usize) -> BTreeMap<i64, f64> {
     ways.into_iter().map(|(sum, many)| (sum - mean, many / all)).collect()
 }
 
-/// Van Elteren's test, two-sided, with ties. It is exact, except for numbers of values at which the normal
-/// distribution is as good.
+/// Performs van Elteren's test, two-sided, with ties. The test is exact, except for numbers of values at
+/// which the normal distribution is as good.
 fn test(strata: &[(Vec<f64>, Vec<f64>)]) -> Test {
     let ranked: Vec<_> = strata.iter().map(|(old, new)| ranks(old, new)).collect();
-    // Points weigh 1 / (N + 1). In whole numbers, so that equal sums are equal: by the least common multiple.
+    // A point weighs 1 / (N + 1). Weights are multiplied with the least common multiple to whole numbers, so
+    // that equal sums are exactly equal.
     let multiple = ranked.iter().try_fold(1_i64, |multiple, (ranks, _)| {
         let with = ranks.len() as i64 + 1;
         (multiple / divisor(multiple, with)).checked_mul(with).filter(|multiple| *multiple < 1 << 40)
@@ -490,7 +494,7 @@ fn divisor(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { divisor(b, a % b) }
 }
 
-/// The probability of a normal value above `z` (Abramowitz and Stegun 26.2.17, to 7.5e-8).
+/// Returns the probability of a normal value above `z` (Abramowitz and Stegun 26.2.17, to 7.5e-8).
 fn above(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let terms = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
@@ -517,7 +521,7 @@ mod tests {
     #[test]
     fn the_machine_falls_out() {
         let old = run(&[90.0, 91.0, 92.0, 90.5, 91.5, 90.2], &[100.0, 101.0, 102.0, 100.5, 101.5, 100.2]);
-        // Everything half as fast, and nothing else.
+        // Plain routing and the subject are both half as fast: no change.
         let half = |values: &[f64]| values.iter().map(|value| value / 2.0).collect::<Vec<_>>();
         let new = run(&half(&old.samples[1].values.rounds), &half(&old.samples[0].values.rounds));
         let verdict = compare(&old, &new).expect("are of one kind");
@@ -572,26 +576,27 @@ mod tests {
     #[test]
     fn probabilities_are_exact() {
         assert!((above(1.96) - 0.025).abs() < 1e-4, "{}", above(1.96));
-        // Complete separation of 5 and 5: 2 of the 252 ways.
+        // Complete separation of 5 and 5 values: 2 of the 252 ways.
         let apart = [((1..=5).map(f64::from).collect(), (6..=10).map(f64::from).collect())];
         let found = test(&apart);
         assert!((found.chance - 2.0 / 252.0).abs() < 1e-12, "{found:?}");
         assert!((found.least - 2.0 / 252.0).abs() < 1e-12 && found.direction > 0.0, "{found:?}");
-        // Two points of one and two: either way is 1 of 9, where the normal distribution would say 0.08.
+        // Two points with one old and two new values: each direction is 1 of 9 ways. The normal distribution
+        // would say 0.08.
         let two = [(vec![1.0], vec![2.0, 3.0]), (vec![10.0], vec![20.0, 30.0])];
         let found = test(&two);
         assert!((found.chance - 2.0 / 9.0).abs() < 1e-12, "{found:?}");
-        // Ties: ranks 1.5, 1.5, 3.5, 3.5; of the six ways to choose two of them one is as high, one as low.
+        // Ties: ranks 1.5, 1.5, 3.5, 3.5. Of the six ways to choose two ranks, one is as high and one as low.
         let ties = test(&[(vec![1.0, 1.0], vec![2.0, 2.0])]);
         assert!((ties.chance - 2.0 / 6.0).abs() < 1e-12, "{ties:?}");
-        // Many values: the normal distribution.
+        // Many values: the test uses the normal distribution.
         let many = [((0..40).map(f64::from).collect(), (20..60).map(f64::from).collect())];
         assert!(test(&many).chance < 1e-4, "{:?}", test(&many));
         let same = test(&[(vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0])]);
         assert!((same.chance - 1.0).abs() < 1e-6 && same.direction == 0.0, "{same:?}");
     }
 
-    /// A run with this quantity at points of plain routing and of the subject.
+    /// Returns a run with this loss at points of plain routing and of the subject.
     fn lossy(plain: f64, subject: &[f64]) -> Results {
         let mut run = Results::default();
         for value in subject {
@@ -615,7 +620,8 @@ mod tests {
 
     #[test]
     fn the_direction_is_that_of_the_ranks() {
-        // Slower at nine points of ten, and ten times as fast at one: the mean of the ratios is above 1.
+        // The subject is slower at nine points and ten times as fast at one: the mean of the ratios is above
+        // 1.
         let (mut old, mut new) = (Results::default(), Results::default());
         for x in 0..10_u32 {
             for round in 0..5_u32 {
@@ -638,7 +644,8 @@ mod tests {
             for round in 0..5 {
                 run.add(sample("tcp", SUBJECT, None, "mbit", "Mbit/s"), value + f64::from(round));
             }
-            // Of 12 curves with 2 repetitions each: with them, 13 * 2 / 252 would be above the limit.
+            // 12 of the curves have 2 repetitions each. If they were in the family, 13 * 2 / 252 would be
+            // above the limit.
             for number in 0..12 {
                 for round in 0..2 {
                     let name = format!("few{number}");
@@ -683,7 +690,7 @@ mod tests {
         });
         let told = compare(&old, &new).expect("have curves in common");
         assert!(told.slower() && told.text().contains(&format!("echo: ms: {why}")), "{}", told.text());
-        // A point alone.
+        // A point that is missing in the new run counts as lost only if a failure names it.
         let mut new = results();
         new.samples.retain(|one| one.x != Some(92.0));
         let told = compare(&old, &new).expect("have curves in common");
@@ -704,13 +711,13 @@ mod tests {
         let own = [90.0, 91.0, 92.0, 90.5, 91.5, 90.2];
         let plain = [100.0, 101.0, 102.0, 100.5, 101.5, 100.2];
         let old = run(&own, &plain);
-        // Plain routing passed nothing once: this pair says nothing.
+        // Plain routing passed nothing in one repetition: that pair does not count.
         let mut broken = plain;
         broken[2] = 0.0;
         let verdict = compare(&old, &run(&own, &broken)).expect("are of one kind");
         assert_eq!(verdict.compared[0].change, Change::Same, "{verdict:?}");
         assert!(verdict.text().contains("1 repetitions without plain routing beside"), "{}", verdict.text());
-        // It failed once: the repetitions that stand beside each other still do.
+        // One repetition failed: the other repetitions still form pairs.
         let mut fewer = run(&own, &plain);
         fewer.samples[0].values = crate::bench::figures::Series::of([&plain[..2], &plain[3..]].concat());
         fewer.failures.push(Failure {

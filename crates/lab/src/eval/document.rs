@@ -12,38 +12,38 @@ use super::results::Results;
 use crate::bench::figures::Series;
 use crate::expect::{number, shown};
 
-/// Between these lines of a page are the tables.
+/// Lines of the page around the tables.
 const BEGIN: &str = "<!-- tables of carnet-lab eval -->";
 const END: &str = "<!-- end -->";
 
-/// A number of a paper and ours.
+/// A number of a paper and ours beside it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Of what.
+    /// Measured quantity of the number.
     pub what: String,
-    /// Theirs, with its unit.
+    /// The paper's number with its unit.
     pub paper: String,
-    /// Ours, with its unit.
+    /// Our number with its unit.
     pub here: String,
-    /// Between which ours lies, in brackets, where it was measured more than once and differs.
+    /// Range of our number in brackets, if it was measured more than once and differs.
     pub spread: String,
-    /// Ours divided by theirs, where that says something.
+    /// Our number divided by the paper's, if the ratio means something.
     pub ratio: Option<f64>,
-    /// Where in the paper theirs is.
+    /// Place of the number in the paper.
     pub place: String,
-    /// Reason for a missing figure of ours.
+    /// Reason why our number is missing.
     pub why: Option<String>,
-    /// Which way it is good.
+    /// Whether higher or lower is better.
     pub better: Better,
 }
 
 impl Row {
-    /// Ours with its spread.
+    /// Returns our number with its range.
     fn ours(&self) -> String {
         joined(&self.here, &self.spread)
     }
 
-    /// The style of the ratio.
+    /// Returns the style of the ratio.
     pub fn verdict(&self) -> &'static str {
         match (self.better, self.ratio) {
             (Better::Higher, Some(ratio)) if ratio >= 1.0 => "pass",
@@ -57,7 +57,7 @@ fn joined(value: &str, spread: &str) -> String {
     if spread.is_empty() { value.into() } else { format!("{value} {spread}") }
 }
 
-/// A ratio for people.
+/// Formats a ratio for people.
 pub fn ratio(value: Option<f64>) -> String {
     match value {
         None => "\u{2013}".into(),
@@ -66,7 +66,7 @@ pub fn ratio(value: Option<f64>) -> String {
     }
 }
 
-/// The rows of a figure.
+/// Returns the rows of a figure.
 pub fn rows(paper: &Paper, figure: &Figure, results: &Results) -> Vec<Row> {
     let row = |value: &paper::Value| {
         let ours = value.ours.as_ref().and_then(|ours| results.number(paper, figure, ours));
@@ -136,7 +136,7 @@ fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String>
     (count > 0).then(|| format!("{text}, the median of {count} points{lost}"))
 }
 
-/// All rows of a paper as cells: figure, what, paper, here, ratio.
+/// Returns all rows of a paper as cells: figure, quantity, paper, here, ratio.
 fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
     let mut all = Vec::new();
     for figure in &paper.figures {
@@ -174,10 +174,10 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
     all
 }
 
-/// How many characters of what a number is of, and of ours, go into a line on a terminal.
+/// Most characters of a quantity, and of our number, in one line on a terminal.
 const WHAT: usize = 32;
 const OURS: usize = 60;
-/// How many into a line of their own.
+/// Most characters of a text that has a line of its own.
 const LINE: usize = 76;
 
 /// Returns the heading of our numbers.
@@ -189,7 +189,7 @@ fn heading(results: &Results) -> [&'static str; 5] {
     ["figure", "", "paper", here(results), "here / paper"]
 }
 
-/// For the terminal: the figures one below the other, each with its numbers.
+/// Returns the figures for the terminal, one below the other, each with its numbers.
 pub fn summary(results: &Results) -> anyhow::Result<String> {
     let mut text = String::new();
     for paper in paper::named(&results.papers, results.effort)? {
@@ -222,7 +222,7 @@ fn short(text: &str, most: usize) -> String {
     }
 }
 
-/// The tables, as Markdown.
+/// Returns the tables as Markdown.
 fn tables(results: &Results) -> anyhow::Result<String> {
     let m = &results.machine;
     let mut text = format!(
@@ -257,7 +257,7 @@ fn tables(results: &Results) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A page with its tables made anew.
+/// Returns a page with its tables replaced.
 pub fn filled(page: &str, results: &Results) -> anyhow::Result<String> {
     let (before, rest) = page.split_once(BEGIN).with_context(|| format!("the page has no line {BEGIN}"))?;
     let (_, after) =
@@ -289,14 +289,14 @@ mod tests {
         }
         assert_eq!(filled(&made, &results).expect("is good"), made);
         assert!(filled("# Head\n", &results).is_err());
-        // Where plain routing has a value and ours has none, the row says so.
+        // If plain routing has a value and the subject lacks it, the row says so.
         let mut holes = results.clone();
         holes.samples.retain(|one| one.series == "plain" || one.x != Some(95.0));
         let figure = paper.figures.iter().find(|one| one.id == "fig2").expect("is there");
         let told = |results: &Results| measured(paper, figure, results).expect("is there");
         assert_eq!(told(&results), "0.978 of plain (0.978 to 1), the median of 3 points");
         assert_eq!(told(&holes), "0.989 of plain (0.978 to 1), the median of 2 points; no value at 1 more");
-        // An interrupted experiment says so beside its numbers.
+        // An interrupted experiment is marked beside its numbers.
         let mut broken = results.clone();
         broken.left_out.push(crate::eval::results::LeftOut {
             paper: "nemo-basic-support".into(),

@@ -1,10 +1,11 @@
-//! How long nothing comes when the mobile router is plugged from one foreign link into the other.
+//! Measures how long no packets arrive when the mobile router is plugged from one foreign link into the
+//! other.
 //!
-//! As with the paper's switch, one link loses its carrier in the moment in which the other gets it. The host
-//! on board and the mobile router, by its address in the mobile network, ping the correspondent meanwhile.
-//! The longest gap between two answered echoes is the latency. After a move the lab waits until both get
-//! answers again, and lets the subject settle. So a slow subject has its figure, and no move begins before
-//! the last has ended.
+//! As with the paper's switch, one link loses its carrier at the moment at which the other gets it. The host
+//! on board and the mobile router (from its address in the mobile network) ping the correspondent meanwhile.
+//! The latency is the longest gap between two answered echoes. After a move the lab waits until both pings
+//! get answers again, and lets the subject settle. So a slow subject has a figure too, and no move begins
+//! before the previous one has ended.
 
 use anyhow::Context;
 use nix::sys::signal::Signal;
@@ -18,28 +19,28 @@ use crate::process::{Daemon, in_node};
 use crate::traffic::ping;
 use crate::{tools, topology};
 
-/// Between echoes, nanoseconds.
+/// Time between echoes, in nanoseconds.
 const INTERVAL: u64 = 10 * MILLISECOND;
-/// How long echoes are answered before a move.
+/// Time for which echoes are answered before a move.
 const BEFORE: u64 = SECOND;
-/// How long a subject may take until both are answered after a move, or are answered at all before one.
+/// Longest time until both pings are answered, after a move and before the first one.
 pub const LIMIT: u64 = 30 * SECOND;
-/// How long it has afterwards before the next move: what it does late belongs to this one.
+/// Time after a move before the next one: late effects count for the earlier move.
 const AFTER: u64 = 2 * SECOND;
 /// Number of moves in a row without an answer after which the lab stops.
 const IN_VAIN: usize = 2;
 
-/// The longest gaps of a move in milliseconds: the host's and the router's. `None` where nothing was answered
-/// afterwards.
+/// Longest gaps of a move in milliseconds: the host's and the router's. `None` if no echo was answered after
+/// the move.
 pub type Gaps = [Option<f64>; 2];
 
-/// Makes `count` moves to and fro; fewer if the subject no longer answers.
+/// Makes `count` moves between the links; fewer if the subject stops answering.
 pub fn moves(routers: &mut Routers, count: usize) -> anyhow::Result<Vec<Gaps>> {
     if count == 0 {
         return Ok(Vec::new());
     }
     let agent = routers.subject.node("ha");
-    // An interface that is down keeps its addresses, as behind a switch.
+    // An interface keeps its addresses when it goes down, as behind a switch.
     let keep =
         "for one in all default f0 f1; do echo 1 > /proc/sys/net/ipv6/conf/$one/keep_addr_on_down; done";
     crate::process::output(in_node(&agent, "sh").args(["-ec", keep]))?;
@@ -70,7 +71,7 @@ fn one(routers: &Routers, commands: &str) -> anyhow::Result<Gaps> {
         Daemon::start(&format!("ping in {role}"), &log, &mut command)
     };
     let mut pings = [start("mnn", &[])?, start("mr", &["-I", "2001:db8:a::1"])?];
-    // A subject that the last move has left without a way is not moved again before it has one.
+    // A subject without connectivity after the last move is not moved again until both pings have answers.
     let ready = until_answered(&pings, 0)?;
     clock::sleep(BEFORE);
     topology::batch(Some(&world.node("ha")), commands)?;
@@ -90,14 +91,14 @@ fn answers(ping: &Daemon) -> anyhow::Result<Vec<ping::Answer>> {
     Ok(ping::parse(&text).answers)
 }
 
-/// When the request of an answer was sent, milliseconds since 1970: the time of its arrival less the round
-/// trip.
+/// Returns when the request of an answer was sent, in milliseconds since 1970: the time of arrival minus the
+/// round trip.
 fn sent(answer: &ping::Answer) -> f64 {
     answer.1 as f64 / 1e6 - answer.2
 }
 
 /// Waits until each ping has an answer to a request that was sent after `since` (nanoseconds since 1970), at
-/// most [`LIMIT`]. Returns false if one has none.
+/// most [`LIMIT`]. Returns false if a ping has no such answer.
 fn until_answered(pings: &[Daemon], since: u64) -> anyhow::Result<bool> {
     let until = clock::monotonic() + LIMIT;
     loop {
@@ -115,8 +116,8 @@ fn until_answered(pings: &[Daemon], since: u64) -> anyhow::Result<bool> {
     }
 }
 
-/// The longest time from one answered request to the next beyond the usual one, milliseconds; `None` where no
-/// request was answered that was sent after the move was made, at `moved` (nanoseconds since 1970).
+/// Returns the longest time between two answered requests, minus the usual interval, in milliseconds. `None`
+/// if no request was answered that was sent after the move at `moved` (nanoseconds since 1970).
 fn longest(answers: &[ping::Answer], moved: u64) -> Option<f64> {
     let sent: Vec<f64> = answers.iter().map(sent).collect();
     let mut gaps: Vec<f64> = sent.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -134,13 +135,13 @@ mod tests {
         let at = |number: u64, at_ms: u64| (number, at_ms * MILLISECOND, 1.0);
         let moved = 1000 * MILLISECOND;
         let mut answers: Vec<ping::Answer> = (1..=100).map(|n| at(n, 10 * n)).collect();
-        // A late answer belongs to a request before the move.
+        // A late answer belongs to a request from before the move.
         assert_eq!(longest(&answers, moved), None);
         answers.extend((106..=250).map(|n| at(n, 10 * n)));
         assert_eq!(longest(&answers, moved), Some(50.0));
-        // A slow machine makes its move late: what was answered until then does not count.
+        // On a slow machine the move is late: answers to requests before it do not count.
         assert_eq!(longest(&answers, 2600 * MILLISECOND), None);
-        // ping may be slower than it was told to be.
+        // ping may send more slowly than ordered.
         let slow: Vec<ping::Answer> = (1..=150).map(|n| at(n, 17 * n)).collect();
         assert_eq!(longest(&slow, moved), Some(0.0));
         assert_eq!(longest(&[], moved), None);

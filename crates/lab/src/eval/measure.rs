@@ -15,7 +15,7 @@ use crate::tools;
 /// Result of a measurement: a quantity, its unit, the value.
 pub type Found = (&'static str, &'static str, f64);
 
-/// Why a measurement came to no value: what the program said. Nothing but this one is lost by it.
+/// Reason why a measurement has no value: the error output of the program. Other measurements continue.
 #[derive(Debug)]
 pub struct Failed(pub String);
 
@@ -27,7 +27,7 @@ impl std::fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// UDP at `mbit` (0: as fast as the sender can) in datagrams of `size` octets.
+/// Sends UDP at `mbit` Mbit/s (0: as fast as the sender can) in datagrams of `size` octets.
 pub fn udp(ends: &Ends, size: u32, mbit: f64, down: bool, seconds: u64) -> anyhow::Result<Vec<Found>> {
     let rate = format!("{}", (mbit * 1e6).round());
     let mut arguments: Vec<String> =
@@ -38,7 +38,7 @@ pub fn udp(ends: &Ends, size: u32, mbit: f64, down: bool, seconds: u64) -> anyho
     let patience = (2 * seconds + 5) * SECOND;
     let once = || exchange(&ends.peer, &ends.host, &ends.address, &arguments, patience);
     let told = match once()? {
-        // The host has just learnt the path MTU, and iperf3 takes that for an error.
+        // The host has just learnt the path MTU, which iperf3 reports as an error: measure again.
         Err(why) if why.contains("Message too long") => once()?,
         told => told,
     };
@@ -58,16 +58,16 @@ fn datagrams(told: &Value, size: u32) -> anyhow::Result<Vec<Found>> {
     Ok(vec![("mbit", "Mbit/s", mbit), ("delivered", "%", 100.0 * received / packets.max(1.0))])
 }
 
-/// Where mgen's datagrams go.
+/// Destination port of mgen's datagrams.
 const PORT: u16 = 5000;
-/// Headers of IPv6 and UDP.
+/// Octets of the IPv6 and UDP headers.
 const HEADERS: u32 = 48;
 
-/// UDP of `mbit` by mgen in packets of `size` octets. Nothing reads it: the kernel of the other host counts
-/// what arrives.
+/// Sends UDP of `mbit` Mbit/s by mgen in packets of `size` octets. No program reads the packets: the kernel
+/// of the other host counts them.
 pub fn mgen(ends: &Ends, size: u32, mbit: f64, seconds: u64) -> anyhow::Result<Vec<Found>> {
     let program = tools::find("mgen").context("mgen is not installed (Debian's package mgen)")?;
-    // Without one, each packet would be answered with an error.
+    // Without a bound socket, the kernel would answer each packet with an error.
     let _socket = inside(&ends.peer, || Ok(UdpSocket::bind((ends.address.as_str(), PORT))?))?;
     let counts = || anyhow::Ok([sent(&ends.host)?, arrived(&ends.peer)?]);
     let rate = mbit * 1e6 / f64::from(size) / 8.0;
@@ -81,7 +81,7 @@ pub fn mgen(ends: &Ends, size: u32, mbit: f64, seconds: u64) -> anyhow::Result<V
     let after = counts()?;
     let [sent, arrived] = [0, 1].map(|at| (after[at] - before[at]) as f64);
     ensure!(sent > 0.0, "mgen sent nothing");
-    // Packets of the hosts themselves arrive, too.
+    // The count of arrived packets includes packets of the hosts themselves.
     let arrived = arrived.min(sent);
     Ok(vec![("packets", "packets/s", arrived / seconds as f64), ("delivered", "%", 100.0 * arrived / sent)])
 }
@@ -102,7 +102,7 @@ fn counter(text: &str, name: &str) -> anyhow::Result<u64> {
     line.and_then(|value| value.parse().ok()).with_context(|| format!("the kernel tells no {name}"))
 }
 
-/// TCP; the window is in KiB, the segment in octets.
+/// Makes a TCP transfer. The window is in KiB, the segment in octets.
 pub fn tcp(
     ends: &Ends,
     down: bool,
@@ -127,18 +127,19 @@ fn transferred(told: Result<Value, String>) -> anyhow::Result<Vec<Found>> {
     Ok(vec![("mbit", "Mbit/s", rate / 1e6)])
 }
 
-/// Echoes with `size` octets of data, the next as soon as one has come; their average and what was lost.
+/// Sends echoes with `size` octets of data, each one as soon as the previous one is answered. Returns their
+/// average time and their loss.
 pub fn rtt(ends: &Ends, size: u32, echoes: u32) -> anyhow::Result<Vec<Found>> {
     let size = size.to_string();
-    // First send packets that may not fit, so that both hosts know the path MTU. These do not count.
+    // First send packets that may not fit, so that both hosts learn the path MTU. These packets do not count.
     let mut first = in_node(&ends.host, tools::path("ping"));
     let _ =
         first.args(["-n", "-q", "-c", "3", "-i", "0.01", "-W", "0.1", "-s", &size, &ends.address]).output();
-    // ping's own limit of time ends with the first error, too.
+    // ping's own time limit also ends with the first error.
     let mut ping = in_node(&ends.host, "timeout");
     ping.args(["--signal=INT", "20"]).arg(tools::path("ping"));
     ping.args(["-n", "-q", "-f", "-W", "1", "-c", &echoes.to_string(), "-s", &size, &ends.address]);
-    // Its exit status says whether anything came back, which is a result.
+    // The exit status of ping says whether an answer came, which is a result.
     let said = ping.output().context("cannot start ping")?;
     let text = String::from_utf8_lossy(&said.stdout);
     summary(&text).with_context(|| format!("ping said: {text}{}", String::from_utf8_lossy(&said.stderr)))
@@ -162,11 +163,11 @@ fn summary(text: &str) -> anyhow::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// The largest echo, in octets of data, that goes in one piece; fragments are forbidden.
+/// Returns the largest echo, in octets of data, that passes in one piece. Fragmentation is forbidden.
 pub fn path_mtu(ends: &Ends) -> anyhow::Result<Vec<Found>> {
     let passes = |size: u32| {
-        // The first that is too large is answered with Packet Too Big; those after it the host itself
-        // refuses.
+        // A router answers the first too large echo with Packet Too Big. The host itself then refuses the
+        // next one.
         (0..2).any(|_| {
             let mut ping = in_node(&ends.host, tools::path("ping"));
             ping.args(["-n", "-q", "-c", "1", "-W", "1", "-M", "do", "-s", &size.to_string(), &ends.address]);

@@ -1,11 +1,11 @@
 //! `carnet-lab eval`: repeats the measurements of papers about mobile routers, beside plain routing and
-//! beside the papers' numbers. It measures carnet, or routers that two commands set up.
+//! beside the papers' numbers. The subject is carnet, or routers that two commands set up.
 //!
-//! * `paper` has the papers: data in `eval/papers`, in which the experiments are.
-//! * `bed` builds the networks, `measure`, `handover` and `packets` measure in them, `runner` goes through
-//!   the experiments.
-//! * `results` is what comes out, `numbers` and `trace` are what is made of it, `report` and `document` show
-//!   it, `compare` holds it against another run.
+//! * `paper` reads the papers: files in `eval/papers`, which describe the experiments.
+//! * `bed` builds the networks, `measure`, `handover` and `packets` measure in them, `runner` executes the
+//!   experiments.
+//! * `results` has the samples, `numbers` and `trace` compute figures from them, `report` and `document` show
+//!   the figures, `compare` compares two runs.
 //!
 //! The speed of a machine drifts. So plain routing and the subject take turns, point by point and repetition
 //! by repetition, and neither is always the first. Every repetition is kept.
@@ -43,7 +43,7 @@ use results::{Results, SCHEMA_VERSION};
 pub struct Args {
     /// The papers: nemo-basic-support, nemo-low-end, nemo-wimax, cargeo6, or all (default).
     papers: Vec<String>,
-    /// Where eval.json, the reports and logs go.
+    /// Folder for eval.json, the reports and the logs.
     #[arg(long, value_name = "DIR", default_value = "out/eval-papers")]
     out: PathBuf,
     /// The carnet program (default: the one beside carnet-lab, else the one in PATH).
@@ -55,7 +55,7 @@ pub struct Args {
     /// Fewer points and repetitions: 4 minutes instead of 25.
     #[arg(long, conflicts_with = "smoke")]
     quick: bool,
-    /// Only see whether everything works: figures without meaning.
+    /// Only check that everything works: figures without meaning.
     #[arg(long)]
     smoke: bool,
     /// carnet's data path (default: bpf, else tun).
@@ -68,7 +68,7 @@ pub struct Args {
     /// The command that makes node `ha` its home agent.
     #[arg(long, value_name = "COMMAND", requires = "mr")]
     ha: Option<String>,
-    /// Measure nothing: say what became slower between two eval.json, and how sure that is.
+    /// Measure nothing: report which figures became slower between two eval.json, and with what certainty.
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["papers", "document", "render"])]
     compare: Vec<PathBuf>,
     /// Measure nothing: write the tables of an eval.json into a page of documentation.
@@ -79,7 +79,7 @@ pub struct Args {
     render: Option<PathBuf>,
 }
 
-/// Measurements to make, and their settings.
+/// Measurements to make, with their settings.
 #[derive(Debug)]
 pub struct Plan {
     papers: Vec<Paper>,
@@ -91,10 +91,10 @@ pub struct Plan {
     mode: Mode,
 }
 
-/// Handles commands that need no network.
+/// Executes commands that need no network.
 pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     if let [old, new] = &args.compare[..] {
-        // As with diff: 1 is a difference, 2 that there is nothing to say.
+        // Exit status as of diff: 1 for a difference, 2 if the comparison is impossible.
         let verdict = read(old).and_then(|old| compare::compare(&old, &read(new)?));
         let verdict = verdict.map_err(|error| crate::Mistake(format!("{error:#}")))?;
         print!("{}", verdict.text());
@@ -115,7 +115,7 @@ pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     Ok(None)
 }
 
-/// Finds what can be wrong before anything is built.
+/// Checks the arguments and tools before anything is built.
 pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<Plan> {
     let effort = match (args.quick, args.smoke) {
         (true, _) => Effort::Quick,
@@ -146,7 +146,7 @@ pub fn plan(args: &Args, mode: Mode) -> anyhow::Result<Plan> {
     Ok(Plan { papers, effort, contender, carnet, scenarios, out, mode })
 }
 
-/// Measures, inside, and reports.
+/// Measures inside the lab's namespaces, and writes the reports.
 pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let begin = clock::monotonic();
     let watch = cores::Watch::begin()?;
@@ -164,7 +164,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
         console::step(&format!("the figures will not be good: {why}"));
     }
     let programs = Programs { carnet: plan.carnet.clone(), logs: plan.out.join("logs") };
-    // Remove the file of a former run.
+    // Remove the file of an earlier run.
     let until_then = partial(plan);
     if until_then.exists() {
         std::fs::remove_file(&until_then)
@@ -180,7 +180,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     let file = plan.out.join("eval.json");
     save(plan, &results)?;
     std::fs::rename(partial(plan), &file).with_context(|| format!("cannot write {}", file.display()))?;
-    // A browser in an emulated machine takes minutes for a page; `--render` prints it elsewhere.
+    // A browser in an emulated machine takes minutes per page; `--render` prints the page elsewhere.
     let written = reports(&results, &plan.out, !results.machine.emulated)?;
     println!("\n{}", document::summary(&results)?);
     for warning in results.warnings() {
@@ -195,8 +195,8 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The papers of which nothing was measured, where that is not said of each experiment; all, where nothing
-/// was at all.
+/// Returns the papers without any measurement whose experiments do not each have a reason. Returns all papers
+/// if there is no measurement at all.
 fn unmeasured(results: &Results) -> Vec<&str> {
     let papers = results.papers.iter().map(String::as_str);
     let has_value = |paper: &str| results.samples.iter().any(|one| one.paper == paper);
@@ -207,17 +207,17 @@ fn unmeasured(results: &Results) -> Vec<&str> {
     papers.filter(|paper| !has_value(paper) && !is_left_out(paper)).collect()
 }
 
-/// Where a run that is not at its end has what it found: a former one stays until then.
+/// Returns the file of an unfinished run's results. An earlier run's eval.json stays until the run ends.
 fn partial(plan: &Plan) -> PathBuf {
     plan.out.join("eval.json.new")
 }
 
-/// Writes what was found by now.
+/// Writes the results so far.
 fn save(plan: &Plan, results: &Results) -> anyhow::Result<()> {
     write(&partial(plan), &format!("{}\n", serde_json::to_string_pretty(results)?))
 }
 
-/// Writes the reports, also for printing if so wanted; the pages.
+/// Writes the reports, and with `pdf` also a PDF of each. Returns the paths of the pages.
 fn reports(results: &Results, folder: &Path, pdf: bool) -> anyhow::Result<Vec<PathBuf>> {
     let mut pages = Vec::new();
     for paper in paper::named(&results.papers, results.effort)? {

@@ -1,30 +1,30 @@
-//! Our numbers for those of the papers, got from samples as the paper's file says (`ours`), each with its
-//! spread.
+//! Our numbers beside those of the papers. The paper's file says how each is computed from samples (`ours`).
+//! Each number has a range.
 //!
-//! A number is made of the medians of the points that it needs. Its range is that of the same number made of
-//! the first repetition of each of these points alone, of the second, and so on. Where a mean is taken over
-//! points of one repetition each, as over moves, the range is that of the points.
+//! A number is computed from the medians of its points. For its range, the same number is computed from the
+//! first repetition of each point alone, from the second, and so on. If it is a mean over points with one
+//! repetition each, as over moves, the range is that of the points.
 
 use super::paper::{As, Figure, Of, Paper, Selector};
 use super::results::{Results, Sample};
 use crate::expect::number;
 
-/// A number, and between which it lies.
+/// A number and its range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Number {
-    /// By the medians.
+    /// Value computed from the medians.
     pub value: f64,
-    /// The lowest and the highest; `None` where there is one repetition only.
+    /// Lowest and highest value; `None` with a single repetition.
     pub range: Option<(f64, f64)>,
 }
 
-/// Formats a range for people, in brackets; empty without a range or a difference.
+/// Formats a range for people, in brackets; empty without a range or for equal ends.
 pub fn spread(range: Option<(f64, f64)>) -> String {
     let shown = range.map(|(low, high)| (number(low), number(high)));
     shown.filter(|(low, high)| low != high).map_or(String::new(), |(low, high)| format!("({low} to {high})"))
 }
 
-/// A place on the axis: what is there by the medians, and what is there in the repetition that is looked at.
+/// A place on the axis: the value from the medians, and the value in the selected repetition.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     x: f64,
@@ -32,10 +32,10 @@ struct Place {
     value: f64,
 }
 
-/// Value of a sample: a repetition, or its median.
+/// Selects the value of a sample: a repetition, or the median.
 type Taken<'a> = &'a dyn Fn(&Sample) -> Option<f64>;
 
-/// Where a number is got from.
+/// Samples and rule from which a number is computed.
 struct Source<'a> {
     results: &'a Results,
     paper: &'a str,
@@ -45,7 +45,7 @@ struct Source<'a> {
 }
 
 impl Results {
-    /// Our number for one that the paper gives; `None` where it was not measured.
+    /// Returns our number for a number of the paper; `None` if it was not measured.
     pub fn number(&self, paper: &Paper, figure: &Figure, ours: &Selector) -> Option<Number> {
         let source = Source {
             results: self,
@@ -71,7 +71,7 @@ impl Results {
 }
 
 impl Source<'_> {
-    /// The places of a curve; `None` where one of them has no such value.
+    /// Returns the places of a curve; `None` if a place lacks the value.
     fn places(&self, experiment: &str, series: &str, taken: Taken<'_>) -> Option<Vec<Place>> {
         let curves = self.results.curves(self.paper, experiment, self.quantity);
         let wanted = |key: &(&str, Option<&str>)| {
@@ -85,7 +85,7 @@ impl Source<'_> {
         points.filter(within).map(place).collect()
     }
 
-    /// The places of the curve that it is held against, where there is one.
+    /// Returns the places of the curve for comparison, if the number has one.
     fn base(&self, taken: Taken<'_>) -> Option<Option<Vec<Place>>> {
         let ours = self.ours;
         let base = match (&ours.over, &ours.minus, &ours.over_experiment) {
@@ -100,7 +100,7 @@ impl Source<'_> {
         if self.ours.minus.is_some() { a - b } else { a / b }
     }
 
-    /// Point by point against the other curve.
+    /// Divides or subtracts point by point, by the other curve.
     fn each(&self, own: &[Place], base: &[Place]) -> Vec<Place> {
         let both = |own: &Place| {
             let base = base.iter().find(|base| base.x == own.x)?;
@@ -121,7 +121,7 @@ impl Source<'_> {
         Some(value).filter(|value| value.is_finite())
     }
 
-    /// The number.
+    /// Returns the number for the selected values.
     fn number(&self, taken: Taken<'_>) -> Option<f64> {
         let own = self.places(self.experiment, &self.ours.series, taken)?;
         self.shaped(match self.base(taken)? {
@@ -131,7 +131,8 @@ impl Source<'_> {
         })
     }
 
-    /// The number of each repetition alone; of each point for a mean of points that were measured once.
+    /// Returns the number of each repetition alone. For a mean of points that were measured once, returns the
+    /// value of each point.
     fn repeated(&self) -> Vec<f64> {
         let of_it = |one: &&Sample| one.paper == self.paper && one.experiment == self.experiment;
         let samples = self.results.samples.iter().filter(of_it);
@@ -154,7 +155,7 @@ impl Source<'_> {
     }
 }
 
-/// The value at a place, or the mean of all. Which place is the highest is for the medians to say.
+/// Returns the value at a place, or the mean of all places. The medians decide which place is the highest.
 fn pick(places: &[Place], ours: &Selector) -> Option<f64> {
     let by_median = |a: &&Place, b: &&Place| a.median.total_cmp(&b.median);
     let place = match ours.of {
@@ -170,7 +171,7 @@ fn pick(places: &[Place], ours: &Selector) -> Option<f64> {
     place.map(|place| place.value)
 }
 
-/// The standard deviation of a sample; none of a single value.
+/// Returns the standard deviation of a sample; `None` for a single value.
 fn deviation(values: &[f64]) -> Option<f64> {
     let count = values.len();
     let mean = values.iter().sum::<f64>() / count.max(1) as f64;
@@ -209,7 +210,7 @@ mod tests {
     #[test]
     fn a_repetition_that_failed_is_none_of_the_range() {
         let mut results = results();
-        // Of the highest point of plain routing only two of four are there: the second and the fourth.
+        // The highest point of plain routing keeps only two of four repetitions: the second and the fourth.
         let key = sample("udp-rates", "plain", Some(95.0), "mbit", "Mbit/s");
         results.samples.retain(|one| !(one.series == "plain" && one.x == Some(95.0)));
         for (round, value) in [(1, 93.0), (3, 94.0)] {
@@ -217,7 +218,7 @@ mod tests {
             results.add(key.clone(), value);
         }
         let decay = got(&results, "fig2", "the mobile router").expect("is there");
-        // 90.1 of 93 in the second repetition; nothing stands beside the fourth.
+        // The value is 90.1 of 93 in the second repetition; the fourth repetition has no partner.
         assert_eq!(decay, Number { value: 3.636, range: None });
         let own = got(&results, "fig2", "highest, mobile router").expect("is there");
         assert_eq!(own.range, Some((90.0, 90.2)));

@@ -1,13 +1,11 @@
-//! Packets a second that pass without loss, by turns through plain routers and the subject. The method is
-//! that of the benchmark ([`crate::bench::flood`]), with all of a core or with a share of it for the mobile
-//! router.
+//! Measures packets per second without loss, by turns through plain routers and the subject. The method is
+//! that of the benchmark ([`crate::bench::flood`]). The mobile router has all of a core, or a share of it.
 //!
 //! The kernel forwards in the context of any program that runs when a packet arrives, so a limit for a
-//! process would limit nothing. For the share, kernel threads of their own poll the interfaces of the mobile
-//! router and of the next node (threaded NAPI). Those of the mobile router, with its program, are in a
-//! control group on a core that a rival always wants (`crate::quota`). Source, home agent and sink have the
-//! other cores. The result counts packets for each second of the time that the group really had, times the
-//! share.
+//! process would limit nothing. For the share, kernel threads poll the interfaces of the mobile router and of
+//! the next node (threaded NAPI). The threads of the mobile router, and its program, are in a control group
+//! on a core that a rival always wants (`crate::quota`). Source, home agent and sink have the other cores.
+//! The result is the packets per second of the time that the group really ran, multiplied with the share.
 
 use anyhow::{Context, ensure};
 
@@ -31,10 +29,10 @@ struct Lane {
     frames: Vec<Frame>,
 }
 
-/// A measurement's place among all and what it found: packet size, series, packets a second.
+/// Result of a measurement: packet size, series, packets per second.
 pub type Passed = (u32, &'static str, f64);
 
-/// Measures; `told` is called after each measurement.
+/// Measures all sizes. Calls `told` after each measurement.
 pub fn measure(
     routers: &mut Routers,
     sizes: &[u32],
@@ -44,10 +42,10 @@ pub fn measure(
     mut told: impl FnMut(Passed),
 ) -> anyhow::Result<()> {
     let cores = Cores::of_caller()?;
-    // A command that has set something up and ended has left its number to others.
+    // An ended command is not in this list, because another process may have its number.
     let programs = routers.programs();
     let Some(share) = share else {
-        // The sum of the work of sender, routers and sink is what counts.
+        // The result is the sum of the work of sender, routers and sink, so all share one core.
         pin(&programs, &cores, true)?;
         let result = rounds(routers, sizes, repeat, milliseconds, None, &mut told);
         return pin(&programs, &cores, false).and(result);
@@ -56,13 +54,14 @@ pub fn measure(
         cores.avoid()?;
         rounds(routers, sizes, repeat, milliseconds, Some((&group, share)), &mut told)
     });
-    // After any failure the next measurement finds the networks unchanged.
+    // After any failure the networks are restored for the next measurement.
     let mut undone = vec![pin(&programs, &cores, false)];
     undone.extend([&routers.plain, &routers.subject].map(|world| polling(world, false)));
     first(result, undone)
 }
 
-/// The first error: of what was done, else of what undid it, all of which has been tried.
+/// Returns the first error: of the measurement, else of the steps that restored the networks. All these steps
+/// have been tried.
 fn first(done: anyhow::Result<()>, undone: Vec<anyhow::Result<()>>) -> anyhow::Result<()> {
     std::iter::once(done).chain(undone).collect()
 }
@@ -126,13 +125,13 @@ fn lane(series: &'static str, world: &World, arrangement: &Arrangement, size: us
     })
 }
 
-/// Interfaces that threads of their own poll, each with its peer. They are those of the mobile router, and
-/// the next node's, whose work the mobile router's threads would do otherwise.
+/// Interfaces that kernel threads poll, each with its peer. They are those of the mobile router, and the next
+/// node's: otherwise the mobile router's threads would do the next node's work.
 const POLLED: [[(&str, &str); 2]; 3] =
     [[("mr", "i0"), ("mnn", "m0")], [("mr", "e0"), ("ha", "f0")], [("ha", "f0"), ("mr", "e0")]];
 
 fn polling(world: &World, threads: bool) -> anyhow::Result<()> {
-    // Back to what was, one setting does not wait for another.
+    // When settings are restored, a failure does not prevent the other settings.
     let mut all = Vec::new();
     for pair in POLLED {
         let made = polled(world, pair, threads);
@@ -151,12 +150,12 @@ fn polled(world: &World, [place, peer]: [(&str, &str); 2], threads: bool) -> any
         output(ethtool.args(["-K", interface, what, if on { "on" } else { "off" }])).map(drop)
     };
     let (node, interface) = (world.node(place.0), place.1);
-    // A veth is polled where it puts packets together (GRO) that its peer does not hand over together (TSO).
+    // The kernel polls a veth if the veth merges packets (GRO) that its peer does not send merged (TSO).
     if threads {
         set(place, "gro", true)?;
         set(peer, "tso", false)?;
     }
-    // /sys shows the interfaces of the namespace in which it was mounted.
+    // /sys shows the interfaces of the namespace in which it was mounted, so mount it inside.
     let script = format!(
         "mount -t sysfs sysfs /sys && echo {} > /sys/class/net/{interface}/threaded",
         u8::from(threads)
@@ -169,7 +168,7 @@ fn polled(world: &World, [place, peer]: [(&str, &str); 2], threads: bool) -> any
     first(told, vec![set(place, "gro", false), set(peer, "tso", true)])
 }
 
-/// Gives the mobile routers, of which one works at a time, a share of a core.
+/// Limits the mobile routers, of which one works at a time, to a share of a core.
 fn limit(routers: &mut Routers, share: f64, core: usize) -> anyhow::Result<quota::Quota> {
     let group = quota::Quota::begin("routers", share, core)?;
     for world in [&routers.plain, &routers.subject] {

@@ -1,14 +1,14 @@
-//! The papers as data (`eval/papers`): what each of their figures shows and states, and the experiment that
-//! is made for it here.
+//! The papers as data (`eval/papers`): the content of each figure, and the experiment that measures the same
+//! here.
 //!
-//! Nothing in them is code, and nothing of them is in the code: another paper is another file. A figure names
-//! the experiment whose samples it draws, and for each number that the paper gives, how ours is got from
-//! them.
+//! The files contain no code, and the code contains no data of a paper: another paper is another file. A
+//! figure names the experiment whose samples it draws. For each number of the paper it says how ours is
+//! computed.
 
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The files, in the order in which they are shown.
+/// The files of the papers, in the order of the report.
 const FILES: [&str; 4] = [
     include_str!("../../../../eval/papers/nemo-basic-support.toml"),
     include_str!("../../../../eval/papers/nemo-low-end.toml"),
@@ -16,20 +16,20 @@ const FILES: [&str; 4] = [
     include_str!("../../../../eval/papers/cargeo6.toml"),
 ];
 
-/// How much is measured.
+/// Number of points and repetitions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// Everything.
+    /// All points and repetitions.
     #[default]
     Full,
     /// Fewer points and repetitions.
     Quick,
-    /// Only whether it works.
+    /// Only a check that everything works.
     Smoke,
 }
 
-/// A paper.
+/// A paper with its experiments and figures.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
@@ -39,9 +39,9 @@ pub struct Paper {
     pub title: String,
     /// Authors.
     pub authors: String,
-    /// When.
+    /// Year of publication.
     pub year: u32,
-    /// With what they measured.
+    /// Hardware and software of the paper's measurements.
     pub setting: String,
     /// Experiments that the lab repeats.
     #[serde(rename = "experiment")]
@@ -57,25 +57,25 @@ pub struct Paper {
 pub enum Kind {
     /// UDP at a rate, by iperf3.
     Udp,
-    /// TCP as fast as it goes, by iperf3.
+    /// TCP as fast as possible, by iperf3.
     Tcp,
     /// Round trips, by ping.
     Rtt,
-    /// Round trips of UDP, to the nanosecond.
+    /// Round trips of UDP, with a resolution of a nanosecond.
     Echo,
-    /// The largest echo that goes in one piece.
+    /// The largest echo that passes in one piece.
     PathMtu,
-    /// How long nothing comes when the uplink changes.
+    /// Time without packets when the uplink changes.
     Handover,
-    /// Packets a second that pass without loss.
+    /// Packets per second without loss.
     Packets,
-    /// UDP at a rate, by mgen; what arrives is counted.
+    /// UDP at a rate, by mgen; arriving packets are counted.
     Mgen,
     /// Metrics of a scenario.
     Scenario,
 }
 
-/// Where an experiment is made.
+/// Network of an experiment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
@@ -84,11 +84,11 @@ pub enum Place {
     Routers,
     /// Two vehicles.
     OneHop,
-    /// Two vehicles and one between them.
+    /// Two vehicles and a relay between them.
     TwoHops,
 }
 
-/// Axis of the figure; the other of the two variables has one curve for each value.
+/// Axis of the figure. The other variable has one curve for each value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Across {
@@ -99,7 +99,7 @@ pub enum Across {
     Mbit,
 }
 
-/// An experiment. Which of the keys it has depends on its kind.
+/// An experiment. The valid keys depend on its kind.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
@@ -107,25 +107,25 @@ pub struct Experiment {
     pub id: String,
     /// Kind of the measurement.
     pub kind: Kind,
-    /// Where.
+    /// Network of the experiment.
     #[serde(default, rename = "bed")]
     pub place: Place,
-    /// Rate of the access link, as tc has it; without a limit if absent.
+    /// Rate of the access link, in tc's format; `None` for no limit.
     #[serde(default)]
     pub link: Option<String>,
-    /// Also IPv4 without a tunnel.
+    /// Whether to measure also IPv4 without a tunnel.
     #[serde(default)]
     pub ipv4: bool,
-    /// To the mobile network.
+    /// Whether the packets go to the mobile network.
     #[serde(default)]
     pub down: bool,
-    /// Octets: of payload, or of the packet where packets are counted (kinds packets, mgen).
+    /// Octets of payload; for the kinds packets and mgen, octets of the packet.
     #[serde(default)]
     pub sizes: Vec<u32>,
-    /// Offered Mbit/s; 0 is as fast as it goes.
+    /// Offered Mbit/s; 0 is as fast as possible.
     #[serde(default)]
     pub mbit: Vec<f64>,
-    /// The axis.
+    /// Variable of the axis.
     #[serde(default)]
     pub across: Across,
     /// TCP windows in KiB.
@@ -143,22 +143,22 @@ pub struct Experiment {
     /// Echoes of each measurement.
     #[serde(default)]
     pub echoes: u32,
-    /// Moves.
+    /// Number of moves.
     #[serde(default)]
     pub moves: usize,
-    /// The share of a core that the mobile router has; all of it if absent.
+    /// Share of a core that the mobile router has; `None` for a whole core.
     #[serde(default)]
     pub share: Option<f64>,
     /// Measurements of each point.
     #[serde(default = "once")]
     pub repeat: usize,
-    /// Whether each series is measured once before it counts.
+    /// Whether each series is measured once in advance, without counting.
     #[serde(default = "yes")]
     pub warm_up: bool,
     /// Folder of the scenario.
     #[serde(default)]
     pub scenario: Option<String>,
-    /// Factor of its timetable; 0 leaves it out.
+    /// Factor of the scenario's timetable; 0 leaves the option out.
     #[serde(default)]
     pub factor: f64,
 }
@@ -181,28 +181,28 @@ pub struct Figure {
     pub title: String,
     /// Description of the figure, in our words.
     pub shows: String,
-    /// The experiment that is drawn.
+    /// Experiment whose samples the figure draws.
     #[serde(default)]
     pub experiment: Option<String>,
-    /// One that is drawn beside it, as a series of its own.
+    /// Second experiment, drawn as a series of its own.
     #[serde(default)]
     pub against: Option<String>,
-    /// Which of its quantities, if not the first.
+    /// Quantity to draw, if not the experiment's first.
     #[serde(default)]
     pub quantity: Option<String>,
-    /// Axis.
+    /// Label of the horizontal axis.
     #[serde(default)]
     pub x: Option<String>,
-    /// Axis.
+    /// Label of the vertical axis.
     #[serde(default)]
     pub y: Option<String>,
-    /// The ping of its scenario that is drawn against time.
+    /// Ping of the scenario that is drawn against time.
     #[serde(default)]
     pub trace: Option<String>,
-    /// Scale of the vertical axis, if it is for the data to choose otherwise.
+    /// Scale of the vertical axis; `None`: the data determine it.
     #[serde(default)]
     pub scale: Option<String>,
-    /// Why nothing is measured for it.
+    /// Reason why nothing is measured for the figure.
     #[serde(default)]
     pub not_measured: Option<String>,
     /// Differences that prevent a comparison, with their reason.
@@ -213,7 +213,7 @@ pub struct Figure {
     pub values: Vec<Value>,
 }
 
-/// Which way a number is good.
+/// Whether higher or lower numbers are better.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
@@ -222,7 +222,7 @@ pub enum Better {
     Higher,
     /// Less is better.
     Lower,
-    /// Neither.
+    /// Neither higher nor lower is better.
     None,
 }
 
@@ -230,47 +230,47 @@ pub enum Better {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Value {
-    /// Of what.
+    /// Measured quantity of the number.
     pub what: String,
-    /// The number.
+    /// The paper's value.
     pub paper: f64,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: String,
-    /// Where in the paper it is.
+    /// Place of the number in the paper.
     pub place: String,
-    /// Which way it is good.
+    /// Whether higher or lower is better.
     #[serde(default)]
     pub better: Better,
-    /// How ours is got.
+    /// Rule by which our number is computed.
     #[serde(default)]
     pub ours: Option<Selector>,
-    /// Reason for a missing figure of ours.
+    /// Reason why our number is missing.
     #[serde(default)]
     pub incomparable: Option<String>,
-    /// Whether it stands in the figure's picture against time.
+    /// Whether the number is marked in the figure's picture against time.
     #[serde(default)]
     pub marked: bool,
 }
 
-/// Which number of a curve.
+/// Number to take from a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
-    /// The highest.
+    /// The highest value.
     Highest,
-    /// The lowest.
+    /// The lowest value.
     Lowest,
     /// The mean over the axis.
     Mean,
-    /// That at `x`, or of `metric`.
+    /// The value at `x`, or of `metric`.
     At,
-    /// There is one.
+    /// The value of a curve with a single point.
     Only,
     /// The standard deviation of the repetitions.
     Deviation,
 }
 
-/// Conversion of a number at the end.
+/// Conversion of the final number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum As {
@@ -280,39 +280,39 @@ pub enum As {
     Decay,
 }
 
-/// How a number is got from samples.
+/// Rule by which a number is computed from samples.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Selector {
-    /// Which number of the curve.
+    /// Number to take from the curve.
     pub of: Of,
-    /// The curve.
+    /// Name of the curve.
     pub series: String,
-    /// Where on the axis.
+    /// Place on the axis.
     #[serde(default)]
     pub x: Option<f64>,
-    /// The axis up to here only.
+    /// Last place on the axis to use.
     #[serde(default)]
     pub up_to: Option<f64>,
-    /// Which curve, where a second thing is varied.
+    /// Value of the second variable, which selects the curve.
     #[serde(default)]
     pub with: Option<String>,
-    /// The metric of a scenario.
+    /// Metric of a scenario.
     #[serde(default)]
     pub metric: Option<String>,
-    /// Divided by that of this series.
+    /// Series by whose number the number is divided.
     #[serde(default)]
     pub over: Option<String>,
-    /// Less that of this series.
+    /// Series whose number is subtracted.
     #[serde(default)]
     pub minus: Option<String>,
-    /// Divided by that of the same series in another experiment.
+    /// Experiment by whose number of the same series the number is divided.
     #[serde(default)]
     pub over_experiment: Option<String>,
-    /// Point by point first, then which number of the result.
+    /// Whether to divide or subtract point by point first, and then take the number.
     #[serde(default)]
     pub each: bool,
-    /// Multiplied with.
+    /// Factor of the number.
     #[serde(default)]
     pub times: Option<f64>,
     /// Conversion of the number.
@@ -321,7 +321,7 @@ pub struct Selector {
 }
 
 impl Paper {
-    /// The experiment of this name.
+    /// Returns the experiment of this name.
     pub fn experiment(&self, id: &str) -> Option<&Experiment> {
         self.experiments.iter().find(|one| one.id == id)
     }
@@ -342,7 +342,7 @@ impl Paper {
         Ok(paper)
     }
 
-    /// Every name refers to something, and every figure says what there is to say.
+    /// Checks that every name refers to an object, and that every figure has the required texts.
     fn check(&self) -> anyhow::Result<()> {
         for figure in &self.figures {
             for id in figure.experiment.iter().chain(&figure.against) {
@@ -376,12 +376,12 @@ impl Paper {
     }
 }
 
-/// All papers, as they are measured with this effort.
+/// Returns all papers, with the experiments of this effort.
 pub fn all(effort: Effort) -> anyhow::Result<Vec<Paper>> {
     FILES.iter().map(|text| Paper::parse(text, effort)).collect()
 }
 
-/// The papers of these names, in their order; all of them for none, or for `all`.
+/// Returns the papers of these names, in that order. Without names, or with `all`, returns all papers.
 pub fn named(names: &[String], effort: Effort) -> anyhow::Result<Vec<Paper>> {
     let all = all(effort)?;
     let known: Vec<&str> = all.iter().map(|paper| paper.name.as_str()).collect();

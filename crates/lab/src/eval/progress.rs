@@ -1,14 +1,14 @@
-//! How far an evaluation is: a bar on a terminal, a line for each experiment elsewhere.
+//! Progress of an evaluation: a bar on a terminal, a line for each experiment elsewhere.
 
 use std::io::IsTerminal;
 
 use crate::clock::{SECOND, monotonic};
 use crate::console;
 
-/// Cells of the bar.
+/// Width of the bar in cells.
 const CELLS: usize = 24;
 
-/// How far it is, by the seconds that experiments are expected to take.
+/// Progress in expected seconds of the experiments.
 #[derive(Debug)]
 pub struct Progress {
     total: f64,
@@ -20,13 +20,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Creates a progress of `total` seconds.
+    /// Creates a progress of `total` expected seconds.
     pub fn new(total: f64) -> Progress {
         let bar = std::io::stderr().is_terminal();
         Progress { total, done: 0.0, begin: monotonic(), drawn: 0, bar, label: String::new() }
     }
 
-    /// The next experiment.
+    /// Shows the label of the next experiment.
     pub fn at(&mut self, label: &str) {
         self.label = label.into();
         if self.bar {
@@ -36,7 +36,7 @@ impl Progress {
         }
     }
 
-    /// Adds a part of `seconds` that is done.
+    /// Adds `seconds` of finished work.
     pub fn advance(&mut self, seconds: f64) {
         self.done += seconds;
         if self.bar && monotonic() - self.drawn > SECOND / 10 {
@@ -44,7 +44,7 @@ impl Progress {
         }
     }
 
-    /// Everything is done: the bar goes.
+    /// Ends the progress and removes the bar.
     pub fn end(&self) {
         console::no_bar();
     }
@@ -60,10 +60,10 @@ impl Progress {
     }
 }
 
-/// The bar, how much is done, how long it will take yet, what is measured.
+/// Formats the bar, the percentage, the remaining time, and the label of the experiment.
 fn line(percent: f64, elapsed: f64, total: f64, label: &str) -> String {
     let full = ((percent / 100.0) * CELLS as f64) as usize;
-    // The measured speed counts more than the expected one, but not at once.
+    // The measured speed counts more than the expected one, but only after some progress.
     let expected = total * (1.0 - percent / 100.0);
     let by_now = if percent > 5.0 { elapsed * (100.0 - percent) / percent } else { expected };
     let left = by_now.round() as u64;

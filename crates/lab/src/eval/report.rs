@@ -1,6 +1,6 @@
-//! One page for each paper. It has the paper's figure, our figure in the same axes with the paper's numbers,
-//! both numbers with their ratio, and the differences. It is one file that loads nothing, for light and dark,
-//! wide and narrow windows.
+//! One page for each paper. The page has the paper's figure, our figure in the same axes with the paper's
+//! numbers, both numbers with their ratio, and the differences. The page is one file that loads nothing, for
+//! light and dark, wide and narrow windows.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -17,9 +17,9 @@ use crate::clock::{SECOND, monotonic, sleep};
 use crate::report::chart::{Chart, Curve, Mark, draw};
 use crate::report::{FIGURE_STYLE, STYLE, escape, put};
 
-/// Widths of pictures for wide and for narrow screens.
+/// Widths of pictures for wide and narrow screens, in pixels.
 const WIDTHS: [f64; 2] = [1020.0, 400.0];
-/// How long a browser may take for a page.
+/// Longest time that a browser may take for a page.
 const PRINTING: u64 = 30 * SECOND;
 
 /// Returns the name of a curve.
@@ -33,7 +33,7 @@ pub fn series(name: &str, results: &Results) -> String {
     }
 }
 
-/// The page of a paper.
+/// Returns the page of a paper.
 pub fn html(paper: &Paper, results: &Results) -> String {
     let mut out = String::new();
     put!(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
@@ -96,7 +96,7 @@ fn table<'a>(out: &mut String, results: &Results, rows: impl Iterator<Item = (Op
         here(results)
     );
     for (at, (figure, row)) in rows.iter().enumerate() {
-        // A figure is named once for all of its rows.
+        // The name of a figure stands once for all of its rows.
         let same = |other: &&(Option<&Figure>, &Row)| other.0.map(|one| &one.id) == figure.map(|one| &one.id);
         let first = match figure {
             Some(figure) if at == 0 || !same(&&rows[at - 1]) => {
@@ -126,7 +126,7 @@ fn table<'a>(out: &mut String, results: &Results, rows: impl Iterator<Item = (Op
     put!(out, "</tbody></table></div>\n");
 }
 
-/// The spread of ours, below it.
+/// Returns the range of our number, to stand below it.
 fn spread(row: &Row) -> String {
     if row.spread.is_empty() {
         String::new()
@@ -176,7 +176,7 @@ fn picture(out: &mut String, chart: &Chart, caption: &str) {
     );
 }
 
-/// The pictures against time of a figure, with what is to be said of each.
+/// Returns the figure's pictures against time, each with its caption.
 fn traces(paper: &Paper, figure: &Figure, results: &Results) -> Vec<(Chart, String)> {
     let of_it = |one: &&Trace| one.paper == paper.name && Some(&one.experiment) == figure.experiment.as_ref();
     let wanted = results.traces.iter().filter(of_it).filter(|_| figure.trace.is_some());
@@ -217,12 +217,12 @@ fn caption(chart: &Chart) -> String {
     }
 }
 
-/// The picture of a figure; `None` where nothing was measured, or where its numbers are no curve.
+/// Returns the picture of a figure; `None` if nothing was measured, or if its numbers form no curve.
 fn chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
     let mut curves = Vec::new();
     let experiments = figure.experiment.iter().chain(&figure.against);
     for (number, experiment) in experiments.enumerate() {
-        // Metrics of a scenario are a table.
+        // Metrics of a scenario are shown in a table.
         if figure.values.iter().any(|v| v.ours.as_ref().is_some_and(|ours| ours.metric.is_some())) {
             return None;
         }
@@ -244,7 +244,7 @@ fn chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
     if curves.is_empty() {
         return None;
     }
-    // Where there is one point only, an axis says nothing.
+    // With a single point, an axis says nothing.
     let single = curves.iter().all(|curve| curve.points.len() == 1);
     let marks = figure.values.iter().filter(|value| {
         let plain = |ours: &super::paper::Selector| {
@@ -295,7 +295,7 @@ fn machine(out: &mut String, results: &Results) {
     put!(out, "</dl></figure>\n");
 }
 
-/// Prints a page to PDF by a Chromium without a window. It must go nowhere but to the file.
+/// Prints a page to PDF by a headless Chromium. The browser may write only that file.
 pub fn print(browser: &Path, page: &Path, pdf: &Path) -> anyhow::Result<()> {
     let profile = pdf.with_extension("profile");
     let mut command = Command::new(browser);
@@ -353,14 +353,14 @@ mod tests {
             assert!(page.contains(word), "the page lacks {word}");
         }
         assert!(page.contains(">here</th>") && !page.contains("emulated"), "nothing is emulated");
-        // The page says above everything and in every table that an emulator was used.
+        // The page says at its head and in every table that the machine was emulated.
         results.machine.emulated = true;
         let emulated = html(paper, &results);
         let (above, below) = emulated.split_once("<h2>").expect("has headings");
         assert!(above.contains("<b>Not to be relied on:</b> an emulated machine: "), "{above}");
         assert_eq!(below.matches("<thead>").count(), below.matches(">here, emulated</th>").count());
         assert!(page.contains("92.1 Mbit/s<br><small class=\"sub\">(92 to 92.2)</small>"), "a spread");
-        // Each picture twice.
+        // Each picture is drawn twice.
         assert_eq!(page.matches("aria-label=\"Figure 2: UDP throughput with and without NEMO\"").count(), 2);
     }
 
@@ -386,7 +386,7 @@ mod tests {
         for word in
             ["moves to WiMAX</text>", "lost (1)</text>", "round trip, Wi-Fi (emulated as theirs): 3.1</text>"]
         {
-            // The whole and the move, each twice.
+            // The picture of the whole and the picture of the moves are each drawn twice.
             assert_eq!(page.matches(word).count(), 4, "{word}");
         }
         results.traces[0].experiment = "tcp-up".into();

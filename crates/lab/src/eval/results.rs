@@ -10,43 +10,43 @@ use super::trace::Trace;
 use crate::bench::figures::Series;
 use crate::machine::Machine;
 
-/// Version of the file's shape; `eval/carnet_eval/results.schema.json` has it.
+/// Version of the file's format, as in `eval/carnet_eval/results.schema.json`.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// `eval.json`
+/// Content of `eval.json`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Results {
-    /// Version of its shape.
+    /// Version of the file's format.
     pub schema_version: u32,
-    /// The machine.
+    /// The machine of the run.
     pub machine: Machine,
-    /// When it began.
+    /// Time when the run began, in UTC.
     pub time: String,
-    /// How much was measured.
+    /// Number of points and repetitions.
     pub effort: Effort,
-    /// Seconds that it took.
+    /// Duration of the run in seconds.
     pub duration_s: f64,
-    /// Load averages before.
+    /// Load averages before the run.
     pub load_before: [f64; 3],
     /// Shares of all cores that other programs, and a hypervisor's other guests, had during the run.
     pub others: [f64; 2],
-    /// Why figures are not to be relied on; empty where nothing disturbed.
+    /// Reasons why the figures are not reliable; empty for a quiet machine.
     pub disturbed: Vec<String>,
     /// Subject that was measured beside plain routing.
     pub subject: Subject,
-    /// The papers.
+    /// Names of the papers.
     pub papers: Vec<String>,
     /// Measured samples.
     pub samples: Vec<Sample>,
-    /// Experiments that were left out, with the reason.
+    /// Experiments that were left out, each with the reason.
     pub left_out: Vec<LeftOut>,
-    /// Measurements that came to no value. Files of earlier versions have none of these.
+    /// Measurements without a value. Absent in files of earlier versions.
     #[serde(default)]
     pub failures: Vec<Failure>,
-    /// With what the experiments were made.
+    /// Parameters of the experiments.
     #[serde(default)]
     pub experiments: Vec<Made>,
-    /// Values against time. Files of earlier versions have none.
+    /// Values against time. Absent in files of earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traces: Vec<Trace>,
 }
@@ -54,71 +54,71 @@ pub struct Results {
 /// Subject that was measured beside plain routing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Subject {
-    /// Its name.
+    /// Name of the subject.
     pub name: String,
-    /// The command of the mobile router, where one was given.
+    /// Command of the mobile router, if given.
     pub mr: Option<String>,
-    /// The command of the home agent, where one was given.
+    /// Command of the home agent, if given.
     pub ha: Option<String>,
 }
 
 /// A point of a curve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Paper.
+    /// Name of the paper.
     pub paper: String,
-    /// Experiment.
+    /// Name of the experiment.
     pub experiment: String,
-    /// `plain`, `ipv4`, `subject`, `router`.
+    /// Name of the curve: `plain`, `ipv4`, `subject`, `router`.
     pub series: String,
-    /// The value of what is varied besides the axis, in words.
+    /// Value of the second variable, in words.
     pub with: Option<String>,
     /// Place on the axis.
     pub x: Option<f64>,
     /// Measured quantity: `mbit`, `delivered`, `ms`, `loss`, `octets`, `packets`, or the metric of a
     /// scenario.
     pub quantity: String,
-    /// Its unit.
+    /// Unit of the quantity.
     pub unit: String,
-    /// All repetitions.
+    /// Values of all repetitions.
     pub values: Series,
 }
 
-/// Something that was not measured.
+/// An experiment that was not measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// Paper.
+    /// Name of the paper.
     pub paper: String,
-    /// Experiment.
+    /// Name of the experiment.
     pub experiment: String,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
-/// A measurement without a value. It does not count as 0: a program of the measurement may have failed, and
-/// not the subject.
+/// A measurement without a value. It does not count as 0, because a program of the measurement may have
+/// failed, and not the subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Paper.
+    /// Name of the paper.
     pub paper: String,
-    /// Experiment.
+    /// Name of the experiment.
     pub experiment: String,
-    /// As of a sample.
+    /// Name of the curve, as in [`Sample`].
     pub series: String,
-    /// As of a sample.
+    /// Value of the second variable, as in [`Sample`].
     pub with: Option<String>,
-    /// As of a sample.
+    /// Place on the axis, as in [`Sample`].
     pub x: Option<f64>,
-    /// The quantity that it lacks; all of them if none is named.
+    /// Quantity without a value; `None` for all quantities.
     pub quantity: Option<String>,
-    /// Which repetition, from 0.
+    /// Number of the repetition, from 0.
     pub round: usize,
-    /// Why: what the program said.
+    /// Reason: the error output of the program.
     pub said: String,
 }
 
 impl Failure {
-    /// One of the first repetition of a point, in all quantities.
+    /// Returns a failure of the first repetition of a sample's point, in all quantities.
     pub fn of_sample(sample: &Sample) -> Failure {
         Failure {
             paper: sample.paper.clone(),
@@ -132,7 +132,7 @@ impl Failure {
         }
     }
 
-    /// Whether a repetition of this sample is what it lacks.
+    /// Returns whether this failure is a missing repetition of the sample.
     pub fn of(&self, sample: &Sample) -> bool {
         (&self.paper, &self.experiment, &self.series, &self.with, self.x)
             == (&sample.paper, &sample.experiment, &sample.series, &sample.with, sample.x)
@@ -140,14 +140,14 @@ impl Failure {
     }
 }
 
-/// With what an experiment was made.
+/// Parameters of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Made {
-    /// Paper.
+    /// Name of the paper.
     pub paper: String,
-    /// Experiment.
+    /// Name of the experiment.
     pub experiment: String,
-    /// Its keys, as in eval/papers, with the effort applied.
+    /// Keys of the experiment, as in eval/papers, with the effort applied.
     pub parameters: serde_json::Value,
 }
 
@@ -168,7 +168,7 @@ impl Results {
         }
     }
 
-    /// Returns the repetitions of a sample with their numbers; failed ones are not among its values.
+    /// Returns the repetitions of a sample with their numbers. Failed repetitions have no value and no entry.
     pub fn numbered(&self, sample: &Sample) -> Vec<(usize, f64)> {
         let failed = |round: &usize| self.failures.iter().any(|one| one.round == *round && one.of(sample));
         (0..).filter(|round| !failed(round)).zip(sample.values.rounds.iter().copied()).collect()
@@ -197,7 +197,7 @@ impl Results {
         Some(keys)
     }
 
-    /// The curves of an experiment; of its first quantity unless one is named.
+    /// Returns the curves of an experiment's quantity; of the first quantity if `quantity` is `None`.
     pub fn curves(&self, paper: &str, experiment: &str, quantity: Option<&str>) -> Curves<'_> {
         let of_it = |one: &&Sample| one.paper == paper && one.experiment == experiment;
         let first = self.samples.iter().find(of_it).map(|one| one.quantity.as_str());
@@ -216,7 +216,7 @@ impl Results {
         curves
     }
 
-    /// Why an experiment was left out.
+    /// Returns why an experiment was left out.
     pub fn why_not(&self, paper: &str, experiment: &str) -> Option<&str> {
         let left = self.left_out.iter().find(|one| one.paper == paper && one.experiment == experiment)?;
         Some(&left.why)
@@ -239,7 +239,8 @@ impl Results {
 pub mod tests {
     use super::*;
 
-    /// Results of the paper on NEMO Basic Support: a router of 92 Mbit/s, a mobile router of 90.
+    /// Returns results for the paper on NEMO Basic Support: plain routing at 92 Mbit/s, a mobile router at
+    /// 90.
     pub fn results() -> Results {
         let mut results = Results { schema_version: SCHEMA_VERSION, ..Results::default() };
         results.time = "2026-01-01 00:00:00 UTC".into();
@@ -261,7 +262,7 @@ pub mod tests {
         results
     }
 
-    /// A point without values.
+    /// Returns a sample without values.
     pub fn sample(experiment: &str, series: &str, x: Option<f64>, quantity: &str, unit: &str) -> Sample {
         Sample {
             paper: "nemo-basic-support".into(),

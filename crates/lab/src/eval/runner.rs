@@ -1,7 +1,7 @@
-//! Goes through the experiments of the papers, network by network.
+//! Executes the experiments of the papers, network by network.
 //!
-//! An experiment that cannot be made here (an unprivileged user, a kernel without a part) is left out, with
-//! its reason; the others are made. A subject that does not work ends the run.
+//! An experiment that is impossible here (an unprivileged user, a kernel without a feature) is left out with
+//! its reason; the other experiments continue. A subject that does not work ends the run.
 
 use std::process::Stdio;
 
@@ -39,7 +39,7 @@ struct Point {
 }
 
 impl Experiment {
-    /// The points of its curves.
+    /// Returns the points of the experiment's curves.
     fn points(&self) -> Vec<Point> {
         let point = Point { x: None, with: None, size: 0, mbit: 0.0, window: None, segment: None };
         match self.kind {
@@ -80,7 +80,7 @@ impl Experiment {
         }
     }
 
-    /// Seconds that a measurement takes.
+    /// Returns the seconds of one measurement.
     fn each(&self) -> f64 {
         match self.kind {
             Kind::Udp | Kind::Tcp | Kind::Mgen => self.seconds as f64 + START,
@@ -93,7 +93,7 @@ impl Experiment {
         }
     }
 
-    /// How many measurements it has.
+    /// Returns the number of measurements of the experiment.
     fn measurements(&self) -> usize {
         let lanes = if self.ipv4 { 3 } else { 2 };
         match self.kind {
@@ -106,15 +106,14 @@ impl Experiment {
         }
     }
 
-    /// Seconds that it takes.
+    /// Returns the expected seconds of the experiment.
     fn cost(&self) -> f64 {
         self.each() * self.measurements() as f64
     }
 }
 
-/// Returns the experiments of all papers in the order of execution. Handovers are last. An interface that
-/// went down has lost the routes that a command gave it once, so later measurements would find a dead
-/// network.
+/// Returns the experiments of all papers in the order of execution. Handovers are last: an interface that
+/// goes down loses the routes that a command has set, so later measurements would find a dead network.
 fn order(papers: &[Paper]) -> Vec<(&Paper, &Experiment)> {
     let all = papers.iter().flat_map(|paper| paper.experiments.iter().map(move |one| (paper, one)));
     let (last, mut first): (Vec<_>, Vec<_>) = all.partition(|(_, one)| one.kind == Kind::Handover);
@@ -184,7 +183,8 @@ impl Runner<'_> {
         self.results.left_out.push(LeftOut { paper, experiment, why: why.into() });
     }
 
-    /// Leaves an experiment out that failed, unless that is because the network no longer works.
+    /// Records the result of an experiment. A failed experiment is left out, unless it failed because the
+    /// network no longer works.
     fn made(
         &mut self,
         paper: &Paper,
@@ -203,7 +203,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Names the experiment that comes.
+    /// Shows the name of the next experiment.
     fn at(&mut self, paper: &Paper, experiment: &Experiment) -> anyhow::Result<()> {
         if stopping() {
             return Err(Interrupted.into());
@@ -267,7 +267,7 @@ impl Runner<'_> {
         let mut testbed = match run::Testbed::up(&plan, &mut metrics::Metrics::new()) {
             Ok((testbed, _)) => testbed,
             Err(error) if error.is::<Interrupted>() => return Err(error),
-            // Keep the results of the others so far.
+            // Keep the results of the earlier experiments.
             Err(error) => {
                 for (paper, experiment) in experiments.iter().copied() {
                     self.leave_out(paper, experiment, &format!("{}: {error:#}", plan.name));
@@ -283,7 +283,7 @@ impl Runner<'_> {
         testbed.down()
     }
 
-    /// Measures all points of an experiment, as often as it wants, the curves by turns.
+    /// Measures all points of an experiment with all repetitions. The curves take turns.
     fn curves(
         &mut self,
         paper: &Paper,
@@ -351,7 +351,7 @@ impl Runner<'_> {
         })
     }
 
-    /// The average of some echoes, again and again.
+    /// Measures repeatedly the average time of some echoes.
     fn echo(&mut self, paper: &Paper, experiment: &Experiment, routers: &mut Routers) -> anyhow::Result<()> {
         routers.set_link(None)?;
         for _ in 0..experiment.repeat {
@@ -405,7 +405,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Runs a scenario by itself, in namespaces of its own, and takes its metrics.
+    /// Runs a scenario in namespaces of its own, and reads its metrics.
     fn scenario(&mut self, paper: &Paper, experiment: &Experiment) -> anyhow::Result<()> {
         self.at(paper, experiment)?;
         if let Contender::Commands { .. } = self.plan.contender {
@@ -419,7 +419,7 @@ impl Runner<'_> {
         command.arg("--carnet").arg(&self.plan.carnet).arg("--scenarios").arg(&self.plan.scenarios);
         command.stdin(Stdio::null());
         let log = self.plan.out.join("logs").join(format!("{name}.log"));
-        // Remove the file of a former run.
+        // Remove the file of an earlier run.
         let file = out.join("results.json");
         match std::fs::remove_file(&file) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -443,7 +443,7 @@ impl Runner<'_> {
             clock::sleep(clock::SECOND / 5);
             self.progress.advance(if status.is_none() { 0.2 } else { 0.0 });
         }
-        // 1 is an expectation that is not met: its metrics are told all the same.
+        // Exit status 1 means a failed expectation; the metrics are valid anyway.
         let code = status.and_then(|status| status.code());
         ensure!(matches!(code, Some(0 | 1)), "{name} ended ({status:?}):\n{}", lab.tail());
         let text =
@@ -472,7 +472,7 @@ impl Runner<'_> {
     }
 }
 
-/// Keeps what a measurement found, or why it found nothing.
+/// Records the values of a measurement, or its failure.
 fn record(
     results: &mut Results,
     key: &Sample,
@@ -503,7 +503,7 @@ fn record(
     Ok(())
 }
 
-/// Fails where a series of an experiment has no value at all, with what the first measurement said.
+/// Fails if a series of an experiment has no value at all. The error quotes the first failure.
 fn some(results: &Results, key: &Sample) -> anyhow::Result<()> {
     let name = (&key.paper, &key.experiment, &key.series);
     if results.samples.iter().any(|one| (&one.paper, &one.experiment, &one.series) == name) {
@@ -533,7 +533,7 @@ mod tests {
     use super::*;
     use crate::eval::paper::{Effort, all};
 
-    /// Seconds that the papers take.
+    /// Returns the expected seconds of all papers.
     fn cost(effort: Effort) -> f64 {
         let papers = all(effort).expect("are good");
         papers.iter().flat_map(|paper| &paper.experiments).map(Experiment::cost).sum()
@@ -569,7 +569,7 @@ mod tests {
         record(&mut results, &key, Kind::Tcp, 1, Ok(vec![("mbit", "Mbit/s", 3.0)])).expect("is kept");
         assert_eq!(results.numbered(&results.samples[0]), [(1, 3.0)]);
         some(&results, &key).expect("there is a value");
-        // Lost echoes have a loss as value, and no round trip.
+        // With all echoes lost, the loss has a value, and the round trip has no value.
         let key = sample("rtt", SUBJECT, None, "", "");
         record(&mut results, &key, Kind::Rtt, 0, Ok(vec![("loss", "%", 100.0)])).expect("is kept");
         record(&mut results, &key, Kind::Rtt, 1, Ok(vec![("ms", "ms", 2.0), ("loss", "%", 0.0)]))

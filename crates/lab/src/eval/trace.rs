@@ -1,5 +1,5 @@
-//! A ping against time with the moments of a scenario in which the uplink changed. Its pictures show the
-//! whole of it, and all moves to the same uplink laid over each other.
+//! A ping against time, with the moments of a scenario at which the uplink changed. Its pictures show the
+//! whole run, and all moves to the same uplink laid over each other.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,41 +9,41 @@ use crate::bench::figures::Series;
 use crate::report::chart::{Chart, Curve, Mark, Moment, Point};
 use crate::results::{Active, Line, Topology};
 
-/// Steps in which the whole is drawn, seconds.
+/// Steps of the picture of the whole run, in seconds.
 pub const WHOLE: f64 = 0.5;
-/// Steps in which a move is drawn, seconds.
+/// Steps of the picture of a move, in seconds.
 pub const MOVE: f64 = 0.01;
-/// How much is shown before and after a move, seconds.
+/// Time shown before and after a move, in seconds.
 const AROUND: f64 = 0.3;
 
 /// Echoes against time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
-    /// Paper.
+    /// Name of the paper.
     pub paper: String,
-    /// Experiment.
+    /// Name of the experiment.
     pub experiment: String,
     /// Sender of the ping, in words.
     pub label: String,
-    /// When each request was sent, seconds from the begin of the timetable.
+    /// Time of each request, in seconds from the begin of the timetable.
     pub at_s: Vec<f64>,
-    /// Its round trip in milliseconds, as many; `null` where it was lost.
+    /// Round trip of each request in milliseconds; `null` for a lost one.
     pub ms: Vec<Option<f64>>,
-    /// When another uplink took the traffic.
+    /// Moves of the traffic to another uplink.
     pub moves: Vec<Move>,
 }
 
-/// Another uplink takes the traffic.
+/// A move of the traffic to another uplink.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Move {
-    /// When.
+    /// Time in seconds from the begin of the timetable.
     pub at_s: f64,
     /// Kind of the link.
     pub to: String,
 }
 
 impl Trace {
-    /// The ping of this name in what a scenario told (`results.json`).
+    /// Returns the ping of this name from a scenario's results (`results.json`).
     pub fn of(told: &Value, name: &str) -> Option<Trace> {
         let lines: Vec<Line<(f64, Option<f64>)>> =
             serde_json::from_value(told["series"]["rtt"].clone()).ok()?;
@@ -59,7 +59,7 @@ impl Trace {
         Some(Trace { paper: String::new(), experiment: String::new(), label: line.label, at_s, ms, moves })
     }
 
-    /// How many echoes were lost, and of how many.
+    /// Returns the number of lost echoes, and of all echoes.
     pub fn lost(&self) -> (usize, usize) {
         (self.ms.iter().filter(|ms| ms.is_none()).count(), self.ms.len())
     }
@@ -68,7 +68,7 @@ impl Trace {
         self.at_s.iter().copied().zip(self.ms.iter().copied())
     }
 
-    /// The pictures: the whole, then the moves to each uplink.
+    /// Returns the pictures: the whole run, then the moves to each uplink.
     pub fn charts(&self, figure: &Figure, subject: &str) -> Vec<Chart> {
         let mut uplinks: Vec<&str> = Vec::new();
         for one in &self.moves {
@@ -107,7 +107,7 @@ impl Trace {
         std::iter::once(whole).chain(of_moves).collect()
     }
 
-    /// The echoes about these moves, by their time from the move.
+    /// Returns the echoes around these moves, by their time from the move.
     fn around(&self, moves: &[&Move]) -> Vec<(f64, Option<f64>)> {
         let near = |at: f64| moves.iter().map(move |one| at - one.at_s).find(|from| from.abs() <= AROUND);
         self.echoes().filter_map(|(at, ms)| Some((near(at)?, ms))).collect()
@@ -122,8 +122,8 @@ fn medium(topology: &Topology, node: &str, uplink: &str) -> String {
     word.filter(|word| !word.is_empty()).unwrap_or(uplink).to_owned()
 }
 
-/// Medians, lowest and highest of the echoes that came back, in steps of time. Steps without any are left
-/// out.
+/// Returns median, lowest and highest of the answered echoes for each step of time. A step without answers is
+/// left out.
 fn points(echoes: &[(f64, Option<f64>)], step: f64) -> Vec<Point> {
     let mut steps: std::collections::BTreeMap<i64, Vec<f64>> = std::collections::BTreeMap::new();
     for (at, ms) in echoes {
@@ -143,7 +143,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A second of Wi-Fi and one of WiMAX, an echo every 10 ms, one lost in the move at 1 s.
+    /// Returns results with a second of Wi-Fi and one of WiMAX. An echo is sent every 10 ms; one is lost in
+    /// the move at 1 s.
     fn told() -> Value {
         let echo = |n: u32| {
             let ms = if n < 100 { 3.0 } else { 47.0 };

@@ -1,9 +1,9 @@
-//! Chance out of a seed.
+//! Random decisions determined by a seed.
 //!
-//! A draw is a hash of the seed and of its subject (radio, frame, try), not the next number of a stream. So
-//! events on one link do not change the draws of another.
+//! A draw is a hash of the seed and of its subject (radio, frame, try), and not the next number of a stream.
+//! So events on one link do not change the draws of another.
 
-/// Subject of a draw, so that two decisions about one frame are independent.
+/// Kind of decision. Two decisions about one frame are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Matter {
     /// Slots of a back-off.
@@ -12,7 +12,7 @@ pub enum Matter {
     Loss,
     /// Shadowing of a link.
     Shadowing,
-    /// By how much a frame is later than the delay.
+    /// Additional delay of a frame.
     Jitter,
     /// Whether a burst of loss begins or ends.
     Burst,
@@ -20,27 +20,27 @@ pub enum Matter {
     Event,
 }
 
-/// A draw: 64 bits.
+/// Returns a draw of 64 bits.
 pub fn draw(seed: u64, matter: Matter, about: &[u64]) -> u64 {
     let start = mix(seed ^ mix(matter as u64 + 1));
     about.iter().fold(start, |state, word| mix(state ^ mix(*word)))
 }
 
-/// From 0 to below 1.
+/// Returns a draw from 0 to below 1.
 pub fn unit(seed: u64, matter: Matter, about: &[u64]) -> f64 {
     (draw(seed, matter, about) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Of the normal distribution with mean 0 and deviation 1 (Box and Muller).
+/// Returns a draw of the normal distribution with mean 0 and deviation 1 (Box and Muller).
 pub fn normal(seed: u64, matter: Matter, about: &[u64]) -> f64 {
     let bits = draw(seed, matter, about);
-    // Never 0, of which there is no logarithm.
+    // The radius is never 0, because 0 has no logarithm.
     let radius = ((bits >> 32) as f64 + 1.0) / 4_294_967_296.0;
     let angle = (bits & 0xffff_ffff) as f64 / 4_294_967_296.0;
     (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }
 
-/// The finalizer of SplitMix64, after one step of its sequence.
+/// Applies the finalizer of SplitMix64, after one step of its sequence.
 fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,14 +1,14 @@
-//! The channel: access to the medium, what overlaps, what arrives.
+//! The radio channel: access to the medium, collisions, reception.
 //!
 //! Access is CSMA/CA by IEEE 802.11 (10.3, DCF). A radio with a frame waits until the medium is idle for
-//! DIFS. After a busy medium it also waits a random number of slots, which stands still while the medium is
+//! DIFS. After a busy medium it also waits a random number of slots, which stop counting while the medium is
 //! busy. Two radios collide if they do not hear each other, draw the same slot, or begin before they can
-//! notice each other. A radio hears nothing while it sends. Overlapping frames spoil each other at a
+//! sense each other. A radio receives nothing while it sends. Overlapping frames spoil each other at a
 //! receiver. A frame that is stronger than the sum of the others by the capture margin is received, even if
-//! it came second. A frame to one station is acknowledged, and sent again with a longer back-off up to seven
-//! tries; a frame to all is sent once.
+//! it began second. A unicast frame is acknowledged, and sent again with a longer back-off up to seven tries.
+//! A broadcast frame is sent once.
 //!
-//! Where a node is, is taken at the beginning of each frame. The propagation takes no time.
+//! The model takes the position of a node at the beginning of each frame. Propagation takes no time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -22,63 +22,64 @@ use super::timing::{Airtime, CCA, CW_MAX, CW_MIN, DIFS, SIFS, SLOT, TRIES};
 
 /// A link-layer address.
 pub type Mac = [u8; 6];
-/// A frame as the interface of a node has it, with its Ethernet header.
+/// A frame as the node's interface sends it, with its Ethernet header.
 pub type Frame = Arc<[u8]>;
 
 /// Parameters of a channel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Seed of all chance but the shadowing.
+    /// Seed of all random decisions except the shadowing.
     pub seed: u64,
     /// Propagation between radios.
     pub propagation: Propagation,
-    /// By how many dB a frame must be stronger than all others together to survive them; `None`: never.
+    /// Margin in dB by which a frame must be stronger than all others together to be received. `None`:
+    /// overlapping frames are always lost.
     pub capture: Option<f64>,
-    /// Which share of the frames in reach is lost by chance, 0 to 1.
+    /// Share of the frames in reach that is lost at random, 0 to 1.
     pub loss: f64,
     /// Times on the air.
     pub airtime: Airtime,
-    /// Frames that wait in a radio, at most.
+    /// Most frames that wait in a radio.
     pub queue: usize,
 }
 
 /// Output of the channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// A frame went on the air.
+    /// A radio began to send a frame.
     Sent {
-        /// When it began, nanoseconds.
+        /// Begin of the frame, in nanoseconds.
         at: u64,
-        /// Which radio.
+        /// Index of the radio.
         radio: usize,
         /// The frame.
         frame: Frame,
     },
-    /// A frame has been received.
+    /// A radio has received a frame.
     Received {
-        /// When it ended.
+        /// End of the frame, in nanoseconds.
         at: u64,
-        /// Which radio.
+        /// Index of the radio.
         radio: usize,
         /// The frame.
         frame: Frame,
     },
-    /// A radio is done with a frame of its own, for better or worse.
+    /// A radio has finished with a frame of its own, sent or not.
     Done {
-        /// Which radio.
+        /// Index of the radio.
         radio: usize,
         /// The frame.
         frame: Frame,
-        /// How often it was sent; not at all where the queue was full.
+        /// Number of tries; 0 if the queue was full.
         tries: u32,
-        /// The station that it was for has acknowledged it; never for one to all.
+        /// Whether the destination has acknowledged the frame; always false for a broadcast frame.
         acknowledged: bool,
     },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A frame on the air comes to its end.
+    /// A frame on the air ends.
     End(u64),
     /// A radio answers a frame with an acknowledgement.
     Acknowledge { radio: usize, transmission: u64, to: usize },
@@ -86,7 +87,7 @@ enum Event {
     Attempt { radio: usize, token: u64 },
     /// A radio has waited long enough for an acknowledgement.
     NoAcknowledgement { radio: usize, token: u64 },
-    /// Others notice that a frame is on the air.
+    /// The other radios sense that a frame is on the air.
     Noticed(u64),
 }
 
@@ -95,7 +96,7 @@ enum Event {
 struct Transmission {
     radio: usize,
     what: What,
-    /// Radios that notice it.
+    /// Radios that sense the frame.
     hearers: Vec<usize>,
 }
 
@@ -109,7 +110,7 @@ enum What {
 #[derive(Debug)]
 struct Arriving {
     transmission: u64,
-    /// Above what the receiver needs, dB.
+    /// Margin above the receiver's sensitivity, in dB.
     margin: f64,
     spoiled: Option<Spoiled>,
 }
@@ -134,31 +135,31 @@ struct Radio {
     track: Track,
     queue: VecDeque<Frame>,
     current: Option<Current>,
-    /// Slots still to wait; `None` where no back-off is due.
+    /// Remaining slots of the back-off; `None` if no back-off is due.
     backoff: Option<u32>,
-    /// From 0 to how many slots the next back-off is drawn.
+    /// Largest number of slots of the next back-off.
     window: u32,
-    /// Frames on the air that this radio notices, its own included.
+    /// Number of frames on the air that this radio senses, its own included.
     busy: u32,
-    /// When the medium became what it is, busy or idle.
+    /// Time at which the medium became busy or idle.
     since: u64,
     sending: bool,
-    /// No frame reaches the radio or leaves it, as behind a wall. The radio does not notice.
+    /// Whether no frame reaches or leaves the radio, as behind a wall. The radio gets no notice of it.
     walled: bool,
-    /// Waits for an acknowledgement.
+    /// Whether the radio waits for an acknowledgement.
     waiting: bool,
-    /// Attempts and waits with an older one are off.
+    /// Number of the present attempt or wait. Events with an older number are cancelled.
     token: u64,
     frames: u64,
     draws: u64,
     arriving: Vec<Arriving>,
-    /// Number of the last frame from each radio to this one: a second copy is not received again.
+    /// Number of the last frame from each radio to this one. A second copy is not received again.
     last: BTreeMap<usize, u64>,
     counters: Counters,
 }
 
 impl Radio {
-    /// While the medium is idle: when a frame may go.
+    /// Returns when a frame may be sent, while the medium is idle.
     fn free(&self) -> u64 {
         self.since + DIFS + u64::from(self.backoff.unwrap_or(0)) * SLOT
     }
@@ -173,15 +174,15 @@ pub struct Channel {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     outputs: VecDeque<Output>,
     now: u64,
-    /// Events so far, for a strict order among those of one moment.
+    /// Number of events so far, which orders events of the same time.
     order: u64,
     transmissions: u64,
-    /// When the tracks begin.
+    /// Time at which the tracks begin.
     epoch: u64,
 }
 
 impl Channel {
-    /// A channel with these radios; second 0 of their tracks is at `epoch`.
+    /// Creates a channel with these radios. Second 0 of their tracks is at `epoch`.
     pub fn new(parameters: Parameters, epoch: u64, radios: Vec<(Mac, Track)>) -> Channel {
         let radio = |(mac, track)| Radio {
             mac,
@@ -215,7 +216,8 @@ impl Channel {
         }
     }
 
-    /// A node hands a frame to its radio. A time before one that the channel has seen is taken for that.
+    /// Queues a frame that a node gives its radio. A time before the channel's present time counts as the
+    /// present time.
     pub fn enqueue(&mut self, now: u64, radio: usize, frame: Frame) {
         self.handle_timeout(now);
         let r = &mut self.radios[radio];
@@ -228,12 +230,12 @@ impl Channel {
         self.next_frame(radio);
     }
 
-    /// When [`Channel::handle_timeout`] is to be called.
+    /// Returns when [`Channel::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<u64> {
         self.events.peek().map(|Reverse((at, _, _))| *at)
     }
 
-    /// Does all that is due by now, in order and each at its own time, however late the call.
+    /// Executes all events that are due by now, in order and each at its own time, even if the call is late.
     pub fn handle_timeout(&mut self, now: u64) {
         while let Some(Reverse((at, _, _))) = self.events.peek()
             && *at <= now
@@ -256,7 +258,7 @@ impl Channel {
         self.outputs.pop_front()
     }
 
-    /// Counters of each radio by now.
+    /// Returns the present counters of each radio.
     pub fn counters(&self) -> Vec<Counters> {
         let counters = |r: &Radio| {
             let busy = if r.busy > 0 { self.now - r.since } else { 0 };
@@ -270,7 +272,7 @@ impl Channel {
         self.events.push(Reverse((at, self.order, event)));
     }
 
-    /// Slots of a back-off.
+    /// Draws the slots of a back-off.
     fn draw_backoff(&mut self, radio: usize) {
         let r = &mut self.radios[radio];
         r.draws += 1;
@@ -278,7 +280,7 @@ impl Channel {
         r.backoff = Some((bits % u64::from(r.window + 1)) as u32);
     }
 
-    /// Takes the next frame from the queue if the radio has none in hand.
+    /// Takes the next frame from the queue if the radio has no current frame.
     fn next_frame(&mut self, radio: usize) {
         let now = self.now;
         let r = &mut self.radios[radio];
@@ -294,7 +296,7 @@ impl Channel {
         self.plan_attempt(radio);
     }
 
-    /// While the medium is idle: when the frame in hand goes.
+    /// Schedules the sending of the current frame, while the medium is idle.
     fn plan_attempt(&mut self, radio: usize) {
         let r = &mut self.radios[radio];
         r.token += 1;
@@ -330,21 +332,22 @@ impl Channel {
     }
 
     /// Puts a radio behind a wall, so that no frame reaches or leaves it, or removes the wall. Frames on the
-    /// air arrive.
+    /// air still arrive.
     pub fn set_walled(&mut self, radio: usize, walled: bool) {
         if let Some(radio) = self.radios.get_mut(radio) {
             radio.walled = walled;
         }
     }
 
-    /// Gives a radio another link-layer address: from now on it takes and acknowledges frames to that one.
+    /// Gives a radio another link-layer address. From now on the radio receives and acknowledges frames to
+    /// that address.
     pub fn set_address(&mut self, radio: usize, mac: Mac) {
         if let Some(radio) = self.radios.get_mut(radio) {
             radio.mac = mac;
         }
     }
 
-    /// The link-layer address of a radio.
+    /// Returns the link-layer address of a radio.
     pub fn address(&self, radio: usize) -> Option<Mac> {
         self.radios.get(radio).map(|radio| radio.mac)
     }
@@ -425,7 +428,7 @@ impl Channel {
         }
     }
 
-    /// A frame has left the air.
+    /// Handles the end of a frame on the air.
     fn end(&mut self, transmission: u64) {
         let Some(Transmission { radio, what, hearers }) = self.air.remove(&transmission) else { return };
         self.radios[radio].sending = false;
@@ -457,7 +460,7 @@ impl Channel {
         }
     }
 
-    /// The end of a readable frame at a receiver.
+    /// Handles the end of a readable frame at a receiver.
     fn arrived(
         &mut self,
         radio: usize,
@@ -497,7 +500,7 @@ impl Channel {
         }
     }
 
-    /// No acknowledgement came.
+    /// Handles a missing acknowledgement.
     fn try_again(&mut self, radio: usize, token: u64) {
         let r = &mut self.radios[radio];
         if r.token != token || !r.waiting {
@@ -515,7 +518,7 @@ impl Channel {
         }
     }
 
-    /// Done with the frame in hand: a back-off before the next one (IEEE 802.11-2020 10.3.4.3).
+    /// Ends the current frame. A back-off precedes the next one (IEEE 802.11-2020 10.3.4.3).
     fn finish(&mut self, radio: usize, current: Option<Current>, acknowledged: bool) {
         if let Some(Current { frame, tries, .. }) = current {
             self.outputs.push_back(Output::Done { radio, frame, tries, acknowledged });
@@ -527,17 +530,17 @@ impl Channel {
     }
 }
 
-/// To the station with this address.
+/// Returns whether the frame is for the station with this address.
 fn is_for(mac: Mac, frame: &[u8]) -> bool {
     frame.get(..6).is_some_and(|to| to == mac)
 }
 
-/// To all, or to a group.
+/// Returns whether the frame is for all stations or a group.
 fn is_group(frame: &[u8]) -> bool {
     frame.first().is_some_and(|octet| octet & 1 == 1)
 }
 
-/// Frames that arrive at the same time spoil each other.
+/// Lets frames that arrive at the same time spoil each other.
 fn spoil(arriving: &mut [Arriving], capture: Option<f64>) {
     if arriving.len() < 2 {
         return;

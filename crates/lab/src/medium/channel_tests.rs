@@ -36,13 +36,13 @@ fn parameters() -> Parameters {
     Parameters { seed: 1, propagation, capture: None, loss: 0.0, airtime: Airtime::new(6_000_000), queue: 8 }
 }
 
-/// Radios on a line at these metres.
+/// Creates a channel with radios on a line, at these metres.
 fn channel(parameters: Parameters, places: &[f64]) -> Channel {
     let radio = |(n, x): (usize, &f64)| (mac(n), Track::fixed(Point { x: *x, y: 0.0 }));
     Channel::new(parameters, 0, places.iter().enumerate().map(radio).collect())
 }
 
-/// Runs until nothing is left to do.
+/// Runs the channel until no event is left.
 fn all(channel: &mut Channel) -> Vec<Output> {
     while let Some(at) = channel.poll_timeout() {
         channel.handle_timeout(at);
@@ -50,7 +50,7 @@ fn all(channel: &mut Channel) -> Vec<Output> {
     std::iter::from_fn(|| channel.poll_output()).collect()
 }
 
-/// Time, radio and mark of what was received.
+/// Returns time, radio and mark of each received frame.
 fn received(outputs: &[Output]) -> Vec<(u64, usize, u8)> {
     let one = |output: &Output| match output {
         Output::Received { at, radio, frame } => Some((*at, *radio, frame[13])),
@@ -78,7 +78,7 @@ fn those_in_reach_hear_a_broadcast() {
     let counters = c.counters();
     assert_eq!((counters[0].sent, counters[1].received, counters[2]), (1, 1, Counters::default()));
     assert_eq!(counters[0].airtime, end - SECOND);
-    // A receiver notices it a little later than it began.
+    // A receiver senses the frame CCA after its begin.
     assert_eq!((counters[0].busy, counters[1].busy), (end - SECOND, end - SECOND - CCA));
 }
 
@@ -129,7 +129,7 @@ fn hidden_stations_collide_in_the_middle() {
     c.enqueue(SECOND + 500_000, 2, frame(BROADCAST, 1000, 2));
     assert_eq!(received(&all(&mut c)), []);
     assert_eq!(c.counters()[1].collided, 2);
-    // A radio that senses that far waits.
+    // A radio whose sense range reaches the sender waits.
     let mut senses = parameters();
     senses.propagation.sense_range = 700.0;
     let mut c = channel(senses, &[0.0, 300.0, 600.0]);
@@ -141,7 +141,7 @@ fn hidden_stations_collide_in_the_middle() {
 #[test]
 fn the_stronger_one_survives_with_capture() {
     let captures = Parameters { capture: Some(10.0), ..parameters() };
-    // 20 m against 380 m: 25 dB, whichever came first.
+    // Distances of 20 m and 380 m: 25 dB difference. The near frame is received, whichever began first.
     for first in [0, 2] {
         let mut c = channel(captures.clone(), &[0.0, 20.0, 400.0]);
         c.enqueue(SECOND, first, frame(BROADCAST, 1000, first as u8));
@@ -149,7 +149,7 @@ fn the_stronger_one_survives_with_capture() {
         let heard: Vec<_> = received(&all(&mut c)).iter().map(|r| (r.1, r.2)).collect();
         assert_eq!(heard, [(1, 0)]);
     }
-    // 200 m against 200 m: neither.
+    // Distances of 200 m and 200 m: neither frame is received.
     let mut c = channel(captures, &[0.0, 200.0, 400.0]);
     c.enqueue(SECOND, 0, frame(BROADCAST, 1000, 0));
     c.enqueue(SECOND, 2, frame(BROADCAST, 1000, 2));
@@ -215,7 +215,7 @@ fn there_is_a_back_off_between_two_frames() {
     assert!((7.0..8.0).contains(&mean), "{mean} slots");
 }
 
-/// Also where the second frame comes when the medium has been idle for long enough.
+/// The back-off applies also if the second frame comes when the medium has been idle for long enough.
 #[test]
 fn the_back_off_after_a_frame_is_waited_for() {
     let end = SECOND + parameters().airtime.of_frame(114);
@@ -238,7 +238,7 @@ fn the_back_off_grows_with_each_try() {
     for seed in 0..200 {
         let mut c = channel(Parameters { seed, ..parameters() }, &[0.0]);
         c.enqueue(SECOND, 0, frame(mac(9), 114, 0));
-        // The medium is idle for DIFS while the acknowledgement is waited for.
+        // The medium is idle for DIFS while the sender waits for the acknowledgement.
         let sent = sent(&all(&mut c));
         for (sum, pair) in slots.iter_mut().zip(sent.windows(2)) {
             *sum += (pair[1].0 - pair[0].0).saturating_sub(rest) / SLOT;
@@ -302,7 +302,7 @@ fn a_node_that_moves_away_is_not_heard() {
     assert_eq!(heard, [(1, 4), (1, 6), (2, 6), (1, 8), (2, 8)]);
 }
 
-/// When, by whom, to whom, how long.
+/// A frame to send: time, sender, receiver, length.
 type Offer = (u64, usize, Option<usize>, usize);
 
 #[derive(Debug, Clone)]
@@ -345,8 +345,8 @@ impl World {
         Channel::new(p, 0, self.places.iter().enumerate().map(radio).collect())
     }
 
-    /// Runs the channel and returns its outputs; calls it every `step` nanoseconds, or exactly when it is
-    /// due.
+    /// Runs the channel and returns its outputs. Calls it every `step` nanoseconds, or exactly at its
+    /// timeouts.
     fn run(&self, step: Option<u64>) -> (Vec<Output>, Vec<Counters>) {
         let mut c = self.channel();
         let mut outputs = Vec::new();
@@ -367,7 +367,7 @@ impl World {
     }
 }
 
-/// Which offer a frame is.
+/// Returns the number of the offer that a frame belongs to.
 fn offer(frame: &Frame) -> usize {
     frame[6..14].iter().fold(0, |n, octet| n << 8 | usize::from(*octet))
 }
@@ -397,7 +397,7 @@ proptest! {
                 Output::Received { .. } | Output::Done { .. } => None,
             })
             .collect();
-        // Each radio is done with each frame once.
+        // Each radio finishes each frame once.
         let done = outputs.iter().filter_map(|o| match o {
             Output::Done { radio, frame, .. } => Some((offer(frame), *radio)),
             _ => None,
@@ -417,7 +417,7 @@ proptest! {
             prop_assert!(to.is_none_or(|to| to == *radio));
             let begin = *at - airtime.of_frame(frame.len());
             prop_assert!(on_air.contains(&(begin, *at, from, offer)));
-            // Not while the receiver was sending itself.
+            // A radio does not receive while it sends.
             for (start, end, sender, _) in &on_air {
                 prop_assert!(*sender != *radio || *end <= begin || *start >= *at);
             }
@@ -429,14 +429,14 @@ proptest! {
                 f64::hypot(ax - bx, ay - by)
             };
             prop_assert!(distance(from, *radio) <= 400.0 + 1e-6);
-            // Without capture no radio in range was sending at the same time.
+            // Without capture, no other radio in range sent at the same time.
             for (start, end, sender, other) in &on_air {
                 let overlaps = *other != offer && *start < *at && *end > begin;
                 let heard = distance(*sender, *radio) <= world.sense - 1e-6;
                 prop_assert!(world.capture.is_some() || !overlaps || !heard);
             }
         }
-        // No radio begins while it notices another one.
+        // No radio begins to send while it senses another one.
         for (start, end, sender, _) in on_air.iter().filter(|_| world.shadowing == 0.0) {
             let near = |other: usize| {
                 let ((ax, ay), (bx, by)) = (world.places[*sender], world.places[other]);
@@ -446,7 +446,7 @@ proptest! {
                 prop_assert!(*other <= start + CCA || other >= end, "{at} begins while {sender} sends");
             }
         }
-        // Every frame is sent or refused, and none is left behind.
+        // Every frame is sent or refused. No frame is left over.
         let offers: std::collections::BTreeSet<usize> = on_air.iter().map(|f| f.3).collect();
         let overflow: u64 = counters.iter().map(|c| c.overflow).sum();
         prop_assert_eq!(offers.len() as u64 + overflow, world.offers.len() as u64);

@@ -1,12 +1,12 @@
-//! The map: metres to the east and north of an origin, and where that is on the globe.
+//! The map: metres to the east and north of an origin, and their conversion to degrees on the globe.
 //!
-//! The projection is linear (equidistant cylindrical, with the radii of curvature of WGS 84 at the origin). A
-//! straight line at constant speed on the map is one in degrees as well. So stations that interpolate in
-//! degrees are where the medium has them. Within 20 km of the origin distances are right to 0.3 %.
+//! The projection is linear (equidistant cylindrical, with the radii of curvature of WGS 84 at the origin).
+//! So a straight line at constant speed on the map is straight in degrees too, and stations that interpolate
+//! in degrees agree with the medium. Within 20 km of the origin distances are right to 0.3 %.
 
 /// Semi-major axis of WGS 84, metres.
 const A: f64 = 6_378_137.0;
-/// Square of its first eccentricity.
+/// Square of the first eccentricity of WGS 84.
 const E2: f64 = 6.694_379_990_14e-3;
 
 /// A place on the map.
@@ -14,23 +14,23 @@ const E2: f64 = 6.694_379_990_14e-3;
 pub struct Point {
     /// Metres to the east of the origin.
     pub x: f64,
-    /// Metres to the north.
+    /// Metres to the north of the origin.
     pub y: f64,
 }
 
 impl Point {
-    /// Metres between two places.
+    /// Returns the metres between two places.
     pub fn distance(self, other: Point) -> f64 {
         (self.x - other.x).hypot(self.y - other.y)
     }
 
-    /// The place at this share of the way to another.
+    /// Returns the place at this share of the line to another place.
     pub fn towards(self, other: Point, share: f64) -> Point {
         Point { x: self.x + share * (other.x - self.x), y: self.y + share * (other.y - self.y) }
     }
 }
 
-/// Where the map lies on the globe.
+/// Position of the map's origin on the globe.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Origin {
     latitude: f64,
@@ -40,7 +40,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// A map around these degrees.
+    /// Creates a map around this latitude and longitude.
     pub fn new(latitude: f64, longitude: f64) -> Origin {
         let (sin, cos) = latitude.to_radians().sin_cos();
         let w = 1.0 - E2 * sin * sin;
@@ -53,7 +53,7 @@ impl Origin {
         }
     }
 
-    /// Latitude and longitude of a place.
+    /// Returns latitude and longitude of a place.
     pub fn degrees(&self, place: Point) -> (f64, f64) {
         (
             self.latitude + place.y / self.metres_per_degree_north,
@@ -61,7 +61,7 @@ impl Origin {
         )
     }
 
-    /// The place at a latitude and longitude.
+    /// Returns the place at a latitude and longitude.
     pub fn place(&self, latitude: f64, longitude: f64) -> Point {
         Point {
             x: (longitude - self.longitude) * self.metres_per_degree_east,
@@ -70,10 +70,10 @@ impl Origin {
     }
 }
 
-/// Fails for degrees that are on no globe, in words.
+/// Checks that degrees are valid on the globe.
 ///
 /// # Errors
-/// An error with the value and the expected range.
+/// Returns the found value and the expected range.
 pub fn check_degrees((latitude, longitude): (f64, f64)) -> Result<(), String> {
     if (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude) {
         return Ok(());
@@ -88,7 +88,7 @@ pub fn check_degrees((latitude, longitude): (f64, f64)) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// Against geodesics on WGS 84.
+    /// Compares distances with geodesics on WGS 84.
     #[test]
     fn metres_on_the_globe() {
         use geographiclib_rs::{Geodesic, InverseGeodesic};

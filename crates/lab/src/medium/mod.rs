@@ -1,9 +1,9 @@
-//! A radio medium as a model: who hears whom, when a frame may go, what becomes of it.
+//! A model of a radio medium: reach, access, reception.
 //!
-//! The model has no clock, socket or thread: every call gives the time, and [`channel`] says when it is due
-//! next. All randomness comes from the seed of the scenario ([`chance`]). The same seed, places and frames at
-//! the same times give the same result. `crate::radio` runs it in real time between the interfaces of the
-//! nodes.
+//! The model has no clock, socket or thread: every call has the time as an argument, and [`channel`] returns
+//! when it is due next. All randomness comes from the seed of the scenario ([`chance`]). The same seed,
+//! places and frames at the same times give the same result. `crate::radio` runs the model in real time
+//! between the interfaces of the nodes.
 //!
 //! The model is IEEE 802.11 outside the context of a BSS on a 10 MHz channel, as in ETSI EN 302 663 (ITS-G5).
 //! [`timing`] has the times, [`propagation`] the reach, [`mobility`] the places of the nodes. [`channel`] has

@@ -1,29 +1,29 @@
-//! How strong a frame arrives, in dB above what a receiver needs.
+//! Strength of an arriving frame, in dB above the receiver's sensitivity.
 //!
-//! The path loss is log-distance: with the exponent n, a frame arrives at the distance d with 10 n
-//! log10(range / d) dB to spare. So a frame at `range` is just good enough. Shadowing by obstacles adds a
-//! normally distributed number of dB. It is a property of the link and of the places of its ends, the same in
-//! both directions. It changes when an end has moved by the decorrelation distance (Gudmundson 1991, in
-//! steps). Without shadowing this is the unit disc.
+//! The path loss is log-distance: with the exponent n, a frame arrives at the distance d with a margin of 10
+//! n log10(range / d) dB. So a frame at `range` is just readable. Shadowing by obstacles adds a normally
+//! distributed number of dB. It depends on the link and the places of its ends, and is the same in both
+//! directions. It changes when an end has moved by the decorrelation distance (Gudmundson 1991, in steps).
+//! Without shadowing this is the unit disc.
 
 use super::chance::{Matter, normal};
 use super::geometry::Point;
 
-/// Below this distance it is no longer louder, metres.
+/// Distance in metres below which a frame does not get stronger.
 const NEAREST: f64 = 1.0;
 
 /// The propagation of a scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Propagation {
-    /// Where a frame is just good enough, without shadowing; metres.
+    /// Distance at which a frame is just readable without shadowing, in metres.
     pub range: f64,
-    /// Where it is just noticed, without shadowing; metres. Noise reaches as far.
+    /// Distance at which a frame is just sensed without shadowing, in metres. Interference reaches as far.
     pub sense_range: f64,
     /// Path loss exponent.
     pub exponent: f64,
     /// Standard deviation of the shadowing, dB.
     pub shadowing: f64,
-    /// How far a node moves until its shadowing is another; metres.
+    /// Distance that a node moves until its shadowing changes, in metres.
     pub decorrelation: f64,
     /// Seed of the shadowing.
     pub seed: u64,
@@ -44,13 +44,13 @@ impl Propagation {
         loss + self.shadowing * normal(self.seed, Matter::Shadowing, &about)
     }
 
-    /// The margin from which on a frame can be read.
+    /// Returns the least margin of a readable frame.
     pub fn readable(&self) -> f64 {
-        // The rounding of a logarithm must not make the range shorter.
+        // The tolerance keeps the rounding of a logarithm from shortening the range.
         -1e-9
     }
 
-    /// The margin from which on a frame keeps the medium busy, and spoils others.
+    /// Returns the least margin of a frame that keeps the medium busy and spoils others.
     pub fn noticed(&self) -> f64 {
         10.0 * self.exponent * (self.range / self.sense_range).log10() - 1e-9
     }
@@ -81,7 +81,7 @@ mod tests {
         let margin = |d: f64| p.margin((0, at(0.0)), (1, at(d)));
         assert!(margin(400.0) >= p.readable() && margin(400.01) < p.readable());
         assert!(margin(600.0) >= p.noticed() && margin(600.01) < p.noticed());
-        // Twice as near is 6 dB louder; on top of each other it is loud, not infinitely so.
+        // Half the distance is 6 dB stronger. At distance 0 the margin is finite.
         assert!((margin(200.0) - 6.02).abs() < 0.01);
         assert!(margin(0.0).is_finite());
     }
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(p.margin(a, b), p.margin(a, b));
         let plain = Propagation { shadowing: 0.0, ..p.clone() };
         let shadow = |p: &Propagation, b: (usize, Point)| p.margin(a, b) - plain.margin(a, b);
-        // The same square of 25 m, the next one, another radio, another seed.
+        // Compares the same square of 25 m, the next square, another radio, and another seed.
         assert!((shadow(&p, (9, at(301.0))) - shadow(&p, b)).abs() < 1e-9);
         assert_ne!(shadow(&p, (9, at(330.0))), shadow(&p, b));
         assert_ne!(shadow(&p, (8, b.1)), shadow(&p, b));

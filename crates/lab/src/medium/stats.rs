@@ -5,30 +5,30 @@ use std::ops::Sub;
 /// Counters of a radio.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames on the air, each try, without acknowledgements.
+    /// Frames on the air, each try counted, without acknowledgements.
     pub sent: u64,
-    /// Of these, tries after the first.
+    /// Tries after the first, among `sent`.
     pub retries: u64,
     /// Frames to one station that were given up without acknowledgement.
     pub unacknowledged: u64,
-    /// Frames that the full queue did not take.
+    /// Frames that the full queue dropped.
     pub overflow: u64,
-    /// Frames received, for this node.
+    /// Frames received for this node.
     pub received: u64,
-    /// Frames in reach and for this node that were spoiled by others.
+    /// Frames in reach for this node that overlapping frames spoiled.
     pub collided: u64,
     /// Frames that this radio missed because it was sending.
     pub half_duplex: u64,
-    /// Frames that this radio lost by chance.
+    /// Frames that this radio lost at random.
     pub lost: u64,
-    /// Nanoseconds on the air, with acknowledgements.
+    /// Nanoseconds of sending, acknowledgements included.
     pub airtime: u64,
-    /// Nanoseconds in which the medium was busy here: own frames, and others' that were noticed.
+    /// Nanoseconds in which the medium was busy at this radio: own frames and sensed frames.
     pub busy: u64,
 }
 
 impl Counters {
-    /// Their names and values, for metrics.
+    /// Returns the counters' names and values, for metrics.
     pub fn named(&self) -> [(&'static str, f64); 9] {
         [
             ("sent", self.sent as f64),

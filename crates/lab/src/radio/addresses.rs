@@ -1,7 +1,7 @@
 //! Link-layer addresses of the radio interfaces. The kernel of each node reports when a station sets another
-//! one: a configured address, an anonymous one, or the next pseudonym.
+//! address: a configured one, an anonymous one, or the next pseudonym.
 //!
-//! One thread listens to `RTNLGRP_LINK` of all nodes (`rtnetlink(7)`) and hands each address on.
+//! One thread listens to `RTNLGRP_LINK` of all nodes (`rtnetlink(7)`) and passes each address on.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,14 +28,14 @@ const ADDRESS: u16 = 1;
 const NAME: u16 = 3;
 /// `RTMGRP_LINK`.
 const LINKS: u32 = 1;
-/// Octets of `struct nlmsghdr`, and of `struct ifinfomsg` behind it.
+/// Octets of `struct nlmsghdr`, and of `struct ifinfomsg` after it.
 const HEADER: usize = 16;
-/// The thread looks this often whether it is to end, milliseconds.
+/// Milliseconds between two checks of the thread whether it has to end.
 const TICK: u16 = 200;
 /// Longest datagram, octets.
 const LONGEST: usize = 32 << 10;
 
-/// The thread that listens.
+/// The thread that follows addresses.
 #[derive(Debug)]
 pub(super) struct Addresses {
     stop: Arc<AtomicBool>,
@@ -44,7 +44,7 @@ pub(super) struct Addresses {
 
 impl Addresses {
     /// Follows the addresses in these nodes, each with the name of its radio interface. Calls `set` with the
-    /// number of a radio and its address, first for the present address.
+    /// number of a radio and its address, first with the present address.
     pub(super) fn follow(
         radios: Vec<(String, String)>,
         set: impl Fn(usize, Mac) + Send + 'static,
@@ -95,7 +95,8 @@ impl Drop for Addresses {
     }
 }
 
-/// A socket in a node that hears of its interfaces, and the present address of one of them.
+/// Opens a socket in a node that receives changes of its interfaces. Also returns the present address of one
+/// interface.
 fn open(node: &str, interface: &str) -> anyhow::Result<(OwnedFd, Option<Mac>)> {
     let path = format!("/run/netns/{node}");
     let namespace = File::open(&path).with_context(|| format!("cannot open {path}"))?;
@@ -118,7 +119,7 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     recv(socket.as_raw_fd(), buffer, MsgFlags::empty())
 }
 
-/// Name and address of each interface that a datagram of the kernel tells of.
+/// Returns name and address of each interface in a datagram of the kernel.
 fn links(mut octets: &[u8]) -> BTreeMap<&str, Mac> {
     let mut found = BTreeMap::new();
     while let Some((kind, body, rest)) = message(octets) {
@@ -132,7 +133,7 @@ fn links(mut octets: &[u8]) -> BTreeMap<&str, Mac> {
     found
 }
 
-/// The kind of the first message, its body behind both headers, and what is behind it.
+/// Splits off the first message: its type, its body after both headers, and the remaining octets.
 fn message(octets: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(*octets.first_chunk()?) as usize;
     let kind = u16::from_ne_bytes(*octets.get(4..)?.first_chunk()?);

@@ -1,11 +1,11 @@
 //! Radios of mac80211_hwsim: the real 802.11 stack of the kernel, with the model as its air.
 //!
-//! The lab makes one radio for each node ([`Hwsim::build`]), with the address that its veth pair would have,
-//! and moves it into the node's namespace. There `iw` makes an interface of type OCB (outside the context of
-//! a BSS, as in ITS-G5). The interface joins the control channel, 5.9 GHz and 10 MHz wide. This process is
-//! registered as the medium of the radios, so it gets their frames. The model decides which radio receives a
-//! frame, and whether a unicast frame was acknowledged. It reports that to the sender's stack like a driver.
-//! The radios go when the socket closes.
+//! The lab creates one radio for each node ([`Hwsim::build`]), with the address that its veth pair would
+//! have, and moves it into the node's namespace. There `iw` creates an interface of type OCB (outside the
+//! context of a BSS, as in ITS-G5). The interface joins the control channel, 5.9 GHz and 10 MHz wide. This
+//! process is registered as the medium of the radios, so it gets their frames. The model decides which radio
+//! receives a frame, and whether a unicast frame was acknowledged. The module reports that to the sender's
+//! stack like a driver. The radios vanish when the socket closes.
 //!
 //! The module must be loaded (`modprobe mac80211_hwsim radios=0`). `carnet` sees an interface like any other
 //! of 802.11, with transmission status and all.
@@ -34,40 +34,40 @@ use crate::process::{in_node, output};
 use crate::scenario::Scenario;
 use crate::tools;
 
-/// The control channel of ITS-G5 (EN 302 663), centre in MHz, and how wide it is.
+/// The control channel of ITS-G5 (EN 302 663): centre in MHz, and width.
 const CHANNEL: [&str; 2] = ["5900", "10MHZ"];
 /// A regulatory domain of mac80211_hwsim's own that allows these frequencies.
 const REGULATORY_DOMAIN: u32 = 0;
-/// Messages of the kernel, at most.
+/// Octets of the largest message of the kernel.
 const LONGEST: usize = 16 << 10;
-/// A strong signal in dBm, because the model has decided already.
+/// A strong signal in dBm, because the model has already decided the reception.
 const SIGNAL: i32 = -50;
 
 /// State of a frame until the model is done with it.
 #[derive(Debug)]
 struct Pending {
-    /// Kept so that nothing else gets its place in memory, which is its key.
+    /// The frame. Holding it keeps its memory address, the key of this entry, from being used again.
     _frame: Frame,
     original: Vec<u8>,
     flags: u32,
     cookie: [u8; 8],
 }
 
-/// The socket to which all radios belong.
+/// The socket that owns all radios.
 #[derive(Debug)]
 pub struct Hwsim {
     socket: OwnedFd,
     family: u16,
     radios: usize,
-    /// By where the frame is in memory.
+    /// Pending frames by their memory address.
     pending: HashMap<usize, Pending>,
 }
 
 impl Hwsim {
-    /// Makes the radios of a scenario, each in its node, down yet.
+    /// Creates the radios of a scenario, each in its node. The interfaces are still down.
     ///
     /// # Errors
-    /// Where the kernel has no mac80211_hwsim, or `iw` is missing.
+    /// Fails if the kernel has no mac80211_hwsim, or if `iw` is missing.
     pub fn build(scenario: &Scenario) -> anyhow::Result<Hwsim> {
         if tools::find("iw").is_none() {
             bail!("missing: iw; install with: apt-get install iw");
@@ -83,7 +83,7 @@ impl Hwsim {
         if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
         }
-        // Nothing below takes the kernel so long.
+        // The kernel answers every request below within this time.
         setsockopt(&socket, ReceiveTimeout, &TimeVal::new(10, 0))?;
         let mut hwsim = Hwsim { socket, family: 0, radios: 0, pending: HashMap::new() };
         let name = b"MAC80211_HWSIM\0";
@@ -93,7 +93,7 @@ impl Hwsim {
             })
             .context("no mac80211_hwsim in this kernel: expected after `modprobe mac80211_hwsim radios=0`")?;
         hwsim.family = family;
-        // Names are the machine's, whatever the namespace.
+        // Radio names are shared by all namespaces of the machine.
         let run = clock::monotonic() as u32;
         let names = nodes(scenario);
         for number in 0..names.len() {
@@ -130,7 +130,7 @@ impl Hwsim {
         Ok(hwsim)
     }
 
-    /// Brings the radios, whose interfaces must be up, to their channel.
+    /// Joins the radios, whose interfaces must be up, to their channel.
     pub fn join(scenario: &Scenario) -> anyhow::Result<()> {
         for node in nodes(scenario) {
             let Some(interface) = crate::topology::radio_of(scenario, &node) else { continue };
@@ -140,8 +140,8 @@ impl Hwsim {
         Ok(())
     }
 
-    /// Sends a request and waits for what `wanted` finds in an answer; the kernel's own word is an error
-    /// ([`Status`]).
+    /// Sends a request and waits until `wanted` returns a value for an answer. A failure status of the kernel
+    /// is an error ([`Status`]).
     fn ask<T>(&self, message: Message, wanted: impl Fn(&Heard<'_>) -> Option<T>) -> anyhow::Result<T> {
         send(self.socket.as_raw_fd(), &message.finish(), MsgFlags::empty())?;
         let mut buffer = vec![0; LONGEST];
@@ -170,7 +170,7 @@ impl Hwsim {
         }
     }
 
-    /// A frame of a radio.
+    /// Gives the model a frame that a radio sends.
     fn take(&mut self, heard: &Heard<'_>, channel: &mut Channel) -> Option<()> {
         let transmitter = heard.get(attribute::ADDR_TRANSMITTER)?;
         let radio = (0..self.radios).find(|number| mac(*number) == transmitter)?;
@@ -184,7 +184,7 @@ impl Hwsim {
     }
 }
 
-/// The kernel's answer to a request: 0, a negative error number, or the number of the new object.
+/// Status that the kernel returns for a request: 0, a negative error number, or the number of the new object.
 #[derive(Debug)]
 struct Status(i32);
 
@@ -196,7 +196,7 @@ impl std::fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
-/// A status of success is no error.
+/// Converts a success status, which [`Self::ask`] returns as an error, to `Ok`.
 fn done(error: anyhow::Error) -> anyhow::Result<()> {
     if error.downcast_ref::<Status>().is_some_and(|status| status.0 >= 0) { Ok(()) } else { Err(error) }
 }
@@ -205,7 +205,7 @@ fn phy(run: u32, number: usize) -> String {
     format!("carnet-{run:x}-{number}")
 }
 
-/// The number of each radio by its name, as `iw phy` prints them.
+/// Returns the number of each radio by its name, as `iw phy` prints them.
 fn indices(text: &str) -> HashMap<String, u32> {
     let mut found = HashMap::new();
     let mut name = None;
@@ -233,7 +233,7 @@ impl Carrier for Hwsim {
             let length = match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
                 Ok(length) => length,
                 Err(Errno::EAGAIN) => break,
-                // Frames were lost on their way here.
+                // The kernel dropped frames before this socket received them.
                 Err(Errno::ENOBUFS) => {
                     refused += 1;
                     continue;
@@ -269,7 +269,7 @@ impl Carrier for Hwsim {
             Output::Done { radio, frame, tries, acknowledged } => {
                 let Some(pending) = self.pending.remove(&key(frame)) else { return Ok(None) };
                 let flags = if *acknowledged { pending.flags | STAT_ACK } else { pending.flags };
-                // The rate with its tries, and no others.
+                // Only one rate entry is valid: the rate with its tries.
                 let mut rates = [0xff, 0, 0xff, 0, 0xff, 0, 0xff, 0];
                 (rates[0], rates[1]) = (0, u8::try_from(*tries).unwrap_or(u8::MAX));
                 let message = Message::new(self.family, command::TX_INFO_FRAME, false)

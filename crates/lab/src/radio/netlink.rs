@@ -1,9 +1,9 @@
 //! Messages of generic netlink to and from mac80211_hwsim, as octets: `include/uapi/linux/genetlink.h` and
 //! `mac80211_hwsim.h` of the kernel, in the byte order of the machine.
 //!
-//! It also converts the 802.11 frames in them (IEEE 802.11-2020 9.2 and 9.3.2.1) to Ethernet frames, which
-//! the model of the medium uses. Left out: encrypted and aggregated frames and those with four addresses,
-//! which stations outside the context of a BSS do not send.
+//! The module also converts the 802.11 frames in the messages (IEEE 802.11-2020 9.2 and 9.3.2.1) to Ethernet
+//! frames, which the model of the medium uses. Left out: encrypted and aggregated frames and those with four
+//! addresses, which stations outside the context of a BSS do not send.
 
 /// `NLMSG_ERROR`.
 pub const ERROR: u16 = 2;
@@ -48,12 +48,12 @@ pub mod attribute {
 /// `HWSIM_TX_STAT_ACK`.
 pub const STAT_ACK: u32 = 1 << 2;
 
-/// A message as it is being written.
+/// A message to send.
 #[derive(Debug)]
 pub struct Message(Vec<u8>);
 
 impl Message {
-    /// A request to a family; with `answered`, the kernel says how it went.
+    /// Creates a request to a family. With `answered`, the kernel returns a status.
     pub fn new(family: u16, command: u8, answered: bool) -> Message {
         let mut octets = vec![0; 4];
         octets.extend_from_slice(&family.to_ne_bytes());
@@ -74,7 +74,7 @@ impl Message {
         self
     }
 
-    /// The whole message.
+    /// Returns the octets of the message.
     pub fn finish(mut self) -> Vec<u8> {
         let length = (self.0.len() as u32).to_ne_bytes();
         self.0[..4].copy_from_slice(&length);
@@ -82,7 +82,7 @@ impl Message {
     }
 }
 
-/// A message as it was read.
+/// A received message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heard<'a> {
     /// The family, or [`ERROR`].
@@ -91,7 +91,7 @@ pub struct Heard<'a> {
 }
 
 impl<'a> Heard<'a> {
-    /// The first message in these octets, and what is behind it.
+    /// Parses the first message in these octets. Also returns the remaining octets.
     pub fn parse(octets: &'a [u8]) -> Option<(Heard<'a>, &'a [u8])> {
         let length = u32::from_ne_bytes(*octets.first_chunk()?) as usize;
         let kind = u16::from_ne_bytes(*octets.get(4..)?.first_chunk()?);
@@ -99,24 +99,25 @@ impl<'a> Heard<'a> {
         Some((Heard { kind, body }, octets.get(length.next_multiple_of(4)..).unwrap_or_default()))
     }
 
-    /// Of an [`ERROR`]: 0 for success, a negative error number, or what a command gave back.
+    /// Returns the status in an [`ERROR`]: 0 for success, a negative error number, or the result of a
+    /// command.
     pub fn status(&self) -> Option<i32> {
         Some(i32::from_ne_bytes(*self.body.first_chunk()?))
     }
 
-    /// The command.
+    /// Returns the command.
     pub fn command(&self) -> Option<u8> {
         self.body.first().copied()
     }
 
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     pub fn get(&self, wanted: u16) -> Option<&'a [u8]> {
         let mut rest = self.body.get(4..)?;
         loop {
             let length = usize::from(u16::from_ne_bytes(*rest.first_chunk()?));
             let kind = u16::from_ne_bytes(*rest.get(2..)?.first_chunk()?);
             let value = rest.get(4..length)?;
-            // The two upper bits say that it is nested, or in network byte order.
+            // The two upper bits mark a nested attribute, or network byte order.
             if kind & 0x3fff == wanted {
                 return Some(value);
             }
@@ -125,13 +126,13 @@ impl<'a> Heard<'a> {
     }
 }
 
-/// An 802.11 frame as an Ethernet frame: destination, source, EtherType, payload. A frame that carries no
-/// packet has EtherType 0 and what stands behind its addresses.
+/// Converts an 802.11 frame to an Ethernet frame: destination, source, EtherType, payload. A frame without a
+/// packet has EtherType 0 and the octets after its addresses.
 pub fn ethernet(frame: &[u8]) -> Option<Vec<u8>> {
-    /// A subtype of data that has a QoS Control field.
+    /// Data subtype with a QoS Control field.
     const QOS_DATA: u8 = 0x88;
     const DATA: u8 = 0x08;
-    /// LLC and SNAP, in front of an EtherType (IEEE 802-2014 9.2).
+    /// LLC and SNAP header before an EtherType (IEEE 802-2014 9.2).
     const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
     let (receiver, transmitter) = (frame.get(4..10)?, frame.get(10..16)?);
     let body = match frame[0] {

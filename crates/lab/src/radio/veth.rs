@@ -1,4 +1,4 @@
-//! Radios that are veth pairs: the other ends are in a namespace of their own, with one packet socket for
+//! Radios that are veth pairs. The medium's ends are in a namespace of their own, with one packet socket for
 //! all.
 
 use std::collections::HashMap;
@@ -24,9 +24,9 @@ use crate::medium::channel::{Channel, Output};
 #[derive(Debug)]
 pub(super) struct Veth {
     socket: OwnedFd,
-    /// Address of each port, by the number of its radio.
+    /// Address of each port, by number of the radio.
     ports: Vec<LinkAddr>,
-    /// Number of the radio, by interface index.
+    /// Number of the radio, by index of the interface.
     radios: HashMap<usize, usize>,
 }
 
@@ -53,7 +53,7 @@ impl Veth {
         )
         .context("cannot open a packet socket for the medium")?;
         setsockopt(&socket, ReceiveTimestampns, &true)?;
-        // In a user namespace the limit of the system holds.
+        // In a user namespace the system's buffer limit applies.
         if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
         }
@@ -65,7 +65,7 @@ impl Carrier for Veth {
     fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64> {
         let mut buffer = [0_u8; LONGEST];
         let mut control = nix::cmsg_space!(TimeSpec);
-        // Difference from the kernel's wall clock to the monotonic one.
+        // Difference from the kernel's wall clock to the monotonic clock.
         let shift = clock::wall_to_monotonic();
         for _ in 0..BATCH {
             let mut iov = [IoSliceMut::new(&mut buffer)];
@@ -77,7 +77,7 @@ impl Carrier for Veth {
             ) {
                 Ok(message) => message,
                 Err(Errno::EAGAIN) => break,
-                // An interface is gone, or the call was interrupted.
+                // An interface is gone, or a signal interrupted the call.
                 Err(Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV | Errno::EINTR) => continue,
                 Err(error) => return Err(error).context("the medium cannot receive"),
             };
@@ -95,7 +95,7 @@ impl Carrier for Veth {
         let Output::Received { radio, frame, .. } = output else { return Ok(None) };
         match sendto(self.socket.as_raw_fd(), frame, &self.ports[*radio], MsgFlags::empty()) {
             Ok(_) => Ok(Some(true)),
-            // The interface is down or gone, or cannot take more.
+            // The interface is down, gone or full.
             Err(
                 Errno::ENETDOWN
                 | Errno::ENXIO

@@ -1,4 +1,4 @@
-//! Curves over an axis, or bars without an axis, with numbers of other sources marked in the same axes.
+//! Curves over an axis, or bars without an axis. Numbers of other sources are marked in the same axes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,15 +6,15 @@ use std::fmt::Write;
 use super::{escape, put};
 use crate::expect::number;
 
-/// A point: place, middle, lowest, highest.
+/// A point: place on the axis, middle, lowest, highest.
 pub type Point = (f64, f64, f64, f64);
 
-/// One curve.
+/// A curve of a picture.
 #[derive(Debug, Clone)]
 pub struct Curve {
     /// Label for the legend.
     pub label: String,
-    /// Whether it is only a comparison.
+    /// Whether the curve is only a comparison, drawn with dashes.
     pub dashed: bool,
     /// Points in order.
     pub points: Vec<Point>,
@@ -23,35 +23,35 @@ pub struct Curve {
 /// A number of another source.
 #[derive(Debug, Clone)]
 pub struct Mark {
-    /// Label.
+    /// Label of the number.
     pub label: String,
-    /// Where on the axis; everywhere if `None`.
+    /// Place on the axis; `None` for the whole axis.
     pub x: Option<f64>,
-    /// The number.
+    /// Value of the number.
     pub y: f64,
 }
 
-/// A moment in which something was done.
+/// A moment at which an event happened.
 #[derive(Debug, Clone)]
 pub struct Moment {
-    /// Label for the legend: the same for all of a kind.
+    /// Label for the legend; all moments of a kind have the same label.
     pub label: String,
-    /// Which kind, from 0: all pictures have the same colour for it.
+    /// Kind, from 0: all pictures use the same colour for a kind.
     pub kind: usize,
-    /// Where on the axis.
+    /// Place on the axis.
     pub x: f64,
 }
 
-/// A picture.
+/// A picture with curves or bars.
 #[derive(Debug, Clone, Default)]
 pub struct Chart {
-    /// Description for readers who cannot see it.
+    /// Description for readers who cannot see the picture.
     pub title: String,
-    /// The horizontal axis; bars instead of curves if `None`.
+    /// Label of the horizontal axis; `None` for bars in place of curves.
     pub x: Option<String>,
-    /// The vertical axis, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub y: String,
-    /// A logarithmic vertical axis, whatever the values.
+    /// Whether the vertical axis is logarithmic for any values.
     pub log: bool,
     /// Measured curves.
     pub curves: Vec<Curve>,
@@ -59,28 +59,28 @@ pub struct Chart {
     pub marks: Vec<Mark>,
     /// Moments on the axis.
     pub moments: Vec<Moment>,
-    /// Places on the axis at which something was lost.
+    /// Places on the axis at which packets were lost.
     pub lost: Vec<f64>,
 }
 
 const COLORS: [&str; 6] = ["var(--s1)", "var(--s2)", "var(--u1)", "var(--u2)", "var(--wait)", "var(--good)"];
-/// Height of the axes.
+/// Height of the axes in pixels.
 const HEIGHT: f64 = 280.0;
-/// Room beside and below them.
+/// Pixels beside and below the axes.
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 16.0;
 const BELOW: f64 = 44.0;
-/// A line of the legend, a row of bars.
+/// Height of a line of the legend, and of a row of bars.
 const ROW: f64 = 20.0;
 const BAR: f64 = 30.0;
-/// How moments and losses are drawn.
+/// Line style of moments.
 const MOMENT: &str = "stroke-width=\"1.2\" stroke-dasharray=\"3 3\"";
 const LOST: &str = "stroke=\"var(--bad)\" stroke-width=\"1.6\"";
-/// Curves of no more points than this have a dot at each.
+/// Most points of a curve that has a dot at each point.
 const DOTS: usize = 30;
-/// Where values differ by more than this factor the axis is logarithmic.
+/// Factor between the values above which the axis is logarithmic.
 const WIDE: f64 = 12.0;
-/// Where they differ by less than this share the axis does not begin at zero.
+/// Relative difference of the values below which the axis does not begin at zero.
 const FLAT: f64 = 0.3;
 
 /// The vertical scale.
@@ -92,7 +92,7 @@ struct Scale {
     ticks: Vec<f64>,
 }
 
-/// A round step for some five ticks.
+/// Returns a round step that gives about five ticks.
 fn step(span: f64) -> f64 {
     let rough = span.max(1e-12) / 5.0;
     let decade = 10f64.powf(rough.log10().floor());
@@ -128,7 +128,7 @@ impl Scale {
         Scale { low, high, log: false, ticks: between(low, high, step) }
     }
 
-    /// There is nothing above 100 %.
+    /// Limits the axis of a share to 100 %.
     fn of_shares(mut self, axis: &str, values: &[f64]) -> Scale {
         if axis.ends_with('%') && self.high > 100.0 && values.iter().all(|value| *value <= 100.0) {
             self.high = 100.0;
@@ -137,7 +137,7 @@ impl Scale {
         self
     }
 
-    /// The share of the height, from below.
+    /// Returns the share of the height at which a value stands, from below.
     fn part(&self, value: f64) -> f64 {
         let part = match self.log {
             true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
@@ -147,13 +147,13 @@ impl Scale {
     }
 }
 
-/// The picture, for a width in pixels.
+/// Returns the picture for a width in pixels.
 pub fn draw(chart: &Chart, width: f64) -> String {
     if chart.x.is_some() { lines(chart, width) } else { bars(chart, width) }
 }
 
 fn color(chart: &Chart, number: usize) -> &'static str {
-    // A dashed curve has the colour of the full one that it belongs to, where they come in pairs.
+    // If curves come in pairs, a dashed curve has the colour of its full curve.
     let full = chart.curves.iter().filter(|curve| !curve.dashed).count();
     let before =
         chart.curves[..number].iter().filter(|one| one.dashed == chart.curves[number].dashed).count();
@@ -161,10 +161,10 @@ fn color(chart: &Chart, number: usize) -> &'static str {
     COLORS[if pairs { before } else { number } % COLORS.len()]
 }
 
-/// Width of a character of the legend's font.
+/// Width in pixels of a character of the legend's font.
 const WIDTH: f64 = 6.6;
 
-/// How many characters of it fit.
+/// Returns how many characters fit into a width.
 fn fits(width: f64) -> usize {
     (width / WIDTH) as usize
 }
@@ -245,7 +245,7 @@ fn lines(chart: &Chart, width: f64) -> String {
     out
 }
 
-/// The rows of the legend: a sign of 24 by some 10 around its left middle, and what it is.
+/// Returns the rows of the legend: a sign of 24 by 10 pixels around its left middle, and its text.
 fn legend(chart: &Chart) -> Vec<(String, String)> {
     let curves = chart.curves.iter().enumerate().map(|(number, curve)| {
         let dash = if curve.dashed { " stroke-dasharray=\"5 4\"" } else { "" };
@@ -266,17 +266,17 @@ fn legend(chart: &Chart) -> Vec<(String, String)> {
     curves.chain(mark).chain(moments).chain(lost).collect()
 }
 
-/// The kinds of moments with their labels.
+/// Returns the kinds of moments with their labels.
 fn kinds(chart: &Chart) -> BTreeMap<usize, &str> {
     chart.moments.iter().map(|moment| (moment.kind, moment.label.as_str())).collect()
 }
 
-/// The colour of a kind of moments: after those of the curves.
+/// Returns the colour of a kind of moments. These colours follow those of the curves.
 fn of_moments(chart: &Chart, kind: usize) -> &'static str {
     COLORS[(chart.curves.len() + kind) % COLORS.len()]
 }
 
-/// Lines through the picture where something was done, and ticks on its axis where something was lost.
+/// Draws a line through the picture for each moment, and a tick on its axis for each loss.
 fn moments(out: &mut String, chart: &Chart, top: f64, x: &impl Fn(f64) -> f64) {
     for (kind, label) in kinds(chart) {
         let at = chart.moments.iter().filter(|moment| moment.kind == kind);
@@ -291,7 +291,7 @@ fn moments(out: &mut String, chart: &Chart, top: f64, x: &impl Fn(f64) -> f64) {
     }
 }
 
-/// The medians as a line with dots, the shade from the lowest to the highest.
+/// Draws the medians as a line with dots, and a shade from the lowest to the highest value.
 fn path(out: &mut String, curve: &Curve, color: &str, x: &impl Fn(f64) -> f64, y: &impl Fn(f64) -> f64) {
     let join = |points: Vec<String>| points.join("L");
     let middle = join(curve.points.iter().map(|p| format!("{:.1} {:.1}", x(p.0), y(p.1))).collect());
@@ -322,7 +322,7 @@ fn marks(out: &mut String, chart: &Chart, width: f64, x: &impl Fn(f64) -> f64, y
     for mark in &chart.marks {
         let at = y(mark.y);
         if let Some(place) = mark.x {
-            // Its number stands beside it, on the side with more room.
+            // The number stands beside its mark, on the side with more room.
             let (side, anchor) = if x(place) < width / 2.0 { (10.0, "start") } else { (-10.0, "end") };
             put!(
                 out,
@@ -341,12 +341,12 @@ fn marks(out: &mut String, chart: &Chart, width: f64, x: &impl Fn(f64) -> f64, y
             width - RIGHT,
             diamond(LEFT, at, &mark.label)
         );
-        // Above its line, or below it where another one stands there already.
+        // The label stands above its line, or below it if another label is there already.
         let above = at - 5.0;
         let place = if taken.iter().any(|other| (other - above).abs() < 14.0) { at + 14.0 } else { above };
         taken.push(place);
         let text = short(&format!("{}: {}", mark.label, number(mark.y)), fits(width - LEFT - RIGHT));
-        // On the side on which it hides less of the curves.
+        // The label stands on the side on which it hides less of the curves.
         let wide = text.chars().count() as f64 * WIDTH;
         let hidden = |from: f64| {
             let points = chart.curves.iter().flat_map(|curve| &curve.points);
@@ -381,7 +381,7 @@ fn short(text: &str, most: usize) -> String {
     text.chars().take(most.saturating_sub(1)).chain(['\u{2026}']).collect()
 }
 
-/// A bar for each curve, of its first point, and one in outline for each mark.
+/// Draws a bar for each curve's first point, and an outlined bar for each mark.
 fn bars(chart: &Chart, width: f64) -> String {
     let own = chart.curves.iter().filter_map(|curve| Some((curve, curve.points.first()?)));
     let own: Vec<(&Curve, &Point)> = own.collect();
@@ -493,11 +493,11 @@ mod tests {
             &Chart { moments: moments.into(), lost: vec![82.0, 83.0, 84.0], ..chart(Some("time")) },
             400.0,
         );
-        // One line of the legend for all of a kind, and as many marks as there are.
+        // The legend has one line per kind. The picture has a line for each moment.
         assert_eq!(svg.matches("a &lt;move&gt;</text>").count(), 1, "{svg}");
         assert!(svg.contains("lost (3)</text>"), "{svg}");
         assert_eq!((svg.matches("v280").count(), svg.matches("v-11").count()), (2, 3), "{svg}");
-        // The paper's number is placed where it does not hide the curve, which is high on the right.
+        // The paper's number stands where it does not hide the curve, which is high on the right.
         for (y, side) in [(91.9, "start"), (92.8, "end")] {
             let marks = vec![Mark { label: "router".into(), x: None, y }];
             let svg = draw(&Chart { marks, ..chart(Some("offered")) }, 400.0);

@@ -1,21 +1,21 @@
-//! The radios on the map: where they begin, their ways, how far they reach, the circles into which packets
-//! go.
+//! The radios on the map: their first places, their movements, their ranges, the circles that packets are
+//! sent to.
 
 use std::fmt::Write;
 
 use super::{escape, put};
 use crate::results::{Map, MapNode};
 
-/// With more nodes than this, names stand in tooltips only.
+/// Most nodes with a name in the picture; with more, names stand in tooltips only.
 const NAMED: usize = 20;
-/// With more nodes than this, only the range of those that send is drawn.
+/// Most nodes with a drawn range; with more, only the senders' ranges are drawn.
 const RANGED: usize = 6;
-/// Room around it.
+/// Pixels around the map.
 const MARGIN: f64 = 16.0;
-/// Room for the scale at the bottom.
+/// Pixels for the scale at the bottom.
 const FOOT: f64 = 30.0;
 
-/// The picture, this wide.
+/// Returns the picture for a width in pixels.
 pub fn map(map: &Map, width: f64, wide: bool) -> String {
     let start = |n: &MapNode| n.way.first().copied();
     let few = map.nodes.len() <= RANGED;
@@ -34,7 +34,7 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
         return String::new();
     }
     let span = ((high.0 - low.0).max(1.0), (high.1 - low.1).max(1.0));
-    // Pixels of a metre: as wide as there is room, but no higher than half of that.
+    // Pixels per metre: the map uses the whole width, but its height is at most half the width.
     let scale = ((width - 2.0 * MARGIN) / span.0).min(width * 0.5 / span.1);
     let left = (width - span.0 * scale) / 2.0;
     let place = |(x, y): (f64, f64)| (left + (x - low.0) * scale, MARGIN + (high.1 - y) * scale);
@@ -95,7 +95,7 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
             put!(out, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", x + 8.0, y - 7.0, escape(&node.name));
         }
     }
-    // The scale: a round number of metres, a fifth of the width at most.
+    // The scale bar is a round number of metres, at most a fifth of the width.
     let most = width / 5.0 / scale;
     let step = 10f64.powf(most.log10().floor());
     let metres = [5.0, 2.0, 1.0].into_iter().map(|f| f * step).find(|m| *m <= most).unwrap_or(step);
@@ -112,15 +112,15 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
     out
 }
 
-/// The lanes of a road that is long: drawn as far apart as the dots are wide, where they would be one line.
+/// The lanes of a long road. Lanes that would be one line are drawn a dot's width apart.
 struct Lanes {
     middle: f64,
-    /// Pixels of a metre on top of the scale.
+    /// Pixels per metre in addition to the scale.
     more: f64,
 }
 
 impl Lanes {
-    /// Pixels from the first lane to the last one.
+    /// Pixels from the first lane to the last lane.
     const APART: f64 = 27.0;
 
     fn of(map: &Map, scale: f64) -> Lanes {
@@ -132,7 +132,7 @@ impl Lanes {
         Lanes { middle: (low + high) / 2.0, more }
     }
 
-    /// By how much a node is lower than it were.
+    /// Returns by how many pixels a node is drawn lower.
     fn shift(&self, y: f64) -> f64 {
         if self.more > 0.0 { (self.middle - y) * self.more } else { 0.0 }
     }

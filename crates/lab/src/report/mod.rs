@@ -1,7 +1,7 @@
-//! `report.html`: one file that explains itself, without anything from elsewhere.
+//! `report.html`: one file that needs no other files.
 //!
-//! The page is made of `results.json` alone. Pictures are inline SVG, each drawn twice, for wide and for
-//! narrow screens; colours follow the reader's preference for light or dark.
+//! The page is made from `results.json` alone. Pictures are inline SVG, each drawn twice, for wide and for
+//! narrow screens. Colours follow the reader's preference for light or dark.
 
 pub mod chart;
 mod map;
@@ -14,23 +14,23 @@ use crate::expect::{Outcome, number, shown};
 use crate::metrics::RUN;
 use crate::results::Results;
 
-/// Colours, and what pictures need.
+/// Style sheet of the pictures, with the colours.
 pub const FIGURE_STYLE: &str = include_str!("figure.css");
 /// Style sheet of the pages.
 pub const STYLE: &str = include_str!("style.css");
 
-/// Text made safe for HTML.
+/// Escapes text for HTML.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Writing into a string never fails.
+/// Writes into a string, which never fails.
 macro_rules! put {
     ($out:expr, $($arg:tt)*) => {{ let _ = write!($out, $($arg)*); }};
 }
 pub(crate) use put;
 
-/// The run against time as a picture of its own.
+/// Returns the run against time as a picture of its own.
 pub fn timeline(r: &Results) -> String {
     let picture = plot::timeline(r, 1020.0);
     let (tag, content) = picture.split_once('>').unwrap_or((&picture, ""));
@@ -40,7 +40,7 @@ pub fn timeline(r: &Results) -> String {
     )
 }
 
-/// The page.
+/// Returns the page.
 pub fn html(r: &Results) -> String {
     let mut out = String::new();
     put!(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
@@ -141,7 +141,7 @@ fn head(out: &mut String, r: &Results) {
     put!(out, "</div>\n");
 }
 
-/// A row for each section of the run. Columns come from the probes.
+/// Writes a row for each section of the run. The probes determine the columns.
 fn sections(out: &mut String, r: &Results) {
     if r.actions.is_empty() {
         return;
@@ -203,7 +203,7 @@ fn sections(out: &mut String, r: &Results) {
     );
 }
 
-/// The flows, for a run in which nothing is judged.
+/// Writes the flows of a run without expectations.
 fn flows(out: &mut String, r: &Results) {
     put!(out, "<h2>Flows</h2>\n<div class=\"scroll\"><table><tbody>\n");
     for flow in &r.flows {

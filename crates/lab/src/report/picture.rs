@@ -1,11 +1,11 @@
-//! The testbed as a picture: nodes where the scenario puts them, links with the names of their interfaces.
+//! The testbed as a picture: nodes at the scenario's positions, links with the names of their interfaces.
 
 use std::fmt::Write;
 
 use super::{escape, put};
 use crate::results::{Topology, TopologyNode};
 
-/// The picture; turned by a quarter for narrow screens.
+/// Returns the picture, turned by a quarter for narrow screens.
 pub fn topology(topology: &Topology, turned: bool) -> String {
     let (cell_w, cell_h, box_w, box_h) =
         if turned { (128.0, 104.0, 104.0, 46.0) } else { (172.0, 112.0, 118.0, 50.0) };
@@ -28,7 +28,7 @@ pub fn topology(topology: &Topology, turned: bool) -> String {
     for link in &topology.links {
         let ends: Vec<((f64, f64), &str)> =
             link.ends.iter().filter_map(|(node, i)| Some((find(node)?, i.as_str()))).collect();
-        // A link of two is a line; a link of more is a star.
+        // A link with two ends is a line; a link with more ends is a star.
         let hub = if let [(a, _), (b, _)] = ends[..] {
             put!(
                 out,
@@ -91,7 +91,7 @@ pub fn topology(topology: &Topology, turned: bool) -> String {
     out
 }
 
-/// Where the name of an interface stands: just outside the node's box, beside the line.
+/// Returns the place of an interface's name: just outside the node's box, beside the line.
 fn beside(end: (f64, f64), other: (f64, f64), box_w: f64, box_h: f64) -> (f64, f64) {
     let (dx, dy) = (other.0 - end.0, other.1 - end.1);
     let length = dx.hypot(dy).max(1.0);
@@ -99,12 +99,12 @@ fn beside(end: (f64, f64), other: (f64, f64), box_w: f64, box_h: f64) -> (f64, f
     let edge = out(box_w / 2.0, dx).min(out(box_h / 2.0, dy)).min(1.0);
     let (x, y) = (end.0 + dx * edge + dx / length * 13.0, end.1 + dy * edge + dy / length * 13.0);
     if dx.abs() < 1.0 {
-        // Beside a line that goes straight down.
+        // The name stands beside a vertical line.
         (x - 14.0, y + 4.0)
     } else if dy.abs() < 1.0 {
         (x, y - 6.0)
     } else {
-        // Beside a slanting line, on the side away from it.
+        // The name stands beside a slanting line, on the side away from it.
         (x - 12.0 * (dx * dy).signum(), y + 4.0)
     }
 }

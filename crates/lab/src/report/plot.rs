@@ -1,5 +1,5 @@
-//! The run against time: which uplink is active, round-trip times, one-way delays, losses, throughput, and
-//! the actions as lines through them all.
+//! The run against time: active uplink, round-trip times, one-way delays, losses and throughput. Each action
+//! is a line through all panels.
 
 use super::{escape, put};
 use crate::expect::number;
@@ -7,23 +7,23 @@ use crate::results::{Delivered, Line, Results};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Room for the axis numbers.
+/// Pixels for the numbers of the axis.
 const LEFT: f64 = 46.0;
 const RIGHT: f64 = 14.0;
 const PANEL: f64 = 116.0;
-/// Room above a panel for its title and legend.
+/// Pixels above a panel for its title and legend.
 const TITLE: f64 = 34.0;
-/// The same where the legend stands below the title.
+/// Pixels above a panel whose legend stands below the title.
 const TITLE_NARROW: f64 = 50.0;
 
 fn title(wide: bool) -> f64 {
     if wide { TITLE } else { TITLE_NARROW }
 }
 
-/// Median and highest value in steps of time.
+/// Time, median and highest value for each step.
 type Steps = Vec<(f64, f64, f64)>;
 
-/// A scale from values to heights within a panel.
+/// Maps values to heights within a panel.
 struct Scale {
     low: f64,
     high: f64,
@@ -31,7 +31,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// Decades that hold all values.
+    /// Creates a logarithmic scale of whole decades that hold all values.
     fn log(values: impl Iterator<Item = f64> + Clone) -> Self {
         let low = values.clone().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
         let high = values.fold(0.0, f64::max);
@@ -43,7 +43,7 @@ impl Scale {
         Self { low, high, log: true }
     }
 
-    /// From zero to a round number above all values.
+    /// Creates a linear scale from zero to a round number above all values.
     fn linear(values: impl Iterator<Item = f64>) -> Self {
         let high = values.fold(0.0, f64::max).max(1e-9);
         let step = 10f64.powf(high.log10().floor());
@@ -85,7 +85,7 @@ struct Panel {
 
 const COLORS: [&str; 2] = ["var(--s1)", "var(--s2)"];
 
-/// The plot, drawn for a width in pixels.
+/// Returns the plot for a width in pixels.
 pub fn timeline(r: &Results, width: f64) -> String {
     let wide = width > 600.0;
     let x = |t: f64| LEFT + (width - LEFT - RIGHT) * (t / r.duration_s.max(1e-9)).clamp(0.0, 1.0);
@@ -99,7 +99,7 @@ pub fn timeline(r: &Results, width: f64) -> String {
     let height = top + band + panels.len() as f64 * (title(wide) + PANEL) + 34.0;
     let mut out = String::new();
     put!(out, "<svg viewBox=\"0 0 {width} {height:.0}\" role=\"img\" aria-label=\"The run against time\">");
-    // The actions: a numbered mark, its label where there is room, a line down through all panels.
+    // Each action has a numbered mark, a label if there is room, and a line through all panels.
     let bottom = height - 30.0;
     for (n, a) in r.actions.iter().enumerate() {
         let at = x(a.at_s);
@@ -183,7 +183,7 @@ fn panels(r: &Results) -> Vec<Panel> {
     panels
 }
 
-/// Medians and highest values of 100 ms each.
+/// Returns medians and highest values in steps of 100 ms.
 fn in_steps(points: &[(f64, Option<f64>)]) -> Steps {
     let mut steps: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for (t, value) in points {
@@ -201,7 +201,7 @@ fn in_steps(points: &[(f64, Option<f64>)]) -> Steps {
         .collect()
 }
 
-/// The band of active uplinks.
+/// Draws the band of active uplinks.
 fn active(out: &mut String, r: &Results, y: f64, wide: bool, x: &impl Fn(f64) -> f64) {
     let mut uplinks: Vec<&str> = r.active.iter().filter_map(|a| a.uplink.as_deref()).collect();
     uplinks.sort_unstable();
@@ -274,7 +274,7 @@ fn draw(out: &mut String, panel: &Panel, y: f64, width: f64, wide: bool, x: &imp
     lost.sort_by(f64::total_cmp);
     put!(out, "<path stroke=\"var(--bad)\" stroke-width=\"1.6\" d=\"");
     for at in lost {
-        // Ticks closer than they are wide would be one.
+        // Ticks that are closer than their width are drawn once.
         if at - last >= 0.8 {
             put!(out, "M{at:.1} {:.1}v-11", top + PANEL);
             last = at;
@@ -283,7 +283,7 @@ fn draw(out: &mut String, panel: &Panel, y: f64, width: f64, wide: bool, x: &imp
     put!(out, "\"/>");
 }
 
-/// The median as a line, the shade from it up to the highest. Where steps are missing, the line is broken.
+/// Draws the median as a line and a shade up to the highest value. A missing step breaks the line.
 fn curve_path(out: &mut String, curve: &Curve, scale: &Scale, top: f64, x: &impl Fn(f64) -> f64) {
     let mut runs: Vec<&[(f64, f64, f64)]> = Vec::new();
     let mut from = 0;

@@ -1,4 +1,4 @@
-//! The page as a whole.
+//! Tests of the whole page.
 
 use super::*;
 use crate::expect::Judged;

@@ -8,19 +8,19 @@
 //!
 //! A vehicle exists from its first to its last time step. A vehicle of the very first time step stands at its
 //! place before that, so that its station has a position from the start. With `--fcd-output.geo` x is the
-//! longitude and y the latitude. The parser reads the tags `timestep`, `vehicle` and `person`; speed and
-//! angle follow from the places. It is no XML reader: it accepts SUMO's output, tags with attributes in
-//! double quotes.
+//! longitude and y the latitude. The parser reads the tags `timestep`, `vehicle` and `person`. It computes
+//! speed and angle from the places. It is no general XML parser: it accepts SUMO's output, tags with
+//! attributes in double quotes.
 
 use std::collections::BTreeMap;
 
 use super::{Mistake, Track};
 use crate::medium::geometry::{Origin, Point, check_degrees};
 
-/// Reads a file: the tracks by id of the vehicle. With `geo`, the coordinates are degrees.
+/// Reads a file and returns the tracks by id of the vehicle. With `geo`, the coordinates are degrees.
 ///
 /// # Errors
-/// The mistake, with its line.
+/// Returns the error with its line.
 pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>, Mistake> {
     let mut points: BTreeMap<String, Vec<(f64, Point)>> = BTreeMap::new();
     let (mut time, mut begin) = (None, None);
@@ -67,7 +67,7 @@ pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>
     Ok(points.into_iter().filter_map(|(id, points)| Some((id, track(points)?))).collect())
 }
 
-/// The value of an attribute.
+/// Returns the value of an attribute.
 fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = tag;
     loop {

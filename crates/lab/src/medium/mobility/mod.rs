@@ -1,9 +1,9 @@
-//! Where nodes are at what time.
+//! Positions of the nodes at each time.
 //!
-//! A [`Track`] is a list of places with their seconds; between two of them a node moves straight at constant
+//! A [`Track`] is a list of places with their seconds. Between two places a node moves straight at constant
 //! speed. Tracks come from the scenario itself, from ns-2 movement files ([`ns2`]) or from SUMO's floating
 //! car data ([`fcd`]). The lab writes each track as a trace for the station, in degrees. So medium and
-//! station have the same place at the same time.
+//! station have the same position at the same time.
 
 pub mod fcd;
 pub mod ns2;
@@ -12,36 +12,36 @@ use std::fmt::Write;
 
 use super::geometry::{Origin, Point, check_degrees};
 
-/// How long a station stays where its track ends, seconds.
+/// Seconds for which a station stays at the end of its track.
 const STAY: f64 = 1e6;
 
-/// A mistake in a file of movements.
+/// An error in a file of movements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// Description of the mistake, with the expected value.
+    /// Description of the error, with the expected value.
     pub message: String,
 }
 
-/// The way of a node.
+/// The movement of a node.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Track {
-    /// Seconds and place, in order of time.
+    /// Points of the track: second and place, in order of time.
     points: Vec<(f64, Point)>,
-    /// Whether it comes with the first point; otherwise it stands there before.
+    /// Whether the node appears at the first point; otherwise it stands there before.
     arrives: bool,
-    /// Whether it goes with the last point; otherwise it stands there afterwards.
+    /// Whether the node disappears at the last point; otherwise it stands there afterwards.
     leaves: bool,
 }
 
 impl Track {
-    /// A node that stays where it is.
+    /// Creates the track of a node that does not move.
     pub fn fixed(place: Point) -> Track {
         Track { points: vec![(0.0, place)], arrives: false, leaves: false }
     }
 
-    /// A node that moves. `None` unless there is a point, and time goes on from each to the next.
+    /// Creates the track of a node that moves. `None` if there is no point, or if times do not increase.
     pub fn moving(points: Vec<(f64, Point)>) -> Option<Track> {
         let ordered = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
         (ordered && !points.is_empty()).then_some(Track { points, arrives: false, leaves: false })
@@ -52,7 +52,7 @@ impl Track {
         Some(Track { arrives: true, leaves: true, ..Track::moving(points)? })
     }
 
-    /// A node that stands at its first point before, and is gone after the last one.
+    /// Creates the track of a node that stands at its first point before, and disappears at the last point.
     pub fn leaving(points: Vec<(f64, Point)>) -> Option<Track> {
         Some(Track { leaves: true, ..Track::moving(points)? })
     }
@@ -65,7 +65,7 @@ impl Track {
         self
     }
 
-    /// The same track elsewhere.
+    /// Returns the track moved by `x` and `y` metres.
     pub fn shifted(mut self, x: f64, y: f64) -> Track {
         for (_, place) in &mut self.points {
             *place = Point { x: place.x + x, y: place.y + y };
@@ -73,10 +73,10 @@ impl Track {
         self
     }
 
-    /// Fails where a point of the track is off the globe, in words.
+    /// Checks that all points of the track are on the globe.
     ///
     /// # Errors
-    /// The second and the degrees that were found, and what was expected.
+    /// Returns the second, the found degrees, and the expected range.
     pub fn check(&self, origin: &Origin) -> Result<(), String> {
         self.points.iter().try_for_each(|(at, place)| {
             check_degrees(origin.degrees(*place))
@@ -84,7 +84,7 @@ impl Track {
         })
     }
 
-    /// Where the node is at this second; `None` while it is nowhere.
+    /// Returns the place of the node at this second; `None` while the node does not exist.
     pub fn at(&self, seconds: f64) -> Option<Point> {
         let next = self.points.partition_point(|(at, _)| *at <= seconds);
         match (next.checked_sub(1).and_then(|n| self.points.get(n)), self.points.get(next)) {
@@ -97,13 +97,13 @@ impl Track {
         }
     }
 
-    /// The trace for a station: UNIX seconds, latitude, longitude. Second 0 of the track is at `epoch`, UNIX
-    /// seconds; the trace begins long before, and does not end.
+    /// Returns the trace for a station: UNIX seconds, latitude, longitude. Second 0 of the track is at
+    /// `epoch`, in UNIX seconds. The trace begins long before, and does not end.
     pub fn trace(&self, origin: &Origin, epoch: f64) -> String {
         let mut text = String::from("# seconds latitude longitude\n");
         let mut last = f64::NEG_INFINITY;
         let mut line = |seconds: f64, place: Option<Point>| {
-            // Two points within the digits that are written would be one moment.
+            // Two points closer than the written digits would be the same moment.
             if seconds < last + 0.000_2 {
                 return;
             }
@@ -118,7 +118,7 @@ impl Track {
         for (seconds, place) in &self.points {
             line(epoch + seconds, Some(*place));
         }
-        // A thousandth of a second is later by the digits that are written.
+        // 0.001 s is the least step that the written digits show.
         let after = (!self.leaves).then_some(end.1);
         line(epoch + end.0 + 0.001, after);
         line(epoch + end.0 + STAY, after);
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(Track::moving(vec![]), None);
     }
 
-    /// A file of another program with any change is accepted, or refused with its line.
+    /// The parser accepts a randomly changed file of another program, or refuses it with its line.
     #[test]
     fn mutated_movement_files_are_taken_or_refused_with_their_line() {
         const FCD: &str = "<fcd-export>\n<timestep time=\"0.00\">\n<vehicle id=\"a\" x=\"10.00\" y=\"-1.60\"/>\n</timestep>\n\
@@ -178,7 +178,7 @@ mod tests {
                     for track in tracks {
                         let _anywhere = [0.0, 1.0, 1e9].map(|seconds| track.at(seconds));
                         let trace = track.trace(&origin, 1_700_000_000.0);
-                        // A place off the globe is the station's to refuse.
+                        // The station refuses a place off the globe.
                         taken += usize::from(carnet_linux::position::trace::Trace::parse(&trace).is_ok());
                     }
                 }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! From the time of a `setdest` on, the node moves straight to the place at the speed in metres per second. A
-//! later one begins at the node's place then. The parser ignores Z, other commands (`$god_`, `create-god`)
-//! and comments.
+//! later `setdest` begins at the node's place at that time. The parser ignores Z, other commands (`$god_`,
+//! `create-god`) and comments.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ use crate::medium::geometry::Point;
 struct Node {
     x: f64,
     y: f64,
-    /// Time, destination, speed.
+    /// Orders of `setdest`: time, destination, speed.
     orders: Vec<(f64, Point, f64)>,
 }
 
-/// Reads a file: the tracks by number of the node.
+/// Reads a file and returns the tracks by number of the node.
 ///
 /// # Errors
-/// The mistake, with its line.
+/// Returns the error with its line.
 pub fn parse(text: &str) -> Result<BTreeMap<u32, Track>, Mistake> {
     let mut nodes: BTreeMap<u32, Node> = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
@@ -117,7 +117,7 @@ mod tests {
             let place = tracks[&0].at(t).expect("is there");
             (place.x, place.y)
         });
-        // At 5 s it is at 130, 50, and turns to the north.
+        // At 5 s the node is at 130, 50, and turns to the north.
         assert_eq!(
             places,
             [
